@@ -1,0 +1,47 @@
+# Every target sets up what it needs; `make help` lists them.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo serve test test-all check bench migrate clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(STAMP) ## make the virtual environment with everything in it
+$(STAMP): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or later is needed: make setup PYTHON=/path/to/python3" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --progress-bar off --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: setup ## the main job, end to end, on the bank data
+	$(BIN)/python -m examples.bank_demo
+
+serve: setup ## the service on http://127.0.0.1:8000, its home in .farthing
+	$(BIN)/farthing up --home .farthing
+
+test: setup ## the tests that gate a change (under 15 minutes on 2 cores)
+	$(BIN)/python -m pytest -n $(WORKERS) -m 'not slow'
+
+test-all: setup ## the same and the long statistical and kill runs
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+check: setup ## lint, types, import contracts, unused dependencies
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/deptry .
+
+bench: setup ## every benchmark, a table each
+	$(BIN)/python -m benchmarks
+
+migrate: setup ## bring the database named by FARTHING_DATABASE_URL up to date
+	$(BIN)/python -m alembic --config migrations/alembic.ini upgrade head
+
+clean: ## remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Everything that is neither HTTP nor processes: privacy, mechanisms, problems, optimizers, the ledger, use cases."""

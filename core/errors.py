@@ -1,0 +1,182 @@
+"""Expected failures. Each is a `Refusal` with a stable code; `api/errors.py` gives each its HTTP status.
+
+The docstring of a class is its title. Anything unexpected is an assertion and may crash.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+Actor = Literal["client", "owner", "operator"]
+
+
+@dataclass(frozen=True)
+class FieldError:
+    """One wrong field: a JSON pointer into the request and what to do about it."""
+
+    pointer: str
+    detail: str
+
+
+class Refusal(Exception):  # noqa: N818 - a refusal is an answer, not an error of ours
+    """The request was refused."""
+
+    code: ClassVar[str] = "refused"
+    retryable: ClassVar[bool] = False
+    actor: ClassVar[Actor] = "client"
+
+    def __init__(
+        self, detail: str, *fields: FieldError, retry_after_seconds: int | None = None, **facts: str | int | None
+    ) -> None:
+        """Keep the text for people, the fields at fault, and facts that a program may read."""
+        super().__init__(detail)
+        self.detail = detail
+        self.fields = fields
+        self.retry_after_seconds = retry_after_seconds
+        self.facts = facts
+
+
+class Invalid(Refusal):
+    """The request is not valid."""
+
+    code = "invalid-request"
+
+
+class NotOfferedYet(Refusal):
+    """This is part of the interface but not offered yet."""
+
+    code = "not-offered-yet"
+
+
+class Unauthenticated(Refusal):
+    """A valid API key is needed."""
+
+    code = "unauthenticated"
+
+
+class Forbidden(Refusal):
+    """This key's role does not allow that."""
+
+    code = "forbidden"
+
+
+class NotFound(Refusal):
+    """There is no such thing, or not for this key."""
+
+    code = "not-found"
+
+
+class Conflict(Refusal):
+    """That does not fit the present state."""
+
+    code = "conflict"
+
+
+class DuplicateDataset(Refusal):
+    """The same bytes are already a dataset of yours; its scope is named."""
+
+    code = "duplicate-dataset"
+
+
+class PreconditionFailed(Refusal):
+    """The resource has changed since it was read."""
+
+    code = "precondition-failed"
+
+
+class IdempotencyKeyMissing(Refusal):
+    """An Idempotency-Key header is required."""
+
+    code = "idempotency-key-missing"
+
+
+class IdempotencyKeyReused(Refusal):
+    """This Idempotency-Key was used with another body."""
+
+    code = "idempotency-key-reused"
+
+
+class IdempotencyKeyInFlight(Refusal):
+    """A request with this Idempotency-Key is still being answered."""
+
+    code = "idempotency-key-in-flight"
+    retryable = True
+
+
+class AdjacencyMismatch(Refusal):
+    """The method is not offered under this scope's adjacency."""
+
+    code = "adjacency-mismatch"
+
+
+class BudgetExhausted(Refusal):
+    """The job would pass the privacy budget."""
+
+    code = "privacy-budget-exhausted"
+    actor = "owner"
+
+
+class BudgetReserved(Refusal):
+    """The job would fit if the present reservations were given back."""
+
+    code = "privacy-budget-reserved"
+    retryable = True
+
+
+class ScopeFrozen(Refusal):
+    """The owner or the auditor has frozen this scope."""
+
+    code = "scope-frozen"
+    actor = "owner"
+
+
+class LedgerFrozen(Refusal):
+    """The ledger is behind its witness: an operator must run `farthing reconcile`."""
+
+    code = "ledger-frozen"
+    actor = "operator"
+
+
+class LedgerBusy(Refusal):
+    """The ledger is busy; try again."""
+
+    code = "ledger-busy"
+    retryable = True
+
+
+class StaleAttempt(Refusal):
+    """This attempt no longer holds the job: its lease was lost, or the job was cancelled or ended."""
+
+    code = "stale-attempt"
+
+
+class TooLarge(Refusal):
+    """The upload passes a limit."""
+
+    code = "too-large"
+
+
+class UnsupportedMedia(Refusal):
+    """This content type is not read here."""
+
+    code = "unsupported-media-type"
+
+
+class RateLimited(Refusal):
+    """Too many requests."""
+
+    code = "rate-limited"
+    retryable = True
+
+
+class NotReady(Refusal):
+    """The service is not ready."""
+
+    code = "not-ready"
+    retryable = True
+    actor = "operator"
+
+
+class Diverged(Refusal):
+    """An iterate left the public radius; decided from noised values only."""
+
+    code = "diverged"

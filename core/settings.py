@@ -1,0 +1,57 @@
+"""The service's own settings: every option of `farthing up` is also FARTHING_... in the environment."""
+
+from functools import cached_property
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class ServiceSettings(BaseSettings):
+    """Where things are and how long they may take. Times in seconds, sizes in bytes."""
+
+    model_config = SettingsConfigDict(env_prefix="FARTHING_", extra="ignore", frozen=True)
+
+    home: Path = Path(".farthing")
+    host: str = "127.0.0.1"
+    port: int = Field(default=8000, ge=0, le=65535)
+    workers: int = Field(default=1, ge=0, le=64, description="trainer processes at a time on this machine")
+    database_url: str | None = Field(default=None, description="SQLAlchemy URL; default: SQLite under home")
+    witness: Path | None = Field(default=None, description="file outside the database; default: home/witness.jsonl")
+    admin_key: str | None = None
+
+    poll_seconds: float = Field(default=0.2, gt=0)
+    beat_seconds: float = Field(default=10.0, gt=0)
+    lease_seconds: float = Field(default=60.0, gt=0)
+    sweep_seconds: float = Field(default=15.0, gt=0)
+    visible_grid_seconds: float = Field(default=1.0, ge=0, description="progress and results appear on this time grid")
+    max_attempts: int = Field(default=3, ge=1)
+    max_runtime_seconds: float = Field(default=3600.0, gt=0, description="wall-clock limit of one attempt")
+    max_memory_bytes: int = Field(default=16 * 2**30, gt=0, description="address space of one trainer")
+    trainer_threads: int = Field(default=1, ge=1)
+
+    max_upload_bytes: int = Field(default=2 * 2**30, gt=0)
+    max_rows: int = Field(default=20_000_000, gt=0)
+    max_columns: int = Field(default=2_000, gt=0)
+    decode_seconds: float = Field(default=600.0, gt=0)
+    decode_memory_bytes: int = Field(default=4 * 2**30, gt=0)
+    max_body_bytes: int = Field(default=2**20, gt=0, description="of a JSON request")
+
+    max_queued_per_principal: int = Field(default=1000, ge=1)
+    requests_per_minute: int = Field(default=6000, ge=1)
+    queue_deadline_seconds: float = Field(default=7 * 86400.0, gt=0)
+
+    @cached_property
+    def url(self) -> str:
+        """The database's SQLAlchemy URL; SQLite under `home` unless one is set."""
+        return self.database_url or f"sqlite+pysqlite:///{(self.home / 'farthing.sqlite').absolute()}"
+
+    @cached_property
+    def records_path(self) -> Path:
+        """Where encoded records are kept."""
+        return self.home / "records"
+
+    @cached_property
+    def witness_path(self) -> Path:
+        """The witness of ledger heads."""
+        return self.witness or self.home / "witness.jsonl"
