@@ -89,5 +89,6 @@ NOTHING = Composed()
 
 def compose(drawn: Mapping[Event, int]) -> Event:
     """Return one event for a counted set of adaptive draws; prices and charges are both made here."""
-    parts = tuple(event if times == 1 else Repeated(event=event, times=times) for event, times in drawn.items() if times)
+    counted = [(event, times) for event, times in drawn.items() if times]
+    parts = tuple(event if times == 1 else Repeated(event=event, times=times) for event, times in counted)
     return parts[0] if len(parts) == 1 else Composed(events=parts)
