@@ -1,0 +1,330 @@
+"""SQLAlchemy tables, with the constraints that repeat in SQL what the code promises.
+
+Times are seconds since the epoch by the database's own clock (`core.store.clock.now`). Identifiers are prefixed and
+sortable. JSON columns hold public values only; private ones (records, kept states, unpublished releases) are bytes.
+"""
+
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    CheckConstraint,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+Json = JSON().with_variant(JSONB(), "postgresql")
+Id = String(40)
+
+JOB_STATES = ("queued", "running", "cancelling", "succeeded", "failed", "cancelled", "expired")
+TERMINAL_STATES = ("succeeded", "failed", "cancelled", "expired")
+FAILURE_CODES = ("trainer-failed", "worker-lost", "limit-exceeded", "diverged", "gpu-unavailable")
+ENTRY_KINDS = ("open", "reserve", "spend", "settle", "compensate", "freeze", "unfreeze", "grant", "reconcile")
+DATASET_STATES = ("pending", "ready", "erasing", "erased")
+ROLES = ("owner", "analyst", "auditor", "admin")
+
+
+def _one_of(column: str, values: tuple[str, ...]) -> str:
+    return f"{column} IN ({', '.join(repr(value) for value in values)})"
+
+
+class Base(DeclarativeBase):
+    """Every table; constraints are named so that migrations can speak of them."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+
+
+class Principal(Base):
+    """Somebody who may ask: pr_..."""
+
+    __tablename__ = "principals"
+    __table_args__ = (CheckConstraint(_one_of("role", ROLES), name="role"),)
+
+    id: Mapped[str] = mapped_column(Id, primary_key=True)
+    name: Mapped[str] = mapped_column(String(200))
+    role: Mapped[str] = mapped_column(String(16))
+    created_at: Mapped[float] = mapped_column(Float)
+
+
+class ApiKey(Base):
+    """A bearer key, key_...; 256 random bits, kept as SHA-256 only."""
+
+    __tablename__ = "api_keys"
+
+    id: Mapped[str] = mapped_column(Id, primary_key=True)
+    principal_id: Mapped[str] = mapped_column(ForeignKey("principals.id"), index=True)
+    name: Mapped[str] = mapped_column(String(200))
+    prefix: Mapped[str] = mapped_column(String(16))
+    sha256: Mapped[str] = mapped_column(String(64), unique=True)
+    created_at: Mapped[float] = mapped_column(Float)
+    expires_at: Mapped[float | None] = mapped_column(Float)
+    revoked_at: Mapped[float | None] = mapped_column(Float)
+    last_used_at: Mapped[float | None] = mapped_column(Float)
+
+
+class Scope(Base):
+    """The people behind one or more datasets, sc_...; owns a budget (its account has the same id) and one chain."""
+
+    __tablename__ = "scopes"
+
+    id: Mapped[str] = mapped_column(Id, primary_key=True)
+    owner_id: Mapped[str] = mapped_column(ForeignKey("principals.id"), index=True)
+    unit: Mapped[Any] = mapped_column(Json)  # "record" or {"user_column": ..., "max_records": ...}
+    adjacency: Mapped[str] = mapped_column(String(16))
+    units: Mapped[int] = mapped_column(BigInteger)  # n, public by the owner's word
+    frozen_reason: Mapped[str | None] = mapped_column(Text)  # set: reserve refuses
+    approval: Mapped[bool] = mapped_column(default=False)  # the owner approves each release before it is visible
+    seq: Mapped[int] = mapped_column(BigInteger, default=0)
+    head: Mapped[str] = mapped_column(String(80))
+    created_at: Mapped[float] = mapped_column(Float)
+
+
+_ORDERS = range(1, 5)
+_WITHIN = " OR ".join(f"spent_{j} + reserved_{j} <= cap_{j}" for j in _ORDERS)
+_SIGNS = " AND ".join(f"spent_{j} >= 0 AND reserved_{j} >= 0" for j in _ORDERS)
+
+
+class Account(Base):
+    """A capped budget: one per scope and one per grant. Integers are nano-nats at up to four fixed Renyi orders.
+
+    An unused slot has order 0, weight 0 and cap -1, so it never admits anything.
+    """
+
+    __tablename__ = "accounts"
+    __table_args__ = (CheckConstraint(_WITHIN, name="within_cap"), CheckConstraint(_SIGNS, name="signs"))
+
+    id: Mapped[str] = mapped_column(Id, primary_key=True)  # the scope's or the grant's id
+    scope_id: Mapped[str] = mapped_column(ForeignKey("scopes.id"), index=True)
+    principal_id: Mapped[str | None] = mapped_column(ForeignKey("principals.id"))  # a grant's; None for the scope's own
+    epsilon: Mapped[str] = mapped_column(String(32))  # decimal strings, as declared or derived from rho
+    delta: Mapped[str] = mapped_column(String(32))
+    declared: Mapped[Any] = mapped_column(Json)  # the budget as the owner wrote it
+    order_1: Mapped[int] = mapped_column(Integer)
+    order_2: Mapped[int] = mapped_column(Integer)
+    order_3: Mapped[int] = mapped_column(Integer)
+    order_4: Mapped[int] = mapped_column(Integer)
+    weight_1: Mapped[str] = mapped_column(String(8))
+    weight_2: Mapped[str] = mapped_column(String(8))
+    weight_3: Mapped[str] = mapped_column(String(8))
+    weight_4: Mapped[str] = mapped_column(String(8))
+    cap_1: Mapped[int] = mapped_column(BigInteger)
+    cap_2: Mapped[int] = mapped_column(BigInteger)
+    cap_3: Mapped[int] = mapped_column(BigInteger)
+    cap_4: Mapped[int] = mapped_column(BigInteger)
+    spent_1: Mapped[int] = mapped_column(BigInteger, default=0)
+    spent_2: Mapped[int] = mapped_column(BigInteger, default=0)
+    spent_3: Mapped[int] = mapped_column(BigInteger, default=0)
+    spent_4: Mapped[int] = mapped_column(BigInteger, default=0)
+    reserved_1: Mapped[int] = mapped_column(BigInteger, default=0)
+    reserved_2: Mapped[int] = mapped_column(BigInteger, default=0)
+    reserved_3: Mapped[int] = mapped_column(BigInteger, default=0)
+    reserved_4: Mapped[int] = mapped_column(BigInteger, default=0)
+
+
+class Entry(Base):
+    """One line of a scope's chain, append-only (a trigger). `body` is the exact versioned text that `hash` covers."""
+
+    __tablename__ = "entries"
+    __table_args__ = (
+        UniqueConstraint("job_id", "attempt", "chunk", "scope_id", "kind"),
+        CheckConstraint(_one_of("kind", ENTRY_KINDS), name="kind"),
+    )
+
+    scope_id: Mapped[str] = mapped_column(ForeignKey("scopes.id"), primary_key=True)
+    seq: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    kind: Mapped[str] = mapped_column(String(16))
+    job_id: Mapped[str | None] = mapped_column(Id)
+    attempt: Mapped[int | None] = mapped_column(Integer)
+    chunk: Mapped[int | None] = mapped_column(Integer)
+    body: Mapped[str] = mapped_column(Text)  # canonical JSON: amounts per account, event, time, actor, reason
+    prev_hash: Mapped[str] = mapped_column(String(80))
+    hash: Mapped[str] = mapped_column(String(80))
+    created_at: Mapped[float] = mapped_column(Float)
+
+
+class Dataset(Base):
+    """An immutable set of records, ds_...; new data is a new dataset in the same scope."""
+
+    __tablename__ = "datasets"
+    __table_args__ = (
+        CheckConstraint(_one_of("state", DATASET_STATES), name="state"),
+        UniqueConstraint("owner_id", "digest"),
+    )
+
+    id: Mapped[str] = mapped_column(Id, primary_key=True)
+    scope_id: Mapped[str | None] = mapped_column(ForeignKey("scopes.id"), index=True)  # None while pending
+    owner_id: Mapped[str] = mapped_column(ForeignKey("principals.id"), index=True)
+    name: Mapped[str] = mapped_column(String(200))
+    state: Mapped[str] = mapped_column(String(16))
+    request: Mapped[Any] = mapped_column(Json)  # the metadata as posted
+    columns: Mapped[Any] = mapped_column(Json)  # list of core.catalogue.columns.Column
+    rows: Mapped[int | None] = mapped_column(BigInteger)
+    digest: Mapped[str | None] = mapped_column(String(100))  # hmac-sha256:... of the uploaded bytes
+    location: Mapped[str | None] = mapped_column(Text)  # of the encoded records, relative to settings.records_path
+    location_digest: Mapped[str | None] = mapped_column(String(100))  # of the encoded records
+    validation: Mapped[Any | None] = mapped_column(Json)  # the owner's report; never shown to others
+    created_at: Mapped[float] = mapped_column(Float)
+
+
+class Access(Base):
+    """A principal who may see a dataset and send jobs to it."""
+
+    __tablename__ = "access"
+
+    dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"), primary_key=True)
+    principal_id: Mapped[str] = mapped_column(ForeignKey("principals.id"), primary_key=True, index=True)
+    created_at: Mapped[float] = mapped_column(Float)
+
+
+class Job(Base):
+    """A training job, job_...; `queued` means reserved."""
+
+    __tablename__ = "jobs"
+    __table_args__ = (
+        CheckConstraint(_one_of("state", JOB_STATES), name="state"),
+        CheckConstraint(f"error_code IS NULL OR {_one_of('error_code', FAILURE_CODES)}", name="error_code"),
+        Index("ix_jobs_waiting", "state", "created_at"),
+    )
+
+    id: Mapped[str] = mapped_column(Id, primary_key=True)
+    owner_id: Mapped[str] = mapped_column(ForeignKey("principals.id"), index=True)
+    dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"), index=True)
+    scope_id: Mapped[str] = mapped_column(ForeignKey("scopes.id"), index=True)
+    grant_id: Mapped[str | None] = mapped_column(Id)  # the caller's account in that scope, if any
+    spec: Mapped[Any] = mapped_column(Json)  # core.catalogue.jobs.JobSpec, filled by the planner; what the trainer runs
+    optimizer: Mapped[str] = mapped_column(String(60))  # spec.optimizer.kind, to filter by
+    price: Mapped[Any] = mapped_column(Json)  # the Event reserved
+    chunks: Mapped[Any] = mapped_column(Json)  # frozen at reserve: {account id: [cumulative nano-nats per order, ...]}
+    state: Mapped[str] = mapped_column(String(16))
+    error_code: Mapped[str | None] = mapped_column(String(40))
+    step: Mapped[int] = mapped_column(Integer, default=0)
+    steps: Mapped[int] = mapped_column(Integer)
+    attempt: Mapped[int] = mapped_column(Integer, default=0)
+    chunks_spent: Mapped[int] = mapped_column(Integer, default=0)  # by all attempts
+    fence_epoch: Mapped[str] = mapped_column(String(40))
+    fence: Mapped[int] = mapped_column(BigInteger, default=0)  # grows with every claim and every way out of one
+    worker: Mapped[str | None] = mapped_column(String(200))
+    lease_until: Mapped[float | None] = mapped_column(Float)
+    labels: Mapped[Any] = mapped_column(Json)
+    event_seq: Mapped[int] = mapped_column(Integer, default=0)
+    created_at: Mapped[float] = mapped_column(Float)
+    started_at: Mapped[float | None] = mapped_column(Float)
+    finished_at: Mapped[float | None] = mapped_column(Float)
+
+
+class Label(Base):
+    """A job's label, to filter by."""
+
+    __tablename__ = "labels"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    key: Mapped[str] = mapped_column(String(64), primary_key=True)
+    value: Mapped[str] = mapped_column(String(256), index=True)
+
+
+class Attempt(Base):
+    """One claim of a job by a supervisor."""
+
+    __tablename__ = "attempts"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    number: Mapped[int] = mapped_column(Integer, primary_key=True)
+    fence: Mapped[int] = mapped_column(BigInteger)
+    worker: Mapped[str] = mapped_column(String(200))
+    started_at: Mapped[float] = mapped_column(Float)
+    opened_at: Mapped[float | None] = mapped_column(Float)  # when the child opened the records
+    ended_at: Mapped[float | None] = mapped_column(Float)
+    outcome: Mapped[str | None] = mapped_column(String(40))
+
+
+class JobEvent(Base):
+    """A line of a job's public history; `seq` is allocated under the job's lock, the terminal one is last."""
+
+    __tablename__ = "job_events"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    seq: Mapped[int] = mapped_column(Integer, primary_key=True)
+    kind: Mapped[str] = mapped_column(String(40))
+    data: Mapped[Any] = mapped_column(Json)
+    created_at: Mapped[float] = mapped_column(Float)
+
+
+class Checkpoint(Base):
+    """The noised state kept by a method at a chunk boundary, stored with the spend of the next chunk."""
+
+    __tablename__ = "checkpoints"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    chunk: Mapped[int] = mapped_column(Integer, primary_key=True)  # all chunks below this one are in `state`
+    attempt: Mapped[int] = mapped_column(Integer)
+    state: Mapped[bytes] = mapped_column(LargeBinary)  # safetensors
+    created_at: Mapped[float] = mapped_column(Float)
+
+
+class Model(Base):
+    """What a job released, mdl_...; inserted by the transaction that ends the job."""
+
+    __tablename__ = "models"
+
+    id: Mapped[str] = mapped_column(Id, primary_key=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), unique=True)
+    dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"), index=True)
+    release: Mapped[Any] = mapped_column(Json)  # core.inference.results.Released
+    approval: Mapped[str] = mapped_column(String(16))  # not-needed | pending | approved | rejected
+    created_at: Mapped[float] = mapped_column(Float)
+
+
+class Idempotency(Base):
+    """A create request that was answered, or is being answered in an open transaction."""
+
+    __tablename__ = "idempotency"
+
+    principal_id: Mapped[str] = mapped_column(ForeignKey("principals.id"), primary_key=True)
+    route: Mapped[str] = mapped_column(String(100), primary_key=True)
+    key: Mapped[str] = mapped_column(String(200), primary_key=True)
+    request_hash: Mapped[str] = mapped_column(String(64))
+    status: Mapped[int | None] = mapped_column(Integer)
+    body: Mapped[Any | None] = mapped_column(Json)
+    created_at: Mapped[float] = mapped_column(Float)
+
+
+class Audit(Base):
+    """Who asked for what, and how it was answered: evt_...; append-only."""
+
+    __tablename__ = "audit"
+
+    id: Mapped[str] = mapped_column(Id, primary_key=True)
+    principal_id: Mapped[str | None] = mapped_column(Id, index=True)
+    action: Mapped[str] = mapped_column(String(100))
+    target: Mapped[str | None] = mapped_column(String(200), index=True)
+    status: Mapped[int] = mapped_column(Integer)
+    code: Mapped[str | None] = mapped_column(String(60))
+    request_id: Mapped[str] = mapped_column(String(60))
+    created_at: Mapped[float] = mapped_column(Float)
+
+
+class Secret(Base):
+    """Installation-wide values made once: the digest key, the ledger's epoch, the installation's id."""
+
+    __tablename__ = "secrets"
+
+    name: Mapped[str] = mapped_column(String(40), primary_key=True)
+    value: Mapped[str] = mapped_column(String(200))
