@@ -1,0 +1,57 @@
+"""A job as data: what is posted, filled by the planner, priced, stored, and run unchanged by a trainer."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from core.catalogue.columns import Name
+from core.catalogue.methods import AnySettings
+from core.catalogue.models import AnyModel
+from core.privacy.amounts import PrivacyTarget
+from core.privacy.facts import Frozen
+
+DatasetId = Annotated[str, StringConstraints(pattern=r"^ds_[0-9A-Za-z]{1,36}$")]
+LabelKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+LabelValue = Annotated[str, StringConstraints(max_length=256)]
+Share = Annotated[float, Field(gt=0, lt=1)]
+
+
+class Shares(Frozen):
+    """How mu^2 is divided between the estimate and the two matrices of the sandwich; they sum to 1."""
+
+    estimate: Share
+    curvature: Share
+    score: Share
+
+
+class Inference(Frozen):
+    """Private intervals from the sandwich covariance, and the correction for the noise of the last steps."""
+
+    intervals: bool = True
+    level: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
+    correction: Literal["stationary", "plain", "printed"] = "stationary"
+    shares: Shares | None = Field(default=None, description="null: planned")
+    curvature_floor: Annotated[float, Field(gt=0)] | None = Field(default=None, description="null: planned")
+    score_floor: Annotated[float, Field(gt=0)] | None = Field(default=None, description="null: planned")
+
+
+class Resources(Frozen):
+    """What the trainer may use."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    processes: Annotated[int, Field(ge=1)] = 1
+    max_runtime_seconds: Annotated[float, Field(gt=0, le=7 * 86400)] | None = None
+    memory_bytes: Annotated[int, Field(gt=0)] | None = None
+
+
+class JobSpec(Frozen):
+    """What a job is."""
+
+    dataset: DatasetId | None = None
+    datasets: tuple[DatasetId, ...] | None = Field(default=None, description="federated jobs; not offered yet")
+    model: AnyModel
+    optimizer: AnySettings
+    privacy: PrivacyTarget
+    inference: Inference = Inference()
+    resources: Resources = Resources()
+    labels: dict[LabelKey, LabelValue] = Field(default_factory=dict, max_length=20)

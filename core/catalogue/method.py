@@ -1,0 +1,68 @@
+"""What every method's settings can tell without reading a record."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Self
+
+from pydantic import Field
+
+from core.privacy.events import Event
+from core.privacy.facts import Facts, Frozen
+
+
+class Bound(Frozen):
+    """What a theorem predicts, beside what is known without it."""
+
+    quantity: str = Field(description="what is bounded, in words and units")
+    value: float | None = Field(description="null where the theorem's conditions are not met")
+    confidence: float | None
+    trivial: float = Field(description="the bound known without any training")
+    vacuous: bool
+    source: str
+
+
+class Plan(Frozen):
+    """Nothing left open: settings a trainer can run as they are, and what the theory says of them."""
+
+    settings: "AbstractSettings"
+    bound: Bound
+
+
+class Assumption(Frozen):
+    """A condition of a method's guarantee and how it is checked."""
+
+    text: str
+    checked: str = Field(pattern="^(declared|static|runtime)$")
+
+
+class Card(Frozen):
+    """A method's entry in the catalogue."""
+
+    kind: str
+    title: str
+    paper: str
+    native: str = Field(description="the privacy notion its price is stated in")
+    adjacency: tuple[str, ...]
+    assumptions: tuple[Assumption, ...]
+    returns: str
+
+
+class AbstractSettings(Frozen, ABC):
+    """One method's public settings: frozen, on the wire and in the database as they are."""
+
+    @abstractmethod
+    def plan(self, facts: Facts, mu: float) -> Self:
+        """Return the same settings with every open field filled from public facts, for a total of `mu`-GDP."""
+
+    @abstractmethod
+    def schedule(self, facts: Facts) -> Sequence[Event]:
+        """Return what each step may draw, in order; steps are paid for one after the other."""
+
+    @abstractmethod
+    def bound(self, facts: Facts) -> Bound:
+        """Return what the theory predicts for these filled settings."""
+
+    @classmethod
+    @abstractmethod
+    def card(cls) -> Card:
+        """Return the catalogue entry."""

@@ -1,0 +1,12 @@
+"""The registry: one closed union of every method's settings."""
+
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter
+
+from core.catalogue.noisy_gd import NoisyGradientDescent
+from core.catalogue.noisy_newton import NoisyNewton
+
+AnySettings = Annotated[NoisyGradientDescent | NoisyNewton, Field(discriminator="kind")]
+SETTINGS: TypeAdapter[AnySettings] = TypeAdapter(AnySettings)
+METHODS = (NoisyGradientDescent, NoisyNewton)

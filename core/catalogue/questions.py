@@ -1,0 +1,92 @@
+"""The questions one may ask of private records: public values, each with its sensitivity and the proof of it.
+
+A question's `sigma` is the noise standard deviation divided by the sensitivity, the same number under both
+adjacencies, so `event()` needs no facts. The answer is a mean over the public number of units (an expected batch, for
+a sample); `sensitivity` is that of the answer in exact arithmetic. The door adds what its integer lattice costs and
+reports the standard deviation it really used with each answer.
+"""
+
+from abc import ABC, abstractmethod
+from math import sqrt
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from core.privacy.events import Event, Gaussian
+from core.privacy.facts import Adjacency, Facts, Frozen
+
+Sigma = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class AbstractQuestion(Frozen, ABC):
+    """What every question tells before it is asked."""
+
+    sigma: Sigma
+    batch: Annotated[int, Field(gt=0)] | None = None
+    """Units to consume, on a stream; None elsewhere."""
+
+    @abstractmethod
+    def sensitivity(self, facts: Facts) -> float:
+        """Return the l2 sensitivity of the answer, in its own units."""
+
+    def event(self) -> Event:
+        """Return what one answer costs."""
+        return Gaussian(sigma=self.sigma)
+
+    def consumed(self, facts: Facts) -> int:
+        """Return the public number of units that the mean divides by."""
+        return self.batch or facts.units
+
+
+class Gradient(AbstractQuestion):
+    """The mean gradient of the loss at theta, shape (p,), each unit's clipped to `clip` or to the loss's own bound B.
+
+    Sensitivity. One unit's term has norm at most C. Zeroing it moves the sum by at most C; changing it into another
+    moves it by at most 2 C. Both are attained.
+    """
+
+    kind: Literal["gradient"] = "gradient"
+    clip: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+
+    def bound(self, facts: Facts) -> float:
+        """Return C, the bound on one unit's gradient norm."""
+        return self.clip if self.clip is not None else facts.gradient_bound
+
+    def sensitivity(self, facts: Facts) -> float:
+        """Return C/n, or 2 C/n when a unit may change into any other."""
+        terms = 2 if facts.adjacency is Adjacency.REPLACE_ONE else 1
+        return terms * self.bound(facts) / self.consumed(facts)
+
+
+class Curvature(AbstractQuestion):
+    """A mean of rank-one matrices a a^T at theta, shape (p, p), symmetric; noise on and above the diagonal.
+
+    `of` says which: the Hessian of the loss (factor norm squared at most Bbar) or the outer product of the score
+    (at most B**2).
+
+    Sensitivity, measured on and above the diagonal. Zeroing a unit moves the sum by at most |a|^2 <= bound. Changing
+    a into b moves it by |aa^T - bb^T|_F = sqrt(|a|^4 + |b|^4 - 2 (a.b)^2) <= sqrt(2) * bound, and leaving out the
+    entries below the diagonal never raises a norm; attained by orthogonal a and b along axes.
+    """
+
+    kind: Literal["curvature"] = "curvature"
+    of: Literal["hessian", "score"]
+
+    def bound(self, facts: Facts) -> float:
+        """Return the bound on the squared norm of one unit's factor.
+
+        Raises:
+            AssertionError: the loss has no such bound; the planner refuses such jobs before they are made.
+        """
+        if self.of == "score":
+            return facts.gradient_bound**2
+        assert facts.curvature_bound is not None, "the loss bounds no curvature, so none may be asked"
+        return facts.curvature_bound
+
+    def sensitivity(self, facts: Facts) -> float:
+        """Return bound/n, or sqrt(2) * bound/n when a unit may change into any other."""
+        factor = sqrt(2) if facts.adjacency is Adjacency.REPLACE_ONE else 1.0
+        return factor * self.bound(facts) / self.consumed(facts)
+
+
+Question = Annotated[Gradient | Curvature, Field(discriminator="kind")]

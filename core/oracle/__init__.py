@@ -1,0 +1,108 @@
+"""THE DOOR: bounded, noised, metered questions about private records.
+
+Optimizers see this module only. Records are read by `ask`, in one call that pays first, sums under a bound, adds
+noise, and returns; everything an optimizer then computes is post-processing of what it was told.
+`core.oracle.door` holds the doors to a scope's records, `core.oracle.simulation` the one to synthetic data.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, Protocol, TypeVar
+
+from torch import Tensor
+
+from core.catalogue.questions import Question
+from core.privacy.events import Event
+from core.privacy.facts import Facts
+
+T = TypeVar("T")
+S = TypeVar("S")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Status(StrEnum):
+    """How a method ended; decided from noised values only."""
+
+    FINISHED = "finished"
+    STOPPED = "stopped"
+    """Its own private stopping rule."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A noised mean.
+
+    `value` is float64, shape (p,) or (p, p), with lanes first in a simulation; `scale` is the standard deviation of
+    the noise on each coordinate (on and above the diagonal of a matrix), in the value's units.
+    """
+
+    value: Tensor
+    scale: float
+
+
+@dataclass(frozen=True)
+class Release(Generic[T]):
+    """What leaves the door: a value made of noised answers, how the method ended, and what was drawn."""
+
+    value: T
+    status: Status
+    event: Event
+
+
+class Coins(Protocol):
+    """Data-free draws, secret until released: start vectors, random iterates."""
+
+    def normal(self, size: int) -> Tensor:
+        """Return a float64 vector of independent standard normal draws, shape (size,)."""
+
+    def integer(self, below: int) -> int:
+        """Return a uniform integer in [0, below)."""
+
+
+class Oracle(Protocol):
+    """The one way to the records. Answers are noised and paid for; facts and coins are free."""
+
+    @property
+    def facts(self) -> Facts:
+        """Public facts: units, dimension, bounds, adjacency."""
+
+    @property
+    def coins(self) -> Coins:
+        """Data-free draws."""
+
+    def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
+        """Pay for, sum, noise and return an answer at theta, shape (..., p); lanes exist in simulations only."""
+
+    def affords(self, question: Question) -> bool:
+        """Say whether price and units are left for this question: a branch, not an exception."""
+
+    def block(self, name: str) -> "Oracle":
+        """Return the door to a named set of records disjoint from the rest (a holdout)."""
+
+    def resume(self, initial: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the last kept state of an earlier attempt, or `initial`."""
+
+    def keep(self, state: dict[str, Tensor], step: int) -> None:
+        """Offer the noised state after `step` steps; it is stored with the next chunk's payment."""
+
+    def release(self, value: T, status: Status) -> Release[T]:
+        """Close the door and return the value with what was drawn."""
+
+
+class Meter(Protocol):
+    """Between the oracle and the ledger."""
+
+    def cover(self, total: Event, position: int) -> None:
+        """Pay for everything up to `total`, drawn by this attempt so far and now; only grows, ahead of reading.
+
+        `position` counts the questions asked, this one included. Raises StaleAttempt when the job is no longer ours.
+        """
+
+    def affords(self, total: Event) -> bool:
+        """Say whether the reservation covers `total`."""
+
+    def keep(self, state: dict[str, Tensor], step: int) -> None:
+        """Store this state with the next payment."""
+
+    def resume(self) -> dict[str, Tensor] | None:
+        """Return the last stored state, if any."""
