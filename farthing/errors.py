@@ -1,0 +1,46 @@
+"""What can go wrong, as the service says it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+class FarthingError(Exception):
+    """The service refused: a problem document (RFC 9457) with a stable `code`.
+
+    Attributes:
+        status: the HTTP status.
+        code: the stable code, for programs.
+        detail: what was wrong and what to do, for people.
+        retryable: whether the same request may succeed later.
+        errors: one mapping a wrong field, with `pointer` and `detail`.
+        problem: the whole document.
+    """
+
+    def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
+        """Keep the problem document."""
+        self.status = status
+        self.problem = problem
+        self.code = str(problem.get("code", "unknown"))
+        self.detail = str(problem.get("detail") or problem.get("title") or "no detail")
+        self.retryable = bool(problem.get("retryable", False))
+        self.errors: Sequence[Mapping[str, str]] = problem.get("errors") or ()
+        fields = "".join(f"\n  {error.get('pointer', '')}: {error.get('detail', '')}" for error in self.errors)
+        super().__init__(f"{self.code}: {self.detail}{fields}")
+
+
+class JobFailed(FarthingError):
+    """The job ended without a result."""
+
+    def __init__(self, job_id: str, state: str, code: str | None) -> None:
+        """Say how it ended; a failed job keeps a code and nothing else."""
+        detail = f"job {job_id} ended as {state}" + (f" ({code})" if code else "")
+        super().__init__(200, {"code": code or state, "detail": detail})
+
+
+class Unreachable(FarthingError):
+    """No answer came from the service."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        """Name the address that was tried."""
+        detail = f"no answer from {url} ({reason}); is the service up? `farthing up` starts one"
+        super().__init__(0, {"code": "unreachable", "detail": detail, "retryable": True})
