@@ -1,0 +1,244 @@
+"""Discrete Gaussian noise on the integers, for vectors and symmetric matrices.
+
+The law with parameter sigma gives x the probability exp(-x^2 / (2 sigma^2)) / Z (Canonne, Kamath and Steinke 2020). For
+an integer shift m and an integer order k, E_0[(p_m/p_0)^k] = exp((k^2 - k) m^2 / (2 sigma^2)), in any dimension: its
+Renyi price is exactly the continuous Gaussian's.
+
+How it is drawn. A narrow law (parameter s) comes from its cumulative distribution in 128-bit integers, a table that 64
+uniform bits, and 64 more on a tie, are compared with exactly. A wide one is x_0 + K_1 x_1 + ... + K_m x_m, all x_i
+from one narrow table, with fixed public integers K_i and s = sigma / sqrt(1 + K_1^2 + ... + K_m^2), so that any real
+sigma is met (Peikert 2010; Poeppelmann, Ducas and Gueneysu 2014, Lemma 1; Micciancio and Walter 2017).
+
+Distance of one draw from the ideal law, in total variation; three terms, which add by the triangle inequality and
+because a function of several draws is no farther from its ideal than the draws together:
+
+* tail: the table ends at T >= 14 s. With Z >= s sqrt(2 pi) (Poisson summation) the mass beyond is at most
+  2 (1 - Phi(14)) < exp(-98), for each narrow draw;
+* rounding: each of the 2T + 1 cumulative probabilities is rounded down to a multiple of 2^-128, and a probability is a
+  difference of two: off by less than 2^-128, so less than (2T + 1) 2^-128 in all, for each narrow draw;
+* convolution: let X have parameter a, Y parameter s, K an integer, b^2 = a^2 + K^2 s^2. Completing the square,
+  P(X + K Y = z) is proportional to exp(-z^2 / (2 b^2)) times sum_y exp(-(y - c(z))^2 / (2 t^2)) with t = a s / b, and
+  by Poisson summation the second factor lies within 1 -+ e of a constant, e = 2 sum_{j>=1} exp(-2 pi^2 t^2 j^2). Hence
+  probabilities are within (1 - e)/(1 + e) and its inverse of the ideal, and the distance is at most e/(1 - e). The
+  structure keeps t >= 2.25, so e < 2 exp(-99.9).
+
+`distance_per_draw` adds them up: below 2^-108 for every parameter. Charge it for every coordinate that is drawn.
+"""
+
+from decimal import Context, Decimal
+from fractions import Fraction
+from functools import lru_cache
+from itertools import accumulate
+from math import ceil, exp, floor, inf, isfinite, nextafter, pi, sqrt
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.mechanisms.generator import Generator
+
+SMALLEST_PARAMETER: Final = 0.5
+LARGEST_PARAMETER: Final = 2.0**50
+WIDEST_TABLE: Final = 1024.0
+"""The largest parameter of a narrow law: bounds the table and the time to make it."""
+
+SMOOTHING: Final = 2.25
+"""The least t of the module's convolution argument."""
+
+TAIL: Final = 14
+"""A table ends at this many parameters."""
+
+DISTANCE_CAP: Final = 2.0**-108
+"""No draw is farther than this from the ideal law, in total variation."""
+
+PROBABILITY_BITS: Final = 128
+WORD_BITS: Final = 64
+WORKING_BITS: Final = 256
+GUIDE_BITS: Final = 16
+CHUNK: Final = 2**15
+UNDECIDED: Final = np.iinfo(np.int16).min
+
+
+def _multipliers(sigma: float, widest: float) -> list[int]:
+    """Choose 1, K_1, ..., K_m: as few as keep the narrow parameter within `widest` and t above SMOOTHING."""
+    terms = 1
+    while (narrow := (sigma * SMOOTHING ** (terms - 1)) ** (1 / terms)) > widest:
+        terms += 1
+    # K <= w sqrt((s/t)^2 - 1), where w s is the parameter reached so far, says that t stays above SMOOTHING; rounding
+    # K down only makes the final s, and with it the slack, larger.
+    growth = sqrt((narrow / SMOOTHING) ** 2 - 1) if terms > 1 else 0.0
+    chosen = [1]
+    for _ in range(terms - 1):
+        chosen.append(max(1, floor(growth * sqrt(sum(k * k for k in chosen)) * (1 - 1e-12))))
+    return chosen
+
+
+def _narrow_parameter(sigma: float, multipliers: list[int]) -> float:
+    """Return the least convenient float s with s^2 * sum K^2 >= sigma^2, checked in exact arithmetic."""
+    square = sum(k * k for k in multipliers)
+    narrow = sigma / sqrt(square)
+    while Fraction(narrow) ** 2 * square < Fraction(sigma) ** 2:
+        narrow = nextafter(narrow, inf)
+    return narrow
+
+
+def _weights(parameter: float, last: int) -> list[int]:
+    """Return exp(-x^2 / (2 s^2)) for x = 0..last in fixed point, each within 2^-200.
+
+    From q = exp(-1/(2 s^2)): the weight grows by q^(2x+1), which grows by q^2. Every product loses less than
+    2^-255, and the losses of x <= 14 * 1024 steps add up to less than x^2 2^-254 < 2^-226.
+    """
+    context = Context(prec=120)
+    exponent = context.divide(Decimal(-1), context.multiply(Decimal(2), context.power(Decimal(parameter), 2)))
+    ratio = int(context.multiply(context.exp(exponent), Decimal(1 << WORKING_BITS)))
+    squared = (ratio * ratio) >> WORKING_BITS
+    weights = [1 << WORKING_BITS]
+    for _ in range(last):
+        weights.append((weights[-1] * ratio) >> WORKING_BITS)
+        ratio = (ratio * squared) >> WORKING_BITS
+    return weights
+
+
+class CumulativeTable:
+    """The narrow law: 2^128 times its cumulative distribution over -last..last, each value rounded down.
+
+    Args:
+        parameter: s, in [0.5, 1024].
+    """
+
+    __slots__ = ("guide", "high", "last", "low", "parameter")
+
+    def __init__(self, parameter: float) -> None:
+        self.parameter = parameter
+        self.last = ceil(TAIL * parameter)
+        half = _weights(parameter, self.last)
+        cumulative = list(accumulate(half[:0:-1] + half))
+        scaled = [(value << PROBABILITY_BITS) // cumulative[-1] for value in cumulative[:-1]]
+        mask = (1 << WORD_BITS) - 1
+        self.high = np.array([value >> WORD_BITS for value in scaled], dtype=np.uint64)
+        self.low = np.array([value & mask for value in scaled], dtype=np.uint64)
+        self.guide = self._guide()
+
+    def _guide(self) -> NDArray[np.int16]:
+        """For each value of a word's leading bits: the draw, if they decide it, else UNDECIDED."""
+        starts = np.arange(2**GUIDE_BITS, dtype=np.uint64) << np.uint64(WORD_BITS - GUIDE_BITS)
+        ends = starts | np.uint64(2 ** (WORD_BITS - GUIDE_BITS) - 1)
+        first = np.searchsorted(self.high, starts, side="left")
+        decided = first == np.searchsorted(self.high, ends, side="right")
+        return np.where(decided, first - self.last, UNDECIDED).astype(np.int16)
+
+    def draw(self, generator: Generator, count: int) -> NDArray[np.int64]:
+        """Return `count` independent draws: -last plus the number of table values that 128 uniform bits reach."""
+        words = generator.bits(count)
+        drawn = self.guide[(words >> np.uint64(WORD_BITS - GUIDE_BITS)).astype(np.intp)].astype(np.int64)
+        undecided = np.flatnonzero(drawn == UNDECIDED)
+        words = words[undecided]
+        passed = np.searchsorted(self.high, words, side="left")
+        ties = np.searchsorted(self.high, words, side="right") - passed
+        for position in np.flatnonzero(ties):  # once in 2^49 words or so: 64 more bits decide
+            start = passed[position]
+            second = generator.bits(1)[0]
+            passed[position] += np.count_nonzero(self.low[start : start + ties[position]] <= second)
+        drawn[undecided] = passed - self.last
+        return drawn
+
+    def distance(self) -> float:
+        """Return a bound on the distance of one draw from the ideal law: tail and rounding."""
+        return exp(-(TAIL**2) / 2) + (2 * self.last + 1) * 2.0**-PROBABILITY_BITS
+
+
+class DiscreteGaussian:
+    """The law with a given parameter, ready to draw. Making one takes 1 to 30 ms; `discrete_gaussian` keeps some.
+
+    Args:
+        parameter: sigma requested, in [0.5, 2**50]. It is public.
+        widest: the largest parameter of the narrow table.
+
+    Attributes:
+        sigma: the parameter really used: at least the one requested, and at most 1 + 2**-48 times it.
+        distance: bound on the total-variation distance of one draw from the ideal law with parameter `sigma`.
+    """
+
+    __slots__ = ("distance", "multipliers", "sigma", "table")
+
+    def __init__(self, parameter: float, widest: float = WIDEST_TABLE) -> None:
+        assert isfinite(parameter), "the parameter is a number"
+        assert SMALLEST_PARAMETER <= parameter <= LARGEST_PARAMETER, "the parameter is in [0.5, 2**50]"
+        self.multipliers = _multipliers(parameter, widest)
+        self.table = CumulativeTable(_narrow_parameter(parameter, self.multipliers))
+        square = sum(k * k for k in self.multipliers)
+        self.sigma = max(parameter, self.table.parameter * sqrt(square))
+        self.distance = len(self.multipliers) * self.table.distance() + self._convolution_distance()
+        assert self.distance <= DISTANCE_CAP, "the structure keeps its promise"
+
+    def _convolution_distance(self) -> float:
+        """Add e/(1 - e) over the convolution steps; see the module."""
+        total, reached = 0.0, 1
+        for k in self.multipliers[1:]:
+            # t = a s / b with a^2 = reached * s^2 and b^2 = (reached + K^2) * s^2
+            smoothing_squared = self.table.parameter**2 * (reached / (reached + k * k))
+            error = 2.01 * exp(-2 * pi**2 * smoothing_squared)  # the later terms of the sum are below a hundredth
+            total += error / (1 - error)
+            reached += k * k
+        return total
+
+    def draw(self, generator: Generator, size: int) -> NDArray[np.int64]:
+        """Return `size` independent draws, shape (size,).
+
+        Works through chunks that stay in the cache; time depends on the random bits and `size` alone.
+        """
+        drawn = np.empty(size, dtype=np.int64)
+        for start in range(0, size, CHUNK):
+            part = drawn[start : start + CHUNK]
+            part[:] = self.table.draw(generator, part.size)
+            for k in self.multipliers[1:]:
+                part += k * self.table.draw(generator, part.size)
+        return drawn
+
+
+@lru_cache(maxsize=16)
+def discrete_gaussian(sigma: float) -> DiscreteGaussian:
+    """Return the law with parameter at least `sigma`; recent ones are kept, since a job asks with few sigmas."""
+    return DiscreteGaussian(sigma)
+
+
+def true_sigma(sigma: float) -> float:
+    """Return the parameter that draws for `sigma` really use: at least it, at most 1 + 2**-48 times it."""
+    return discrete_gaussian(sigma).sigma
+
+
+def distance_per_draw(sigma: float) -> float:
+    """Return tau, the total-variation distance of one drawn coordinate from the ideal law; at most 2**-108."""
+    return discrete_gaussian(sigma).distance
+
+
+def noise_vector(generator: Generator, sigma: float, size: int) -> NDArray[np.int64]:
+    """Draw independent noise for an integer vector.
+
+    Args:
+        generator: the job's own; a door passes it through `require_system`.
+        sigma: the parameter, in grid steps, at least 0.5; it is met up to `true_sigma`.
+        size: number of coordinates.
+
+    Returns:
+        Integers, shape (size,).
+    """
+    return discrete_gaussian(sigma).draw(generator, size)
+
+
+def noise_symmetric(generator: Generator, sigma: float, dimension: int) -> NDArray[np.int64]:
+    """Draw noise for a symmetric integer matrix whose sensitivity is measured on and above the diagonal.
+
+    The dimension * (dimension + 1) / 2 entries on and above the diagonal are independent with the same parameter, and
+    those below mirror them. Averaging a full matrix of noise with its transpose would leave entries above the diagonal
+    with half the variance that was paid for.
+
+    Returns:
+        Integers, shape (dimension, dimension), equal to their transpose.
+    """
+    rows, columns = np.triu_indices(dimension)
+    matrix = np.empty((dimension, dimension), dtype=np.int64)
+    drawn = noise_vector(generator, sigma, rows.size)
+    matrix[rows, columns] = drawn
+    matrix[columns, rows] = drawn
+    return matrix

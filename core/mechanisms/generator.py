@@ -1,0 +1,134 @@
+"""Where random bits come from: the system for private records, a seed for synthetic ones.
+
+The two are distinct final types. A door to a scope's records asks `require_system`, so that a seed can never reach
+them: with a known seed the noise could be subtracted again.
+
+Source: AES in counter mode as a pseudo-random generator (NIST SP 800-38A and 800-90A); what goes wrong without care
+(forked children with equal noise, 32-bit seeds, generator state in checkpoints) is listed in `docs/guarantee.md`.
+"""
+
+import os
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Final, NoReturn, SupportsIndex, final
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+KEY_BYTES: Final = 32
+BLOCK_BYTES: Final = 16
+WORD_BYTES: Final = 8
+SEEDS: Final = 2**32
+
+
+class _Forks:
+    """How often this process image was forked; a child counts one more than its parent had."""
+
+    count = 0
+
+    @classmethod
+    def one_more(cls) -> None:
+        """Note a fork, in the child."""
+        cls.count += 1
+
+
+os.register_at_fork(after_in_child=_Forks.one_more)
+
+
+class Generator(ABC):
+    """A source of independent uniform bits. One thread at a time."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def bits(self, count: int) -> NDArray[np.uint64]:
+        """Return `count` independent uniform 64-bit words, shape (count,)."""
+
+
+@final
+class SystemGenerator(Generator):
+    """AES-256 in counter mode, keyed by the operating system; make one per job.
+
+    It takes no seed, tells no state, and cannot be copied or pickled. A forked child draws a fresh key before its
+    first word: it is recognised by its process id and by a fork counter, so that a re-used id does not fool it.
+    """
+
+    __slots__ = ("__identity", "__stream")
+
+    def __init__(self) -> None:
+        self.__rekey()
+
+    def __rekey(self) -> None:
+        """Start a new stream under a fresh key."""
+        cipher = Cipher(algorithms.AES(os.urandom(KEY_BYTES)), modes.CTR(os.urandom(BLOCK_BYTES)))
+        self.__stream: CipherContext = cipher.encryptor()
+        self.__identity = (os.getpid(), _Forks.count)
+
+    def bits(self, count: int) -> NDArray[np.uint64]:
+        """Return `count` words that no other generator, job or process draws, shape (count,)."""
+        assert count >= 0, "a count of words is not negative"
+        if self.__identity != (os.getpid(), _Forks.count):
+            self.__rekey()
+        return np.frombuffer(self.__stream.update(bytes(WORD_BYTES * count)), dtype=np.uint64)
+
+    def __reduce_ex__(self, protocol: SupportsIndex, /) -> NoReturn:
+        """Refuse: a copy would draw the same noise twice, and a stored one would give it away."""
+        raise TypeError("a generator for private records can be neither copied nor stored")
+
+    def __copy__(self) -> NoReturn:
+        self.__reduce_ex__(2)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> NoReturn:
+        self.__reduce_ex__(2)
+
+    def __repr__(self) -> str:
+        return "SystemGenerator()"
+
+
+@final
+class SimulationGenerator(Generator):
+    """Repeatable bits and fast float noise for synthetic data only; no door to a scope accepts it.
+
+    Args:
+        seed: in [0, 2**32), all that the float generator underneath keeps.
+    """
+
+    __slots__ = ("_floats", "_words", "seed")
+
+    def __init__(self, seed: int) -> None:
+        assert 0 <= seed < SEEDS, "a seed is in [0, 2**32)"
+        import torch  # noqa: PLC0415 - only simulations need it; a job's fresh process shall not wait for it here
+
+        self.seed = seed
+        self._words = np.random.PCG64(seed)  # noqa: TID251 - this is the one module that may
+        self._floats = torch.Generator().manual_seed(seed)
+
+    def bits(self, count: int) -> NDArray[np.uint64]:
+        """Return the next `count` words of the seed's stream, shape (count,)."""
+        assert count >= 0, "a count of words is not negative"
+        return np.asarray(self._words.random_raw(count), dtype=np.uint64)
+
+    def normal(self, *shape: int) -> "Tensor":
+        """Return independent standard normal draws, float64, of the given shape.
+
+        Continuous, not discrete: for studies on synthetic data, where no privacy hangs on the last bits.
+        """
+        import torch  # noqa: PLC0415 - as above
+
+        return torch.randn(  # noqa: TID251 - this is the one module that may
+            shape, generator=self._floats, dtype=torch.float64
+        )
+
+
+def require_system(generator: Generator) -> SystemGenerator:
+    """Return the generator if it may noise private records.
+
+    Raises:
+        TypeError: it is not a `SystemGenerator`; a programming error, for no request chooses a generator.
+    """
+    if type(generator) is not SystemGenerator:
+        raise TypeError(f"private records need a SystemGenerator, not a {type(generator).__name__}")
+    return generator

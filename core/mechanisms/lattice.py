@@ -1,0 +1,217 @@
+"""The integer lattice: two routes from bounded real contributions to integers with a proven sensitivity.
+
+Floating-point sums depend on order, and a float plus float noise can betray the float (Mironov 2012; Casacuberta,
+Shoemate, Vadhan and Wagaman 2022). So contributions become integers first, the noise is an integer, and only the noisy
+integer becomes a float again.
+
+Route (a), *exact*: every row goes to the grid, its integer norm is checked, and the integers are added without error.
+Route (b), *bounded error*: one float64 sum at memory speed, rounded to the grid; the sensitivity pays for the worst
+rounding of both neighbours. Both charge a clip C as C / (1 - 2^-10), so that a row within its declared bound is never
+altered, whatever the last bits of its computed norm.
+
+Under both routes a row's contribution must depend on that row, public state and public shapes only: rows are never
+compacted, and a row that fails a check becomes zero by selection, never by multiplication with zero.
+"""
+
+from dataclasses import dataclass
+from math import ceil, floor, frexp, isfinite, isqrt, ldexp, sqrt
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.privacy.facts import Adjacency
+
+STEPS_PER_CLIP: Final = 2**20
+CHARGED_MARGIN: Final = 1 / (1 - 2**-10)
+"""A clip C is charged as CHARGED_MARGIN * C."""
+
+ROW_BOUND: Final = floor(STEPS_PER_CLIP * 2**10 / (2**10 - 1))
+"""Route (a): no row's integer norm passes this many steps; at most the charged bound, which is 2^30/1023 steps."""
+
+UNIT_ROUNDOFF: Final = 2.0**-53
+LARGEST_DIMENSION: Final = 2**20
+"""Squares of ROW_BOUND-sized entries, this many, add up in 63 bits with room to spare."""
+
+_CLIP_SLACK: Final = 1 + 2.0**-12
+_ROUNDED_UP: Final = 1 + 2.0**-40
+_SMALLEST_STEP: Final = 2.0**-900
+_LARGEST_TOTAL: Final = 2.0**62
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A grid for one integer sum, with how far one unit can move it.
+
+    Attributes:
+        step: width of the grid, in the units of the sum.
+        sensitivity: l2 sensitivity of the integer sum, in steps, rounded up to an integer.
+        error: l2 bound on the float sum's own error, in the units of the sum; zero on route (a).
+    """
+
+    step: float
+    sensitivity: int
+    error: float
+
+    def parameter(self, sigma: float) -> float:
+        """Return the parameter of integer noise that is `sigma` times the sensitivity."""
+        assert isfinite(sigma), "a noise multiplier is a number"
+        assert sigma > 0, "a noise multiplier is positive"
+        return sigma * self.sensitivity * _ROUNDED_UP
+
+
+def exact_grid(clip: float, adjacency: Adjacency) -> Grid:
+    """Return the grid of route (a) for sums of rows made by `truncate_rows` with the same clip.
+
+    Sensitivity. A row's integer vector has norm at most ROW_BOUND, as an integer fact, and integers add exactly.
+    Zeroing a unit moves the sum by that row; changing it moves it by the difference of two, at most 2 ROW_BOUND. This
+    holds for rows of any meaning; for matrices as rows (entries on and above the diagonal) the smaller constant of
+    positive semidefinite terms is not claimed, since truncation of entries need not keep them semidefinite: use route
+    (b) for those.
+    """
+    assert _is_size(clip), "a clip is positive and finite"
+    rows = 2 if adjacency is Adjacency.REPLACE_ONE else 1
+    return Grid(step=clip / STEPS_PER_CLIP, sensitivity=rows * ROW_BOUND, error=0.0)
+
+
+def truncate_rows(rows: NDArray[np.float64], clip: float) -> NDArray[np.int64]:
+    """Clip rows to norm `clip` and truncate them toward zero on the grid of step clip / 2^20 (route (a)).
+
+    A row of norm at most clip * (1 + 2^-12), as computed, is not scaled; a larger one is scaled to norm clip.
+    Truncation never raises a norm. Then the *integer* norm is checked: a row above ROW_BOUND becomes zero, and so does
+    a row with an entry that is not finite. No row within the clip meets either check, for the computed norm and
+    quotients err by less than (d + 4) 2^-53 <= 2^-32 relatively, far inside the charged margin 2^-10.
+
+    Args:
+        rows: float64, shape (n, d), d at most 2^20; any values.
+        clip: C, positive.
+
+    Returns:
+        Integers, shape (n, d); each row's norm is at most ROW_BOUND.
+    """
+    assert rows.ndim == 2, "rows have shape (n, d)"  # noqa: PLR2004 - as the text says
+    assert rows.dtype == np.float64, "rows are float64: accumulation in less is not covered by any proof here"
+    assert rows.shape[1] <= LARGEST_DIMENSION, "the integer norm check holds up to 2^20 coordinates"
+    assert _is_size(clip), "a clip is positive and finite"
+    finite = np.isfinite(rows).all(axis=1, keepdims=True)
+    values = np.where(finite, rows, 0.0)
+    # Norms by the largest entry, so that neither huge nor denormal rows overflow or vanish.
+    largest = np.abs(values).max(axis=1, keepdims=True, initial=0.0)
+    directions = values / np.where(largest > 0, largest, 1.0)
+    lengths = np.sqrt((directions * directions).sum(axis=1, keepdims=True))
+    over = largest > clip * _CLIP_SLACK / np.where(lengths > 0, lengths, 1.0)
+    scaled = np.where(
+        over, directions * (STEPS_PER_CLIP / np.where(lengths > 0, lengths, 1.0)), _in_steps(values, over, clip)
+    )
+    integers = np.trunc(scaled).astype(np.int64)
+    within = (integers * integers).sum(axis=1, keepdims=True) <= ROW_BOUND**2
+    return np.where(within, integers, 0)
+
+
+def _in_steps(values: NDArray[np.float64], over: NDArray[np.bool_], clip: float) -> NDArray[np.float64]:
+    """Divide by the step where the row is not over its clip; rows over it could overflow and are zero here."""
+    return np.where(over, 0.0, values) / clip * STEPS_PER_CLIP
+
+
+def bounded_error_grid(clip: float, units: int, coordinates: int, multiple: float) -> Grid:
+    """Return the grid of route (b): a float64 sum of `units` clipped terms, rounded to the nearest grid point.
+
+    The terms v_i have norms at most C' = clip / (1 - 2^-10); each coordinate of v_i is a product of at most three
+    floats (a weight and one or two entries), and the sum is taken in any order by ordinary (not Strassen-like)
+    summation in float64, with or without fused multiply-adds.
+
+    Error of the float sum. Higham 2002, section 3.1: each computed coordinate errs by at most gamma_{n+2} times the sum
+    of the absolute products, gamma_m = m u / (1 - m u), u = 2^-53: at most three roundings for the product's factors
+    and n - 1 additions. Taking norms over the coordinates, the triangle inequality gives
+    E = gamma_{n+2} * n * C'. (Products that underflow add at most n sqrt(D) 2^-1073 to it.)
+
+    Sensitivity. Let the exact sums of two neighbours differ by at most `multiple` * C'. Both float sums err by E, both
+    roundings by half a step in each of D coordinates, so the integers differ, in steps, by at most
+    (multiple * C' + 2 E) / step + sqrt(D). The step is a power of two: changing the scale loses nothing.
+
+    Args:
+        clip: C, checked in float64 on the very values that enter the products.
+        units: n, or a public cap on the number of terms; never a realised sample size.
+        coordinates: D, the number of coordinates noised: d, or p (p + 1) / 2 on and above the diagonal.
+        multiple: sensitivity of the exact sum over its terms' bound, as `vector_grid` and `matrix_grid` prove it.
+    """
+    assert _is_size(clip), "a clip is positive and finite"
+    assert units > 0, "a sum has at least one term"
+    assert coordinates > 0, "a sum has at least one coordinate"
+    assert multiple > 0, "a sensitivity is positive"
+    bound = clip * CHARGED_MARGIN
+    roundings = (units + 2) * UNIT_ROUNDOFF
+    error = roundings / (1 - roundings) * units * bound + units * sqrt(coordinates) * 2.0**-1073
+    error *= _ROUNDED_UP
+    step = ldexp(1.0, frexp(clip)[1] - 21)  # in (C/2^21, C/2^20]
+    assert step >= _SMALLEST_STEP, "the clip is far above the smallest floats"
+    assert units * bound / step < _LARGEST_TOTAL, "the sum fits 63 bits"
+    # The float operations here err by a few 2^-53 relatively: _ROUNDED_UP is above them.
+    steps = ((multiple * bound + 2 * error) / step + sqrt(coordinates)) * _ROUNDED_UP
+    return Grid(step=step, sensitivity=ceil(steps), error=error)
+
+
+def vector_grid(clip: float, units: int, dimension: int, adjacency: Adjacency) -> Grid:
+    """Return route (b)'s grid for a sum of vectors of norm at most `clip`.
+
+    Zeroing a unit moves the exact sum by one term, changing it by the difference of two: multiples 1 and 2, attained.
+    """
+    return bounded_error_grid(clip, units, dimension, 2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0)
+
+
+def matrix_grid(clip: float, units: int, dimension: int, adjacency: Adjacency, *, semidefinite: bool = True) -> Grid:
+    """Return route (b)'s grid for a sum of symmetric matrices, noised on and above the diagonal.
+
+    The terms are w_i a_i a_i^T with |w_i| |a_i|^2 <= clip, a bound on their Frobenius norm. Leaving out the entries
+    below the diagonal never raises a norm.
+
+    Zeroing a unit: the norm of one term, multiple 1, attained by an axis. Changing A into B: if both are positive
+    semidefinite, |A - B|_F^2 = |A|_F^2 + |B|_F^2 - 2 tr(AB) <= 2 clip^2, for tr(AB) >= 0: multiple sqrt(2), attained by
+    orthogonal axes. (In one dimension |A - B| <= max(A, B): multiple 1.) Signed terms: 2. The float terms need not
+    be semidefinite; only the exact ones must, and the distance between both sums is inside the grid's error.
+    """
+    coordinates = dimension * (dimension + 1) // 2
+    if adjacency is Adjacency.ZERO_OUT:
+        multiple = 1.0
+    elif not semidefinite:
+        multiple = 2.0
+    else:
+        multiple = sqrt(2) if dimension > 1 else 1.0
+    return bounded_error_grid(clip, units, coordinates, multiple)
+
+
+def round_to_grid(total: NDArray[np.float64], grid: Grid) -> NDArray[np.int64]:
+    """Return the nearest grid points of a float64 sum, as integers of the same shape.
+
+    The door's sums are finite by construction, so an entry that is not is a broken promise, and an assertion.
+    """
+    assert total.dtype == np.float64, "sums are float64"
+    steps = np.rint(total / grid.step)
+    assert bool((np.abs(steps) < _LARGEST_TOTAL).all()), "the sum is finite and within its public bound"
+    return steps.astype(np.int64)
+
+
+def mirror_upper(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the symmetric integer matrix that agrees with this one on and above the diagonal, shape (p, p).
+
+    A float product X^T W X need not be symmetric in its last bits, and what lies below the diagonal is not released.
+    """
+    upper = np.triu(matrix)
+    return np.asarray(upper + np.triu(matrix, 1).T, dtype=np.int64)
+
+
+def from_grid(integers: NDArray[np.int64], grid: Grid) -> NDArray[np.float64]:
+    """Return noisy integers in the units of the sum, float64, same shape; post-processing."""
+    return integers.astype(np.float64) * grid.step
+
+
+def integer_norm(integers: NDArray[np.int64]) -> int:
+    """Return floor(sqrt(sum S_j^2)) exactly.
+
+    Sensitivity: norms of neighbours differ by at most the integer sensitivity of S, their floors by at most one more.
+    """
+    return isqrt(sum(value * value for value in integers.ravel().tolist()))
+
+
+def _is_size(value: float) -> bool:
+    return isfinite(value) and value > 0
