@@ -212,6 +212,7 @@ class Job(Base):
     spec: Mapped[Any] = mapped_column(Json)  # core.catalogue.jobs.JobSpec, filled by the planner; what the trainer runs
     optimizer: Mapped[str] = mapped_column(String(60))  # spec.optimizer.kind, to filter by
     price: Mapped[Any] = mapped_column(Json)  # the Event reserved
+    schedule: Mapped[Any] = mapped_column(Json)  # frozen at reserve: the Event of each chunk, in order
     chunks: Mapped[Any] = mapped_column(Json)  # frozen at reserve: {account id: [cumulative nano-nats per order, ...]}
     state: Mapped[str] = mapped_column(String(16))
     error_code: Mapped[str | None] = mapped_column(String(40))

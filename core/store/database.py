@@ -1,0 +1,279 @@
+"""One door to the database: short write transactions, read-only snapshots, and nothing that spans a wait.
+
+SQLite (one machine): write-ahead log with every commit synced, writers take the lock at BEGIN, readers cannot write.
+Libraries older than 3.51.3 can lose committed writes when a log is reset, so on them the rollback journal is used with
+its directory synced too. PostgreSQL: row locks with a limit of two seconds, deadlocks and serialization failures
+retried three times; a server that may forget a commit is refused.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session, sessionmaker
+
+from core.errors import LedgerBusy, NotReady
+
+try:
+    from pysqlite3 import dbapi2 as sqlite
+except ImportError:  # pragma: no cover - no wheel for this machine: the standard library's, in its safe journal mode
+    import sqlite3 as sqlite
+
+MIGRATIONS: Final = Path(__file__).resolve().parents[2] / "migrations"
+BUSY_SECONDS: Final = 10.0
+LOCK_SECONDS: Final = 2.0
+RETRIES: Final = 3
+_RETRIED: Final = ("40P01", "40001")  # deadlock, serialization failure
+_LOCK_TIMEOUT: Final = "55P03"
+_FIRST_SAFE_LOG: Final = (3, 51, 3)
+_NETWORK: Final = frozenset(
+    [
+        "nfs",
+        "nfs4",
+        "cifs",
+        "smb3",
+        "smbfs",
+        "afs",
+        "ceph",
+        "lustre",
+        "glusterfs",
+        "beegfs",
+        "gpfs",
+        "fuse.sshfs",
+        "fuse.glusterfs",
+        "fuse.ceph",
+    ]
+)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def sqlstate(error: DBAPIError) -> str | None:
+    """Return PostgreSQL's five-character code of an error, or None."""
+    return getattr(error.orig, "sqlstate", None)
+
+
+def _is_busy(error: DBAPIError) -> bool:
+    """Tell whether a lock could not be had in time; nothing was written then."""
+    return sqlstate(error) in (_LOCK_TIMEOUT, *_RETRIED) or str(error.orig) == "database is locked"
+
+
+class Database:
+    """A database of ours: `write` and `read` give sessions, `migrate` makes the tables."""
+
+    begin_writing = "BEGIN IMMEDIATE"  # a deferred transaction that turns to writing fails at once under contention
+
+    def __init__(self, url: str | URL) -> None:
+        """Connect, and check what the promises rest on.
+
+        Args:
+            url: ``sqlite+pysqlite:////path`` or ``postgresql+psycopg://...``.
+
+        Raises:
+            NotReady: the file system or the server's settings could lose a commit.
+        """
+        self.url = make_url(url)
+        self.is_sqlite = self.url.get_backend_name() == "sqlite"
+        if self.is_sqlite:
+            self._open_sqlite()
+        else:
+            self._open_postgresql()
+        self._writing = sessionmaker(self._writer, expire_on_commit=False)
+        self._reading = sessionmaker(self._reader, expire_on_commit=False)
+        with self._writer.connect():
+            pass
+
+    def _open_sqlite(self) -> None:
+        """Make the two engines of a SQLite file."""
+        if not self.url.database or self.url.database == ":memory:":
+            raise NotReady("SQLite needs a file: several processes share it.")
+        path = Path(self.url.database)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        refuse_network_file_system(path.parent)
+        url = self.url.set(drivername="sqlite+pysqlite")
+        options = {"module": sqlite, "connect_args": {"timeout": BUSY_SECONDS}, "pool_size": 10, "max_overflow": 40}
+        self._writer = create_engine(url, **options)
+        self._reader = create_engine(url, **options)
+        event.listen(self._writer, "connect", _prepare_writer)
+        event.listen(self._reader, "connect", _prepare_reader)
+        event.listen(self._writer, "begin", self._begin)
+        event.listen(self._reader, "begin", _begin_reading)
+
+    def _begin(self, connection: Connection) -> None:
+        connection.exec_driver_sql(self.begin_writing)
+
+    def _open_postgresql(self) -> None:
+        """Make the engine of a PostgreSQL server and its read-only face."""
+        self._writer = create_engine(
+            self.url.set(drivername="postgresql+psycopg"),
+            pool_size=10,
+            max_overflow=40,
+            pool_pre_ping=True,
+            isolation_level="READ COMMITTED",
+        )
+        event.listen(self._writer, "connect", _prepare_postgresql)
+        self._reader = self._writer.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+
+    @property
+    def engine(self) -> Engine:
+        """The writing engine, for migrations and backups."""
+        return self._writer
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """Give one short transaction; it commits at the end of the block and rolls back on any exception.
+
+        Raises:
+            LedgerBusy: a lock could not be had in time, or others' locks crossed ours; nothing was written.
+        """
+        try:
+            with self._writing.begin() as session:
+                yield session
+        except DBAPIError as error:
+            if _is_busy(error):
+                raise LedgerBusy("The ledger is busy; try again.", retry_after_seconds=1) from error
+            raise
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """Give one read-only snapshot; writing in it fails."""
+        with self._reading.begin() as session:
+            yield session
+
+    def run(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return ``work(session, ...)`` of one write transaction, repeated up to three times where locks crossed.
+
+        Raises:
+            LedgerBusy: a lock could not be had in time; nothing was written.
+        """
+        for attempt in range(RETRIES + 1):
+            try:
+                with self.write() as session:
+                    return work(session, *args, **kwargs)
+            except LedgerBusy as busy:
+                crossed = isinstance(busy.__cause__, DBAPIError) and sqlstate(busy.__cause__) in _RETRIED
+                if not crossed or attempt == RETRIES:
+                    raise
+                time.sleep(0.01 * 2**attempt)
+        raise AssertionError("the loop returns or raises")
+
+    def migrate(self) -> None:
+        """Bring the tables to this code's revision; several processes may ask at once, one does it."""
+        config = alembic_config()
+        with self._writer.connect() as connection:
+            if not self.is_sqlite:
+                connection.exec_driver_sql("SET lock_timeout = '60s'")
+                connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7041793)")
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+            if not self.is_sqlite:
+                connection.exec_driver_sql(f"SET lock_timeout = '{LOCK_SECONDS:.0f}s'")
+            connection.commit()
+
+    def revision(self) -> str | None:
+        """Return the tables' revision, None before the first migration."""
+        with self._reader.connect() as connection:
+            return MigrationContext.configure(connection).get_current_revision()
+
+    def ready(self) -> bool:
+        """Tell whether this code can serve these tables: they are at its own revision or the next one."""
+        head = ScriptDirectory.from_config(alembic_config()).get_current_head()
+        revision = self.revision()
+        return head is not None and revision is not None and int(revision) - int(head) in (0, 1)
+
+    def backup(self, path: Path) -> None:
+        """Write a consistent copy of a SQLite database to `path`, which must not exist yet."""
+        assert self.is_sqlite, "PostgreSQL is backed up with its own tools"
+        connection = self._writer.raw_connection()
+        try:
+            connection.driver_connection.execute("VACUUM INTO ?", (str(path),))  # type: ignore[union-attr]  # is open
+        finally:
+            connection.close()
+
+    def dispose(self) -> None:
+        """Close every pooled connection."""
+        self._reader.dispose()
+        self._writer.dispose()
+
+
+def alembic_config() -> Config:
+    """Return the migrations' configuration."""
+    return Config(str(MIGRATIONS / "alembic.ini"))
+
+
+def refuse_network_file_system(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> None:
+    """Refuse a folder whose locks may lie.
+
+    Args:
+        folder: where the database will be.
+        mounts: the kernel's table of mounts; where there is none, nothing is refused.
+
+    Raises:
+        NotReady: the folder is on a network file system.
+    """
+    if not mounts.exists():
+        return
+    best, kind = Path("/"), ""
+    for line in mounts.read_text().splitlines():
+        _, point, name, *_ = line.split()
+        mount = Path(point.replace("\\040", " "))
+        if folder.resolve().is_relative_to(mount) and len(mount.parts) >= len(best.parts):
+            best, kind = mount, name
+    if kind in _NETWORK:
+        raise NotReady(f"{folder} is on {kind}: SQLite's locks do not hold there; use a local disk or PostgreSQL.")
+
+
+def journal(version: tuple[int, ...]) -> tuple[str, str]:
+    """Return the journal mode and the level of syncing that keep commits on this version of SQLite."""
+    return ("wal", "FULL") if version >= _FIRST_SAFE_LOG else ("delete", "EXTRA")
+
+
+def _prepare_writer(connection: Any, record: object) -> None:  # noqa: ANN401, ARG001 - the driver's type; the hook's shape
+    """Set a writing SQLite connection up."""
+    connection.isolation_level = None  # the driver begins nothing by itself; `begin` does
+    mode, syncing = journal(sqlite.sqlite_version_info)
+    deadline = time.monotonic() + BUSY_SECONDS
+    while connection.execute("PRAGMA journal_mode").fetchone()[0] != mode:
+        try:
+            connection.execute(f"PRAGMA journal_mode = {mode}")
+        except sqlite.OperationalError:  # a rival is changing it at this moment; the busy timeout does not cover this
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+    connection.execute(f"PRAGMA synchronous = {syncing}")
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _prepare_reader(connection: Any, record: object) -> None:  # noqa: ANN401, ARG001 - the driver's type; the hook's shape
+    """Set a SQLite connection up that cannot write."""
+    connection.isolation_level = None
+    connection.execute("PRAGMA query_only = ON")
+
+
+def _begin_reading(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN")
+
+
+def _prepare_postgresql(connection: Any, record: object) -> None:  # noqa: ANN401, ARG001 - the driver's type; the hook's shape
+    """Set a PostgreSQL connection up, and refuse a server that may forget a commit."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_setting('fsync'), current_setting('synchronous_commit')")
+        unsafe = [
+            name
+            for name, value in zip(("fsync", "synchronous_commit"), cursor.fetchone(), strict=True)
+            if value == "off"
+        ]
+        cursor.execute(f"SET lock_timeout = '{LOCK_SECONDS:.0f}s'")
+    connection.commit()
+    if unsafe:
+        raise NotReady(f"PostgreSQL runs with {' and '.join(unsafe)} off: a paid charge could be lost. Turn it on.")

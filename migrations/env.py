@@ -1,0 +1,30 @@
+"""How Alembic reaches the database: through a connection that was handed over, or the service's own settings."""
+
+from alembic import context
+from sqlalchemy import Connection
+
+from core.settings import ServiceSettings
+from core.store.database import Database
+from core.store.tables import Base
+
+
+def _run(connection: Connection) -> None:
+    """Run the migrations in the connection's transaction."""
+    context.configure(connection=connection, target_metadata=Base.metadata, transactional_ddl=True)
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+handed_over = context.config.attributes.get("connection")
+if context.is_offline_mode():
+    context.configure(url=ServiceSettings().url, target_metadata=Base.metadata, literal_binds=True)
+    with context.begin_transaction():
+        context.run_migrations()
+elif handed_over is not None:
+    _run(handed_over)
+else:
+    database = Database(ServiceSettings().url)
+    with database.engine.connect() as own:
+        _run(own)
+        own.commit()
+    database.dispose()
