@@ -1,0 +1,203 @@
+"""Privacy figures as they cross the wire: decimal strings, never JSON numbers, so that no float decides a budget."""
+
+import re
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from math import isfinite, sqrt
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    PlainSerializer,
+    SerializerFunctionWrapHandler,
+    WithJsonSchema,
+    model_serializer,
+    model_validator,
+)
+
+from core.privacy.budget import NANO, Terms, default_delta, plan_orders, terms_from_rho
+from core.privacy.conversions import gdp_mu, mu_of_rho
+from core.privacy.facts import Frozen
+
+PATTERN: Final = r"^\d{1,6}(\.\d{1,12})?(e-\d{1,2})?$"
+"""What a privacy figure looks like; digits are ASCII."""
+
+SHOWN_DIGITS: Final = 4
+_FIGURE = re.compile(PATTERN.removeprefix("^").removesuffix("$"), re.ASCII)
+_DECIMALS = 12
+_LEAST_EXPONENT = -99
+_SAFE = 1 - 1e-12  # kept back from a target, so that rounding in a plan made for it never passes it
+
+Rounding = Literal["up", "down"]
+
+
+def parse_figure(value: object) -> Decimal:
+    """Read a privacy figure; a Decimal is taken as it is.
+
+    Raises:
+        ValueError: it is no string, or not of the form in `PATTERN`.
+    """
+    if isinstance(value, Decimal) and value.is_finite() and value >= 0:
+        return value
+    if not isinstance(value, str):
+        raise ValueError('privacy figures are strings, such as "0.1" or "1e-6", never JSON numbers')  # noqa: TRY004 - pydantic reads ValueError
+    if not _FIGURE.fullmatch(value):
+        raise ValueError('write a decimal with up to 6 digits before and 12 after the point, such as "0.1" or "1e-6"')
+    figure = Decimal(value)
+    if figure and figure.adjusted() < _LEAST_EXPONENT:
+        raise ValueError("is too small to mean anything")
+    return figure
+
+
+def write_figure(value: Decimal) -> str:
+    """Write a figure the short way: plain where 12 decimals show it all, otherwise with an exponent."""
+    if value == 0:
+        return "0"
+    sign_digits_exponent = value.normalize(Context(prec=40)).as_tuple()
+    digits, exponent = sign_digits_exponent.digits, int(sign_digits_exponent.exponent)
+    if exponent >= -_DECIMALS and len(digits) + exponent > -4:  # noqa: PLR2004 - as many leading zeros stay readable
+        return format(value.normalize(Context(prec=40)), "f")
+    fraction = min(len(digits) - 1, _DECIMALS, exponent + len(digits) - 1 - _LEAST_EXPONENT)
+    text = "".join(map(str, digits))
+    whole = len(digits) - fraction
+    return text[:whole] + (f".{text[whole:]}" if fraction else "") + f"e{exponent + fraction}"
+
+
+def _positive(value: Decimal) -> Decimal:
+    if value <= 0:
+        raise ValueError("must be above 0")
+    return value
+
+
+_WIRE = {"type": "string", "pattern": PATTERN, "examples": ["0.1", "1e-6"]}
+PrivacyFigure = Annotated[
+    Decimal, BeforeValidator(parse_figure), PlainSerializer(write_figure, return_type=str), WithJsonSchema(_WIRE)
+]
+"""A figure of at least 0: a string in JSON, a Decimal inside."""
+
+PositiveFigure = Annotated[
+    Decimal,
+    BeforeValidator(parse_figure),
+    AfterValidator(_positive),
+    PlainSerializer(write_figure, return_type=str),
+    WithJsonSchema(_WIRE),
+]
+"""A figure above 0."""
+
+
+def format_figure(value: float | Decimal, rounding: Rounding, digits: int = SHOWN_DIGITS) -> str:
+    """Return a canonical decimal string with at most `digits` significant digits: spent goes up, remaining down.
+
+    Figures of 10,000 and more keep all their whole digits.
+    """
+    assert isfinite(value), "a figure shown to people is finite"
+    assert value >= 0, "a figure shown to people is at least 0"
+    exact = Decimal(value)
+    direction = ROUND_CEILING if rounding == "up" else ROUND_FLOOR
+    precision = max(digits, exact.adjusted() + 1) if exact else digits
+    rounded = Context(prec=precision, rounding=direction).plus(exact)
+    if rounded and rounded.adjusted() < _LEAST_EXPONENT + digits:
+        return "1e-95" if rounding == "up" else "0"
+    return write_figure(rounded)
+
+
+def _one_of(required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the closed oneOf that says: exactly one of `required`, with any of `optional`."""
+    return {
+        "oneOf": [
+            {
+                "type": "object",
+                "properties": {name: dict(_WIRE) for name in (choice, *optional)},
+                "required": [choice],
+                "additionalProperties": False,
+            }
+            for choice in required
+        ]
+    }
+
+
+class _Choice(Frozen):
+    """A closed choice; what was left out is not written back."""
+
+    @model_serializer(mode="wrap")
+    def _without_nulls(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in handler(self).items() if value is not None}
+
+    def _demand_one(self, *names: str) -> None:
+        given = [name for name in names if name in self.model_fields_set]
+        if len(given) != 1 or getattr(self, given[0]) is None:
+            raise ValueError(f"give exactly one of {', '.join(names)}")
+
+
+def _replace_schema(schema: dict[str, Any], choices: dict[str, Any]) -> None:
+    """Put a oneOf in place of the properties that pydantic lists."""
+    for key in ("properties", "required", "type", "additionalProperties"):
+        schema.pop(key, None)
+    schema.update(choices)
+
+
+class PrivacyTarget(_Choice):
+    """What a job asks of its scope in total, inference included: exactly one of mu, rho, epsilon, percent."""
+
+    model_config = ConfigDict(
+        json_schema_extra=lambda schema: _replace_schema(schema, _one_of(("mu", "rho", "epsilon", "percent")))
+    )
+
+    mu: PositiveFigure | None = None
+    rho: PositiveFigure | None = None
+    epsilon: PositiveFigure | None = None
+    percent: PositiveFigure | None = None
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        self._demand_one("mu", "rho", "epsilon", "percent")
+        if self.percent is not None and self.percent > 100:  # noqa: PLR2004 - a whole in per cent
+            raise ValueError("percent is at most 100")
+        return self
+
+    def total_mu(self, terms: Terms) -> float:
+        """Return the job's total mu under the terms of the scope that pays.
+
+        rho is that of Gaussian answers; epsilon is taken at the scope's delta, exactly, rounded down; percent is of
+        the empty budget: mu^2/2 = percent/100 * max_j (cap_j / order_j), less one nano-nat for rounding.
+        """
+        if self.mu is not None:
+            return float(self.mu)
+        if self.rho is not None:
+            return mu_of_rho(float(self.rho))
+        if self.epsilon is not None:
+            return gdp_mu(float(self.epsilon), float(terms.delta)) * _SAFE
+        assert self.percent is not None, "one of the four is given"
+        rooms = zip(terms.caps_nano, terms.orders, strict=True)
+        rho = float(self.percent) / 100 * max(max(cap - 1, 0) / (order * NANO) for cap, order in rooms)
+        return sqrt(2 * rho) * _SAFE
+
+
+class BudgetRequest(_Choice):
+    """A budget as its owner declares it: epsilon or rho, with a delta or the default one."""
+
+    model_config = ConfigDict(
+        json_schema_extra=lambda schema: _replace_schema(schema, _one_of(("epsilon", "rho"), ("delta",)))
+    )
+
+    epsilon: PositiveFigure | None = None
+    rho: PositiveFigure | None = None
+    delta: PositiveFigure | None = None
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        self._demand_one("epsilon", "rho")
+        return self
+
+    def terms(self, units: int) -> Terms:
+        """Return the fixed terms of this budget for a scope of `units` units.
+
+        Raises:
+            Invalid: epsilon, rho or delta is out of range or too small to keep.
+        """
+        delta = self.delta if self.delta is not None else default_delta(units)
+        if self.rho is not None:
+            return terms_from_rho(self.rho, delta)
+        assert self.epsilon is not None, "one of the two is given"
+        return plan_orders(self.epsilon, delta)
