@@ -66,7 +66,8 @@ class Curvature(AbstractQuestion):
 
     Sensitivity, measured on and above the diagonal. Zeroing a unit moves the sum by at most |a|^2 <= bound. Changing
     a into b moves it by |aa^T - bb^T|_F = sqrt(|a|^4 + |b|^4 - 2 (a.b)^2) <= sqrt(2) * bound, and leaving out the
-    entries below the diagonal never raises a norm; attained by orthogonal a and b along axes.
+    entries below the diagonal never raises a norm; attained by orthogonal a and b along axes. In one dimension there
+    are no orthogonal axes and |a^2 - b^2| <= bound.
     """
 
     kind: Literal["curvature"] = "curvature"
@@ -85,7 +86,7 @@ class Curvature(AbstractQuestion):
 
     def sensitivity(self, facts: Facts) -> float:
         """Return bound/n, or sqrt(2) * bound/n when a unit may change into any other."""
-        factor = sqrt(2) if facts.adjacency is Adjacency.REPLACE_ONE else 1.0
+        factor = sqrt(2) if facts.adjacency is Adjacency.REPLACE_ONE and facts.dimension > 1 else 1.0
         return factor * self.bound(facts) / self.consumed(facts)
 
 

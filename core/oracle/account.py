@@ -1,0 +1,63 @@
+"""What an attempt has drawn through its doors, and the payment ahead of each answer."""
+
+from collections import Counter
+from typing import Final
+
+from core.oracle import Meter
+from core.privacy.events import NOTHING, Disjoint, Event, compose
+
+EVERYTHING: Final = ""
+"""The part of the records that is in no named block."""
+
+
+class Account:
+    """Counts draws, part by part, between the doors of one attempt and its meter.
+
+    Draws about one part compose; parts share no unit, so their totals stand side by side and the most expensive one
+    counts. `part` None means units that no other question reads: such draws stand side by side too, and equal ones
+    cost no more than one.
+
+    Args:
+        meter: pays for totals ahead of reading.
+    """
+
+    def __init__(self, meter: Meter) -> None:
+        self.meter: Final = meter
+        self._drawn: dict[str | Event, Counter[Event]] = {}
+        self._asked = 0
+        self._open = True
+
+    def total(self, part: str | None = None, event: Event | None = None) -> Event:
+        """Return everything drawn so far, as one event, with one more `event` about `part` if given."""
+        totals = {key: compose(counted) for key, counted in self._drawn.items()}
+        if event is not None:
+            totals[event if part is None else part] = compose(self._with(part, event))
+        distinct = tuple(dict.fromkeys(totals.values()))
+        if not distinct:
+            return NOTHING
+        return distinct[0] if len(distinct) == 1 else Disjoint(events=distinct)
+
+    def _with(self, part: str | None, event: Event) -> Counter[Event]:
+        """Return the draws about a part, this one included."""
+        return Counter([event]) if part is None else self._drawn.get(part, Counter()) + Counter([event])
+
+    def affords(self, part: str | None, event: Event) -> bool:
+        """Say whether the reservation covers one more draw."""
+        return self.meter.affords(self.total(part, event))
+
+    def cover(self, part: str | None, event: Event) -> None:
+        """Pay for one more draw; only then may records be read.
+
+        Raises:
+            StaleAttempt: from the meter, when the job is no longer ours. Nothing was drawn then.
+        """
+        assert self._open, "the door is closed: its value was released"
+        self.meter.cover(self.total(part, event), self._asked + 1)
+        self._asked += 1
+        self._drawn[event if part is None else part] = self._with(part, event)
+
+    def close(self) -> Event:
+        """Let nothing more be asked and return what was drawn."""
+        assert self._open, "the door is closed: its value was released"
+        self._open = False
+        return self.total()

@@ -1,0 +1,291 @@
+"""Doors to a scope's records: every record once per question, a Poisson sample per question, or each record once.
+
+What every answer goes through, in this order: the shape of theta is checked, the total with this answer is paid,
+records are selected and summed under a bound, integer noise is added, and the noisy mean leaves.
+
+Sampling belongs to the door, so the rate it prices is the rate it drew with, and every question draws its own sample.
+Samples divide by their *expected* size, which is public; the realised one is never visible, in time or memory either.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass
+from typing import Self, TypeVar, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from core.catalogue.questions import Question
+from core.errors import AdjacencyMismatch
+from core.mechanisms import sampling
+from core.mechanisms.generator import SystemGenerator, require_system
+from core.oracle import Answer, Coins, Meter, Release, Status
+from core.oracle.account import EVERYTHING, Account
+from core.oracle.noise import noised_mean
+from core.privacy.events import Event, Sampled
+from core.privacy.facts import Adjacency, Facts
+from core.problems import Problem
+
+T = TypeVar("T")
+
+
+class SecretCoins:
+    """Data-free draws from the job's own generator; nobody can repeat them."""
+
+    def __init__(self, generator: SystemGenerator) -> None:
+        self._generator = generator
+
+    def normal(self, size: int) -> Tensor:
+        """Return a float64 vector of independent standard normal draws, shape (size,)."""
+        return torch.from_numpy(sampling.normal(self._generator, size))
+
+    def integer(self, below: int) -> int:
+        """Return a uniform integer in [0, below)."""
+        return sampling.integer(self._generator, below)
+
+
+@dataclass(frozen=True)
+class _Selection:
+    """Which records one question reads: a mask over all, or indices of a public number; and what its sum divides by."""
+
+    divisor: float
+    rows: Tensor | None = None
+    included: Tensor | None = None
+
+
+class AbstractDoor(ABC):
+    """What all doors to private records share; a door is used by one thread.
+
+    Args:
+        problem: the records.
+        facts: what is public about all of them; `units` counts every record, named blocks included.
+        meter: pays ahead of reading.
+        generator: the job's own; nothing else may noise private records.
+        blocks: names of public sets of records, bool masks of shape (n,), disjoint: membership may depend on a record's
+            place, never on what it says. This door reads the rest.
+
+    Raises:
+        TypeError: the generator is not the system's.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        facts: Facts,
+        meter: Meter,
+        generator: SystemGenerator,
+        blocks: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        assert facts.units == problem.units, "the facts count these records"
+        assert facts.dimension == problem.dimension, "the facts describe these records"
+        assert problem.lanes is None, "a scope has one set of records"
+        self._problem = problem
+        self._generator = require_system(generator)
+        self._account = Account(meter)
+        self._members = _members(problem.units, blocks or {})
+        self._part = EVERYTHING
+        self._whole_facts = facts
+        self._coins = SecretCoins(self._generator)
+
+    @property
+    def facts(self) -> Facts:
+        """Public facts of the records that this door reads."""
+        members = self._members[self._part]
+        return self._whole_facts if members is None else self._whole_facts.model_copy(update={"units": _size(members)})
+
+    @property
+    def coins(self) -> Coins:
+        """Data-free draws."""
+        return self._coins
+
+    @abstractmethod
+    def _event(self, question: Question) -> Event:
+        """Return what one answer costs here, checking that this door answers such questions."""
+
+    @abstractmethod
+    def _select(self, question: Question) -> _Selection:
+        """Draw the records for one question; it was paid for."""
+
+    def _priced_part(self) -> str | None:
+        """Return the part whose units an answer reads; None if no other question reads them."""
+        return self._part
+
+    def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
+        """Pay for, sum, noise and return an answer at theta, float64, shape (p,).
+
+        Raises:
+            StaleAttempt: the job is no longer ours; no record was read.
+            AssertionError: a wrong shape, a closed door, or a stream without the units: a programming error.
+        """
+        assert theta.ndim == 1, "lanes exist in simulations only"
+        assert theta.shape == (self._problem.dimension,), "parameters have shape (p,)"
+        assert theta.dtype == torch.float64, "parameters are float64"
+        assert other is None, "this question is about one point"
+        self._account.cover(self._priced_part(), self._event(question))
+        selected = self._select(question)
+        total = self._problem.bounded_sum(
+            question, self._whole_facts, theta, rows=selected.rows, included=selected.included
+        )
+        terms = self._problem.units if selected.rows is None else len(selected.rows)
+        return noised_mean(total, question, self._whole_facts, terms, selected.divisor, self._generator)
+
+    def affords(self, question: Question) -> bool:
+        """Say whether price and units are left for this question."""
+        return self._account.affords(self._priced_part(), self._event(question))
+
+    def block(self, name: str) -> Self:
+        """Return the door to a named set of records; it shares this one's meter and closes with it."""
+        assert name != EVERYTHING, "a block has a name"
+        assert name in self._members, "blocks are named when the door is made"
+        door = copy(self)
+        door._part = name  # noqa: SLF001 - a copy of our own
+        return door
+
+    def resume(self, initial: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the last kept state of an earlier attempt, or `initial`."""
+        kept = self._account.meter.resume()
+        return initial if kept is None else kept
+
+    def keep(self, state: dict[str, Tensor], step: int) -> None:
+        """Offer the noised state after `step` steps; it is stored with the next chunk's payment."""
+        self._account.meter.keep(state, step)
+
+    def release(self, value: T, status: Status) -> Release[T]:
+        """Close this door and its blocks, and return the value with what was drawn."""
+        return Release(value=value, status=status, event=self._account.close())
+
+
+@final
+class FullDoor(AbstractDoor):
+    """Every question reads every record."""
+
+    def _event(self, question: Question) -> Event:
+        assert question.batch is None, "batches are for streams"
+        return question.event()
+
+    def _select(self, question: Question) -> _Selection:
+        return _Selection(divisor=question.consumed(self.facts), included=self._members[self._part])
+
+
+@final
+class PoissonDoor(AbstractDoor):
+    """Every question draws its own sample, each record with probability exactly parts / 2^64.
+
+    The sum is a full pass with a mask and divides by the expected size: the realised one shows nowhere.
+
+    Args:
+        problem: as `AbstractDoor`, like the others.
+        facts: as above.
+        meter: as above.
+        generator: as above.
+        parts: k of the rate k / 2^64; see `sampling.rate_parts`.
+        blocks: as above.
+
+    Raises:
+        AdjacencyMismatch: records may change into others: no price that two accountants agree on is known there.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        facts: Facts,
+        meter: Meter,
+        generator: SystemGenerator,
+        parts: int,
+        blocks: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        if facts.adjacency is Adjacency.REPLACE_ONE:
+            raise AdjacencyMismatch(
+                "Poisson samples are not offered where one unit may change into any other;"
+                " use a full-batch method, or a scope with zero_out"
+            )
+        assert 0 < parts <= sampling.RATE_UNIT, "a rate is in (0, 1]"
+        super().__init__(problem, facts, meter, generator, blocks)
+        self._parts = parts
+
+    def _event(self, question: Question) -> Event:
+        assert question.batch is None, "batches are for streams"
+        return Sampled(numerator=self._parts, sigma=question.sigma)
+
+    def _select(self, question: Question) -> _Selection:
+        mask = torch.from_numpy(sampling.poisson_mask(self._generator, self._parts, self._problem.units))
+        members = self._members[self._part]
+        expected = question.consumed(self.facts) * (self._parts / sampling.RATE_UNIT)
+        return _Selection(divisor=expected, included=mask if members is None else mask & members)
+
+
+@final
+class StreamDoor(AbstractDoor):
+    """Every record is read by one question at most: `question.batch` of them, in a secret order fixed up front.
+
+    Answers about disjoint batches are priced in parallel: the whole stream costs its most expensive question, however
+    many are asked. When too few units are left, `affords` says so.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        facts: Facts,
+        meter: Meter,
+        generator: SystemGenerator,
+        blocks: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        super().__init__(problem, facts, meter, generator, blocks)
+        # Shared with the doors to blocks, which are copies: what one reads, none reads again.
+        self._unread: dict[str, NDArray[np.int64]] = {
+            name: _shuffled(self._generator, problem.units, members) for name, members in self._members.items()
+        }
+
+    def _priced_part(self) -> None:
+        """No other question reads these units."""
+
+    def _event(self, question: Question) -> Event:
+        assert question.batch is not None, "a stream reads a stated number of units"
+        return question.event()
+
+    def affords(self, question: Question) -> bool:
+        """Say whether price and units are left for this question."""
+        return self._has_units(question) and super().affords(question)
+
+    def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
+        """Answer about the next batch; see `AbstractDoor.ask`."""
+        assert self._has_units(question), "the stream has run out of units: branch on `affords`"
+        return super().ask(question, theta, other)
+
+    def _has_units(self, question: Question) -> bool:
+        return question.batch is not None and question.batch <= self._unread[self._part].size
+
+    def _select(self, question: Question) -> _Selection:
+        taken, self._unread[self._part] = np.split(self._unread[self._part], [question.consumed(self.facts)])
+        return _Selection(divisor=len(taken), rows=torch.from_numpy(taken))
+
+
+def _members(units: int, blocks: Mapping[str, Tensor]) -> dict[str, Tensor | None]:
+    """Return masks by name, and that of the rest; None stands for all."""
+    if not blocks:
+        return {EVERYTHING: None}
+    assert EVERYTHING not in blocks, "a block has a name"
+    counted = torch.zeros(units, dtype=torch.int64)
+    for mask in blocks.values():
+        assert mask.shape == (units,), "a block is a mask over all records"
+        assert mask.dtype == torch.bool, "a block is a mask over all records"
+        assert bool(mask.any()), "a block has records"
+        counted += mask
+    assert int(counted.max()) == 1, "blocks share no record"
+    rest = counted == 0
+    assert bool(rest.any()), "some records are in no block"
+    return {EVERYTHING: rest, **blocks}
+
+
+def _size(members: Tensor) -> int:
+    """Return the public number of records in a block."""
+    return int(members.sum())
+
+
+def _shuffled(generator: SystemGenerator, units: int, members: Tensor | None) -> NDArray[np.int64]:
+    """Return the indices of a part in a secret random order."""
+    order = sampling.permutation(generator, units)
+    return order if members is None else order[members.numpy()[order]]

@@ -1,0 +1,82 @@
+"""Meters without a ledger, for synthetic records and tests."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from torch import Tensor
+
+from core.privacy.events import Event
+from core.privacy.renyi import cost_nano
+
+ORDERS: Final = (2, 4, 9, 22)
+"""Where drawn and priced are compared: the orders planned for epsilon 8, 3 and 1, and the smallest."""
+
+
+class Unmetered:
+    """Everything is affordable and nothing is paid: for synthetic records only."""
+
+    def __init__(self) -> None:
+        self._state: dict[str, Tensor] | None = None
+
+    def cover(self, total: Event, position: int) -> None:
+        """Do nothing."""
+
+    def affords(self, total: Event) -> bool:  # noqa: ARG002 - everything is affordable
+        """Return True."""
+        return True
+
+    def keep(self, state: dict[str, Tensor], step: int) -> None:  # noqa: ARG002 - the last state is enough here
+        """Hold the last state in memory."""
+        self._state = state
+
+    def resume(self) -> dict[str, Tensor] | None:
+        """Return the last state."""
+        return self._state
+
+
+class CountingMeter:
+    """Checks what a ledger's meter would: totals only grow, and what is drawn never passes what was priced.
+
+    Args:
+        priced: the most that may be drawn; None: no limit.
+
+    Attributes:
+        totals: what was covered, in order.
+        positions: the position of each.
+    """
+
+    def __init__(self, priced: Event | None = None, orders: Sequence[int] = ORDERS) -> None:
+        self.totals: list[Event] = []
+        self.positions: list[int] = []
+        self._orders = tuple(orders)
+        self._limit = None if priced is None else cost_nano(priced, self._orders)
+        self._paid = (0,) * len(self._orders)
+        self._state: dict[str, Tensor] | None = None
+
+    def cover(self, total: Event, position: int) -> None:
+        """Note a total.
+
+        Raises:
+            AssertionError: it passes the price, shrinks, or is out of order.
+        """
+        assert self.affords(total), "what is drawn never passes what was priced"
+        cost = cost_nano(total, self._orders)
+        assert all(new >= old for new, old in zip(cost, self._paid, strict=True)), "a total only grows"
+        assert not self.positions or position == self.positions[-1] + 1, "positions follow one another"
+        self._paid = cost
+        self.totals.append(total)
+        self.positions.append(position)
+
+    def affords(self, total: Event) -> bool:
+        """Say whether the price covers `total` at every order."""
+        if self._limit is None:
+            return True
+        return all(one <= most for one, most in zip(cost_nano(total, self._orders), self._limit, strict=True))
+
+    def keep(self, state: dict[str, Tensor], step: int) -> None:  # noqa: ARG002 - the last state is enough here
+        """Hold the last state in memory."""
+        self._state = state
+
+    def resume(self) -> dict[str, Tensor] | None:
+        """Return the last state."""
+        return self._state

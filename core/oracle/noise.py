@@ -1,0 +1,54 @@
+"""From a bounded float64 sum to a noised mean, through the integer lattice."""
+
+from typing import assert_never
+
+import torch
+from torch import Tensor
+
+from core.catalogue.questions import Curvature, Gradient, Question
+from core.mechanisms.gaussian import noise_symmetric, noise_vector, true_sigma
+from core.mechanisms.generator import SystemGenerator
+from core.mechanisms.lattice import Grid, from_grid, matrix_grid, round_to_grid, vector_grid
+from core.oracle import Answer
+from core.privacy.facts import Facts
+
+
+def grid_for(question: Question, facts: Facts, terms: int) -> Grid:
+    """Return the grid for a sum of at most `terms` clipped answers: route (b), whose proofs are in the lattice."""
+    bound = question.bound(facts)
+    match question:
+        case Gradient():
+            return vector_grid(bound, terms, facts.dimension, facts.adjacency)
+        case Curvature():
+            return matrix_grid(bound, terms, facts.dimension, facts.adjacency)
+    assert_never(question)
+
+
+def scale_of(question: Question, facts: Facts, terms: int, divisor: float) -> float:
+    """Return the standard deviation of the noise on each coordinate of an answer, in the answer's units.
+
+    It is sigma times the question's sensitivity, and up to a thousandth more for what the lattice costs.
+    """
+    grid = grid_for(question, facts, terms)
+    return true_sigma(grid.parameter(question.sigma)) * grid.step / divisor
+
+
+def noised_mean(
+    total: Tensor, question: Question, facts: Facts, terms: int, divisor: float, generator: SystemGenerator
+) -> Answer:
+    """Round a sum to the grid, add discrete Gaussian noise there, and divide by a public number.
+
+    Args:
+        total: float64, shape (p,) or (p, p); only its upper triangle is released from the latter.
+        question: what was summed.
+        facts: its public facts.
+        terms: public cap on the number of terms.
+        divisor: the public (expected) number of units.
+        generator: the job's own.
+    """
+    grid = grid_for(question, facts, terms)
+    parameter = grid.parameter(question.sigma)
+    draw = noise_vector if isinstance(question, Gradient) else noise_symmetric
+    integers = round_to_grid(total.numpy(), grid) + draw(generator, parameter, facts.dimension)
+    value = torch.from_numpy(from_grid(integers, grid)).div_(divisor)
+    return Answer(value=value, scale=true_sigma(parameter) * grid.step / divisor)

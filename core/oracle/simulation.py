@@ -1,0 +1,125 @@
+"""The door to synthetic records: lanes, seeds and silence exist here only, and no scope can be behind it.
+
+The same questions, the same problems and the same noise scale as a real door's full batch, lattice costs included, so
+a study of a method is a study of the code that jobs run. The noise is *continuous* Gaussian, not discrete: no privacy
+hangs on its last bits here, and on grids as fine as the lattice's the two laws cannot be told apart by any statistic.
+"""
+
+from typing import TypeVar, final
+
+from torch import Tensor
+
+from core.catalogue.questions import Gradient, Question
+from core.mechanisms import sampling
+from core.mechanisms.generator import SimulationGenerator
+from core.oracle import Answer, Coins, Meter, Release, Status
+from core.oracle.account import EVERYTHING, Account
+from core.oracle.meters import Unmetered
+from core.oracle.noise import scale_of
+from core.privacy.facts import Facts
+from core.problems import Problem
+
+T = TypeVar("T")
+
+
+class SeededCoins:
+    """Data-free draws that a seed repeats; the same for all lanes."""
+
+    def __init__(self, generator: SimulationGenerator) -> None:
+        self._generator = generator
+
+    def normal(self, size: int) -> Tensor:
+        """Return a float64 vector of independent standard normal draws, shape (size,)."""
+        return self._generator.normal(size)
+
+    def integer(self, below: int) -> int:
+        """Return a uniform integer in [0, below)."""
+        return sampling.integer(self._generator, below)
+
+
+@final
+class Simulation:
+    """An oracle over synthetic records, in R independent lanes if wanted.
+
+    Lanes come from the records, shape (R, n, p), each lane its own data; or from `lanes`, R noise draws about one data
+    set. Starts of shape (p,) are broadcast; answers have shape (R, p) and (R, p, p), or no lanes at all.
+
+    Args:
+        problem: the records.
+        facts: as for a real door.
+        generator: seeded; a real door refuses it, and this one refuses the system's.
+        noiseless: sigma = 0: answers are exact and their scale is 0, whatever the question says.
+        lanes: R noise draws about one data set; not for records that have lanes themselves.
+        meter: e.g. a `CountingMeter`; default: everything is affordable.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        facts: Facts,
+        generator: SimulationGenerator,
+        noiseless: bool = False,  # noqa: FBT001, FBT002 - the name says it all where it is used
+        *,
+        lanes: int | None = None,
+        meter: Meter | None = None,
+    ) -> None:
+        if type(generator) is not SimulationGenerator:
+            raise TypeError(f"a simulation needs a SimulationGenerator, not a {type(generator).__name__}")
+        assert facts.units == problem.units, "the facts count these records"
+        assert facts.dimension == problem.dimension, "the facts describe these records"
+        assert lanes is None or problem.lanes is None, "lanes come from the records or from their number"
+        self.facts = facts
+        self.coins: Coins = SeededCoins(generator)
+        self._problem = problem
+        self._generator = generator
+        self._noiseless = noiseless
+        self._lanes = problem.lanes if lanes is None else lanes
+        self._account = Account(Unmetered() if meter is None else meter)
+
+    def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
+        """Return a noised mean at theta, float64, shape (p,) or (R, p)."""
+        assert other is None, "this question is about one point"
+        assert question.batch is None, "batches are for streams"
+        assert theta.shape in {(self.facts.dimension,), self._shape()}, "parameters have shape (p,) or (R, p)"
+        self._account.cover(EVERYTHING, question.event())
+        units = question.consumed(self.facts)
+        exact = self._problem.bounded_sum(question, self.facts, theta).div_(units)
+        exact = exact.expand(*self._answer_shape(question))
+        if self._noiseless:
+            return Answer(value=exact, scale=0.0)
+        scale = scale_of(question, self.facts, units, units)
+        return Answer(value=exact + scale * self._noise(question), scale=scale)
+
+    def _shape(self) -> tuple[int, ...]:
+        """Return (p,) or (R, p)."""
+        return (self.facts.dimension,) if self._lanes is None else (self._lanes, self.facts.dimension)
+
+    def _answer_shape(self, question: Question) -> tuple[int, ...]:
+        """Return (p,) or (p, p), lanes first."""
+        return self._shape() if isinstance(question, Gradient) else (*self._shape(), self.facts.dimension)
+
+    def _noise(self, question: Question) -> Tensor:
+        """Draw standard normal noise, for a matrix on and above the diagonal and mirrored below."""
+        drawn = self._generator.normal(*self._answer_shape(question))
+        return drawn if isinstance(question, Gradient) else drawn.triu() + drawn.triu(1).mT
+
+    def affords(self, question: Question) -> bool:
+        """Say whether the meter covers this question."""
+        return self._account.affords(EVERYTHING, question.event())
+
+    def block(self, name: str) -> "Simulation":
+        """Refuse: synthetic holdouts are drawn afresh."""
+        raise AssertionError(f"a simulation has no block {name!r}: make a second one of fresh records")
+
+    def resume(self, initial: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the last kept state, or `initial`."""
+        kept = self._account.meter.resume()
+        return initial if kept is None else kept
+
+    def keep(self, state: dict[str, Tensor], step: int) -> None:
+        """Offer the state after `step` steps."""
+        self._account.meter.keep(state, step)
+
+    def release(self, value: T, status: Status) -> Release[T]:
+        """Close the door and return the value with what was drawn."""
+        return Release(value=value, status=status, event=self._account.close())

@@ -1,0 +1,63 @@
+"""Small sets of records, facts and doors for tests; every draw has a fixed seed."""
+
+import torch
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from torch import Tensor
+
+from core.catalogue.losses import Huber, Logistic, Loss
+from core.mechanisms.generator import SystemGenerator
+from core.privacy.facts import Adjacency, Facts
+from core.problems.linear import LinearProblem
+
+LOGISTIC = Logistic()
+HUBER = Huber(scale=0.7)
+LOSSES = (LOGISTIC, HUBER)
+WEIGHT_BOUND = 2**0.5
+
+
+def rows(units: int, dimension: int, loss: Loss = LOGISTIC, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """Return features with an intercept, shape (n, p), targets and presence."""
+    generator = torch.Generator().manual_seed(seed)
+    features = torch.randn(units, dimension, generator=generator, dtype=torch.float64)
+    features[:, 0] = 1.0
+    truth = torch.linspace(-1, 1, dimension, dtype=torch.float64)
+    margin = features @ truth
+    if isinstance(loss, Logistic):
+        target = (torch.rand(units, generator=generator, dtype=torch.float64) < torch.sigmoid(margin)).double()
+    else:
+        target = margin + 0.7 * torch.randn(units, generator=generator, dtype=torch.float64)
+    return features, target, torch.ones(units, dtype=torch.bool)
+
+
+def problem(
+    units: int, dimension: int, loss: Loss = LOGISTIC, seed: int = 0, weight_bound: float = WEIGHT_BOUND
+) -> LinearProblem:
+    return LinearProblem(*rows(units, dimension, loss, seed), loss, weight_bound)
+
+
+def facts(
+    units: int,
+    dimension: int,
+    loss: Loss = LOGISTIC,
+    adjacency: Adjacency = Adjacency.ZERO_OUT,
+    weight_bound: float = WEIGHT_BOUND,
+) -> Facts:
+    if isinstance(loss, Huber):
+        assert loss.scale is not None
+        curvature = loss.curvature_bound(weight_bound, loss.scale)
+    else:
+        curvature = loss.curvature_bound(weight_bound)
+    return Facts(
+        units=units,
+        dimension=dimension,
+        adjacency=adjacency,
+        gradient_bound=loss.gradient_bound(weight_bound),
+        curvature_bound=curvature,
+    )
+
+
+def repeatable_generator(key: bytes = bytes(32)) -> SystemGenerator:
+    """Return a system generator whose key was forced: two of them draw the same. No public way leads here."""
+    generator = SystemGenerator()
+    generator._SystemGenerator__stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+    return generator
