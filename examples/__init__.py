@@ -1,0 +1,1 @@
+"""End-to-end scripts on real data; the tests run them."""

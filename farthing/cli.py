@@ -234,3 +234,7 @@ def _follow(client: Client, job: Job) -> None:
         return
     out.print(tables.summary(client.summary(done.model)))
     out.print(tables.cost(done))
+
+
+if __name__ == "__main__":
+    main()

@@ -53,6 +53,13 @@ class Client:
         """Close the connections."""
         self._http.close()
 
+    def ready(self) -> bool:
+        """Say whether the service answers and is ready for work."""
+        try:
+            return self._http.get("/readyz").is_success
+        except httpx.TransportError:
+            return False
+
     # Data ----------------------------------------------------------------------------------------------------------
 
     def upload(self, file: str | Path | BinaryIO, metadata: Spec, *, key: str | None = None) -> Dataset:
