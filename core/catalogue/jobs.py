@@ -1,12 +1,13 @@
 """A job as data: what is posted, filled by the planner, priced, stored, and run unchanged by a trainer."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, model_validator
 
-from core.catalogue.columns import Name
 from core.catalogue.methods import AnySettings
 from core.catalogue.models import AnyModel
+from core.catalogue.planning_rules import SLACK, Floor, MatrixNoise
+from core.catalogue.questions import Curvature, Sigma
 from core.privacy.amounts import PrivacyTarget
 from core.privacy.facts import Frozen
 
@@ -23,6 +24,12 @@ class Shares(Frozen):
     curvature: Share
     score: Share
 
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if abs(self.estimate + self.curvature + self.score - 1) > SLACK:
+            raise ValueError("the three shares must sum to 1")
+        return self
+
 
 class Inference(Frozen):
     """Private intervals from the sandwich covariance, and the correction for the noise of the last steps."""
@@ -31,8 +38,28 @@ class Inference(Frozen):
     level: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
     correction: Literal["stationary", "plain", "printed"] = "stationary"
     shares: Shares | None = Field(default=None, description="null: planned")
-    curvature_floor: Annotated[float, Field(gt=0)] | None = Field(default=None, description="null: planned")
-    score_floor: Annotated[float, Field(gt=0)] | None = Field(default=None, description="null: planned")
+    curvature_floor: Floor | None = Field(
+        default=None, description="smallest eigenvalue of the noised mean Hessian, in encoded units; null: planned"
+    )
+    score_floor: Floor | None = Field(
+        default=None, description="smallest eigenvalue of the noised mean outer product of scores; null: planned"
+    )
+    matrix_noise: MatrixNoise = Field(
+        default="tight", description="printed: the paper's factor 2 where sqrt(2) is enough under replace_one"
+    )
+    curvature_sigma: Sigma | None = Field(default=None, description="null: planned, it follows from the shares")
+    score_sigma: Sigma | None = Field(default=None, description="null: planned, it follows from the shares")
+
+    def questions(self) -> tuple[Curvature, ...]:
+        """Return the two matrices asked for after the estimate, Hessian first; none without intervals."""
+        if not self.intervals:
+            return ()
+        assert self.curvature_sigma is not None, "plan first"
+        assert self.score_sigma is not None, "plan first"
+        return (
+            Curvature(of="hessian", sigma=self.curvature_sigma),
+            Curvature(of="score", sigma=self.score_sigma),
+        )
 
 
 class Resources(Frozen):

@@ -1,0 +1,126 @@
+"""Noisy gradient descent: what it is called, assumes, costs and predicts.
+
+Source: Avella-Medina, Bradshaw and Loh (2023), equation (4), Theorem 2 and Corollary 1.
+"""
+
+from collections.abc import Sequence
+from math import ceil, log, sqrt
+from typing import Annotated, Literal, Self
+
+from pydantic import Field
+
+from core.catalogue.method import AbstractSettings, Assumption, Bound, Card
+from core.catalogue.planning_rules import (
+    CONFIDENCE,
+    PLANNED_RADIUS,
+    Mu,
+    Radius,
+    Start,
+    Steps,
+    fill,
+    noise_norm,
+)
+from core.catalogue.questions import Gradient
+from core.privacy.events import Event
+from core.privacy.facts import Adjacency, Facts
+
+FEWEST_STEPS = 60
+MOST_STEPS = 1500
+
+
+class NoisyGradientDescent(AbstractSettings):
+    """theta <- theta - step_size * (mean gradient + noise), `steps` times from a public start.
+
+    Each gradient takes an equal share of `mu`: its noise is sqrt(steps)/mu times the sensitivity.
+    """
+
+    kind: Literal["noisy_gd"] = "noisy_gd"
+    steps: Steps | None = Field(default=None, description="null: planned from the number of units")
+    step_size: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+        default=None, description="null: 1/curvature bound, the largest step the theory allows"
+    )
+    mu: Mu | None = Field(default=None, description="for the estimate alone; null: the job's share")
+    radius: Radius | None = Field(default=None, description="iterates are projected onto this ball around zero")
+    start: Start = Field(default="zeros", description="in encoded units; never from the records")
+    stop: Literal["budgeted", "private"] = Field(
+        default="budgeted",
+        description="private: stop once a noised gradient is no longer than the noise of one coordinate",
+    )
+
+    def plan(self, facts: Facts, mu: float) -> Self:
+        """Fill what is open.
+
+        The step is 1/Bbar, with Bbar the public bound on every Hessian (and no more than 1 without one). After K steps
+        a direction of curvature l has its start forgotten up to (1 - l/Bbar)^K, while the noise grows as sqrt(K) and
+        the sampling error shrinks as 1/sqrt(n); K grows with n and mu up to MOST_STEPS (`docs/weights.md`).
+        """
+        bound = facts.curvature_bound
+        return fill(
+            self,
+            steps=planned_steps(facts, mu),
+            step_size=1.0 if bound is None else 1.0 / bound,
+            mu=mu,
+            radius=PLANNED_RADIUS,
+        )
+
+    def questions(self) -> tuple[Gradient]:
+        """Return the question of every step, the very value that the schedule prices and the oracle is asked."""
+        assert self.steps is not None, "plan first"
+        assert self.mu is not None, "plan first"
+        return (Gradient(sigma=sqrt(self.steps) / self.mu),)
+
+    def schedule(self, facts: Facts) -> Sequence[Event]:
+        """Return one Gaussian event a step."""
+        del facts  # a multiplier of the sensitivity means the same for every scope
+        assert self.steps is not None, "plan first"
+        (gradient,) = self.questions()
+        return (gradient.event(),) * self.steps
+
+    def bound(self, facts: Facts) -> Bound:
+        """Predict the distance to the non-private estimate, over directions that `steps` steps can reach.
+
+        With every Hessian between m and 1/step_size on these directions a step contracts by f = 1 - step_size*m, so
+        |theta_K - theta_hat| <= f^K R + (1 - f^K)/m * (largest noise of one step), as in the proof of Theorem 2.
+        m = log(n)/(step_size*K) is where the first term has fallen to R/n.
+        """
+        assert self.steps is not None, "plan first"
+        assert self.step_size is not None, "plan first"
+        assert self.radius is not None, "plan first"
+        (gradient,) = self.questions()
+        least = log(facts.units + 1) / (self.step_size * self.steps)
+        deviation = gradient.sigma * gradient.sensitivity(facts)
+        start = self.radius / (facts.units + 1)
+        value = start + noise_norm(deviation, facts.dimension, self.steps) / least
+        return Bound(
+            quantity="distance of the private from the non-private estimate, in encoded units, along directions "
+            f"whose curvature is at least {least:.2g}",
+            value=value,
+            confidence=CONFIDENCE,
+            trivial=2 * self.radius,
+            vacuous=value >= 2 * self.radius,
+            source="Avella-Medina, Bradshaw and Loh (2023), Theorem 2, with explicit constants",
+        )
+
+    @classmethod
+    def card(cls) -> Card:
+        """Return the catalogue entry."""
+        return Card(
+            kind="noisy_gd",
+            title="Noisy gradient descent",
+            paper="Avella-Medina, Bradshaw, Loh: Differentially private inference via noisy optimization (2023)",
+            native="mu-GDP",
+            adjacency=tuple(Adjacency),
+            assumptions=(
+                Assumption(text="each unit's gradient is bounded (the weights see to it)", checked="static"),
+                Assumption(text="the step is at most 1/curvature bound", checked="static"),
+                Assumption(text="the loss is locally strongly convex around its minimiser", checked="declared"),
+            ),
+            returns="coefficients, and private intervals where the job asks for them",
+        )
+
+
+def planned_steps(facts: Facts, mu: float) -> int:
+    """Return K = 6 log n of the paper's benchmarks, more where units and budget make room for it."""
+    basic = 6 * log(facts.units)
+    roomy = mu * facts.units / (10 * facts.gradient_bound)
+    return min(MOST_STEPS, max(FEWEST_STEPS, ceil(max(basic, roomy))))

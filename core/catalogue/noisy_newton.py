@@ -1,0 +1,140 @@
+"""Damped noisy Newton: what it is called, assumes, costs and predicts.
+
+Source: Avella-Medina, Bradshaw and Loh (2023), equation (9), Theorems 3 and 4, Remark 6.
+"""
+
+from collections.abc import Sequence
+from math import sqrt
+from typing import Annotated, Literal, Self
+
+from pydantic import Field
+
+from core.catalogue.method import AbstractSettings, Assumption, Bound, Card
+from core.catalogue.planning_rules import (
+    CONFIDENCE,
+    PLANNED_RADIUS,
+    Damping,
+    Floor,
+    MatrixNoise,
+    Mu,
+    Radius,
+    Start,
+    Steps,
+    fill,
+    matrix_floor,
+    matrix_sigma,
+    noise_norm,
+    required_curvature_bound,
+)
+from core.catalogue.questions import Curvature, Gradient
+from core.privacy.events import Event
+from core.privacy.facts import Adjacency, Facts
+
+PLANNED_STEPS = 24
+PLANNED_DAMPING = 0.3
+PLANNED_CURVATURE_SHARE = 0.5
+FLOOR_MULTIPLE = 0.75
+
+
+class NoisyNewton(AbstractSettings):
+    """theta <- theta - damping * floored(Hessian + noise)^-1 (gradient + noise), `steps` times from a public start.
+
+    Of mu^2 the Hessians take `curvature_share`, the gradients the rest, each divided equally over the steps; one half
+    is the paper's mu/sqrt(2 steps) for every answer.
+    """
+
+    kind: Literal["noisy_newton"] = "noisy_newton"
+    steps: Steps | None = Field(default=None, description="null: planned")
+    damping: Damping | None = Field(default=None, description="1 is the pure Newton step; null: planned")
+    mu: Mu | None = Field(default=None, description="for the estimate alone; null: the job's share")
+    curvature_share: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        default=None, description="the Hessians' part of mu^2; null: planned"
+    )
+    eigenvalue_floor: Floor | None = Field(
+        default=None, description="smallest eigenvalue of a noised Hessian, in encoded units; null: planned"
+    )
+    radius: Radius | None = Field(default=None, description="iterates are projected onto this ball around zero")
+    start: Start = Field(default="zeros", description="in encoded units; never from the records")
+    matrix_noise: MatrixNoise = Field(
+        default="tight", description="printed: the paper's factor 2 where sqrt(2) is enough under replace_one"
+    )
+    stop: Literal["budgeted", "private"] = Field(
+        default="budgeted",
+        description="private: stop once a noised gradient is no longer than half the noise of one coordinate",
+    )
+
+    def plan(self, facts: Facts, mu: float) -> Self:
+        """Fill what is open, from public facts alone (`docs/weights.md` says how the constants were found)."""
+        settings = fill(
+            self,
+            steps=PLANNED_STEPS,
+            damping=PLANNED_DAMPING,
+            mu=mu,
+            curvature_share=PLANNED_CURVATURE_SHARE,
+            radius=PLANNED_RADIUS,
+        )
+        _, curvature = settings.questions()
+        largest = required_curvature_bound(facts)
+        deviation = curvature.sigma * curvature.sensitivity(facts)
+        return fill(settings, eigenvalue_floor=matrix_floor(deviation, facts.dimension, largest, FLOOR_MULTIPLE))
+
+    def questions(self) -> tuple[Gradient, Curvature]:
+        """Return the two questions of every step, the very values that the schedule prices and the oracle is asked."""
+        assert self.steps is not None, "plan first"
+        assert self.mu is not None, "plan first"
+        assert self.curvature_share is not None, "plan first"
+        gradient_mu = self.mu * sqrt((1 - self.curvature_share) / self.steps)
+        curvature_mu = self.mu * sqrt(self.curvature_share / self.steps)
+        return Gradient(sigma=1 / gradient_mu), Curvature(
+            of="hessian", sigma=matrix_sigma(curvature_mu, self.matrix_noise)
+        )
+
+    def schedule(self, facts: Facts) -> Sequence[Event]:
+        """Return the gradient's and the Hessian's event of each step, composed."""
+        del facts  # a multiplier of the sensitivity means the same for every scope
+        assert self.steps is not None, "plan first"
+        gradient, curvature = (question.event() for question in self.questions())
+        return (gradient, curvature) * self.steps
+
+    def bound(self, facts: Facts) -> Bound:
+        """Predict the distance to the non-private estimate, over directions above the eigenvalue floor.
+
+        Close to the minimiser theta_{k+1} - theta_hat = (1 - damping)(theta_k - theta_hat) - damping * H^-1 noise up to
+        second order (the proof of Theorem 3), so the distance ends below R (1 - damping)^K plus the largest noise of a
+        step divided by the smallest eigenvalue.
+        """
+        assert self.steps is not None, "plan first"
+        assert self.damping is not None, "plan first"
+        assert self.radius is not None, "plan first"
+        assert self.eigenvalue_floor is not None, "plan first"
+        gradient, _ = self.questions()
+        deviation = gradient.sigma * gradient.sensitivity(facts)
+        forgotten = (1 - self.damping) ** self.steps
+        value = forgotten * self.radius + noise_norm(deviation, facts.dimension, self.steps) / self.eigenvalue_floor
+        return Bound(
+            quantity="distance of the private from the non-private estimate, to first order, in encoded units, along "
+            f"directions whose curvature is at least {self.eigenvalue_floor:.2g}",
+            value=value,
+            confidence=CONFIDENCE,
+            trivial=2 * self.radius,
+            vacuous=value >= 2 * self.radius,
+            source="Avella-Medina, Bradshaw and Loh (2023), Theorem 3, leading term with explicit constants",
+        )
+
+    @classmethod
+    def card(cls) -> Card:
+        """Return the catalogue entry."""
+        return Card(
+            kind="noisy_newton",
+            title="Damped noisy Newton",
+            paper="Avella-Medina, Bradshaw, Loh: Differentially private inference via noisy optimization (2023)",
+            native="mu-GDP",
+            adjacency=tuple(Adjacency),
+            assumptions=(
+                Assumption(text="each unit's gradient is bounded (the weights see to it)", checked="static"),
+                Assumption(text="each unit's Hessian is a bounded rank-one matrix", checked="static"),
+                Assumption(text="the start lies where damped steps converge", checked="declared"),
+                Assumption(text="noised Hessians are positive definite after flooring", checked="runtime"),
+            ),
+            returns="coefficients, and private intervals where the job asks for them",
+        )

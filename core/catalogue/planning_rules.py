@@ -1,0 +1,58 @@
+"""Public arithmetic shared by the methods' plans: field types, floors and the size of noise."""
+
+from math import log, sqrt
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import BaseModel, Field
+
+from core.privacy.facts import Facts
+
+M = TypeVar("M", bound=BaseModel)
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Steps = Annotated[int, Field(ge=1, le=20_000)]
+Mu = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
+Damping = Annotated[float, Field(gt=0, le=1)]
+Radius = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Floor = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Start = Literal["zeros"] | tuple[Finite, ...]
+MatrixNoise = Literal["tight", "printed"]
+
+CONFIDENCE = 0.95
+SLACK = 1e-9
+"""Relative rounding allowed between figures that must agree."""
+PLANNED_RADIUS = 1000.0
+LARGEST_FLOOR_PART = 0.1
+"""No planned floor passes this part of the public curvature bound."""
+
+
+def fill(settings: M, **planned: object) -> M:
+    """Return the same settings with their open fields, those that are None, taken from `planned`."""
+    return settings.model_copy(
+        update={name: value for name, value in planned.items() if getattr(settings, name) is None}
+    )
+
+
+def matrix_sigma(mu: float, mode: MatrixNoise) -> float:
+    """Return the noise multiplier of a matrix answer worth `mu`; `printed` keeps the paper's factor 2 for sqrt(2)."""
+    return 1 / mu if mode == "tight" else sqrt(2) / mu
+
+
+def matrix_floor(deviation: float, dimension: int, largest: float, multiple: float) -> float:
+    """Return a floor for a noised matrix: a multiple of the spectral size of its noise.
+
+    A symmetric p x p matrix of independent entries of standard deviation s has its eigenvalues within 2 s sqrt(p), up
+    to lower order, so eigenvalues below about that are not told apart from noise. `largest` bounds the matrix itself.
+    """
+    return min(multiple * deviation * sqrt(dimension), LARGEST_FLOOR_PART * largest)
+
+
+def noise_norm(deviation: float, dimension: int, steps: int) -> float:
+    """Return what no step's noise vector passes, with probability CONFIDENCE (Gaussian concentration)."""
+    return deviation * (sqrt(dimension) + sqrt(2 * log(steps / (1 - CONFIDENCE))))
+
+
+def required_curvature_bound(facts: Facts) -> float:
+    """Return Bbar; jobs whose loss has none are refused before they are planned."""
+    assert facts.curvature_bound is not None, "the loss bounds no curvature, so no Hessian may be asked"
+    return facts.curvature_bound

@@ -1,0 +1,42 @@
+"""Eigenvalue floors: the projection onto matrices that are at least `floor` times the identity.
+
+Source: Avella-Medina, Bradshaw and Loh (2023), Remark 6. Post-processing of noised matrices.
+"""
+
+import torch
+from torch import Tensor
+
+
+def floor_eigenvalues(matrix: Tensor, floor: float) -> tuple[Tensor, Tensor]:
+    """Return the nearest symmetric matrix, in Frobenius norm, with no eigenvalue below `floor`.
+
+    Args:
+        matrix: shape (..., p, p); its symmetric part is taken.
+        floor: the smallest eigenvalue allowed.
+
+    Returns:
+        The matrix, shape (..., p, p), and how many eigenvalues were moved, shape (...).
+    """
+    values, vectors = torch.linalg.eigh((matrix + matrix.mT) / 2)
+    moved = (values < floor).sum(-1)
+    floored = (vectors * values.clamp(min=floor).unsqueeze(-2)) @ vectors.mT
+    return (floored + floored.mT) / 2, moved
+
+
+def solve(matrix: Tensor, vector: Tensor) -> Tensor:
+    """Return matrix^-1 vector along the last axis, shapes (..., p, p) and (..., p)."""
+    solution: Tensor = torch.linalg.solve(matrix, vector.unsqueeze(-1))
+    return solution.squeeze(-1)
+
+
+def inside(theta: Tensor, radius: float) -> tuple[Tensor, Tensor]:
+    """Project onto the ball of `radius` around zero and say what had left it; non-finite iterates become zero.
+
+    Returns:
+        The iterate, shape (..., p), and whether it had left, bool, shape (...).
+    """
+    finite = theta.isfinite().all(-1, keepdim=True)
+    kept = torch.where(finite, theta, 0.0)
+    norm = torch.linalg.vector_norm(kept, dim=-1, keepdim=True)
+    left = (norm > radius) | ~finite
+    return torch.where(norm > radius, kept * (radius / norm), kept), left.squeeze(-1)
