@@ -1,0 +1,106 @@
+"""A noisy gradient step through the door against the two plain products that it needs: `python -m benchmarks.gradient`.
+
+581,012 x 54 float64, the size of the covertype data, synthetic. The target is a ratio of at most 1.1; a blocked pass
+reads X once, so it can be below 1 with noise, rounding and clipping included.
+"""
+
+from collections.abc import Callable
+from time import perf_counter
+
+import torch
+
+from core.catalogue.losses import Huber, Logistic, Loss
+from core.catalogue.questions import Curvature, Gradient, Question
+from core.mechanisms.generator import SimulationGenerator, SystemGenerator
+from core.oracle.door import FullDoor
+from core.oracle.meters import Unmetered
+from core.oracle.simulation import Simulation
+from core.privacy.facts import Adjacency, Facts
+from core.problems.linear import LinearProblem
+
+UNITS, DIMENSION, WEIGHT_BOUND = 581_012, 54, 8.0
+TARGET_RATIO = 1.1
+
+
+def facts_for(loss: Loss, units: int, dimension: int) -> Facts:
+    """Return public facts with the loss's own bounds."""
+    curvature = loss.curvature_bound(WEIGHT_BOUND, 1.0) if isinstance(loss, Huber) else WEIGHT_BOUND**2 / 4
+    return Facts(
+        units=units,
+        dimension=dimension,
+        adjacency=Adjacency.REPLACE_ONE,
+        gradient_bound=loss.gradient_bound(WEIGHT_BOUND),
+        curvature_bound=curvature,
+    )
+
+
+def interleaved(*runs: Callable[[], object], repeats: int = 15) -> list[float]:
+    """Return the median seconds of each, measured in turns so that a busy machine slows all alike."""
+    times: list[list[float]] = [[] for _ in runs]
+    for repeat in range(repeats + 1):
+        for run, seconds in zip(runs, times, strict=True):
+            start = perf_counter()
+            run()
+            if repeat:  # the first one warms up
+                seconds.append(perf_counter() - start)
+    return [sorted(seconds)[len(seconds) // 2] for seconds in times]
+
+
+def compare(loss: Loss, title: str, clip: float | None, threads: int) -> float:
+    """Print one line and return the ratio."""
+    torch.set_num_threads(threads)
+    generator = torch.Generator().manual_seed(1)
+    features = torch.randn(UNITS, DIMENSION, generator=generator, dtype=torch.float64)
+    target = (torch.rand(UNITS, generator=generator) < 0.5).double()
+    theta = torch.full((DIMENSION,), 0.05, dtype=torch.float64)
+    problem = LinearProblem(features, target, torch.ones(UNITS, dtype=torch.bool), loss, WEIGHT_BOUND)
+    door = FullDoor(problem, facts_for(loss, UNITS, DIMENSION), Unmetered(), SystemGenerator())
+    question: Question = Gradient(sigma=30.0, clip=clip)
+
+    def plain() -> object:
+        return features.T @ (features @ theta)
+
+    def step() -> object:
+        return theta - 0.1 * door.ask(question, theta).value
+
+    base, ours = interleaved(plain, step)
+    print(f"{title:<22}{threads:>8}{base * 1e3:>12.1f}{ours * 1e3:>12.1f}{ours / base:>8.2f}")
+    if clip is None:
+        curvature = Curvature(of="hessian", sigma=30.0)
+        base, ours = interleaved(lambda: features.T @ features, lambda: door.ask(curvature, theta).value, repeats=3)
+        print(f"{'  curvature / X^T X':<22}{threads:>8}{base * 1e3:>12.1f}{ours * 1e3:>12.1f}{ours / base:>8.2f}")
+    return ours / base
+
+
+def lanes() -> None:
+    """Print the time of 2,000 lanes of 50 gradient steps and the two matrices of a sandwich."""
+    count, units, dimension, steps = 2000, 1000, 4, 50
+    loss = Logistic()
+    generator = torch.Generator().manual_seed(1)
+    features = torch.randn(count, units, dimension, generator=generator, dtype=torch.float64)
+    target = (torch.rand(count, units, generator=generator) < 0.5).double()
+    problem = LinearProblem(features, target, torch.ones(count, units, dtype=torch.bool), loss, WEIGHT_BOUND)
+    oracle = Simulation(problem, facts_for(loss, units, dimension), SimulationGenerator(1))
+    start = perf_counter()
+    theta = torch.zeros(dimension, dtype=torch.float64)
+    for _ in range(steps):
+        theta = theta - 0.1 * oracle.ask(Gradient(sigma=30.0), theta).value
+    oracle.ask(Curvature(of="hessian", sigma=30.0), theta)
+    oracle.ask(Curvature(of="score", sigma=30.0), theta)
+    print(f"{count} lanes, n = {units}, p = {dimension}, {steps} steps and a sandwich: {perf_counter() - start:.2f} s")
+
+
+def main() -> None:
+    """Print the table."""
+    print(f"{UNITS} x {DIMENSION} float64, milliseconds, medians; target ratio {TARGET_RATIO}")
+    print(f"{'':<22}{'threads':>8}{'plain':>12}{'door':>12}{'ratio':>8}")
+    default = torch.get_num_threads()
+    for threads in dict.fromkeys((1, default)):
+        compare(Logistic(), "logistic", None, threads)
+        compare(Logistic(), "logistic, clipped", 2.0, threads)
+        compare(Huber(scale=1.0), "huber", None, threads)
+    lanes()
+
+
+if __name__ == "__main__":
+    main()
