@@ -61,6 +61,7 @@ UNDECIDED: Final = np.iinfo(np.int16).min
 
 def _multipliers(sigma: float, widest: float) -> list[int]:
     """Choose 1, K_1, ..., K_m: as few as keep the narrow parameter within `widest` and t above SMOOTHING."""
+    assert widest > 2 * SMOOTHING, "a narrow law is wide enough to smooth another"
     terms = 1
     while (narrow := (sigma * SMOOTHING ** (terms - 1)) ** (1 / terms)) > widest:
         terms += 1
@@ -155,8 +156,9 @@ class DiscreteGaussian:
         widest: the largest parameter of the narrow table.
 
     Attributes:
-        sigma: the parameter really used: at least the one requested, and at most 1 + 2**-48 times it.
-        distance: bound on the total-variation distance of one draw from the ideal law with parameter `sigma`.
+        sigma: the parameter really used, s sqrt(1 + K_1^2 + ...), as a float. In exact arithmetic it is at least the
+            one requested, and at most 1 + 2**-48 times it.
+        distance: bound on the total-variation distance of one draw from the ideal law with that exact parameter.
     """
 
     __slots__ = ("distance", "multipliers", "sigma", "table")

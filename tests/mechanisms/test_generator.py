@@ -1,0 +1,124 @@
+"""Random bits: fresh per generator, process and fork; never a seed near private records."""
+
+import copy
+import os
+import pickle
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from core.mechanisms.generator import Generator, SimulationGenerator, SystemGenerator, require_system
+from core.mechanisms.self_test import DRAWS, distinct, fresh_noise, self_test
+
+WORDS = 64
+
+
+def in_forked_child(generator: Generator) -> bytes:
+    """Fork, let the child draw WORDS words from the generator it inherited, and return them."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writer, generator.bits(WORDS).tobytes())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        drawn = pipe.read()
+    assert os.waitpid(child, 0)[1] == 0
+    return drawn
+
+
+class TestSystemGenerator:
+    def test_two_generators_differ(self) -> None:
+        assert not np.array_equal(SystemGenerator().bits(WORDS), SystemGenerator().bits(WORDS))
+
+    def test_no_word_comes_twice(self) -> None:
+        words = SystemGenerator().bits(100_000)  # equal words by chance: 3e-10
+        assert np.unique(words).size == words.size
+
+    def test_every_bit_is_fair(self) -> None:
+        """z-test per bit at 5.5: false alarm 64 * 4e-8."""
+        words = SystemGenerator().bits(200_000)
+        for bit in range(64):
+            ones = int(((words >> np.uint64(bit)) & np.uint64(1)).sum())
+            assert abs(ones - 100_000) / np.sqrt(50_000) < 5.5
+
+    def test_leading_bits_are_uniform(self) -> None:
+        """Chi-square, false alarm 1e-4."""
+        counts = np.bincount((SystemGenerator().bits(400_000) >> np.uint64(56)).astype(np.int64), minlength=256)
+        assert stats.chisquare(counts).pvalue > 1e-4
+
+    @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+    def test_forked_children_differ_from_parent_and_from_each_other(self) -> None:
+        generator = SystemGenerator()
+        generator.bits(1)
+        drawn = [in_forked_child(generator), in_forked_child(generator), generator.bits(WORDS).tobytes()]
+        assert len(set(drawn)) == 3
+        assert all(len(words) == 8 * WORDS for words in drawn)
+
+    def test_the_fork_test_sees_a_generator_that_forgets_to_rekey(self) -> None:
+        generator = SimulationGenerator(7)  # the planted bug: it follows its seed through a fork
+        assert in_forked_child(generator) == generator.bits(WORDS).tobytes()
+
+    @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+    def test_cannot_be_copied_or_stored(self, duplicate: object) -> None:
+        assert callable(duplicate)
+        with pytest.raises(TypeError, match="neither copied nor stored"):
+            duplicate(SystemGenerator())
+
+    def test_takes_no_seed_and_shows_no_state(self) -> None:
+        with pytest.raises(TypeError):
+            SystemGenerator(1)  # type: ignore[call-arg]  # the point of the test
+        generator = SystemGenerator()
+        assert repr(generator) == "SystemGenerator()"
+        assert not hasattr(generator, "__dict__")
+
+    def test_no_words_are_no_words(self) -> None:
+        assert SystemGenerator().bits(0).size == 0
+
+
+class TestSimulationGenerator:
+    def test_a_seed_repeats(self) -> None:
+        one, other = SimulationGenerator(3), SimulationGenerator(3)
+        assert np.array_equal(one.bits(WORDS), other.bits(WORDS))
+        assert one.normal(4, 5).equal(other.normal(4, 5))
+
+    def test_seeds_differ(self) -> None:
+        one, other = SimulationGenerator(3), SimulationGenerator(4)
+        assert not np.array_equal(one.bits(WORDS), other.bits(WORDS))
+        assert not one.normal(9).equal(other.normal(9))
+
+    def test_float_noise_is_standard_normal(self) -> None:
+        """Kolmogorov-Smirnov; the seed is fixed."""
+        drawn = SimulationGenerator(1).normal(100, 1000).numpy()
+        assert drawn.dtype == np.float64
+        assert stats.kstest(drawn.ravel(), "norm").pvalue > 1e-4
+
+    @pytest.mark.parametrize("seed", [-1, 2**32])
+    def test_refuses_seeds_that_would_collide(self, seed: int) -> None:
+        with pytest.raises(AssertionError):
+            SimulationGenerator(seed)
+
+    def test_never_noises_private_records(self) -> None:
+        assert not issubclass(SimulationGenerator, SystemGenerator)
+        with pytest.raises(TypeError, match="need a SystemGenerator"):
+            require_system(SimulationGenerator(1))
+        generator = SystemGenerator()
+        assert require_system(generator) is generator
+
+
+class TestSelfTest:
+    def test_passes_here(self) -> None:
+        self_test()
+
+    def test_sees_equal_and_empty_noise(self) -> None:
+        line = fresh_noise()
+        assert len(line.split()) == DRAWS
+        assert not distinct([line, line])
+        assert not distinct([line, ""])
+        assert distinct([line, fresh_noise()])
+
+    def test_stops_a_worker_whose_processes_draw_the_same(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("core.mechanisms.self_test.distinct", lambda lines: distinct([lines[0], lines[0]]))
+        with pytest.raises(AssertionError, match="same noise"):
+            self_test()

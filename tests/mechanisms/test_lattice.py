@@ -1,0 +1,299 @@
+"""The lattice: integer norms that no row can pass, rows left alone, and the error bound of float sums."""
+
+from fractions import Fraction
+from math import isqrt, sqrt
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from numpy.typing import NDArray
+
+from core.mechanisms.lattice import (
+    CHARGED_MARGIN,
+    ROW_BOUND,
+    STEPS_PER_CLIP,
+    Grid,
+    bounded_error_grid,
+    exact_grid,
+    from_grid,
+    integer_norm,
+    matrix_grid,
+    mirror_upper,
+    round_to_grid,
+    truncate_rows,
+    vector_grid,
+)
+from core.privacy.facts import Adjacency
+
+ODD = [0.0, -0.0, 1.0, np.nan, np.inf, -np.inf, 1.7e308, -1.7e308, 5e-324, 1e-300, 1e200, 0.70710678118654757]
+ANY_ROWS = arrays.arrays(np.float64, (3, 4), elements=st.one_of(st.floats(), st.sampled_from(ODD)))
+CLIPS = st.sampled_from([1.0, 1.9021172, 0.1, 3e-7, 1e6, 1e300, 1e-300])
+
+
+def norm_squared(row: NDArray[np.int64]) -> int:
+    return sum(int(value) ** 2 for value in row)
+
+
+def exact_norm_squared(row: NDArray[np.float64]) -> Fraction:
+    return sum((Fraction(float(value)) ** 2 for value in row), Fraction(0))
+
+
+class TestTruncateRows:
+    @settings(max_examples=300, deadline=None)
+    @given(rows=ANY_ROWS, clip=CLIPS)
+    def test_no_row_passes_the_bound(self, rows: NDArray[np.float64], clip: float) -> None:
+        for row in truncate_rows(rows, clip):
+            assert norm_squared(row) <= ROW_BOUND**2
+
+    @settings(max_examples=300, deadline=None)
+    @given(
+        rows=arrays.arrays(np.float64, (2, 5), elements=st.floats(-1, 1)), clip=CLIPS, scale=st.floats(0.5, 1 + 2**-13)
+    )
+    def test_rows_within_the_declared_bound_are_only_truncated(
+        self, rows: NDArray[np.float64], clip: float, scale: float
+    ) -> None:
+        lengths = np.sqrt((rows**2).sum(axis=1, keepdims=True))
+        rows = rows / np.where(lengths > 1e-100, lengths, 1.0) * (clip * scale)  # on and around the declared bound
+        step = Fraction(clip) / STEPS_PER_CLIP
+        for row, integers in zip(rows, truncate_rows(rows, clip), strict=True):
+            if exact_norm_squared(row) > Fraction(clip) ** 2:
+                continue
+            for value, integer in zip(row, integers, strict=True):
+                exact = Fraction(float(value)) / step
+                assert abs(integer - exact) < 1 + abs(exact) * Fraction(1, 2**50)
+                assert abs(integer) <= abs(exact) * (1 + Fraction(1, 2**50))
+
+    @settings(max_examples=200, deadline=None)
+    @given(rows=ANY_ROWS, clip=CLIPS)
+    def test_rows_do_not_see_each_other(self, rows: NDArray[np.float64], clip: float) -> None:
+        changed = rows.copy()
+        changed[1] = [np.nan, 1e308, -np.inf, 0.3]
+        before, after = truncate_rows(rows, clip), truncate_rows(changed, clip)
+        assert np.array_equal(np.delete(before, 1, axis=0), np.delete(after, 1, axis=0))
+        assert not after[1].any()
+
+    @pytest.mark.parametrize("largest", [2.0, 1e10, 1e160, 1.7e308])
+    def test_large_rows_are_clipped_not_lost(self, largest: float) -> None:
+        integers = truncate_rows(np.array([[largest, -largest, 0.0]]), 2.0)
+        assert integers[0] == pytest.approx(np.array([1, -1, 0]) * STEPS_PER_CLIP / sqrt(2), abs=1)
+
+    @pytest.mark.parametrize("dimension", [1, 2, 1000, 2**20])
+    def test_rows_of_exactly_the_declared_norm_survive(self, dimension: int) -> None:
+        row = np.full((1, dimension), 1 / sqrt(dimension))
+        integers = truncate_rows(row, 1.0)
+        assert (integers == np.trunc(row * STEPS_PER_CLIP)).all()
+        assert integers.any()
+
+    def test_truncates_toward_zero(self) -> None:
+        step = 1 / STEPS_PER_CLIP
+        rows = np.array([[1.9 * step, -1.9 * step, 0.9 * step, -0.9 * step, 5e-324]])
+        assert truncate_rows(rows, 1.0).tolist() == [[1, -1, 0, 0, 0]]
+
+    @pytest.mark.parametrize(("rows", "columns"), [(0, 3), (3, 0), (0, 0)])
+    def test_empty_shapes(self, rows: int, columns: int) -> None:
+        assert truncate_rows(np.zeros((rows, columns)), 1.0).shape == (rows, columns)
+
+    def test_rows_that_pass_clipping_but_not_the_integer_check_become_zero(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("core.mechanisms.lattice._CLIP_SLACK", 10.0)  # the planted bug: no clipping
+        integers = truncate_rows(np.array([[1.002, 0.0], [0.6, 0.8]]), 1.0)
+        assert not integers[0].any()
+        assert integers[1].any()
+
+    @pytest.mark.parametrize("clip", [0.0, -1.0, np.inf, np.nan])
+    def test_refuses_a_clip_that_is_no_size(self, clip: float) -> None:
+        with pytest.raises(AssertionError):
+            truncate_rows(np.zeros((1, 1)), clip)
+        with pytest.raises(AssertionError):
+            exact_grid(clip, Adjacency.ZERO_OUT)
+        with pytest.raises(AssertionError):
+            vector_grid(clip, 10, 2, Adjacency.ZERO_OUT)
+
+    def test_refuses_single_precision(self) -> None:
+        with pytest.raises(AssertionError, match="float64"):
+            truncate_rows(np.zeros((1, 1), dtype=np.float32), 1.0)  # type: ignore[arg-type]  # the point of the test
+
+
+class TestExactGrid:
+    def test_bound_is_the_charged_one_rounded_down(self) -> None:
+        assert Fraction(ROW_BOUND) <= Fraction(2**30, 1023) < ROW_BOUND + 1
+
+    def test_sensitivities(self) -> None:
+        assert exact_grid(2.0, Adjacency.ZERO_OUT) == Grid(2.0**-19, ROW_BOUND, 0.0)
+        assert exact_grid(2.0, Adjacency.REPLACE_ONE).sensitivity == 2 * ROW_BOUND
+
+    @settings(max_examples=200, deadline=None)
+    @given(rows=ANY_ROWS, other=arrays.arrays(np.float64, 4, elements=st.one_of(st.floats(), st.sampled_from(ODD))))
+    def test_neighbours_are_within_it(self, rows: NDArray[np.float64], other: NDArray[np.float64]) -> None:
+        changed = rows.copy()
+        for adjacency, row in ((Adjacency.ZERO_OUT, np.zeros(4)), (Adjacency.REPLACE_ONE, other)):
+            changed[0] = row
+            moved = truncate_rows(rows, 1.0).sum(axis=0) - truncate_rows(changed, 1.0).sum(axis=0)
+            assert norm_squared(moved) <= exact_grid(1.0, adjacency).sensitivity ** 2
+
+    def test_a_unit_can_really_move_it_that_far(self) -> None:
+        """Else the noise is more than the promise needs: attained up to the charged margin."""
+        moved = truncate_rows(np.array([[0.6, 0.8]]), 1.0) - truncate_rows(np.array([[-0.6, -0.8]]), 1.0)
+        assert integer_norm(moved) >= 0.998 * exact_grid(1.0, Adjacency.REPLACE_ONE).sensitivity
+
+
+def float_error(terms: NDArray[np.float64], weights: NDArray[np.float64], total: NDArray[np.float64]) -> Fraction:
+    """Return the squared l2 distance of a float sum from the exact sum of weights * terms."""
+    distance = Fraction(0)
+    for column, value in zip(terms.T, total, strict=True):
+        exact = sum(
+            (Fraction(float(w)) * Fraction(float(x)) for w, x in zip(weights, column, strict=True)), Fraction(0)
+        )
+        distance += (Fraction(float(value)) - exact) ** 2
+    return distance
+
+
+def unit_rows(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    return rows / np.sqrt((rows**2).sum(axis=1, keepdims=True))
+
+
+class TestBoundedError:
+    @pytest.mark.parametrize("order", ["gemv", "loop", "reversed", "chunks"])
+    @pytest.mark.parametrize("kind", ["random", "cancelling", "mixed sizes"])
+    def test_float_sums_err_by_at_most_the_bound(self, kind: str, order: str) -> None:
+        draws = np.random.default_rng(4)
+        units, dimension = 2000, 5
+        terms = unit_rows(draws.normal(size=(units, dimension)))
+        weights = draws.uniform(-1, 1, size=units)
+        if kind == "cancelling":
+            terms[1::2], weights[1::2] = terms[::2], -weights[::2] * (1 - 1e-15)
+        if kind == "mixed sizes":
+            weights *= 10.0 ** draws.uniform(-18, 0, size=units)
+        if order == "gemv":
+            total = terms.T @ weights
+        elif order == "chunks":
+            total = sum((terms[at : at + 64].T @ weights[at : at + 64] for at in range(0, units, 64)), np.zeros(5))
+        else:
+            total = np.zeros(dimension)
+            for at in range(units)[:: 1 if order == "loop" else -1]:
+                total = total + weights[at] * terms[at]
+        error = bounded_error_grid(1.0, units, dimension, 1.0).error
+        assert float_error(terms, weights, total) <= Fraction(error) ** 2
+
+    def test_the_worst_order_comes_near_the_bound_in_kind(self) -> None:
+        """Equal terms added one by one lose the same way each time; a bound without the factor n would fail here."""
+        units, term = 2**14, 1 / 3
+        total = 0.0
+        for _ in range(units):
+            total += term
+        error = bounded_error_grid(term, units, 1, 1.0).error
+        lost = abs(Fraction(total) - units * Fraction(term))
+        assert lost <= Fraction(error)
+        assert lost > Fraction(error) / units * 4
+
+    def test_inflation_is_what_the_theory_says(self) -> None:
+        grid = vector_grid(1.0, 10**6, 1, Adjacency.ZERO_OUT)
+        assert 2 * grid.error == pytest.approx(2.2e-4, rel=0.02)
+        assert grid.sensitivity * grid.step == pytest.approx(CHARGED_MARGIN * (1 + 2.2e-4), rel=1e-5)
+
+    @settings(max_examples=100, deadline=None)
+    @given(seed=st.integers(0, 2**32 - 1), clip=st.sampled_from([1.0, 1.9021172, 1e-5, 777.0]))
+    def test_neighbouring_vector_sums_are_within_the_sensitivity(self, seed: int, clip: float) -> None:
+        draws = np.random.default_rng(seed)
+        rows = unit_rows(draws.normal(size=(40, 3))) * clip
+        for adjacency, row in ((Adjacency.ZERO_OUT, np.zeros(3)), (Adjacency.REPLACE_ONE, -rows[0])):
+            changed = rows.copy()
+            changed[0] = row
+            grid = vector_grid(clip, 40, 3, adjacency)
+            moved = round_to_grid(rows.sum(axis=0), grid) - round_to_grid(changed[::-1].sum(axis=0), grid)
+            assert norm_squared(moved) <= grid.sensitivity**2
+            assert integer_norm(moved) > 0.99 * grid.sensitivity  # and it is attained
+
+    @settings(max_examples=100, deadline=None)
+    @given(seed=st.integers(0, 2**32 - 1), axes=st.booleans(), semidefinite=st.booleans())
+    def test_neighbouring_matrix_sums_are_within_the_sensitivity(
+        self, seed: int, axes: bool, semidefinite: bool
+    ) -> None:
+        draws = np.random.default_rng(seed)
+        factors = unit_rows(draws.normal(size=(30, 4)))
+        other = unit_rows(draws.normal(size=(1, 4)))[0]
+        if axes:  # the worst case
+            factors[0], other = np.eye(4)[0], np.eye(4)[1] if semidefinite else np.eye(4)[0]
+        weights = np.ones(30)
+        changed, signs = factors.copy(), weights.copy()
+        changed[0] = other
+        signs[0] = 1 if semidefinite else -1
+        grid = matrix_grid(1.0, 30, 4, Adjacency.REPLACE_ONE, semidefinite=semidefinite)
+        before = mirror_upper(round_to_grid(factors.T @ (factors * weights[:, None]), grid))
+        after = mirror_upper(round_to_grid(changed.T @ (changed * signs[:, None]), grid))
+        moved = (before - after)[np.triu_indices(4)]
+        assert norm_squared(moved) <= grid.sensitivity**2
+        if axes:
+            assert integer_norm(moved) > 0.99 * grid.sensitivity
+
+    def test_matrix_factor_one_would_be_too_small_under_replace_one(self) -> None:
+        """The planted bug of the papers: the axes move the sum past the sensitivity that factor 1 claims."""
+        grid = matrix_grid(1.0, 1, 2, Adjacency.ZERO_OUT)
+        moved = round_to_grid(np.diag([1.0, 0.0]), grid) - round_to_grid(np.diag([0.0, 1.0]), grid)
+        assert norm_squared(moved[np.triu_indices(2)]) > grid.sensitivity**2
+
+    @pytest.mark.parametrize(
+        ("adjacency", "semidefinite", "dimension", "multiple"),
+        [
+            (Adjacency.ZERO_OUT, True, 6, 1.0),
+            (Adjacency.ZERO_OUT, False, 6, 1.0),
+            (Adjacency.REPLACE_ONE, True, 6, sqrt(2)),
+            (Adjacency.REPLACE_ONE, True, 1, 1.0),
+            (Adjacency.REPLACE_ONE, False, 6, 2.0),
+        ],
+    )
+    def test_matrix_multiples(self, adjacency: Adjacency, semidefinite: bool, dimension: int, multiple: float) -> None:
+        grid = matrix_grid(1.0, 1000, dimension, adjacency, semidefinite=semidefinite)
+        exact = multiple * CHARGED_MARGIN
+        margin = 2 * grid.error + sqrt(dimension * (dimension + 1) / 2) * grid.step
+        assert exact + margin <= grid.sensitivity * grid.step <= exact + margin + 2 * grid.step
+
+    @pytest.mark.parametrize(
+        ("clip", "units", "coordinates", "multiple"),
+        [(1.0, 0, 1, 1.0), (1.0, 1, 0, 1.0), (1.0, 1, 1, 0.0), (1.0, 2**50, 1, 1.0), (1e-290, 1, 1, 1.0)],
+    )
+    def test_refuses_what_the_proof_does_not_cover(
+        self, clip: float, units: int, coordinates: int, multiple: float
+    ) -> None:
+        with pytest.raises(AssertionError):
+            bounded_error_grid(clip, units, coordinates, multiple)
+
+
+class TestConversions:
+    @pytest.mark.parametrize("clip", [0.3, 1.0, 1.9021172, 1e5])
+    def test_the_step_is_a_power_of_two_so_that_scaling_is_exact(self, clip: float) -> None:
+        grid = vector_grid(clip, 10, 1, Adjacency.ZERO_OUT)
+        assert np.frexp(grid.step)[0] == 0.5
+        assert clip / 2**21 < grid.step <= clip / 2**20 * 1.0000001
+        integers = np.array([-(2**52), -1, 0, 12345], dtype=np.int64)
+        assert np.array_equal(round_to_grid(from_grid(integers, grid), grid), integers)
+
+    @pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
+    def test_a_sum_past_its_public_bound_is_a_broken_promise(self, value: float) -> None:
+        with pytest.raises(AssertionError):
+            round_to_grid(np.array([value]), vector_grid(1.0, 10, 1, Adjacency.ZERO_OUT))
+
+    def test_mirror_keeps_what_lies_on_and_above_the_diagonal(self) -> None:
+        matrix = np.arange(9, dtype=np.int64).reshape(3, 3)
+        assert mirror_upper(matrix).tolist() == [[0, 1, 2], [1, 4, 5], [2, 5, 8]]
+
+    @given(st.lists(st.integers(-(2**62), 2**62), max_size=8))
+    def test_integer_norm_is_exact(self, values: list[int]) -> None:
+        found = integer_norm(np.array(values, dtype=np.int64))
+        square = sum(value**2 for value in values)
+        assert found == isqrt(square)
+        assert found**2 <= square < (found + 1) ** 2
+
+    def test_noise_parameter_is_never_below_the_product(self) -> None:
+        grid = vector_grid(1.9, 45_211, 30, Adjacency.REPLACE_ONE)
+        for sigma in (0.3, 1.0, 4.898979, 1e3):
+            assert Fraction(grid.parameter(sigma)) >= Fraction(sigma) * grid.sensitivity
+            assert grid.parameter(sigma) == pytest.approx(sigma * grid.sensitivity, rel=1e-11)
+
+    @pytest.mark.parametrize("sigma", [0.0, -1.0, np.nan, np.inf])
+    def test_refuses_a_multiplier_that_is_no_size(self, sigma: float) -> None:
+        with pytest.raises(AssertionError):
+            vector_grid(1.0, 10, 1, Adjacency.ZERO_OUT).parameter(sigma)
