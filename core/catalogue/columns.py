@@ -1,107 +1,202 @@
-"""Declared columns: types, bounds and categories by the owner's word, never computed from the records."""
+"""Declared columns: types, bounds and categories by the owner's word, never computed from the records.
 
+A column says which values its cells may take. What a cell holds never makes an upload fail: numbers and dates outside
+their bounds are clamped, unknown categories take `other`, and everything else that cannot be read, or is one of the
+`missing` codes, is missing; a missing value takes `fill` where one is declared.
+"""
+
+from collections.abc import Sequence
 from datetime import date
-from typing import Annotated, Literal
+from math import isfinite
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from core.privacy.facts import Frozen
 
-Name = Annotated[str, Field(min_length=1, max_length=200)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
+MAX_COLUMNS = 2_000
+MAX_MAGNITUDE = 1e100
+"""Bounds stay where squares, products and their inverses are still float64 numbers."""
+MAX_INTEGER = 2**53
+"""Whole numbers up to here are exact in float64."""
+_LEAST_RELATIVE_WIDTH = 1e-9
 
 
-class _Ordered(Frozen):
-    name: Name
-    missing: tuple[str, ...] = Field(default=(), max_length=100, description="texts or numbers that mean `not known`")
-    typical: Finite | None = Field(
-        default=None,
-        description="a public guess of the middle of this column; features are centred there, for tighter intervals",
-    )
-    fill: Finite | None = Field(
-        default=None, description="value that stands for a missing one; without it such a row becomes a null record"
-    )
+def _plain_text(text: str) -> str:
+    if text != text.strip():
+        raise ValueError("remove the blanks at the ends; cells are compared without them")
+    if any(letter < " " or letter == "\x7f" for letter in text):
+        raise ValueError("control characters are not allowed")
+    return text
 
 
-class NumberColumn(_Ordered):
+def _in_range(value: float) -> float:
+    if abs(value) > MAX_MAGNITUDE:
+        raise ValueError(f"must lie between -{MAX_MAGNITUDE:g} and {MAX_MAGNITUDE:g}")
+    return value
+
+
+def _iso_date(value: object) -> object:
+    """Let ISO texts and dates through; pydantic alone would also read numbers as seconds."""
+    if type(value) is date:
+        return value
+    if not isinstance(value, str):
+        raise ValueError("must be a date such as 2006-12-31")  # noqa: TRY004 - pydantic reads ValueError
+    try:
+        return date.fromisoformat(value)
+    except ValueError:
+        raise ValueError("must be a date such as 2006-12-31") from None
+
+
+def _codes(value: object) -> object:
+    """Let the JSON numbers among the missing codes stand for their texts."""
+    if not isinstance(value, list | tuple):
+        return value
+    return tuple(f"{code:.17g}" if _is_number(code) else code for code in value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_plain_text)]
+Level = Annotated[str, Field(max_length=1000), AfterValidator(_plain_text)]
+Code = Annotated[str, Field(max_length=200), AfterValidator(_plain_text)]
+Codes = Annotated[
+    tuple[Code, ...],
+    BeforeValidator(_codes),
+    Field(max_length=100, description="texts or numbers that mean `not known`; an empty cell always does"),
+]
+Finite = Annotated[float, Field(strict=True, allow_inf_nan=False), AfterValidator(_in_range)]
+Whole = Annotated[int, Field(strict=True, ge=-MAX_INTEGER, le=MAX_INTEGER)]
+Day = Annotated[date, BeforeValidator(_iso_date)]
+
+_TYPICAL = "a public guess of the middle of this column; features are centred there, for tighter intervals"
+_FILL = "value that stands for a missing one; without it such a row becomes a null record"
+
+
+def _above(upper: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 - numbers or dates
+    """Refuse an upper bound that is not above the lower one, or too near to it to be told apart."""
+    lower = info.data.get("lower")
+    if lower is None:
+        return upper
+    if not lower < upper:
+        raise ValueError(f"upper must be greater than lower, which is {lower}")
+    if isinstance(upper, float) and upper - lower < _LEAST_RELATIVE_WIDTH * max(abs(lower), abs(upper)):
+        raise ValueError("upper is too near to lower: declare the column in other units, or from another origin")
+    return upper
+
+
+def _within(value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 - numbers or dates
+    """Refuse a typical or fill value outside the bounds; wrong bounds have been named already."""
+    lower, upper = info.data.get("lower"), info.data.get("upper")
+    if value is not None and lower is not None and upper is not None and not lower <= value <= upper:
+        raise ValueError(f"must lie within the declared bounds, {lower} to {upper}")
+    return value
+
+
+class NumberColumn(Frozen):
     """A number; values outside [lower, upper] are clamped."""
 
     type: Literal["number"] = "number"
+    name: Name
     lower: Finite
     upper: Finite
+    missing: Codes = ()
+    typical: Finite | None = Field(default=None, description=_TYPICAL)
+    fill: Finite | None = Field(default=None, description=_FILL)
 
-    @model_validator(mode="after")
-    def _ordered(self) -> "NumberColumn":
-        if not self.lower < self.upper:
-            raise ValueError("upper must be greater than lower")
-        return self
+    _above = field_validator("upper")(_above)
+    _within = field_validator("typical", "fill")(_within)
 
 
-class IntegerColumn(_Ordered):
-    """A whole number; values outside [lower, upper] are clamped."""
+class IntegerColumn(Frozen):
+    """A whole number; values outside [lower, upper] are clamped, others are rounded to the nearest."""
 
     type: Literal["integer"] = "integer"
-    lower: int
-    upper: int
+    name: Name
+    lower: Whole
+    upper: Whole
+    missing: Codes = ()
+    typical: Finite | None = Field(default=None, description=_TYPICAL)
+    fill: Whole | None = Field(default=None, description=_FILL)
 
-    @model_validator(mode="after")
-    def _ordered(self) -> "IntegerColumn":
-        if not self.lower < self.upper:
-            raise ValueError("upper must be greater than lower")
-        return self
+    _above = field_validator("upper")(_above)
+    _within = field_validator("typical", "fill")(_within)
 
 
 class DateColumn(Frozen):
-    """A date (ISO 8601); enters a model as days since `lower`."""
+    """A date (ISO 8601); enters a model as days since `lower`; values outside [lower, upper] are clamped."""
 
     type: Literal["date"] = "date"
     name: Name
-    lower: date
-    upper: date
-    missing: tuple[str, ...] = Field(default=(), max_length=100)
-    typical: date | None = None
-    fill: date | None = None
+    lower: Day
+    upper: Day
+    missing: Codes = ()
+    typical: Day | None = Field(default=None, description=_TYPICAL)
+    fill: Day | None = Field(default=None, description=_FILL)
 
-    @model_validator(mode="after")
-    def _ordered(self) -> "DateColumn":
-        if not self.lower < self.upper:
-            raise ValueError("upper must be later than lower")
-        return self
+    _above = field_validator("upper")(_above)
+    _within = field_validator("typical", "fill")(_within)
+
+
+def _differ(values: tuple[str, ...]) -> tuple[str, ...]:
+    seen: set[str] = set()
+    for value in values:
+        if value in seen:
+            raise ValueError(f"values must differ from one another; `{value}` appears twice")
+        seen.add(value)
+    return values
+
+
+def _declared(value: str | None, info: ValidationInfo) -> str | None:
+    """Refuse a level that is not one of the values."""
+    values = info.data.get("values")
+    if value is not None and values is not None and value not in values:
+        raise ValueError("must be one of the declared values")
+    return value
+
+
+def _undeclared(codes: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    """Refuse a missing code that is also a value."""
+    for code in codes:
+        if code in (info.data.get("values") or ()):
+            raise ValueError(f"`{code}` is one of the declared values; it cannot mean `not known` as well")
+    return codes
 
 
 class CategoryColumn(Frozen):
-    """One of the declared values; unknown ones take `other`, or make the row a null record where none is declared."""
+    """One of the declared values; unknown ones take `other`, or are missing where none is declared."""
 
     type: Literal["category"] = "category"
     name: Name
-    values: tuple[str, ...] = Field(min_length=2, max_length=1000)
+    values: tuple[Level, ...] = Field(min_length=2, max_length=1000)
     other: str | None = None
-    missing: tuple[str, ...] = Field(default=(), max_length=100)
+    missing: Codes = ()
+    fill: str | None = Field(default=None, description=_FILL)
 
-    @model_validator(mode="after")
-    def _consistent(self) -> "CategoryColumn":
-        if len(set(self.values)) != len(self.values):
-            raise ValueError("values must differ from one another")
-        if self.other is not None and self.other not in self.values:
-            raise ValueError("other must be one of the values")
-        return self
+    _differ = field_validator("values")(_differ)
+    _declared = field_validator("other", "fill")(_declared)
+    _undeclared = field_validator("missing")(_undeclared)
 
 
 class BinaryColumn(Frozen):
-    """One of two values; the second one is 1."""
+    """One of two values; the second one is 1. Anything else is missing."""
 
     type: Literal["binary"] = "binary"
     name: Name
-    values: tuple[str, str]
-    missing: tuple[str, ...] = Field(default=(), max_length=100)
+    values: tuple[Level, Level]
+    missing: Codes = ()
+    fill: str | None = Field(default=None, description=_FILL)
 
-    @model_validator(mode="after")
-    def _differ(self) -> "BinaryColumn":
-        if self.values[0] == self.values[1]:
-            raise ValueError("the two values must differ")
-        return self
+    _differ = field_validator("values")(_differ)
+    _declared = field_validator("fill")(_declared)
+    _undeclared = field_validator("missing")(_undeclared)
 
 
+Ordered = NumberColumn | IntegerColumn | DateColumn
+Coded = CategoryColumn | BinaryColumn
 Column = Annotated[
     NumberColumn | IntegerColumn | DateColumn | CategoryColumn | BinaryColumn, Field(discriminator="type")
 ]
@@ -111,7 +206,59 @@ class UserColumn(Frozen):
     """User-level units: the column that names the user, and how many records of one user are kept."""
 
     user_column: Name
-    max_records: Annotated[int, Field(ge=1)]
+    max_records: Annotated[int, Field(strict=True, ge=1)]
 
 
 Unit = Literal["record"] | UserColumn
+
+
+def differently_named(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Return the columns; refuse two of one name.
+
+    Raises:
+        PydanticCustomError: two columns have the same name; `place` in its context is the second one's.
+    """
+    places: dict[str, int] = {}
+    for place, column in enumerate(columns):
+        if column.name in places:
+            raise PydanticCustomError(
+                "duplicate_name",
+                "column {first} is named `{name}` too; names must differ",
+                {"first": places[column.name], "name": column.name, "place": place},
+            )
+        places[column.name] = place
+    return columns
+
+
+Columns = Annotated[
+    tuple[Column, ...],
+    Field(min_length=1, max_length=MAX_COLUMNS),
+    AfterValidator(differently_named),
+]
+
+
+def number_of(column: Ordered, value: float | date) -> float:
+    """Return a declared value in the units that enter a model: itself, or days since `lower` for a date."""
+    if isinstance(column, DateColumn):
+        assert isinstance(value, date)
+        return float((value - column.lower).days)
+    assert not isinstance(value, date)
+    return float(value)
+
+
+def bounds_of(column: Ordered) -> tuple[float, float]:
+    """Return the declared bounds in the units that enter a model."""
+    return number_of(column, column.lower), number_of(column, column.upper)
+
+
+def centre_of(column: Ordered) -> float:
+    """Return the declared typical value, or the middle of the bounds, in the units that enter a model."""
+    if column.typical is not None:
+        return number_of(column, column.typical)
+    lower, upper = bounds_of(column)
+    return lower / 2 + upper / 2
+
+
+def find(columns: Sequence[Column], name: str) -> Column | None:
+    """Return the column of that name, if it is declared."""
+    return next((column for column in columns if column.name == name), None)
