@@ -89,11 +89,13 @@ PositiveFigure = Annotated[
 def format_figure(value: float | Decimal, rounding: Rounding, digits: int = SHOWN_DIGITS) -> str:
     """Return a canonical decimal string with at most `digits` significant digits: spent goes up, remaining down.
 
-    Figures of 10,000 and more keep all their whole digits.
+    Figures of 10,000 and more keep all their whole digits. A float's own error, up to 1e-12 of it, is not shown:
+    the float .30000000000000004 rounds up to "0.3".
     """
     assert isfinite(value), "a figure shown to people is finite"
     assert value >= 0, "a figure shown to people is at least 0"
-    exact = Decimal(value)
+    slack = Decimal(0 if isinstance(value, Decimal) else "1e-12")
+    exact = Decimal(value) * (1 - slack if rounding == "up" else 1 + slack)
     direction = ROUND_CEILING if rounding == "up" else ROUND_FLOOR
     precision = max(digits, exact.adjusted() + 1) if exact else digits
     rounded = Context(prec=precision, rounding=direction).plus(exact)

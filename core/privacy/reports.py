@@ -1,0 +1,352 @@
+"""What people are told: the tightest valid figures, and what they mean. Reporting only; admission never reads this.
+
+Epsilon at the scope's delta is exact for Gaussian answers, by dp-accounting's privacy loss distributions (imported on
+first use, it takes two seconds) where sampled or pure draws are among them, and otherwise by the best conversion of
+the zCDP total or of our own Renyi prices at many orders. An empty ledger is "0".
+
+Attack success is computed from the trade-off curve (Dong, Roth and Su 2022): for mu-GDP, no attacker who must decide
+whether somebody's record was used gains more than 2 Phi(mu/2) - 1 in true over false positives.
+"""
+
+from collections import Counter
+from decimal import Decimal
+from math import inf, sqrt
+from typing import Literal
+
+from core.privacy.amounts import format_figure, write_figure
+from core.privacy.budget import Terms, largest_gaussian, percent_of, standing
+from core.privacy.conversions import (
+    cks_epsilon,
+    dp_advantage,
+    dp_power,
+    gdp_advantage,
+    gdp_epsilon,
+    gdp_power,
+    group_epsilon,
+    group_mu,
+    group_rho,
+    mu_of_rho,
+    renyi_epsilon,
+    rho_of_mu,
+)
+from core.privacy.events import BoundedRange, Composed, Disjoint, Event, Gaussian, Pure, Repeated, Sampled, Zcdp
+from core.privacy.facts import Adjacency, Frozen
+from core.privacy.renyi import Leaf, cost, cost_nano
+
+_FALSE_POSITIVES = 0.01
+_MAX_EPSILON_BY_LOSSES = 50.0  # beyond, a privacy loss distribution is slow and no conversion means much
+_ORDERS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128, 192, 256, 384, 512)
+
+Label = Literal["guarantee", "informational"]
+
+
+class Promise(Frozen):
+    """The same promise in every currency that can state it; figures are rounded up, null where there is none."""
+
+    mu: str | None
+    rho: str | None
+    epsilon: str
+    delta: str
+
+
+class AttackSuccess(Frozen):
+    """The most an attacker could do who knows everything but whether one unit's data were used."""
+
+    advantage: str
+    """True less false positives, at best."""
+    power_at_one_percent: str
+    """True positives at 1 % false ones."""
+    sentence: str
+
+
+class Report(Frozen):
+    """The tightest valid figures for what was drawn, under the scope's adjacency, and what they imply."""
+
+    adjacency: Adjacency
+    promise: Promise
+    label: Label
+    method: str
+    attack: AttackSuccess
+    implies: dict[Adjacency, Promise]
+
+
+class CostView(Frozen):
+    """What one job costs: its part of the budget at this head, and the figures it would have alone."""
+
+    percent: str
+    epsilon_alone: str
+    rho: str | None
+    mu: str | None
+
+
+class EpsilonFigures(Frozen):
+    """Epsilon at the scope's delta. Spent is informational; remaining is the largest one more job could ask alone."""
+
+    total: str
+    spent: str
+    remaining: str
+
+
+class PercentFigures(Frozen):
+    """The ledger's own account of itself."""
+
+    spent: str
+    reserved: str
+    remaining: str
+
+
+class RhoFigures(Frozen):
+    """In zCDP; null once any charge was not zCDP."""
+
+    total: str | None
+    spent: str | None
+    reserved: str | None
+    remaining: str | None
+
+
+class BudgetFigures(Frozen):
+    """A budget as people see it; the service adds the scope, the entries and the head."""
+
+    adjacency: Adjacency
+    delta: str
+    epsilon: EpsilonFigures
+    percent: PercentFigures
+    rho: RhoFigures
+
+
+def total_rho(event: Event) -> float | None:
+    """Return the zCDP price of an event in nats; None when it has none (a sampled answer)."""
+    match event:
+        case Repeated(event=repeated, times=times):
+            one = total_rho(repeated)
+            return None if one is None else times * one
+        case Composed(events=events):
+            parts = [total_rho(part) for part in events]
+            known = [part for part in parts if part is not None]
+            return sum(known) if len(known) == len(parts) else None
+        case Disjoint(events=events):
+            parts = [total_rho(part) for part in events]
+            known = [part for part in parts if part is not None]
+            return max(known, default=0.0) if len(known) == len(parts) else None
+        case _:
+            return _leaf_rho(event)
+
+
+def _leaf_rho(event: Leaf) -> float | None:
+    """Return the zCDP price of one draw."""
+    match event:
+        case Gaussian(sigma=sigma):
+            return 0.5 / sigma / sigma
+        case Zcdp(rho=rho):
+            return rho
+        case Pure(epsilon=epsilon):
+            return epsilon**2 / 2
+        case BoundedRange(epsilon=epsilon):
+            return epsilon**2 / 8
+        case Sampled():
+            return None
+
+
+def total_mu(event: Event) -> float | None:
+    """Return the mu of an event made of Gaussian answers only; None otherwise, never a converted rho."""
+    if not _all_gaussian(event):
+        return None
+    rho = total_rho(event)
+    assert rho is not None, "Gaussian answers are zCDP"
+    return mu_of_rho(rho)
+
+
+def _all_gaussian(event: Event) -> bool:
+    match event:
+        case Repeated(event=repeated):
+            return _all_gaussian(repeated)
+        case Composed(events=events) | Disjoint(events=events):
+            return all(_all_gaussian(part) for part in events)
+        case _:
+            return isinstance(event, Gaussian)
+
+
+def epsilon_at(event: Event, delta: float) -> tuple[float, str]:
+    """Return the smallest epsilon known to hold at `delta`, in nats, and the method that gave it."""
+    mu = total_mu(event)
+    if mu == 0:
+        return 0.0, "nothing was drawn"
+    if mu is not None:
+        return gdp_epsilon(mu, delta), "exact Gaussian"
+    rho = total_rho(event)
+    by_rho = inf if rho is None else cks_epsilon(rho, delta)
+    by_renyi = min(renyi_epsilon(cost(event, order), order, delta) for order in _ORDERS)
+    best = min((by_rho, "zCDP conversion"), (by_renyi, "Renyi conversion"))
+    draws = _flatten(event)
+    if draws is None or best[0] > _MAX_EPSILON_BY_LOSSES:
+        return best
+    return min((_epsilon_by_losses(draws, delta), "privacy loss distribution"), best)
+
+
+def _flatten(event: Event) -> Counter[Leaf] | None:
+    """Return counted draws whose privacy losses can be composed; None where there is no such list.
+
+    Disjoint events stay only if they are all Gaussian: then one with the largest mu stands for all.
+    """
+    match event:
+        case Gaussian() | Sampled() | Pure():
+            return Counter({event: 1})
+        case BoundedRange(
+            epsilon=epsilon
+        ):  # bounded range is pure privacy and more, but no loss distribution knows more
+            return Counter({Pure(epsilon=epsilon): 1})
+        case Repeated(event=repeated, times=times):
+            inner = _flatten(repeated)
+            return None if inner is None else Counter({leaf: count * times for leaf, count in inner.items()})
+        case Composed(events=events):
+            total: Counter[Leaf] = Counter()
+            for part in events:
+                inner = _flatten(part)
+                if inner is None:
+                    return None
+                total.update(inner)
+            return total
+        case Disjoint():
+            mu = total_mu(event)
+            return Counter({Gaussian(sigma=1 / mu): 1} if mu else {}) if mu is not None else None
+        case _:
+            return None
+
+
+def _epsilon_by_losses(draws: Counter[Leaf], delta: float) -> float:
+    """Return epsilon by composing privacy loss distributions (pessimistic, so it holds)."""
+    # Two seconds that only reports with such draws should pay.
+    from dp_accounting.pld import common  # noqa: PLC0415 - as above
+    from dp_accounting.pld import privacy_loss_distribution as losses  # noqa: PLC0415 - as above
+
+    total = losses.identity()
+    for leaf, count in draws.items():
+        match leaf:
+            case Gaussian(sigma=sigma):
+                one, times = losses.from_gaussian_mechanism(sigma / sqrt(count)), 1
+            case Sampled(numerator=numerator, sigma=sigma):
+                one, times = losses.from_gaussian_mechanism(sigma, sampling_prob=numerator / 2**64), count
+            case Pure(epsilon=epsilon):
+                parameters = common.DifferentialPrivacyParameters(epsilon, 0.0)
+                one, times = losses.from_privacy_parameters(parameters), count
+            case _:
+                raise AssertionError(f"{leaf} has no privacy loss distribution here")
+        total = total.compose(one.self_compose(times))
+    return float(total.get_epsilon_for_delta(delta))
+
+
+def implied(
+    adjacency: Adjacency, delta: Decimal, epsilon: float, *, mu: float | None = None, rho: float | None = None
+) -> dict[Adjacency, Promise]:
+    """Return what a promise under one adjacency says under the other, in the strongest currency that was given.
+
+    zero_out to replace_one goes over the null record, two steps: 2 mu for Gaussian answers, 4 rho for zCDP, and
+    otherwise (2 epsilon, (1 + e^epsilon) delta). replace_one includes zeroing out, so its figures stand as they are.
+    """
+    if adjacency is Adjacency.REPLACE_ONE:
+        return {Adjacency.ZERO_OUT: _promise(mu, rho, epsilon, delta)}
+    if mu is not None:
+        mu, rho = group_mu(mu, 2), group_rho(rho_of_mu(mu), 2)
+        return {Adjacency.REPLACE_ONE: _promise(mu, rho, gdp_epsilon(mu, float(delta)), delta)}
+    if rho is not None:
+        rho = group_rho(rho, 2)
+        return {Adjacency.REPLACE_ONE: _promise(None, rho, cks_epsilon(rho, float(delta)), delta)}
+    over_epsilon, over_delta = group_epsilon(epsilon, float(delta))
+    return {Adjacency.REPLACE_ONE: _promise(None, None, over_epsilon, Decimal(over_delta))}
+
+
+def _promise(mu: float | None, rho: float | None, epsilon: float, delta: Decimal) -> Promise:
+    return Promise(
+        mu=None if mu is None else format_figure(mu, "up"),
+        rho=None if rho is None else format_figure(rho, "up"),
+        epsilon=format_figure(epsilon, "up"),
+        delta=format_figure(delta, "up", digits=18),
+    )
+
+
+def promise_of(event: Event, delta: Decimal) -> tuple[Promise, str]:
+    """Return an event's figures, rounded up, and the method behind its epsilon."""
+    epsilon, method = epsilon_at(event, float(delta))
+    return _promise(total_mu(event), total_rho(event), epsilon, delta), method
+
+
+def attack_success(epsilon: float, delta: float, mu: float | None = None) -> AttackSuccess:
+    """Return the most an attacker could do, from the trade-off curve: of mu if given, else of (epsilon, delta)."""
+    if mu is not None:
+        advantage, power = gdp_advantage(mu), gdp_power(mu, _FALSE_POSITIVES)
+    else:
+        advantage = dp_advantage(epsilon, delta)
+        power = dp_power(epsilon, delta, _FALSE_POSITIVES)
+    return AttackSuccess(
+        advantage=format_figure(min(advantage, 1.0), "up"),
+        power_at_one_percent=format_figure(min(power, 1.0), "up"),
+        sentence=(
+            "Somebody who knows all other records and guesses whether one unit's data were used is right at most "
+            f"{format_figure(50 + 50 * min(advantage, 1.0), 'up', digits=3)} times in 100 (a coin: 50), and, if wrong "
+            f"about at most 1 in 100 of those absent, finds at most {format_figure(100 * min(power, 1.0), 'up', digits=3)}"
+            " in 100 of those present."
+        ),
+    )
+
+
+def report(event: Event, terms: Terms, adjacency: Adjacency, *, declared: bool = False) -> Report:
+    """Return the tightest valid figures for executed (or declared) draws at the scope's delta.
+
+    They are a guarantee only when the whole plan was fixed beforehand (`declared`); for draws chosen while others
+    were seen, the guarantee is the scope's cap, and these figures inform.
+    """
+    delta = float(terms.delta)
+    epsilon, method = epsilon_at(event, delta)
+    mu, rho = total_mu(event), total_rho(event)
+    return Report(
+        adjacency=adjacency,
+        promise=_promise(mu, rho, epsilon, terms.delta),
+        label="guarantee" if declared else "informational",
+        method=method,
+        attack=attack_success(epsilon, delta, mu),
+        implies=implied(adjacency, terms.delta, epsilon, mu=mu, rho=rho),
+    )
+
+
+def cost_view(event: Event, terms: Terms, spent: tuple[int, ...], reserved: tuple[int, ...]) -> CostView:
+    """Return what a job costs at this head."""
+    promise, _ = promise_of(event, terms.delta)
+    percent = percent_of(terms, spent, reserved, cost_nano(event, terms.orders))
+    return CostView(percent=_plain(percent), epsilon_alone=promise.epsilon, rho=promise.rho, mu=promise.mu)
+
+
+def budget_figures(
+    terms: Terms, adjacency: Adjacency, spent: tuple[int, ...], reserved: tuple[int, ...], executed: Event
+) -> BudgetFigures:
+    """Return a budget as people see it; `executed` is what was really charged."""
+    nothing = (0,) * len(terms.orders)
+    left = largest_gaussian(terms, spent, reserved)
+    total, held = largest_gaussian(terms, nothing, nothing), largest_gaussian(terms, spent, nothing) - left
+    rho = total_rho(executed)
+    shares = standing(terms, spent, reserved)
+    used, _ = epsilon_at(executed, float(terms.delta))
+    remaining = gdp_epsilon(sqrt(2 * left), float(terms.delta)) if left else 0.0
+    known = rho is not None
+    return BudgetFigures(
+        adjacency=adjacency,
+        delta=write_figure(terms.delta),
+        epsilon=EpsilonFigures(
+            total=write_figure(terms.epsilon),
+            spent=format_figure(used, "up"),
+            remaining=format_figure(remaining, "down"),
+        ),
+        percent=PercentFigures(
+            spent=_plain(shares.spent), reserved=_plain(shares.reserved), remaining=_plain(shares.remaining)
+        ),
+        rho=RhoFigures(
+            total=format_figure(total, "down") if known else None,
+            spent=format_figure(rho, "up") if rho is not None else None,
+            reserved=format_figure(max(held, 0.0), "up") if known else None,
+            remaining=format_figure(left, "down") if known else None,
+        ),
+    )
+
+
+def _plain(percent: Decimal) -> str:
+    """Write per cent, whatever its sign of rounding: never below 0."""
+    return write_figure(max(percent, Decimal(0)))
