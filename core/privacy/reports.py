@@ -186,31 +186,27 @@ def epsilon_at(event: Event, delta: float) -> tuple[float, str]:
 def _flatten(event: Event) -> Counter[Leaf] | None:
     """Return counted draws whose privacy losses can be composed; None where there is no such list.
 
-    Disjoint events stay only if they are all Gaussian: then one with the largest mu stands for all.
+    Disjoint events stay only if they are all Gaussian: then one with the largest mu stands for all. A bounded range
+    is pure privacy and more, but no loss distribution here knows more.
     """
+    total: Counter[Leaf] = Counter()
     match event:
         case Gaussian() | Sampled() | Pure():
             return Counter({event: 1})
-        case BoundedRange(
-            epsilon=epsilon
-        ):  # bounded range is pure privacy and more, but no loss distribution knows more
+        case BoundedRange(epsilon=epsilon):
             return Counter({Pure(epsilon=epsilon): 1})
         case Repeated(event=repeated, times=times):
-            inner = _flatten(repeated)
-            return None if inner is None else Counter({leaf: count * times for leaf, count in inner.items()})
+            parts = [(_flatten(repeated), times)]
         case Composed(events=events):
-            total: Counter[Leaf] = Counter()
-            for part in events:
-                inner = _flatten(part)
-                if inner is None:
-                    return None
-                total.update(inner)
-            return total
-        case Disjoint():
-            mu = total_mu(event)
-            return Counter({Gaussian(sigma=1 / mu): 1} if mu else {}) if mu is not None else None
+            parts = [(_flatten(part), 1) for part in events]
         case _:
+            mu = total_mu(event)
+            parts = [(None if mu is None else Counter({Gaussian(sigma=1 / mu): 1} if mu else {}), 1)]
+    for part, times in parts:
+        if part is None:
             return None
+        total.update({leaf: count * times for leaf, count in part.items()})
+    return total
 
 
 def _epsilon_by_losses(draws: Counter[Leaf], delta: float) -> float:
@@ -277,14 +273,14 @@ def attack_success(epsilon: float, delta: float, mu: float | None = None) -> Att
     else:
         advantage = dp_advantage(epsilon, delta)
         power = dp_power(epsilon, delta, _FALSE_POSITIVES)
+    right, found = (format_figure(min(100.0, x), "up", digits=3) for x in (50 + 50 * advantage, 100 * power))
     return AttackSuccess(
         advantage=format_figure(min(advantage, 1.0), "up"),
         power_at_one_percent=format_figure(min(power, 1.0), "up"),
         sentence=(
             "Somebody who knows all other records and guesses whether one unit's data were used is right at most "
-            f"{format_figure(50 + 50 * min(advantage, 1.0), 'up', digits=3)} times in 100 (a coin: 50), and, if wrong "
-            f"about at most 1 in 100 of those absent, finds at most {format_figure(100 * min(power, 1.0), 'up', digits=3)}"
-            " in 100 of those present."
+            f"{right} times in 100 (a coin: 50), and, if wrong about at most 1 in 100 of those absent, finds at most "
+            f"{found} in 100 of those present."
         ),
     )
 
