@@ -3,8 +3,8 @@
 The two are distinct final types. A door to a scope's records asks `require_system`, so that a seed can never reach
 them: with a known seed the noise could be subtracted again.
 
-Source: AES in counter mode as a pseudo-random generator (NIST SP 800-38A and 800-90A); what goes wrong without care
-(forked children with equal noise, 32-bit seeds, generator state in checkpoints) is listed in `docs/guarantee.md`.
+Source: AES in counter mode as a pseudo-random generator (NIST SP 800-38A and 800-90A). It guards against what has gone
+wrong elsewhere: forked children with equal noise, seeds of 32 bits, generator state in checkpoints.
 """
 
 import os

@@ -49,5 +49,5 @@ def self_test() -> None:
     assert distinct(lines), "fresh processes draw the same noise: the system's source of randomness is broken"
 
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # pragma: no cover - runs in the fresh processes
     sys.stdout.write(fresh_noise() + "\n")

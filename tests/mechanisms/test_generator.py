@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from core.mechanisms.generator import Generator, SimulationGenerator, SystemGenerator, require_system
+from core.mechanisms.generator import Generator, SimulationGenerator, SystemGenerator, _Forks, require_system
 from core.mechanisms.self_test import DRAWS, distinct, fresh_noise, self_test
 
 WORDS = 64
@@ -55,6 +55,16 @@ class TestSystemGenerator:
         drawn = [in_forked_child(generator), in_forked_child(generator), generator.bits(WORDS).tobytes()]
         assert len(set(drawn)) == 3
         assert all(len(words) == 8 * WORDS for words in drawn)
+
+    def test_a_fork_is_seen_even_when_the_process_id_is_the_same(self) -> None:
+        generator = SystemGenerator()
+        generator.bits(1)
+        before = generator._SystemGenerator__stream  # type: ignore[attr-defined]  # the key's stream, not its state
+        generator.bits(1)
+        assert generator._SystemGenerator__stream is before  # type: ignore[attr-defined]  # as above
+        _Forks.one_more()
+        generator.bits(1)
+        assert generator._SystemGenerator__stream is not before  # type: ignore[attr-defined]  # as above
 
     def test_the_fork_test_sees_a_generator_that_forgets_to_rekey(self) -> None:
         generator = SimulationGenerator(7)  # the planted bug: it follows its seed through a fork
