@@ -5,6 +5,7 @@ their bounds are clamped, unknown categories take `other`, and everything else t
 `missing` codes, is missing; a missing value takes `fill` where one is declared.
 """
 
+import re
 from collections.abc import Sequence
 from datetime import date
 from math import isfinite
@@ -20,6 +21,8 @@ MAX_MAGNITUDE = 1e100
 """Bounds stay where squares, products and their inverses are still float64 numbers."""
 MAX_INTEGER = 2**53
 """Whole numbers up to here are exact in float64."""
+ISO_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ]|$)"
+"""A date, perhaps with a time of day, which is not looked at."""
 _LEAST_RELATIVE_WIDTH = 1e-9
 
 
@@ -44,6 +47,8 @@ def _iso_date(value: object) -> object:
     if not isinstance(value, str):
         raise ValueError("must be a date such as 2006-12-31")  # noqa: TRY004 - pydantic reads ValueError
     try:
+        if re.match(ISO_DATE, value) is None:
+            raise ValueError(value)
         return date.fromisoformat(value)
     except ValueError:
         raise ValueError("must be a date such as 2006-12-31") from None

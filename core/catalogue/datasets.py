@@ -1,0 +1,98 @@
+"""A dataset as its owner declares it: everything public about it, before a record is read."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import Field, StringConstraints, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from core.catalogue.columns import Columns, Unit
+from core.errors import FieldError, Invalid
+from core.privacy.amounts import BudgetRequest
+from core.privacy.facts import Adjacency, Frozen
+
+ScopeId = Annotated[str, StringConstraints(pattern=r"^sc_[0-9A-Za-z]{1,36}$")]
+Title = Annotated[str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True)]
+_MAX_ERRORS = 100
+
+
+class Metadata(Frozen):
+    """The body of POST /v1/datasets, or the part `metadata` of its multipart form.
+
+    A dataset opens a scope of its own with `budget`, or joins the owner's `scope`; then unit and adjacency are that
+    scope's, and naming others is refused by the one who knows it.
+    """
+
+    name: Title
+    unit: Unit = "record"
+    adjacency: Adjacency = Adjacency.ZERO_OUT
+    budget: BudgetRequest | None = Field(default=None, description="opens a scope; exactly one of budget and scope")
+    scope: ScopeId | None = Field(default=None, description="a scope of yours to join; exactly one of budget and scope")
+    columns: Columns
+    rows: Annotated[int, Field(strict=True, gt=0)] | None = Field(
+        default=None, description="how many records the file must hold; a file with another number is refused"
+    )
+    approval: bool = Field(default=False, description="the owner approves each release before anybody else sees it")
+
+    @model_validator(mode="after")
+    def _one_budget(self) -> "Metadata":
+        if self.budget is None and self.scope is None:
+            raise PydanticCustomError(
+                "missing_budget",
+                "give a budget, such as {example}, or the scope to join",
+                {"example": '{"epsilon": "3", "delta": "1e-6"}', "field": "budget"},
+            )
+        if self.budget is not None and self.scope is not None:
+            raise PydanticCustomError(
+                "two_budgets", "leave out either budget or scope: a scope has its budget already", {"field": "scope"}
+            )
+        return self
+
+
+def parse_metadata(body: object) -> Metadata:
+    """Return the metadata in a parsed JSON value.
+
+    Raises:
+        Invalid: it is not valid; each field at fault is named by a JSON pointer, with what to do about it.
+    """
+    if not isinstance(body, dict):
+        raise Invalid("The metadata must be a JSON object.", FieldError("", "send an object with name and columns"))
+    try:
+        return Metadata.model_validate(body)
+    except ValidationError as error:
+        fields = field_errors(error.errors(include_url=False, include_input=False), body)
+        named = ", ".join(dict.fromkeys(field.pointer or "the body" for field in fields[:3]))
+        raise Invalid(f"The metadata is not valid at {named}.", *fields) from None
+
+
+def field_errors(found: Sequence[Mapping[str, Any]], body: object) -> tuple[FieldError, ...]:
+    """Return pydantic's errors as JSON pointers into `body`, without echoing what was sent; at most 100."""
+    places = [tuple(error["loc"]) for error in found]
+    fields: dict[FieldError, None] = {}
+    for error, place in zip(found, places, strict=True):
+        # pydantic also calls a tuple too short when one of its items was refused
+        if error["type"] == "too_short" and any(len(p) > len(place) and p[: len(place)] == place for p in places):
+            continue
+        context = error.get("ctx", {})
+        pointer = _pointer(place, body, missing=error["type"] == "missing")
+        if "place" in context:
+            pointer += f"/{context['place']}/name"
+        if "field" in context:
+            pointer += f"/{context['field']}"
+        fields[FieldError(pointer, error["msg"].removeprefix("Value error, "))] = None
+    return tuple(fields)[:_MAX_ERRORS]
+
+
+def _pointer(place: Sequence[int | str], body: object, *, missing: bool) -> str:
+    """Leave out the names of union branches that pydantic puts into a location."""
+    parts: list[str] = []
+    here: Any = body
+    for position, part in enumerate(place):
+        inside = isinstance(here, dict) and part in here
+        inside = inside or (isinstance(part, int) and isinstance(here, list | tuple) and part < len(here))
+        if inside:
+            here = here[part]
+        elif not (missing and position == len(place) - 1):
+            continue
+        parts.append(str(part).replace("~", "~0").replace("/", "~1"))
+    return "".join(f"/{part}" for part in parts)

@@ -1,0 +1,283 @@
+"""From declared columns to the numbers a model sees, and back: public arithmetic on declared values only.
+
+A row becomes the encoded features x, the intercept's 1 first. Numbers, integers and dates enter as
+(value - centre)/scale, with the centre `typical` (or the middle of the bounds) and the least scale that keeps
+|x_j| <= 1 inside the bounds; without an intercept nothing is centred. A category enters as one 0/1 feature for each
+value but the first, its baseline; a binary column as 0/1, its second value being 1. The target of a linear model is
+encoded like a number. Coefficients in the units of the declared columns are an affine map of the encoded ones.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import sqrt
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from core.catalogue.cells import code_of_cell, number_of_cell
+from core.catalogue.columns import (
+    BinaryColumn,
+    CategoryColumn,
+    Coded,
+    Column,
+    Ordered,
+    bounds_of,
+    centre_of,
+    find,
+)
+from core.catalogue.models import AnyModel, LinearModel, LogisticModel, NetworkModel
+from core.errors import FieldError, Invalid, NotOfferedYet
+from core.privacy.facts import Frozen
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Array = npt.NDArray[np.float64]
+
+MAX_DIMENSION = 2_000
+INTERCEPT = "intercept"
+_Positive = Annotated[float, Field(gt=0)]
+
+
+class Feature(Frozen):
+    """One number of an encoded row; which column it comes from, and how."""
+
+    name: str = Field(description="`intercept`, the column's name, or `column[level]`")
+    column: str | None = Field(description="null for the intercept")
+    level: str | None = Field(default=None, description="the value of the column for which the feature is 1")
+    code: int | None = Field(default=None, description="the level's place among the declared values")
+    centre: float = 0.0
+    scale: _Positive = 1.0
+
+
+class TargetCoding(Frozen):
+    """How the target becomes a number: 0/1 for a binary column, (value - centre)/scale otherwise."""
+
+    column: str
+    kind: Literal["binary", "number"]
+    centre: float = 0.0
+    scale: _Positive = 1.0
+
+
+class Design(Frozen):
+    """A model's encoding: from declared rows to features and target, and from encoded coefficients to declared ones."""
+
+    features: tuple[Feature, ...] = Field(min_length=1)
+    target: TargetCoding
+    columns: tuple[Column, ...] = Field(description="the declared columns behind the features, in the model's order")
+    target_column: Column
+
+    @property
+    def dimension(self) -> int:
+        """p, the number of encoded features, intercept included."""
+        return len(self.features)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The coefficients' names."""
+        return tuple(feature.name for feature in self.features)
+
+    @property
+    def intercept(self) -> bool:
+        """Whether the first feature is the intercept."""
+        return self.features[0].column is None
+
+    @property
+    def norm_bound(self) -> float:
+        """The largest euclidean norm of an encoded row: each column, and the intercept, adds at most 1 to its square."""
+        return sqrt(len(self.columns) + self.intercept)
+
+    def to_declared(self) -> "tuple[Array, Array]":
+        """Return (A, offset), shapes (p, p) and (p,): coefficients in declared units are A @ encoded + offset.
+
+        Their covariance is A @ V @ A.T. With y = c + s (x.theta) and x_j = (v_j - c_j)/s_j, the coefficient of v_j is
+        s theta_j/s_j and the intercept is c + s (theta_0 - sum_j theta_j c_j/s_j); c = 0 and s = 1 on the logit scale.
+        """
+        import numpy as np  # noqa: PLC0415 - only those who transform coefficients pay for numpy
+
+        scales = np.array([feature.scale for feature in self.features])
+        matrix = np.diag(self.target.scale / scales)
+        offset = np.zeros(self.dimension)
+        if self.intercept:
+            centres = np.array([feature.centre for feature in self.features])
+            matrix[0] -= self.target.scale * centres / scales
+            offset[0] = self.target.centre
+        return matrix, offset
+
+    def encode_row(self, row: Mapping[str, object], pointer: str = "") -> list[float]:
+        """Return the p encoded features of a row of declared values; other fields of the row are not looked at.
+
+        Values are read as an upload's cells are: clamped, unknown categories take `other`, missing ones `fill`.
+
+        Args:
+            row: column name -> number, text, date or None.
+            pointer: JSON pointer of the row in the request, for the errors.
+
+        Raises:
+            Invalid: a column is absent, or a value is missing or cannot be read, and the column declares nothing
+                to stand for it. Each such column is named.
+        """
+        values: dict[str, float] = {}
+        errors: list[FieldError] = []
+        for column in self.columns:
+            where = f"{pointer}/{_escape(column.name)}"
+            if column.name not in row:
+                errors.append(FieldError(where, "is missing: give every column the model uses"))
+                continue
+            value = _read(column, row[column.name])
+            if value is None:
+                errors.append(FieldError(where, _wanted(column)))
+            else:
+                values[column.name] = value
+        if errors:
+            raise Invalid(f"The row cannot be encoded: see {errors[0].pointer}.", *errors)
+        return [self._feature(feature, values) for feature in self.features]
+
+    def encode_columns(self, values: "Mapping[str, npt.NDArray[np.generic]]", out: "Array") -> None:
+        """Fill `out` with encoded features, all rows at once; what a row with a missing value gets is not defined.
+
+        Args:
+            values: by column name, arrays of shape (rows,) as kept by the store: float64 numbers in declared units
+                (days since `lower` for dates, NaN when missing), or integer codes (negative when missing).
+            out: float64, shape (rows, p).
+        """
+        import numpy as np  # noqa: PLC0415 - as above
+
+        for place, feature in enumerate(self.features):
+            if feature.column is None:
+                out[:, place] = 1.0
+            elif feature.code is not None:
+                np.equal(values[feature.column], feature.code, out=out[:, place])
+            else:
+                np.subtract(values[feature.column], feature.centre, out=out[:, place])
+                out[:, place] /= feature.scale
+
+    @staticmethod
+    def _feature(feature: Feature, values: Mapping[str, float]) -> float:
+        if feature.column is None:
+            return 1.0
+        value = values[feature.column]
+        return float(value == feature.code) if feature.code is not None else (value - feature.centre) / feature.scale
+
+
+def make_design(columns: Sequence[Column], model: AnyModel) -> Design:
+    """Return the encoding of `model`'s features and target, from declared columns alone.
+
+    Raises:
+        Invalid: the target or a feature is unknown, doubled or of a type the model cannot use (pointers
+            /model/target, /model/features/k).
+        NotOfferedYet: the model is a network.
+    """
+    if isinstance(model, NetworkModel):
+        raise NotOfferedYet(
+            "Neural networks are not offered yet.", FieldError("/model/kind", "use `logistic` or `linear`")
+        )
+    target_column = _target(columns, model)
+    used = tuple(_used(columns, model))
+    features = [Feature(name=INTERCEPT, column=None)] if model.intercept else []
+    for column in used:
+        features.extend(_features(column, centred=model.intercept))
+    if len(features) > MAX_DIMENSION:
+        raise Invalid(
+            f"The model would have {len(features)} coefficients; at most {MAX_DIMENSION} are offered.",
+            FieldError("/model/features", "leave out features, or declare fewer values of a category"),
+        )
+    names = [feature.name for feature in features]
+    doubled = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if doubled is not None:
+        raise Invalid(
+            f"Two coefficients would both be called `{doubled}`.",
+            FieldError("/model/features", "leave out one of the columns, or rename it in a new upload"),
+        )
+    target = _target_coding(target_column, centred=model.intercept)
+    return Design(features=tuple(features), target=target, columns=used, target_column=target_column)
+
+
+def _target(columns: Sequence[Column], model: LogisticModel | LinearModel) -> Column:
+    column = find(columns, model.target)
+    if column is None:
+        detail = f"the dataset declares no column `{model.target}`; it declares {_some(c.name for c in columns)}"
+        raise Invalid(f"Unknown target `{model.target}`.", FieldError("/model/target", detail))
+    if isinstance(model, LogisticModel) and not isinstance(column, BinaryColumn):
+        raise Invalid(
+            f"The target `{column.name}` is of type {column.type}; a logistic model needs a binary column.",
+            FieldError("/model/target", "name a binary column, or fit a linear model to a number"),
+        )
+    if isinstance(model, LinearModel) and isinstance(column, Coded):
+        raise Invalid(
+            f"The target `{column.name}` is of type {column.type}; a linear model needs a number, integer or date.",
+            FieldError("/model/target", "name a numeric column, or fit a logistic model to a binary one"),
+        )
+    return column
+
+
+def _used(columns: Sequence[Column], model: LogisticModel | LinearModel) -> Iterable[Column]:
+    """Yield the feature columns, in the model's order."""
+    if model.features is None:
+        others = [column for column in columns if column.name != model.target]
+        if not others and not model.intercept:
+            raise Invalid(
+                "The dataset has no column beside the target.",
+                FieldError("/model/intercept", "keep the intercept, or upload a dataset with more columns"),
+            )
+        yield from others
+        return
+    seen: set[str] = set()
+    for place, name in enumerate(model.features):
+        where = f"/model/features/{place}"
+        column = find(columns, name)
+        if column is None:
+            detail = f"the dataset declares no column `{name}`; it declares {_some(c.name for c in columns)}"
+            raise Invalid(f"Unknown feature `{name}`.", FieldError(where, detail))
+        if name == model.target:
+            raise Invalid(f"`{name}` is the target.", FieldError(where, "the target cannot be a feature too"))
+        if name in seen:
+            raise Invalid(f"The feature `{name}` is named twice.", FieldError(where, "name each feature once"))
+        seen.add(name)
+        yield column
+
+
+def _features(column: Column, *, centred: bool) -> Iterable[Feature]:
+    if isinstance(column, BinaryColumn):
+        yield Feature(name=column.name, column=column.name, level=column.values[1], code=1)
+    elif isinstance(column, CategoryColumn):
+        for code, level in enumerate(column.values[1:], start=1):
+            yield Feature(name=f"{column.name}[{level}]", column=column.name, level=level, code=code)
+    else:
+        centre, scale = _coding(column, centred=centred)
+        yield Feature(name=column.name, column=column.name, centre=centre, scale=scale)
+
+
+def _coding(column: Ordered, *, centred: bool) -> tuple[float, float]:
+    """Return the centre and the least scale with |value - centre| <= scale between the bounds."""
+    centre = centre_of(column) if centred else 0.0
+    lower, upper = bounds_of(column)
+    return centre, max(abs(upper - centre), abs(centre - lower))
+
+
+def _target_coding(column: Column, *, centred: bool) -> TargetCoding:
+    if isinstance(column, Coded):
+        return TargetCoding(column=column.name, kind="binary")
+    centre, scale = _coding(column, centred=centred)
+    return TargetCoding(column=column.name, kind="number", centre=centre, scale=scale)
+
+
+def _read(column: Column, value: object) -> float | None:
+    return code_of_cell(column, value) if isinstance(column, Coded) else number_of_cell(column, value)
+
+
+def _wanted(column: Column) -> str:
+    if isinstance(column, Coded):
+        return f"must be one of {_some(column.values)}"
+    if column.type == "date":
+        return "must be a date such as 2006-12-31"
+    return "must be a number"
+
+
+def _some(names: Iterable[str], most: int = 10) -> str:
+    listed = [f"`{name}`" for name in names]
+    return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
+
+
+def _escape(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")
