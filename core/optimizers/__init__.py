@@ -1,25 +1,56 @@
-"""The algorithms, as their papers tell them: `fit(settings, oracle)`, asking the oracle and nobody else."""
+"""The algorithms, as their papers tell them, asking the oracle and nobody else."""
 
+from dataclasses import dataclass
 from typing import assert_never
 
+from core.catalogue.jobs import Inference
 from core.catalogue.methods import AnySettings
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
 from core.inference.estimate import Estimate
+from core.inference.sandwich import Sandwich, infer
 from core.optimizers import noisy_gd, noisy_newton
-from core.oracle import Oracle, Release
+from core.oracle import Oracle, Release, Status
 
 
-def fit(settings: AnySettings, oracle: Oracle) -> Release[Estimate]:
-    """Run the method that these filled settings name.
+@dataclass(frozen=True)
+class Fitted:
+    """An estimate with its covariance, None where a job asks for no intervals."""
+
+    estimate: Estimate
+    sandwich: Sandwich | None
+
+
+def iterate(settings: AnySettings, oracle: Oracle) -> tuple[Estimate, Status]:
+    """Run the method that these filled settings name and leave the door open.
 
     Raises:
         Diverged: the last step left the public radius; decided from noised values only.
     """
     match settings:
         case NoisyGradientDescent():
-            return noisy_gd.fit(settings, oracle)
+            return noisy_gd.iterate(settings, oracle)
         case NoisyNewton():
-            return noisy_newton.fit(settings, oracle)
+            return noisy_newton.iterate(settings, oracle)
         case _:
             assert_never(settings)
+
+
+def fit(settings: AnySettings, oracle: Oracle) -> Release[Estimate]:
+    """Run a method and close the door.
+
+    Raises:
+        Diverged: as `iterate`.
+    """
+    estimate, status = iterate(settings, oracle)
+    return oracle.release(estimate, status)
+
+
+def fit_and_infer(settings: AnySettings, inference: Inference, oracle: Oracle) -> Release[Fitted]:
+    """Run a method, ask for the two matrices of its intervals where wanted, and close the door.
+
+    Raises:
+        Diverged: as `iterate`; nothing is asked for the intervals then.
+    """
+    estimate, status = iterate(settings, oracle)
+    return oracle.release(Fitted(estimate, infer(inference, estimate, oracle) if inference.intervals else None), status)

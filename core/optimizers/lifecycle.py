@@ -8,7 +8,7 @@ from torch import Tensor
 from core.catalogue.planning_rules import Start
 from core.errors import Diverged
 from core.inference.estimate import Estimate
-from core.oracle import Answer, Oracle, Release, Status
+from core.oracle import Answer, Status
 
 if TYPE_CHECKING:
     from core.privacy.facts import Facts
@@ -31,12 +31,12 @@ def settled(slope: Answer, multiple: float) -> bool:
     return bool(torch.linalg.vector_norm(slope.value, dim=-1) <= multiple * slope.scale)
 
 
-def finish(oracle: Oracle, estimate: Estimate, status: Status) -> Release[Estimate]:
-    """Close the door; an iterate that has left the public radius is a failure, lanes only report theirs.
+def ended(estimate: Estimate, status: Status) -> tuple[Estimate, Status]:
+    """Return both; an iterate that has left the public radius is a failure, lanes only report theirs.
 
     Raises:
         Diverged: the last step of a single run left the radius.
     """
     if estimate.left.ndim == 0 and bool(estimate.left):
         raise Diverged("The iterates left the public radius: raise the privacy target, or take smaller steps.")
-    return oracle.release(estimate, status)
+    return estimate, status

@@ -11,11 +11,11 @@ import torch
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.inference.eigen import inside
 from core.inference.estimate import Estimate
-from core.optimizers.lifecycle import finish, settled, starting_point
-from core.oracle import Oracle, Release, Status
+from core.optimizers.lifecycle import ended, settled, starting_point
+from core.oracle import Oracle, Status
 
 
-def fit(settings: NoisyGradientDescent, oracle: Oracle) -> Release[Estimate]:
+def iterate(settings: NoisyGradientDescent, oracle: Oracle) -> tuple[Estimate, Status]:
     """Estimate the parameters of an M-estimator.
 
     Args:
@@ -23,7 +23,7 @@ def fit(settings: NoisyGradientDescent, oracle: Oracle) -> Release[Estimate]:
         oracle: the only way to the records.
 
     Returns:
-        The last iterate, shape (features,), with the size of its noise.
+        The last iterate, shape (features,), with the size of its noise, and how the method ended.
 
     Raises:
         Diverged: the last step left the public radius.
@@ -59,4 +59,4 @@ def fit(settings: NoisyGradientDescent, oracle: Oracle) -> Release[Estimate]:
         step=settings.step_size,
         steps=int(state["step"]),
     )
-    return finish(oracle, estimate, status)
+    return ended(estimate, status)

@@ -12,11 +12,11 @@ from torch import Tensor
 from core.catalogue.noisy_newton import NoisyNewton
 from core.inference.eigen import floor_eigenvalues, inside, solve
 from core.inference.estimate import Estimate
-from core.optimizers.lifecycle import finish, settled, starting_point
-from core.oracle import Oracle, Release, Status
+from core.optimizers.lifecycle import ended, settled, starting_point
+from core.oracle import Oracle, Status
 
 
-def fit(settings: NoisyNewton, oracle: Oracle) -> Release[Estimate]:
+def iterate(settings: NoisyNewton, oracle: Oracle) -> tuple[Estimate, Status]:
     """Estimate the parameters of an M-estimator.
 
     Args:
@@ -25,7 +25,7 @@ def fit(settings: NoisyNewton, oracle: Oracle) -> Release[Estimate]:
 
     Returns:
         The last iterate, shape (features,), with the noised Hessians of the later half of the steps, shape (features,
-        features), which the intervals use at no further cost.
+        features), which the intervals use at no further cost; and how the method ended.
 
     Raises:
         Diverged: the last step left the public radius.
@@ -57,7 +57,7 @@ def fit(settings: NoisyNewton, oracle: Oracle) -> Release[Estimate]:
             "scales": torch.tensor([slope.scale, bend.scale], dtype=torch.float64),
         }
         oracle.keep(state, step)
-    return finish(oracle, _estimate(settings, state), status)
+    return ended(_estimate(settings, state), status)
 
 
 def _start(settings: NoisyNewton, oracle: Oracle) -> dict[str, Tensor]:

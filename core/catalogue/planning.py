@@ -1,0 +1,188 @@
+"""The planner: fills every open field of a job from declared columns and public counts; no record is read."""
+
+from collections import Counter
+from collections.abc import Sequence
+from math import isclose, sqrt
+
+from core.catalogue.columns import Column
+from core.catalogue.design import Design, make_design
+from core.catalogue.jobs import Inference, JobSpec, Shares
+from core.catalogue.losses import Huber, Logistic, Loss
+from core.catalogue.method import Bound
+from core.catalogue.methods import AnySettings
+from core.catalogue.models import LinearModel, LogisticModel, NetworkModel
+from core.catalogue.noisy_newton import NoisyNewton
+from core.catalogue.planning_rules import SLACK, fill, matrix_floor, matrix_sigma, required_curvature_bound
+from core.catalogue.questions import Curvature
+from core.errors import FieldError, Invalid, NotOfferedYet
+from core.privacy.budget import Terms
+from core.privacy.events import Event, compose
+from core.privacy.facts import Adjacency, Facts, Frozen
+
+PLANNED_SHARES = Shares(estimate=0.8, curvature=0.1, score=0.1)
+CURVATURE_FLOOR_MULTIPLE = 0.75
+SCORE_FLOOR = 1e-4
+RESIDUALS_PER_RANGE = 8
+"""Without a declared scale, a Huber residual scale is taken to be the target's declared range divided by this."""
+MOST_METHOD_CHUNKS = 97
+
+
+class PlannedJob(Frozen):
+    """A job with nothing open, and everything that follows from it before a record is read."""
+
+    spec: JobSpec
+    design: Design
+    facts: Facts
+    schedule: tuple[Event, ...]
+    """One event a chunk, in the order they are drawn, the inference last; at most 100."""
+    bound: Bound
+
+
+def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency: Adjacency, terms: Terms) -> PlannedJob:
+    """Fill what a job leaves open.
+
+    Args:
+        spec: the job as asked for.
+        columns: of the dataset, as declared.
+        units: n, public.
+        adjacency: of the scope that pays.
+        terms: of that scope's budget; an epsilon is meant at its delta.
+
+    Raises:
+        NotOfferedYet: networks, several datasets, several processes.
+        Invalid: the model does not fit the columns, or given figures contradict each other; with JSON pointers.
+    """
+    _refuse_later_features(spec)
+    assert not isinstance(spec.model, NetworkModel), "refused above"
+    design = make_design(columns, spec.model)
+    model = _filled_model(spec.model, design)
+    facts = make_facts(model, design, units, adjacency)
+    mu = spec.privacy.total_mu(terms)
+    inference, estimate_mu = _planned_shares(spec.inference, spec.optimizer, mu)
+    optimizer = spec.optimizer.plan(facts, estimate_mu)
+    _check_optimizer(optimizer, facts, estimate_mu)
+    inference = _planned_floors(inference, optimizer, facts, mu)
+    filled = spec.model_copy(update={"model": model, "optimizer": optimizer, "inference": inference})
+    schedule = (*chunks(optimizer.schedule(facts)), *(question.event() for question in inference.questions()))
+    return PlannedJob(spec=filled, design=design, facts=facts, schedule=schedule, bound=optimizer.bound(facts))
+
+
+def make_facts(model: LogisticModel | LinearModel, design: Design, units: int, adjacency: Adjacency) -> Facts:
+    """Return the public facts of a filled model's records, in encoded units."""
+    bound = model.weights.bound
+    assert bound is not None, "plan first"
+    loss = encoded_loss(model, design)
+    match loss:
+        case Logistic():
+            curvature_bound = loss.curvature_bound(bound)
+        case Huber():
+            assert loss.scale is not None, "plan first"
+            curvature_bound = loss.curvature_bound(bound, loss.scale)
+    return Facts(
+        units=units,
+        dimension=design.dimension,
+        adjacency=adjacency,
+        gradient_bound=loss.gradient_bound(bound),
+        curvature_bound=curvature_bound,
+    )
+
+
+def encoded_loss(model: LogisticModel | LinearModel, design: Design) -> Loss:
+    """Return a filled model's loss on encoded targets: a Huber scale is declared in the target's own units."""
+    if isinstance(model, LogisticModel):
+        return Logistic()
+    assert model.loss.scale is not None, "plan first"
+    return model.loss.model_copy(update={"scale": model.loss.scale / design.target.scale})
+
+
+def chunks(events: Sequence[Event], most: int = MOST_METHOD_CHUNKS) -> tuple[Event, ...]:
+    """Cut a run of events into at most `most` chunks of equal length; each is paid whole, before it reads."""
+    size = -(-len(events) // most)
+    return tuple(compose(Counter(events[first : first + size])) for first in range(0, len(events), size))
+
+
+def _refuse_later_features(spec: JobSpec) -> None:
+    """Refuse what the interface has room for and this version does not run."""
+    later = {
+        "/datasets": spec.datasets is not None,
+        "/model/kind": isinstance(spec.model, NetworkModel),
+        "/resources/processes": spec.resources.processes > 1,
+    }
+    fields = [FieldError(pointer, "is not offered yet") for pointer, asked in later.items() if asked]
+    if fields:
+        raise NotOfferedYet(f"Not offered yet: {', '.join(field.pointer for field in fields)}.", *fields)
+
+
+def _filled_model(model: LogisticModel | LinearModel, design: Design) -> LogisticModel | LinearModel:
+    """Fill the weight bound, so that no row within its declared bounds is down-weighted, and the Huber scale."""
+    weights = fill(model.weights, bound=design.norm_bound)
+    if isinstance(model, LogisticModel):
+        return model.model_copy(update={"weights": weights})
+    loss = fill(model.loss, scale=2 * design.target.scale / RESIDUALS_PER_RANGE)
+    return model.model_copy(update={"weights": weights, "loss": loss})
+
+
+def _planned_shares(inference: Inference, optimizer: AnySettings, mu: float) -> tuple[Inference, float]:
+    """Fill the division of mu^2 and return it with the estimate's own mu."""
+    if not inference.intervals:
+        estimate_mu = optimizer.mu if optimizer.mu is not None else mu
+        if estimate_mu > mu * (1 + SLACK):
+            raise _contradiction("/optimizer/mu", "is more than the job's total; lower it or leave it out")
+        return inference, estimate_mu
+    shares = inference.shares
+    if shares is None and optimizer.mu is not None:
+        rest = 1 - (optimizer.mu / mu) ** 2
+        if rest <= SLACK:
+            raise _contradiction("/optimizer/mu", "leaves nothing for the intervals; lower it or leave it out")
+        planned = PLANNED_SHARES
+        matrices = planned.curvature + planned.score
+        shares = Shares(
+            estimate=1 - rest, curvature=rest * planned.curvature / matrices, score=rest * planned.score / matrices
+        )
+    shares = shares or PLANNED_SHARES
+    estimate_mu = mu * sqrt(shares.estimate)
+    if optimizer.mu is not None and not isclose(optimizer.mu, estimate_mu, rel_tol=SLACK):
+        raise _contradiction("/optimizer/mu", "does not agree with the shares; leave one of the two out")
+    sigmas = {
+        "curvature_sigma": matrix_sigma(mu * sqrt(shares.curvature), inference.matrix_noise),
+        "score_sigma": matrix_sigma(mu * sqrt(shares.score), inference.matrix_noise),
+    }
+    for name, value in sigmas.items():
+        given = getattr(inference, name)
+        if given is not None and not isclose(given, value, rel_tol=SLACK):
+            raise _contradiction(f"/inference/{name}", "does not agree with the shares; leave it out")
+    return fill(inference, shares=shares, **sigmas), estimate_mu
+
+
+def _check_optimizer(optimizer: AnySettings, facts: Facts, estimate_mu: float) -> None:
+    """Refuse settings that contradict the rest of the job."""
+    if optimizer.start != "zeros" and len(optimizer.start) != facts.dimension:
+        raise _contradiction("/optimizer/start", f"must have {facts.dimension} numbers, one for each parameter")
+    assert optimizer.mu is not None, "planned"
+    assert isclose(optimizer.mu, estimate_mu, rel_tol=10 * SLACK), "the estimate spends its share"
+
+
+def _planned_floors(inference: Inference, optimizer: AnySettings, facts: Facts, mu: float) -> Inference:
+    """Fill the floors of both matrices of the sandwich from the noise they will have."""
+    del mu
+    if not inference.intervals:
+        return inference
+    curvature, _ = inference.questions()
+    precision = _precision(curvature, facts)
+    if isinstance(optimizer, NoisyNewton):
+        _, hessian = optimizer.questions()
+        assert optimizer.steps is not None, "planned"
+        precision += (optimizer.steps - optimizer.steps // 2) * _precision(hessian, facts)
+    floor = matrix_floor(
+        1 / sqrt(precision), facts.dimension, required_curvature_bound(facts), CURVATURE_FLOOR_MULTIPLE
+    )
+    return fill(inference, curvature_floor=floor, score_floor=min(1 / facts.units, SCORE_FLOOR))
+
+
+def _precision(question: Curvature, facts: Facts) -> float:
+    """Return one over the variance of the noise on an entry of a matrix answer."""
+    return (question.sigma * question.sensitivity(facts)) ** -2
+
+
+def _contradiction(pointer: str, detail: str) -> Invalid:
+    return Invalid(f"{pointer} {detail}.", FieldError(pointer, detail))

@@ -1,0 +1,129 @@
+"""Private sandwich covariance of an iterate, with the correction for the noise of the last steps.
+
+Source: Avella-Medina, Bradshaw and Loh (2023), section 5.1, equations (13) and (14); the stationary corrections replace
+the printed factor, which is exact for one curvature only, by the variance of the vector autoregression that the
+iterates are near the minimiser.
+Sensitivity: those of the two `Curvature` questions, one Gaussian answer each; the rest is post-processing.
+
+Near the minimiser theta_{k+1} - theta_hat = F (theta_k - theta_hat) - noise with independent noise of covariance N:
+
+* gradient descent: F = I - step * M and N = (step * scale)^2 I, so along an eigenvector with eigenvalue l the variance
+  after K steps is (step * scale)^2 (1 - f^(2 K))/(1 - f^2), f = 1 - step * l;
+* damped Newton: F = (1 - damping) I and N = (damping * scale)^2 M^-2, so the variance is
+  scale^2 * damping/(2 - damping) * M^-2.
+
+`scale` is the standard deviation that the door really used. The noised Hessians of the later half of Newton's steps
+have been paid for and estimate the same matrix as the final one, up to the distance between iterates, of the order of
+the noise that the correction measures: they are averaged with it, weighted by precision. This can only lower the
+variance of the matrix and is free of charge.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from core.catalogue.jobs import Inference
+from core.inference.eigen import floor_eigenvalues
+from core.inference.estimate import Estimate
+from core.oracle import Answer, Oracle
+
+Correction = Literal["stationary", "plain", "printed"]
+NEAREST_TO_ONE = 0.999
+"""A step that contracts by less is taken to contract by this much."""
+
+
+@dataclass(frozen=True)
+class Sandwich:
+    """What the intervals are made of; shapes have lanes first in a simulation."""
+
+    covariance: Tensor
+    """Of theta: V/n plus the correction, shape (..., p, p)."""
+    plain: Tensor
+    """V/n alone, equation (13) divided by n."""
+    curvature: Tensor
+    """The floored noised Hessian M."""
+    score: Tensor
+    """The floored noised mean outer product of scores Q."""
+    curvature_floored: Tensor
+    """Eigenvalues of M moved, shape (...)."""
+    score_floored: Tensor
+    """Eigenvalues of Q moved, shape (...)."""
+
+
+def infer(inference: Inference, estimate: Estimate, oracle: Oracle) -> Sandwich:
+    """Ask for both matrices at the last iterate and return its covariance.
+
+    Args:
+        inference: public settings, nothing open, with intervals.
+        estimate: what the optimizer returned.
+        oracle: the door it used, still open.
+    """
+    assert inference.curvature_floor is not None, "plan first"
+    assert inference.score_floor is not None, "plan first"
+    curvature_question, score_question = inference.questions()
+    noised = pooled(oracle.ask(curvature_question, estimate.theta), estimate)
+    curvature, curvature_floored = floor_eigenvalues(noised, inference.curvature_floor)
+    score, score_floored = floor_eigenvalues(oracle.ask(score_question, estimate.theta).value, inference.score_floor)
+    inverse = torch.linalg.inv(curvature)
+    plain = inverse @ score @ inverse / oracle.facts.units
+    plain = (plain + plain.mT) / 2
+    return Sandwich(
+        covariance=plain + correction(inference.correction, estimate, curvature),
+        plain=plain,
+        curvature=curvature,
+        score=score,
+        curvature_floored=curvature_floored,
+        score_floored=score_floored,
+    )
+
+
+def pooled(last: Answer, estimate: Estimate) -> Tensor:
+    """Return the average of the last Hessian and the optimizer's late ones, weighted by precision."""
+    if estimate.late_sum is None or not estimate.late_count:
+        return last.value
+    if last.scale == 0 or estimate.curvature_scale == 0:  # a simulation without noise: the last is exact
+        return last.value
+    weight = (last.scale / estimate.curvature_scale) ** 2
+    return (last.value + weight * estimate.late_sum) / (1 + weight * estimate.late_count)
+
+
+def correction(kind: Correction, estimate: Estimate, curvature: Tensor) -> Tensor:
+    """Return the variance that the optimizer's noise adds to its last iterate, shape (..., p, p).
+
+    Args:
+        kind: `stationary` as above; `printed` as in the paper: twice one step's variance for gradient descent, one
+            step's for Newton; `plain` none.
+        estimate: what the optimizer returned.
+        curvature: the floored Hessian M, with the 1/scale of a Huber loss.
+    """
+    if kind == "plain":
+        return torch.zeros_like(curvature)
+    variance = (estimate.step * estimate.scale) ** 2
+    if estimate.family == "gradient":
+        return variance * (_printed_factor(curvature) if kind == "printed" else _spread(estimate, curvature))
+    if kind == "printed":
+        assert estimate.hessian is not None, "a Newton step was taken"
+        return variance * _inverse_squared(estimate.hessian)
+    return variance / (1 - (1 - estimate.step) ** 2) * _inverse_squared(curvature)
+
+
+def _printed_factor(curvature: Tensor) -> Tensor:
+    """Return twice the identity, one for each lane: the printed factor."""
+    return (2 * torch.eye(curvature.shape[-1], dtype=curvature.dtype)).expand_as(curvature)
+
+
+def _inverse_squared(matrix: Tensor) -> Tensor:
+    inverse = torch.linalg.inv(matrix)
+    squared: Tensor = inverse @ inverse.mT
+    return squared
+
+
+def _spread(estimate: Estimate, curvature: Tensor) -> Tensor:
+    """Return the variance after all steps relative to that of one, shape (..., p, p)."""
+    values, vectors = torch.linalg.eigh(curvature)
+    contraction = (1 - estimate.step * values).clamp(-NEAREST_TO_ONE, NEAREST_TO_ONE)
+    spread = (1 - contraction ** (2 * estimate.steps)) / (1 - contraction**2)
+    relative: Tensor = (vectors * spread.unsqueeze(-2)) @ vectors.mT
+    return relative
