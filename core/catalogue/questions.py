@@ -42,7 +42,7 @@ class Gradient(AbstractQuestion):
     """The mean gradient of the loss at theta, shape (p,), each unit's clipped to `clip` or to the loss's own bound B.
 
     Sensitivity. One unit's term has norm at most C. Zeroing it moves the sum by at most C; changing it into another
-    moves it by at most 2 C. Both are attained.
+    moves it by at most 2 C. Both are attained: by opposite residuals, for logistic scores in two dimensions or more.
     """
 
     kind: Literal["gradient"] = "gradient"

@@ -13,7 +13,7 @@ through at most two roundings for its products and n - 1 for additions, since ad
 total enters one tree over n leaves. So |float - exact| <= gamma_{n+2} n C in norm for any blocking and any order
 (Higham 2002, section 3.1), the E that the lattice's bounded-error route charges.
 
-Null records, rows with an entry that is not finite, rows whose norm overflows, and targets the loss is not defined for
+Null records, rows with an entry that is not finite or a norm beyond 2^400, and targets the loss is not defined for
 count as zero: their features are overwritten with zeros once, and their factor is zero by selection. A margin that is
 not finite gives a zero factor by selection too. Row i's term depends on record i, theta and public shapes only.
 """
@@ -30,6 +30,12 @@ from core.problems.losses import mallows, per_record
 
 BLOCK_NUMBERS = 2**18
 """Numbers in a block of X: 2 MB, which stay in a core's cache between the two products."""
+
+LARGEST_NORM = 2.0**400
+"""A row beyond this counts as zero: its weight 1/|x|^2 would be a denormal number, whose rounding no margin covers."""
+
+SMALLEST_BOUND = 2.0**-100
+"""Clips below this are refused, for the same reason."""
 
 
 class LinearProblem:
@@ -51,7 +57,7 @@ class LinearProblem:
         assert features.ndim in (2, 3), "features have shape (n, p) or (R, n, p)"
         assert features.is_contiguous(), "blocks of rows are contiguous"
         assert target.shape == present.shape == features.shape[:-1], "every record has a target and a presence"
-        assert weight_bound > 0, "a weight bound is positive"
+        assert weight_bound >= SMALLEST_BOUND, "a weight bound is an ordinary positive number"
         self.loss = per_record(loss)
         self._gradient_bound = loss.gradient_bound(weight_bound)
         self._features = features
@@ -111,6 +117,7 @@ class LinearProblem:
         """Return each record's number g, clipped; its term is g x or g x x^T."""
         finite = margin.isfinite()
         bound = question.bound(facts)
+        assert bound >= SMALLEST_BOUND, "a clip is an ordinary positive number"
         match question:
             case Gradient():
                 factors = torch.where(finite, self.loss.score(margin, target), 0.0).mul_(weights)
@@ -193,7 +200,7 @@ def _clean(features: Tensor, valid: Tensor) -> Tensor:
         largest = block.abs().amax(-1)
         scaled = block / torch.where(largest > 0, largest, 1.0).unsqueeze(-1)
         computed = largest * torch.linalg.vector_norm(scaled, dim=-1) * upward
-        keep = ok & computed.isfinite()
+        keep = ok & (computed <= LARGEST_NORM)  # false for NaN
         norm.copy_(torch.where(keep, computed, 0.0))
         block.copy_(torch.where(keep.unsqueeze(-1), block, 0.0))
     return norms
