@@ -1,0 +1,97 @@
+"""What nobody is left to do: leases that ran out, jobs that waited too long, sums that must still hold.
+
+Time decides liveness, never safety. Leases are only called lost after the sweeper itself has been in contact with the
+database for one whole lease without a gap, so that an outage of the database does not look like the loss of all
+workers.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from core.store import clock, jobs, ledger
+from core.store.claims import put_secret, refuse_if_frozen
+from core.store.tables import Attempt, Job, Secret
+
+CONTACT: Final = "sweeper-contact"
+BATCH: Final = 100
+
+
+@dataclass
+class Swept:
+    """What one sweep did, as job ids."""
+
+    requeued: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
+    expired: list[str] = field(default_factory=list)
+
+
+def sweep(session: Session, lease_seconds: float, max_attempts: int, queue_deadline_seconds: float) -> Swept:
+    """Free what is lost; up to 100 jobs of each kind in one transaction, skipping rows that others hold.
+
+    A lost lease puts its job back into the queue if every paid chunk is in a kept state. A chunk that was paid and not
+    kept cannot be paid again from the same reservation: the job fails with `worker-lost`, charged what was spent.
+    After `max_attempts` lost attempts it fails with the whole reservation charged.
+
+    Args:
+        session: an open write transaction.
+        lease_seconds: the lease of the supervisors; also the contact that a reclaim needs. Sweep more often than this.
+        max_attempts: lost attempts after which a job is given up.
+        queue_deadline_seconds: how long a job may wait for its first or next attempt.
+
+    Raises:
+        LedgerFrozen: the ledger is behind its witness.
+    """
+    refuse_if_frozen(session)
+    at = clock.read(session)
+    swept = Swept()
+    if _contact_seconds(session, at, lease_seconds) >= lease_seconds:
+        for job in _locked(session, Job.state.in_(("running", "cancelling")), Job.lease_until <= at):
+            _free(session, job, at, max_attempts, swept)
+    for job in _locked(session, Job.state == "queued", Job.created_at <= at - queue_deadline_seconds):
+        if job.attempt == 0:
+            ledger.settle(session, job, reason="expired")
+            jobs.end(session, job, "expired", at)
+            swept.expired.append(job.id)
+    session.flush()
+    return swept
+
+
+def _locked(session: Session, *conditions: object) -> list[Job]:
+    """Lock the oldest jobs that meet conditions and that nobody else holds."""
+    statement = select(Job).where(*conditions).order_by(Job.scope_id, Job.created_at, Job.id).limit(BATCH)  # type: ignore[arg-type]  # expressions
+    locked = statement.with_for_update(key_share=True, skip_locked=True)
+    return list(session.execute(locked.execution_options(populate_existing=True)).scalars())
+
+
+def _contact_seconds(session: Session, at: float, gap_seconds: float) -> float:
+    """Return for how long sweeps have come without a gap longer than `gap_seconds`, and note this one."""
+    value = session.execute(select(Secret.value).where(Secret.name == CONTACT)).scalar_one_or_none()
+    since, last = (float(part) for part in value.split()) if value else (at, at)
+    if at - last > gap_seconds or last > at:
+        since = at
+    put_secret(session, CONTACT, f"{since!r} {at!r}")
+    return at - since
+
+
+def _free(session: Session, job: Job, at: float, max_attempts: int, swept: Swept) -> None:
+    """Take a job away from an attempt whose lease has run out."""
+    if job.state == "cancelling":
+        jobs.end_cancelled(session, job, at)
+        swept.cancelled.append(job.id)
+        return
+    lost = session.execute(
+        select(func.count()).where(Attempt.job_id == job.id, Attempt.outcome == jobs.LOST)
+    ).scalar_one()
+    if lost + 1 >= max_attempts:
+        jobs.end_failed(session, job, at, jobs.LOST, charge="all")
+        swept.failed.append(job.id)
+    elif jobs.lost_chunks(session, job):
+        jobs.end_failed(session, job, at, jobs.LOST, charge="spent")
+        swept.failed.append(job.id)
+    else:
+        jobs.requeue(session, job, at, jobs.LOST)
+        swept.requeued.append(job.id)

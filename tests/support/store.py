@@ -1,0 +1,103 @@
+"""Makers of rows, and of databases, for tests of everything that stands on the store."""
+
+import fcntl
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+
+import psycopg
+from sqlalchemy.engine import make_url
+from sqlalchemy.orm import Session
+
+from core.privacy.budget import Terms, plan_orders
+from core.privacy.events import Event, Gaussian
+from core.store import clock, jobs, ledger, principals
+from core.store.database import Database
+from core.store.ids import new_id
+from core.store.tables import Dataset, Job
+
+STEP = Gaussian(sigma=20.0)
+"""One chunk of a test's job: rho .00125."""
+
+TERMS = plan_orders(Decimal(3), Decimal("1e-6"))
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock between test processes."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def create_postgresql(server: str, name: str | None, template: str = "template1") -> str:
+    """Create a database on a server and return its URL."""
+    name = name or new_id("db")
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+    return make_url(server).set(database=name).render_as_string(hide_password=False)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A principal, a scope with a budget, and a dataset in it."""
+
+    principal_id: str
+    scope_id: str
+    dataset_id: str
+
+
+def make_dataset(session: Session, owner_id: str, scope_id: str) -> str:
+    """Store the row of a dataset that is ready."""
+    dataset = Dataset(
+        id=new_id("ds"),
+        scope_id=scope_id,
+        owner_id=owner_id,
+        name="people",
+        state="ready",
+        request={},
+        columns=[],
+        rows=1000,
+        digest=new_id("digest"),
+        created_at=clock.read(session),
+    )
+    session.add(dataset)
+    session.flush()
+    return dataset.id
+
+
+def make_place(database: Database, terms: Terms = TERMS) -> Place:
+    """Store somebody with a scope and a dataset."""
+    with database.write() as session:
+        owner = principals.create(session, "Olga", "owner")
+        scope = ledger.open_scope(
+            session,
+            owner_id=owner.id,
+            unit="record",
+            adjacency="zero_out",
+            units=1000,
+            terms=terms,
+            declared={"epsilon": str(terms.epsilon), "delta": str(terms.delta)},
+        )
+        return Place(owner.id, scope.id, make_dataset(session, owner.id, scope.id))
+
+
+def submit(
+    session: Session, place: Place, schedule: Sequence[Event] = (STEP,) * 4, *, grant: tuple[str, str] | None = None
+) -> Job:
+    """Create a job and reserve for it; `grant` is (principal, grant) of another caller."""
+    job = jobs.create(
+        session,
+        owner_id=grant[0] if grant else place.principal_id,
+        dataset_id=place.dataset_id,
+        scope_id=place.scope_id,
+        grant_id=grant[1] if grant else None,
+        spec={"optimizer": {"kind": "noisy_newton"}},
+        optimizer="noisy_newton",
+        steps=len(schedule),
+        labels={"study": "a"},
+    )
+    ledger.reserve(session, job, schedule)
+    return job
