@@ -1,9 +1,11 @@
 """From declared columns to the numbers a model sees, and back: public arithmetic on declared values only.
 
 A row becomes the encoded features x, the intercept's 1 first. Numbers, integers and dates enter as
-(value - centre)/scale, with the centre `typical` (or the middle of the bounds) and the least scale that keeps
-|x_j| <= 1 inside the bounds; without an intercept nothing is centred. A category enters as one 0/1 feature for each
-value but the first, its baseline; a binary column as 0/1, its second value being 1. The target of a linear model is
+(value - centre)/scale, with the centre `typical` (or the middle of the bounds) and half the declared range as scale. A
+category enters as one feature for each value but the first, its baseline, and a binary column as one for its second
+value: (indicator - centre)/scale, with the public centre and scale that spread the values as far apart as vectors of
+norm at most 1 allow (-1 and 1 for two values). So an ordinary column adds at most 1 to the squared norm of a row, and
+noise of a given size hurts all columns alike. Without an intercept nothing is centred. The target of a linear model is
 encoded like a number. Coefficients in the units of the declared columns are an affine map of the encoded ones.
 """
 
@@ -16,7 +18,6 @@ from pydantic import Field
 from core.catalogue.cells import code_of_cell, number_of_cell
 from core.catalogue.columns import (
     BinaryColumn,
-    CategoryColumn,
     Coded,
     Column,
     Ordered,
@@ -84,8 +85,27 @@ class Design(Frozen):
 
     @property
     def norm_bound(self) -> float:
-        """The largest euclidean norm of an encoded row: each column, and the intercept, adds at most 1 to its square."""
+        """The largest euclidean norm of an encoded row.
+
+        The intercept adds 1 to its square, a column at most 1, and more where `typical` is off the middle.
+        """
+        return sqrt(self.intercept + sum(self._reach(column) ** 2 for column in self.columns))
+
+    @property
+    def ordinary_norm(self) -> float:
+        """A norm that rows pass only where numbers lie further from `typical` than half their declared range."""
         return sqrt(len(self.columns) + self.intercept)
+
+    def _reach(self, column: Column) -> float:
+        """Return the largest norm of what one column adds to an encoded row."""
+        coded = [feature for feature in self.features if feature.column == column.name]
+        if isinstance(column, Coded):
+            here = [((1 - feature.centre) / feature.scale) ** 2 for feature in coded]
+            away = [(feature.centre / feature.scale) ** 2 for feature in coded]
+            return sqrt(sum(away) + max(0.0, *(one - other for one, other in zip(here, away, strict=True))))
+        lower, upper = bounds_of(column)
+        (feature,) = coded
+        return max(abs(upper - feature.centre), abs(lower - feature.centre)) / feature.scale
 
     def to_declared(self) -> "tuple[Array, Array]":
         """Return (A, offset), shapes (p, p) and (p,): coefficients in declared units are A @ encoded + offset.
@@ -148,16 +168,18 @@ class Design(Frozen):
                 out[:, place] = 1.0
             elif feature.code is not None:
                 np.equal(values[feature.column], feature.code, out=out[:, place])
+                _standardise(out[:, place], feature)
             else:
-                np.subtract(values[feature.column], feature.centre, out=out[:, place])
-                out[:, place] /= feature.scale
+                out[:, place] = values[feature.column]
+                _standardise(out[:, place], feature)
 
     @staticmethod
     def _feature(feature: Feature, values: Mapping[str, float]) -> float:
         if feature.column is None:
             return 1.0
         value = values[feature.column]
-        return float(value == feature.code) if feature.code is not None else (value - feature.centre) / feature.scale
+        number = float(value == feature.code) if feature.code is not None else value
+        return (number - feature.centre) / feature.scale
 
 
 def make_design(columns: Sequence[Column], model: AnyModel) -> Design:
@@ -238,21 +260,39 @@ def _used(columns: Sequence[Column], model: LogisticModel | LinearModel) -> Iter
 
 
 def _features(column: Column, *, centred: bool) -> Iterable[Feature]:
-    if isinstance(column, BinaryColumn):
-        yield Feature(name=column.name, column=column.name, level=column.values[1], code=1)
-    elif isinstance(column, CategoryColumn):
+    if isinstance(column, Coded):
+        centre, scale = _spread(len(column.values)) if centred else (0.0, 1.0)
         for code, level in enumerate(column.values[1:], start=1):
-            yield Feature(name=f"{column.name}[{level}]", column=column.name, level=level, code=code)
+            name = column.name if isinstance(column, BinaryColumn) else f"{column.name}[{level}]"
+            yield Feature(name=name, column=column.name, level=level, code=code, centre=centre, scale=scale)
     else:
         centre, scale = _coding(column, centred=centred)
         yield Feature(name=column.name, column=column.name, centre=centre, scale=scale)
 
 
+def _spread(values: int) -> tuple[float, float]:
+    """Return the centre c and scale of k - 1 indicators that make the longest of the k coded values have norm 1.
+
+    Squared, before scaling: (k - 1) c^2 for the baseline and 1 - 2 c + (k - 1) c^2 for any other. The larger is least
+    at c = 1/(k - 1), or where both are equal, c = 1/2, if that comes first.
+    """
+    centre = min(0.5, 1 / (values - 1))
+    baseline = (values - 1) * centre**2
+    return centre, sqrt(max(baseline, 1 - 2 * centre + baseline))
+
+
+def _standardise(column: "Array", feature: Feature) -> None:
+    """Centre and scale one encoded column where it lies."""
+    column -= feature.centre
+    column /= feature.scale
+
+
 def _coding(column: Ordered, *, centred: bool) -> tuple[float, float]:
-    """Return the centre and the least scale with |value - centre| <= scale between the bounds."""
-    centre = centre_of(column) if centred else 0.0
+    """Return the centre and half the range; without centring 0 and the largest number within the bounds."""
     lower, upper = bounds_of(column)
-    return centre, max(abs(upper - centre), abs(centre - lower))
+    if not centred:
+        return 0.0, max(abs(upper), abs(lower))
+    return centre_of(column), upper / 2 - lower / 2
 
 
 def _target_coding(column: Column, *, centred: bool) -> TargetCoding:

@@ -114,8 +114,8 @@ def _refuse_later_features(spec: JobSpec) -> None:
 
 
 def _filled_model(model: LogisticModel | LinearModel, design: Design) -> LogisticModel | LinearModel:
-    """Fill the weight bound, so that no row within its declared bounds is down-weighted, and the Huber scale."""
-    weights = fill(model.weights, bound=design.norm_bound)
+    """Fill the weight bound, so that ordinary rows are not down-weighted, and the Huber scale."""
+    weights = fill(model.weights, bound=design.ordinary_norm)
     if isinstance(model, LogisticModel):
         return model.model_copy(update={"weights": weights})
     loss = fill(model.loss, scale=2 * design.target.scale / RESIDUALS_PER_RANGE)
