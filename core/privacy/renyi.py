@@ -16,9 +16,10 @@ real one. All leaves are rational and rounded exactly, but the sampled one. Ther
 
     1 + sum_{k >= 2} C(a,k) (1-q)^(a-k) q^k (exp((k^2-k)/(2 s^2)) - 1),
 
-a sum of positive terms, so a tiny price keeps its digits. Each logarithm of a term is a sum of at most five floats,
-each good to 4 units in the last place; its absolute error is below 2^-49 (1 + the sum of their magnitudes), and the
-largest such bound is added to the logarithm of the sum. One more factor 1 + 2^-49 covers the last operations.
+a sum of positive terms, so a tiny price keeps its digits. The logarithm of a term is a sum of four floats, each good
+to two units in the last place; with the rounding of q and of the sums its absolute error is below 2^-50 (order + the
+sum of their magnitudes), and the largest such bound is added to the logarithm of the whole sum. One more factor
+1 + 2^-50 covers the last operations.
 """
 
 from collections.abc import Sequence
@@ -39,7 +40,7 @@ _PER_NANO = 10**21
 _PER_NAT = 10**30
 _MAX_FINE = MAX_NANO * _PER_NANO
 _ONE = 2**64  # the numerator of probability one
-_MARGIN = 2.0**-49
+_MARGIN = 2.0**-50
 _LARGEST_EXPONENT = 1e18  # nats; such a price saturates long before
 
 
@@ -133,8 +134,8 @@ def _sampled(numerator: int, sigma: float, order: int) -> int:
 
 def _log_excess(numerator: int, sigma: float, order: int) -> tuple[float, float]:
     """Return the logarithm of the sampled moment less one, and a bound on its absolute error."""
-    log_in = log(numerator) - 64 * log(2)
-    log_out = log1p(-numerator / _ONE) if 2 * numerator < _ONE else log(_ONE - numerator) - 64 * log(2)
+    log_in = log(numerator / _ONE)
+    log_out = log1p(-numerator / _ONE) if 2 * numerator < _ONE else log((_ONE - numerator) / _ONE)
     half_precision = 0.5 / sigma / sigma if sigma > 1 / _LARGEST_EXPONENT else inf
     if half_precision * order > _LARGEST_EXPONENT:
         return inf, 0.0
@@ -146,10 +147,9 @@ def _log_excess(numerator: int, sigma: float, order: int) -> tuple[float, float]
         shift = exponent + log1p(-exp(-exponent)) if exponent > 1 else log(expm1(exponent))
         inside, outside = drawn * log_in, (order - drawn) * log_out
         terms.append(choose[drawn] + inside + outside + shift)
-        # log_in and log(q) share an absolute error of 64 log 2 units, hence 45 for each unit drawn or left out.
-        magnitude = max(magnitude, choose[drawn] - inside - outside + abs(shift) + 45 * order)
+        magnitude = max(magnitude, choose[drawn] - inside - outside + abs(shift))
     top = max(terms)
-    return top + log(fsum(exp(term - top) for term in terms)), _MARGIN * (1 + magnitude)
+    return top + log(fsum(exp(term - top) for term in terms)), _MARGIN * (order + magnitude)
 
 
 @lru_cache(maxsize=64)
