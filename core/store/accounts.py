@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from core.errors import NotFound
 from core.privacy.budget import Terms
-from core.store.tables import Account, Job
+from core.store.tables import Account, Job, Scope
 
 SLOTS: Final = 4
 Vector = tuple[int, ...]
@@ -82,6 +82,23 @@ def move(account: Account, *, spent: Iterable[int], reserved: Iterable[int]) -> 
             assert total >= 0, f"{name} of {account.id} would fall below zero"
             setattr(account, f"{name}_{slot}", total)
     return movement
+
+
+def lock_scope(session: Session, scope_id: str) -> Scope:
+    """Lock a scope's row, and with it the head of its chain.
+
+    Raises:
+        NotFound: there is no such scope.
+    """
+    scope = session.execute(
+        select(Scope)
+        .where(Scope.id == scope_id)
+        .with_for_update(key_share=True)
+        .execution_options(populate_existing=True)
+    ).scalar_one_or_none()
+    if scope is None:
+        raise NotFound("There is no such scope.")
+    return scope
 
 
 def lock_accounts(session: Session, ids: Iterable[str]) -> list[Account]:

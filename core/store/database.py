@@ -33,7 +33,7 @@ BUSY_SECONDS: Final = 10.0
 LOCK_SECONDS: Final = 2.0
 RETRIES: Final = 3
 _RETRIED: Final = ("40P01", "40001")  # deadlock, serialization failure
-_LOCK_TIMEOUT: Final = "55P03"
+LOCK_TIMEOUT: Final = "55P03"
 _FIRST_SAFE_LOG: Final = (3, 51, 3)
 _NETWORK: Final = frozenset(
     [
@@ -65,7 +65,7 @@ def sqlstate(error: DBAPIError) -> str | None:
 
 def _is_busy(error: DBAPIError) -> bool:
     """Tell whether a lock could not be had in time; nothing was written then."""
-    return sqlstate(error) in (_LOCK_TIMEOUT, *_RETRIED) or str(error.orig) == "database is locked"
+    return sqlstate(error) in (LOCK_TIMEOUT, *_RETRIED) or str(error.orig) == "database is locked"
 
 
 class Database:

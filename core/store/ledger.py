@@ -15,7 +15,7 @@ from typing import Any, Final
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.errors import BudgetExhausted, BudgetReserved, Conflict, NotFound, ScopeFrozen
+from core.errors import BudgetExhausted, BudgetReserved, Conflict, ScopeFrozen
 from core.privacy.budget import Terms, admits, covers, smallest_change
 from core.privacy.events import EVENT, Event, compose
 from core.privacy.renyi import MAX_NANO, prefix_costs
@@ -28,6 +28,7 @@ from core.store.accounts import (
     described,
     difference,
     lock_accounts,
+    lock_scope,
     move,
     paying,
     read_slots,
@@ -37,44 +38,37 @@ from core.store.accounts import (
     total_at,
 )
 from core.store.claims import Claim, hold, refuse_if_frozen
+from core.store.corrections import compensate, executed, executed_by, freeze, unfreeze
 from core.store.ids import new_id
 from core.store.tables import Account, Checkpoint, Entry, Job, Principal, Scope
+from core.store.verification import Verification, resum, verify
 
 __all__ = [
     "MAX_CHUNKS",
     "Balance",
+    "Verification",
     "balance",
     "charge_all",
+    "compensate",
+    "executed",
+    "executed_by",
+    "freeze",
     "grant_terms",
     "keep",
     "last_kept",
     "lock_scope",
     "open_scope",
     "reserve",
+    "resum",
     "set_grant",
     "settle",
     "spend",
+    "unfreeze",
+    "verify",
 ]
 
 MAX_CHUNKS: Final = 100
 RETRY_SECONDS: Final = 30
-
-
-def lock_scope(session: Session, scope_id: str) -> Scope:
-    """Lock a scope's row, and with it the head of its chain.
-
-    Raises:
-        NotFound: there is no such scope.
-    """
-    scope = session.execute(
-        select(Scope)
-        .where(Scope.id == scope_id)
-        .with_for_update(key_share=True)
-        .execution_options(populate_existing=True)
-    ).scalar_one_or_none()
-    if scope is None:
-        raise NotFound("There is no such scope.")
-    return scope
 
 
 def open_scope(

@@ -1,0 +1,153 @@
+"""The ledger recomputed from its entries alone: hashes, columns, sums and terms, in one snapshot.
+
+A chain cannot tell that its whole tail was replaced by a consistent one; the witness can (`core.store.witness`).
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from core.store import chain
+from core.store.accounts import SLOTS, described, read_slots, terms_of
+from core.store.corrections import freeze
+from core.store.database import Database
+from core.store.tables import Account, Entry, Scope
+
+Sums = dict[str, dict[str, list[int]]]
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The outcome of recomputing a scope's chain."""
+
+    ok: bool
+    entries: int
+    head: str
+    first_bad_seq: int | None = None
+    """The first entry that does not follow from those before it; None where all do, or only a balance is wrong."""
+    reason: str | None = None
+
+
+def verify(session: Session, scope_id: str) -> Verification:
+    """Recompute a scope's chain and balances from its entries; the caller freezes the scope on a mismatch.
+
+    Args:
+        session: a session of `Database.read`, so that all is of one snapshot.
+        scope_id: the scope.
+    """
+    scope = session.get_one(Scope, scope_id, populate_existing=True)
+    rows = session.execute(
+        select(
+            Entry.seq,
+            Entry.kind,
+            Entry.job_id,
+            Entry.attempt,
+            Entry.chunk,
+            Entry.body,
+            Entry.prev_hash,
+            Entry.hash,
+            Entry.created_at,
+        )
+        .where(Entry.scope_id == scope_id)
+        .order_by(Entry.seq)
+    )
+    head, count = chain.GENESIS, 0
+    sums: Sums = {}
+    terms: dict[str, Any] = {}
+    for row in rows:
+        count += 1
+        reason = _fault(row, scope_id, count, head) or _add(json.loads(row.body), sums, terms)
+        if reason is not None:
+            return Verification(False, scope.seq, scope.head, count, reason)
+        head = row.hash
+    reason = None
+    if (count, head) != (scope.seq, scope.head):
+        reason = f"the scope's head is entry {scope.seq}, {scope.head}; the chain ends with entry {count}, {head}"
+        first = count if count == scope.seq else min(count, scope.seq) + 1
+        return Verification(False, scope.seq, scope.head, first, reason)
+    reason = _unbalanced(session, scope_id, sums, terms)
+    return Verification(reason is None, count, head, None, reason)
+
+
+def _fault(row: Any, scope_id: str, seq: int, previous: str) -> str | None:  # noqa: ANN401 - a row of nine columns
+    """Say what is wrong with an entry by itself, None when nothing is."""
+    if row.seq != seq:
+        return f"entry {seq} is missing"
+    if row.prev_hash != previous:
+        return "it does not follow the entry before it"
+    if row.hash != chain.link(previous, row.body):
+        return "its hash is not that of its body"
+    body = json.loads(row.body)
+    told = (
+        body["v"],
+        body["scope"],
+        body["seq"],
+        body["kind"],
+        body["job"],
+        body["attempt"],
+        body["chunk"],
+        body["at"],
+    )
+    kept = (chain.VERSION, scope_id, seq, row.kind, row.job_id, row.attempt, row.chunk, row.created_at)
+    return None if told == kept else "its columns say something else than its body"
+
+
+def _add(body: dict[str, Any], sums: Sums, terms: dict[str, Any]) -> str | None:
+    """Add an entry's movements to the sums; say what is wrong, None when nothing is."""
+    if body["kind"] in ("open", "grant"):
+        terms[body["account"]] = body["terms"]
+        sums.setdefault(body["account"], {"spent": [0] * SLOTS, "reserved": [0] * SLOTS})
+    for account, movement in body["accounts"].items():
+        for name, change in movement.items():
+            totals = sums[account][name]
+            for slot, amount in enumerate(change):
+                totals[slot] += amount
+                if totals[slot] < 0:
+                    return f"{name} of {account} would fall below zero"
+    return None
+
+
+def _unbalanced(session: Session, scope_id: str, sums: Sums, terms: dict[str, Any]) -> str | None:
+    """Compare the accounts with the sums; say what differs, None when nothing does."""
+    accounts = session.execute(
+        select(Account).where(Account.scope_id == scope_id).execution_options(populate_existing=True)
+    ).scalars()
+    found = {account.id: account for account in accounts}
+    if found.keys() != sums.keys():
+        return "there are accounts that no entry opened, or the other way round"
+    for account_id, account in found.items():
+        kept = {name: read_slots(account, name) for name in ("spent", "reserved")}
+        if kept != sums[account_id]:
+            return f"the balance of {account_id} is not the sum of its entries"
+        if described(terms_of(account), account.declared) != terms[account_id]:
+            return f"the terms of {account_id} are not those of its entries"
+    return None
+
+
+def resum(database: Database, checked: dict[str, int]) -> list[str]:
+    """Verify each scope whose chain has grown since the last call, and freeze those that fail.
+
+    Args:
+        database: the database.
+        checked: scope id to the number of entries already verified; kept by the caller between calls.
+
+    Returns:
+        The scopes that were frozen.
+    """
+    with database.read() as session:
+        scopes = session.execute(select(Scope.id, Scope.seq).where(Scope.frozen_reason.is_(None))).all()
+    frozen = []
+    for scope_id, seq in scopes:
+        if checked.get(scope_id) == seq:
+            continue
+        with database.read() as session:
+            found = verify(session, scope_id)
+        if found.ok:
+            checked[scope_id] = found.entries
+        else:
+            database.run(freeze, scope_id, f"verification failed: {found.reason}", "sweeper")
+            frozen.append(scope_id)
+    return frozen
