@@ -1,0 +1,379 @@
+"""The doors to private records: payment before reading, sampling laws, noise laws, and what they refuse.
+
+Statistical thresholds: |z| > 4.5, a false alarm in 150,000 per test; generators are forced, so a run repeats.
+"""
+
+from collections import Counter
+from math import sqrt
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from core.catalogue.questions import Curvature, Gradient, Question
+from core.errors import AdjacencyMismatch, StaleAttempt
+from core.mechanisms import sampling
+from core.mechanisms.generator import SimulationGenerator, SystemGenerator
+from core.oracle import Oracle, Status, noise
+from core.oracle.door import FullDoor, PoissonDoor, StreamDoor
+from core.oracle.meters import CountingMeter, Unmetered
+from core.privacy.events import Composed, Disjoint, Event, Gaussian, Repeated, Sampled
+from core.privacy.facts import Adjacency, Facts
+from tests.support.problems import facts, problem, repeatable_generator
+
+GRADIENT = Gradient(sigma=2.0)
+ZERO = torch.zeros(3, dtype=torch.float64)
+ADJACENCIES = list(Adjacency)
+
+
+class Journal(CountingMeter):
+    """A meter and records that write into one list what happens when."""
+
+    def __init__(self, units: int = 30, dimension: int = 3, *, stale: bool = False) -> None:
+        super().__init__()
+        self.entries: list[str] = []
+        self.selections: list[tuple[Tensor | None, Tensor | None]] = []
+        self.records = problem(units, dimension)
+        self.units, self.dimension, self.lanes = units, dimension, None
+        self.stale = stale
+
+    def cover(self, total: Event, position: int) -> None:
+        self.entries.append("paid")
+        if self.stale:
+            raise StaleAttempt("the lease was lost")
+        super().cover(total, position)
+
+    def bounded_sum(
+        self,
+        question: Question,
+        facts: Facts,
+        theta: Tensor,
+        *,
+        rows: Tensor | None = None,
+        included: Tensor | None = None,
+    ) -> Tensor:
+        self.entries.append("read")
+        self.selections.append((rows, included))
+        return self.records.bounded_sum(question, facts, theta, rows=rows, included=included)
+
+
+def doors(journal: Journal) -> list[tuple[FullDoor | PoissonDoor | StreamDoor, Question]]:
+    public = facts(journal.units, journal.dimension)
+    return [
+        (FullDoor(journal, public, journal, SystemGenerator()), GRADIENT),
+        (PoissonDoor(journal, public, journal, SystemGenerator(), 2**62), GRADIENT),
+        (StreamDoor(journal, public, journal, SystemGenerator()), Gradient(sigma=2.0, batch=5)),
+    ]
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2])
+class TestEveryDoor:
+    def test_pays_before_it_reads(self, kind: int) -> None:
+        journal = Journal()
+        oracle, question = doors(journal)[kind]
+        for _ in range(3):
+            oracle.ask(question, ZERO)
+        assert journal.entries == ["paid", "read"] * 3
+        assert journal.positions == [1, 2, 3]
+
+    def test_reads_nothing_for_a_stale_attempt(self, kind: int) -> None:
+        journal = Journal(stale=True)
+        oracle, question = doors(journal)[kind]
+        with pytest.raises(StaleAttempt):
+            oracle.ask(question, ZERO)
+        assert journal.entries == ["paid"]
+        assert oracle.release(None, Status.STOPPED).event == Composed()
+
+    def test_answers_one_point_of_the_right_shape(self, kind: int) -> None:
+        journal = Journal()
+        oracle, question = doors(journal)[kind]
+        for theta in (ZERO.expand(2, 3), ZERO[:2], ZERO.float()):
+            with pytest.raises(AssertionError, match=r"lanes|parameters"):
+                oracle.ask(question, theta)
+        with pytest.raises(AssertionError, match="one point"):
+            oracle.ask(question, ZERO, ZERO)
+        assert journal.entries == []
+
+    def test_is_closed_by_a_release(self, kind: int) -> None:
+        journal = Journal()
+        oracle, question = doors(journal)[kind]
+        oracle.ask(question, ZERO)
+        released = oracle.release(ZERO, Status.FINISHED)
+        assert released.event == journal.totals[-1]
+        with pytest.raises(AssertionError, match="closed"):
+            oracle.ask(question, ZERO)
+        with pytest.raises(AssertionError, match="closed"):
+            oracle.release(ZERO, Status.FINISHED)
+        assert journal.entries == ["paid", "read"]
+
+    def test_takes_no_generator_but_the_systems(self, kind: int) -> None:
+        with (
+            patch(f"{__name__}.SystemGenerator", lambda: SimulationGenerator(1)),
+            pytest.raises(TypeError, match="SystemGenerator"),
+        ):
+            doors(Journal())[kind]
+
+    def test_keeps_and_resumes_through_the_meter(self, kind: int) -> None:
+        journal = Journal()
+        first = doors(journal)[kind][0]
+        initial = {"theta": ZERO}
+        assert first.resume(initial) is initial
+        first.keep({"theta": ZERO + 1}, 4)
+        assert torch.equal(doors(journal)[kind][0].resume(initial)["theta"], ZERO + 1)
+
+    def test_asks_the_meter_what_it_affords(self, kind: int) -> None:
+        journal = Journal()
+        oracle, question = doors(journal)[kind]
+        limited = CountingMeter(priced=oracle._event(question))
+        oracle._account.meter = limited  # type: ignore[misc]
+        assert oracle.affords(question)
+        oracle.ask(question, ZERO)
+        assert oracle.affords(question) is (kind == 2)  # a stream's next batch costs nothing more
+
+    def test_has_coins(self, kind: int) -> None:
+        oracle, _ = doors(Journal())[kind]
+        assert oracle.coins.normal(5).shape == (5,)
+        assert not torch.equal(oracle.coins.normal(5), oracle.coins.normal(5))
+        assert {oracle.coins.integer(3) for _ in range(200)} == {0, 1, 2}
+
+
+def test_facts_must_fit_the_records() -> None:
+    for wrong in (facts(31, 3), facts(30, 4)):
+        with pytest.raises(AssertionError, match="facts"):
+            FullDoor(problem(30, 3), wrong, Unmetered(), SystemGenerator())
+
+
+def test_price_of_a_full_door_composes() -> None:
+    journal = Journal()
+    oracle: Oracle = FullDoor(journal, facts(30, 3), journal, SystemGenerator())
+    for question in (GRADIENT, Curvature(of="score", sigma=3.0), GRADIENT):
+        oracle.ask(question, ZERO)
+    expected = Composed(events=(Repeated(event=Gaussian(sigma=2.0), times=2), Gaussian(sigma=3.0)))
+    assert oracle.release(None, Status.FINISHED).event == expected
+    assert journal.totals == [
+        Gaussian(sigma=2.0),
+        Composed(events=(Gaussian(sigma=2.0), Gaussian(sigma=3.0))),
+        expected,
+    ]
+
+
+class TestBlocks:
+    def blocks(self) -> dict[str, Tensor]:
+        return {"holdout": torch.arange(30) >= 25, "other": torch.arange(30) < 5}
+
+    def test_read_disjoint_records_and_cost_the_dearer_one(self) -> None:
+        journal = Journal()
+        oracle = FullDoor(journal, facts(30, 3), journal, SystemGenerator(), self.blocks())
+        holdout = oracle.block("holdout")
+        assert (oracle.facts.units, holdout.facts.units, oracle.block("other").facts.units) == (20, 5, 5)
+        oracle.ask(GRADIENT, ZERO)
+        oracle.ask(GRADIENT, ZERO)
+        answer = holdout.ask(Gradient(sigma=5.0), ZERO)
+        assert answer.scale == pytest.approx(5.0 * sqrt(2) / 5, rel=2e-3)
+        masks = [included for _, included in journal.selections]
+        assert not (masks[0] & masks[2]).any()
+        assert torch.equal(masks[2], self.blocks()["holdout"])
+        both = Disjoint(events=(Repeated(event=Gaussian(sigma=2.0), times=2), Gaussian(sigma=5.0)))
+        assert oracle.release(None, Status.FINISHED).event == both
+        with pytest.raises(AssertionError, match="closed"):
+            holdout.ask(GRADIENT, ZERO)
+
+    def test_are_masks_named_up_front(self) -> None:
+        oracle = FullDoor(problem(30, 3), facts(30, 3), Unmetered(), SystemGenerator(), self.blocks())
+        with pytest.raises(AssertionError, match="named"):
+            oracle.block("unknown")
+        overlapping = self.blocks() | {"again": torch.arange(30) == 3}
+        with pytest.raises(AssertionError, match="share"):
+            FullDoor(problem(30, 3), facts(30, 3), Unmetered(), SystemGenerator(), overlapping)
+
+    def test_of_a_poisson_and_a_stream_door_stay_inside(self) -> None:
+        journal = Journal()
+        poisson = PoissonDoor(journal, facts(30, 3), journal, SystemGenerator(), 2**63, self.blocks())
+        for _ in range(50):
+            poisson.block("holdout").ask(GRADIENT, ZERO)
+        seen = torch.stack([included for _, included in journal.selections if included is not None]).any(0)
+        assert torch.equal(seen, self.blocks()["holdout"])
+        journal = Journal()
+        stream = StreamDoor(journal, facts(30, 3), journal, SystemGenerator(), self.blocks())
+        stream.block("other").ask(Gradient(sigma=1.0, batch=5), ZERO)
+        assert sorted(journal.selections[-1][0].tolist()) == [0, 1, 2, 3, 4]
+        assert not stream.block("other").affords(Gradient(sigma=1.0, batch=1))
+        assert stream.affords(Gradient(sigma=1.0, batch=20))
+
+
+def check_poisson_rate(parts: int) -> None:
+    """Fail unless each record is in at the priced rate, independently of others and of earlier samples."""
+    journal = Journal(units=2000)
+    oracle = PoissonDoor(journal, facts(2000, 3), journal, repeatable_generator(), parts)
+    for _ in range(200):
+        oracle.ask(GRADIENT, ZERO)
+    masks = torch.stack([included for _, included in journal.selections if included is not None]).double()
+    rate = parts / 2**64
+    draws = masks.numel()
+    assert abs(masks.sum().item() - draws * rate) < 4.5 * sqrt(draws * rate * (1 - rate)), "the rate is as priced"
+    spread = (masks.sum(1) - 2000 * rate).square().sum().item() / (2000 * rate * (1 - rate))
+    assert abs(spread - 200) < 4.5 * sqrt(2 * 200), "sizes vary as a binomial's"
+    again = (masks[1:] * masks[:-1]).sum().item()
+    pairs = 199 * 2000
+    assert abs(again - pairs * rate**2) < 6 * sqrt(pairs) * rate, "samples are drawn afresh"
+
+
+class TestPoisson:
+    def test_rate(self) -> None:
+        check_poisson_rate(sampling.rate_parts(0.1))
+
+    def test_full_batches_priced_as_samples_are_caught(self) -> None:
+        """Planted bug: q = 1 priced as 0.1."""
+
+        def everything(_generator: SystemGenerator, _parts: int, units: int) -> np.ndarray:
+            return np.ones(units, dtype=np.bool_)
+
+        with patch.object(sampling, "poisson_mask", everything), pytest.raises(AssertionError, match="rate"):
+            check_poisson_rate(sampling.rate_parts(0.1))
+
+    def test_one_sample_used_twice_is_caught(self) -> None:
+        """Planted bug: every question reads the same sample."""
+        fixed = sampling.poisson_mask(repeatable_generator(), 2**61, 2000)
+        with patch.object(sampling, "poisson_mask", lambda *_: fixed), pytest.raises(AssertionError):
+            check_poisson_rate(2**61)
+
+    def test_divides_by_the_expected_size_and_pays_for_what_it_draws(self) -> None:
+        journal = Journal(units=400)
+        oracle = PoissonDoor(journal, facts(400, 3), journal, SystemGenerator(), 2**62)
+        answer = oracle.ask(GRADIENT, ZERO)
+        assert answer.scale == pytest.approx(2.0 * sqrt(2) / 100, rel=2e-3)
+        assert journal.totals == [Sampled(numerator=2**62, sigma=2.0)]
+
+    def test_is_refused_where_records_may_change(self) -> None:
+        public = facts(30, 3, adjacency=Adjacency.REPLACE_ONE)
+        with pytest.raises(AdjacencyMismatch, match="zero_out"):
+            PoissonDoor(problem(30, 3), public, Unmetered(), SystemGenerator(), 2**62)
+
+    def test_empty_samples_take_a_noised_step(self) -> None:
+        oracle = PoissonDoor(problem(30, 3), facts(30, 3), Unmetered(), SystemGenerator(), 1)
+        assert oracle.ask(GRADIENT, ZERO).value.isfinite().all()
+
+
+class TestStream:
+    def test_reads_each_record_once(self) -> None:
+        journal = Journal(units=100)
+        oracle = StreamDoor(journal, facts(100, 3), journal, SystemGenerator())
+        batches = (30, 30, 1, 39)
+        for batch in batches:
+            assert oracle.affords(Gradient(sigma=2.0, batch=batch))
+            oracle.ask(Gradient(sigma=2.0, batch=batch), ZERO)
+        read = [rows.tolist() for rows, _ in journal.selections if rows is not None]
+        assert tuple(len(rows) for rows in read) == batches
+        assert sorted(index for rows in read for index in rows) == list(range(100))
+        assert not oracle.affords(Gradient(sigma=2.0, batch=1))
+        with pytest.raises(AssertionError, match="run out"):
+            oracle.ask(Gradient(sigma=2.0, batch=1), ZERO)
+        assert len(journal.totals) == 4
+
+    def test_order_is_secret_and_uniform(self) -> None:
+        firsts = Counter(
+            int(StreamDoor(problem(5, 3), facts(5, 3), Unmetered(), generator)._unread[""][0])
+            for generator in [repeatable_generator()]
+            for _ in range(4000)
+        )
+        assert all(abs(firsts[index] - 800) < 4.5 * sqrt(640) for index in range(5))
+
+    def test_costs_its_dearest_question(self) -> None:
+        journal = Journal(units=100)
+        oracle = StreamDoor(journal, facts(100, 3), journal, SystemGenerator())
+        for sigma in (2.0, 2.0, 3.0, 2.0):
+            oracle.ask(Gradient(sigma=sigma, batch=10), ZERO)
+        assert journal.totals[1] == Gradient(sigma=2.0).event()
+        assert journal.totals[3] == Disjoint(events=(Gaussian(sigma=2.0), Gaussian(sigma=3.0)))
+
+    def test_states_its_batches(self) -> None:
+        journal = Journal()
+        oracle = StreamDoor(journal, facts(30, 3), journal, SystemGenerator())
+        with pytest.raises(AssertionError, match="run out"):
+            oracle.ask(GRADIENT, ZERO)
+        with pytest.raises(AssertionError, match="streams"):
+            FullDoor(journal, facts(30, 3), journal, SystemGenerator()).ask(Gradient(sigma=1.0, batch=3), ZERO)
+
+
+def noise_of(question: Question, adjacency: Adjacency, units: int, draws: int) -> tuple[np.ndarray, float]:
+    """Return (noisy - exact) of many answers, shape (asks, p) or (asks, p, p), and the stated scale."""
+    dimension = 50
+    public = facts(units, dimension, adjacency=adjacency)
+    records = problem(units, dimension)
+    oracle = FullDoor(records, public, Unmetered(), repeatable_generator())
+    theta = torch.zeros(dimension, dtype=torch.float64)
+    exact = records.bounded_sum(question, public, theta) / units
+    answers = [oracle.ask(question, theta) for _ in range(draws // dimension)]
+    return torch.stack([answer.value - exact for answer in answers]).numpy(), answers[0].scale
+
+
+def check_noise(question: Question, adjacency: Adjacency, units: int) -> None:
+    """Fail unless the noise of 2e5 coordinates has the law it was priced with."""
+    errors, scale = noise_of(question, adjacency, units, 200_000)
+    claimed = question.sigma * question.sensitivity(facts(units, 50, adjacency=adjacency))
+    assert claimed <= scale <= 1.002 * claimed, "the scale is what the price says"
+    if errors.ndim == 3:
+        assert (errors == errors.transpose(0, 2, 1)).all(), "the noise is symmetric"
+        rows, columns = np.triu_indices(50, 1)
+        parts = {"diagonal": errors[:, range(50), range(50)], "off the diagonal": errors[:200, rows, columns]}
+    else:
+        parts = {"coordinates": errors}
+    for part, values in parts.items():
+        assert abs(values.std() / claimed - 1) < 0.01, f"the deviation on the {part} is as priced"
+        assert abs(values.mean()) < 4.5 * claimed / sqrt(values.size), f"the {part} are centred"
+        lagged = (values[1:] * values[:-1]).sum() / claimed**2
+        assert abs(lagged) < 4.5 * 1.01 * sqrt(values[1:].size), "every answer has noise of its own"
+
+
+LAWS = [
+    (Gradient(sigma=0.7), Adjacency.ZERO_OUT, 100),
+    (Gradient(sigma=sqrt(60) / 2, clip=0.3), Adjacency.REPLACE_ONE, 10),
+    (Curvature(of="hessian", sigma=4.0), Adjacency.REPLACE_ONE, 100),
+    (Curvature(of="score", sigma=1.5), Adjacency.ZERO_OUT, 10),
+]
+
+
+@pytest.mark.parametrize(("question", "adjacency", "units"), LAWS)
+def test_noise_law(question: Question, adjacency: Adjacency, units: int) -> None:
+    check_noise(question, adjacency, units)
+
+
+class TestPlantedNoise:
+    """Wrong noise that the law above must catch."""
+
+    def test_a_fifth_too_small(self) -> None:
+        def smaller(generator: SystemGenerator, parameter: float, size: int) -> np.ndarray:
+            return genuine(generator, 0.8 * parameter, size)
+
+        genuine = noise.noise_vector
+        with patch.object(noise, "noise_vector", smaller), pytest.raises(AssertionError, match="deviation"):
+            check_noise(*LAWS[0])
+
+    def test_the_same_each_step(self) -> None:
+        def repeated(_generator: SystemGenerator, parameter: float, size: int) -> np.ndarray:
+            return genuine(repeatable_generator(), parameter, size)
+
+        genuine = noise.noise_vector
+        with patch.object(noise, "noise_vector", repeated), pytest.raises(AssertionError):
+            check_noise(*LAWS[0])
+
+    def test_averaged_symmetrisation(self) -> None:
+        def averaged(generator: SystemGenerator, parameter: float, dimension: int) -> np.ndarray:
+            full = noise.noise_vector(generator, parameter, dimension**2).reshape(dimension, dimension)
+            return (full + full.T) // 2
+
+        with patch.object(noise, "noise_symmetric", averaged), pytest.raises(AssertionError, match="off"):
+            check_noise(*LAWS[2])
+
+    def test_matrix_factor_one_and_half_the_bound(self) -> None:
+        """Planted: under replace_one, sqrt(2) -> 1 for matrices and 2 B -> B for vectors."""
+        for name, index in (("matrix_grid", 2), ("vector_grid", 1)):
+            genuine = getattr(noise, name)
+
+            def cheaper(clip: float, units: int, p: int, _: Adjacency, grid: object = genuine) -> object:
+                return grid(clip, units, p, Adjacency.ZERO_OUT)
+
+            with patch.object(noise, name, cheaper), pytest.raises(AssertionError, match="scale"):
+                check_noise(*LAWS[index])

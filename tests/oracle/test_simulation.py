@@ -1,0 +1,126 @@
+"""The simulation: lanes, silence, and the same scale as a real door."""
+
+from math import sqrt
+from time import perf_counter
+
+import pytest
+import torch
+
+from core.catalogue.questions import Curvature, Gradient, Question
+from core.mechanisms.generator import SimulationGenerator, SystemGenerator
+from core.oracle import Oracle, Status
+from core.oracle.door import FullDoor
+from core.oracle.meters import CountingMeter, Unmetered
+from core.oracle.simulation import Simulation
+from core.privacy.events import Gaussian, Repeated
+from core.privacy.facts import Adjacency
+from core.problems.linear import LinearProblem
+from tests.support.problems import LOSSES, WEIGHT_BOUND, facts, problem, rows
+
+QUESTIONS = [Gradient(sigma=2.0), Gradient(sigma=1.0, clip=0.5), Curvature(of="hessian", sigma=1.5)]
+each = pytest.mark.parametrize("question", QUESTIONS, ids=str)
+THETA = torch.tensor([0.4, -1.0, 0.3], dtype=torch.float64)
+
+
+def laned(lanes: int, units: int, dimension: int) -> LinearProblem:
+    several = [rows(units, dimension, seed=seed) for seed in range(lanes)]
+    x, y, present = (torch.stack(parts) for parts in zip(*several, strict=True))
+    return LinearProblem(x, y, present, LOSSES[0], WEIGHT_BOUND)
+
+
+@each
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_scale_is_a_real_doors(question: Question, adjacency: Adjacency) -> None:
+    public = facts(40, 3, adjacency=adjacency)
+    real: Oracle = FullDoor(problem(40, 3), public, Unmetered(), SystemGenerator())
+    simulated: Oracle = Simulation(problem(40, 3), public, SimulationGenerator(1))
+    assert simulated.ask(question, THETA).scale == real.ask(question, THETA).scale
+
+
+@each
+def test_silence_is_exact(question: Question) -> None:
+    public = facts(40, 3)
+    oracle = Simulation(problem(40, 3), public, SimulationGenerator(1), noiseless=True)
+    answer = oracle.ask(question, THETA)
+    assert answer.scale == 0.0
+    assert torch.equal(answer.value, problem(40, 3).bounded_sum(question, public, THETA) / 40)
+
+
+@each
+def test_seeds_repeat(question: Question) -> None:
+    first, again, other = (
+        Simulation(problem(40, 3), facts(40, 3), SimulationGenerator(seed)).ask(question, THETA).value
+        for seed in (1, 1, 2)
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+@each
+def test_lanes_of_records(question: Question) -> None:
+    oracle = Simulation(laned(5, 40, 3), facts(40, 3), SimulationGenerator(1), noiseless=True)
+    from_start = oracle.ask(question, THETA).value
+    assert from_start.shape[0] == 5
+    for lane in range(5):
+        single = Simulation(problem(40, 3, seed=lane), facts(40, 3), SimulationGenerator(1), noiseless=True)
+        torch.testing.assert_close(from_start[lane], single.ask(question, THETA).value, rtol=1e-12, atol=1e-14)
+
+
+@each
+def test_lanes_of_noise_about_one_data_set(question: Question) -> None:
+    """Thresholds of 4.5 standard errors with a fixed seed; deviations on and off the diagonal are the scale."""
+    oracle = Simulation(problem(40, 3), facts(40, 3), SimulationGenerator(3), lanes=40_000)
+    answer = oracle.ask(question, THETA)
+    errors = answer.value - problem(40, 3).bounded_sum(question, facts(40, 3), THETA) / 40
+    assert errors.shape == (40_000, *([3] * (errors.ndim - 1)))
+    deviations = errors.std(0) / answer.scale
+    assert ((deviations - 1).abs() < 4.5 / sqrt(2 * 40_000)).all()
+    if errors.ndim == 3:
+        assert torch.equal(errors, errors.mT)
+    assert oracle.ask(question, answer.value if errors.ndim == 2 else THETA.expand(40_000, 3)).value.isfinite().all()
+
+
+def test_a_meter_counts_and_closes() -> None:
+    meter = CountingMeter(priced=Repeated(event=Gaussian(sigma=2.0), times=2))
+    oracle = Simulation(problem(40, 3), facts(40, 3), SimulationGenerator(1), meter=meter)
+    oracle.ask(QUESTIONS[0], THETA)
+    assert oracle.affords(QUESTIONS[0])
+    oracle.keep({"theta": THETA}, 1)
+    oracle.ask(QUESTIONS[0], THETA)
+    assert not oracle.affords(QUESTIONS[0])
+    with pytest.raises(AssertionError, match="priced"):
+        oracle.ask(QUESTIONS[0], THETA)
+    assert torch.equal(oracle.resume({})["theta"], THETA)
+    assert oracle.release(1, Status.FINISHED).event == Repeated(event=Gaussian(sigma=2.0), times=2)
+    with pytest.raises(AssertionError, match="closed"):
+        oracle.ask(QUESTIONS[0], THETA)
+
+
+def test_coins_repeat_with_the_seed() -> None:
+    first, second = (Simulation(problem(4, 3), facts(4, 3), SimulationGenerator(9)).coins for _ in range(2))
+    assert torch.equal(first.normal(4), second.normal(4))
+    assert [first.integer(100) for _ in range(5)] == [second.integer(100) for _ in range(5)]
+
+
+def test_no_scope_and_no_system_generator_is_behind_it() -> None:
+    with pytest.raises(TypeError, match="SimulationGenerator"):
+        Simulation(problem(4, 3), facts(4, 3), SystemGenerator())  # type: ignore[arg-type]
+    with pytest.raises(AssertionError, match="no block"):
+        Simulation(problem(4, 3), facts(4, 3), SimulationGenerator(1)).block("holdout")
+    with pytest.raises(AssertionError, match="one set"):
+        FullDoor(laned(2, 40, 3), facts(40, 3), Unmetered(), SystemGenerator())
+
+
+def test_many_lanes_take_seconds() -> None:
+    """2,000 lanes of 50 steps and a curvature took 0.7 s on one core; 10 s leaves room for busy machines."""
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(2000, 1000, 4, generator=generator, dtype=torch.float64)
+    y = (torch.rand(2000, 1000, generator=generator) < 0.5).double()
+    records = LinearProblem(x, y, torch.ones(2000, 1000, dtype=torch.bool), LOSSES[0], WEIGHT_BOUND)
+    oracle = Simulation(records, facts(1000, 4), SimulationGenerator(1))
+    start = perf_counter()
+    theta = torch.zeros(4, dtype=torch.float64)
+    for _ in range(50):
+        theta = theta - oracle.ask(QUESTIONS[0], theta).value
+    oracle.ask(QUESTIONS[2], theta)
+    assert perf_counter() - start < 10

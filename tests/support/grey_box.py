@@ -1,0 +1,125 @@
+"""Record what a method asks of a door, and replay it on neighbouring records with the recorded sums put in their place.
+
+If everything that leaves the door is a function of integer sums, public values and coins, the replay releases the very
+same bytes; whatever else depends on records shows up as a difference in what is asked or released.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.catalogue.questions import Question
+from core.mechanisms.generator import SystemGenerator
+from core.mechanisms.lattice import round_to_grid
+from core.oracle import Answer, Oracle, door, noise
+from core.oracle.door import FullDoor
+from core.oracle.meters import CountingMeter
+from core.privacy.facts import Facts
+from core.problems import Problem
+from tests.support.problems import repeatable_generator
+
+Method = Callable[[Oracle], Tensor]
+
+
+@dataclass
+class Transcript:
+    """One run: public arguments of each answer, its integer sum, allowed distance, and released bytes."""
+
+    public: list[tuple[str, str, int, float]] = field(default_factory=list)
+    sums: list[Tensor] = field(default_factory=list)
+    integers: list[np.ndarray] = field(default_factory=list)
+    allowed: list[int] = field(default_factory=list)
+    released: list[bytes] = field(default_factory=list)
+    paid: list[str] = field(default_factory=list)
+    points: list[bytes] = field(default_factory=list)
+
+
+@dataclass
+class Watched:
+    """Records that note where they are asked."""
+
+    records: Problem
+    points: list[bytes]
+
+    @property
+    def units(self) -> int:
+        return self.records.units
+
+    @property
+    def dimension(self) -> int:
+        return self.records.dimension
+
+    @property
+    def lanes(self) -> int | None:
+        return self.records.lanes
+
+    def bounded_sum(self, question: Question, facts: Facts, theta: Tensor, **selection: Tensor | None) -> Tensor:
+        self.points.append(theta.contiguous().numpy().tobytes())
+        return self.records.bounded_sum(question, facts, theta, **selection)
+
+
+@contextmanager
+def recording(transcript: Transcript, recorded: Transcript | None) -> Iterator[None]:
+    """Note what reaches the noise, and put recorded sums there if given."""
+    genuine = noise.noised_mean
+
+    def noted(
+        total: Tensor, question: Question, facts: Facts, terms: int, divisor: float, generator: SystemGenerator
+    ) -> Answer:
+        grid = noise.grid_for(question, facts, terms)
+        transcript.public.append((question.model_dump_json(), facts.model_dump_json(), terms, divisor))
+        upper = total.numpy() if total.ndim == 1 else total.numpy()[np.triu_indices(len(total))]
+        transcript.integers.append(round_to_grid(upper, grid))
+        transcript.allowed.append(grid.sensitivity)
+        transcript.sums.append(total.clone())
+        if recorded is not None:
+            total = recorded.sums[len(transcript.sums) - 1]
+        answer = genuine(total, question, facts, terms, divisor, generator)
+        transcript.released.append(answer.value.numpy().tobytes() + np.float64(answer.scale).tobytes())
+        return answer
+
+    with patch.object(door, "noised_mean", noted):
+        yield
+
+
+def run(problem: Problem, facts: Facts, method: Method, recorded: Transcript | None = None) -> Transcript:
+    """Run a method on a full door whose generator is forced; replay on `recorded` sums if given."""
+    transcript = Transcript()
+    meter = CountingMeter()
+    with recording(transcript, recorded):
+        value = method(FullDoor(Watched(problem, transcript.points), facts, meter, repeatable_generator()))
+    transcript.released.append(value.contiguous().numpy().tobytes())
+    transcript.paid = [total.model_dump_json() for total in meter.totals]
+    return transcript
+
+
+def check_neighbours(first: Transcript, replayed: Transcript) -> None:
+    """Fail unless two runs differ in integer sums alone, and in those by no more than is paid for."""
+    assert replayed.public == first.public, "public arguments are equal"
+    assert replayed.points == first.points, "public points are equal"
+    assert replayed.paid == first.paid, "payments are equal"
+    for one, other, allowed in zip(first.integers, replayed.integers, first.allowed, strict=True):
+        gap = [int(a) - int(b) for a, b in zip(one, other, strict=True)]
+        assert sum(step * step for step in gap) <= allowed**2, "integer sums are within their sensitivity"
+    assert replayed.released == first.released, "released bytes are equal"
+
+
+def neighbours(x: Tensor, y: Tensor, present: Tensor, row: int) -> dict[str, tuple[Tensor, Tensor, Tensor]]:
+    """Return copies that differ in one row: zeroed, and, for replace-one, an outlier and a row of NaN."""
+
+    def with_row(features: float | Tensor, target: float, here: bool) -> tuple[Tensor, Tensor, Tensor]:
+        copies = x.clone(), y.clone(), present.clone()
+        copies[0][row], copies[1][row], copies[2][row] = features, target, here
+        return copies
+
+    return {
+        "zeroed": with_row(x[row], float(y[row]), here=False),
+        "not a number": with_row(torch.nan, torch.nan, here=True),
+        "outlier": with_row(-x[row] * 1e6, 1.0 - float(y[row]), here=True),
+        "opposite": with_row(-x[row], 1.0 - float(y[row]), here=True),
+    }
