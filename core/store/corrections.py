@@ -1,10 +1,5 @@
-"""What the owner may write into a chain by hand: a freeze, its end, a charge given back after a proven fault.
+"""What the owner may write into a chain by hand: a freeze, its end, a charge given back after a proven fault."""
 
-`executed` is what is left of the charges after such corrections.
-"""
-
-import json
-from collections import Counter
 from fractions import Fraction
 from typing import Final
 
@@ -12,11 +7,10 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from core.errors import Conflict, FieldError, Invalid
-from core.privacy.events import EVENT, Event
 from core.store import chain, clock
 from core.store.accounts import lock_accounts, lock_scope, move, paying, slots, total_at
 from core.store.claims import lock_job, refuse_if_frozen
-from core.store.tables import TERMINAL_STATES, Attempt, Entry, Job, Scope
+from core.store.tables import TERMINAL_STATES, Attempt, Entry, Scope
 
 DAY_SECONDS: Final = 86400.0
 COMPENSATIONS_PER_DAY: Final = 10
@@ -104,33 +98,3 @@ def _refuse_unproven(session: Session, scope: Scope, job_id: str, at: float) -> 
         raise Conflict("This job's charge was compensated already; once is all.")
     if sum(entry.created_at > at - DAY_SECONDS for entry in before) >= COMPENSATIONS_PER_DAY:
         raise Conflict(f"A scope has at most {COMPENSATIONS_PER_DAY} compensations in 24 hours.")
-
-
-def executed(session: Session, scope_id: str) -> Counter[Event]:
-    """Return the events that were charged to a scope and stay so, for reports.
-
-    A job whose charge was given back in full, because it never opened the records, has drawn nothing.
-    """
-    rows = session.execute(
-        select(Entry.kind, Entry.job_id, Entry.body)
-        .where(Entry.scope_id == scope_id, Entry.kind.in_(("spend", "compensate")))
-        .order_by(Entry.seq)
-    )
-    by_job: dict[str | None, Counter[str]] = {}
-    for kind, job_id, body in rows:
-        entry = json.loads(body)
-        if kind == "compensate":
-            if entry["fraction"] == "1":
-                by_job.pop(job_id, None)
-            continue
-        runs = by_job.setdefault(job_id, Counter())
-        for times, event in entry["event"]:
-            runs[chain.canonical(event)] += times
-    total: Counter[str] = sum(by_job.values(), Counter())
-    return Counter({EVENT.validate_json(event): times for event, times in total.items()})
-
-
-def executed_by(job: Job) -> Counter[Event]:
-    """Return the events that were charged to one job, whether it was compensated or not."""
-    paid = Counter(chain.canonical(event) for event in job.schedule[: job.chunks_spent])
-    return Counter({EVENT.validate_json(event): times for event, times in paid.items()})

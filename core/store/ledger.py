@@ -38,10 +38,10 @@ from core.store.accounts import (
     total_at,
 )
 from core.store.claims import Claim, hold, refuse_if_frozen
-from core.store.corrections import compensate, executed, executed_by, freeze, unfreeze
+from core.store.corrections import compensate, freeze, unfreeze
 from core.store.ids import new_id
 from core.store.tables import Account, Checkpoint, Entry, Job, Principal, Scope
-from core.store.verification import Verification, resum, verify
+from core.store.verification import Verification, executed, executed_by, resum, verify
 
 __all__ = [
     "MAX_CHUNKS",

@@ -4,17 +4,19 @@ A chain cannot tell that its whole tail was replaced by a consistent one; the wi
 """
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from core.privacy.events import EVENT, Event
 from core.store import chain
 from core.store.accounts import SLOTS, described, read_slots, terms_of
 from core.store.corrections import freeze
 from core.store.database import Database
-from core.store.tables import Account, Entry, Scope
+from core.store.tables import Account, Entry, Job, Scope
 
 Sums = dict[str, dict[str, list[int]]]
 
@@ -151,3 +153,33 @@ def resum(database: Database, checked: dict[str, int]) -> list[str]:
             database.run(freeze, scope_id, f"verification failed: {found.reason}", "sweeper")
             frozen.append(scope_id)
     return frozen
+
+
+def executed(session: Session, scope_id: str) -> Counter[Event]:
+    """Return the events that were charged to a scope and stay so, for reports.
+
+    A job whose charge was given back in full, because it never opened the records, has drawn nothing.
+    """
+    rows = session.execute(
+        select(Entry.kind, Entry.job_id, Entry.body)
+        .where(Entry.scope_id == scope_id, Entry.kind.in_(("spend", "compensate")))
+        .order_by(Entry.seq)
+    )
+    by_job: dict[str | None, Counter[str]] = {}
+    for kind, job_id, body in rows:
+        entry = json.loads(body)
+        if kind == "compensate":
+            if entry["fraction"] == "1":
+                by_job.pop(job_id, None)
+            continue
+        runs = by_job.setdefault(job_id, Counter())
+        for times, event in entry["event"]:
+            runs[chain.canonical(event)] += times
+    total: Counter[str] = sum(by_job.values(), Counter())
+    return Counter({EVENT.validate_json(event): times for event, times in total.items()})
+
+
+def executed_by(job: Job) -> Counter[Event]:
+    """Return the events that were charged to one job, whether it was compensated or not."""
+    paid = Counter(chain.canonical(event) for event in job.schedule[: job.chunks_spent])
+    return Counter({EVENT.validate_json(event): times for event, times in paid.items()})

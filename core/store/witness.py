@@ -160,7 +160,7 @@ def compare(database: Database, witness: Witness) -> list[str]:
 
 
 def guard(database: Database, witness: Witness) -> list[str]:
-    """Compare, and freeze the ledger where it is behind; a new ledger gets its witness. At start and on reconnecting."""
+    """Compare at start and on reconnecting; freeze a ledger that is behind, and give a new one its witness."""
     problems = compare(database, witness)
     if problems:
         database.run(freeze_ledger, problems[0])
