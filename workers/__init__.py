@@ -1,0 +1,1 @@
+"""Processes: supervisors that claim jobs, trainers that run them, and the embedded service."""

@@ -1,0 +1,128 @@
+"""One attempt at a job, inside its own process: open the records, make the door, fit, infer, publish.
+
+The records are opened once the attempt is on record as having opened them, every answer is paid before it is summed,
+and all that leaves is the release, through the attempt's fence. An exception tells its phase and nothing else, for
+whatever raised it may depend on the records.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from pydantic import TypeAdapter
+from safetensors.torch import load, save
+
+from core.catalogue.columns import Column
+from core.catalogue.jobs import JobSpec
+from core.catalogue.planning import PlannedJob, plan_job
+from core.errors import Diverged, LedgerFrozen, StaleAttempt
+from core.inference.results import Released
+from core.mechanisms.generator import SystemGenerator
+from core.oracle.door import FullDoor
+from core.settings import ServiceSettings
+from core.store import jobs
+from core.store.claims import Claim
+from core.store.database import Database
+from core.store.records import Encoded, read_records
+from core.training.fitting import fit_and_infer, make_problem
+from core.training.meter import LedgerMeter
+from core.training.order import Drained, Failed, Order, Phase, read_order
+from core.training.till import LedgerTill
+
+RELEASE = "release"
+COLUMNS: TypeAdapter[tuple[Column, ...]] = TypeAdapter(tuple[Column, ...])
+
+
+def run(database: Database, settings: ServiceSettings, claim: Claim, stop: Callable[[], bool]) -> None:
+    """Carry out an attempt and publish its release.
+
+    Args:
+        database: where the job is.
+        settings: where the records are, and how many threads to use.
+        claim: the attempt's right to the job, checked by every write.
+        stop: says whether to stop where nothing is lost.
+
+    Raises:
+        Drained: it was asked to stop, and did.
+        StaleAttempt: the job is no longer ours.
+        LedgerFrozen: the ledger is behind its witness.
+        Diverged: an iterate left the public radius.
+        Failed: anything else, at all; only the phase is told.
+        MemoryError: the process is at its limit.
+    """
+    torch.set_num_threads(settings.trainer_threads)
+    torch.set_num_interop_threads(1)
+    till = LedgerTill(database, claim, settings)
+    with _in(Phase.OPENING):
+        with database.read() as session:
+            order = read_order(session, claim)
+        released = unpack_release(order.kept)
+    if released is None:
+        released = _train(order, till, settings, stop)
+    with _in(Phase.PUBLISHING):
+        till.commit(jobs.finish, claim, released.model_dump(mode="json"), order.approval)
+
+
+def _train(order: Order, till: LedgerTill, settings: ServiceSettings, stop: Callable[[], bool]) -> Released:
+    """Make a release from the records, and keep it before anything is done with it."""
+    with _in(Phase.OPENING):
+        planned = replan(order)
+        till.commit(jobs.mark_opened, order.claim)
+        problem = make_problem(planned, _read(planned, order, settings))
+    with _in(Phase.TRAINING):
+        meter = LedgerMeter(
+            till, order.payers, order.schedule, kept=order.kept, kept_chunks=order.kept_chunks, stop=stop
+        )
+        generator = SystemGenerator()
+        released = fit_and_infer(planned, order, meter, lambda: FullDoor(problem, planned.facts, meter, generator))
+    with _in(Phase.PUBLISHING):
+        till.keep(pack_release(released), released.steps)
+    return released
+
+
+def _read(planned: PlannedJob, order: Order, settings: ServiceSettings) -> Encoded:
+    """Read the records as the design encodes them, their digest checked."""
+    path = settings.records_path / order.location
+    return read_records(path, planned.design, digest=order.location_digest)
+
+
+def replan(order: Order) -> PlannedJob:
+    """Return what follows from the stored job: nothing is open in it, so planning it again changes nothing.
+
+    Raises:
+        AssertionError: it would not draw what was reserved.
+    """
+    planned = plan_job(
+        JobSpec.model_validate(order.spec),
+        columns=COLUMNS.validate_python(order.columns),
+        units=order.units,
+        adjacency=order.adjacency,
+        terms=order.terms,
+    )
+    assert planned.schedule == order.schedule, "what will be drawn is what was reserved"
+    return planned
+
+
+def pack_release(released: Released) -> bytes:
+    """Return a complete release as a kept state; a later attempt only publishes it."""
+    text = torch.frombuffer(bytearray(released.model_dump_json().encode()), dtype=torch.uint8)
+    return save({RELEASE: text})
+
+
+def unpack_release(kept: bytes | None) -> Released | None:
+    """Return the release that a kept state holds, None where it holds a method's state."""
+    if kept is None:
+        return None
+    state = load(kept)
+    return Released.model_validate_json(bytes(state[RELEASE].tolist())) if RELEASE in state else None
+
+
+@contextmanager
+def _in(phase: Phase) -> Iterator[None]:
+    """Turn whatever an exception says into its phase; endings with a meaning of their own go through."""
+    try:
+        yield
+    except (Drained, StaleAttempt, LedgerFrozen, Diverged, MemoryError):
+        raise
+    except Exception:  # noqa: BLE001 - one fixed code for whatever it was
+        raise Failed(phase) from None

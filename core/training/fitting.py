@@ -1,0 +1,140 @@
+"""From opened records to a release: the method, the sandwich, and the row that a model stores."""
+
+from collections import Counter
+from collections.abc import Callable
+from math import isfinite
+from typing import Final
+
+import torch
+
+from core.catalogue.models import LinearModel, LogisticModel, NetworkModel
+from core.catalogue.noisy_newton import NoisyNewton
+from core.catalogue.planning import PlannedJob, encoded_loss
+from core.inference.estimate import Estimate
+from core.inference.results import Flags, Released
+from core.inference.sandwich import Sandwich, infer
+from core.optimizers import fit
+from core.oracle import Oracle, Release
+from core.privacy.events import Event, compose
+from core.privacy.reports import report
+from core.problems.linear import LinearProblem
+from core.store.records import Encoded
+from core.training.meter import LedgerMeter
+from core.training.order import Order
+
+REMEMBERED: Final = 0.1
+"""Share of the distance from the start that is left where a direction counts as slow."""
+
+
+def make_problem(planned: PlannedJob, records: Encoded) -> LinearProblem:
+    """Put a planned job's loss on encoded records, which become the problem's own: nothing is copied."""
+    model = _linear(planned)
+    assert model.weights.bound is not None, "the planner fills it"
+    return LinearProblem(
+        torch.from_numpy(records.features),
+        torch.from_numpy(records.target),
+        torch.from_numpy(records.present),
+        encoded_loss(model, planned.design),
+        model.weights.bound,
+    )
+
+
+def fit_and_infer(planned: PlannedJob, order: Order, meter: LedgerMeter, open_door: Callable[[], Oracle]) -> Released:
+    """Run the method, then the inference the job asks for, and return all that leaves the job.
+
+    Args:
+        planned: the job, nothing open.
+        order: for the scope's terms.
+        meter: pays for both; each has a door of its own, for a door closes with its release.
+        open_door: makes a door to the records on that meter.
+
+    Raises:
+        Diverged: an iterate left the public radius.
+        AssertionError: something is not finite.
+    """
+    fitted = fit(planned.spec.optimizer, open_door())
+    meter.next_part(fitted.event)
+    sandwich = None
+    if planned.spec.inference.intervals:
+        sandwich = infer(planned.spec.inference, fitted.value, open_door())
+    charged = compose(Counter(order.schedule[: meter.chunks_paid]))
+    return describe(planned, order, fitted, sandwich, charged)
+
+
+def describe(
+    planned: PlannedJob, order: Order, fitted: Release[Estimate], sandwich: Sandwich | None, charged: Event
+) -> Released:
+    """Return the row that a model stores.
+
+    Args:
+        planned: the job.
+        order: for the scope's terms.
+        fitted: the estimate.
+        sandwich: its covariance, None where the job asked for none.
+        charged: all that was paid for the job, by all attempts.
+
+    Raises:
+        AssertionError: something is not finite.
+    """
+    model, inference, estimate = _linear(planned), planned.spec.inference, fitted.value
+    theta = tuple(estimate.theta.tolist())
+    covariance = None if sandwich is None else tuple(tuple(row) for row in sandwich.covariance.tolist())
+    assert all(isfinite(value) for value in theta), "a release is finite"
+    assert all(isfinite(value) for row in covariance or () for value in row), "a release is finite"
+    assert model.weights.bound is not None, "the planner fills it"
+    return Released(
+        kind=model.kind,
+        target=model.target,
+        optimizer=planned.spec.optimizer.kind,
+        units=order.units,
+        steps=estimate.steps,
+        status=fitted.status.value,
+        level=inference.level,
+        correction=inference.correction,
+        design=planned.design,
+        theta=theta,
+        covariance=covariance,
+        flags=_flags(planned, estimate, sandwich),
+        privacy=report(charged, order.terms, order.adjacency, declared=True),
+        weight_bound=model.weights.bound,
+        huber=_huber(model),
+    )
+
+
+def _flags(planned: PlannedJob, estimate: Estimate, sandwich: Sandwich | None) -> Flags:
+    """Count what was done to noised matrices, from released values."""
+    curvature = 0 if sandwich is None else int(sandwich.curvature_floored)
+    score = 0 if sandwich is None else int(sandwich.score_floored)
+    return Flags(
+        eigenvalues_floored=curvature + score,
+        curvature_floored=curvature,
+        score_floored=score,
+        optimizer_floored=0 if estimate.floored is None else int(estimate.floored),
+        slow_directions=_slow_directions(planned, estimate, sandwich),
+    )
+
+
+def _slow_directions(planned: PlannedJob, estimate: Estimate, sandwich: Sandwich | None) -> int:
+    """Count eigenvectors of the noised Hessian along which the steps still remember their start."""
+    if sandwich is None:
+        return 0
+    values = torch.linalg.eigvalsh(sandwich.curvature)
+    speed = estimate.step * values
+    if isinstance(planned.spec.optimizer, NoisyNewton):
+        floor = planned.spec.optimizer.eigenvalue_floor
+        assert floor is not None, "the planner fills it"
+        speed = estimate.step * (values / floor).clamp(max=1.0)
+    return int(((1 - speed).abs() ** estimate.steps > REMEMBERED).sum())
+
+
+def _huber(model: LinearModel | LogisticModel) -> tuple[float, float] | None:
+    if isinstance(model, LogisticModel):
+        return None
+    assert model.loss.scale is not None, "the planner fills it"
+    return model.loss.c, model.loss.scale
+
+
+def _linear(planned: PlannedJob) -> LinearModel | LogisticModel:
+    model = planned.spec.model
+    assert not isinstance(model, NetworkModel), "the planner refuses networks"
+    return model

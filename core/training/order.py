@@ -1,0 +1,103 @@
+"""What an attempt is given, read from the database in one snapshot, and the ways it may end early."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sqlalchemy.orm import Session
+
+from core.privacy.budget import Terms
+from core.privacy.events import EVENT, Event
+from core.privacy.facts import Adjacency
+from core.store import ledger
+from core.store.accounts import terms_of
+from core.store.claims import Claim
+from core.store.tables import Account, Dataset, Job, Scope
+
+
+class Phase(StrEnum):
+    """Where an attempt was when it failed; for the operator only."""
+
+    OPENING = "opening"
+    TRAINING = "training"
+    PUBLISHING = "publishing"
+
+
+class Failed(Exception):
+    """The attempt failed for a reason that may depend on the records, so only the phase is told."""
+
+    def __init__(self, phase: Phase) -> None:
+        super().__init__(phase.value)
+        self.phase = phase
+
+
+class Drained(Exception):
+    """The attempt was asked to stop and did, with everything it has paid for in a kept state."""
+
+
+@dataclass(frozen=True)
+class Payer:
+    """An account that pays for a job: its orders, and the cumulative nano-nats of the job's chunks at each."""
+
+    orders: tuple[int, ...]
+    totals: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Order:
+    """Everything public about an attempt, and the last state that an earlier one kept."""
+
+    claim: Claim
+    spec: dict[str, object]
+    columns: list[object]
+    location: str
+    location_digest: str
+    units: int
+    adjacency: Adjacency
+    approval: str
+    terms: Terms
+    schedule: tuple[Event, ...]
+    payers: tuple[Payer, ...]
+    kept: bytes | None
+    kept_chunks: int
+    """Chunks that are in the kept state; a new attempt draws those after it."""
+
+
+def read_order(session: Session, claim: Claim) -> Order:
+    """Return what an attempt needs to know.
+
+    Args:
+        session: a read-only snapshot; nothing is locked, every later write checks the fence.
+        claim: whose attempt it is.
+    """
+    job = session.get_one(Job, claim.job_id)
+    dataset = session.get_one(Dataset, job.dataset_id)
+    scope = session.get_one(Scope, job.scope_id)
+    assert dataset.location is not None, "a dataset that is ready has records"
+    assert dataset.location_digest is not None, "a dataset that is ready has a digest"
+    checkpoint = ledger.last_kept(session, job.id)
+    return Order(
+        claim=claim,
+        spec=job.spec,
+        columns=dataset.columns,
+        location=dataset.location,
+        location_digest=dataset.location_digest,
+        units=scope.units,
+        adjacency=Adjacency(scope.adjacency),
+        approval="pending" if scope.approval else "not-needed",
+        terms=terms_of(session.get_one(Account, scope.id)),
+        schedule=tuple(EVENT.validate_python(event) for event in job.schedule),
+        payers=_payers(session, job),
+        kept=None if checkpoint is None else checkpoint.state,
+        kept_chunks=0 if checkpoint is None else checkpoint.chunk,
+    )
+
+
+def _payers(session: Session, job: Job) -> tuple[Payer, ...]:
+    """Return the accounts that pay, with the prices frozen at reserve."""
+    orders = {name: terms_of(session.get_one(Account, name)).orders for name in job.chunks}
+    return tuple(_payer(orders[name], totals) for name, totals in job.chunks.items())
+
+
+def _payer(orders: Sequence[int], totals: Sequence[Sequence[int]]) -> Payer:
+    return Payer(tuple(orders), tuple(tuple(total[: len(orders)]) for total in totals))

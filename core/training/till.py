@@ -1,0 +1,85 @@
+"""Payments of one attempt, committed whatever happens to the connection meanwhile."""
+
+import time
+from collections.abc import Callable
+from typing import Concatenate, Final, ParamSpec, TypeVar
+
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+
+from core.errors import LedgerBusy
+from core.settings import ServiceSettings
+from core.store import jobs, ledger
+from core.store.claims import Claim
+from core.store.database import Database
+
+_PAUSE_SECONDS: Final = 0.05
+_LONGEST_PAUSE_SECONDS: Final = 1.0
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class LedgerTill:
+    """Pays, keeps and publishes through the attempt's fence.
+
+    Every write is one short transaction that may be repeated: after any doubt the same write is sent again on a new
+    connection, and either the fence or the entry's unique key says that it was done. It is repeated for one lease at
+    most; after that the attempt is no longer ours anyway.
+
+    Args:
+        database: the ledger.
+        claim: the attempt.
+        settings: for the lease, and the grid on which progress shows.
+    """
+
+    def __init__(self, database: Database, claim: Claim, settings: ServiceSettings) -> None:
+        self._database = database
+        self._claim = claim
+        self._lease_seconds = settings.lease_seconds
+        self._grid_seconds = settings.visible_grid_seconds
+        self._shown_at = time.monotonic() - self._grid_seconds
+
+    def spend(self, chunk: int, state: bytes | None, step: int) -> None:
+        """Commit the payment of a chunk, and now and then the step counter with it.
+
+        Raises:
+            StaleAttempt: the job is no longer ours.
+            LedgerFrozen: the ledger is behind its witness.
+        """
+        show = step > 0 and time.monotonic() - self._shown_at >= self._grid_seconds
+        self.commit(_spend, self._claim, chunk, state, step, show=show)
+        if show:
+            self._shown_at = time.monotonic()
+
+    def keep(self, state: bytes, step: int) -> None:
+        """Commit a state that has every paid chunk in it.
+
+        Raises:
+            StaleAttempt: the job is no longer ours.
+        """
+        self.commit(ledger.keep, self._claim, state, step)
+
+    def commit(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return ``work(session, ...)`` once it is committed.
+
+        Raises:
+            LedgerBusy, DBAPIError: the database could not be reached for a whole lease.
+        """
+        deadline = time.monotonic() + self._lease_seconds
+        pause = _PAUSE_SECONDS
+        while True:
+            try:
+                return self._database.run(work, *args, **kwargs)
+            except (LedgerBusy, DBAPIError) as error:
+                lost = isinstance(error, LedgerBusy) or error.connection_invalidated
+                if not lost or time.monotonic() > deadline:
+                    raise
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+
+def _spend(session: Session, claim: Claim, chunk: int, state: bytes | None, step: int, *, show: bool) -> None:
+    if show:
+        jobs.progress(session, claim, step)
+    ledger.spend(session, claim, chunk, state, step)

@@ -1,0 +1,231 @@
+"""The whole service on one machine, with no other server: `python -m workers.embedded --home DIR`.
+
+The parent holds the home, prepares the database, and keeps an API process and a supervisor process alive. It imports
+neither of them, and no torch, so that it is ready soon.
+"""
+
+import argparse
+import fcntl
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from core.errors import Refusal
+from core.settings import ServiceSettings
+from core.store.bootstrap import first_admin
+from core.store.database import Database
+from core.store.witness import Witness, guard
+from workers.process import clock_seconds
+
+FIRST_PAUSE_SECONDS: Final = 0.2
+LONGEST_PAUSE_SECONDS: Final = 10.0
+STEADY_SECONDS: Final = 30.0
+"""A process that has lived this long and dies is started again at once."""
+STOP_SECONDS: Final = 40.0
+"""Longer than the supervisor's grace and the API's."""
+_WATCH_SECONDS: Final = 0.05
+
+
+class Service:
+    """A child that is started again, after a growing pause, whenever it dies.
+
+    Args:
+        module: run as `python -m workers.leash PARENT MODULE`.
+        environment: of the child.
+    """
+
+    def __init__(self, module: str, environment: Mapping[str, str]) -> None:
+        self._module = module
+        self._environment = environment
+        self._pause_seconds = FIRST_PAUSE_SECONDS
+        self._started_at = 0.0
+        self._start_at: float | None = None
+        self._child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Process id while it runs."""
+        return None if self._child is None else self._child.pid
+
+    def start(self) -> None:
+        """Start the child."""
+        command = [sys.executable, "-m", "workers.leash", str(os.getpid()), self._module]
+        # A session of its own: Ctrl-C at the terminal is this parent's to pass on, once, in order.
+        self._child = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            command, env=dict(self._environment), start_new_session=True
+        )
+        self._started_at = clock_seconds()
+        self._start_at = None
+
+    def watch(self) -> None:
+        """Notice a death, and start again when its pause is over."""
+        now = clock_seconds()
+        if self._start_at is not None:
+            if now >= self._start_at:
+                self.start()
+        elif self._child is not None and self._child.poll() is not None:
+            if now - self._started_at > STEADY_SECONDS:
+                self._pause_seconds = FIRST_PAUSE_SECONDS
+            say(f"{self._module} ended with status {self._child.returncode}; starting it again", error=True)
+            self._child = None
+            self._start_at = now + self._pause_seconds
+            self._pause_seconds = min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)
+
+    def ask_to_stop(self) -> None:
+        """Ask the child to end."""
+        self._start_at = None
+        if self._child is not None and self._child.poll() is None:
+            self._child.terminate()
+
+    def wait(self, deadline: float) -> None:
+        """Wait for its end, and force it at the deadline."""
+        if self._child is None:
+            return
+        try:
+            self._child.wait(max(0.0, deadline - clock_seconds()))
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
+
+
+class Embedded:
+    """The parent: prepares the home and keeps the services alive until it is told to stop."""
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        port = settings.port or free_port(settings.host)
+        self._settings = settings.model_copy(update={"port": port})
+        environment = service_environment(self._settings)
+        self._services = [Service("api", environment)]
+        if settings.workers:
+            self._services.append(Service("workers.supervisor", environment))
+        self._stopping = False
+
+    def stop(self, number: int = 0, frame: FrameType | None = None) -> None:
+        """Shut down soon. A signal handler."""
+        del number, frame
+        self._stopping = True
+
+    def run(self) -> None:
+        """Prepare, start, say so, and watch until stopped."""
+        prepare(self._settings)
+        for service in self._services:
+            service.start()
+        announced = False
+        while not self._stopping:
+            for service in self._services:
+                service.watch()
+            if not announced and answers(self._settings.host, self._settings.port):
+                say(f"Farthing is ready on http://{self._settings.host}:{self._settings.port}")
+                announced = True
+            time.sleep(_WATCH_SECONDS)
+        for service in self._services:
+            service.ask_to_stop()
+        deadline = clock_seconds() + STOP_SECONDS
+        for service in self._services:
+            service.wait(deadline)
+
+
+def prepare(settings: ServiceSettings) -> None:
+    """Bring the database up to date, make the first key, and compare the ledger with its witness.
+
+    A ledger that is behind is frozen, and the service starts all the same: everything but training works, and every
+    answer says what to do.
+    """
+    settings.records_path.mkdir(parents=True, exist_ok=True)
+    database = Database(settings.url)
+    try:
+        database.migrate()
+        made = database.run(first_admin, settings.admin_key)
+        if made is not None and settings.admin_key is None:
+            say(f"Admin key, shown this once: {made}")
+        for problem in guard(database, Witness(settings.witness_path)):
+            say(f"The ledger is frozen: {problem} Run `farthing reconcile`.", error=True)
+    finally:
+        database.dispose()
+
+
+@contextmanager
+def holding(home: Path) -> Iterator[None]:
+    """Hold a home, so that no second service uses it; the kernel lets go when this process ends, however it ends.
+
+    Raises:
+        SystemExit: another process holds it.
+    """
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SystemExit(f"{home} is in use by another Farthing; stop it, or choose another --home.") from None
+        yield
+
+
+def service_environment(settings: ServiceSettings) -> dict[str, str]:
+    """Return the environment of the API and the supervisor: all settings, but never the first key."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("FARTHING_")}
+    inherited["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    given = settings.model_dump(mode="json", exclude={"admin_key"}, exclude_none=True)
+    return inherited | {f"FARTHING_{name.upper()}": str(value) for name, value in given.items()}
+
+
+def free_port(host: str) -> int:
+    """Return a port that is free now."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def answers(host: str, port: int) -> bool:
+    """Tell whether the API answers."""
+    connection = http.client.HTTPConnection("127.0.0.1" if host == "0.0.0.0" else host, port, timeout=1)  # noqa: S104 - compared, not bound
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status == http.client.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def say(text: str, *, error: bool = False) -> None:
+    """Print one line for the operator, at once."""
+    print(text, file=sys.stderr if error else sys.stdout, flush=True)
+
+
+def read_settings(arguments: list[str] | None = None) -> ServiceSettings:
+    """Return the settings: options first, then FARTHING_... in the environment, then the defaults."""
+    parser = argparse.ArgumentParser(prog="python -m workers.embedded", description="Run Farthing on one machine.")
+    parser.add_argument("--home", type=Path, help="everything lives here")
+    parser.add_argument("--host")
+    parser.add_argument("--port", type=int, help="0 takes a free one")
+    parser.add_argument("--workers", type=int, help="jobs trained at a time; 0 serves the API alone")
+    parser.add_argument("--witness", type=Path, help="file that keeps the ledger's heads, best on another disk")
+    given = {name: value for name, value in vars(parser.parse_args(arguments)).items() if value is not None}
+    return ServiceSettings(**given)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Serve until SIGINT or SIGTERM."""
+    settings = read_settings(arguments)
+    embedded = Embedded(settings)
+    signal.signal(signal.SIGINT, embedded.stop)
+    signal.signal(signal.SIGTERM, embedded.stop)
+    try:
+        with holding(settings.home):
+            embedded.run()
+    except Refusal as refusal:
+        raise SystemExit(refusal.detail) from None
+
+
+if __name__ == "__main__":
+    main()

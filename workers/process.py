@@ -1,0 +1,65 @@
+"""What every process of ours asks of the kernel: to die with its parent, to leave no core file, to stay in bounds."""
+
+import ctypes
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from typing import Final
+
+_PR_SET_PDEATHSIG: Final = 1
+_SECRETS_PREFIX: Final = "FARTHING_"
+_THREAD_VARIABLES: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+def die_with_parent(parent: int, how: signal.Signals = signal.SIGKILL) -> None:
+    """Ask for `how` when the thread that created this process ends, and check that it has not ended already.
+
+    Args:
+        parent: process id of the parent, as told by the parent.
+        how: the signal to get.
+
+    Raises:
+        SystemExit: the parent was gone before this process could ask.
+        OSError: the kernel refused.
+    """
+    if sys.platform == "linux":
+        library = ctypes.CDLL(None, use_errno=True)
+        if library.prctl(_PR_SET_PDEATHSIG, int(how), 0, 0, 0) != 0:
+            raise OSError(ctypes.get_errno(), "prctl")
+    if os.getppid() != parent:
+        raise SystemExit(1)
+
+
+def leave_no_core() -> None:
+    """Let a crash write no memory image: it would hold records."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def limit_memory(size_bytes: int) -> None:
+    """Bound the address space of this process."""
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = size_bytes if hard == resource.RLIM_INFINITY else min(size_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def clock_seconds() -> float:
+    """Return seconds by a clock that also counts while the machine sleeps; only differences mean anything."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+def child_environment(environment: Mapping[str, str], threads: int) -> dict[str, str]:
+    """Return an environment for a trainer: no setting of ours, which may be secret, and threads set, not inherited."""
+    kept = {name: value for name, value in environment.items() if not name.startswith(_SECRETS_PREFIX)}
+    kept["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    return kept | dict.fromkeys(_THREAD_VARIABLES, str(threads))
+
+
+def kill_group(leader: int, how: signal.Signals) -> None:
+    """Signal a process group whose leader we started and have not reaped yet."""
+    try:
+        os.killpg(leader, how)
+    except ProcessLookupError:
+        return

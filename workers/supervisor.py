@@ -1,0 +1,176 @@
+"""Run trainers: claim, start a fresh child, beat, watch its limits, and end what it leaves open.
+
+`python -m workers.supervisor`, with every setting in FARTHING_... Two threads share the work. The main one starts
+children and kills them and never waits for the database, because the parent-death signal follows the thread that
+created a child, and because a child must be stopped in time even while the database does not answer. The other one
+does all that is written: it claims, beats and fails (`workers.keeper`).
+
+A supervisor kills its child three quarters of a lease after it sent its last good beat, by a clock that also counts
+suspension; so a child is gone before anybody else can claim its job, and even if it were not, its fence is refused.
+"""
+
+import os
+import platform
+import queue
+import signal
+import subprocess
+import sys
+from types import FrameType
+from typing import Final
+
+import structlog
+
+from core.catalogue.jobs import Resources
+from core.mechanisms.self_test import self_test
+from core.settings import ServiceSettings
+from core.store.claims import Claim
+from core.store.database import Database
+from core.training.desk import Desk
+from workers import logs
+from workers.keeper import Keeper
+from workers.process import child_environment, clock_seconds, kill_group
+from workers.run import Run
+from workers.sweep import Sweeper
+from workers.wire import Order
+
+LEASE_PART: Final = 0.75
+CANCEL_GRACE_SECONDS: Final = 5.0
+DRAIN_GRACE_SECONDS: Final = 30.0
+_WATCH_SECONDS: Final = 0.02
+
+
+class Supervisor:
+    """Starts and stops children; one object, one thread.
+
+    Args:
+        settings: how many, how long, where.
+        desk: for the keeper's thread.
+        log: for the operator.
+        drain_grace_seconds: how long children may go on after a request to drain.
+    """
+
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        desk: Desk,
+        log: structlog.typing.FilteringBoundLogger,
+        drain_grace_seconds: float = DRAIN_GRACE_SECONDS,
+    ) -> None:
+        self._settings = settings
+        self._grace_seconds = drain_grace_seconds
+        self._keeper = Keeper(settings, desk, log)
+        self._runs: list[Run] = []
+        self._drain_until: float | None = None
+
+    def drain(self, number: int = 0, frame: FrameType | None = None) -> None:
+        """Start nothing more; children stop where nothing is lost, or finish, in the grace. A signal handler."""
+        del number, frame
+        if self._drain_until is None:
+            self._drain_until = clock_seconds() + self._grace_seconds
+
+    def run(self) -> None:
+        """Work until drained."""
+        self._keeper.start()
+        try:
+            while not (self._keeper.idle() and not self._runs):
+                assert self._keeper.alive(), "without a keeper nobody beats"
+                self._turn()
+        finally:
+            for run in self._runs:
+                kill_group(run.child.pid, signal.SIGKILL)
+            self._keeper.stop()
+
+    def _turn(self) -> None:
+        """Start what was claimed, look at every child once, and wait a moment."""
+        if self._drain_until is not None:
+            self._keeper.close()
+        try:
+            claim, resources, sent_at = self._keeper.claimed.get(timeout=_WATCH_SECONDS)
+            self._start(claim, resources, sent_at)
+        except queue.Empty:
+            pass
+        for run in list(self._runs):
+            self._watch(run)
+
+    def _start(self, claim: Claim, resources: Resources, sent_at: float) -> None:
+        """Start a fresh process for an attempt and tell it its order."""
+        settings = self._settings
+        child = subprocess.Popen(
+            [sys.executable, "-m", "workers.trainer"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=child_environment(os.environ, settings.trainer_threads),
+            start_new_session=True,
+        )
+        memory_bytes = min(resources.memory_bytes or settings.max_memory_bytes, settings.max_memory_bytes)
+        order = Order(
+            parent=os.getpid(),
+            claim=claim,
+            settings=settings.model_copy(update={"admin_key": None}),
+            memory_bytes=memory_bytes,
+        )
+        assert child.stdin is not None, "it was asked for"
+        try:
+            child.stdin.write(order.model_dump_json().encode() + b"\n")
+            child.stdin.flush()
+        except BrokenPipeError:  # it has died already; the next look finds out
+            pass
+        limit = min(resources.max_runtime_seconds or settings.max_runtime_seconds, settings.max_runtime_seconds)
+        run = Run(claim=claim, child=child, started_at=clock_seconds(), limit_seconds=limit, beaten_at=sent_at)
+        self._runs.append(run)
+        self._keeper.watch(run)
+
+    def _watch(self, run: Run) -> None:
+        """Reap a child that has ended; signal one that should."""
+        status = run.child.poll()
+        now = clock_seconds()
+        if status is not None:
+            kill_group(run.child.pid, signal.SIGKILL)  # whatever it may have started
+            self._close(run, status)
+        elif run.lost or now > run.beaten_at + LEASE_PART * self._settings.lease_seconds:
+            run.lost = True
+            kill_group(run.child.pid, signal.SIGKILL)
+        elif now > run.started_at + run.limit_seconds:
+            run.over_limit = True
+            kill_group(run.child.pid, signal.SIGKILL)
+        elif run.cancel:
+            self._ask_to_stop(run, now, now + CANCEL_GRACE_SECONDS)
+        elif self._drain_until is not None:
+            self._ask_to_stop(run, now, self._drain_until)
+
+    def _ask_to_stop(self, run: Run, now: float, deadline: float) -> None:
+        """Ask a child once to stop where nothing is lost; later, kill it."""
+        if run.stop_by is None:
+            run.stop_by = deadline
+            kill_group(run.child.pid, signal.SIGTERM)
+        elif now > min(run.stop_by, deadline):
+            run.ordered = True
+            kill_group(run.child.pid, signal.SIGKILL)
+
+    def _close(self, run: Run, status: int) -> None:
+        assert run.child.stdin is not None, "it was asked for"
+        run.child.stdin.close()
+        self._runs.remove(run)
+        self._keeper.ended(run, status)
+
+
+def main() -> None:
+    """Supervise trainers until SIGTERM or SIGINT."""
+    settings = ServiceSettings()
+    log = logs.configure()
+    self_test()
+    desk = Desk(Database(settings.url), settings, f"{platform.node()}:{os.getpid()}")
+    supervisor = Supervisor(settings, desk, log)
+    signal.signal(signal.SIGTERM, supervisor.drain)
+    signal.signal(signal.SIGINT, supervisor.drain)
+    sweeper = Sweeper(settings, desk, log)
+    sweeper.start()
+    log.info("supervising", workers=settings.workers)
+    supervisor.run()
+    sweeper.stop()
+    log.info("drained")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""The child: one fresh process a job, `python -m workers.trainer`, ordered and held by its standard input.
+
+The first line of standard input is the order: the claim and where things are, for secrets go by file descriptor and
+never by argument or environment. The pipe then stays open as long as the supervisor lives; its end ends the trainer,
+and so does the death of the supervisor's thread that started it. Standard output and error go nowhere: what a failure
+prints may depend on records.
+"""
+
+import os
+import signal
+import sys
+import threading
+from typing import Final
+
+from core.errors import Diverged, LedgerFrozen, StaleAttempt
+from core.settings import ServiceSettings
+from core.store.claims import Claim
+from core.training.order import Drained, Failed, Phase
+from workers.outcome import Outcome
+from workers.process import die_with_parent, leave_no_core, limit_memory
+from workers.wire import Order
+
+_PHASES: Final = {
+    Phase.OPENING: Outcome.FAILED_OPENING,
+    Phase.TRAINING: Outcome.FAILED_TRAINING,
+    Phase.PUBLISHING: Outcome.FAILED_PUBLISHING,
+}
+
+_ENDINGS: Final = {
+    Drained: Outcome.DRAINED,
+    StaleAttempt: Outcome.STALE,
+    LedgerFrozen: Outcome.FROZEN,
+    Diverged: Outcome.DIVERGED,
+    MemoryError: Outcome.OUT_OF_MEMORY,
+}
+
+
+def main() -> None:
+    """Take the order and carry it out; the exit status is the outcome."""
+    leave_no_core()
+    line = sys.stdin.buffer.readline()
+    if not line:
+        os._exit(Outcome.ORPHANED)
+    order = Order.model_validate_json(line)
+    die_with_parent(order.parent)
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is the supervisor's to act on
+    threading.Thread(target=_leave_with_supervisor, daemon=True).start()
+    limit_memory(order.memory_bytes)
+    # No interpreter shutdown: its handlers could print, and everything that matters is committed.
+    os._exit(train(order.settings, order.claim, stop))
+
+
+def train(settings: ServiceSettings, claim: Claim, stop: threading.Event) -> Outcome:
+    """Train, and say how it ended."""
+    try:
+        from core.store.database import Database  # noqa: PLC0415 - after the limits are set
+        from core.training.attempt import run  # noqa: PLC0415 - as above; torch
+
+        run(Database(settings.url), settings, claim, stop.is_set)
+    except BaseException as ending:  # noqa: BLE001 - whatever it was, one code of a closed list leaves
+        return judge(ending)
+    return Outcome.PUBLISHED
+
+
+def judge(ending: BaseException) -> Outcome:
+    """Return the one word that an exception becomes."""
+    if isinstance(ending, Failed):
+        return _PHASES[ending.phase]
+    known = (outcome for kind, outcome in _ENDINGS.items() if isinstance(ending, kind))
+    return next(known, Outcome.FAILED_OPENING)
+
+
+def _leave_with_supervisor() -> None:
+    """End this process when the supervisor closes its end of the pipe, as the kernel does when it dies."""
+    sys.stdin.buffer.read()
+    os._exit(Outcome.ORPHANED)
+
+
+if __name__ == "__main__":
+    main()

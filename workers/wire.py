@@ -1,0 +1,16 @@
+"""What a supervisor tells its trainer: one line of JSON over a pipe."""
+
+from core.privacy.facts import Frozen
+from core.settings import ServiceSettings
+from core.store.claims import Claim
+
+
+class Order(Frozen):
+    """An attempt to carry out."""
+
+    parent: int
+    """Process id of the supervisor."""
+    claim: Claim
+    settings: ServiceSettings
+    memory_bytes: int
+    """Limit of the trainer's address space."""
