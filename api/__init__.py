@@ -1,0 +1,1 @@
+"""HTTP only: parse, call one use case, render. Never imports torch."""

@@ -1,0 +1,109 @@
+"""The HTTP application: routes, the envelope around every request, and what lives as long as the process."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from anyio import to_thread
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from api import errors
+from api.metrics import Metrics
+from api.middleware import Envelope
+from api.rate import Rate
+from api.routes import audit as audit_routes
+from api.routes import catalogue, datasets, estimates, health, jobs, keys, models, scopes
+from api.schemas import Problem
+from api.trail import Trail
+from api.watch import Watcher
+from core.catalogue.datasets import Metadata
+from core.service import witnessing
+from core.service.context import Context
+from core.settings import ServiceSettings
+from core.store.database import Database
+
+_THREADS = 64  # of sync endpoints; more than the connections of the pool would only wait there
+_NO_PRIVATE_TEXT = "A REST service that trains models privately. Figures of privacy are decimal strings."
+
+
+def code_version() -> str:
+    """Return the version of the installed distribution."""
+    try:
+        return version("farthing")
+    except PackageNotFoundError:
+        return "0+unknown"
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    to_thread.current_default_thread_limiter().total_tokens = _THREADS
+    context: Context = app.state.context
+    if await to_thread.run_sync(context.database.ready):
+        await to_thread.run_sync(witnessing.start, context)
+    watcher: Watcher = app.state.watcher
+    async with watcher.running():
+        yield
+    context.database.dispose()
+
+
+def create_app(settings: ServiceSettings | None = None) -> FastAPI:
+    """Return the application; the database must have been migrated (`/readyz` says so otherwise).
+
+    Args:
+        settings: where things are; read from FARTHING_... when left out.
+
+    Raises:
+        NotReady: the database's file system or server could lose a commit.
+    """
+    settings = settings or ServiceSettings()
+    settings.records_path.mkdir(parents=True, exist_ok=True)
+    context = Context(settings, Database(settings.url))
+    app = FastAPI(
+        title="Farthing",
+        version=code_version(),
+        description=_NO_PRIVATE_TEXT,
+        lifespan=_lifespan,
+        openapi_url="/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        separate_input_output_schemas=False,
+    )
+    app.state.context = context
+    app.state.metrics = Metrics()
+    app.state.rate = Rate(settings.requests_per_minute)
+    app.state.watcher = Watcher(context)
+    for module in (health, catalogue, datasets, scopes, estimates, jobs, models, keys, audit_routes):
+        app.include_router(module.router)
+    errors.install(app)
+    app.add_middleware(Envelope, metrics=app.state.metrics, audit=Trail(context))
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign] # FastAPI's documented way to extend the schema
+    return app
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI document, with the problem schema that every refusal follows."""
+    if app.openapi_schema is None:
+        document = get_openapi(
+            title=app.title, version=app.version, description=app.description, routes=app.routes, tags=None
+        )
+        components = document.setdefault("components", {}).setdefault("schemas", {})
+        schema = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+        components.update(schema.pop("$defs", {}))
+        components["Problem"] = schema
+        declared = Metadata.model_json_schema(ref_template="#/components/schemas/{model}")
+        components.update(declared.pop("$defs", {}))
+        components["Metadata"] = declared
+        for operations in document["paths"].values():
+            for operation in operations.values():
+                refused = operation.get("responses", {}).pop("422", None)
+                if refused is not None:
+                    operation["responses"]["422"] = {
+                        "description": refused["description"],
+                        "content": {errors.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+                    }
+        for unused in ("HTTPValidationError", "ValidationError"):
+            components.pop(unused, None)
+        app.openapi_schema = document
+    return app.openapi_schema

@@ -1,0 +1,83 @@
+"""What endpoints ask for: the service's context, the caller, an idempotency key, a place in a list."""
+
+from typing import Annotated, TypeVar
+
+from fastapi import Depends, Header, Query, Request, Security
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from api.schemas import Page
+from core.errors import IdempotencyKeyMissing, Invalid, RateLimited, Unauthenticated
+from core.service import keys
+from core.service.context import Caller as Principal
+from core.service.context import Context
+
+bearer = HTTPBearer(auto_error=False, description="An API key.")
+MAX_PAGE = 100
+T = TypeVar("T")
+
+
+def _context(request: Request) -> Context:
+    context: Context = request.app.state.context
+    return context
+
+
+Db = Annotated[Context, Depends(_context)]
+
+
+def _caller(
+    request: Request, db: Db, credentials: Annotated[HTTPAuthorizationCredentials | None, Security(bearer)]
+) -> Principal:
+    """Find the principal behind the bearer key, and count the request against its rate."""
+    found = keys.authenticate(db, credentials.credentials) if credentials is not None else None
+    bucket = found.id if found is not None else f"address:{request.client.host if request.client else '?'}"
+    allowed, headers, wait_seconds = request.app.state.rate.hit(bucket)
+    request.state.rate_headers = headers
+    if not allowed:
+        raise RateLimited("Too many requests; wait a little.", retry_after_seconds=wait_seconds)
+    if found is None:
+        raise Unauthenticated("Send `Authorization: Bearer <key>` with a key that is neither revoked nor expired.")
+    request.state.caller = found
+    return found
+
+
+Caller = Annotated[Principal, Depends(_caller)]
+
+_KEY_HEADER = Header(
+    alias="Idempotency-Key",
+    description="The client's own name for this request, up to 200 visible characters; sending it again is safe.",
+)
+
+
+def _checked(key: str) -> str:
+    if not 1 <= len(key) <= 200 or not all("!" <= letter <= "~" for letter in key):  # noqa: PLR2004 - the header's text says so
+        raise Invalid("Idempotency-Key must be 1 to 200 visible ASCII characters.")
+    return key
+
+
+def _required_key(key: Annotated[str | None, _KEY_HEADER] = None) -> str:
+    if key is None:
+        raise IdempotencyKeyMissing("Send an Idempotency-Key header with a value of your own, such as a UUID.")
+    return _checked(key)
+
+
+def _optional_key(key: Annotated[str | None, _KEY_HEADER] = None) -> str | None:
+    return None if key is None else _checked(key)
+
+
+IdempotencyKey = Annotated[str, Depends(_required_key)]
+MaybeIdempotencyKey = Annotated[str | None, Depends(_optional_key)]
+
+After = Annotated[str | None, Query(max_length=60, pattern=r"^[0-9A-Za-z_]*$", description="`next` of the last page")]
+Limit = Annotated[int, Query(ge=1, le=10**9, description=f"at most {MAX_PAGE}; larger values are capped")]
+
+
+def capped(limit: int) -> int:
+    """Return how many items a page may have."""
+    return min(limit, MAX_PAGE)
+
+
+def page(items: list[T], limit: int, cursor: str = "id") -> Page[T]:
+    """Return a page of at most `limit` of `items`, which holds one more where there is more."""
+    shown = items[:limit]
+    following = str(getattr(shown[-1], cursor)) if len(items) > limit else None
+    return Page(data=shown, has_more=len(items) > limit, next=following)

@@ -1,0 +1,88 @@
+"""The envelope of every request: an id, headers, the access log, metrics, and a problem when something broke."""
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+import structlog
+from anyio import to_thread
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.errors import problem
+from api.metrics import Metrics
+from core.store.ids import new_id
+
+log = structlog.get_logger("farthing.api")
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+class Envelope:
+    """Pure ASGI, so that uploads and event streams pass through without being collected."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, audit: Callable[[Request, str, int], None]) -> None:
+        """Wrap `app`; `audit(request, route, status)` is called in a thread before the first byte of an answer."""
+        self._app = app
+        self._metrics = metrics
+        self._audit = audit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        request.state.request_id = new_id("req")
+        started = perf_counter()
+        begun = False
+
+        async def reply(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                await self._answered(request, message, perf_counter() - started)
+            await send(message)
+
+        with structlog.contextvars.bound_contextvars(request_id=request.state.request_id):
+            try:
+                await self._app(scope, receive, reply)
+            except Exception as error:  # noqa: BLE001 - the last net: the answer must not carry the error's text
+                log.error("unhandled", error=type(error).__name__, at=_places(error))  # noqa: TRY400 - a traceback may hold data
+                if not begun:
+                    answer = problem(
+                        request, 500, "internal-error", "Something broke here; the operator's log has the request id.",
+                        actor="operator",
+                    )  # fmt: skip
+                    await answer(scope, receive, reply)
+
+    async def _answered(self, request: Request, message: Message, seconds: float) -> None:
+        status: int = message["status"]
+        route = getattr(request.scope.get("route"), "path", "unknown")
+        method = request.method if request.method in _METHODS else "OTHER"
+        headers = MutableHeaders(scope=message)
+        headers["X-Request-Id"] = request.state.request_id
+        headers["X-Content-Type-Options"] = "nosniff"
+        headers.setdefault("Cache-Control", "no-store")
+        for name, value in getattr(request.state, "rate_headers", {}).items():
+            headers[name] = value
+        await to_thread.run_sync(self._audit, request, route, status)
+        self._metrics.seen(method, route, status, seconds)
+        fields: dict[str, Any] = {"method": method, "route": route, "status": status, "seconds": round(seconds, 4)}
+        caller = getattr(request.state, "caller", None)
+        if caller is not None:
+            fields["principal"] = caller.id
+        if (code := getattr(request.state, "code", None)) is not None:
+            fields["code"] = code
+        log.info("request", **fields)
+
+
+def _places(error: BaseException) -> list[str]:
+    """Return where an error passed, innermost last: modules and lines only, since its text may hold data."""
+    places: list[str] = []
+    trace = error.__traceback__
+    while trace is not None:
+        places.append(f"{trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}")
+        trace = trace.tb_next
+    return places[-12:]

@@ -1,0 +1,57 @@
+"""The audit trail: who asked for what, and how it was answered."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
+
+from api.body import StrictRoute
+from api.deps import After, Caller, Db, Limit, capped, page
+from api.errors import problems
+from api.schemas import Page
+from core.errors import Forbidden, Unauthenticated
+from core.service import audit as service
+from core.service.context import Context
+from core.service.views import AuditView
+
+router = APIRouter(
+    prefix="/v1/audit", tags=["admin"], route_class=StrictRoute, responses=problems(Unauthenticated, Forbidden)
+)
+
+
+@router.get("")
+def list_audit(caller: Caller, db: Db, after: After = None, limit: Limit = 100) -> Page[AuditView]:
+    """List requests, newest first: all for admins and auditors, one's own otherwise."""
+    return page(service.page(db, caller, after, capped(limit) + 1), capped(limit))
+
+
+@router.get("/export", responses={200: {"content": {"application/x-ndjson": {}, "text/csv": {}}}})
+def export_audit(
+    caller: Caller, db: Db, kind: Annotated[Literal["jsonl", "csv"], Query(alias="format")] = "jsonl"
+) -> StreamingResponse:
+    """Download the whole trail, oldest first; admins and auditors only."""
+    caller.require("admin", "auditor")
+    lines = _csv(db) if kind == "csv" else _jsonl(db)
+    media = "text/csv" if kind == "csv" else "application/x-ndjson"
+    headers = {"Content-Disposition": f'attachment; filename="audit.{kind}"'}
+    return StreamingResponse(lines, media_type=media, headers=headers)
+
+
+def _jsonl(db: Context) -> Iterator[str]:
+    for view in service.export(db):
+        yield json.dumps(view.model_dump(mode="json")) + "\n"
+
+
+def _csv(db: Context) -> Iterator[str]:
+    """Yield lines; a leading apostrophe keeps spreadsheets from running text that starts like a formula."""
+    names = [name for name in AuditView.model_fields if name != "object"]
+    yield ",".join(names) + "\r\n"
+    for view in service.export(db):
+        cells = ["" if (cell := getattr(view, name)) is None else str(cell) for name in names]
+        line = io.StringIO()
+        csv.writer(line).writerow([f"'{cell}" if cell[:1] in "=+-@\t\r" and cell else cell for cell in cells])
+        yield line.getvalue()

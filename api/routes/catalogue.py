@@ -1,0 +1,76 @@
+"""The catalogue: what may be asked for. Public, and the same for everybody."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path
+from pydantic import BaseModel
+
+from api.body import StrictRoute
+from api.errors import problems
+from api.schemas import Page
+from core.catalogue.losses import Huber, Logistic
+from core.catalogue.method import AbstractSettings
+from core.catalogue.methods import METHODS
+from core.catalogue.models import LinearModel, LogisticModel, NetworkModel
+from core.errors import NotFound
+
+router = APIRouter(prefix="/v1", tags=["catalogue"], route_class=StrictRoute)
+
+_OFFERED: dict[str, type[BaseModel]] = {"logistic": LogisticModel, "linear": LinearModel}
+_LOSSES: dict[str, type[BaseModel]] = {"logistic": Logistic, "huber": Huber}
+
+
+def _optimizer(method: type[AbstractSettings]) -> dict[str, Any]:
+    return {
+        "object": "optimizer",
+        **method.card().model_dump(mode="json"),
+        "settings": method.model_json_schema(),
+    }
+
+
+def _list(items: list[dict[str, Any]]) -> Page[dict[str, Any]]:
+    return Page(data=items, has_more=False)
+
+
+@router.get("/optimizers")
+def list_optimizers() -> Page[dict[str, Any]]:
+    """List the methods: paper, privacy notion, adjacencies, assumptions, settings and what they return."""
+    return _list([_optimizer(method) for method in METHODS])
+
+
+@router.get("/optimizers/{name}", responses=problems(NotFound))
+def get_optimizer(name: Annotated[str, Path(max_length=60)]) -> dict[str, Any]:
+    """Show one method with the JSON Schema of its settings."""
+    for method in METHODS:
+        if method.card().kind == name:
+            return _optimizer(method)
+    raise NotFound("There is no such optimizer.")
+
+
+@router.get("/losses")
+def list_losses() -> Page[dict[str, Any]]:
+    """List the losses with the JSON Schema of their public constants."""
+    return _list(
+        [
+            {"object": "loss", "kind": kind, "description": loss.__doc__, "settings": loss.model_json_schema()}
+            for kind, loss in _LOSSES.items()
+        ]
+    )
+
+
+@router.get("/models")
+def list_models() -> Page[dict[str, Any]]:
+    """List the kinds of models with the JSON Schema of what a job says of them."""
+    kinds: list[tuple[str, type[BaseModel]]] = [*_OFFERED.items(), ("network", NetworkModel)]
+    return _list(
+        [
+            {
+                "object": "model-kind",
+                "kind": kind,
+                "description": model.__doc__,
+                "offered": kind in _OFFERED,
+                "settings": model.model_json_schema(),
+            }
+            for kind, model in kinds
+        ]
+    )

@@ -1,0 +1,189 @@
+"""Datasets: declared and uploaded by their owner, seen by whom the owner lets, erased on request."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from anyio import CapacityLimiter, to_thread
+from fastapi import APIRouter, Path, Query, Request, Response, status
+from fastapi.responses import JSONResponse
+
+from api import uploads
+from api.body import StrictRequest, StrictRoute, parse_json
+from api.deps import After, Caller, Db, Limit, MaybeIdempotencyKey, capped, page
+from api.errors import problems
+from api.schemas import Page
+from core.catalogue.datasets import Metadata, parse_metadata
+from core.errors import (
+    Conflict,
+    DuplicateDataset,
+    FieldError,
+    Forbidden,
+    IdempotencyKeyInFlight,
+    IdempotencyKeyReused,
+    Invalid,
+    NotFound,
+    NotOfferedYet,
+    TooLarge,
+    Unauthenticated,
+    UnsupportedMedia,
+)
+from core.service import datasets as service
+from core.service.context import Caller as Principal
+from core.service.context import Context
+from core.service.views import AccessView, BudgetView, DatasetView
+from core.store.decode import format_of
+
+router = APIRouter(prefix="/v1/datasets", tags=["data"], route_class=StrictRoute, responses=problems(Unauthenticated))
+DatasetId = Annotated[str, Path(max_length=60)]
+PrincipalId = Annotated[str, Path(max_length=60)]
+_at_a_time = CapacityLimiter(uploads.UPLOADS_AT_A_TIME)
+_METADATA = {"$ref": "#/components/schemas/Metadata"}
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
+_CREATE_BODY = {
+    "required": True,
+    "content": {
+        "multipart/form-data": {
+            "schema": {
+                "type": "object",
+                "description": "two parts, the metadata before the file",
+                "required": ["metadata", "file"],
+                "properties": {"metadata": _METADATA, "file": {"type": "string", "format": "binary"}},
+            }
+        },
+        "application/json": {"schema": _METADATA},
+    },
+}
+_CONTENT = {
+    "required": True,
+    "content": {
+        "text/csv": _BINARY,
+        "application/vnd.apache.parquet": _BINARY,
+        "application/vnd.apache.arrow.file": _BINARY,
+        "application/vnd.apache.arrow.stream": _BINARY,
+    },
+}
+_UPLOAD = problems(Forbidden, Invalid, NotOfferedYet, TooLarge, UnsupportedMedia, DuplicateDataset, Conflict)
+
+
+@router.post(
+    "",
+    status_code=status.HTTP_201_CREATED,
+    response_model=DatasetView,
+    openapi_extra={"requestBody": _CREATE_BODY},
+    responses={**_UPLOAD, **problems(NotFound, IdempotencyKeyReused, IdempotencyKeyInFlight, DuplicateDataset)},
+)
+async def create_dataset(request: Request, caller: Caller, db: Db, key: MaybeIdempotencyKey = None) -> JSONResponse:
+    """Upload records with their declared columns and budget.
+
+    Either multipart, with the part `metadata` before the part `file`, or the metadata alone as JSON; the records then
+    follow by `PUT /v1/datasets/{id}/content`.
+    """
+    kind = request.headers.get("content-type", "")
+    if kind.startswith("multipart/form-data"):
+
+        def work(body: Iterator[bytes]) -> tuple[dict[str, Any], bool]:
+            return _from_form(db, caller, kind, body, key)
+
+        view, replayed = await uploads.in_thread(request, _at_a_time, work)
+    elif kind.partition(";")[0].strip() == "application/json":
+        strict = StrictRequest(request.scope, request.receive)
+        await strict.load(db.settings.max_body_bytes)
+        metadata = parse_metadata(parse_json(await strict.body()))
+        view, replayed = await to_thread.run_sync(service.declare, db, caller, metadata, key)
+    else:
+        raise UnsupportedMedia("Send multipart/form-data with the parts metadata and file, or application/json.")
+    headers = {"Location": f"/v1/datasets/{view['id']}"}
+    if replayed:
+        headers["Idempotency-Replayed"] = "true"
+    return JSONResponse(view, status_code=status.HTTP_201_CREATED, headers=headers)
+
+
+def _from_form(
+    db: Context, caller: Principal, content_type: str, body: Iterator[bytes], key: str | None
+) -> tuple[dict[str, Any], bool]:
+    """Create a dataset from a multipart body, read part by part."""
+    metadata: Metadata | None = None
+    for part in uploads.parts(content_type, body):
+        if part.name == "metadata" and metadata is None:
+            metadata = parse_metadata(parse_json(uploads.read_small(part, db.settings.max_body_bytes)))
+            service.parse(db, caller, metadata)
+        elif part.name == "file" and metadata is not None:
+            return service.create(db, caller, metadata, format_of(part.media_type), part.pieces, key)
+        elif part.name == "file":
+            raise Invalid("The metadata come before the file.", FieldError("/metadata", "send this part first"))
+        else:
+            raise Invalid("The parts are metadata and file.", FieldError("/metadata", "send each of them once"))
+    missing = "metadata" if metadata is None else "file"
+    raise Invalid(f"The part {missing} is missing.", FieldError(f"/{missing}", "send this part"))
+
+
+@router.put(
+    "/{dataset_id}/content",
+    openapi_extra={"requestBody": _CONTENT},
+    responses={**_UPLOAD, **problems(NotFound)},
+)
+async def put_content(dataset_id: DatasetId, request: Request, caller: Caller, db: Db) -> DatasetView:
+    """Send the records of a declared dataset as they are: CSV, Parquet or Arrow."""
+    kind = request.headers.get("content-type", "")
+    if format_of(kind) is None:
+        raise UnsupportedMedia(f"Send one of {', '.join(_CONTENT['content'])}.")  # type: ignore[arg-type] # a dict
+
+    def work(body: Iterator[bytes]) -> DatasetView:
+        return service.fill(db, caller, dataset_id, kind, body)
+
+    return await uploads.in_thread(request, _at_a_time, work)
+
+
+@router.get("")
+def list_datasets(caller: Caller, db: Db, after: After = None, limit: Limit = 20) -> Page[DatasetView]:
+    """List the datasets that exist for this key, newest first."""
+    return page(service.page(db, caller, after, capped(limit) + 1), capped(limit))
+
+
+@router.get("/{dataset_id}", responses=problems(NotFound))
+def get_dataset(dataset_id: DatasetId, caller: Caller, db: Db) -> DatasetView:
+    """Show a dataset's public facts."""
+    return service.get(db, caller, dataset_id)
+
+
+@router.get("/{dataset_id}/validation", responses=problems(NotFound, Forbidden, Conflict))
+def get_validation(dataset_id: DatasetId, caller: Caller, db: Db) -> dict[str, Any]:
+    """Show the owner how the cells of each column were read."""
+    return service.validation(db, caller, dataset_id)
+
+
+@router.get("/{dataset_id}/mock", responses=problems(NotFound))
+def get_mock(
+    dataset_id: DatasetId, caller: Caller, db: Db, rows: Annotated[int, Query(ge=1, le=10_000)] = 10
+) -> dict[str, Any]:
+    """Show synthetic rows, made from the declared columns alone, to try a job's code on."""
+    return {"object": "list", "data": service.mock(db, caller, dataset_id, rows), "has_more": False, "next": None}
+
+
+@router.get("/{dataset_id}/budget", responses=problems(NotFound, Conflict))
+def get_budget(dataset_id: DatasetId, caller: Caller, db: Db) -> BudgetView:
+    """Show what is left of the budget of the people behind a dataset."""
+    return service.budget(db, caller, dataset_id)
+
+
+@router.put("/{dataset_id}/access/{principal_id}", responses=problems(NotFound, Forbidden))
+def give_access(dataset_id: DatasetId, principal_id: PrincipalId, caller: Caller, db: Db) -> AccessView:
+    """Let a principal see a dataset and send jobs to it."""
+    return service.share(db, caller, dataset_id, principal_id)
+
+
+@router.delete(
+    "/{dataset_id}/access/{principal_id}",
+    status_code=status.HTTP_204_NO_CONTENT,
+    response_class=Response,
+    responses=problems(NotFound, Forbidden),
+)
+def take_access(dataset_id: DatasetId, principal_id: PrincipalId, caller: Caller, db: Db) -> None:
+    """Take a principal's sight of a dataset away."""
+    service.unshare(db, caller, dataset_id, principal_id)
+
+
+@router.delete("/{dataset_id}", status_code=status.HTTP_202_ACCEPTED, responses=problems(NotFound, Forbidden))
+def erase_dataset(dataset_id: DatasetId, caller: Caller, db: Db) -> DatasetView:
+    """Erase the records: no new jobs, live ones are cancelled, the ledger stays."""
+    return service.erase(db, caller, dataset_id)

@@ -1,0 +1,19 @@
+"""Estimates: what a job would cost and what the theory predicts."""
+
+from fastapi import APIRouter
+
+from api.body import StrictRoute
+from api.deps import Caller, Db
+from api.errors import problems
+from core.catalogue.jobs import JobSpec
+from core.errors import AdjacencyMismatch, Conflict, Invalid, NotFound, NotOfferedYet, Unauthenticated
+from core.service import estimates as service
+from core.service.views import EstimateView
+
+router = APIRouter(prefix="/v1/estimates", tags=["planning"], route_class=StrictRoute)
+
+
+@router.post("", responses=problems(Unauthenticated, NotFound, Conflict, Invalid, NotOfferedYet, AdjacencyMismatch))
+def estimate(spec: JobSpec, caller: Caller, db: Db) -> EstimateView:
+    """Price a job and predict its error. The body is a job's; nothing is reserved and no record is read."""
+    return service.estimate(db, caller, spec)

@@ -1,0 +1,251 @@
+"""Training jobs: submit one, watch it, cancel it."""
+
+import json
+import re
+from collections.abc import AsyncIterator
+from typing import Annotated, Literal
+
+import anyio
+from anyio import to_thread
+from fastapi import APIRouter, Header, Path, Query, Request, Response, status
+from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
+
+from api.body import StrictRoute
+from api.deps import After, Caller, Db, IdempotencyKey, Limit, capped, page
+from api.errors import problems
+from api.schemas import Page
+from api.watch import Watcher
+from core.catalogue.jobs import JobSpec
+from core.errors import (
+    AdjacencyMismatch,
+    BudgetExhausted,
+    BudgetReserved,
+    Conflict,
+    FieldError,
+    Forbidden,
+    IdempotencyKeyInFlight,
+    IdempotencyKeyMissing,
+    IdempotencyKeyReused,
+    Invalid,
+    LedgerBusy,
+    LedgerFrozen,
+    NotFound,
+    NotOfferedYet,
+    RateLimited,
+    ScopeFrozen,
+    Unauthenticated,
+)
+from core.service import jobs as service
+from core.service.context import Context
+from core.service.jobs import Answer, Head
+from core.service.views import ArtifactView, AttemptView, EventView, JobView
+from core.store.queries import JobFilter
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=StrictRoute, responses=problems(Unauthenticated))
+JobId = Annotated[str, Path(max_length=60)]
+MAX_WAIT_SECONDS = 60
+_KEEP_ALIVE_SECONDS = 15.0
+_PREFER_WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})\"?", re.ASCII)
+_SUBMIT = problems(
+    IdempotencyKeyMissing,
+    IdempotencyKeyReused,
+    IdempotencyKeyInFlight,
+    Forbidden,
+    NotFound,
+    Conflict,
+    Invalid,
+    NotOfferedYet,
+    AdjacencyMismatch,
+    BudgetExhausted,
+    BudgetReserved,
+    ScopeFrozen,
+    RateLimited,
+    LedgerFrozen,
+    LedgerBusy,
+)
+
+
+def _accepted(answer: Answer) -> JSONResponse:
+    headers = {"Location": f"/v1/jobs/{answer.body['id']}", "Retry-After": "1"}
+    if answer.replayed:
+        headers["Idempotency-Replayed"] = "true"
+    return JSONResponse(answer.body, status_code=status.HTTP_202_ACCEPTED, headers=headers)
+
+
+@router.post("", status_code=status.HTTP_202_ACCEPTED, response_model=JobView, responses=_SUBMIT)
+def submit_job(spec: JobSpec, key: IdempotencyKey, caller: Caller, db: Db) -> JSONResponse:
+    """Queue a training job and reserve the most it may cost.
+
+    The price follows from the settings and the scope's public facts; no record is read. Sending the same key and
+    body again returns the same job.
+    """
+    return _accepted(service.submit(db, caller, spec, key))
+
+
+@router.get("")
+def list_jobs(
+    caller: Caller,
+    db: Db,
+    state: Annotated[
+        Literal["queued", "running", "cancelling", "succeeded", "failed", "cancelled", "expired"] | None, Query()
+    ] = None,
+    dataset: Annotated[str | None, Query(max_length=60)] = None,
+    optimizer: Annotated[str | None, Query(max_length=60)] = None,
+    label: Annotated[str | None, Query(max_length=330, description="key:value, such as study:a")] = None,
+    after: After = None,
+    limit: Limit = 20,
+) -> Page[JobView]:
+    """List jobs, newest first."""
+    pair = None
+    if label is not None:
+        name, colon, value = label.partition(":")
+        if not colon:
+            raise Invalid("A label filter is key:value.", FieldError("#query/label", "write it as study:a"))
+        pair = (name, value)
+    wanted = JobFilter(state=state, dataset=dataset, optimizer=optimizer, label=pair)
+    return page(service.page(db, caller, wanted, after, capped(limit) + 1), capped(limit))
+
+
+@router.get("/{job_id}", responses=problems(NotFound))
+async def get_job(
+    job_id: JobId,
+    caller: Caller,
+    db: Db,
+    request: Request,
+    response: Response,
+    prefer: Annotated[str | None, Header(description="`wait=30` answers once the job has ended, or after 30 s")] = None,
+) -> JobView:
+    """Show a job; with `Prefer: wait=30`, wait for its end."""
+    view = await to_thread.run_sync(service.get, db, caller, job_id)
+    asked = _PREFER_WAIT.search(prefer or "")
+    if asked is not None:
+        seconds = min(int(asked[1]), MAX_WAIT_SECONDS)
+        response.headers["Preference-Applied"] = f"wait={seconds}"
+        if await _ended(request.app.state.watcher, db, job_id, seconds):
+            view = await to_thread.run_sync(service.get, db, caller, job_id)
+    if view.finished_at is None:
+        response.headers["Retry-After"] = "1"
+    return view
+
+
+async def _ended(watcher: Watcher, db: Context, job_id: str, seconds: float) -> bool:
+    """Wait until a job has ended as far as it is to be seen; say whether anything changed meanwhile."""
+    first = seen = (await to_thread.run_sync(service.heads, db, [job_id])).get(job_id, Head("queued", 0))
+    with anyio.move_on_after(seconds):
+        while not seen.ended and not watcher.closing:
+            seen = await watcher.changed(job_id, seen, seconds)
+    return seen != first or seen.ended
+
+
+@router.post("/{job_id}/cancel", responses=problems(NotFound, Forbidden, LedgerFrozen, LedgerBusy))
+def cancel_job(job_id: JobId, caller: Caller, db: Db) -> JobView:
+    """Cancel a job; what it has not spent is given back. An ended job is returned as it is."""
+    return service.cancel(db, caller, job_id)
+
+
+@router.post("/{job_id}/clone", status_code=status.HTTP_202_ACCEPTED, response_model=JobView, responses=_SUBMIT)
+def clone_job(job_id: JobId, key: IdempotencyKey, caller: Caller, db: Db) -> JSONResponse:
+    """Submit the same job again: a new job with a new charge."""
+    return _accepted(service.clone(db, caller, job_id, key))
+
+
+@router.get(
+    "/{job_id}/events",
+    response_model=Page[EventView],
+    responses={
+        200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}},
+        **problems(NotFound),
+    },
+)
+async def list_events(
+    job_id: JobId,
+    caller: Caller,
+    db: Db,
+    request: Request,
+    accept: Annotated[str, Header()] = "application/json",
+    last_event_id: Annotated[str | None, Header(alias="Last-Event-ID", max_length=40)] = None,
+    after: Annotated[int, Query(ge=0, le=2**31 - 1, description="`next` of the last page")] = 0,
+    limit: Limit = 100,
+) -> Response:
+    """Show a job's history as pages, or follow it as `text/event-stream` until it ends."""
+    if "text/event-stream" not in accept:
+        most = capped(limit)
+        found = await to_thread.run_sync(service.events, db, caller, job_id, after, most + 1)
+        return Response(page(found, most, "seq").model_dump_json(), media_type="application/json")
+    await to_thread.run_sync(service.get, db, caller, job_id)
+    lines = _stream(request.app.state.watcher, db, caller, job_id, _resume_after(last_event_id, after))
+    return StreamingResponse(lines, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+def _resume_after(last_event_id: str | None, after: int) -> int | None:
+    """Return the number to go on after, or None where the client's place means nothing here."""
+    if last_event_id is None:
+        return after
+    return int(last_event_id) if re.fullmatch(r"\d{1,9}", last_event_id, re.ASCII) else None
+
+
+async def _stream(watcher: Watcher, db: Context, caller: Caller, job_id: str, place: int | None) -> AsyncIterator[str]:
+    """Yield server-sent events: the history after `place`, then what happens, the terminal line last."""
+    seen = (await to_thread.run_sync(service.heads, db, [job_id])).get(job_id, Head("queued", 0))
+    if place is None or place > seen.seq:
+        view = await to_thread.run_sync(service.get, db, caller, job_id)
+        yield f"id: {seen.seq}\nevent: snapshot\ndata: {view.model_dump_json()}\n\n"
+        place = seen.seq
+    while True:
+        while lines := await to_thread.run_sync(service.events, db, caller, job_id, place, 100):
+            for line in lines:
+                data = json.dumps({"kind": line.kind, "created_at": line.created_at, **line.data})
+                yield f"id: {line.seq}\nevent: {line.kind}\ndata: {data}\n\n"
+                place = line.seq
+        if (seen.ended and place >= seen.seq) or watcher.closing:
+            return
+        changed = await watcher.changed(job_id, Head(seen.state, place), _KEEP_ALIVE_SECONDS)
+        if changed == Head(seen.state, place):
+            yield ": still here\n\n"
+        seen = changed
+
+
+@router.get("/{job_id}/attempts", responses=problems(NotFound))
+def list_attempts(job_id: JobId, caller: Caller, db: Db) -> Page[AttemptView]:
+    """List a job's attempts."""
+    found = service.attempts(db, caller, job_id)
+    return page(found, len(found), "number")
+
+
+@router.get("/{job_id}/artifacts", responses=problems(NotFound))
+def list_artifacts(job_id: JobId, caller: Caller, db: Db) -> Page[ArtifactView]:
+    """List what a job left behind."""
+    found = service.artifacts(db, caller, job_id)
+    return page(found, len(found), "name")
+
+
+@router.get(
+    "/{job_id}/artifacts/{name}",
+    status_code=status.HTTP_307_TEMPORARY_REDIRECT,
+    response_class=Response,
+    responses=problems(NotFound),
+)
+def get_artifact(job_id: JobId, name: Annotated[str, Path(max_length=60)], caller: Caller, db: Db) -> Response:
+    """Go to an artifact."""
+    for artifact in service.artifacts(db, caller, job_id):
+        if artifact.name == name:
+            return Response(status_code=status.HTTP_307_TEMPORARY_REDIRECT, headers={"Location": artifact.href})
+    raise NotFound("There is no such artifact.")
+
+
+@router.get(
+    "/{job_id}/report",
+    response_model=dict[str, object],
+    responses={200: {"content": {"text/html": {"schema": {"type": "string"}}}}, **problems(NotFound)},
+)
+def get_report(
+    job_id: JobId,
+    caller: Caller,
+    db: Db,
+    accept: Annotated[str, Header()] = "application/json",
+    kind: Annotated[Literal["json", "html"] | None, Query(alias="format")] = None,
+) -> Response:
+    """Show a job's privacy report, as JSON or as a page."""
+    content = service.report(db, caller, job_id)
+    wants_page = kind == "html" or (kind is None and accept.startswith("text/html"))
+    return HTMLResponse(service.report_html(content)) if wants_page else JSONResponse(content)

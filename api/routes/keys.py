@@ -1,0 +1,61 @@
+"""API keys and who they speak for."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Response, status
+
+from api.body import StrictRoute
+from api.deps import After, Caller, Db, Limit, MaybeIdempotencyKey, capped, page
+from api.errors import problems
+from api.schemas import NewKey, Page
+from core.errors import Forbidden, IdempotencyKeyInFlight, IdempotencyKeyReused, NotFound, Unauthenticated
+from core.service import keys as service
+from core.service.views import KeyView, NewKeyView, PrincipalView
+
+router = APIRouter(prefix="/v1", tags=["keys"], route_class=StrictRoute, responses=problems(Unauthenticated))
+KeyId = Annotated[str, Path(max_length=60)]
+
+
+@router.post(
+    "/keys",
+    status_code=status.HTTP_201_CREATED,
+    responses=problems(Forbidden, NotFound, IdempotencyKeyReused, IdempotencyKeyInFlight),
+)
+def create_key(body: NewKey, caller: Caller, db: Db, response: Response, key: MaybeIdempotencyKey = None) -> NewKeyView:
+    """Make a key, for a new principal unless one is named. The secret is in this answer and nowhere else."""
+    view, replayed = service.create(
+        db,
+        caller,
+        name=body.name,
+        role=body.role,
+        principal_id=body.principal,
+        lasts_seconds=body.expires_in_seconds,
+        idempotency_key=key,
+    )
+    if replayed:
+        response.headers["Idempotency-Replayed"] = "true"
+    return view
+
+
+@router.get("/keys")
+def list_keys(caller: Caller, db: Db, after: After = None, limit: Limit = 20) -> Page[KeyView]:
+    """List keys, newest first: all of them for an admin, one's own otherwise."""
+    return page(service.page(db, caller, after, capped(limit) + 1), capped(limit))
+
+
+@router.post("/keys/{key_id}/revoke", responses=problems(NotFound, Forbidden))
+def revoke_key(key_id: KeyId, caller: Caller, db: Db) -> KeyView:
+    """Stop a key for good."""
+    return service.revoke(db, caller, key_id)
+
+
+@router.post("/keys/{key_id}/rotate", responses=problems(NotFound))
+def rotate_key(key_id: KeyId, caller: Caller, db: Db) -> NewKeyView:
+    """Replace a key by a fresh one; the old one stops at once."""
+    return service.rotate(db, caller, key_id)
+
+
+@router.get("/me")
+def who_am_i(caller: Caller) -> PrincipalView:
+    """Tell who the key of this request speaks for."""
+    return service.whoami(caller)

@@ -1,0 +1,117 @@
+"""Scopes: the budget of the people behind some datasets, its ledger, and what its owner may do with it."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Path, Query, Response, status
+
+from api.body import StrictRoute
+from api.deps import Caller, Db, Limit, capped, page
+from api.errors import problems
+from api.schemas import Adjustment, Page, WithReason
+from core.errors import Conflict, Forbidden, Invalid, NotFound, PreconditionFailed, Unauthenticated
+from core.privacy.amounts import BudgetRequest
+from core.service import scopes as service
+from core.service.views import BudgetView, EntryView, GrantView, HeadView, ScopeView, VerificationView
+
+router = APIRouter(
+    prefix="/v1/scopes", tags=["budget"], route_class=StrictRoute, responses=problems(Unauthenticated, NotFound)
+)
+ScopeId = Annotated[str, Path(max_length=60)]
+PrincipalId = Annotated[str, Path(max_length=60)]
+
+
+@router.get("/{scope_id}")
+def get_scope(scope_id: ScopeId, caller: Caller, db: Db) -> ScopeView:
+    """Show a scope and the terms of its budget, which never change."""
+    return service.get(db, caller, scope_id)
+
+
+@router.get("/{scope_id}/budget")
+def get_budget(scope_id: ScopeId, caller: Caller, db: Db) -> BudgetView:
+    """Show what is left of a budget, at the ledger's present head."""
+    return service.budget(db, caller, scope_id)
+
+
+@router.get("/{scope_id}/entries")
+def list_entries(
+    scope_id: ScopeId,
+    caller: Caller,
+    db: Db,
+    after: Annotated[int, Query(ge=0, le=2**62, description="`next` of the last page")] = 0,
+    limit: Limit = 100,
+) -> Page[EntryView]:
+    """List the ledger's lines, oldest first. Each `hash` covers `prev_hash`, a line feed and `body`."""
+    return page(service.entries(db, caller, scope_id, after, capped(limit) + 1), capped(limit), "seq")
+
+
+@router.get("/{scope_id}/head")
+def get_head(scope_id: ScopeId, caller: Caller, db: Db) -> HeadView:
+    """Show where the chain stands, to keep beside one's own notes."""
+    return service.head(db, caller, scope_id)
+
+
+@router.post("/{scope_id}/verify")
+def verify_scope(scope_id: ScopeId, caller: Caller, db: Db) -> VerificationView:
+    """Recompute the chain and its sums; a mismatch freezes the scope."""
+    return service.verify(db, caller, scope_id)
+
+
+@router.post("/{scope_id}/freeze", responses=problems(Forbidden))
+def freeze_scope(scope_id: ScopeId, body: WithReason, caller: Caller, db: Db) -> ScopeView:
+    """Stop a scope from admitting jobs."""
+    return service.freeze(db, caller, scope_id, body.reason)
+
+
+@router.post("/{scope_id}/unfreeze", responses=problems(Forbidden))
+def unfreeze_scope(scope_id: ScopeId, body: WithReason, caller: Caller, db: Db) -> ScopeView:
+    """Let a frozen scope admit jobs again."""
+    return service.unfreeze(db, caller, scope_id, body.reason)
+
+
+@router.post(
+    "/{scope_id}/adjustments", status_code=status.HTTP_201_CREATED, responses=problems(Forbidden, Conflict, Invalid)
+)
+def adjust_scope(scope_id: ScopeId, body: Adjustment, caller: Caller, db: Db) -> HeadView:
+    """Give back a charge whose records were never opened, by a visible entry; once per charge."""
+    return service.adjust(db, caller, scope_id, body.job, body.reason)
+
+
+@router.get("/{scope_id}/grants")
+def list_grants(scope_id: ScopeId, caller: Caller, db: Db) -> Page[GrantView]:
+    """List the ceilings given inside this budget."""
+    found = service.grants(db, caller, scope_id)
+    return page(found, len(found))
+
+
+@router.get("/{scope_id}/grants/{principal_id}")
+def get_grant(scope_id: ScopeId, principal_id: PrincipalId, caller: Caller, db: Db, response: Response) -> GrantView:
+    """Show one ceiling; its ETag goes into If-Match to change it."""
+    view = service.get_grant(db, caller, scope_id, principal_id)
+    response.headers["ETag"] = f'"{view.version}"'
+    return view
+
+
+@router.put(
+    "/{scope_id}/grants/{principal_id}",
+    responses={201: {"model": GrantView}, **problems(Forbidden, Invalid, Conflict, PreconditionFailed)},
+)
+def set_grant(
+    scope_id: ScopeId,
+    principal_id: PrincipalId,
+    body: BudgetRequest,
+    caller: Caller,
+    db: Db,
+    response: Response,
+    if_match: Annotated[str | None, Header(max_length=500)] = None,
+) -> GrantView:
+    """Give a principal an own ceiling inside this budget, and sight of its datasets; or change the ceiling."""
+    versions = None if if_match is None else _tags(if_match)
+    view, is_new = service.set_grant(db, caller, scope_id, principal_id, body, versions)
+    response.headers["ETag"] = f'"{view.version}"'
+    response.status_code = status.HTTP_201_CREATED if is_new else status.HTTP_200_OK
+    return view
+
+
+def _tags(if_match: str) -> frozenset[str]:
+    """Return the entity tags of an If-Match header; `*` stands for any."""
+    return frozenset(tag.strip().removeprefix("W/").strip('"') for tag in if_match.split(","))

@@ -1,0 +1,113 @@
+"""Request bodies and envelopes of the HTTP interface; the views themselves are made in `core.service.views`."""
+
+from typing import Annotated, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from core.service.views import View
+
+T = TypeVar("T")
+Reason = Annotated[str, Field(min_length=3, max_length=500)]
+Role = Literal["owner", "analyst", "auditor", "admin"]
+
+
+class Body(BaseModel):
+    """A request body: closed to unknown fields."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Wrong(BaseModel):
+    """One wrong field."""
+
+    pointer: str = Field(description="JSON pointer into the request body")
+    detail: str
+
+
+class Problem(BaseModel):
+    """RFC 9457 problem details; further members hold facts, such as what a refused job would have needed."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str = Field(description="stable; what programs branch on")
+    retryable: bool
+    actor: Literal["client", "owner", "operator"] = Field(description="who can do something about it")
+    errors: list[Wrong]
+    request_id: str
+
+
+class Page(BaseModel, Generic[T]):
+    """A page of a list; pass `next` as `after` to go on."""
+
+    object: Literal["list"] = "list"
+    data: list[T]
+    has_more: bool
+    next: str | None = None
+
+
+class NewKey(Body):
+    """A principal and its first key."""
+
+    name: str = Field(min_length=1, max_length=200)
+    role: Role
+    expires_in_seconds: Annotated[int, Field(ge=1, le=10 * 366 * 86400)] | None = None
+    principal: Annotated[str, Field(pattern=r"^pr_[0-9A-Za-z]{1,36}$")] | None = Field(
+        default=None, description="an existing principal who gets one more key; default: a new one"
+    )
+
+
+class WithReason(Body):
+    """Why."""
+
+    reason: Reason
+
+
+class Adjustment(Body):
+    """An owner's compensating entry for a job whose records were never opened."""
+
+    job: Annotated[str, Field(pattern=r"^job_[0-9A-Za-z]{1,36}$")]
+    reason: Reason
+
+
+class PredictRows(Body):
+    """Rows in the units of the declared columns."""
+
+    rows: list[dict[str, str | int | float | bool | None]] = Field(min_length=1, max_length=10_000)
+
+
+class Predictions(View):
+    """One prediction for each row, in order."""
+
+    predictions: list[dict[str, float | None]]
+
+
+class WaldRequest(Body):
+    """A joint test that some coefficients, or linear combinations of them, equal given values."""
+
+    coefficients: list[str] | None = Field(default=None, min_length=1, max_length=1000)
+    hypotheses: list[dict[str, float]] | None = Field(default=None, min_length=1, max_length=1000)
+    values: list[float] | None = Field(default=None, description="default: zeros")
+
+
+class ContrastRequest(Body):
+    """A linear combination of coefficients: name to weight."""
+
+    weights: dict[str, float] = Field(min_length=1, max_length=1000)
+    level: Annotated[float, Field(gt=0.5, lt=1)] | None = None
+
+
+class Acknowledged(View):
+    """Done."""
+
+    id: str
+    state: str
+
+
+class Paragraph(View):
+    """Text to paste into a paper."""
+
+    text: str

@@ -1,0 +1,64 @@
+"""The audit trail: written for every request that changes something or shows what came from records."""
+
+from collections.abc import Iterator
+
+from core.service.context import Caller, Context
+from core.service.views import AuditView, rfc3339
+from core.store import audit, queries
+from core.store.queries import Viewer
+from core.store.tables import Audit
+
+_BATCH = 500
+
+
+def record(
+    context: Context, caller: Caller, *, action: str, target: str, status: int, code: str | None, request_id: str
+) -> None:
+    """Add a line, in a transaction of its own.
+
+    Raises:
+        LedgerBusy: the database took no lock in time.
+    """
+    context.database.run(
+        audit.append,
+        principal_id=caller.id,
+        action=action,
+        target=target,
+        status=status,
+        code=code,
+        request_id=request_id,
+    )
+
+
+def page(context: Context, caller: Caller, after: str | None, limit: int) -> list[AuditView]:
+    """Return up to `limit` lines, newest first: all for admins and auditors, the caller's own otherwise."""
+    with context.database.read() as session:
+        viewer = Viewer(caller.id, caller.role)
+        own = None if viewer.sees_everything else caller.id
+        return [AuditView(**line) for line in map(_public, queries.audit(session, own, after, limit))]
+
+
+def export(context: Context) -> Iterator[AuditView]:
+    """Yield every line, oldest first; each batch is read in a snapshot of its own, so no connection is held."""
+    after: str | None = None
+    while True:
+        with context.database.read() as session:
+            rows = audit.page(session, after=after, limit=_BATCH)
+            views = [AuditView(**_public(row)) for row in rows]
+        yield from views
+        if len(rows) < _BATCH:
+            return
+        after = rows[-1].id
+
+
+def _public(row: Audit) -> dict[str, str | int | None]:
+    return {
+        "id": row.id,
+        "principal": row.principal_id,
+        "action": row.action,
+        "target": row.target,
+        "status": row.status,
+        "code": row.code,
+        "request_id": row.request_id,
+        "created_at": rfc3339(row.created_at),
+    }

@@ -1,0 +1,90 @@
+"""Budgets and prices as people see them."""
+
+import hashlib
+from collections.abc import Sequence
+
+from sqlalchemy.orm import Session
+
+from core.privacy.amounts import write_figure
+from core.privacy.budget import Terms, standing
+from core.privacy.events import Event, compose
+from core.privacy.facts import Adjacency
+from core.privacy.reports import budget_figures, cost_view, report
+from core.service.views import (
+    BudgetView,
+    CostFigures,
+    EpsilonView,
+    GrantView,
+    PercentView,
+    RhoView,
+)
+from core.store import queries
+from core.store.accounts import Balance, balance_of
+from core.store.ledger import balance
+from core.store.tables import Account, Scope
+from core.store.verification import executed
+
+NO_COST = CostFigures(percent="0", epsilon_alone="0", rho="0", mu="0")
+
+
+def cost_figures(event: Event | None, account: Balance, *, at_head: bool) -> CostFigures:
+    """Return what an event costs: its per cent at the account's head, or of the empty budget."""
+    if event is None:
+        return NO_COST
+    terms = account.terms
+    empty = (0,) * len(terms.orders)
+    spent, reserved = (account.spent, account.reserved) if at_head else (empty, empty)
+    view = cost_view(event, terms, tuple(spent), tuple(reserved))
+    return CostFigures(percent=view.percent, epsilon_alone=view.epsilon_alone, rho=view.rho, mu=view.mu)
+
+
+def percent_view(terms: Terms, spent: Sequence[int], reserved: Sequence[int]) -> PercentView:
+    """Return a budget in per cent of itself."""
+    shares = standing(terms, spent, reserved)
+    return PercentView(
+        spent=write_figure(shares.spent),
+        reserved=write_figure(max(shares.reserved, shares.reserved * 0)),
+        remaining=write_figure(max(shares.remaining, shares.remaining * 0)),
+    )
+
+
+def grant_view(account: Account) -> GrantView:
+    """Return a grant, with a version that changes when its terms do."""
+    held = balance_of(account)
+    terms = held.terms
+    text = f"{account.id} {terms.epsilon} {terms.delta} {terms.orders} {terms.caps_nano}"
+    assert account.principal_id is not None, "a grant is somebody's"
+    return GrantView(
+        id=account.id,
+        scope=account.scope_id,
+        principal=account.principal_id,
+        declared=account.declared,
+        epsilon=write_figure(terms.epsilon),
+        delta=write_figure(terms.delta),
+        percent=percent_view(terms, held.spent, held.reserved),
+        version=hashlib.sha256(text.encode()).hexdigest()[:16],
+    )
+
+
+def budget_view(session: Session, scope: Scope, principal_id: str) -> BudgetView:
+    """Return a scope's budget at its present head, with the principal's own grant where there is one."""
+    held = balance(session, scope.id)
+    drawn = compose(executed(session, scope.id))
+    adjacency = Adjacency(scope.adjacency)
+    figures = budget_figures(held.terms, adjacency, tuple(held.spent), tuple(held.reserved), drawn)
+    told = report(drawn, held.terms, adjacency)
+    grant = queries.grant(session, scope.id, principal_id)
+    return BudgetView(
+        scope=scope.id,
+        adjacency=scope.adjacency,
+        delta=figures.delta,
+        epsilon=EpsilonView(**figures.epsilon.model_dump()),
+        percent=PercentView(**figures.percent.model_dump()),
+        rho=RhoView(**figures.rho.model_dump()),
+        entries=scope.seq,
+        head=scope.head,
+        frozen=scope.frozen_reason,
+        label=told.label,
+        implies={other.value: promise.model_dump(mode="json") for other, promise in told.implies.items()},
+        grant=None if grant is None else grant_view(grant),
+    )

@@ -1,0 +1,148 @@
+"""What a job would cost and what the theory predicts, from public facts alone."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter
+from sqlalchemy.orm import Session
+
+from core.catalogue.columns import Column
+from core.catalogue.jobs import JobSpec
+from core.catalogue.planning import PlannedJob, plan_job
+from core.errors import Conflict, FieldError, Invalid, NotFound, NotOfferedYet
+from core.privacy.budget import admits, jobs_that_still_fit
+from core.privacy.events import Event, compose
+from core.privacy.facts import Adjacency
+from core.privacy.renyi import cost_nano
+from core.service.budgets import cost_figures
+from core.service.context import Caller, Context
+from core.service.scopes import viewer
+from core.service.views import EstimateView
+from core.store import queries
+from core.store.accounts import Balance, balance_of
+from core.store.ledger import balance
+from core.store.tables import Dataset, Scope
+
+COLUMNS: TypeAdapter[list[Column]] = TypeAdapter(list[Column])
+"""Reads the columns that a dataset declared."""
+
+
+@dataclass(frozen=True)
+class Quote:
+    """A planned job, the dataset it reads and the accounts that would pay, at one head."""
+
+    planned: PlannedJob
+    price: Event
+    dataset_id: str
+    scope_id: str
+    grant_id: str | None
+    head: str
+    account: Balance
+    grant: Balance | None
+
+    @property
+    def steps(self) -> int:
+        """The public number of steps."""
+        steps = self.planned.spec.optimizer.steps
+        assert steps is not None, "a planned job leaves nothing open"
+        return steps
+
+
+def find_dataset(session: Session, caller: Caller, dataset_id: str) -> Dataset:
+    """Return a dataset that exists for the caller.
+
+    Raises:
+        NotFound: it does not.
+    """
+    found = queries.dataset(session, viewer(caller), dataset_id)
+    if found is None:
+        raise NotFound("There is no such dataset.", FieldError("/dataset", "name a dataset that you may see"))
+    return found
+
+
+def quote(session: Session, caller: Caller, spec: JobSpec) -> Quote:
+    """Plan and price a job; reads the scope's present balance and no record.
+
+    Raises:
+        NotFound: the dataset does not exist for the caller.
+        Conflict: the dataset has no records yet, or none any more.
+        Invalid: the job does not fit the dataset.
+        NotOfferedYet: part of it is not offered yet.
+    """
+    if spec.datasets is not None:
+        raise NotOfferedYet("Jobs over several datasets are not offered yet.", FieldError("/datasets", "use dataset"))
+    if spec.dataset is None:
+        raise Invalid("A job needs a dataset.", FieldError("/dataset", "name a dataset"))
+    dataset = find_dataset(session, caller, spec.dataset)
+    if dataset.state != "ready":
+        raise Conflict(f"This dataset is {dataset.state}: no job can read it.", FieldError("/dataset", "use another"))
+    scope = session.get_one(Scope, dataset.scope_id)
+    account = balance(session, scope.id)
+    grant = queries.grant(session, scope.id, caller.id)
+    planned = plan_job(
+        spec,
+        columns=COLUMNS.validate_python(dataset.columns),
+        units=scope.units if dataset.rows is None else dataset.rows,
+        adjacency=Adjacency(scope.adjacency),
+        terms=account.terms,
+    )
+    return Quote(
+        planned=planned,
+        price=composed(planned.schedule),
+        dataset_id=dataset.id,
+        scope_id=scope.id,
+        grant_id=None if grant is None else grant.id,
+        head=scope.head,
+        account=account,
+        grant=None if grant is None else balance_of(grant),
+    )
+
+
+def composed(schedule: tuple[Event, ...]) -> Event:
+    """Return one event for what some chunks draw."""
+    counted: dict[Event, int] = {}
+    for event in schedule:
+        counted[event] = counted.get(event, 0) + 1
+    return compose(counted)
+
+
+def plan_of(spec: JobSpec) -> dict[str, Any]:
+    """Return a filled job's settings as people read them: the method's own, then the model and the inference."""
+    questions = {question.kind: question.sigma for question in spec.optimizer.questions()}
+    shown = spec.model_dump(mode="json", include={"model", "inference", "resources"})
+    return {**spec.optimizer.model_dump(mode="json"), "sigma": questions, **shown}
+
+
+def estimate(context: Context, caller: Caller, spec: JobSpec) -> EstimateView:
+    """Return price, plan and prediction of a job; nothing is reserved.
+
+    Raises:
+        NotFound: the dataset does not exist for the caller.
+        Conflict: the dataset has no records to read.
+        Invalid: the job does not fit the dataset.
+        NotOfferedYet: part of it is not offered yet.
+    """
+    with context.database.read() as session:
+        quoted = quote(session, caller, spec)
+    accounts = [account for account in (quoted.account, quoted.grant) if account is not None]
+    prices = [cost_nano(quoted.price, account.terms.orders) for account in accounts]
+    paired = list(zip(accounts, prices, strict=True))
+    planned = quoted.planned
+    rows, width = planned.facts.units, planned.facts.dimension
+    curvatures = sum(question.kind == "curvature" for question in planned.spec.optimizer.questions())
+    passes = quoted.steps * (2 + curvatures * width) + (2 * width if planned.spec.inference.intervals else 0)
+    return EstimateView(
+        cost=cost_figures(quoted.price, quoted.account, at_head=True),
+        plan=plan_of(planned.spec),
+        bound=planned.bound,
+        fits=all(admits(account.terms, account.spent, account.reserved, price) for account, price in paired),
+        jobs_that_still_fit=min(
+            jobs_that_still_fit(account.terms, account.spent, account.reserved, price) for account, price in paired
+        ),
+        steps=quoted.steps,
+        chunks=len(planned.schedule),
+        rows=rows,
+        coefficients=width,
+        compute={"multiplications": float(passes * rows * width), "records_bytes": float(8 * rows * (width + 1))},
+        head=quoted.head,
+    )

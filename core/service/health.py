@@ -1,0 +1,40 @@
+"""Whether this service can serve."""
+
+import os
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from core.errors import NotReady
+from core.service import witnessing
+from core.service.context import Context
+from core.store import queries
+
+
+def check(context: Context) -> dict[str, str]:
+    """Return that database, storage and ledger are fit for requests.
+
+    Raises:
+        NotReady: one of them is not; the text says which, and what an operator does about it.
+    """
+    try:
+        migrated = context.database.ready()
+    except SQLAlchemyError as error:
+        raise NotReady("The database does not answer.", retry_after_seconds=2) from error
+    if not migrated:
+        raise NotReady("The database has other tables than this code: run the migrations.", retry_after_seconds=5)
+    if not os.access(context.settings.records_path, os.W_OK):
+        raise NotReady("The records' folder cannot be written.", retry_after_seconds=5)
+    if problems := witnessing.compare(context):
+        raise NotReady(f"The ledger is behind its witness: {problems[0]} Run `farthing reconcile`.")
+    return {"status": "ready", "database": "ok", "storage": "ok", "ledger": "ok"}
+
+
+def revision(context: Context) -> str | None:
+    """Return the revision of the database's tables."""
+    return context.database.revision()
+
+
+def count_jobs(context: Context) -> dict[str, int]:
+    """Return the number of jobs in each state."""
+    with context.database.read() as session:
+        return queries.count_states(session)

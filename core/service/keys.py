@@ -1,0 +1,155 @@
+"""Use cases of principals and their API keys. A secret leaves once, in the answer that made it."""
+
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from core.errors import Forbidden, NotFound
+from core.service.context import Caller, Context, Role
+from core.service.views import KeyView, NewKeyView, PrincipalView, rfc3339
+from core.store import clock, idempotency, principals, queries
+from core.store.tables import ApiKey, Principal
+
+ROUTE = "POST /v1/keys"
+_MAX_SECRET = 200
+
+
+def authenticate(context: Context, secret: str) -> Caller | None:
+    """Return who holds a key, or None; notes at most once a minute that it was used."""
+    if not 1 <= len(secret) <= _MAX_SECRET or not secret.isascii():
+        return None
+    with context.database.read() as session:
+        found = principals.find(session, secret)
+    if found is None:
+        return None
+    if found.touch_due:
+        context.database.run(principals.touch, found.key_id)
+    role: Role = found.role  # type: ignore[assignment] # the table's CHECK allows no other
+    return Caller(id=found.principal_id, name=found.name, role=role, key_id=found.key_id)
+
+
+def whoami(caller: Caller) -> PrincipalView:
+    """Return the caller's own principal."""
+    return PrincipalView(id=caller.id, name=caller.name, role=caller.role, key=caller.key_id)
+
+
+def create(
+    context: Context,
+    caller: Caller,
+    *,
+    name: str,
+    role: Role,
+    principal_id: str | None,
+    lasts_seconds: int | None,
+    idempotency_key: str | None,
+) -> tuple[NewKeyView, bool]:
+    """Make a key, for a new principal or one more for an existing one; return it and whether it is a replay.
+
+    A replayed answer holds no secret: it was shown once.
+
+    Raises:
+        Forbidden: the caller is no admin.
+        NotFound: there is no such principal with that role.
+        IdempotencyKeyReused: the idempotency key belongs to another request.
+    """
+    caller.require("admin")
+    request = {"name": name, "role": role, "principal": principal_id, "lasts": lasts_seconds}
+    digest = idempotency.hash_body(request)
+
+    def work(session: Session) -> tuple[NewKeyView, bool]:
+        if idempotency_key is not None:
+            stored = idempotency.begin(session, caller.id, ROUTE, idempotency_key, digest)
+            if stored is not None:
+                return NewKeyView(**stored.body), True
+        principal = _principal(session, name, role, principal_id)
+        expires_at = None if lasts_seconds is None else clock.read(session) + lasts_seconds
+        key, secret = principals.create_key(session, principal.id, name, expires_at=expires_at)
+        view = _new(key, principal, secret)
+        if idempotency_key is not None:
+            body: dict[str, Any] = {**view.model_dump(mode="json"), "key": None}
+            idempotency.store(session, caller.id, ROUTE, idempotency_key, status=201, body=body)
+        return view, False
+
+    return context.database.run(work)
+
+
+def _principal(session: Session, name: str, role: Role, principal_id: str | None) -> Principal:
+    if principal_id is None:
+        return principals.create(session, name, role)
+    found = queries.principal(session, principal_id)
+    if found is None or found.role != role:
+        raise NotFound("There is no such principal with this role.")
+    return found
+
+
+def _new(key: ApiKey, principal: Principal, secret: str) -> NewKeyView:
+    return NewKeyView(
+        id=key.id,
+        key=secret,
+        role=principal.role,
+        name=key.name,
+        principal=principal.id,
+        expires_at=rfc3339(key.expires_at),
+    )
+
+
+def page(context: Context, caller: Caller, after: str | None, limit: int) -> list[KeyView]:
+    """Return up to `limit` keys, newest first: all for an admin, otherwise the caller's own."""
+    with context.database.read() as session:
+        found = queries.keys(session, None if caller.role == "admin" else caller.id, after, limit)
+        return [_view(key, principal) for key, principal in found]
+
+
+def _view(key: ApiKey, principal: Principal) -> KeyView:
+    return KeyView(
+        id=key.id,
+        name=key.name,
+        role=principal.role,
+        principal=principal.id,
+        prefix=key.prefix,
+        created_at=rfc3339(key.created_at),
+        expires_at=rfc3339(key.expires_at),
+        revoked_at=rfc3339(key.revoked_at),
+        last_used_at=rfc3339(key.last_used_at),
+    )
+
+
+def _require_own(session: Session, caller: Caller, key_id: str) -> Principal:
+    key = session.get(ApiKey, key_id)
+    if key is None or (caller.role != "admin" and key.principal_id != caller.id):
+        raise NotFound("There is no such key.")
+    principal = queries.principal(session, key.principal_id)
+    assert principal is not None, "a key is somebody's"
+    return principal
+
+
+def rotate(context: Context, caller: Caller, key_id: str) -> NewKeyView:
+    """Replace a key; the old one stops at once, the new secret is in the answer, once.
+
+    Raises:
+        NotFound: there is no such key of the caller's, or it was revoked.
+    """
+
+    def work(session: Session) -> NewKeyView:
+        principal = _require_own(session, caller, key_id)
+        key, secret = principals.rotate(session, key_id)
+        return _new(key, principal, secret)
+
+    return context.database.run(work)
+
+
+def revoke(context: Context, caller: Caller, key_id: str) -> KeyView:
+    """Stop a key for good.
+
+    Raises:
+        NotFound: there is no such key of the caller's, or it was revoked.
+        Forbidden: it is the key of this very request; use another, so that nobody locks himself out.
+    """
+    if key_id == caller.key_id:
+        raise Forbidden("This request came with that very key; revoke it with another one, or rotate it.")
+
+    def work(session: Session) -> KeyView:
+        principal = _require_own(session, caller, key_id)
+        return _view(principals.revoke(session, key_id), principal)
+
+    return context.database.run(work)

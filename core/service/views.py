@@ -1,0 +1,335 @@
+"""What leaves the house. Views are made inside the transaction that reads them, so each is one snapshot.
+
+Times are RFC 3339 in UTC; figures of privacy are decimal strings; statistics are numbers or null.
+"""
+
+from datetime import UTC, datetime
+from typing import Any, Literal, overload
+
+from pydantic import BaseModel, ConfigDict
+
+from core.catalogue.columns import Column, Unit
+from core.catalogue.method import Bound
+
+
+class View(BaseModel):
+    """A public answer."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+@overload
+def rfc3339(seconds: float) -> str: ...
+@overload
+def rfc3339(seconds: None) -> None: ...
+@overload
+def rfc3339(seconds: float | None) -> str | None: ...
+def rfc3339(seconds: float | None) -> str | None:
+    """Return a time in seconds since the epoch as RFC 3339 text in UTC, to the millisecond."""
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class DatasetView(View):
+    """A dataset's public facts: none of them was computed from the records but their declared number."""
+
+    id: str
+    object: Literal["dataset"] = "dataset"
+    name: str
+    owner: str
+    state: str
+    scope: str | None
+    unit: Unit
+    adjacency: str
+    rows: int | None
+    columns: list[Column]
+    digest: str | None
+    created_at: str
+
+
+class AccessView(View):
+    """Who may see a dataset."""
+
+    dataset: str
+    principal: str
+
+
+class EpsilonView(View):
+    """Epsilon at the scope's delta; informational, never what admits a job."""
+
+    total: str
+    spent: str | None
+    remaining: str
+
+
+class PercentView(View):
+    """The ledger's own figures at its present head."""
+
+    spent: str
+    reserved: str
+    remaining: str
+
+
+class RhoView(View):
+    """Zero-concentrated figures; null once any charge was not of that kind."""
+
+    total: str | None
+    spent: str | None
+    reserved: str | None
+    remaining: str | None
+
+
+class GrantView(View):
+    """An analyst's own ceiling inside a scope's budget."""
+
+    id: str
+    object: Literal["grant"] = "grant"
+    scope: str
+    principal: str
+    declared: dict[str, Any]
+    epsilon: str
+    delta: str
+    percent: PercentView
+    version: str
+
+
+class BudgetView(View):
+    """What is left of the budget of the people behind a dataset."""
+
+    scope: str
+    adjacency: str
+    delta: str
+    epsilon: EpsilonView
+    percent: PercentView
+    rho: RhoView
+    entries: int
+    head: str
+    frozen: str | None
+    label: str
+    implies: dict[str, Any]
+    grant: GrantView | None = None
+
+
+class ScopeView(View):
+    """A budget and the rules it was made with; they never change."""
+
+    id: str
+    object: Literal["scope"] = "scope"
+    owner: str
+    unit: Unit
+    adjacency: str
+    units: int
+    epsilon: str
+    delta: str
+    orders: list[int]
+    weights: list[str]
+    caps_nano: list[int]
+    approval: bool
+    frozen: str | None
+    entries: int
+    head: str
+    datasets: list[str]
+    created_at: str
+
+
+class HeadView(View):
+    """Where a scope's chain stands."""
+
+    scope: str
+    seq: int
+    head: str
+
+
+class EntryView(View):
+    """One line of the ledger; `body` is the exact text that `hash` covers, after `prev_hash`."""
+
+    object: Literal["entry"] = "entry"
+    seq: int
+    kind: str
+    job: str | None
+    attempt: int | None
+    chunk: int | None
+    body: str
+    prev_hash: str
+    hash: str
+    created_at: str
+
+
+class VerificationView(View):
+    """Whether a chain and its sums recompute; `first_bad` is the first entry that does not."""
+
+    scope: str
+    ok: bool
+    entries: int
+    head: str
+    first_bad: int | None
+    reason: str | None
+
+
+class CostFigures(View):
+    """What something costs, under the scope's adjacency."""
+
+    percent: str
+    epsilon_alone: str | None
+    rho: str | None
+    mu: str | None
+
+
+class EstimateView(View):
+    """What a job would cost and what the theory predicts; no record was read."""
+
+    cost: CostFigures
+    plan: dict[str, Any]
+    bound: Bound
+    fits: bool
+    jobs_that_still_fit: int
+    steps: int
+    chunks: int
+    rows: int
+    coefficients: int
+    compute: dict[str, float]
+    head: str
+
+
+class ProgressView(View):
+    """Steps done, of steps planned."""
+
+    step: int
+    steps: int
+
+
+class JobCost(View):
+    """The most it may cost, and what it has cost."""
+
+    reserved: CostFigures
+    spent: CostFigures
+
+
+class FailureView(View):
+    """Why a job failed, from a closed list."""
+
+    code: str
+
+
+class ResultView(View):
+    """What a job released."""
+
+    model: str
+
+
+class JobView(View):
+    """A training job."""
+
+    id: str
+    object: Literal["job"] = "job"
+    state: str
+    dataset: str
+    owner: str
+    model: dict[str, Any]
+    optimizer: dict[str, Any]
+    privacy: dict[str, Any]
+    inference: dict[str, Any]
+    progress: ProgressView
+    cost: JobCost
+    attempt: int
+    created_at: str
+    started_at: str | None
+    finished_at: str | None
+    error: FailureView | None
+    result: ResultView | None
+    approval: str | None
+    labels: dict[str, str]
+
+
+class EventView(View):
+    """A line of a job's history."""
+
+    object: Literal["event"] = "event"
+    seq: int
+    kind: str
+    data: dict[str, Any]
+    created_at: str
+
+
+class AttemptView(View):
+    """One claim of a job by a supervisor."""
+
+    object: Literal["attempt"] = "attempt"
+    number: int
+    started_at: str
+    opened_at: str | None
+    ended_at: str | None
+    outcome: str | None
+
+
+class ArtifactView(View):
+    """Something a job left behind, and where to get it."""
+
+    object: Literal["artifact"] = "artifact"
+    name: str
+    media_type: str
+    href: str
+
+
+class ModelView(View):
+    """A released model."""
+
+    id: str
+    object: Literal["model"] = "model"
+    job: str
+    dataset: str
+    approval: str
+    release: dict[str, Any] | None
+    created_at: str
+
+
+class KeyView(View):
+    """An API key, without its secret."""
+
+    id: str
+    object: Literal["key"] = "key"
+    name: str
+    role: str
+    principal: str
+    prefix: str
+    created_at: str
+    expires_at: str | None
+    revoked_at: str | None
+    last_used_at: str | None
+
+
+class NewKeyView(View):
+    """A key just made; `key` is the secret, shown once and never again, so a replayed answer has none."""
+
+    id: str
+    object: Literal["key"] = "key"
+    key: str | None
+    role: str
+    name: str
+    principal: str
+    expires_at: str | None
+
+
+class PrincipalView(View):
+    """Who a key speaks for."""
+
+    id: str
+    object: Literal["principal"] = "principal"
+    name: str
+    role: str
+    key: str
+
+
+class AuditView(View):
+    """One request, who asked, and how it was answered."""
+
+    id: str
+    object: Literal["audit"] = "audit"
+    principal: str | None
+    action: str
+    target: str | None
+    status: int
+    code: str | None
+    request_id: str
+    created_at: str

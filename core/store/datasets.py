@@ -1,0 +1,90 @@
+"""Rows of datasets: declared, filled, shared, erased."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import delete, select
+from sqlalchemy.dialects.postgresql import insert as insert_postgresql
+from sqlalchemy.dialects.sqlite import insert as insert_sqlite
+from sqlalchemy.orm import Session
+
+from core.errors import NotFound
+from core.store import clock
+from core.store.tables import Access, Dataset, Job, Secret
+
+
+def add(session: Session, dataset_id: str, owner_id: str, name: str, request: Mapping[str, Any]) -> Dataset:
+    """Add a dataset without records.
+
+    Args:
+        session: an open write transaction.
+        dataset_id: its identifier.
+        owner_id: whose it is.
+        name: for people.
+        request: its metadata, JSON-ready.
+    """
+    dataset = Dataset(
+        id=dataset_id,
+        owner_id=owner_id,
+        name=name,
+        state="pending",
+        request=dict(request),
+        columns=request["columns"],
+        created_at=clock.read(session),
+    )
+    session.add(dataset)
+    session.flush()
+    return dataset
+
+
+def lock(session: Session, dataset_id: str) -> Dataset:
+    """Lock a dataset's row, before any job's or scope's; return it as it is now.
+
+    Raises:
+        NotFound: there is no such dataset.
+    """
+    statement = select(Dataset).where(Dataset.id == dataset_id).with_for_update()
+    found = session.execute(statement.execution_options(populate_existing=True)).scalar_one_or_none()
+    if found is None:
+        raise NotFound("There is no such dataset.")
+    return found
+
+
+def is_kept(session: Session, location: str) -> bool:
+    """Tell whether a dataset's records are in this file."""
+    return session.execute(select(Dataset.id).where(Dataset.location == location)).first() is not None
+
+
+def secret(session: Session, name: str) -> str | None:
+    """Return an installation-wide value."""
+    return session.execute(select(Secret.value).where(Secret.name == name)).scalar_one_or_none()
+
+
+def give_access(session: Session, dataset_id: str, principal_id: str) -> None:
+    """Let a principal see a dataset."""
+    insert = insert_sqlite if session.get_bind().dialect.name == "sqlite" else insert_postgresql
+    values = {"dataset_id": dataset_id, "principal_id": principal_id, "created_at": clock.read(session)}
+    session.execute(insert(Access).values(values).on_conflict_do_nothing())
+
+
+def take_access(session: Session, dataset_id: str, principal_id: str) -> None:
+    """Take a principal's sight of a dataset away."""
+    session.execute(delete(Access).where(Access.dataset_id == dataset_id, Access.principal_id == principal_id))
+
+
+def erasable(session: Session) -> Iterable[tuple[str, str | None]]:
+    """Return identifier and file of each dataset in erasure whose jobs have all ended."""
+    live = select(Job.dataset_id).where(Job.finished_at.is_(None))
+    statement = select(Dataset.id, Dataset.location).where(Dataset.state == "erasing", Dataset.id.not_in(live))
+    return [(row[0], row[1]) for row in session.execute(statement)]
+
+
+def mark_erased(session: Session, dataset_id: str) -> bool:
+    """Note that a dataset's records are gone; tell whether they were about to be."""
+    dataset = lock(session, dataset_id)
+    if dataset.state != "erasing":
+        return False
+    dataset.state = "erased"
+    dataset.location = dataset.location_digest = dataset.validation = None
+    session.flush()
+    return True

@@ -1,0 +1,252 @@
+"""What the use cases read: who may see what, and pages of it. Cursors are identifiers, which sort by time of making."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import ColumnElement, func, or_, select, true
+from sqlalchemy.orm import Session
+
+from core.store import clock
+from core.store.tables import (
+    Access,
+    Account,
+    ApiKey,
+    Attempt,
+    Audit,
+    Dataset,
+    Entry,
+    Idempotency,
+    Job,
+    JobEvent,
+    Label,
+    Model,
+    Principal,
+    Scope,
+)
+
+SEES_EVERYTHING: Final = ("admin", "auditor")
+ON_THE_GRID: Final = ("progress", "succeeded", "failed")
+"""Lines of a job's history whose time could tell something; they appear on a time grid only."""
+
+
+@dataclass(frozen=True)
+class Viewer:
+    """Who looks."""
+
+    id: str
+    role: str
+
+    @property
+    def sees_everything(self) -> bool:
+        """Whether every dataset, scope, job and entry exists for this principal."""
+        return self.role in SEES_EVERYTHING
+
+
+def _granted(viewer: Viewer) -> ColumnElement[bool]:
+    """Tell of a dataset whether the viewer was given access to it, or a grant in its scope."""
+    access = select(Access.dataset_id).where(Access.principal_id == viewer.id)
+    grants = select(Account.scope_id).where(Account.principal_id == viewer.id)
+    return or_(Dataset.id.in_(access), Dataset.scope_id.in_(grants))
+
+
+def _sees_dataset(viewer: Viewer) -> ColumnElement[bool]:
+    if viewer.sees_everything:
+        return true()
+    return or_(Dataset.owner_id == viewer.id, _granted(viewer) & (Dataset.state != "pending"))
+
+
+def _sees_job(viewer: Viewer) -> ColumnElement[bool]:
+    if viewer.sees_everything:
+        return true()
+    owned = select(Scope.id).where(Scope.owner_id == viewer.id)
+    return or_(Job.owner_id == viewer.id, Job.scope_id.in_(owned))
+
+
+def dataset(session: Session, viewer: Viewer, dataset_id: str) -> Dataset | None:
+    """Return a dataset if it exists for the viewer."""
+    statement = select(Dataset).where(Dataset.id == dataset_id, _sees_dataset(viewer))
+    return session.execute(statement).scalar_one_or_none()
+
+
+def datasets(session: Session, viewer: Viewer, after: str | None, limit: int) -> Sequence[Dataset]:
+    """Return up to `limit` datasets that exist for the viewer, newest first."""
+    statement = select(Dataset).where(_sees_dataset(viewer))
+    if after:
+        statement = statement.where(Dataset.id < after)
+    return session.execute(statement.order_by(Dataset.id.desc()).limit(limit)).scalars().all()
+
+
+def same_bytes(session: Session, owner_id: str, digest: str) -> Dataset | None:
+    """Return the owner's dataset made of these very bytes, if there is one."""
+    statement = select(Dataset).where(Dataset.owner_id == owner_id, Dataset.digest == digest)
+    return session.execute(statement).scalar_one_or_none()
+
+
+def scope(session: Session, viewer: Viewer, scope_id: str) -> Scope | None:
+    """Return a scope if it, or one of its datasets, exists for the viewer."""
+    statement = select(Scope).where(Scope.id == scope_id)
+    if not viewer.sees_everything:
+        seen = select(Dataset.scope_id).where(_granted(viewer), Dataset.scope_id == scope_id)
+        statement = statement.where(or_(Scope.owner_id == viewer.id, Scope.id.in_(seen)))
+    return session.execute(statement).scalar_one_or_none()
+
+
+def datasets_of(session: Session, scope_id: str, viewer: Viewer) -> Sequence[str]:
+    """Return the identifiers of a scope's datasets that exist for the viewer."""
+    statement = select(Dataset.id).where(Dataset.scope_id == scope_id, _sees_dataset(viewer))
+    return session.execute(statement.order_by(Dataset.id)).scalars().all()
+
+
+def grant(session: Session, scope_id: str, principal_id: str) -> Account | None:
+    """Return a principal's grant in a scope, if there is one."""
+    statement = select(Account).where(Account.scope_id == scope_id, Account.principal_id == principal_id)
+    return session.execute(statement).scalar_one_or_none()
+
+
+def grants(session: Session, scope_id: str) -> Sequence[Account]:
+    """Return a scope's grants."""
+    statement = select(Account).where(Account.scope_id == scope_id, Account.principal_id.is_not(None))
+    return session.execute(statement.order_by(Account.id)).scalars().all()
+
+
+def entries(session: Session, scope_id: str, after: int, limit: int) -> Sequence[Entry]:
+    """Return up to `limit` entries of a scope's chain above `after`, oldest first."""
+    statement = select(Entry).where(Entry.scope_id == scope_id, Entry.seq > after)
+    return session.execute(statement.order_by(Entry.seq).limit(limit)).scalars().all()
+
+
+def principal(session: Session, principal_id: str) -> Principal | None:
+    """Return a principal."""
+    return session.get(Principal, principal_id)
+
+
+def keys(
+    session: Session, principal_id: str | None, after: str | None, limit: int
+) -> Sequence[tuple[ApiKey, Principal]]:
+    """Return up to `limit` keys, newest first: of one principal, or of all."""
+    statement = select(ApiKey, Principal).join(Principal, Principal.id == ApiKey.principal_id)
+    if principal_id is not None:
+        statement = statement.where(ApiKey.principal_id == principal_id)
+    if after:
+        statement = statement.where(ApiKey.id < after)
+    return [(row[0], row[1]) for row in session.execute(statement.order_by(ApiKey.id.desc()).limit(limit))]
+
+
+def job(session: Session, viewer: Viewer, job_id: str) -> Job | None:
+    """Return a job if it exists for the viewer: its owner, its scope's owner, admins and auditors."""
+    return session.execute(select(Job).where(Job.id == job_id, _sees_job(viewer))).scalar_one_or_none()
+
+
+@dataclass(frozen=True)
+class JobFilter:
+    """Which jobs a list shows."""
+
+    state: str | None = None
+    dataset: str | None = None
+    optimizer: str | None = None
+    label: tuple[str, str] | None = None
+
+
+def jobs(session: Session, viewer: Viewer, wanted: JobFilter, after: str | None, limit: int) -> Sequence[Job]:
+    """Return up to `limit` jobs that exist for the viewer, newest first."""
+    statement = select(Job).where(_sees_job(viewer))
+    if wanted.state:
+        statement = statement.where(Job.state == wanted.state)
+    if wanted.dataset:
+        statement = statement.where(Job.dataset_id == wanted.dataset)
+    if wanted.optimizer:
+        statement = statement.where(Job.optimizer == wanted.optimizer)
+    if wanted.label:
+        key, value = wanted.label
+        labelled = select(Label.job_id).where(Label.key == key, Label.value == value)
+        statement = statement.where(Job.id.in_(labelled))
+    if after:
+        statement = statement.where(Job.id < after)
+    return session.execute(statement.order_by(Job.id.desc()).limit(limit)).scalars().all()
+
+
+def live_jobs(session: Session, dataset_id: str) -> Sequence[str]:
+    """Return the identifiers of a dataset's jobs that have not ended."""
+    statement = select(Job.id).where(Job.dataset_id == dataset_id, Job.finished_at.is_(None))
+    return session.execute(statement.order_by(Job.id)).scalars().all()
+
+
+def count_waiting(session: Session, principal_id: str) -> int:
+    """Return how many of a principal's jobs have not ended."""
+    statement = select(func.count()).select_from(Job).where(Job.owner_id == principal_id, Job.finished_at.is_(None))
+    return session.execute(statement).scalar_one()
+
+
+def count_states(session: Session) -> dict[str, int]:
+    """Return the number of jobs in each state that any job is in."""
+    return dict(session.execute(select(Job.state, func.count()).group_by(Job.state)).tuples().all())
+
+
+def attempts(session: Session, job_id: str) -> Sequence[Attempt]:
+    """Return a job's attempts, first to last."""
+    return session.execute(select(Attempt).where(Attempt.job_id == job_id).order_by(Attempt.number)).scalars().all()
+
+
+def model_of(session: Session, job_id: str) -> Model | None:
+    """Return what a job released."""
+    return session.execute(select(Model).where(Model.job_id == job_id)).scalar_one_or_none()
+
+
+def model(session: Session, viewer: Viewer, model_id: str) -> tuple[Model, Job, Scope] | None:
+    """Return a model, its job and its scope if the job exists for the viewer."""
+    statement = (
+        select(Model, Job, Scope)
+        .join(Job, Job.id == Model.job_id)
+        .join(Scope, Scope.id == Job.scope_id)
+        .where(Model.id == model_id, _sees_job(viewer))
+    )
+    row = session.execute(statement).one_or_none()
+    return None if row is None else (row[0], row[1], row[2])
+
+
+def grid_time(session: Session, grid_seconds: float) -> float:
+    """Return the last point of the time grid, by the database's clock."""
+    at = clock.read(session)
+    return math.floor(at / grid_seconds) * grid_seconds if grid_seconds else at
+
+
+def first_hidden(session: Session, job_ids: Iterable[str], until: float) -> dict[str, int]:
+    """Return, for each job that has one, the number of the first line of its history that is not to be seen yet."""
+    statement = (
+        select(JobEvent.job_id, func.min(JobEvent.seq))
+        .where(JobEvent.job_id.in_(list(job_ids)), JobEvent.created_at > until, JobEvent.kind.in_(ON_THE_GRID))
+        .group_by(JobEvent.job_id)
+    )
+    return dict(session.execute(statement).tuples().all())
+
+
+def history(session: Session, job_id: str, after: int, before: int | None, limit: int) -> Sequence[JobEvent]:
+    """Return up to `limit` lines of a job's history with numbers above `after` and below `before`, oldest first."""
+    statement = select(JobEvent).where(JobEvent.job_id == job_id, JobEvent.seq > after)
+    if before is not None:
+        statement = statement.where(JobEvent.seq < before)
+    return session.execute(statement.order_by(JobEvent.seq).limit(limit)).scalars().all()
+
+
+def last_lines(session: Session, job_ids: Iterable[str]) -> dict[str, tuple[str, int]]:
+    """Return each job's state and the number of the last line of its history."""
+    statement = select(Job.id, Job.state, Job.event_seq).where(Job.id.in_(list(job_ids)))
+    return {job_id: (state, seq) for job_id, state, seq in session.execute(statement)}
+
+
+def audit(session: Session, principal_id: str | None, after: str | None, limit: int) -> Sequence[Audit]:
+    """Return up to `limit` lines of the audit trail, newest first: of one principal, or of all."""
+    statement = select(Audit)
+    if principal_id is not None:
+        statement = statement.where(Audit.principal_id == principal_id)
+    if after:
+        statement = statement.where(Audit.id < after)
+    return session.execute(statement.order_by(Audit.id.desc()).limit(limit)).scalars().all()
+
+
+def is_answered(session: Session, principal_id: str, route: str, key: str) -> bool:
+    """Tell whether a create request with this key was answered, whatever its body was."""
+    found = session.get(Idempotency, (principal_id, route, key))
+    return found is not None and found.status is not None
