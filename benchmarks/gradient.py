@@ -47,7 +47,7 @@ def interleaved(*runs: Callable[[], object], repeats: int = 15) -> list[float]:
 
 
 def compare(loss: Loss, title: str, clip: float | None, threads: int) -> float:
-    """Print one line and return the ratio."""
+    """Print a line for the gradient, and one for the curvature unless clipped; return the gradient's ratio."""
     torch.set_num_threads(threads)
     generator = torch.Generator().manual_seed(1)
     features = torch.randn(UNITS, DIMENSION, generator=generator, dtype=torch.float64)
@@ -64,16 +64,18 @@ def compare(loss: Loss, title: str, clip: float | None, threads: int) -> float:
         return theta - 0.1 * door.ask(question, theta).value
 
     base, ours = interleaved(plain, step)
-    print(f"{title:<22}{threads:>8}{base * 1e3:>12.1f}{ours * 1e3:>12.1f}{ours / base:>8.2f}")
+    ratio = ours / base
+    print(f"{title:<22}{threads:>8}{base * 1e3:>12.1f}{ours * 1e3:>12.1f}{ratio:>8.2f}")
     if clip is None:
         curvature = Curvature(of="hessian", sigma=30.0)
         base, ours = interleaved(lambda: features.T @ features, lambda: door.ask(curvature, theta).value, repeats=3)
         print(f"{'  curvature / X^T X':<22}{threads:>8}{base * 1e3:>12.1f}{ours * 1e3:>12.1f}{ours / base:>8.2f}")
-    return ours / base
+    return ratio
 
 
 def lanes() -> None:
     """Print the time of 2,000 lanes of 50 gradient steps and the two matrices of a sandwich."""
+    torch.set_num_threads(1)
     count, units, dimension, steps = 2000, 1000, 4, 50
     loss = Logistic()
     generator = torch.Generator().manual_seed(1)
