@@ -47,9 +47,7 @@ def _iso_date(value: object) -> object:
     if not isinstance(value, str):
         raise ValueError("must be a date such as 2006-12-31")  # noqa: TRY004 - pydantic reads ValueError
     try:
-        if re.match(ISO_DATE, value) is None:
-            raise ValueError(value)
-        return date.fromisoformat(value)
+        return date.fromisoformat(value if re.match(ISO_DATE, value) else "")
     except ValueError:
         raise ValueError("must be a date such as 2006-12-31") from None
 
