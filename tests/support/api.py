@@ -1,0 +1,145 @@
+"""A real API process on a free port, with a home of its own and an admin's key; no workers, so jobs stay queued."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+
+from core.settings import ServiceSettings
+from core.store.bootstrap import first_admin
+from core.store.database import Database
+
+ROOT = Path(__file__).resolve().parents[2]
+COLUMNS: list[dict[str, Any]] = [
+    {"name": "age", "type": "number", "lower": 18, "upper": 95},
+    {"name": "job", "type": "category", "values": ["management", "technician", "other"], "other": "other"},
+    {"name": "y", "type": "binary", "values": ["no", "yes"]},
+]
+
+
+def csv(rows: int = 400, shift: int = 0) -> bytes:
+    """Return a CSV file for `COLUMNS`; another `shift` gives other bytes."""
+    jobs = ("management", "technician", "student")
+    lines = [
+        f"{18 + (7 * row + shift) % 70},{jobs[row % 3]},{'yes' if (row * 5 + shift) % 4 == 0 else 'no'}"
+        for row in range(rows)
+    ]
+    return "\n".join(["age,job,y", *lines, ""]).encode()
+
+
+def metadata(**changes: Any) -> dict[str, Any]:
+    """Return a declaration that suits `csv`."""
+    base = {"name": "people", "columns": COLUMNS, "budget": {"epsilon": "3", "delta": "1e-6"}}
+    return {name: value for name, value in {**base, **changes}.items() if value is not None}
+
+
+@dataclass
+class Service:
+    """A running API and what a test needs to talk to it and to look behind it."""
+
+    url: str
+    home: Path
+    key: str
+    process: "subprocess.Popen[bytes]"
+
+    def client(self, key: str | None = None, **options: Any) -> httpx.Client:
+        """Return a client of the admin, or of the owner of `key`."""
+        headers = {"Authorization": f"Bearer {key or self.key}"}
+        return httpx.Client(base_url=self.url, headers=headers, timeout=60, **options)
+
+    def database(self) -> Database:
+        """Return the service's database."""
+        return Database(ServiceSettings(home=self.home).url)
+
+    def someone(self, role: str, name: str = "someone") -> tuple[httpx.Client, dict[str, Any]]:
+        """Return a new principal's client and the answer that made its key."""
+        with self.client() as admin:
+            made = admin.post("/v1/keys", json={"name": name, "role": role}).json()
+        return self.client(made["key"]), made
+
+    def files(self) -> list[str]:
+        """Return the names of the files that hold records."""
+        return sorted(path.name for path in (self.home / "records").iterdir())
+
+
+def upload(client: httpx.Client, shift: int = 0, rows: int = 400, **changes: Any) -> dict[str, Any]:
+    """Upload a small dataset and return its view."""
+    import json  # noqa: PLC0415 - only here
+
+    parts = [
+        ("metadata", (None, json.dumps(metadata(**changes)), "application/json")),
+        ("file", ("people.csv", csv(rows, shift), "text/csv")),
+    ]
+    answer = client.post("/v1/datasets", files=parts)
+    assert answer.status_code == 201, answer.text
+    made: dict[str, Any] = answer.json()
+    return made
+
+
+def job(dataset: str, mu: str = "0.1", **changes: Any) -> dict[str, Any]:
+    """Return a small logistic job."""
+    base = {
+        "dataset": dataset,
+        "model": {"kind": "logistic", "target": "y"},
+        "optimizer": {"kind": "noisy_newton", "steps": 8},
+        "privacy": {"mu": mu},
+        "labels": {"study": "a"},
+    }
+    return {**base, **changes}
+
+
+def submit(client: httpx.Client, body: dict[str, Any], key: str | None = None) -> httpx.Response:
+    """Submit a job."""
+    return client.post("/v1/jobs", json=body, headers={"Idempotency-Key": key or uuid4().hex})
+
+
+@contextmanager
+def running(home: Path, **environment: str) -> Iterator[Service]:
+    """Run `python -m api` under `home` until the end of the block."""
+    settings = ServiceSettings(home=home)
+    database = Database(settings.url)
+    database.migrate()
+    key = database.run(first_admin, None)
+    database.dispose()
+    assert key is not None, "the home is new"
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with (home / "api.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "api", "--host", "127.0.0.1", "--port", str(port), "--home", str(home)],
+            cwd=ROOT,
+            env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} | environment,
+            stdout=log,
+            stderr=log,
+        )
+        service = Service(f"http://127.0.0.1:{port}", home, key, process)
+        try:
+            _wait(service)
+            yield service
+        finally:
+            process.terminate()
+            process.wait(timeout=30)
+
+
+def _wait(service: Service) -> None:
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            if httpx.get(f"{service.url}/readyz").status_code == 200:
+                return
+        except httpx.TransportError:
+            pass
+        log = (service.home / "api.log").read_text()
+        assert service.process.poll() is None, f"the API ended: {log}"
+        assert time.monotonic() < deadline, f"the API did not get ready: {log}"
+        time.sleep(0.1)
