@@ -30,9 +30,12 @@ from core.catalogue.questions import Curvature, Gradient
 from core.privacy.events import Event
 from core.privacy.facts import Adjacency, Facts
 
-PLANNED_STEPS = 24
-PLANNED_DAMPING = 0.3
-PLANNED_CURVATURE_SHARE = 0.5
+PURE_STEPS = 8
+DAMPED_STEPS = 17
+CAREFUL_DAMPING = 0.5
+NOISY_HESSIAN = 0.01
+"""Above this ratio of the spectral noise of a Hessian to its public bound, steps are damped."""
+PLANNED_CURVATURE_SHARE = 0.35
 FLOOR_MULTIPLE = 0.75
 
 
@@ -65,18 +68,20 @@ class NoisyNewton(AbstractSettings):
 
     def plan(self, facts: Facts, mu: float) -> Self:
         """Fill what is open, from public facts alone (`docs/weights.md` says how the constants were found)."""
-        settings = fill(
-            self,
-            steps=PLANNED_STEPS,
-            damping=PLANNED_DAMPING,
-            mu=mu,
-            curvature_share=PLANNED_CURVATURE_SHARE,
-            radius=PLANNED_RADIUS,
-        )
-        _, curvature = settings.questions()
+        settings = fill(self, mu=mu, curvature_share=PLANNED_CURVATURE_SHARE, radius=PLANNED_RADIUS)
         largest = required_curvature_bound(facts)
-        deviation = curvature.sigma * curvature.sensitivity(facts)
+        pure = fill(settings, steps=PURE_STEPS)
+        noisy = 2 * pure.hessian_noise(facts) * sqrt(facts.dimension) > NOISY_HESSIAN * largest
+        damping = CAREFUL_DAMPING if noisy else 1.0
+        settings = fill(settings, damping=damping)
+        settings = fill(settings, steps=PURE_STEPS if settings.damping == 1 else DAMPED_STEPS)
+        deviation = settings.hessian_noise(facts)
         return fill(settings, eigenvalue_floor=matrix_floor(deviation, facts.dimension, largest, FLOOR_MULTIPLE))
+
+    def hessian_noise(self, facts: Facts) -> float:
+        """Return the standard deviation of the noise on each entry of a Hessian answer."""
+        _, curvature = self.questions()
+        return curvature.sigma * curvature.sensitivity(facts)
 
     def questions(self) -> tuple[Gradient, Curvature]:
         """Return the two questions of every step, the very values that the schedule prices and the oracle is asked."""

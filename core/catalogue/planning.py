@@ -19,8 +19,8 @@ from core.privacy.budget import Terms
 from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency, Facts, Frozen
 
-PLANNED_SHARES = Shares(estimate=0.8, curvature=0.1, score=0.1)
-CURVATURE_FLOOR_MULTIPLE = 0.75
+PLANNED_SHARES = Shares(estimate=0.85, curvature=0.08, score=0.07)
+CURVATURE_FLOOR_MULTIPLE = 0.9
 SCORE_FLOOR = 1e-4
 RESIDUALS_PER_RANGE = 8
 """Without a declared scale, a Huber residual scale is taken to be the target's declared range divided by this."""
@@ -61,7 +61,7 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
     inference, estimate_mu = _planned_shares(spec.inference, spec.optimizer, mu)
     optimizer = spec.optimizer.plan(facts, estimate_mu)
     _check_optimizer(optimizer, facts, estimate_mu)
-    inference = _planned_floors(inference, optimizer, facts, mu)
+    inference = _planned_floors(inference, optimizer, facts)
     filled = spec.model_copy(update={"model": model, "optimizer": optimizer, "inference": inference})
     schedule = (*chunks(optimizer.schedule(facts)), *(question.event() for question in inference.questions()))
     return PlannedJob(spec=filled, design=design, facts=facts, schedule=schedule, bound=optimizer.bound(facts))
@@ -162,9 +162,8 @@ def _check_optimizer(optimizer: AnySettings, facts: Facts, estimate_mu: float) -
     assert isclose(optimizer.mu, estimate_mu, rel_tol=10 * SLACK), "the estimate spends its share"
 
 
-def _planned_floors(inference: Inference, optimizer: AnySettings, facts: Facts, mu: float) -> Inference:
+def _planned_floors(inference: Inference, optimizer: AnySettings, facts: Facts) -> Inference:
     """Fill the floors of both matrices of the sandwich from the noise they will have."""
-    del mu
     if not inference.intervals:
         return inference
     curvature, _ = inference.questions()

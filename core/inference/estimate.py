@@ -15,6 +15,8 @@ class Estimate:
 
     theta: Tensor
     """Shape (..., p), in encoded units."""
+    start: Tensor
+    """The public start, shape (p,)."""
     family: Literal["gradient", "newton"]
     left: Tensor
     """Whether the last step had to be brought back into the public radius; bool, shape (...)."""
@@ -24,6 +26,8 @@ class Estimate:
     """Step size, or damping."""
     steps: int
     """Steps really taken."""
+    eigenvalue_floor: float = 0.0
+    """Of noised Hessians."""
     floored: Tensor | None = None
     """Eigenvalues moved at the last step, shape (...)."""
     hessian: Tensor | None = None

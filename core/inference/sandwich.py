@@ -32,6 +32,8 @@ from core.oracle import Answer, Oracle
 Correction = Literal["stationary", "plain", "printed"]
 NEAREST_TO_ONE = 0.999
 """A step that contracts by less is taken to contract by this much."""
+UNSEEN = 0.1
+"""A floored eigenvalue is not told apart from zero; the bias below takes it for this part of the floor."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,9 @@ def infer(inference: Inference, estimate: Estimate, oracle: Oracle) -> Sandwich:
     inverse = torch.linalg.inv(curvature)
     plain = inverse @ score @ inverse / oracle.facts.units
     plain = (plain + plain.mT) / 2
+    leaning = remembered(estimate, noised, inference.curvature_floor, inference.correction)
     return Sandwich(
-        covariance=plain + correction(inference.correction, estimate, curvature),
+        covariance=plain + correction(inference.correction, estimate, curvature) + leaning,
         plain=plain,
         curvature=curvature,
         score=score,
@@ -127,3 +130,24 @@ def _spread(estimate: Estimate, curvature: Tensor) -> Tensor:
     spread = (1 - contraction ** (2 * estimate.steps)) / (1 - contraction**2)
     relative: Tensor = (vectors * spread.unsqueeze(-2)) @ vectors.mT
     return relative
+
+
+def remembered(estimate: Estimate, noised: Tensor, floor: float, kind: Correction) -> Tensor:
+    """Return the squared bias of coefficients whose start has not been forgotten, diagonal, shape (..., p, p).
+
+    Along an eigenvector of the noised Hessian with eigenvalue l each step multiplies the distance to the minimiser by
+    f = 1 - step * l for gradient descent, and by 1 - damping * l/eigenvalue floor for Newton where l is below that
+    floor. After K steps r = f^K of the way is left, r/(1 - r) times what has been gone. An eigenvalue that had to be
+    floored is not told apart from zero and is taken for UNSEEN of the floor. Each coefficient has moved by a known
+    amount; its bias is taken to be that amount times r/(1 - r), averaged over the eigenvectors by the share that the
+    coefficient has in each, and enters as if it were a standard deviation. Post-processing of released values; zero,
+    up to rounding, wherever the iterates have converged, and no part of the `plain` and `printed` covariances.
+    """
+    if kind != "stationary":
+        return torch.zeros_like(noised)
+    values, vectors = torch.linalg.eigh((noised + noised.mT) / 2)
+    curvature = values.clamp(min=UNSEEN * floor)
+    relative = curvature if estimate.family == "gradient" else (curvature / estimate.eigenvalue_floor).clamp(max=1.0)
+    left = (1 - estimate.step * relative).clamp(0.0, NEAREST_TO_ONE) ** estimate.steps
+    share = (vectors.square() * (left / (1 - left)).unsqueeze(-2)).sum(-1)
+    return torch.diag_embed((share * (estimate.theta - estimate.start)).square())

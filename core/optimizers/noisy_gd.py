@@ -53,6 +53,7 @@ def iterate(settings: NoisyGradientDescent, oracle: Oracle) -> tuple[Estimate, S
         oracle.keep(state, step)
     estimate = Estimate(
         theta=state["theta"],
+        start=starting_point(settings.start, oracle.facts),
         family="gradient",
         left=state["left"],
         scale=float(state["scale"]),

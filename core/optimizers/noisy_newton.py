@@ -57,7 +57,7 @@ def iterate(settings: NoisyNewton, oracle: Oracle) -> tuple[Estimate, Status]:
             "scales": torch.tensor([slope.scale, bend.scale], dtype=torch.float64),
         }
         oracle.keep(state, step)
-    return ended(_estimate(settings, state), status)
+    return ended(_estimate(settings, oracle, state), status)
 
 
 def _start(settings: NoisyNewton, oracle: Oracle) -> dict[str, Tensor]:
@@ -76,13 +76,16 @@ def _start(settings: NoisyNewton, oracle: Oracle) -> dict[str, Tensor]:
     }
 
 
-def _estimate(settings: NoisyNewton, state: dict[str, Tensor]) -> Estimate:
+def _estimate(settings: NoisyNewton, oracle: Oracle, state: dict[str, Tensor]) -> Estimate:
     """Return what the last state tells."""
     assert settings.damping is not None, "plan first"
+    assert settings.eigenvalue_floor is not None, "plan first"
     scale, curvature_scale = state["scales"].tolist()
     taken = int(state["step"])
     return Estimate(
         theta=state["theta"],
+        start=starting_point(settings.start, oracle.facts),
+        eigenvalue_floor=settings.eigenvalue_floor,
         family="newton",
         left=state["left"],
         scale=scale,
