@@ -2,12 +2,22 @@
 
 import argparse
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
 
 from api.app import create_app
 from api.logs import configure
 from core.settings import ServiceSettings
+
+
+class Server(uvicorn.Server):
+    """Lets long polls and event streams end at once when the process is asked to stop."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Take a signal: stop accepting, and wake everybody who waits."""
+        super().handle_exit(sig, frame)
+        self.config.app.state.watcher.close()  # type: ignore[union-attr] # it is our own application
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -19,7 +29,7 @@ def main(arguments: list[str] | None = None) -> None:
     given = {name: value for name, value in vars(parser.parse_args(arguments)).items() if value is not None}
     settings = ServiceSettings(**given)
     configure()
-    uvicorn.run(
+    config = uvicorn.Config(
         create_app(settings),
         host=settings.host,
         port=settings.port,
@@ -29,6 +39,7 @@ def main(arguments: list[str] | None = None) -> None:
         timeout_graceful_shutdown=10,
         h11_max_incomplete_event_size=64 * 1024,
     )
+    Server(config).run()
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from anyio import to_thread
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from api import errors
+from api import errors, upkeep
 from api.metrics import Metrics
 from api.middleware import Envelope
 from api.rate import Rate
@@ -43,7 +43,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     if await to_thread.run_sync(context.database.ready):
         await to_thread.run_sync(witnessing.start, context)
     watcher: Watcher = app.state.watcher
-    async with watcher.running():
+    async with watcher.running(), upkeep.running(context):
         yield
     context.database.dispose()
 

@@ -138,7 +138,10 @@ def _events(boundary: bytes, body: Iterator[bytes]) -> Iterator[tuple[str, bytes
         parser = MultipartParser(boundary, collected.callbacks())  # type: ignore[arg-type] # a typed dict of callables
         for piece in body:
             parser.write(piece)
-            yield from collected.take()
+            for event in collected.take():
+                if event[0] == "last":
+                    return
+                yield event
         parser.finalize()
     except FormParserError as error:
         raise Invalid("The body is not a well-formed multipart body.") from error

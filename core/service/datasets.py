@@ -26,11 +26,12 @@ from core.store.decode import Decoded, Limits, decode_upload, format_of
 from core.store.ids import new_id
 from core.store.mock import mock_rows
 from core.store.tables import Dataset, Scope
-from core.store.uploads import Received, receive
+from core.store.uploads import Received, receive, remove_partial
 
 ROUTE: Final = "POST /v1/datasets"
 DIGEST_KEY: Final = "digest-key"
 T = TypeVar("T")
+_LONGEST_UPLOAD_SECONDS: Final = 3600.0
 
 
 def parse(context: Context, caller: Caller, metadata: Metadata) -> None:
@@ -449,6 +450,12 @@ def finish_erasures(context: Context) -> list[str]:
         if context.database.run(rows.mark_erased, dataset_id):
             done.append(dataset_id)
     return done
+
+
+def remove_leftovers(context: Context) -> int:
+    """Remove what uploads and decodings that were killed left behind; return how many files."""
+    oldest_seconds = 2 * context.settings.decode_seconds + _LONGEST_UPLOAD_SECONDS
+    return remove_partial(context.settings.records_path, older_than_seconds=oldest_seconds)
 
 
 def _destroy(path: Path) -> None:

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -50,11 +50,14 @@ class Service:
     home: Path
     key: str
     process: "subprocess.Popen[bytes]"
+    clients: list[httpx.Client] = field(default_factory=list)
 
     def client(self, key: str | None = None, **options: Any) -> httpx.Client:
         """Return a client of the admin, or of the owner of `key`."""
         headers = {"Authorization": f"Bearer {key or self.key}"}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=60, **options)
+        client = httpx.Client(base_url=self.url, headers=headers, timeout=60, **options)
+        self.clients.append(client)  # closed when the service stops
+        return client
 
     def database(self) -> Database:
         """Return the service's database."""
@@ -62,8 +65,7 @@ class Service:
 
     def someone(self, role: str, name: str = "someone") -> tuple[httpx.Client, dict[str, Any]]:
         """Return a new principal's client and the answer that made its key."""
-        with self.client() as admin:
-            made = admin.post("/v1/keys", json={"name": name, "role": role}).json()
+        made = self.client().post("/v1/keys", json={"name": name, "role": role}).json()
         return self.client(made["key"]), made
 
     def files(self) -> list[str]:
@@ -127,6 +129,8 @@ def running(home: Path, **environment: str) -> Iterator[Service]:
             _wait(service)
             yield service
         finally:
+            for client in service.clients:
+                client.close()
             process.terminate()
             process.wait(timeout=30)
 

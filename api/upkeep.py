@@ -1,0 +1,35 @@
+"""What an API process does now and then: end erasures, and remove what killed uploads left behind."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import structlog
+from anyio import to_thread
+
+from core.service import datasets
+from core.service.context import Context
+
+log = structlog.get_logger("farthing.api")
+
+
+@asynccontextmanager
+async def running(context: Context) -> AsyncIterator[None]:
+    """Keep house for the length of the block."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_keep_house, context)
+        yield
+        tasks.cancel_scope.cancel()
+
+
+async def _keep_house(context: Context) -> None:
+    while True:
+        try:
+            erased = await to_thread.run_sync(datasets.finish_erasures, context)
+            left = await to_thread.run_sync(datasets.remove_leftovers, context)
+        except Exception as error:  # noqa: BLE001 - a database away for a moment must not end the upkeep for good
+            log.error("upkeep", error=type(error).__name__)  # noqa: TRY400 - a traceback may hold data
+        else:
+            if erased or left:
+                log.info("upkeep", erased=len(erased), leftovers=left)
+        await anyio.sleep(context.settings.sweep_seconds)
