@@ -94,7 +94,10 @@ def hold(session: Session, claim: Claim, states: Sequence[str] = ("running",)) -
     Raises:
         StaleAttempt: the fence, the state or the lease is no longer the attempt's.
     """
-    job = lock_job(session, claim.job_id)
+    try:
+        job = lock_job(session, claim.job_id)
+    except NotFound as gone:  # the database was put back to before this job
+        raise StaleAttempt(f"{claim.job_id} is not known here.") from gone
     at = clock.read(session)
     if (
         (job.fence_epoch, job.fence, job.attempt) != (claim.fence_epoch, claim.fence, claim.attempt)

@@ -52,12 +52,19 @@ def sweep(session: Session, lease_seconds: float, max_attempts: int, queue_deadl
         for job in _locked(session, Job.state.in_(("running", "cancelling")), Job.lease_until <= at):
             _free(session, job, at, max_attempts, swept)
     for job in _locked(session, Job.state == "queued", Job.created_at <= at - queue_deadline_seconds):
-        if job.attempt == 0:
+        if _waiting_since(session, job) <= at - queue_deadline_seconds:
             ledger.settle(session, job, reason="expired")
             jobs.end(session, job, "expired", at)
             swept.expired.append(job.id)
     session.flush()
     return swept
+
+
+def _waiting_since(session: Session, job: Job) -> float:
+    """Return when a queued job was last put into the queue."""
+    if job.attempt == 0:
+        return job.created_at
+    return session.get_one(Attempt, (job.id, job.attempt)).ended_at or job.created_at
 
 
 def _locked(session: Session, *conditions: object) -> list[Job]:

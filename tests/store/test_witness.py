@@ -1,0 +1,179 @@
+import json
+from pathlib import Path
+
+import pytest
+from sqlalchemy import delete, text
+
+from core.errors import BudgetExhausted, LedgerFrozen, StaleAttempt
+from core.privacy.events import Zcdp
+from core.store import jobs, ledger
+from core.store import witness as module
+from core.store.claims import freeze_ledger, refuse_if_frozen
+from core.store.database import Database
+from core.store.sweep import sweep
+from core.store.tables import Attempt, Entry, Job, JobEvent, Label
+from core.store.witness import Witness, compare, guard, reconcile
+from tests.support.store import STEP, Place, make_place, submit
+
+LEASE = 60.0
+
+
+@pytest.fixture
+def place(database: Database) -> Place:
+    return make_place(database)
+
+
+@pytest.fixture
+def witness(database: Database, tmp_path: Path) -> Witness:
+    made = Witness(tmp_path / "elsewhere" / "witness.jsonl")
+    assert guard(database, made) == []
+    assert made.exists()
+    return made
+
+
+def submit_witnessed(database: Database, place: Place, witness: Witness) -> str:
+    with database.write() as session:
+        job_id = submit(session, place).id
+    witness.keep(database)
+    return job_id
+
+
+def roll_back(database: Database, place: Place, seq: int) -> None:
+    """Put a scope back to an earlier entry, as a restore of yesterday's dump does, with no job left after it."""
+    with database.write() as session:
+        if session.get_bind().dialect.name == "sqlite":
+            session.execute(text("DROP TRIGGER entries_no_delete"))
+        else:
+            session.execute(text("ALTER TABLE entries DISABLE TRIGGER USER"))
+        for table in (JobEvent, Label, Attempt, Job):
+            session.execute(delete(table))
+        session.execute(delete(Entry).where(Entry.scope_id == place.scope_id, Entry.seq > seq))
+        session.execute(
+            text("UPDATE scopes SET seq = :seq, head = (SELECT hash FROM entries e WHERE e.seq = :seq)"), {"seq": seq}
+        )
+        session.execute(
+            text("UPDATE accounts SET " + ", ".join(f"spent_{j} = 0, reserved_{j} = 0" for j in range(1, 5)))
+        )
+
+
+def test_a_ledger_that_only_grows_agrees(database: Database, place: Place, witness: Witness) -> None:
+    submit_witnessed(database, place, witness)
+    with database.write() as session:
+        submit(session, place)
+    assert compare(database, witness) == []
+    witness.keep(database)
+    seen = witness.read()[place.scope_id]
+    with database.read() as session:
+        held = ledger.balance(session, place.scope_id)
+        assert seen.head == ledger.verify(session, place.scope_id).head
+    assert seen.seq == 3
+    assert seen.taken[place.scope_id][: len(held.reserved)] == list(held.reserved)
+
+
+def test_a_restored_dump_freezes_the_ledger_until_it_is_reconciled(
+    database: Database, place: Place, witness: Witness
+) -> None:
+    submit_witnessed(database, place, witness)
+    claim = database.run(jobs.claim, "w", LEASE)
+    assert claim is not None
+    database.run(ledger.spend, claim, 0, None, 0)
+    witness.keep(database)
+    taken = witness.read()[place.scope_id].taken[place.scope_id]
+    roll_back(database, place, 1)
+    with database.write() as session:
+        restored = submit(session, place, [Zcdp(rho=0.001)]).id
+    assert any("lost entries" in problem for problem in guard(database, witness))
+    with pytest.raises(LedgerFrozen), database.write() as session:
+        submit(session, place)
+    for work in (
+        lambda session: jobs.claim(session, "w", LEASE),
+        lambda session: ledger.spend(session, claim, 1, None, 1),
+        lambda session: jobs.cancel(session, restored),
+        lambda session: sweep(session, LEASE, 3, 1.0),
+    ):
+        with pytest.raises(LedgerFrozen):
+            database.run(work)
+    assert reconcile(database, witness) == [restored]
+    assert guard(database, witness) == []
+    with database.read() as session:
+        held = ledger.balance(session, place.scope_id)
+        assert ledger.verify(session, place.scope_id).ok
+        assert session.get_one(Job, restored).error_code == "worker-lost"
+    assert list(held.spent) == [max(one, two) for one, two in zip(taken, held.spent, strict=False)]
+    assert not any(held.reserved)
+    with database.write() as session:
+        submit(session, place)
+    database.run(jobs.claim, "w", LEASE)
+    with pytest.raises(StaleAttempt):
+        database.run(ledger.spend, claim, 1, None, 1)
+
+
+def test_a_forked_history_is_noticed_and_never_overwrites_the_evidence(
+    database: Database, place: Place, witness: Witness
+) -> None:
+    submit_witnessed(database, place, witness)
+    known = witness.read()
+    roll_back(database, place, 1)
+    for _ in range(3):
+        with database.write() as session:
+            submit(session, place)
+    witness.keep(database)
+    assert witness.read() == known
+    assert any("another history" in problem for problem in compare(database, witness))
+
+
+def test_a_missing_witness_of_a_ledger_with_jobs_freezes_it(database: Database, place: Place, witness: Witness) -> None:
+    submit_witnessed(database, place, witness)
+    witness.path.unlink()
+    with pytest.raises(LedgerFrozen):
+        witness.keep(database)
+    with pytest.raises(LedgerFrozen), database.write() as session:
+        refuse_if_frozen(session)
+    assert guard(database, witness) == [module.MISSING]
+    reconcile(database, witness)
+    assert guard(database, witness) == []
+
+
+def test_another_server_is_noticed(database: Database, place: Place, witness: Witness) -> None:
+    submit_witnessed(database, place, witness)
+    lines = witness.path.read_text().splitlines()
+    assert json.loads(lines[0])["server"] == (None if database.is_sqlite else witness.identity())
+    witness.path.write_text("\n".join([json.dumps({"server": "1/2"}), *lines[1:]]) + "\n")
+    assert any("another one" in problem for problem in compare(database, witness))
+
+
+def test_a_crash_while_appending_loses_that_line_only(database: Database, place: Place, witness: Witness) -> None:
+    submit_witnessed(database, place, witness)
+    known = witness.read()
+    with witness.path.open("a") as file:
+        file.write('{"scope": "sc_half')
+    assert witness.read() == known
+    submit_witnessed(database, place, witness)
+    assert witness.read()[place.scope_id].seq == 3
+
+
+def test_a_large_witness_is_rewritten(
+    database: Database, place: Place, witness: Witness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        submit_witnessed(database, place, witness)
+    monkeypatch.setattr(module, "COMPACT_BYTES", 1)
+    submit_witnessed(database, place, witness)
+    assert len(witness.path.read_text().splitlines()) == 2
+    assert compare(database, witness) == []
+
+
+def test_reconciling_never_passes_a_cap_but_exhausts_the_budget(
+    database: Database, place: Place, witness: Witness
+) -> None:
+    submit_witnessed(database, place, witness)
+    line = json.loads(witness.path.read_text().splitlines()[-1])
+    line["taken"] = {place.scope_id: [10**15, 10**15, 10**15, 0]}
+    with witness.path.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+    database.run(freeze_ledger, "a rehearsal.")
+    reconcile(database, witness)
+    with database.read() as session:
+        assert ledger.verify(session, place.scope_id).ok
+    with pytest.raises(BudgetExhausted), database.write() as session:
+        submit(session, place, [STEP])
