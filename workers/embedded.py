@@ -26,6 +26,7 @@ from core.store.database import Database
 from core.store.witness import Witness, guard
 from workers.process import clock_seconds
 
+SUPERVISOR: Final = "workers.supervisor"
 FIRST_PAUSE_SECONDS: Final = 0.2
 LONGEST_PAUSE_SECONDS: Final = 10.0
 STEADY_SECONDS: Final = 30.0
@@ -100,13 +101,13 @@ class Service:
 class Embedded:
     """The parent: prepares the home and keeps the services alive until it is told to stop."""
 
-    def __init__(self, settings: ServiceSettings) -> None:
+    def __init__(self, settings: ServiceSettings, supervisor: str = SUPERVISOR) -> None:
         port = settings.port or free_port(settings.host)
         self._settings = settings.model_copy(update={"port": port})
         environment = service_environment(self._settings)
         self._services = [Service("api", environment)]
         if settings.workers:
-            self._services.append(Service("workers.supervisor", environment))
+            self._services.append(Service(supervisor, environment))
         self._stopping = False
 
     def stop(self, number: int = 0, frame: FrameType | None = None) -> None:
@@ -214,10 +215,10 @@ def read_settings(arguments: list[str] | None = None) -> ServiceSettings:
     return ServiceSettings(**given)
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: list[str] | None = None, supervisor: str = SUPERVISOR) -> None:
     """Serve until SIGINT or SIGTERM."""
     settings = read_settings(arguments)
-    embedded = Embedded(settings)
+    embedded = Embedded(settings, supervisor)
     signal.signal(signal.SIGINT, embedded.stop)
     signal.signal(signal.SIGTERM, embedded.stop)
     try:

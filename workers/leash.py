@@ -13,7 +13,7 @@ from workers.process import die_with_parent
 def main() -> None:
     """Ask to be stopped when the parent ends, then become `python -m MODULE`."""
     parent, module, *arguments = sys.argv[1:]
-    die_with_parent(int(parent), signal.SIGTERM if module == "workers.supervisor" else signal.SIGKILL)
+    die_with_parent(int(parent), signal.SIGTERM)
     os.execv(sys.executable, [sys.executable, "-m", module, *arguments])  # noqa: S606 - our own interpreter, no shell
 
 

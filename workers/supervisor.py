@@ -33,6 +33,7 @@ from workers.run import Run
 from workers.sweep import Sweeper
 from workers.wire import Order
 
+TRAINER: Final = "workers.trainer"
 LEASE_PART: Final = 0.75
 CANCEL_GRACE_SECONDS: Final = 5.0
 DRAIN_GRACE_SECONDS: Final = 30.0
@@ -47,6 +48,7 @@ class Supervisor:
         desk: for the keeper's thread.
         log: for the operator.
         drain_grace_seconds: how long children may go on after a request to drain.
+        trainer: the module that a child runs.
     """
 
     def __init__(
@@ -55,9 +57,11 @@ class Supervisor:
         desk: Desk,
         log: structlog.typing.FilteringBoundLogger,
         drain_grace_seconds: float = DRAIN_GRACE_SECONDS,
+        trainer: str = TRAINER,
     ) -> None:
         self._settings = settings
         self._grace_seconds = drain_grace_seconds
+        self._trainer = trainer
         self._keeper = Keeper(settings, desk, log)
         self._runs: list[Run] = []
         self._drain_until: float | None = None
@@ -96,7 +100,7 @@ class Supervisor:
         """Start a fresh process for an attempt and tell it its order."""
         settings = self._settings
         child = subprocess.Popen(
-            [sys.executable, "-m", "workers.trainer"],
+            [sys.executable, "-m", self._trainer],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -155,13 +159,13 @@ class Supervisor:
         self._keeper.ended(run, status)
 
 
-def main() -> None:
+def main(trainer: str = TRAINER) -> None:
     """Supervise trainers until SIGTERM or SIGINT."""
     settings = ServiceSettings()
     log = logs.configure()
     self_test()
     desk = Desk(Database(settings.url), settings, f"{platform.node()}:{os.getpid()}")
-    supervisor = Supervisor(settings, desk, log)
+    supervisor = Supervisor(settings, desk, log, trainer=trainer)
     signal.signal(signal.SIGTERM, supervisor.drain)
     signal.signal(signal.SIGINT, supervisor.drain)
     sweeper = Sweeper(settings, desk, log)

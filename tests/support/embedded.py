@@ -1,0 +1,214 @@
+"""The whole embedded service on a free port with a temporary home: API, supervisor and trainers, as `farthing up` does.
+
+With `observed=True` the trainers run the real code and write each payment and each reading to a file first, so that a
+test can compare what was read with what was paid, whoever is killed in between.
+"""
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from math import exp
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import numpy as np
+import psutil
+
+from core.privacy.events import EVENT, Event
+from core.settings import ServiceSettings
+from core.store.database import Database
+
+ROOT = Path(__file__).resolve().parents[2]
+KEY = "an-admin-key-for-tests-with-enough-characters-0123456789"
+TERMINAL = ("succeeded", "failed", "cancelled", "expired")
+COLUMNS: list[dict[str, Any]] = [
+    {"name": "age", "type": "number", "lower": 18, "upper": 95},
+    {"name": "job", "type": "category", "values": ["a", "b", "c"], "other": "c"},
+    {"name": "balance", "type": "number", "lower": 0, "upper": 30},
+    {"name": "y", "type": "binary", "values": ["no", "yes"]},
+]
+SEEDS = count(1)  # the same bytes twice are refused
+LOGISTIC = {"kind": "logistic", "target": "y", "features": ["age", "job"]}
+LINEAR = {"kind": "linear", "target": "balance", "features": ["age", "job"]}
+
+
+def toy_csv(rows: int = 2000, *, seed: int) -> bytes:
+    """Return rows that suit `COLUMNS`; the logit of y is (age - 50)/20, balance is 5 + age/10 with noise of 2."""
+    generator = np.random.default_rng(seed)
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow([column["name"] for column in COLUMNS])
+    for age, job, noise, uniform in zip(
+        generator.uniform(18, 90, rows),
+        generator.choice(["a", "b", "c"], rows),
+        generator.normal(0, 2, rows),
+        generator.uniform(0, 1, rows),
+        strict=True,
+    ):
+        yes = uniform < 1 / (1 + exp(-(age - 50) / 20))
+        writer.writerow([f"{age:.2f}", job, f"{5 + age / 10 + noise:.3f}", "yes" if yes else "no"])
+    return text.getvalue().encode()
+
+
+@dataclass
+class Embedded:
+    """A running service."""
+
+    home: Path
+    url: str
+    process: "subprocess.Popen[str]"
+    http: httpx.Client
+    settings: ServiceSettings
+
+    def get(self, path: str, **params: Any) -> dict[str, Any]:
+        """Return a JSON answer that must be 200; retried while the API starts again after a kill."""
+        for _ in range(200):
+            try:
+                answer = self.http.get(path, params=params)
+            except httpx.TransportError:
+                time.sleep(0.1)
+                continue
+            assert answer.status_code == 200, answer.text
+            return dict(answer.json())
+        raise AssertionError("the API stayed away")
+
+    def upload(self, content: bytes | None = None, **changes: Any) -> str:
+        """Upload the toy rows, or others, and return the dataset's id."""
+        metadata = {
+            "name": f"toy {uuid4().hex[:8]}",
+            "unit": "record",
+            "adjacency": "zero_out",
+            "budget": {"epsilon": "8", "delta": "1e-6"},
+            "columns": COLUMNS,
+            **changes,
+        }
+        parts = [
+            ("metadata", (None, json.dumps(metadata), "application/json")),
+            ("file", ("toy.csv", toy_csv(seed=next(SEEDS)) if content is None else content, "text/csv")),
+        ]
+        answer = self.http.post("/v1/datasets", files=parts)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["id"])
+
+    def try_submit(self, dataset: str, key: str | None = None, **body: Any) -> httpx.Response:
+        """Post a job; fields given replace those of a small noisy Newton job."""
+        base = {"model": LOGISTIC, "optimizer": {"kind": "noisy_newton"}, "privacy": {"mu": "0.2"}}
+        headers = {"Idempotency-Key": key or uuid4().hex}
+        return self.http.post("/v1/jobs", json={"dataset": dataset, **base, **body}, headers=headers)
+
+    def submit(self, dataset: str, **body: Any) -> str:
+        """Post a job that must be accepted; return its id."""
+        answer = self.try_submit(dataset, **body)
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["id"])
+
+    def wait(self, job: str, seconds: float = 90.0) -> dict[str, Any]:
+        """Return a job once it has ended."""
+        return self.wait_until(job, lambda view: view["state"] in TERMINAL, seconds)
+
+    def wait_until(self, job: str, met: Any, seconds: float = 90.0) -> dict[str, Any]:
+        """Return a job once it meets a condition."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            view = self.get(f"/v1/jobs/{job}")
+            if met(view):
+                return view
+            time.sleep(0.1)
+        raise AssertionError(f"{job} did not get there in {seconds} s: {view}")
+
+    def children(self, module: str) -> list[psutil.Process]:
+        """Return the service's live processes that run a module: `api`, or the end of a supervisor's or trainer's."""
+        found = []
+        for process in psutil.Process(self.process.pid).children(recursive=True):
+            try:
+                command = process.cmdline()
+                if any(argument.rpartition(".")[2] == module for argument in command if "-m" in command):
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return found
+
+    def kill(self, module: str, how: signal.Signals = signal.SIGKILL) -> bool:
+        """Signal the first live process that runs a module; say whether there was one."""
+        for process in self.children(module):
+            try:
+                process.send_signal(how)
+            except psutil.Error:
+                continue
+            return True
+        return False
+
+    def database(self) -> Database:
+        """Return the service's own database."""
+        return Database(self.settings.url)
+
+    def stop(self) -> str:
+        """Ask the service to end, and return what it said on standard output."""
+        self.process.terminate()
+        said, _ = self.process.communicate(timeout=60)
+        self.http.close()
+        return said
+
+
+@contextmanager
+def embedded(home: Path, *, observed: bool = False, workers: int = 1, **settings: Any) -> Iterator[Embedded]:
+    """Run the service; every process of it is gone afterwards."""
+    home.mkdir(parents=True, exist_ok=True)
+    chosen = {
+        "lease_seconds": 3.0,
+        "beat_seconds": 0.4,
+        "sweep_seconds": 1.0,
+        "visible_grid_seconds": 0.0,
+        **settings,
+    }
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("FARTHING_")}
+    environment |= {f"FARTHING_{name.upper()}": str(value) for name, value in chosen.items()}
+    environment |= {"FARTHING_ADMIN_KEY": KEY, "PYTHONPATH": str(ROOT), "OBSERVED": str(home / "observed.jsonl")}
+    module = "tests.support.observed_embedded" if observed else "workers.embedded"
+    with (home / "stderr.txt").open("a") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", module, "--home", str(home), "--port", "0", "--workers", str(workers)],
+            env=environment,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("Farthing is ready on http://"), (line, (home / "stderr.txt").read_text()[-2000:])
+        url = line.split()[-1]
+        client = httpx.Client(base_url=url, headers={"Authorization": f"Bearer {KEY}"}, timeout=60)
+        with client:
+            yield Embedded(home, url, process, client, ServiceSettings(home=home, **chosen))
+    finally:
+        process.terminate()
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+
+
+def readings(home: Path) -> dict[str, Counter[Event]]:
+    """Return what the observed trainers read, per job, over all attempts."""
+    found: dict[str, Counter[Event]] = {}
+    path = home / "observed.jsonl"
+    for line in path.read_text().splitlines() if path.exists() else []:
+        told = json.loads(line)
+        found.setdefault(told["job"], Counter())[EVENT.validate_python(told["event"])] += 1
+    return found

@@ -1,0 +1,195 @@
+"""The main job, end to end, through HTTP against the embedded service as `farthing up` starts it."""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.store import verification
+from core.store.tables import Dataset
+from tests.support.embedded import KEY, LINEAR, LOGISTIC, ROOT, TERMINAL, Embedded, embedded
+
+LONG: dict[str, Any] = {"optimizer": {"kind": "noisy_gd", "steps": 20_000}}
+"""A job that takes longer than any of these tests wants to wait."""
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
+    with embedded(tmp_path_factory.mktemp("home")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def dataset(service: Embedded) -> str:
+    return service.upload()
+
+
+@pytest.mark.parametrize("adjacency", ["zero_out", "replace_one"])
+@pytest.mark.parametrize(
+    ("model", "optimizer", "slope"),
+    [(LOGISTIC, "noisy_newton", 1 / 20), (LINEAR, "noisy_gd", 1 / 10)],
+    ids=["newton", "gd"],
+)
+def test_a_job_ends_with_intervals_and_costs_what_was_quoted(
+    service: Embedded, adjacency: str, model: dict[str, Any], optimizer: str, slope: float
+) -> None:
+    dataset = service.upload(adjacency=adjacency)
+    body = {"model": model, "optimizer": {"kind": optimizer}, "privacy": {"mu": "1"}}
+    quoted = service.http.post("/v1/estimates", json={"dataset": dataset, **body}).json()["cost"]
+    job = service.wait(service.submit(dataset, **body))
+    assert job["state"] == "succeeded", job
+    assert job["error"] is None
+    assert job["attempt"] == 1
+    assert job["progress"]["step"] == job["progress"]["steps"] > 0
+    assert job["cost"]["spent"]["mu"] == quoted["mu"] == "1"
+    summary = service.get(f"/v1/models/{job['result']['model']}/summary")
+    assert summary["privacy"]["adjacency"] == adjacency
+    assert summary["privacy"]["mu"] == "1"
+    table = {line["name"]: line for line in summary["coefficients"]}
+    assert set(table) == {"intercept", "age", "job[b]", "job[c]"}
+    age = table["age"]  # a fixed truth and five standard errors: a false alarm in 3.5 million runs
+    assert abs(age["estimate"] - slope) < 5 * age["std_error"]
+    assert age["std_error"] < slope
+    budget = service.get(f"/v1/datasets/{dataset}/budget")
+    assert budget["rho"]["spent"] == "0.5"
+    assert budget["percent"]["reserved"] == "0"
+    assert service.http.post(f"/v1/scopes/{budget['scope']}/verify").json()["ok"] is True
+
+
+def test_a_queued_and_a_running_job_can_be_cancelled(service: Embedded) -> None:
+    dataset = service.upload()
+    running, queued = service.submit(dataset, **LONG), service.submit(dataset, **LONG)
+    assert service.http.post(f"/v1/jobs/{queued}/cancel").json()["state"] == "cancelled"
+    half_way = service.wait_until(running, lambda view: view["progress"]["step"] > 0)
+    assert half_way["state"] == "running"
+    service.http.post(f"/v1/jobs/{running}/cancel")
+    ended = service.wait(running, 20)
+    assert ended["state"] == "cancelled"
+    assert ended["result"] is None
+    spent = service.get(f"/v1/datasets/{dataset}/budget")["percent"]
+    assert spent["reserved"] == "0"
+    assert 0 < float(spent["spent"]) < float(ended["cost"]["reserved"]["percent"])  # what was read stays paid
+    assert service.children("trainer") == []
+    assert service.http.post(f"/v1/jobs/{running}/cancel").json()["state"] == "cancelled"
+
+
+def test_a_job_over_its_wall_clock_limit_is_charged_whole(service: Embedded) -> None:
+    dataset = service.upload()
+    job = service.wait(service.submit(dataset, **LONG, resources={"max_runtime_seconds": 3.0}))
+    assert job["state"] == "failed"
+    assert job["error"] == {"code": "limit-exceeded"}
+    percent = service.get(f"/v1/datasets/{dataset}/budget")["percent"]
+    assert percent["reserved"] == "0"
+    assert percent["spent"] == job["cost"]["spent"]["percent"] == job["cost"]["reserved"]["percent"]
+
+
+def test_a_job_that_cannot_have_its_memory_fails_whole(service: Embedded) -> None:
+    dataset = service.upload()
+    job = service.wait(service.submit(dataset, resources={"memory_bytes": 50_000_000}))
+    assert job["state"] == "failed"
+    assert job["error"]["code"] in ("limit-exceeded", "trainer-failed")
+    percent = service.get(f"/v1/datasets/{dataset}/budget")["percent"]
+    assert percent["spent"] == job["cost"]["reserved"]["percent"]
+
+
+def test_missing_records_fail_the_job_with_one_code(service: Embedded) -> None:
+    dataset = service.upload()
+    database = service.database()
+    with database.read() as session:
+        location = session.get_one(Dataset, dataset).location
+    database.dispose()
+    (service.settings.records_path / str(location)).unlink()
+    job = service.wait(service.submit(dataset))
+    assert (job["state"], job["error"]) == ("failed", {"code": "trainer-failed"})
+
+
+def test_a_job_beyond_the_budget_is_refused_and_leaves_nothing(service: Embedded, dataset: str) -> None:
+    before = service.get(f"/v1/datasets/{dataset}/budget")
+    refused = service.try_submit(dataset, privacy={"epsilon": "9"})
+    assert refused.status_code == 403
+    assert refused.json()["code"] == "privacy-budget-exhausted"
+    assert service.get(f"/v1/datasets/{dataset}/budget") == before
+
+
+def test_ten_submissions_with_one_key_are_one_run(service: Embedded) -> None:
+    dataset = service.upload()
+    with ThreadPoolExecutor(10) as pool:
+        answers = list(pool.map(lambda _: service.try_submit(dataset, key="one key"), range(10)))
+    assert {answer.status_code for answer in answers} <= {202, 409}
+    (job,) = {answer.json()["id"] for answer in answers if answer.status_code == 202}
+    assert service.wait(job)["state"] == "succeeded"
+    attempts = service.get(f"/v1/jobs/{job}/attempts")["data"]
+    assert len(attempts) == 1
+
+
+def test_a_restart_keeps_everything_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with embedded(home, workers=0) as service:
+        dataset = service.upload()
+        waiting = service.submit(dataset)
+        budget = service.get(f"/v1/datasets/{dataset}/budget")
+    with embedded(home) as service:  # the same key: it was made once
+        assert service.get(f"/v1/datasets/{dataset}/budget")["scope"] == budget["scope"]
+        assert service.wait(waiting)["state"] == "succeeded"
+        model = service.get(f"/v1/jobs/{waiting}")["result"]["model"]
+        drained = service.submit(dataset, **LONG)
+        service.wait_until(drained, lambda view: view["progress"]["step"] > 0)
+    with embedded(home, workers=0) as service:
+        assert service.get(f"/v1/models/{model}/summary")["coefficients"]
+        job = service.get(f"/v1/jobs/{drained}")
+        assert job["state"] == "queued"  # it stopped where nothing paid was lost
+        step = job["progress"]["step"]
+        assert step > 0
+    with embedded(home) as service:
+        service.wait_until(drained, lambda view: view["progress"]["step"] > step or view["state"] in TERMINAL)
+        service.http.post(f"/v1/jobs/{drained}/cancel")
+        assert service.wait(drained)["state"] == "cancelled"
+        database = service.database()
+        with database.read() as session:
+            assert verification.verify(session, budget["scope"]).ok
+        database.dispose()
+
+
+def test_a_home_is_used_by_one_service_only(service: Embedded) -> None:
+    import subprocess  # noqa: PLC0415 - for this test alone
+    import sys  # noqa: PLC0415 - as above
+
+    second = subprocess.run(
+        [sys.executable, "-m", "workers.embedded", "--home", str(service.home), "--port", "0"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert second.returncode == 1
+    assert "is in use by another Farthing" in second.stderr
+
+
+def test_no_process_shows_a_secret_in_its_arguments_or_environment(service: Embedded, dataset: str) -> None:
+    job = service.submit(dataset, **LONG)
+    service.wait_until(job, lambda view: view["progress"]["step"] > 0)
+    for module in ("api", "supervisor", "trainer"):
+        (process, *_) = service.children(module)
+        told = " ".join([*process.cmdline(), *process.environ().values()])
+        assert KEY not in told
+    (trainer,) = service.children("trainer")
+    assert not [name for name in trainer.environ() if name.startswith("FARTHING_")]
+    service.http.post(f"/v1/jobs/{job}/cancel")
+    assert service.wait(job)["state"] == "cancelled"
+
+
+def test_trainers_end_with_their_supervisor(service: Embedded) -> None:
+    dataset = service.upload()
+    job = service.submit(dataset, **LONG)
+    service.wait_until(job, lambda view: view["progress"]["step"] > 0)
+    (trainer,) = service.children("trainer")
+    assert service.kill("supervisor")
+    deadline = time.monotonic() + 5
+    while trainer.is_running() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not trainer.is_running()
+    assert service.wait(job)["state"] == "failed"
