@@ -1,0 +1,47 @@
+"""Eigenvalue floors (U8) and the ball of iterates."""
+
+import numpy as np
+import pytest
+import torch
+
+from core.inference.eigen import floor_eigenvalues, inside
+
+
+def symmetric(seed: int, *lanes: int) -> torch.Tensor:
+    drawn = torch.from_numpy(np.random.default_rng(seed).standard_normal((*lanes, 5, 5)))
+    return drawn + drawn.mT
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_floor_holds_is_idempotent_and_counts(seed: int) -> None:
+    matrix = symmetric(seed, 7)
+    floored, moved = floor_eigenvalues(matrix, 0.3)
+    assert torch.linalg.eigvalsh(floored).min() > 0.3 - 1e-10
+    assert torch.equal(moved, (torch.linalg.eigvalsh(matrix) < 0.3).sum(-1))
+    again, _ = floor_eigenvalues(floored, 0.3)
+    assert torch.allclose(again, floored, atol=1e-10)
+
+
+def test_a_matrix_above_the_floor_stays() -> None:
+    matrix = symmetric(1) @ symmetric(1).mT + torch.eye(5, dtype=torch.float64)
+    floored, moved = floor_eigenvalues(matrix, 0.5)
+    assert torch.allclose(floored, matrix, atol=1e-10)
+    assert moved == 0
+
+
+def test_nothing_allowed_is_nearer() -> None:
+    matrix = symmetric(2)
+    floored, _ = floor_eigenvalues(matrix, 0.1)
+    distance = torch.linalg.matrix_norm(floored - matrix)
+    for seed in range(300):
+        other = floor_eigenvalues(floored + 0.3 * symmetric(seed + 10), 0.1)[0]
+        assert torch.linalg.matrix_norm(other - matrix) >= distance - 1e-10
+
+
+def test_iterates_stay_in_the_ball() -> None:
+    theta = torch.tensor([[3.0, 4.0], [0.3, 0.4], [torch.nan, 1.0], [torch.inf, 0.0]], dtype=torch.float64)
+    kept, left = inside(theta, 1.0)
+    assert left.tolist() == [True, False, True, True]
+    assert torch.allclose(kept[0], torch.tensor([0.6, 0.8], dtype=torch.float64))
+    assert torch.equal(kept[1], theta[1])
+    assert kept.isfinite().all()

@@ -1,0 +1,100 @@
+"""Statistical studies of the paper's designs with the code that jobs run: synthetic records in simulation lanes."""
+
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+import torch
+from scipy.stats import norm
+from torch import Tensor
+
+from core.catalogue.jobs import Inference, Shares
+from core.catalogue.losses import Huber
+from core.catalogue.methods import AnySettings
+from core.catalogue.noisy_gd import NoisyGradientDescent
+from core.inference.sandwich import Correction, Sandwich, correction, infer
+from core.mechanisms.generator import SimulationGenerator
+from core.optimizers import fit, iterate
+from core.oracle.simulation import Simulation
+from core.privacy.facts import Adjacency, Facts
+from core.problems.linear import LinearProblem
+
+SCALE = 2.0
+WEIGHT = sqrt(2)
+LOSS = Huber(scale=SCALE)
+D1 = 4 * np.eye(3)
+D2 = np.array([[1, 0.5, 0], [0.5, 2, 0], [0, 0, 2]])
+TRUTH = np.ones(4)
+
+
+def known_scale_facts(units: int) -> Facts:
+    return Facts(
+        units=units,
+        dimension=4,
+        adjacency=Adjacency.REPLACE_ONE,
+        gradient_bound=LOSS.gradient_bound(WEIGHT),
+        curvature_bound=LOSS.curvature_bound(WEIGHT, SCALE),
+    )
+
+
+def known_scale_problem(covariance: np.ndarray, units: int, lanes: int | None, seed: int) -> LinearProblem:
+    draws = np.random.default_rng(seed)
+    shape = (units,) if lanes is None else (lanes, units)
+    slopes = draws.multivariate_normal(np.zeros(3), covariance, size=shape)
+    features = np.concatenate([np.ones((*shape, 1)), slopes], axis=-1)
+    target = features @ TRUTH + SCALE * draws.standard_normal(shape)
+    present = torch.ones(shape, dtype=torch.bool)
+    return LinearProblem(torch.from_numpy(features), torch.from_numpy(target), present, LOSS, WEIGHT)
+
+
+def simulation(problem: LinearProblem, seed: int, lanes: int | None = None, *, noiseless: bool = False) -> Simulation:
+    facts = known_scale_facts(problem.units)
+    return Simulation(problem, facts, SimulationGenerator(seed), noiseless=noiseless, lanes=lanes)
+
+
+def minimiser(problem: LinearProblem) -> Tensor:
+    """The non-private estimate, by many exact gradient steps and no noise."""
+    settings = NoisyGradientDescent(steps=3000, step_size=1.0, mu=1.0, radius=1e6)
+    return fit(settings, simulation(problem, 0, noiseless=True)).value.theta
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Shares of lanes whose 95 % interval holds the truth, and median widths, each of shape (p,)."""
+
+    stationary: np.ndarray
+    printed: np.ndarray
+    plain: np.ndarray
+    widths: np.ndarray
+
+
+def equal_shares(answers: int) -> tuple[float, Inference]:
+    """mu_est for `answers` optimizer answers beside M and Q, all worth the same out of mu = 1."""
+    each = 1 / (answers + 2)
+    shares = Shares(estimate=1 - 2 * each, curvature=each, score=each)
+    inference = Inference(
+        shares=shares,
+        curvature_sigma=each**-0.5,
+        score_sigma=each**-0.5,
+        curvature_floor=1e-3 / SCALE,
+        score_floor=1e-4,
+    )
+    return sqrt(1 - 2 * each), inference
+
+
+def coverage(problem: LinearProblem, settings: AnySettings, inference: Inference, seed: int) -> Coverage:
+    oracle = simulation(problem, seed)
+    estimate, _ = iterate(settings, oracle)
+    sandwich = infer(inference, estimate, oracle)
+    error = (estimate.theta - torch.from_numpy(TRUTH)).abs().numpy()
+
+    def shares(kind: Correction) -> np.ndarray:
+        return (error <= _half(sandwich, kind)).mean(0)
+
+    def _half(sandwich: Sandwich, kind: Correction) -> np.ndarray:
+        covariance = sandwich.plain + correction(kind, estimate, sandwich.curvature)
+        return norm.ppf(0.975) * covariance.diagonal(dim1=-2, dim2=-1).sqrt().numpy()
+
+    return Coverage(
+        shares("stationary"), shares("printed"), shares("plain"), np.median(2 * _half(sandwich, "stationary"), 0)
+    )
