@@ -47,6 +47,10 @@ class Envelope:
 
         with structlog.contextvars.bound_contextvars(request_id=request.state.request_id):
             try:
+                if b"%00" in scope.get("raw_path", b"") or b"%00" in scope["query_string"]:
+                    text = "A path or a query holds no NUL; databases could not store it."
+                    await problem(request, 422, "invalid-request", text)(scope, receive, reply)
+                    return
                 await self._app(scope, receive, reply)
             except Exception as error:  # noqa: BLE001 - the last net: the answer must not carry the error's text
                 log.error("unhandled", error=type(error).__name__, at=_places(error))  # noqa: TRY400 - a traceback may hold data

@@ -94,6 +94,9 @@ class TestUpload:
         assert pointers(wrong) == {"/adjacency"}
 
 
+ODD = b"NaN,pilot,maybe\ninf,,\n-1e999,technician,yes\n1000,other,no\nabc,\xf0\x9f\x98\x80,no\n"
+
+
 def columns_with(index: int, **changes: Any) -> list[dict[str, Any]]:
     return [{**column, **changes} if place == index else column for place, column in enumerate(COLUMNS)]
 
@@ -184,10 +187,7 @@ class TestBadInput:
         assert service.files() == before
 
     def test_odd_cells_never_fail(self, admin: httpx.Client) -> None:
-        odd = (
-            b"age,job,y\n"
-            + b"NaN,pilot,maybe\ninf,,\n-1e999,technician,yes\n1000,other,no\nabc,\xf0\x9f\x98\x80,no\n" * 20
-        )
+        odd = b"age,job,y\n" + ODD * 20
         answer = post(admin, metadata(), odd)
         assert answer.status_code == 201, answer.text
         report = admin.get(f"/v1/datasets/{answer.json()['id']}/validation").json()

@@ -87,7 +87,7 @@ def upload(client: httpx.Client, shift: int = 0, rows: int = 400, **changes: Any
     return made
 
 
-def job(dataset: str, mu: str = "0.1", **changes: Any) -> dict[str, Any]:
+def job(dataset: str, /, mu: str = "0.1", **changes: Any) -> dict[str, Any]:
     """Return a small logistic job."""
     base = {
         "dataset": dataset,

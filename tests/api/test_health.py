@@ -1,0 +1,106 @@
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from api.errors import STATUS
+from core import errors
+from core.errors import Refusal
+from tests.support.api import ROOT, Service, running, upload
+
+
+def test_the_api_imports_no_torch() -> None:
+    code = "import sys, api.app, api.__main__; sys.exit(any(name.split('.')[0] == 'torch' for name in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def test_every_refusal_has_a_status() -> None:
+    found = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Refusal)]
+    assert {kind for kind in found if kind is not Refusal} == set(STATUS)
+    assert len({kind.code for kind in STATUS}) == len(STATUS)
+
+
+class TestMeta:
+    def test_health_and_version(self, service: Service) -> None:
+        with httpx.Client(base_url=service.url) as client:
+            assert client.get("/healthz").json() == {"status": "ok"}
+            assert client.get("/readyz").json()["status"] == "ready"
+            assert client.get("/version").json()["api"] == "v1"
+            text = client.get("/metrics").text
+        assert 'farthing_requests_total{method="GET",route="/healthz",status="200"}' in text
+
+    def test_the_catalogue(self, admin: httpx.Client) -> None:
+        listed = {item["kind"]: item for item in admin.get("/v1/optimizers").json()["data"]}
+        assert {"noisy_gd", "noisy_newton"} <= listed.keys()
+        one = admin.get("/v1/optimizers/noisy_newton").json()
+        assert one == listed["noisy_newton"]
+        assert {"paper", "native", "adjacency", "assumptions", "returns", "settings"} <= one.keys()
+        assert all(item["checked"] in ("declared", "static", "runtime") for item in one["assumptions"])
+        assert "steps" in one["settings"]["properties"]
+        assert admin.get("/v1/optimizers/nope").status_code == 404
+        assert {item["kind"] for item in admin.get("/v1/losses").json()["data"]} == {"logistic", "huber"}
+        offered = {item["kind"]: item["offered"] for item in admin.get("/v1/models").json()["data"]}
+        assert offered == {"logistic": True, "linear": True, "network": False}
+
+    def test_openapi_names_problems_and_closed_choices(self, admin: httpx.Client) -> None:
+        document = admin.get("/openapi.json").json()
+        schemas = document["components"]["schemas"]
+        assert {"Problem", "Metadata", "JobSpec", "JobView", "BudgetView"} <= schemas.keys()
+        assert "HTTPValidationError" not in json.dumps(document)
+        assert len(schemas["PrivacyTarget"]["oneOf"]) == 4
+        assert len(schemas["BudgetRequest"]["oneOf"]) == 2
+        content = document["paths"]["/v1/jobs"]["post"]["responses"]["403"]["content"]
+        assert content["application/problem+json"]["schema"]["$ref"].endswith("/Problem")
+
+    def test_logs_hold_no_data(self, service: Service, admin: httpx.Client) -> None:
+        upload(admin, shift=500, name="a telling name")
+        log = (service.home / "api.log").read_text()
+        assert "a telling name" not in log
+        assert service.key not in log
+        lines = [json.loads(line) for line in log.splitlines()]
+        assert any(line.get("route") == "/v1/datasets" and line["request_id"] for line in lines)
+
+    def test_nul_never_reaches_the_database(self, admin: httpx.Client) -> None:
+        assert admin.get("/v1/jobs?label=a:%00").status_code < 500
+        assert admin.get("/v1/jobs/%00").status_code < 500
+        assert admin.post("/v1/keys", json={"name": "a\0b", "role": "owner"}).status_code == 422
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with running(tmp_path_factory.mktemp("slow"), FARTHING_REQUESTS_PER_MINUTE="20") as found:
+        yield found
+
+
+def test_too_many_requests(slow: Service) -> None:
+    client = slow.client()
+    while time.time() % 60 > 50:
+        time.sleep(1)  # the bucket is a minute of the clock
+    answers = [client.get("/v1/me") for _ in range(25)]
+    refused = [answer for answer in answers if answer.status_code == 429]
+    assert 1 <= len(refused) <= 24
+    assert refused[0].json()["code"] == "rate-limited"
+    assert int(refused[0].headers["Retry-After"]) > 0
+    assert answers[0].headers["RateLimit-Limit"] == "20"
+    assert refused[0].headers["RateLimit-Remaining"] == "0"
+    assert client.get("/healthz").status_code == 200
+
+
+def test_not_ready_when_behind_its_witness(tmp_path: Path) -> None:
+    with running(tmp_path) as service:
+        client = service.client()
+        made = upload(client)
+        witness = service.home / "witness.jsonl"
+        line = next(item for item in witness.read_text().splitlines() if made["scope"] in item)
+        ahead = {**json.loads(line), "seq": 7, "head": "sha256:" + "1" * 64}
+        with witness.open("a") as file:
+            file.write(json.dumps(ahead) + "\n")
+        answer = client.get("/readyz")
+        assert answer.status_code == 503
+        assert answer.json()["code"] == "not-ready"
+        assert answer.json()["actor"] == "operator"

@@ -1,0 +1,423 @@
+import json
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from core.store import jobs as rows
+from tests.support.api import Service, job, running, submit, upload
+
+FIGURES: dict[str, Any] = {
+    "a JSON number": 0.1,
+    "zero": "0",
+    "negative": "-1",
+    "NaN": "NaN",
+    "infinite": "1e400",
+    "text": "a lot",
+    "null": None,
+}
+
+
+@pytest.fixture
+def fresh(admin: httpx.Client) -> dict[str, Any]:
+    """A dataset of this test's own."""
+    fresh.count = getattr(fresh, "count", 100) + 1  # type: ignore[attr-defined] # a counter beside the fixture
+    return upload(admin, shift=fresh.count, rows=200 + fresh.count)  # type: ignore[attr-defined] # as above
+
+
+class TestEstimate:
+    def test_has_the_promised_shape(self, admin: httpx.Client, dataset: str) -> None:
+        answer = admin.post("/v1/estimates", json=job(dataset))
+        assert answer.status_code == 200, answer.text
+        told = answer.json()
+        assert {"cost", "plan", "bound", "fits", "jobs_that_still_fit"} <= told.keys()
+        assert set(told["cost"]) == {"percent", "epsilon_alone", "rho", "mu"}
+        assert told["cost"]["mu"] == "0.1"
+        assert told["cost"]["rho"] == "0.005"
+        assert all(isinstance(figure, str) for figure in told["cost"].values())
+        assert set(told["bound"]) == {"quantity", "value", "confidence", "trivial", "vacuous", "source"}
+        assert isinstance(told["bound"]["vacuous"], bool)
+        assert told["plan"]["steps"] == 8
+        assert None not in {told["plan"][name] for name in ("damping", "mu", "eigenvalue_floor")}
+        assert told["fits"] is True
+
+    def test_counts_the_jobs_that_the_ledger_then_admits(self, admin: httpx.Client, fresh: dict[str, Any]) -> None:
+        body = job(fresh["id"], mu="0.3")
+        fits = admin.post("/v1/estimates", json=body).json()["jobs_that_still_fit"]
+        assert [submit(admin, body).status_code for _ in range(fits + 1)] == [202] * fits + [409]
+        assert admin.post("/v1/estimates", json=body).json()["fits"] is False
+
+    @pytest.mark.parametrize("case", FIGURES)
+    @pytest.mark.parametrize("name", ["mu", "rho", "epsilon", "percent"])
+    def test_wrong_figures_are_named(self, admin: httpx.Client, dataset: str, name: str, case: str) -> None:
+        body = job(dataset, privacy={name: FIGURES[case]})
+        for answer in (admin.post("/v1/estimates", json=body), submit(admin, body)):
+            assert answer.status_code == 422, answer.text
+            assert all(error["pointer"].startswith("/privacy") for error in answer.json()["errors"])
+            assert answer.json()["errors"]
+
+    @pytest.mark.parametrize(
+        ("change", "pointer"),
+        [
+            ({"model": {"kind": "logistic", "target": "nope"}}, "/model/target"),
+            ({"model": {"kind": "logistic", "target": "age"}}, "/model/target"),
+            ({"model": {"kind": "logistic", "target": "y", "features": ["age", "nope"]}}, "/model/features/1"),
+            ({"model": {"kind": "forest", "target": "y"}}, "/model"),
+            ({"optimizer": {"kind": "noisy_newton", "steps": 0}}, "/optimizer/steps"),
+            ({"optimizer": {"kind": "magic"}}, "/optimizer"),
+            ({"privacy": {"mu": "0.1", "rho": "0.1"}}, "/privacy"),
+            ({"privacy": {}}, "/privacy"),
+            ({"inference": {"level": 2}}, "/inference/level"),
+            ({"labels": {"a b": "c"}}, "/labels"),
+            ({"dataset": None}, "/dataset"),
+            ({"colour": "red"}, "/colour"),
+        ],
+    )
+    def test_wrong_fields_are_named(
+        self, admin: httpx.Client, dataset: str, change: dict[str, Any], pointer: str
+    ) -> None:
+        answer = admin.post("/v1/estimates", json=job(dataset, **change))
+        assert answer.status_code == 422, answer.text
+        assert any(error["pointer"].startswith(pointer) for error in answer.json()["errors"]), answer.text
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"model": {"kind": "network", "target": "y"}},
+            {"datasets": ["ds_1", "ds_2"], "dataset": None},
+            {"resources": {"processes": 2}},
+        ],
+    )
+    def test_what_comes_later_is_refused(self, admin: httpx.Client, dataset: str, change: dict[str, Any]) -> None:
+        answer = admin.post("/v1/estimates", json=job(dataset, **change))
+        assert answer.status_code == 422, answer.text
+        assert answer.json()["code"] == "not-offered-yet"
+
+
+class TestSubmit:
+    def test_has_the_promised_shape(self, admin: httpx.Client, dataset: str) -> None:
+        answer = submit(admin, job(dataset))
+        assert answer.status_code == 202
+        view = answer.json()
+        assert answer.headers["Location"] == f"/v1/jobs/{view['id']}"
+        assert answer.headers["Retry-After"] == "1"
+        assert view["id"].startswith("job_")
+        assert view["object"] == "job"
+        assert view["state"] == "queued"
+        assert view["dataset"] == dataset
+        assert view["progress"] == {"step": 0, "steps": 8}
+        assert set(view["cost"]) == {"reserved", "spent"}
+        for cost in view["cost"].values():
+            assert set(cost) == {"percent", "epsilon_alone", "rho", "mu"}
+        assert view["cost"]["reserved"]["mu"] == "0.1"
+        assert view["cost"]["spent"]["percent"] == "0"
+        assert view["attempt"] == 0
+        assert view["labels"] == {"study": "a"}
+        assert [view[name] for name in ("started_at", "finished_at", "error", "result")] == [None] * 4
+        assert view["optimizer"]["kind"] == "noisy_newton"
+        assert view["optimizer"]["damping"] is not None
+        assert admin.get(f"/v1/jobs/{view['id']}").json() == view
+
+    def test_needs_an_idempotency_key(self, admin: httpx.Client, dataset: str) -> None:
+        answer = admin.post("/v1/jobs", json=job(dataset))
+        assert answer.status_code == 400
+        assert answer.json()["code"] == "idempotency-key-missing"
+        assert submit(admin, job(dataset), key="x" * 201).status_code == 422
+
+    def test_one_key_is_one_job(self, admin: httpx.Client, fresh: dict[str, Any]) -> None:
+        key, body = uuid4().hex, job(fresh["id"])
+        one, two = submit(admin, body, key), submit(admin, body, key)
+        assert one.json() == two.json()
+        assert "Idempotency-Replayed" not in one.headers
+        assert two.headers["Idempotency-Replayed"] == "true"
+        assert two.status_code == 202
+        other = submit(admin, job(fresh["id"], mu="0.2"), key)
+        assert other.status_code == 422
+        assert other.json()["code"] == "idempotency-key-reused"
+        assert admin.get(f"/v1/datasets/{fresh['id']}/budget").json()["entries"] == 2
+
+    def test_two_threads_with_one_key_make_one_job(self, service: Service, fresh: dict[str, Any]) -> None:
+        key, answers, start = uuid4().hex, [], threading.Barrier(8)
+
+        def send() -> None:
+            with service.client() as client:
+                start.wait()
+                answers.append(submit(client, job(fresh["id"]), key))
+
+        threads = [threading.Thread(target=send) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        done = [answer for answer in answers if answer.status_code == 202]
+        assert {answer.status_code for answer in answers} <= {202, 409}
+        assert done
+        assert len({answer.json()["id"] for answer in done}) == 1
+        assert len(service.client().get("/v1/jobs", params={"dataset": fresh["id"]}).json()["data"]) == 1
+
+    def test_a_refused_key_may_be_used_again(self, admin: httpx.Client, fresh: dict[str, Any]) -> None:
+        key = uuid4().hex
+        assert submit(admin, job(fresh["id"], mu="100"), key).status_code == 403
+        assert submit(admin, job(fresh["id"]), key).status_code == 202
+
+    def test_an_exhausted_budget_says_what_would_fit(self, admin: httpx.Client, fresh: dict[str, Any]) -> None:
+        answer = submit(admin, job(fresh["id"], mu="5"))
+        assert answer.status_code == 403
+        problem = answer.json()
+        assert problem["code"] == "privacy-budget-exhausted"
+        assert problem["retryable"] is False
+        assert problem["actor"] == "owner"
+        assert float(problem["required_percent"]) > float(problem["available_percent"])
+        assert submit(admin, job(fresh["id"], mu=problem["fits_at_mu"][:5])).status_code == 202
+
+    def test_a_reserved_budget_may_come_back(self, admin: httpx.Client, fresh: dict[str, Any]) -> None:
+        first = submit(admin, job(fresh["id"], mu="0.5"))
+        answer = submit(admin, job(fresh["id"], mu="0.5"))
+        assert (first.status_code, answer.status_code) == (202, 409)
+        assert answer.json()["code"] == "privacy-budget-reserved"
+        assert answer.json()["retryable"] is True
+        assert int(answer.headers["Retry-After"]) > 0
+        admin.post(f"/v1/jobs/{first.json()['id']}/cancel")
+        assert submit(admin, job(fresh["id"], mu="0.5")).status_code == 202
+
+    def test_clones_are_new_charges(self, admin: httpx.Client, fresh: dict[str, Any]) -> None:
+        first = submit(admin, job(fresh["id"])).json()
+        key = {"Idempotency-Key": uuid4().hex}
+        clone = admin.post(f"/v1/jobs/{first['id']}/clone", headers=key)
+        assert clone.status_code == 202, clone.text
+        assert clone.json()["id"] != first["id"]
+        assert clone.json()["optimizer"] == first["optimizer"]
+        assert admin.post(f"/v1/jobs/{first['id']}/clone", headers=key).json() == clone.json()
+        percent = admin.get(f"/v1/datasets/{fresh['id']}/budget").json()["percent"]["reserved"]
+        assert float(percent) == pytest.approx(2 * float(first["cost"]["reserved"]["percent"]), rel=1e-3)
+
+    def test_a_frozen_scope_admits_nothing(self, admin: httpx.Client, fresh: dict[str, Any]) -> None:
+        place = f"/v1/scopes/{fresh['scope']}"
+        assert admin.post(f"{place}/freeze", json={"reason": "an inquiry"}).json()["frozen"] == "an inquiry"
+        answer = submit(admin, job(fresh["id"]))
+        assert answer.status_code == 409
+        assert answer.json()["code"] == "scope-frozen"
+        assert admin.post(f"{place}/unfreeze", json={"reason": "settled"}).json()["frozen"] is None
+        assert submit(admin, job(fresh["id"])).status_code == 202
+
+    def test_replace_one_and_gradient_descent(self, admin: httpx.Client) -> None:
+        made = upload(admin, shift=77, adjacency="replace_one")
+        answer = submit(admin, job(made["id"], optimizer={"kind": "noisy_gd"}))
+        assert answer.status_code == 202, answer.text
+        assert admin.get(f"/v1/datasets/{made['id']}/budget").json()["adjacency"] == "replace_one"
+
+
+class TestList:
+    def test_filters(self, admin: httpx.Client, fresh: dict[str, Any]) -> None:
+        one = submit(admin, job(fresh["id"], labels={"study": "one"})).json()["id"]
+        two = submit(admin, job(fresh["id"], labels={"study": "two"}, optimizer={"kind": "noisy_gd"})).json()["id"]
+        admin.post(f"/v1/jobs/{two}/cancel")
+
+        def found(**query: str) -> list[str]:
+            listed = admin.get("/v1/jobs", params={"dataset": fresh["id"], **query}).json()["data"]
+            return [item["id"] for item in listed]
+
+        assert found() == [two, one]
+        assert found(label="study:one") == [one]
+        assert found(label="study:three") == []
+        assert found(state="cancelled") == [two]
+        assert found(optimizer="noisy_newton") == [one]
+        assert found(limit="1") == [two]
+        assert found(limit="1", after=two) == [one]
+        assert admin.get("/v1/jobs?label=study").status_code == 422
+        assert admin.get("/v1/jobs?state=nowhere").status_code == 422
+        assert admin.get("/v1/jobs?limit=0").json()["errors"][0]["pointer"] == "#query/limit"
+
+    def test_others_jobs_do_not_exist(self, service: Service, admin: httpx.Client, fresh: dict[str, Any]) -> None:
+        made = submit(admin, job(fresh["id"])).json()["id"]
+        stranger, who = service.someone("analyst")
+        admin.put(f"/v1/datasets/{fresh['id']}/access/{who['principal']}")
+        for path in ("", "/events", "/attempts", "/artifacts", "/report"):
+            assert stranger.get(f"/v1/jobs/{made}{path}").status_code == 404
+        assert stranger.post(f"/v1/jobs/{made}/cancel").status_code == 404
+        own = submit(stranger, job(fresh["id"])).json()["id"]
+        assert [item["id"] for item in stranger.get("/v1/jobs").json()["data"]] == [own]
+        auditor, _ = service.someone("auditor")
+        assert auditor.get(f"/v1/jobs/{own}").status_code == 200
+        assert auditor.post(f"/v1/jobs/{own}/cancel").status_code == 403
+
+    def test_reports_and_artifacts(self, admin: httpx.Client, fresh: dict[str, Any]) -> None:
+        made = submit(admin, job(fresh["id"], labels={"note": "<script>"})).json()["id"]
+        report = admin.get(f"/v1/jobs/{made}/report").json()
+        assert report["privacy"]["adjacency"] == "zero_out"
+        assert report["privacy"]["implies"]
+        assert report["ledger"]["head"].startswith("sha256:")
+        page = admin.get(f"/v1/jobs/{made}/report", headers={"Accept": "text/html"})
+        assert page.headers["content-type"].startswith("text/html")
+        assert "<script>" not in page.text
+        assert "&lt;script&gt;" in page.text
+        names = [item["name"] for item in admin.get(f"/v1/jobs/{made}/artifacts").json()["data"]]
+        assert names == ["report.json"]
+        assert admin.get(f"/v1/jobs/{made}/artifacts/report.json").status_code == 307
+        assert admin.get(f"/v1/jobs/{made}/artifacts/model.json").status_code == 404
+
+
+class Worker:
+    """Moves a job by the store's own functions, as a supervisor would."""
+
+    def __init__(self, service: Service, job_id: str) -> None:
+        self.database = service.database()
+        self.job_id = job_id
+
+    def start(self) -> None:
+        while True:  # take jobs until it is ours; the others of this module are put back by nobody and stay running
+            claim = self.database.run(rows.claim, "test", 600.0)
+            assert claim is not None, "the job is queued"
+            if claim.job_id == self.job_id:
+                self.claim = claim
+                return
+
+    def step(self, number: int) -> None:
+        self.database.run(rows.progress, self.claim, number)
+
+    def fail(self) -> None:
+        self.database.run(rows.fail, self.claim, "limit-exceeded", charge="all")
+
+    def stop(self) -> None:
+        self.database.run(rows.acknowledge_cancel, self.claim)
+
+
+@pytest.fixture
+def worker(service: Service, admin: httpx.Client, fresh: dict[str, Any]) -> Iterator[Worker]:
+    found = Worker(service, submit(admin, job(fresh["id"])).json()["id"])
+    yield found
+    found.database.dispose()
+
+
+def lines(client: httpx.Client, job_id: str, **headers: str) -> Iterator[dict[str, str]]:
+    """Yield server-sent events as dictionaries."""
+    with client.stream(
+        "GET", f"/v1/jobs/{job_id}/events", headers={"Accept": "text/event-stream", **headers}
+    ) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        event: dict[str, str] = {}
+        for line in answer.iter_lines():
+            if line.startswith(":"):
+                continue
+            if line:
+                name, _, value = line.partition(": ")
+                event[name] = value
+            elif event:
+                yield event
+                event = {}
+
+
+class TestWatching:
+    def test_a_long_poll_waits_for_the_end(self, admin: httpx.Client, worker: Worker) -> None:
+        def run() -> None:
+            worker.start()
+            worker.step(3)
+            time.sleep(1.2)
+            worker.fail()
+
+        begun = time.monotonic()
+        thread = threading.Thread(target=run)
+        thread.start()
+        answer = admin.get(f"/v1/jobs/{worker.job_id}", headers={"Prefer": "wait=20"})
+        waited = time.monotonic() - begun
+        thread.join()
+        assert answer.headers["Preference-Applied"] == "wait=20"
+        assert answer.json()["state"] == "failed"
+        assert answer.json()["error"] == {"code": "limit-exceeded"}
+        assert answer.json()["cost"]["spent"] == answer.json()["cost"]["reserved"]
+        assert 1.0 < waited < 10
+
+    def test_a_long_poll_ends_when_its_time_is_up(self, admin: httpx.Client, worker: Worker) -> None:
+        begun = time.monotonic()
+        answer = admin.get(f"/v1/jobs/{worker.job_id}", headers={"Prefer": "respond-async, wait=1"})
+        assert answer.json()["state"] == "queued"
+        assert 0.9 < time.monotonic() - begun < 5
+
+    def test_progress_and_ends_appear_on_the_grid(self, admin: httpx.Client, worker: Worker) -> None:
+        worker.start()
+        seen: list[tuple[float, int]] = []
+        for step in range(1, 9):
+            worker.step(step)
+            view = admin.get(f"/v1/jobs/{worker.job_id}").json()
+            seen.append((time.time(), view["progress"]["step"]))
+            time.sleep(0.3)
+        changes = [at % 1 for (at, step), (_, before) in zip(seen[1:], seen, strict=False) if step != before]
+        assert changes
+        assert all(part < 0.5 for part in changes)  # looked at every .3 s: a change is seen soon after a full second
+        worker.fail()
+        time.sleep(1.2)
+        assert admin.get(f"/v1/jobs/{worker.job_id}").json()["state"] == "failed"
+
+    def test_events_as_pages(self, admin: httpx.Client, worker: Worker) -> None:
+        worker.start()
+        worker.step(1)
+        worker.step(2)
+        worker.fail()
+        time.sleep(1.2)
+        place = f"/v1/jobs/{worker.job_id}/events"
+        everything = admin.get(place).json()["data"]
+        assert [line["seq"] for line in everything] == [1, 2, 3, 4, 5]
+        assert [line["kind"] for line in everything] == ["queued", "running", "progress", "progress", "failed"]
+        first = admin.get(place, params={"limit": 2}).json()
+        assert first["has_more"] is True
+        assert admin.get(place, params={"after": first["next"]}).json()["data"] == everything[2:]
+        attempts = admin.get(f"/v1/jobs/{worker.job_id}/attempts").json()["data"]
+        assert [attempt["outcome"] for attempt in attempts] == ["limit-exceeded"]
+
+    def test_a_stream_follows_to_the_end_and_resumes(
+        self, service: Service, admin: httpx.Client, worker: Worker
+    ) -> None:
+        def run() -> None:
+            time.sleep(0.5)
+            worker.start()
+            worker.step(1)
+            time.sleep(1.1)
+            worker.step(2)
+            worker.fail()
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        followed = list(lines(admin, worker.job_id))
+        thread.join()
+        assert [event["event"] for event in followed] == ["queued", "running", "progress", "progress", "failed"]
+        assert [event["id"] for event in followed] == ["1", "2", "3", "4", "5"]
+        assert json.loads(followed[2]["data"])["step"] == 1
+        resumed = list(lines(admin, worker.job_id, **{"Last-Event-ID": "3"}))
+        assert [event["id"] for event in resumed] == ["4", "5"]
+        unknown = list(lines(admin, worker.job_id, **{"Last-Event-ID": "nonsense"}))
+        assert [event["event"] for event in unknown] == ["snapshot"]
+        assert json.loads(unknown[0]["data"])["state"] == "failed"
+
+    def test_cancelling(self, admin: httpx.Client, worker: Worker) -> None:
+        worker.start()
+        asked = admin.post(f"/v1/jobs/{worker.job_id}/cancel").json()
+        assert asked["state"] == "cancelling"
+        worker.stop()
+        ended = admin.post(f"/v1/jobs/{worker.job_id}/cancel").json()
+        assert ended["state"] == "cancelled"
+        assert ended["finished_at"] is not None
+        assert ended["cost"]["spent"]["percent"] == "0"
+
+
+def test_waiting_clients_go_when_the_service_stops(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with running(tmp_path_factory.mktemp("stopping")) as service:
+        client = service.client()
+        made = submit(client, job(upload(client)["id"])).json()["id"]
+        answers: list[httpx.Response] = []
+        thread = threading.Thread(
+            target=lambda: answers.append(client.get(f"/v1/jobs/{made}", headers={"Prefer": "wait=50"}))
+        )
+        thread.start()
+        time.sleep(1)
+        begun = time.monotonic()
+        service.process.terminate()
+        thread.join()
+        assert answers[0].json()["state"] == "queued"
+        assert service.process.wait(timeout=15) in (0, -signal.SIGTERM)
+        assert time.monotonic() - begun < 8
+        assert service.key not in (service.home / "api.log").read_text()
