@@ -1,0 +1,49 @@
+"""The bank data with planned settings: agreement without noise, coverage and width of intervals with it.
+
+Noise seeds are fixed; the thresholds are those promised, and the planned settings pass them with room to spare.
+"""
+
+import numpy as np
+import pytest
+
+from benchmarks.bank_accuracy import BOUNDS, GENEROUS, TYPICAL, declare, plan, read, study
+
+UNITS = 45_211
+
+
+@pytest.fixture(scope="module")
+def data() -> dict[str, list[str]]:
+    return read()
+
+
+def test_with_almost_no_noise_estimates_agree_to_three_digits(data: dict[str, list[str]]) -> None:
+    assert len(data["y"]) == UNITS
+    seen = study(plan(declare(data), UNITS, "1000"), data, 1)
+    assert seen.errors.max() < 0.05, "in non-private standard errors"
+    assert np.median(seen.errors) < 0.005
+
+
+@pytest.mark.parametrize(
+    ("bounds", "typical"), [(BOUNDS, None), (BOUNDS, TYPICAL), (GENEROUS, None)], ids=["exact", "typical", "generous"]
+)
+def test_intervals_cover_and_are_no_wider_than_promised(
+    data: dict[str, list[str]], bounds: dict[str, tuple[int, int]], typical: dict[str, int] | None
+) -> None:
+    seen = study(plan(declare(data, bounds, typical), UNITS, "1"), data, 20, seed=1000)
+    assert seen.coverage[seen.key].mean() >= 0.95
+    assert np.median(seen.ratio[seen.key]) <= 1.8
+    assert seen.coverage.mean() >= 0.90
+    assert np.median(seen.ratio) <= 6
+
+
+def test_a_floor_far_above_the_noise_is_seen_to_fail(data: dict[str, list[str]]) -> None:
+    """Planted: with floors of .05, larger than most eigenvalues, intervals are short and wrong."""
+    planned = plan(declare(data), UNITS, "1")
+    floored = planned.spec.model_copy(
+        update={
+            "optimizer": planned.spec.optimizer.model_copy(update={"eigenvalue_floor": 0.05}),
+            "inference": planned.spec.inference.model_copy(update={"curvature_floor": 0.05}),
+        }
+    )
+    seen = study(planned.model_copy(update={"spec": floored}), data, 5)
+    assert seen.coverage.mean() < 0.9
