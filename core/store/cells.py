@@ -173,7 +173,10 @@ def _days(column: DateColumn, cells: pa.Array) -> Floats:
     if is_text(cells.type):
         texts = pc.utf8_trim_whitespace(cells)
         texts = pc.if_else(pc.match_substring_regex(texts, ISO_DATE), pc.utf8_slice_codeunits(texts, 0, 10), None)
-        cells = pc.strptime(texts, format="%Y-%m-%d", unit="s", error_is_null=True)
+        parsed = pc.strptime(texts, format="%Y-%m-%d", unit="s", error_is_null=True)
+        # it takes February 30 for March 2
+        kept = pc.equal(pc.day(parsed), pc.utf8_slice_codeunits(texts, 8, 10).cast(pa.int64()))
+        cells = pc.if_else(kept, parsed, None)
     elif pa.types.is_null(cells.type):
         return np.full(len(cells), np.nan)
     if pa.types.is_date32(cells.type):
