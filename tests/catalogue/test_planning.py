@@ -1,0 +1,146 @@
+"""The planner: nothing left open, prices that add up, contradictions and absent features named."""
+
+from collections import Counter
+from decimal import Decimal
+from math import sqrt
+from typing import Any
+
+import pytest
+
+from core.catalogue.columns import BinaryColumn, CategoryColumn, NumberColumn
+from core.catalogue.jobs import JobSpec
+from core.catalogue.noisy_newton import NoisyNewton
+from core.catalogue.planning import PlannedJob, chunks, encoded_loss, plan_job
+from core.errors import Invalid, NotOfferedYet
+from core.privacy.budget import plan_orders
+from core.privacy.conversions import gdp_delta
+from core.privacy.events import Event, Gaussian, Repeated
+from core.privacy.facts import Adjacency
+
+COLUMNS = (
+    NumberColumn(name="age", lower=18, upper=95),
+    NumberColumn(name="income", lower=0, upper=100_000, typical=20_000),
+    CategoryColumn(name="job", values=("a", "b", "c")),
+    BinaryColumn(name="y", values=("no", "yes")),
+)
+TERMS = plan_orders(Decimal(3), Decimal("1e-6"))
+
+
+def plan(adjacency: Adjacency = Adjacency.ZERO_OUT, units: int = 5000, **changes: Any) -> PlannedJob:
+    body = {
+        "model": {"kind": "logistic", "target": "y"},
+        "optimizer": {"kind": "noisy_newton"},
+        "privacy": {"mu": "0.5"},
+    } | changes
+    return plan_job(JobSpec.model_validate(body), columns=COLUMNS, units=units, adjacency=adjacency, terms=TERMS)
+
+
+def flat(event: Event) -> Counter[float]:
+    """Count the noise multipliers of Gaussian answers."""
+    if isinstance(event, Gaussian):
+        return Counter([event.sigma])
+    if isinstance(event, Repeated):
+        assert isinstance(event.event, Gaussian)
+        return Counter({event.event.sigma: event.times})
+    return sum((flat(part) for part in event.events), Counter())  # type: ignore[union-attr]  # composed
+
+
+def worth(schedule: tuple[Event, ...]) -> float:
+    counted = sum((flat(event) for event in schedule), Counter())
+    return sqrt(sum(times / sigma**2 for sigma, times in counted.items()))
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+@pytest.mark.parametrize("kind", ["noisy_gd", "noisy_newton"])
+@pytest.mark.parametrize(
+    "model", [{"kind": "logistic", "target": "y"}, {"kind": "linear", "target": "income", "features": ["age", "job"]}]
+)
+@pytest.mark.parametrize("intervals", [True, False])
+def test_nothing_is_left_open_and_the_price_is_the_target(
+    adjacency: Adjacency, kind: str, model: dict[str, Any], intervals: bool
+) -> None:
+    planned = plan(adjacency, optimizer={"kind": kind}, model=model, inference={"intervals": intervals})
+    assert worth(planned.schedule) == pytest.approx(0.5, rel=1e-9)
+    assert len(planned.schedule) <= 100
+    assert None not in planned.spec.optimizer.model_dump().values()
+    assert planned.spec.model.weights.bound is not None
+    if intervals:
+        assert None not in planned.spec.inference.model_dump().values()
+    again = plan_job(planned.spec, columns=COLUMNS, units=5000, adjacency=adjacency, terms=TERMS)
+    assert again == planned, "a filled job is its own plan"
+    assert PlannedJob.model_validate_json(planned.model_dump_json()) == planned
+    assert planned.bound.value is not None
+    assert planned.bound.vacuous == (planned.bound.value >= planned.bound.trivial)
+
+
+def test_the_weight_bound_spares_ordinary_rows_and_is_public() -> None:
+    planned = plan()
+    assert planned.spec.model.weights.bound == pytest.approx(2.0)  # the intercept and three columns
+    ordinary = {"age": 95, "income": 30_000, "job": "c"}
+    assert sum(x * x for x in planned.design.encode_row(ordinary)) <= planned.spec.model.weights.bound**2 + 1e-12
+
+
+def test_an_epsilon_is_meant_at_the_scopes_delta() -> None:
+    planned = plan(privacy={"epsilon": "1"})
+    assert gdp_delta(1.0, worth(planned.schedule)) <= 1e-6
+    assert gdp_delta(1.0, worth(planned.schedule) * 1.001) > 1e-6
+
+
+def test_the_huber_scale_is_declared_in_the_targets_units() -> None:
+    planned = plan(model={"kind": "linear", "target": "income", "features": ["age"], "loss": {"scale": 10_000}})
+    assert encoded_loss(planned.spec.model, planned.design).scale == pytest.approx(10_000 / 50_000)
+    assert planned.facts.curvature_bound == pytest.approx(planned.spec.model.weights.bound**2 / 0.2)
+
+
+def test_replace_one_doubles_the_noise_on_gradients_and_raises_that_on_matrices() -> None:
+    one, other = plan(), plan(Adjacency.REPLACE_ONE)
+    assert isinstance(one.spec.optimizer, NoisyNewton)
+    gradient, curvature = one.spec.optimizer.questions()
+    assert gradient.sensitivity(other.facts) == pytest.approx(2 * gradient.sensitivity(one.facts))
+    assert curvature.sensitivity(other.facts) == pytest.approx(sqrt(2) * curvature.sensitivity(one.facts))
+
+
+def test_careful_steps_where_hessians_are_noisy() -> None:
+    small, large = plan(units=500), plan(units=1_000_000)
+    assert (small.spec.optimizer.damping, large.spec.optimizer.damping) == (0.5, 1.0)
+    assert small.spec.optimizer.eigenvalue_floor > large.spec.optimizer.eigenvalue_floor
+
+
+@pytest.mark.parametrize("steps", [1, 97, 98, 1000, 20_000])
+def test_chunks_hold_every_step(steps: int) -> None:
+    cut = chunks([Gaussian(sigma=2.0)] * steps)
+    assert len(cut) <= 97
+    assert sum((flat(chunk) for chunk in cut), Counter()) == Counter({2.0: steps})
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer"),
+    [
+        ({"model": {"kind": "logistic", "target": "nothing"}}, "/model/target"),
+        ({"model": {"kind": "logistic", "target": "age"}}, "/model/target"),
+        ({"model": {"kind": "linear", "target": "job"}}, "/model/target"),
+        ({"model": {"kind": "logistic", "target": "y", "features": ["age", "nothing"]}}, "/model/features/1"),
+        ({"optimizer": {"kind": "noisy_gd", "mu": 0.6}}, "/optimizer/mu"),
+        ({"optimizer": {"kind": "noisy_gd", "mu": 0.6}, "inference": {"intervals": False}}, "/optimizer/mu"),
+        ({"optimizer": {"kind": "noisy_newton", "start": [0.0, 1.0]}}, "/optimizer/start"),
+        ({"inference": {"curvature_sigma": 1.0}}, "/inference/curvature_sigma"),
+    ],
+)
+def test_contradictions_are_named(changes: dict[str, Any], pointer: str) -> None:
+    with pytest.raises(Invalid) as refusal:
+        plan(**changes)
+    assert [field.pointer for field in refusal.value.fields] == [pointer]
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer"),
+    [
+        ({"model": {"kind": "network", "target": "y"}}, "/model/kind"),
+        ({"datasets": ["ds_1", "ds_2"]}, "/datasets"),
+        ({"resources": {"processes": 2}}, "/resources/processes"),
+    ],
+)
+def test_later_features_are_refused(changes: dict[str, Any], pointer: str) -> None:
+    with pytest.raises(NotOfferedYet) as refusal:
+        plan(**changes)
+    assert [field.pointer for field in refusal.value.fields] == [pointer]
