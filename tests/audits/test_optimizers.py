@@ -1,0 +1,102 @@
+"""Gaussian-location audit of both optimizers: the returned model only, against the mu that was priced.
+
+One record with a gradient as long as its bound is present or zeroed; an attacker sees the last iterate of many seeded
+runs and takes the best linear statistic, found on one half of them. Its separation, in standard deviations, must not
+pass the claimed mu by 4.5 standard errors (false-alarm rate below 1e-5), and must come near it, or the audit is blind.
+"""
+
+from math import sqrt
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from core.catalogue.losses import Huber
+from core.catalogue.methods import AnySettings
+from core.catalogue.noisy_gd import NoisyGradientDescent
+from core.catalogue.noisy_newton import NoisyNewton
+from core.catalogue.questions import Question
+from core.mechanisms.generator import SimulationGenerator
+from core.optimizers import iterate
+from core.oracle import Answer
+from core.oracle.simulation import Simulation
+from core.privacy.facts import Facts
+from core.problems.linear import LinearProblem
+from tests.support.problems import facts
+
+LOSS = Huber(scale=1.0)
+UNITS, DIMENSION, LANES = 2000, 3, 10_000
+CLAIM = 1.0
+SETTINGS: tuple[AnySettings, ...] = (
+    NoisyGradientDescent(steps=1, step_size=0.4, mu=CLAIM, radius=1e6),
+    NoisyGradientDescent(steps=3, step_size=0.4, mu=CLAIM, radius=1e6),
+    NoisyNewton(steps=1, damping=1.0, mu=CLAIM, curvature_share=0.05, eigenvalue_floor=0.2, radius=1e6),
+    NoisyNewton(steps=3, damping=0.5, mu=CLAIM, curvature_share=0.05, eigenvalue_floor=0.2, radius=1e6),
+)
+
+
+class Quieter:
+    """A planted bug: an oracle whose noise is a part of what it should be."""
+
+    def __init__(self, real: Simulation, silent: Simulation, factor: float) -> None:
+        self._real, self._silent, self._factor = real, silent, factor
+        self.facts: Facts = real.facts
+
+    def ask(self, question: Question, theta: Tensor) -> Answer:
+        loud, exact = self._real.ask(question, theta), self._silent.ask(question, theta).value
+        return Answer(exact + self._factor * (loud.value - exact), loud.scale)
+
+    def resume(self, initial: dict[str, Tensor]) -> dict[str, Tensor]:
+        return initial
+
+    def keep(self, state: dict[str, Tensor], step: int) -> None:
+        """Nothing to keep."""
+
+
+def records(*, present: bool) -> LinearProblem:
+    draws = np.random.default_rng(11)
+    features = np.concatenate([np.ones((UNITS, 1)), draws.standard_normal((UNITS, DIMENSION - 1))], axis=1)
+    target = features @ np.array([0.1, -0.1, 0.1])
+    target[0], features[0] = 1e6, (1.0, 1.0, 0.0)  # |psi| = c and |w x| = t: the bound is attained
+    here = torch.ones(UNITS, dtype=torch.bool)
+    here[0] = present
+    return LinearProblem(torch.from_numpy(features), torch.from_numpy(target), here, LOSS, sqrt(2))
+
+
+def thetas(settings: AnySettings, seed: int, factor: float, *, present: bool) -> np.ndarray:
+    public = facts(UNITS, DIMENSION, LOSS)
+    real = Simulation(records(present=present), public, SimulationGenerator(seed), lanes=LANES)
+    silent = Simulation(records(present=present), public, SimulationGenerator(seed), noiseless=True, lanes=LANES)
+    estimate, _ = iterate(settings, real if factor == 1 else Quieter(real, silent, factor))  # type: ignore[arg-type]  # a planted bug
+    return estimate.theta.numpy()
+
+
+def separation(settings: AnySettings, factor: float = 1.0) -> float:
+    """How many standard deviations apart the attacker's best linear statistic puts the two worlds."""
+    inside, outside = thetas(settings, 1, factor, present=True), thetas(settings, 2, factor, present=False)
+    half = LANES // 2
+    within = (np.cov(inside[:half].T) + np.cov(outside[:half].T)) / 2
+    direction = np.linalg.solve(within, inside[:half].mean(0) - outside[:half].mean(0))
+    one, other = inside[half:] @ direction, outside[half:] @ direction
+    return float((one.mean() - other.mean()) / sqrt((one.var() + other.var()) / 2))
+
+
+ERROR = 4.5 * sqrt(2 / (LANES // 2) * (1 + CLAIM**2 / 8))
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=lambda one: f"{one.kind}-{one.steps}")
+def test_the_returned_model_tells_no_more_than_was_priced(settings: AnySettings) -> None:
+    seen = separation(settings)
+    assert seen <= CLAIM + ERROR
+    assert seen >= 0.85 * CLAIM, "the audit has power"
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=lambda one: f"{one.kind}-{one.steps}")
+def test_noise_a_fifth_too_small_is_caught(settings: AnySettings) -> None:
+    assert separation(settings, 0.8) > CLAIM + ERROR
+
+
+def test_a_dropped_budget_for_steps_is_caught() -> None:
+    """Planted: every step spends the whole mu, sqrt(K) too little noise."""
+    assert separation(SETTINGS[1], 1 / sqrt(3)) > CLAIM + ERROR
