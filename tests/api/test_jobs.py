@@ -369,9 +369,7 @@ class TestWatching:
         attempts = admin.get(f"/v1/jobs/{worker.job_id}/attempts").json()["data"]
         assert [attempt["outcome"] for attempt in attempts] == ["limit-exceeded"]
 
-    def test_a_stream_follows_to_the_end_and_resumes(
-        self, service: Service, admin: httpx.Client, worker: Worker
-    ) -> None:
+    def test_a_stream_follows_to_the_end_and_resumes(self, admin: httpx.Client, worker: Worker) -> None:
         def run() -> None:
             time.sleep(0.5)
             worker.start()

@@ -1,0 +1,208 @@
+import io
+import json
+import math
+import time
+from typing import Any
+
+import httpx
+import pytest
+from safetensors.numpy import load
+
+from core.catalogue.jobs import JobSpec
+from core.catalogue.planning import plan_job
+from core.inference.results import Flags, Released
+from core.privacy.events import EVENT
+from core.privacy.facts import Adjacency
+from core.privacy.reports import report
+from core.service.estimates import COLUMNS
+from core.store import jobs as rows
+from core.store import ledger
+from core.store.tables import Dataset, Job
+from tests.support.api import Service, job, submit, upload
+
+THETA = (-0.5, 0.25, -0.125, 0.0625)
+
+
+def finish(service: Service, job_id: str, approval: str = "not-needed") -> str:
+    """Publish a known model for a queued job by the store's own functions, and wait for the time grid."""
+    database = service.database()
+    with database.read() as session:
+        stored = session.get_one(Job, job_id)
+        dataset = session.get_one(Dataset, stored.dataset_id)
+        terms = ledger.balance(session, stored.scope_id).terms
+        spec, price = JobSpec.model_validate(stored.spec), EVENT.validate_python(stored.price)
+        columns = COLUMNS.validate_python(dataset.columns)
+    planned = plan_job(spec, columns=columns, units=400, adjacency=Adjacency.ZERO_OUT, terms=terms)
+    released = Released(
+        kind="logistic",
+        target="y",
+        optimizer=spec.optimizer.kind,
+        units=400,
+        steps=8,
+        status="finished",
+        level=0.95,
+        correction="stationary",
+        design=planned.design,
+        theta=THETA,
+        covariance=tuple(tuple(0.04 if i == j else 0.0 for j in range(4)) for i in range(4)),
+        flags=Flags(
+            eigenvalues_floored=0, curvature_floored=0, score_floored=0, optimizer_floored=0, slow_directions=0
+        ),
+        privacy=report(price, terms, Adjacency.ZERO_OUT, declared=True),
+        weight_bound=2.0,
+    )
+    while True:
+        claim = database.run(rows.claim, "test", 600.0)
+        assert claim is not None, "the job is queued"
+        if claim.job_id == job_id:
+            break
+    model = database.run(rows.finish, claim, released.model_dump(mode="json"), approval)
+    database.dispose()
+    time.sleep(1.1)
+    return model.id
+
+
+@pytest.fixture(scope="module")
+def made(service: Service, admin: httpx.Client, dataset: str) -> tuple[str, str]:
+    job_id = submit(admin, job(dataset)).json()["id"]
+    return finish(service, job_id), job_id
+
+
+class TestReading:
+    def test_the_job_names_its_model(self, admin: httpx.Client, made: tuple[str, str]) -> None:
+        model, job_id = made
+        view = admin.get(f"/v1/jobs/{job_id}").json()
+        assert view["state"] == "succeeded"
+        assert view["result"] == {"model": model}
+        assert view["progress"] == {"step": 8, "steps": 8}
+        names = [item["name"] for item in admin.get(f"/v1/jobs/{job_id}/artifacts").json()["data"]]
+        assert names == ["report.json", "model.json", "model.safetensors"]
+        followed = admin.get(f"/v1/jobs/{job_id}/artifacts/model.json", follow_redirects=True)
+        assert followed.json()["model"] == model
+
+    def test_summary_has_the_promised_shape(self, admin: httpx.Client, made: tuple[str, str]) -> None:
+        model, job_id = made
+        summary = admin.get(f"/v1/models/{model}/summary").json()
+        members = {"model", "job", "optimizer", "n", "level", "correction", "coefficients", "flags", "privacy"}
+        assert members <= summary.keys()
+        assert (summary["model"], summary["job"], summary["n"]) == (model, job_id, 400)
+        names = [row["name"] for row in summary["coefficients"]]
+        assert names[1:] == ["age", "job[technician]", "job[other]"]
+        for row in summary["coefficients"]:
+            assert set(row) == {"name", "estimate", "std_error", "z", "p_value", "interval"}
+        assert {"eigenvalues_floored", "scale_floored"} <= summary["flags"].keys()
+        assert summary["privacy"]["mu"] == "0.1"
+        assert summary["privacy"]["implies"]["replace_one"]["mu"] == "0.2"
+        wide, narrow = (admin.get(f"/v1/models/{model}/summary?level={level}").json() for level in (0.99, 0.6))
+        for one, two in zip(wide["coefficients"], narrow["coefficients"], strict=True):
+            assert one["interval"][0] < two["interval"][0] < two["interval"][1] < one["interval"][1]
+
+    def test_summary_as_text(self, admin: httpx.Client, made: tuple[str, str]) -> None:
+        answer = admin.get(f"/v1/models/{made[0]}/summary?format=text")
+        assert answer.headers["content-type"].startswith("text/plain")
+        assert "P>|z|" in answer.text
+        assert "job[technician]" in answer.text
+        assert len({len(line) for line in answer.text.splitlines() if line.startswith(("age", "job["))}) == 1
+
+    def test_intervals_and_odds_ratios(self, admin: httpx.Client, made: tuple[str, str]) -> None:
+        base = f"/v1/models/{made[0]}"
+        summary = admin.get(f"{base}/summary?level=0.9").json()["coefficients"]
+        told = admin.get(f"{base}/intervals?level=0.9").json()
+        assert told["level"] == 0.9
+        assert told["intervals"] == [{"name": row["name"], "interval": row["interval"]} for row in summary]
+        odds = {row["name"]: row["odds_ratio"] for row in admin.get(f"{base}/odds-ratios").json()["odds_ratios"]}
+        by_name = {row["name"]: row["estimate"] for row in summary}
+        assert odds == pytest.approx({name: math.exp(by_name[name]) for name in odds})
+        assert "age" in odds
+
+    def test_tests_and_contrasts(self, admin: httpx.Client, made: tuple[str, str]) -> None:
+        base = f"/v1/models/{made[0]}"
+        row = next(r for r in admin.get(f"{base}/summary").json()["coefficients"] if r["name"] == "age")
+        contrast = admin.post(f"{base}/contrasts", json={"weights": {"age": 1}}).json()
+        assert contrast["estimate"] == pytest.approx(row["estimate"])
+        assert contrast["p_value"] == pytest.approx(row["p_value"])
+        wald = admin.post(f"{base}/tests", json={"coefficients": ["age"]}).json()
+        assert wald["p_value"] == pytest.approx(row["p_value"])
+        both = admin.post(
+            f"{base}/tests", json={"hypotheses": [{"job[technician]": 1, "job[other]": -1}], "values": [0.5]}
+        )
+        assert both.status_code == 200, both.text
+        for body in ({}, {"coefficients": ["nope"]}, {"coefficients": ["age"], "hypotheses": [{"age": 1}]}):
+            assert admin.post(f"{base}/tests", json=body).status_code == 422
+        assert admin.post(f"{base}/tests", json={"coefficients": ["age"], "values": [1, 2]}).status_code == 422
+
+    def test_predict(self, admin: httpx.Client, made: tuple[str, str]) -> None:
+        base = f"/v1/models/{made[0]}"
+        told = admin.post(
+            f"{base}/predict", json={"rows": [{"age": 40, "job": "other"}, {"age": 60, "job": "technician"}]}
+        )
+        rows_out = told.json()["predictions"]
+        assert all(set(row) == {"probability"} and 0 < row["probability"] < 1 for row in rows_out)
+        by_name = {row["name"]: row["estimate"] for row in admin.get(f"{base}/summary").json()["coefficients"]}
+        intercept = next(
+            value for name, value in by_name.items() if name not in ("age", "job[technician]", "job[other]")
+        )
+        margin = intercept + 40 * by_name["age"] + by_name["job[other]"]
+        assert rows_out[0]["probability"] == pytest.approx(1 / (1 + math.exp(-margin)))
+        wrong = admin.post(f"{base}/predict", json={"rows": [{"age": 40, "job": "other"}, {"age": 40}]})
+        assert wrong.status_code == 422
+        assert wrong.json()["errors"][0]["pointer"].startswith("/rows/1")
+        assert admin.post(f"{base}/predict", json={"rows": []}).status_code == 422
+
+    def test_exports(self, admin: httpx.Client, made: tuple[str, str]) -> None:
+        base = f"/v1/models/{made[0]}"
+        as_json = admin.get(f"{base}/export?format=json").json()
+        raw = admin.get(f"{base}/export?format=safetensors")
+        assert raw.headers["content-type"] == "application/octet-stream"
+        tensors = load(raw.content)
+        assert tensors["coefficients"].tolist() == pytest.approx(list(as_json["coefficients"].values()))
+        assert tensors["covariance"].shape == (4, 4)
+        size = int.from_bytes(io.BytesIO(raw.content).read(8), "little")
+        header = json.loads(raw.content[8 : 8 + size])["__metadata__"]
+        assert json.loads(header["names"]) == list(as_json["coefficients"])
+        assert admin.get(f"{base}/export?format=pickle").status_code == 422
+
+    def test_methods(self, admin: httpx.Client, made: tuple[str, str]) -> None:
+        assert "differentially private" in admin.get(f"/v1/models/{made[0]}/methods").json()["text"]
+
+    def test_the_budget_tells_what_was_spent(self, service: Service, admin: httpx.Client) -> None:
+        data = upload(admin, shift=900)
+        finish(service, submit(admin, job(data["id"])).json()["id"])
+        budget = admin.get(f"/v1/datasets/{data['id']}/budget").json()
+        assert budget["percent"]["reserved"] == "0"
+        assert budget["percent"]["spent"] == "0"  # the store's functions published without paying any chunk
+
+    def test_strangers(self, service: Service, admin: httpx.Client, made: tuple[str, str]) -> None:
+        stranger, _ = service.someone("analyst")
+        for path in ("", "/summary", "/intervals", "/odds-ratios", "/methods", "/export"):
+            assert stranger.get(f"/v1/models/{made[0]}{path}").status_code == 404
+        assert admin.get("/v1/models/mdl_nowhere").status_code == 404
+
+
+class TestApproval:
+    @pytest.mark.parametrize("verdict", ["approve", "reject"])
+    def test_nobody_sees_a_release_before_its_owner_agrees(
+        self, service: Service, admin: httpx.Client, verdict: str
+    ) -> None:
+        owner, _ = service.someone("owner")
+        analyst, who = service.someone("analyst")
+        data = upload(owner, shift=910 + len(verdict), approval=True)
+        owner.put(f"/v1/datasets/{data['id']}/access/{who['principal']}")
+        job_id = submit(analyst, job(data["id"])).json()["id"]
+        model = finish(service, job_id, approval="pending")
+
+        waiting = analyst.get(f"/v1/jobs/{job_id}").json()
+        assert (waiting["state"], waiting["result"], waiting["approval"]) == ("succeeded", None, "pending")
+        assert model not in analyst.get(f"/v1/jobs/{job_id}/events").text
+        assert analyst.get(f"/v1/models/{model}/summary").status_code == 404
+        assert analyst.post(f"/v1/models/{model}/approve").status_code == 404
+        assert owner.get(f"/v1/models/{model}/summary").status_code == 200
+
+        judged = owner.post(f"/v1/models/{model}/{verdict}")
+        assert judged.status_code == 200
+        seen = analyst.get(f"/v1/models/{model}/summary").status_code
+        assert seen == (200 if verdict == "approve" else 404)
+        other = {"approve": "reject", "reject": "approve"}[verdict]
+        assert admin.post(f"/v1/models/{model}/{other}").status_code == 409
+        result: dict[str, Any] | None = analyst.get(f"/v1/jobs/{job_id}").json()["result"]
+        assert result == ({"model": model} if verdict == "approve" else None)
