@@ -32,7 +32,7 @@ SETTINGS: tuple[AnySettings, ...] = (
     NoisyGradientDescent(steps=1, step_size=0.4, mu=CLAIM, radius=1e6),
     NoisyGradientDescent(steps=3, step_size=0.4, mu=CLAIM, radius=1e6),
     NoisyNewton(steps=1, damping=1.0, mu=CLAIM, curvature_share=0.05, eigenvalue_floor=0.2, radius=1e6),
-    NoisyNewton(steps=3, damping=0.5, mu=CLAIM, curvature_share=0.05, eigenvalue_floor=0.2, radius=1e6),
+    NoisyNewton(steps=3, damping=0.3, mu=CLAIM, curvature_share=0.05, eigenvalue_floor=0.2, radius=1e6),
 )
 
 
@@ -57,7 +57,7 @@ class Quieter:
 def records(*, present: bool) -> LinearProblem:
     draws = np.random.default_rng(11)
     features = np.concatenate([np.ones((UNITS, 1)), draws.standard_normal((UNITS, DIMENSION - 1))], axis=1)
-    target = features @ np.array([0.1, -0.1, 0.1])
+    target = np.zeros(UNITS)  # the start is the answer, so that noised Hessians do not hide the canary
     target[0], features[0] = 1e6, (1.0, 1.0, 0.0)  # |psi| = c and |w x| = t: the bound is attained
     here = torch.ones(UNITS, dtype=torch.bool)
     here[0] = present
