@@ -117,7 +117,7 @@ def test_a_job_beyond_the_budget_is_refused_and_leaves_nothing(service: Embedded
 def test_ten_submissions_with_one_key_are_one_run(service: Embedded) -> None:
     dataset = service.upload()
     with ThreadPoolExecutor(10) as pool:
-        answers = list(pool.map(lambda _: service.try_submit(dataset, key="one key"), range(10)))
+        answers = list(pool.map(lambda _: service.try_submit(dataset, key="one-key"), range(10)))
     assert {answer.status_code for answer in answers} <= {202, 409}
     (job,) = {answer.json()["id"] for answer in answers if answer.status_code == 202}
     assert service.wait(job)["state"] == "succeeded"

@@ -1,6 +1,6 @@
 """The whole embedded service on a free port with a temporary home: API, supervisor and trainers, as `farthing up` does.
 
-With `observed=True` the trainers run the real code and write each payment and each reading to a file first, so that a
+With `observed` the trainers run the real code and write each payment and each reading to a file first, so that a
 test can compare what was read with what was paid, whoever is killed in between.
 """
 
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -134,7 +134,7 @@ class Embedded:
         for process in psutil.Process(self.process.pid).children(recursive=True):
             try:
                 command = process.cmdline()
-                if any(argument.rpartition(".")[2] == module for argument in command if "-m" in command):
+                if "-m" in command and any(argument.endswith(module) for argument in command[2:4]):
                     found.append(process)
             except psutil.Error:
                 continue
@@ -163,8 +163,13 @@ class Embedded:
 
 
 @contextmanager
-def embedded(home: Path, *, observed: bool = False, workers: int = 1, **settings: Any) -> Iterator[Embedded]:
-    """Run the service; every process of it is gone afterwards."""
+def embedded(
+    home: Path, *, observed: Mapping[str, str] | None = None, workers: int = 1, **settings: Any
+) -> Iterator[Embedded]:
+    """Run the service; every process of it is gone afterwards.
+
+    `observed` asks for trainers that write down what they read; it holds their options, see `observed_trainer`.
+    """
     home.mkdir(parents=True, exist_ok=True)
     chosen = {
         "lease_seconds": 3.0,
@@ -176,7 +181,8 @@ def embedded(home: Path, *, observed: bool = False, workers: int = 1, **settings
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FARTHING_")}
     environment |= {f"FARTHING_{name.upper()}": str(value) for name, value in chosen.items()}
     environment |= {"FARTHING_ADMIN_KEY": KEY, "PYTHONPATH": str(ROOT), "OBSERVED": str(home / "observed.jsonl")}
-    module = "tests.support.observed_embedded" if observed else "workers.embedded"
+    environment |= observed or {}
+    module = "workers.embedded" if observed is None else "tests.support.observed_embedded"
     with (home / "stderr.txt").open("a") as errors:
         process = subprocess.Popen(
             [sys.executable, "-m", module, "--home", str(home), "--port", "0", "--workers", str(workers)],
