@@ -89,7 +89,7 @@ class _Counter:
 
     def add(self, batch: pa.RecordBatch) -> None:
         self.rows += batch.num_rows
-        self._bytes += batch.num_rows * self._columns * 8
+        self._bytes += max(batch.nbytes, batch.num_rows * self._columns * 8)
         self.check(self.rows, self._bytes)
 
     def check(self, rows: int, decoded_bytes: int) -> None:
@@ -178,7 +178,7 @@ def _header(path: Path, counter: _Counter) -> tuple[list[str], int, bool]:
         names = [name.strip() for name in next(csv.reader([text], strict=True), [])]
     except (csv.Error, ValueError):
         names = []
-    if not any(names):
+    if not any(names) or "\0" in "".join(names):
         raise _unreadable("its first line is no CSV header", "put the columns' names into the first line")
     begin = min(ends) + 1 if ends else len(start)
     return names, begin + (start[begin - 1 : begin + 1] == b"\r\n"), quoted
@@ -209,32 +209,25 @@ def _parquet(path: Path, columns: Sequence[Column], counter: _Counter) -> Iterat
     if end[4:] != b"PAR1" or footer_bytes > min(size, _FOOTER_BYTES):
         raise broken
     texts = [column.name for column in columns if isinstance(column, CategoryColumn | BinaryColumn)]
+    limits = {"thrift_string_size_limit": _FOOTER_BYTES, "thrift_container_size_limit": 1_000_000}
     try:
-        with pq.ParquetFile(
-            path,
-            read_dictionary=texts,  # a long text that comes often is decoded once
-            thrift_string_size_limit=_FOOTER_BYTES,
-            thrift_container_size_limit=1_000_000,
-        ) as file:
-            places = _check_footer(file.metadata, columns, counter)
+        with pq.ParquetFile(path, **limits) as file:
+            footer = file.metadata
+            counter.check_width(footer.num_columns)
             _check_schema(file.schema_arrow, columns)
-            counter.check(*_claimed(file.metadata, places))
-            for batch in file.iter_batches(batch_size=_BATCH_ROWS // 4, columns=[c.name for c in columns]):
+            counter.check(*_claimed(footer, columns))
+        # as dictionaries, a long text that comes often is decoded once
+        with pq.ParquetFile(path, metadata=footer, read_dictionary=texts, **limits) as file:
+            for batch in file.iter_batches(batch_size=_BATCH_ROWS // 4, columns=[column.name for column in columns]):
                 yield _checked(batch, columns)
     except (pa.ArrowException, OSError):
         raise broken from None
 
 
-def _check_footer(footer: pq.FileMetaData, columns: Sequence[Column], counter: _Counter) -> set[int]:
-    """Check the width and the names; return the places of the declared columns."""
-    counter.check_width(footer.num_columns)
-    paths = [footer.schema.column(place).path for place in range(footer.num_columns)]
-    wanted = {column.name for column in columns}
-    return {place for place, name in enumerate(paths) if name in wanted}
-
-
-def _claimed(footer: pq.FileMetaData, places: set[int]) -> tuple[int, int]:
+def _claimed(footer: pq.FileMetaData, columns: Sequence[Column]) -> tuple[int, int]:
     """Return the rows and the decompressed bytes of the declared columns that the footer owns up to."""
+    wanted = {column.name for column in columns}
+    places = [place for place in range(footer.num_columns) if footer.schema.column(place).path in wanted]
     rows = decompressed = 0
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
@@ -255,7 +248,7 @@ def _arrow(path: Path, columns: Sequence[Column], counter: _Counter) -> Iterator
             counter.check_width(len(reader.schema))
             _check_schema(reader.schema, columns)
             for batch in found:
-                yield _checked(batch.select([column.name for column in columns]), columns)
+                yield _checked(batch, columns)
     except (pa.ArrowException, OSError):
         raise _unreadable("it is no complete Arrow file", "write the file again") from None
 

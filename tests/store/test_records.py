@@ -1,0 +1,134 @@
+"""Records out of storage: order, null records, targets, and a file that is not the stored one."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import TypeAdapter
+
+from core.catalogue.columns import Columns
+from core.catalogue.design import make_design
+from core.catalogue.models import LinearModel, LogisticModel
+from core.store.decode import Decoded, Limits, decode
+from core.store.mock import mock_csv, mock_rows
+from core.store.records import digest_of, erase, read_records
+
+COLUMNS = TypeAdapter(Columns).validate_python(
+    [
+        {"type": "number", "name": "age", "lower": 18, "upper": 95},
+        {"type": "date", "name": "seen", "lower": "2003-01-01", "upper": "2006-12-31"},
+        {"type": "category", "name": "job", "values": ["none", "technician", "pilot"]},
+        {"type": "binary", "name": "loan", "values": ["no", "yes"]},
+        {"type": "binary", "name": "y", "values": ["no", "yes"]},
+    ]
+)
+MODELS = [
+    LogisticModel(target="y"),
+    LogisticModel(target="y", features=("job", "age"), intercept=False),
+    LinearModel(target="age"),
+]
+
+
+def stored(folder: Path, text: str) -> tuple[Path, Decoded]:
+    source, target = folder / "source.csv", folder / "ds_1.arrow"
+    source.write_text(text)
+    return target, decode(source, target, COLUMNS, limits=Limits(), media="csv")
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: f"{model.target}-{model.intercept}")
+def test_rows_are_encoded_as_single_rows_are(tmp_path: Path, model: Any) -> None:
+    rows = list(mock_rows(COLUMNS, 700))
+    path, decoded = stored(tmp_path, mock_csv(COLUMNS, 700))
+    design = make_design(COLUMNS, model)
+    encoded = read_records(path, design, decoded.digest)
+    assert encoded.features.flags.c_contiguous
+    assert encoded.features.dtype == np.float64
+    assert encoded.present.all()
+    assert encoded.features == pytest.approx(np.array([design.encode_row(row) for row in rows]), abs=0)
+    if isinstance(model, LogisticModel):
+        assert encoded.target.tolist() == [float(row["y"] == "yes") for row in rows]
+    else:
+        ages = np.array([row["age"] for row in rows], dtype=float)
+        assert encoded.target * design.target.scale + design.target.centre == pytest.approx(ages)
+
+
+def test_a_row_is_null_for_the_models_that_need_what_it_lacks(tmp_path: Path) -> None:
+    text = (
+        "age,seen,job,loan,y\n"
+        "40,2005-01-01,none,no,yes\n"
+        ",2005-01-01,none,no,yes\n"
+        "40,2005-01-01,none,?,yes\n"
+        "40,,pilot,no,\n"
+    )
+    path, _ = stored(tmp_path, text)
+    whole = read_records(path, make_design(COLUMNS, LogisticModel(target="y")))
+    assert whole.present.tolist() == [True, False, False, False]
+    assert not whole.features[1:].any()
+    assert whole.target.tolist() == [1, 0, 0, 0]
+    assert np.isfinite(whole.features).all()
+    some = read_records(path, make_design(COLUMNS, LogisticModel(target="y", features=("job", "age"))))
+    assert some.present.tolist() == [True, False, True, False]
+    other = read_records(path, make_design(COLUMNS, LogisticModel(target="loan", features=("job",))))
+    assert other.present.tolist() == [True, True, False, True]
+
+
+def test_batches_come_in_order(tmp_path: Path) -> None:
+    rows = 150_000
+    text = "age,seen,job,loan,y\n" + "".join(
+        f"{18 + 77 * i / rows:.9f},2005-01-01,none,no,{'' if i % 1000 == 7 else 'yes'}\n" for i in range(rows)
+    )
+    path, decoded = stored(tmp_path, text)
+    design = make_design(COLUMNS, LogisticModel(target="y", features=("age",)))
+    encoded = read_records(path, design, decoded.digest)
+    ages = encoded.features[:, 1] * design.features[1].scale + design.features[1].centre
+    assert np.flatnonzero(~encoded.present).tolist() == list(range(7, rows, 1000))
+    wanted = 18 + 77 * np.arange(rows) / rows
+    assert ages[encoded.present] == pytest.approx(wanted[encoded.present], abs=1e-8)
+
+
+def test_peak_memory_is_the_encoded_data_and_little_more(tmp_path: Path) -> None:
+    path, _ = stored(tmp_path, "age,seen,job,loan,y\n" + "40,2005-01-01,pilot,no,yes\n" * 1_000_000)
+    design = make_design(COLUMNS, LogisticModel(target="y"))
+    (tmp_path / "design.json").write_text(design.model_dump_json())
+    program = (
+        "import re, sys, numpy, pyarrow.ipc\n"
+        "from pathlib import Path\n"
+        "from core.catalogue.design import Design\n"
+        "from core.store.records import read_records\n"
+        "design = Design.model_validate_json(Path(sys.argv[2]).read_text())\n"
+        "def kilobytes(name): return int(re.search(name + r':\\s+(\\d+)', Path('/proc/self/status').read_text())[1])\n"
+        "idle = kilobytes('VmRSS')\n"
+        "encoded = read_records(Path(sys.argv[1]), design)\n"
+        "print((kilobytes('VmHWM') - idle) * 1024, encoded.features.nbytes)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, path, tmp_path / "design.json"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    grown, encoded_bytes = map(int, done.stdout.split())
+    assert encoded_bytes == 1_000_000 * design.dimension * 8
+    assert grown <= 1.5 * encoded_bytes + 64 * 2**20
+
+
+def test_another_file_than_the_stored_one_is_not_read(tmp_path: Path) -> None:
+    path, decoded = stored(tmp_path, mock_csv(COLUMNS, 10))
+    design = make_design(COLUMNS, LogisticModel(target="y"))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    assert digest_of(path) != decoded.digest
+    with pytest.raises(AssertionError):
+        read_records(path, design, decoded.digest)
+
+
+def test_erasure_removes_the_file_and_may_be_repeated(tmp_path: Path) -> None:
+    path, _ = stored(tmp_path, mock_csv(COLUMNS, 10))
+    erase(path)
+    erase(path)
+    assert not path.exists()
+    erase(tmp_path / "no" / "such" / "folder")
