@@ -99,7 +99,7 @@ class Supervisor:
     def _start(self, claim: Claim, resources: Resources, sent_at: float) -> None:
         """Start a fresh process for an attempt and tell it its order."""
         settings = self._settings
-        child = subprocess.Popen(
+        child = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             [sys.executable, "-m", self._trainer],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

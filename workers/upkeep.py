@@ -1,0 +1,130 @@
+"""The operator's tools for an embedded home: `python -m workers.upkeep backup|restore|reconcile --home DIR`.
+
+`backup` and `reconcile` also work while the service runs; `restore` needs the home for itself.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from sqlalchemy.exc import DBAPIError
+
+from core.errors import NotFound, Refusal
+from core.settings import ServiceSettings
+from core.store import backup as copies
+from core.store import witness as witnesses
+from core.store.claims import refuse_if_frozen
+from core.store.database import Database
+from core.store.witness import Witness
+from workers.embedded import holding, say
+
+
+def backup(settings: ServiceSettings, to: Path) -> None:
+    """Copy database and records into a new folder.
+
+    Raises:
+        NotFound: there is no database in this home, or records are missing.
+        Conflict: the folder exists.
+    """
+    database = _open(settings)
+    try:
+        manifest = copies.backup(database, settings.records_path, to)
+    finally:
+        database.dispose()
+    size = sum(file.bytes for file in manifest.files)
+    say(f"{to}: {len(manifest.files)} files, {size:,} bytes. The witness is not in it; keep that elsewhere.")
+
+
+def restore(settings: ServiceSettings, source: Path) -> None:
+    """Put a backup into an empty home, where its ledger stays frozen.
+
+    Raises:
+        NotFound: the folder is no backup.
+        Conflict: the home is not empty, or the backup is damaged.
+    """
+    with holding(settings.home):
+        manifest = copies.restore(source, settings.url, settings.records_path, settings.home)
+    say(f"{settings.home}: {len(manifest.files)} files restored. The ledger is frozen until `farthing reconcile`.")
+    if not Witness(settings.witness_path).exists():
+        say(
+            f"There is no witness at {settings.witness_path}: put the newest one there before you reconcile, or what "
+            "was spent after the backup is forgotten.",
+            error=True,
+        )
+
+
+def reconcile(settings: ServiceSettings, *, without_witness: bool = False) -> None:
+    """Raise a ledger that is behind, or was restored, to its witness, and let it go on.
+
+    A ledger that is neither is left alone: reconciling fails every live job at its whole price.
+
+    Args:
+        settings: of the home.
+        without_witness: go on though the witness is lost; what was spent after the backup is then forgotten.
+
+    Raises:
+        NotFound: there is no database, or no witness and `without_witness` is false.
+    """
+    database = _open(settings)
+    witness = Witness(settings.witness_path)
+    try:
+        database.migrate()
+        reasons = witnesses.compare(database, witness)
+        with database.read() as session:
+            try:
+                refuse_if_frozen(session)
+            except Refusal as frozen:
+                reasons.append(frozen.detail)
+        if not reasons:
+            say("The ledger is not frozen and not behind its witness; nothing to do.")
+            return
+        if not witness.exists() and not without_witness:
+            raise NotFound(
+                f"There is no witness at {settings.witness_path}. Put it there, or name it with --witness. If it is "
+                "lost, --without-witness goes on, and forgets what was spent after the backup."
+            )
+        failed = witnesses.reconcile(database, witness)
+    finally:
+        database.dispose()
+    say(f"Reconciled: {len(failed)} live jobs failed at their whole price; the ledger goes on.")
+
+
+def _open(settings: ServiceSettings) -> Database:
+    """Open the home's database, which must be there."""
+    path = settings.url.removeprefix("sqlite+pysqlite:///")
+    if path != settings.url and not Path(path).is_file():
+        raise NotFound(f"{settings.home} holds no database.")
+    return Database(settings.url)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run one tool; a refusal is printed as text and ends with status 1."""
+    parser = argparse.ArgumentParser(prog="python -m workers.upkeep", description="Tools for an embedded home.")
+    tools = parser.add_subparsers(dest="tool", required=True)
+    for name in ("backup", "restore", "reconcile"):
+        tool = tools.add_parser(name)
+        tool.add_argument("--home", type=Path, help="where everything lives")
+        tool.add_argument("--witness", type=Path, help="file that keeps the ledger's heads")
+    tools.choices["backup"].add_argument("--to", type=Path, required=True, help="a new folder")
+    tools.choices["restore"].add_argument("--from", type=Path, required=True, dest="source", help="a backup")
+    tools.choices["reconcile"].add_argument("--without-witness", action="store_true", help="the witness is lost")
+    told = parser.parse_args(arguments)
+    given = {name: value for name in ("home", "witness") if (value := getattr(told, name)) is not None}
+    settings = ServiceSettings(**given)
+    try:
+        if told.tool == "backup":
+            backup(settings, told.to)
+        elif told.tool == "restore":
+            restore(settings, told.source)
+        else:
+            reconcile(settings, without_witness=told.without_witness)
+    except Refusal as refusal:
+        say(refusal.detail, error=True)
+        sys.exit(1)
+    except (OSError, DBAPIError) as error:
+        say(f"{type(error).__name__}: {error}", error=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
