@@ -41,6 +41,8 @@ def convert(column: Column, cells: pa.Array) -> tuple[npt.NDArray[Any], ColumnRe
         column: the declaration.
         cells: an Arrow array of a type that `core.store.formats` lets through for this column.
     """
+    if pa.types.is_string_view(cells.type):
+        cells = cells.cast(pa.string())  # few functions take views
     if isinstance(column, Coded):
         return _codes(column, cells)
     return _numbers(column, cells)
@@ -86,7 +88,7 @@ def _codes(column: Coded, cells: pa.Array) -> tuple[Codes, ColumnReport]:
         cells = _texts(cells).dictionary_encode()
     # each distinct text is looked at once, however often it comes
     lookup = np.array([*_places(column, _texts(cells.dictionary).to_pylist()), _ABSENT], dtype=np.int32)
-    places = cells.indices.fill_null(len(lookup) - 1).to_numpy(zero_copy_only=False)
+    places = cells.indices.cast(pa.int64()).fill_null(len(lookup) - 1).to_numpy(zero_copy_only=False)
     found = lookup[places]
     unknown, absent = found == _UNKNOWN, found == _ABSENT
     missing = absent

@@ -178,13 +178,19 @@ class TestFormats:
         [
             ("age", pa.array([40, None], pa.uint8())),
             ("age", pa.array([40.5, 41.5], pa.float32())),
+            ("age", pa.array([40.5, math.nan]).cast(pa.float16())),
+            ("age", pa.array([2**64 - 1, 0], pa.uint64())),
+            ("age", pa.array([40, None]).dictionary_encode()),
             ("age", pa.array([True, False])),
             ("age", pa.array([None, None], pa.null())),
             ("age", pa.array(["40.25", "50"]).cast(pa.float64()).cast(pa.decimal128(8, 3))),
             ("seen", pa.array([datetime(2005, 6, 7, 23, 59), None], pa.timestamp("us"))),  # noqa: DTZ001 - no zone wanted
             ("seen", pa.array([datetime(2005, 6, 7), None], pa.timestamp("ns"))),  # noqa: DTZ001 - no zone wanted
             ("seen", pa.array([date(2005, 6, 7), date(1969, 12, 31)], pa.date64())),
+            ("seen", pa.array([2**63 - 1, -(2**62)], pa.int64()).cast(pa.timestamp("ns"))),
             ("seen", pa.array(["2005-06-07", "x"])),
+            ("seen", pa.array(["2005-06-07", None], pa.string_view())),
+            ("job", pa.array(["technician", "?"], pa.string_view())),
             ("job", pa.array([None, None], pa.null())),
             ("y", pa.array([1.0, math.nan])),
         ],
@@ -195,8 +201,18 @@ class TestFormats:
         rows = table.to_pylist()
         for row in rows:
             row[name] = float(row[name]) if name == "age" and row[name] is not None else row[name]
+            row[name] = str(row[name]) if cells.type == pa.timestamp("ns") and row[name] is not None else row[name]
         _, decoded = run(tmp_path, self.written(table, "arrow-file"))
         assert_means(decoded, rows)
+
+    def test_a_dictionary_that_fills_its_index_type(self, tmp_path: Path) -> None:
+        values = ["none", *(f"v{place}" for place in range(127))]
+        indices = pa.array([0, None, *range(1, 128)], pa.int8())
+        rows = len(indices)
+        table = pa.table({name: TYPED[name].combine_chunks().take(pa.array([0] * rows)) for name in TYPED.column_names})
+        job = pa.DictionaryArray.from_arrays(indices, pa.array(values))
+        _, found = run(tmp_path, self.written(table.set_column(3, "job", job), "arrow-file"))
+        assert found["job"].to_pylist() == [0, -1, *([2] * 127)]
 
     def test_codes_may_be_stored_as_numbers(self, tmp_path: Path) -> None:
         columns = TypeAdapter(Columns).validate_python(
