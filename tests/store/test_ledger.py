@@ -298,21 +298,23 @@ class TestVerification:
 PRICE = Zcdp(rho=0.0001)
 ADMITTED = 100
 CLIENTS = 16
+REPLICAS = 4
 
 
 def race(database: Database, admitted: int, clients: int, tries: int) -> Counter[str]:
-    """Let clients submit at once, `tries` in all, to a budget for `admitted` jobs; count the answers."""
+    """Let clients of four replicas try at once to submit to a budget for `admitted` jobs; count the answers."""
+    replicas = [Database(database.url) for _ in range(REPLICAS)]
     price = cost_nano(PRICE, TERMS.orders)
     caps = tuple(admitted * one for one in price)
     place = make_place(database, Terms(**{**TERMS.model_dump(), "caps_nano": caps}))
     counts: Counter[str] = Counter()
     start = threading.Barrier(clients)
 
-    def client() -> None:
+    def client(replica: Database) -> None:
         start.wait()
         for _ in range(tries // clients):
             try:
-                with database.write() as session:
+                with replica.write() as session:
                     ledger.balance(session, place.scope_id)  # a look before: what a lock must make true until the end
                     submit(session, place, [PRICE])
                 outcome = "admitted"
@@ -322,11 +324,13 @@ def race(database: Database, admitted: int, clients: int, tries: int) -> Counter
                 outcome = type(error).__name__
             counts[outcome] += 1
 
-    threads = [threading.Thread(target=client) for _ in range(clients)]
+    threads = [threading.Thread(target=client, args=(replicas[number % REPLICAS],)) for number in range(clients)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    for replica in replicas:
+        replica.dispose()
     held = balance(database, place.scope_id)
     counts["reserved"] = held.reserved[0] // price[0]
     counts["verified"] = int(verify(database, place.scope_id).ok)

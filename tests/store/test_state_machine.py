@@ -223,7 +223,7 @@ class Ledger(RuleBasedStateMachine):
 
 
 QUICK = settings(
-    max_examples=40,
+    max_examples=20,
     stateful_step_count=25,
     deadline=None,
     derandomize=True,

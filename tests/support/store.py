@@ -8,15 +8,16 @@ from decimal import Decimal
 from pathlib import Path
 
 import psycopg
+from alembic.script import ScriptDirectory
 from sqlalchemy.engine import make_url
 from sqlalchemy.orm import Session
 
 from core.privacy.budget import Terms, plan_orders
 from core.privacy.events import Event, Gaussian
 from core.store import clock, jobs, ledger, principals
-from core.store.database import Database
+from core.store.database import Database, alembic_config
 from core.store.ids import new_id
-from core.store.tables import Dataset, Job
+from core.store.tables import Base, Dataset, Job
 
 STEP = Gaussian(sigma=20.0)
 """One chunk of a test's job: rho .00125."""
@@ -32,12 +33,22 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def create_postgresql(server: str, name: str | None, template: str = "template1") -> str:
+def create_postgresql(server: str, name: str) -> str:
     """Create a database on a server and return its URL."""
-    name = name or new_id("db")
     with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+        connection.execute(f'CREATE DATABASE "{name}"')
     return make_url(server).set(database=name).render_as_string(hide_password=False)
+
+
+def empty_postgresql(url: str) -> None:
+    """Take every row out of a database, past the triggers, and undo what tests of tampering do to it."""
+    head = ScriptDirectory.from_config(alembic_config()).get_current_head()
+    with psycopg.connect(url) as connection:
+        connection.execute("SET session_replication_role = replica")
+        connection.execute("ALTER TABLE entries ENABLE TRIGGER USER")
+        for table in Base.metadata.sorted_tables:
+            connection.execute(f'DELETE FROM "{table.name}"')
+        connection.execute("UPDATE alembic_version SET version_num = %s", (head,))
 
 
 @dataclass(frozen=True)
