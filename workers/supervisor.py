@@ -38,6 +38,8 @@ LEASE_PART: Final = 0.75
 CANCEL_GRACE_SECONDS: Final = 5.0
 DRAIN_GRACE_SECONDS: Final = 30.0
 _WATCH_SECONDS: Final = 0.02
+_SPARE_SECONDS: Final = 1.0
+"""Between two processes started ahead, so that one that cannot live is not started again and again."""
 
 
 class Supervisor:
@@ -65,6 +67,8 @@ class Supervisor:
         self._keeper = Keeper(settings, desk, log)
         self._runs: list[Run] = []
         self._drain_until: float | None = None
+        self._spare: subprocess.Popen[bytes] | None = None
+        self._spawned_at = -_SPARE_SECONDS
 
     def drain(self, number: int = 0, frame: FrameType | None = None) -> None:
         """Start nothing more; children stop where nothing is lost, or finish, in the grace. A signal handler."""
@@ -82,12 +86,14 @@ class Supervisor:
         finally:
             for run in self._runs:
                 kill_group(run.child.pid, signal.SIGKILL)
+            self._drop_spare()
             self._keeper.stop()
 
     def _turn(self) -> None:
         """Start what was claimed, look at every child once, and wait a moment."""
         if self._drain_until is not None:
             self._keeper.close()
+        self._keep_spare()
         try:
             claim, resources, sent_at = self._keeper.claimed.get(timeout=_WATCH_SECONDS)
             self._start(claim, resources, sent_at)
@@ -96,20 +102,42 @@ class Supervisor:
         for run in list(self._runs):
             self._watch(run)
 
-    def _start(self, claim: Claim, resources: Resources, sent_at: float) -> None:
-        """Start a fresh process for an attempt and tell it its order."""
-        settings = self._settings
-        child = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-            [sys.executable, "-m", self._trainer],
+    def _spawn(self) -> "subprocess.Popen[bytes]":
+        """Start a fresh process, which loads its libraries and then waits for its order."""
+        self._spawned_at = clock_seconds()
+        return subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            [sys.executable, "-m", self._trainer, str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env=child_environment(os.environ, settings.trainer_threads),
+            env=child_environment(os.environ, self._settings.trainer_threads),
             start_new_session=True,
         )
+
+    def _keep_spare(self) -> None:
+        """Have one fresh process ready for the next job, so that it need not wait for imports."""
+        missing = self._spare is None or self._spare.poll() is not None
+        if missing and self._drain_until is None and clock_seconds() > self._spawned_at + _SPARE_SECONDS:
+            self._drop_spare()
+            self._spare = self._spawn()
+
+    def _drop_spare(self) -> None:
+        """End the process that waits for an order; it knows nothing."""
+        if self._spare is not None:
+            assert self._spare.stdin is not None, "it was asked for"
+            self._spare.stdin.close()
+            self._spare.kill()
+            self._spare.wait()
+            self._spare = None
+
+    def _start(self, claim: Claim, resources: Resources, sent_at: float) -> None:
+        """Tell a fresh process its order; it serves one job only."""
+        settings = self._settings
+        child, self._spare = self._spare, None
+        if child is None or child.poll() is not None:
+            child = self._spawn()
         memory_bytes = min(resources.memory_bytes or settings.max_memory_bytes, settings.max_memory_bytes)
         order = Order(
-            parent=os.getpid(),
             claim=claim,
             settings=settings.model_copy(update={"admin_key": None}),
             memory_bytes=memory_bytes,

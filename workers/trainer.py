@@ -1,9 +1,10 @@
-"""The child: one fresh process a job, `python -m workers.trainer`, ordered and held by its standard input.
+"""The child: one fresh process a job, `python -m workers.trainer PARENT`, ordered and held by its standard input.
 
-The first line of standard input is the order: the claim and where things are, for secrets go by file descriptor and
-never by argument or environment. The pipe then stays open as long as the supervisor lives; its end ends the trainer,
-and so does the death of the supervisor's thread that started it. Standard output and error go nowhere: what a failure
-prints may depend on records.
+It may be started ahead of its job: it loads the libraries, then waits for one line of standard input, the order, and
+carries out that one only. The order holds the claim and where things are, for secrets go by file descriptor and never
+by argument or environment. The pipe then stays open as long as the supervisor lives; its end ends the trainer, and so
+does the death of the supervisor's thread that started it. Standard output and error go nowhere: what a failure prints
+may depend on records.
 """
 
 import os
@@ -38,18 +39,30 @@ _ENDINGS: Final = {
 def main() -> None:
     """Take the order and carry it out; the exit status is the outcome."""
     leave_no_core()
-    line = sys.stdin.buffer.readline()
-    if not line:
-        os._exit(Outcome.ORPHANED)
-    order = Order.model_validate_json(line)
-    die_with_parent(order.parent)
+    parent = int(sys.argv[1])
+    die_with_parent(parent)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is the supervisor's to act on
+    load_libraries()
+    line = sys.stdin.buffer.readline()
+    if not line.endswith(b"\n"):
+        os._exit(Outcome.ORPHANED)
+    order = Order.model_validate_json(line)
     threading.Thread(target=_leave_with_supervisor, daemon=True).start()
     limit_memory(order.memory_bytes)
     # No interpreter shutdown: its handlers could print, and everything that matters is committed.
     os._exit(train(order.settings, order.claim, stop))
+
+
+def load_libraries() -> None:
+    """Import what every job needs; most of the seconds of a fresh process."""
+    import pyarrow as pa  # noqa: PLC0415 - slow; the parent of this function does what cannot wait first
+
+    import core.training.attempt as attempt  # noqa: PLC0415, PLR0402 - as above; torch
+
+    assert pa.__version__, "loaded"
+    assert attempt.run is not None, "loaded"
 
 
 def train(settings: ServiceSettings, claim: Claim, stop: threading.Event) -> Outcome:
@@ -74,7 +87,8 @@ def judge(ending: BaseException) -> Outcome:
 
 def _leave_with_supervisor() -> None:
     """End this process when the supervisor closes its end of the pipe, as the kernel does when it dies."""
-    sys.stdin.buffer.read()
+    while os.read(sys.stdin.fileno(), 1):
+        pass
     os._exit(Outcome.ORPHANED)
 
 

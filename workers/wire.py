@@ -8,8 +8,6 @@ from core.store.claims import Claim
 class Order(Frozen):
     """An attempt to carry out."""
 
-    parent: int
-    """Process id of the supervisor."""
     claim: Claim
     settings: ServiceSettings
     memory_bytes: int

@@ -129,12 +129,13 @@ class Embedded:
         raise AssertionError(f"{job} did not get there in {seconds} s: {view}")
 
     def children(self, module: str) -> list[psutil.Process]:
-        """Return the service's live processes that run a module: `api`, or the end of a supervisor's or trainer's."""
+        """Return the service's live processes that run a module named so; of trainers, those with a job."""
         found = []
         for process in psutil.Process(self.process.pid).children(recursive=True):
             try:
                 command = process.cmdline()
-                if "-m" in command and any(argument.endswith(module) for argument in command[2:4]):
+                ours = "-m" in command and any(argument.endswith(module) for argument in command[2:4])
+                if ours and (module != "trainer" or _has_a_job(process)):
                     found.append(process)
             except psutil.Error:
                 continue
@@ -160,6 +161,11 @@ class Embedded:
         said, _ = self.process.communicate(timeout=60)
         self.http.close()
         return said
+
+
+def _has_a_job(process: psutil.Process) -> bool:
+    """Tell a trainer with a job from one that waits for it: only the former has opened the database."""
+    return any("farthing.sqlite" in file.path for file in process.open_files())
 
 
 @contextmanager
