@@ -120,7 +120,7 @@ class Database:
         event.listen(self._reader, "begin", _begin_reading)
 
     def _begin(self, connection: Connection) -> None:
-        """Begin to write, trying every few milliseconds: SQLite waits so long between tries that a busy rival starves us."""
+        """Begin to write, trying every few milliseconds: SQLite waits so long in between that busy rivals starve us."""
         deadline = time.monotonic() + BUSY_SECONDS
         connection.exec_driver_sql("PRAGMA busy_timeout = 0")
         while True:
