@@ -100,8 +100,9 @@ def gdp_epsilon(mu: float, delta: float) -> float:
         if step <= 1e-15 * epsilon:
             break
         epsilon -= step
-    while _log_gdp_delta(epsilon, mu) > target:
-        epsilon = nextafter(epsilon, inf) * (1 + 1e-15)
+    widen = nextafter(epsilon, inf) * (1 + 1e-15) - epsilon
+    while _log_gdp_delta(epsilon, mu) > target:  # rounding may leave a tiny root far below: double, not step by step
+        epsilon, widen = epsilon + widen, 2 * widen
     return epsilon
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.orm import Session
 
 from core.catalogue.columns import Column
@@ -79,13 +79,18 @@ def quote(session: Session, caller: Caller, spec: JobSpec) -> Quote:
     scope = session.get_one(Scope, dataset.scope_id)
     account = balance(session, scope.id)
     grant = queries.grant(session, scope.id, caller.id)
-    planned = plan_job(
-        spec,
-        columns=COLUMNS.validate_python(dataset.columns),
-        units=scope.units if dataset.rows is None else dataset.rows,
-        adjacency=Adjacency(scope.adjacency),
-        terms=account.terms,
-    )
+    columns = COLUMNS.validate_python(dataset.columns)
+    units = scope.units if dataset.rows is None else dataset.rows
+    try:
+        planned = plan_job(
+            spec, columns=columns, units=units, adjacency=Adjacency(scope.adjacency), terms=account.terms
+        )
+    except (ValidationError, ArithmeticError) as error:  # a plan is arithmetic on the request: it went out of range
+        raise Invalid(
+            "These settings lead to numbers that are too large or too small to compute with.",
+            FieldError("/optimizer", "leave settings out to have them planned, or choose less extreme ones"),
+            FieldError("/privacy", "ask for a less extreme figure"),
+        ) from error
     return Quote(
         planned=planned,
         price=composed(planned.schedule),

@@ -1,5 +1,6 @@
 """Whatever the OpenAPI document allows, and much that it does not, is answered without a 5xx."""
 
+import json
 from typing import Any
 
 import httpx
@@ -7,6 +8,7 @@ import pytest
 import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 from schemathesis import GenerationMode
 
 from tests.support.api import Service, job, submit, upload
@@ -78,3 +80,72 @@ def test_a_few_of_everything(service: Service) -> None:
 def test_many_of_everything(service: Service) -> None:
     assert attack(service, examples=60) == []
     assert '"unhandled"' not in (service.home / "api.log").read_text()
+
+
+EXTREME = st.sampled_from([5e-324, 1e-300, 1e-12, 0.1, 1.0, 1e6, 1e150, 1e308, 10**400, -1.0, 0.0])
+FIGURE = st.sampled_from(["1e-99", "1e-12", "0.001", "1", "50", "999999", "999999.999999999999", "100e-2", "1e0"])
+
+
+def _some(fields: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({}, optional=fields)
+
+
+NEWTON = _some(
+    {
+        "steps": st.sampled_from([1, 2, 98, 99, 10_000, 10**9]),
+        "damping": EXTREME,
+        "mu": EXTREME,
+        "curvature_share": st.sampled_from([5e-324, 0.5, 0.9999999999999999]),
+        "eigenvalue_floor": EXTREME,
+        "radius": EXTREME,
+        "start": st.lists(EXTREME, min_size=3, max_size=5),
+    }
+).map(lambda found: {"kind": "noisy_newton", **found})
+DESCENT = _some(
+    {"steps": st.sampled_from([1, 500, 10**9]), "step_size": EXTREME, "mu": EXTREME, "radius": EXTREME}
+).map(lambda found: {"kind": "noisy_gd", **found})
+MODEL = st.one_of(
+    st.just({"kind": "logistic", "target": "y"}),
+    st.builds(lambda t: {"kind": "logistic", "target": "y", "weights": {"kind": "mallows", "bound": t}}, EXTREME),
+    st.builds(
+        lambda c, scale: {"kind": "linear", "target": "age", "loss": {"kind": "huber", "c": c, "scale": scale}},
+        EXTREME,
+        EXTREME,
+    ),
+)
+INFERENCE = _some(
+    {
+        "intervals": st.booleans(),
+        "level": st.sampled_from([0.5000000000000001, 0.9999999999999999]),
+        "correction": st.sampled_from(["stationary", "plain", "printed"]),
+        "curvature_floor": EXTREME,
+        "score_floor": EXTREME,
+    }
+)
+PRIVACY = st.builds(lambda name, figure: {name: figure}, st.sampled_from(["mu", "rho", "epsilon", "percent"]), FIGURE)
+
+
+def test_extreme_settings_are_answered(service: Service) -> None:
+    client = service.client()
+    made = upload(client, shift=1234)
+    client.timeout = httpx.Timeout(15)
+    wrong: list[str] = []
+    seen: set[int] = set()
+
+    @settings(max_examples=150, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @given(NEWTON | DESCENT, MODEL, INFERENCE, PRIVACY)
+    def send(optimizer: Any, model: Any, inference: Any, privacy: Any) -> None:
+        body = job(made["id"], optimizer=optimizer, model=model, inference=inference, privacy=privacy)
+        try:
+            answers = (client.post("/v1/estimates", json=body), submit(client, body))
+        except httpx.ReadTimeout:  # an answer that never comes is as wrong as a 5xx
+            wrong.append(json.dumps(body))
+            return
+        seen.update(answer.status_code for answer in answers)
+        wrong.extend(json.dumps(body) for answer in answers if answer.status_code >= 500)
+
+    send()
+    log = [json.loads(line) for line in (service.home / "api.log").read_text().splitlines()]
+    assert [(line["error"], line["at"][-2:]) for line in log if line["event"] == "unhandled"] == []
+    assert wrong == []
+    assert {200, 202, 422} <= seen  # both sides of the line were met
