@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -10,12 +10,30 @@ from uuid import uuid4
 
 import httpx
 
-from farthing.errors import FarthingError, JobFailed, Unreachable
-from farthing.views import Budget, Dataset, Estimate, Job, Key, Summary, Verification
+from farthing.errors import FarthingError, JobFailed
+from farthing.views import (
+    AuditLine,
+    Budget,
+    Contrast,
+    Dataset,
+    Entry,
+    Estimate,
+    Event,
+    Grant,
+    Interval,
+    Job,
+    Key,
+    OddsRatio,
+    Principal,
+    Scope,
+    Summary,
+    Validation,
+    Verification,
+    WaldTest,
+)
+from farthing.wire import KEY, Wire
 
 Spec = Mapping[str, Any]
-SENDS = 4
-"""How often one request is sent at most when no answer comes, or a retryable one."""
 
 CONTENT_TYPES = {
     ".csv": "text/csv",
@@ -24,10 +42,13 @@ CONTENT_TYPES = {
     ".feather": "application/vnd.apache.arrow.file",
     ".arrows": "application/vnd.apache.arrow.stream",
 }
+LONG_POLL_SECONDS = 30
 
 
 class Client:
     """Talks to one Farthing service.
+
+    Every method raises `FarthingError` where the service refuses, and `Unreachable` where no answer comes.
 
     Args:
         url: where the service listens.
@@ -37,9 +58,8 @@ class Client:
 
     def __init__(self, url: str = "http://127.0.0.1:8000", key: str = "", timeout_seconds: float = 60.0) -> None:
         """Open a connection pool; nothing is sent yet."""
-        self.url = url.rstrip("/")
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout_seconds)
+        self._wire = Wire(url, key, timeout_seconds)
+        self.url = self._wire.url
 
     def __enter__(self) -> Self:
         return self
@@ -51,12 +71,12 @@ class Client:
 
     def close(self) -> None:
         """Close the connections."""
-        self._http.close()
+        self._wire.http.close()
 
     def ready(self) -> bool:
         """Say whether the service answers and is ready for work."""
         try:
-            return self._http.get("/readyz").is_success
+            return self._wire.http.get("/readyz").is_success
         except httpx.TransportError:
             return False
 
@@ -74,10 +94,9 @@ class Client:
             FarthingError: with the wrong fields named; nothing was stored.
         """
         if isinstance(file, str | Path):
-            path = Path(file)
-            with path.open("rb") as stream:
-                return self._upload(stream, path.name, metadata, key)
-        return self._upload(file, Path(getattr(file, "name", "records.csv")).name, metadata, key)
+            with Path(file).open("rb") as stream:
+                return self._upload(stream, Path(file).name, metadata, key)
+        return self._upload(file, Path(str(getattr(file, "name", "records.csv"))).name, metadata, key)
 
     def _upload(self, stream: BinaryIO, name: str, metadata: Spec, key: str | None) -> Dataset:
         kind = CONTENT_TYPES.get(Path(name).suffix.lower(), "text/csv")
@@ -85,50 +104,90 @@ class Client:
             ("metadata", (None, json.dumps(metadata).encode(), "application/json")),
             ("file", (name, stream, kind)),
         ]
-        headers = {"Idempotency-Key": key or str(uuid4())}
+        headers = {KEY: key or str(uuid4())}
         # One send only: a stream that broke half-way cannot be rewound for every caller.
-        answer = self._send("POST", "/v1/datasets", sends=1, files=parts, headers=headers, timeout=None)
+        answer = self._wire.send("POST", "/v1/datasets", sends=1, files=parts, headers=headers, timeout=None)
         return Dataset.model_validate(answer.json())
 
     def datasets(self) -> Iterator[Dataset]:
-        """Yield the datasets that this key may see."""
-        return (Dataset.model_validate(item) for item in self._pages("/v1/datasets"))
+        """Yield the datasets that this key may see, newest first."""
+        return map(Dataset.model_validate, self._wire.pages("/v1/datasets"))
 
     def dataset(self, dataset: str) -> Dataset:
         """Return a dataset's public facts."""
-        return Dataset.model_validate(self._get(f"/v1/datasets/{dataset}"))
+        return Dataset.model_validate(self._wire.get(f"/v1/datasets/{dataset}"))
 
-    def validation(self, dataset: str) -> dict[str, Any]:
+    def validation(self, dataset: str) -> Validation:
         """Return the owner's report: how many cells were clamped, unknown or missing."""
-        return self._get(f"/v1/datasets/{dataset}/validation")
+        return Validation.model_validate(self._wire.get(f"/v1/datasets/{dataset}/validation"))
+
+    def mock(self, dataset: str, rows: int = 10) -> list[dict[str, Any]]:
+        """Return synthetic rows made from the declared columns alone."""
+        return list(self._wire.get(f"/v1/datasets/{dataset}/mock", rows=rows)["data"])
 
     def share(self, dataset: str, principal: str) -> None:
         """Let another principal see a dataset and send jobs to it."""
-        self._send("PUT", f"/v1/datasets/{dataset}/access/{principal}")
+        self._wire.send("PUT", f"/v1/datasets/{dataset}/access/{principal}")
 
-    def erase(self, dataset: str) -> None:
-        """Erase the records; the ledger stays."""
-        self._send("DELETE", f"/v1/datasets/{dataset}")
+    def unshare(self, dataset: str, principal: str) -> None:
+        """Take a principal's sight of a dataset away."""
+        self._wire.send("DELETE", f"/v1/datasets/{dataset}/access/{principal}")
+
+    def erase(self, dataset: str) -> Dataset:
+        """Erase the records; the ledger stays. They are gone once the state is `erased`."""
+        return Dataset.model_validate(self._wire.send("DELETE", f"/v1/datasets/{dataset}").json())
 
     # Budget --------------------------------------------------------------------------------------------------------
 
     def budget(self, dataset: str) -> Budget:
         """Return what is left of the budget of the people behind a dataset."""
-        return Budget.model_validate(self._get(f"/v1/datasets/{dataset}/budget"))
+        return Budget.model_validate(self._wire.get(f"/v1/datasets/{dataset}/budget"))
 
-    def entries(self, scope: str) -> Iterator[dict[str, Any]]:
+    def scope(self, scope: str) -> Scope:
+        """Return a scope: whose people, which terms, and whether it is frozen."""
+        return Scope.model_validate(self._wire.get(f"/v1/scopes/{scope}"))
+
+    def entries(self, scope: str) -> Iterator[Entry]:
         """Yield a scope's ledger, oldest first."""
-        return self._pages(f"/v1/scopes/{scope}/entries")
+        return map(Entry.model_validate, self._wire.pages(f"/v1/scopes/{scope}/entries"))
 
     def verify(self, scope: str) -> Verification:
-        """Recompute a scope's chain and its sums."""
-        return Verification.model_validate(self._send("POST", f"/v1/scopes/{scope}/verify").json())
+        """Recompute a scope's chain and its sums; a mismatch freezes the scope."""
+        return Verification.model_validate(self._wire.post(f"/v1/scopes/{scope}/verify"))
+
+    def freeze(self, scope: str, reason: str) -> Scope:
+        """Stop a scope from admitting jobs."""
+        return Scope.model_validate(self._wire.post(f"/v1/scopes/{scope}/freeze", {"reason": reason}))
+
+    def unfreeze(self, scope: str, reason: str) -> Scope:
+        """Let a frozen scope admit jobs again."""
+        return Scope.model_validate(self._wire.post(f"/v1/scopes/{scope}/unfreeze", {"reason": reason}))
+
+    def grants(self, scope: str) -> list[Grant]:
+        """Return the ceilings given inside a budget."""
+        return [Grant.model_validate(item) for item in self._wire.pages(f"/v1/scopes/{scope}/grants")]
+
+    def grant(self, scope: str, principal: str, budget: Spec) -> Grant:
+        """Give a principal an own ceiling inside a budget, and sight of its datasets; or change the ceiling.
+
+        Args:
+            scope: the budget's scope.
+            principal: who gets the ceiling.
+            budget: such as ``{"epsilon": "1", "delta": "1e-6"}`` or ``{"rho": "0.1"}``.
+        """
+        answer = self._wire.send("PUT", f"/v1/scopes/{scope}/grants/{principal}", json=dict(budget))
+        return Grant.model_validate(answer.json())
+
+    def adjust(self, scope: str, job: str, reason: str) -> None:
+        """Give back the charge of a job that never opened the records, by a visible entry; once for each charge."""
+        # One send only: a second one would be refused as a second correction.
+        self._wire.send("POST", f"/v1/scopes/{scope}/adjustments", sends=1, json={"job": job, "reason": reason})
 
     # Jobs ----------------------------------------------------------------------------------------------------------
 
     def estimate(self, job: Spec) -> Estimate:
         """Return price, plan and prediction of a job; no record is read."""
-        return Estimate.model_validate(self._send("POST", "/v1/estimates", json=job).json())
+        return Estimate.model_validate(self._wire.post("/v1/estimates", dict(job)))
 
     def submit(self, job: Spec, *, key: str | None = None) -> Job:
         """Queue a job and reserve the most it may cost.
@@ -137,18 +196,17 @@ class Client:
             job: dataset, model, optimizer, privacy, and what else a job may say.
             key: idempotency key; the same key and job again return the same job. Made here unless given.
         """
-        headers = {"Idempotency-Key": key or str(uuid4())}
-        return Job.model_validate(self._send("POST", "/v1/jobs", json=job, headers=headers).json())
+        return Job.model_validate(self._wire.post("/v1/jobs", dict(job), key=key or str(uuid4())))
 
     def job(self, job: str, *, wait_seconds: int = 0) -> Job:
-        """Return a job, or wait that long for it to end."""
+        """Return a job, or wait up to that long, at most a minute, for it to end."""
         headers = {"Prefer": f"wait={wait_seconds}"} if wait_seconds else {}
-        timeout = 30.0 + wait_seconds
-        return Job.model_validate(self._send("GET", f"/v1/jobs/{job}", headers=headers, timeout=timeout).json())
+        answer = self._wire.send("GET", f"/v1/jobs/{job}", headers=headers, timeout=30.0 + wait_seconds)
+        return Job.model_validate(answer.json())
 
     def jobs(self, **filters: str) -> Iterator[Job]:
-        """Yield jobs, newest first; filters: state, dataset, optimizer, label."""
-        return (Job.model_validate(item) for item in self._pages("/v1/jobs", **filters))
+        """Yield jobs, newest first; filters: state, dataset, optimizer, label (as key:value)."""
+        return map(Job.model_validate, self._wire.pages("/v1/jobs", **filters))
 
     def watch(self, job: str, *, every_seconds: float = 1.0) -> Iterator[Job]:
         """Yield the job each time it is looked at, until it has ended."""
@@ -162,95 +220,134 @@ class Client:
     def wait(self, job: str, *, progress: Callable[[Job], None] | None = None) -> Job:
         """Wait until a job has succeeded.
 
+        Args:
+            job: its id.
+            progress: called with the job about once a second.
+
         Raises:
             JobFailed: it ended without a result.
         """
-        seen = None
-        for seen in self.watch(job):
+        wait_seconds = 0 if progress else LONG_POLL_SECONDS
+        while not (seen := self.job(job, wait_seconds=wait_seconds)).ended:
             if progress is not None:
                 progress(seen)
-        assert seen is not None, "watch yields at least once"
+            time.sleep(1.0 if progress else 0.1)  # a service that shuts down answers long polls at once
+        if progress is not None:
+            progress(seen)
         if seen.state != "succeeded":
-            raise JobFailed(seen.id, seen.state, (seen.error or {}).get("code"))
+            raise JobFailed(seen.id, seen.state, seen.error.code if seen.error else None)
         return seen
 
     def cancel(self, job: str) -> Job:
         """Cancel a job; what it has not spent is given back."""
-        return Job.model_validate(self._send("POST", f"/v1/jobs/{job}/cancel").json())
+        return Job.model_validate(self._wire.post(f"/v1/jobs/{job}/cancel"))
+
+    def events(self, job: str) -> Iterator[Event]:
+        """Yield a job's history so far."""
+        return map(Event.model_validate, self._wire.pages(f"/v1/jobs/{job}/events"))
+
+    def report(self, job: str) -> dict[str, Any]:
+        """Return a job's privacy report: what it spent, what that promises, and where the ledger stands."""
+        return self._wire.get(f"/v1/jobs/{job}/report")
 
     # Models --------------------------------------------------------------------------------------------------------
 
     def summary(self, model: str, *, level: float | None = None) -> Summary:
-        """Return the coefficient table with private intervals."""
-        query = {} if level is None else {"level": level}
-        return Summary.model_validate(self._get(f"/v1/models/{model}/summary", **query))
+        """Return the coefficient table with private intervals, at the job's own level unless one is given."""
+        return Summary.model_validate(self._wire.get(f"/v1/models/{model}/summary", level=level))
 
-    def summary_text(self, model: str) -> str:
+    def summary_text(self, model: str, *, level: float | None = None) -> str:
         """Return the coefficient table as plain text."""
-        return self._send("GET", f"/v1/models/{model}/summary", params={"format": "text"}).text
+        query = {"format": "text"} if level is None else {"format": "text", "level": str(level)}
+        return self._wire.send("GET", f"/v1/models/{model}/summary", params=query).text
+
+    def intervals(self, model: str, *, level: float | None = None) -> list[Interval]:
+        """Return each coefficient's interval."""
+        answer = self._wire.get(f"/v1/models/{model}/intervals", level=level)
+        return [Interval.model_validate(item) for item in answer["intervals"]]
+
+    def odds_ratios(self, model: str, *, level: float | None = None) -> list[OddsRatio]:
+        """Return a logistic model's odds ratios with their intervals."""
+        answer = self._wire.get(f"/v1/models/{model}/odds-ratios", level=level)
+        return [OddsRatio.model_validate(item) for item in answer["odds_ratios"]]
+
+    def contrast(self, model: str, weights: Mapping[str, float], *, level: float | None = None) -> Contrast:
+        """Return a linear combination of coefficients with its interval."""
+        body = {"weights": dict(weights)} | ({} if level is None else {"level": level})
+        return Contrast.model_validate(self._wire.post(f"/v1/models/{model}/contrasts", body))
+
+    def test(
+        self, model: str, hypotheses: Sequence[str | Mapping[str, float]], values: Iterable[float] | None = None
+    ) -> WaldTest:
+        """Test jointly that coefficients, or linear combinations of them, equal given values, by default 0 (Wald).
+
+        Args:
+            model: its id.
+            hypotheses: names of coefficients, or weights by name.
+            values: one for each hypothesis.
+        """
+        rows = [{one: 1.0} if isinstance(one, str) else dict(one) for one in hypotheses]
+        body = {"hypotheses": rows} | ({} if values is None else {"values": list(values)})
+        return WaldTest.model_validate(self._wire.post(f"/v1/models/{model}/tests", body))
 
     def methods(self, model: str) -> str:
         """Return a paragraph that a paper's methods section may quote."""
-        return str(self._get(f"/v1/models/{model}/methods")["text"])
+        return str(self._wire.get(f"/v1/models/{model}/methods")["text"])
 
-    def predict(self, model: str, rows: list[Mapping[str, Any]]) -> list[dict[str, float]]:
-        """Return predictions for rows in declared units."""
-        answer = self._send("POST", f"/v1/models/{model}/predict", json={"rows": rows}).json()
+    def predict(self, model: str, rows: Iterable[Spec]) -> list[dict[str, float]]:
+        """Return predictions for rows in declared units: `probability` of a logistic model, `value` of a linear one."""
+        answer = self._wire.post(f"/v1/models/{model}/predict", {"rows": [dict(row) for row in rows]})
         return list(answer["predictions"])
 
     def export(self, model: str, kind: str = "json") -> bytes:
         """Return the model as `json` or `safetensors`."""
-        return self._send("GET", f"/v1/models/{model}/export", params={"format": kind}).content
+        return self._wire.send("GET", f"/v1/models/{model}/export", params={"format": kind}).content
 
-    # Keys ----------------------------------------------------------------------------------------------------------
+    def approve(self, model: str) -> None:
+        """Let a release be seen, where its scope asks for the owner's approval."""
+        self._wire.post(f"/v1/models/{model}/approve")
 
-    def create_key(self, name: str, role: str) -> Key:
-        """Make a principal with a key: owner, analyst, auditor or admin. The secret is in the answer, once."""
-        headers = {"Idempotency-Key": str(uuid4())}
-        body = {"name": name, "role": role}
-        return Key.model_validate(self._send("POST", "/v1/keys", json=body, headers=headers).json())
+    def reject(self, model: str) -> None:
+        """Keep a release from being seen; what it cost stays spent."""
+        self._wire.post(f"/v1/models/{model}/reject")
 
-    # Wire ----------------------------------------------------------------------------------------------------------
+    # Keys and the audit trail --------------------------------------------------------------------------------------
 
-    def _get(self, path: str, **query: Any) -> dict[str, Any]:  # noqa: ANN401 - query values are whatever httpx takes
-        answer: dict[str, Any] = self._send("GET", path, params=query).json()
-        return answer
+    def me(self) -> Principal:
+        """Return who this key speaks for."""
+        return Principal.model_validate(self._wire.get("/v1/me"))
 
-    def _pages(self, path: str, **filters: str) -> Iterator[dict[str, Any]]:
-        query: dict[str, str] = dict(filters)
-        while True:
-            page = self._get(path, **query)
-            yield from page["data"]
-            if not page["has_more"]:
-                return
-            query["after"] = page.get("next") or page["data"][-1]["id"]
+    def create_key(self, name: str, role: str, *, principal: str | None = None) -> Key:
+        """Make a key: of a new principal (owner, analyst, auditor or admin), or one more of a present one.
 
-    def _send(self, method: str, path: str, *, sends: int = SENDS, **request: Any) -> httpx.Response:  # noqa: ANN401 - passed on to httpx
-        """Send, and send again where that is safe: reads, and writes with an idempotency key."""
-        keyed = method != "POST" or "Idempotency-Key" in (request.get("headers") or {})
-        for last in (*([False] * (sends - 1 if keyed else 0)), True):
-            try:
-                response = self._http.request(method, path, **request)
-            except httpx.TransportError as error:
-                if last:
-                    raise Unreachable(self.url, type(error).__name__) from error
-                time.sleep(0.5)
-                continue
-            if response.is_success:
-                return response
-            refusal = FarthingError(response.status_code, _problem(response))
-            if last or not refusal.retryable:
-                raise refusal
-            time.sleep(min(float(response.headers.get("Retry-After", "1")), 5.0))
-        raise AssertionError("the last send returns or raises")
+        The secret is in the answer, once.
+        """
+        body = {"name": name, "role": role} | ({} if principal is None else {"principal": principal})
+        made = Key.model_validate(self._wire.post("/v1/keys", body, key=str(uuid4())))
+        # A secret is never sent twice: where the first answer was lost, the key it named is replaced.
+        return self.rotate_key(made.id) if made.key is None else made
 
+    def keys(self) -> Iterator[Key]:
+        """Yield keys without their secrets, newest first: all of them for an admin, one's own otherwise."""
+        return map(Key.model_validate, self._wire.pages("/v1/keys"))
 
-def _problem(response: httpx.Response) -> Mapping[str, Any]:
-    """Return the problem document, or one made of a plain answer."""
-    try:
-        body = response.json()
-    except ValueError:
-        body = None
-    if isinstance(body, Mapping):
-        return body
-    return {"code": f"http-{response.status_code}", "detail": response.text[:500]}
+    def rotate_key(self, key: str) -> Key:
+        """Replace a key by a fresh one, whose secret is in the answer; the old one stops at once."""
+        answer = self._wire.send("POST", f"/v1/keys/{key}/rotate", sends=1)
+        return Key.model_validate(answer.json())
+
+    def revoke_key(self, key: str) -> Key:
+        """Stop a key for good."""
+        return Key.model_validate(self._wire.post(f"/v1/keys/{key}/revoke"))
+
+    def audit(self) -> Iterator[AuditLine]:
+        """Yield who asked for what, newest first: all of it for admins and auditors, one's own otherwise."""
+        return map(AuditLine.model_validate, self._wire.pages("/v1/audit"))
+
+    def audit_export(self, kind: str = "jsonl") -> Iterator[str]:
+        """Yield the lines of the whole trail, oldest first, as `jsonl` or `csv`; for admins and auditors."""
+        with self._wire.http.stream("GET", "/v1/audit/export", params={"format": kind}) as answer:
+            if not answer.is_success:
+                answer.read()
+                raise FarthingError(answer.status_code, answer.json())
+            yield from answer.iter_lines()

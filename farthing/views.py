@@ -16,11 +16,35 @@ class Dataset(View):
 
     id: str
     name: str
+    owner: str | None = None
     scope: str | None = None
     state: str | None = None
+    adjacency: str | None = None
     rows: int | None = None
     digest: str | None = None
     columns: list[dict[str, Any]] = []
+    created_at: str | None = None
+
+
+class ColumnValidation(View):
+    """How the cells of one column were read."""
+
+    name: str
+    clamped_low: int = 0
+    clamped_high: int = 0
+    rounded: int = 0
+    unknown: int = 0
+    unreadable: int = 0
+    missing: int = 0
+    filled: int = 0
+
+
+class Validation(View):
+    """The owner's report on an upload; its counts are private."""
+
+    rows: int
+    incomplete_rows: int
+    columns: list[ColumnValidation]
 
 
 class Cost(View):
@@ -51,6 +75,7 @@ class Estimate(View):
     bound: Bound | None
     fits: bool
     jobs_that_still_fit: int
+    compute: dict[str, float] = {}
 
 
 class Progress(View):
@@ -67,8 +92,20 @@ class JobCost(View):
     spent: Cost
 
 
+class Failure(View):
+    """Why a job failed: a code from a closed list."""
+
+    code: str
+
+
+class Result(View):
+    """What a job released."""
+
+    model: str
+
+
 class Job(View):
-    """A training job."""
+    """A training job. `approval` says whether its release waits for the owner of the data."""
 
     id: str
     state: str
@@ -77,8 +114,9 @@ class Job(View):
     progress: Progress
     cost: JobCost
     attempt: int = 0
-    error: dict[str, Any] | None = None
-    result: dict[str, Any] | None = None
+    error: Failure | None = None
+    result: Result | None = None
+    approval: str | None = None
     labels: dict[str, str] = {}
     created_at: str | None = None
     started_at: str | None = None
@@ -91,8 +129,17 @@ class Job(View):
 
     @property
     def model(self) -> str | None:
-        """The model's id, once succeeded."""
-        return self.result.get("model") if self.result else None
+        """The model's id, once succeeded and open to this key."""
+        return self.result.model if self.result else None
+
+
+class Event(View):
+    """A line of a job's history."""
+
+    seq: int
+    kind: str
+    data: dict[str, Any]
+    created_at: str
 
 
 class Percent(View):
@@ -114,6 +161,51 @@ class Budget(View):
     rho: dict[str, str | None] | None = None
     entries: int
     head: str
+    frozen: str | None = None
+    label: str | None = None
+    implies: dict[str, Any] = {}
+    grant: "Grant | None" = None
+
+
+class Grant(View):
+    """A principal's own ceiling inside a scope's budget."""
+
+    id: str
+    scope: str
+    principal: str
+    epsilon: str
+    delta: str
+    percent: Percent
+
+
+class Scope(View):
+    """The people behind some datasets, and the terms of their budget."""
+
+    id: str
+    owner: str
+    adjacency: str
+    units: int
+    epsilon: str
+    delta: str
+    approval: bool = False
+    frozen: str | None = None
+    entries: int
+    head: str
+    datasets: list[str] = []
+
+
+class Entry(View):
+    """A line of a scope's ledger; `hash` covers `prev_hash`, a line feed and `body`."""
+
+    seq: int
+    kind: str
+    job: str | None = None
+    attempt: int | None = None
+    chunk: int | None = None
+    body: str
+    prev_hash: str
+    hash: str
+    created_at: str
 
 
 class Coefficient(View):
@@ -141,13 +233,74 @@ class Summary(View):
     privacy: dict[str, Any] = {}
 
 
+class Interval(View):
+    """A coefficient's interval."""
+
+    name: str
+    interval: tuple[float | None, float | None] | None
+
+
+class OddsRatio(View):
+    """exp(coefficient) of a logistic model; null where no float holds it."""
+
+    name: str
+    odds_ratio: float | None
+    interval: tuple[float | None, float | None] | None
+
+
+class Contrast(View):
+    """A linear combination of coefficients."""
+
+    weights: dict[str, float]
+    estimate: float
+    std_error: float | None
+    z: float | None
+    p_value: float | None
+    interval: tuple[float, float] | None
+
+
+class WaldTest(View):
+    """A joint test of linear hypotheses."""
+
+    statistic: float
+    degrees_of_freedom: int
+    p_value: float
+
+
 class Key(View):
-    """An API key; `key` is the secret and is shown once."""
+    """An API key and whom it speaks for; `key` is the secret and is shown once."""
 
     id: str
     role: str
+    principal: str
     name: str | None = None
     key: str | None = None
+    prefix: str | None = None
+    created_at: str | None = None
+    expires_at: str | None = None
+    revoked_at: str | None = None
+    last_used_at: str | None = None
+
+
+class Principal(View):
+    """Who a key speaks for."""
+
+    id: str
+    name: str
+    role: str
+
+
+class AuditLine(View):
+    """One request, who asked, and how it was answered."""
+
+    id: str
+    principal: str | None
+    action: str
+    target: str | None
+    status: int
+    code: str | None
+    request_id: str
+    created_at: str
 
 
 class Verification(View):
@@ -156,3 +309,5 @@ class Verification(View):
     ok: bool
     entries: int | None = None
     head: str | None = None
+    first_bad: int | None = None
+    reason: str | None = None

@@ -1,63 +1,183 @@
-"""Backup and restore of an embedded home, and the ledger that notices."""
+"""Backup, restore and reconciliation of an embedded home, with the real service before and after."""
 
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from core.settings import ServiceSettings
-from core.store import verification
-from core.store.database import Database
-from core.store.tables import Job, Scope
-from tests.support.embedded import embedded
-from workers.upkeep import main
+from core.store.backup import DATABASE, MANIFEST, RECORDS
+from tests.support.embedded import KEY, ROOT, Embedded, embedded
 
 
-def test_a_restored_home_is_frozen_until_it_is_reconciled(tmp_path: Path) -> None:
-    home, copy = tmp_path / "home", tmp_path / "copy"
+def upkeep(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "farthing.cli", *map(str, arguments)],
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if not name.startswith("FARTHING_")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def percent(service: Embedded, dataset: str) -> dict[str, str]:
+    return dict(service.get(f"/v1/datasets/{dataset}/budget")["percent"])
+
+
+def moved(old: Path, new: Path) -> Path:
+    """Make a new home that holds the old one's witness, as an operator would before restoring."""
+    new.mkdir()
+    shutil.copy(old / "witness.jsonl", new / "witness.jsonl")
+    return new
+
+
+@pytest.fixture(scope="module")
+def yesterday(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A home that went on spending after its backup, and that backup."""
+    folder = tmp_path_factory.mktemp("upkeep")
+    home, copy = folder / "home", folder / "copy"
     with embedded(home) as service:
         dataset = service.upload()
-        first = service.submit(dataset)
-        service.wait(first)
-        main(["backup", "--home", str(home), "--to", str(copy)])  # while it runs
-        assert not list(copy.glob("witness*"))
-        second = service.submit(dataset)
-        service.wait(second)
-        spent = service.get(f"/v1/datasets/{dataset}/budget")["percent"]["spent"]
-        with pytest.raises(SystemExit, match="in use"):
-            main(["restore", "--home", str(home), "--from", str(copy)])
-    main(["restore", "--home", str(home), "--from", str(copy)])
+        first = service.wait(service.submit(dataset, privacy={"mu": "0.2"}))
+        made = upkeep("backup", copy, "--home", home)  # while it serves
+        assert made.returncode == 0, made.stderr
+        at_backup = percent(service, dataset)
+        last = service.wait(service.submit(dataset, privacy={"mu": "0.3"}))
+        assert first["state"] == last["state"] == "succeeded"
+        return {
+            "home": home,
+            "copy": copy,
+            "dataset": dataset,
+            "model": first["result"]["model"],
+            "lost": last["id"],
+            "said": made.stdout,
+            "at_backup": at_backup,
+            "at_end": percent(service, dataset),
+            "scope": service.get(f"/v1/datasets/{dataset}")["scope"],
+        }
+
+
+def test_a_backup_holds_the_database_the_records_and_their_digests(yesterday: dict[str, Any]) -> None:
+    copy = yesterday["copy"]
+    assert sorted(path.name for path in copy.iterdir()) == sorted([DATABASE, MANIFEST, RECORDS])
+    told = json.loads((copy / MANIFEST).read_text())
+    assert {file["path"] for file in told["files"]} == {
+        DATABASE,
+        *(f"{RECORDS}/{path.name}" for path in (copy / RECORDS).iterdir()),
+    }
+    assert len(told["files"]) == 2
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o700
+    assert "witness" in yesterday["said"]
+
+
+def test_a_restored_home_is_frozen_until_it_is_reconciled_and_then_owns_up_to_all_that_was_spent(
+    yesterday: dict[str, Any], tmp_path: Path
+) -> None:
+    home, dataset = moved(yesterday["home"], tmp_path / "home"), yesterday["dataset"]
+    restored = upkeep("restore", yesterday["copy"], "--home", home)
+    assert restored.returncode == 0, restored.stderr
+    assert "frozen until `farthing reconcile`" in restored.stdout
     with embedded(home) as service:
+        assert percent(service, dataset) == yesterday["at_backup"]
         refused = service.try_submit(dataset)
         assert (refused.status_code, refused.json()["code"]) == (503, "ledger-frozen")
-        assert service.get(f"/v1/jobs/{first}")["state"] == "succeeded"
-        main(["reconcile", "--home", str(home)])
-        budget = service.get(f"/v1/datasets/{dataset}/budget")
-        assert float(budget["percent"]["spent"]) >= float(spent)  # what the lost history had charged stays charged
-        assert service.wait(service.submit(dataset))["state"] == "succeeded"  # the records came back, too
-    database = Database(ServiceSettings(home=home).url)
-    with database.read() as session:
-        assert verification.verify(session, budget["scope"]).ok
-        assert session.get(Job, second) is None
-        assert session.get_one(Scope, budget["scope"]).frozen_reason is None
-    database.dispose()
+        assert service.http.get("/readyz").status_code == 503
+        assert service.get(f"/v1/models/{yesterday['model']}/summary")["coefficients"]  # reading goes on
+        done = upkeep("reconcile", "--home", home)
+        assert done.returncode == 0, done.stderr
+        assert float(percent(service, dataset)["spent"]) >= float(yesterday["at_end"]["spent"])
+        entries = service.get(f"/v1/scopes/{yesterday['scope']}/entries", limit=100)["data"]
+        (raised,) = [entry for entry in entries if entry["kind"] == "reconcile"]
+        amounts = json.loads(raised["body"])["accounts"]
+        assert yesterday["scope"] in amounts
+        assert service.http.post(f"/v1/scopes/{yesterday['scope']}/verify").json()["ok"] is True
+        assert service.http.get("/readyz").status_code == 200
+        job = service.wait(service.submit(dataset))
+        assert job["state"] == "succeeded", (job, (home / "stderr.txt").read_text()[-3000:])
+        again = upkeep("reconcile", "--home", home)
+        assert "nothing to do" in again.stdout
+        assert [entry["kind"] for entry in entries].count("reconcile") == 1
 
 
-def test_a_ledger_that_agrees_needs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_restore_without_its_witness_says_so_and_reconciles_only_when_told(
+    yesterday: dict[str, Any], tmp_path: Path
+) -> None:
     home = tmp_path / "home"
+    restored = upkeep("restore", yesterday["copy"], "--home", home)
+    assert restored.returncode == 0
+    assert "There is no witness" in restored.stderr
+    refused = upkeep("reconcile", "--home", home)
+    assert refused.returncode == 1
+    assert "--without-witness" in refused.stderr
+    assert upkeep("reconcile", "--home", home, "--without-witness").returncode == 0
     with embedded(home, workers=0) as service:
-        service.submit(service.upload())
-    main(["reconcile", "--home", str(home)])
-    assert "nothing to reconcile" in capsys.readouterr().out
+        assert percent(service, yesterday["dataset"]) == yesterday["at_backup"]
+        assert service.try_submit(yesterday["dataset"]).status_code == 202
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["backup", "--home", "{home}", "--to", "{home}"], "no database"),
-        (["restore", "--home", "{home}", "--from", "{home}"], "no backup"),
-        (["reconcile", "--home", "{home}"], "no database"),
-    ],
-)
-def test_mistakes_are_named(tmp_path: Path, arguments: list[str], said: str) -> None:
-    with pytest.raises(SystemExit, match=said):
-        main([argument.format(home=tmp_path / "none") for argument in arguments])
+def test_a_home_in_use_or_not_empty_is_not_restored_into(yesterday: dict[str, Any], tmp_path: Path) -> None:
+    before = sorted(path.name for path in yesterday["home"].iterdir())
+    refused = upkeep("restore", yesterday["copy"], "--home", yesterday["home"])
+    assert refused.returncode == 1
+    assert "is not empty" in refused.stderr
+    assert sorted(path.name for path in yesterday["home"].iterdir()) == before
+    with embedded(tmp_path / "home", workers=0) as service:
+        refused = upkeep("restore", yesterday["copy"], "--home", service.home)
+        assert refused.returncode == 1
+        assert "in use by another Farthing" in refused.stderr
+
+
+@pytest.mark.parametrize("harm", ["flipped", "missing", "path", "no backup"])
+def test_a_damaged_backup_is_refused_and_nothing_is_written(
+    yesterday: dict[str, Any], tmp_path: Path, harm: str
+) -> None:
+    copy, home = tmp_path / "copy", tmp_path / "home"
+    shutil.copytree(yesterday["copy"], copy)
+    (records,) = (copy / RECORDS).iterdir()
+    if harm == "flipped":
+        content = bytearray(records.read_bytes())
+        content[len(content) // 2] ^= 1
+        records.write_bytes(content)
+    elif harm == "missing":
+        records.unlink()
+    elif harm == "path":
+        told = json.loads((copy / MANIFEST).read_text())
+        told["files"][1]["path"] = "records/../../stolen"
+        (copy / MANIFEST).write_text(json.dumps(told))
+    else:
+        (copy / MANIFEST).unlink()
+    refused = upkeep("restore", copy, "--home", home)
+    assert refused.returncode == 1
+    assert refused.stderr.strip()
+    assert "Traceback" not in refused.stderr
+    assert [path.name for path in home.iterdir()] == ["lock"]
+
+
+def test_a_backup_needs_a_new_folder_a_database_and_its_records(yesterday: dict[str, Any], tmp_path: Path) -> None:
+    assert "exists" in upkeep("backup", yesterday["copy"], "--home", yesterday["home"]).stderr
+    nothing = upkeep("backup", tmp_path / "copy", "--home", tmp_path / "nowhere")
+    assert (nothing.returncode, "holds no database" in nothing.stderr) == (1, True)
+    home = tmp_path / "home"
+    shutil.copytree(yesterday["home"], home)
+    (records,) = (home / RECORDS).iterdir()
+    records.unlink()
+    missing = upkeep("backup", tmp_path / "copy", "--home", home)
+    assert missing.returncode == 1
+    assert yesterday["dataset"] in missing.stderr
+    assert not list(tmp_path.glob("*copy*"))
+
+
+def test_erased_records_are_not_in_a_backup(tmp_path: Path) -> None:
+    with embedded(tmp_path / "home", workers=0) as service:
+        dataset = service.upload()
+        assert service.http.delete(f"/v1/datasets/{dataset}").status_code == 202
+        assert upkeep("backup", tmp_path / "copy", "--home", service.home).returncode == 0
+    assert not list((tmp_path / "copy" / RECORDS).iterdir())
+    assert KEY not in (tmp_path / "copy" / DATABASE).read_bytes().decode("latin-1")

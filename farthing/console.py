@@ -1,0 +1,55 @@
+"""What the commands share: the application, its streams, its options, and how they read and show."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+WRONG_INPUT: Final = 2
+"""The exit status where a command was called wrongly; a refusal by the service ends with 1."""
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="Train models privately, and know what it cost.",
+    epilog="FARTHING_URL and FARTHING_KEY save typing --url and --key.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+out = Console()
+err = Console(stderr=True)
+
+Url = Annotated[str, typer.Option(envvar="FARTHING_URL", help="where the service listens")]
+Secret = Annotated[str, typer.Option("--key", envvar="FARTHING_KEY", help="API key", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="print JSON instead of a table")]
+Level = Annotated[float | None, typer.Option(help="of the intervals, such as 0.9; default: the job's own")]
+DEFAULT_URL: Final = "http://127.0.0.1:8000"
+
+
+def read_json(file: Path, what: str) -> Any:  # noqa: ANN401 - the service says what is wrong with the content
+    """Read JSON from a file, or from standard input when the file is `-`; status 2 where there is none."""
+    try:
+        return json.loads(sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        complain(f"{what} {file}: {error}")
+        raise typer.Exit(WRONG_INPUT) from error
+
+
+def complain(text: str) -> None:
+    """Print what went wrong, as it is."""
+    err.print(text, style="red", markup=False, highlight=False, soft_wrap=True)
+
+
+def line(text: str) -> None:
+    """Print one line that a program may read: no colours, no wrapping."""
+    out.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def bar() -> Progress:
+    """Return a progress bar on standard error, gone when it is done."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=err, transient=True)

@@ -1,0 +1,222 @@
+"""Commands of the owner, the auditor and the administrator: records, budgets, keys, access, approval, audit."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from farthing import tables
+from farthing.client import Client
+from farthing.console import (
+    DEFAULT_URL,
+    WRONG_INPUT,
+    Json,
+    Secret,
+    Url,
+    app,
+    bar,
+    complain,
+    err,
+    line,
+    out,
+    read_json,
+)
+
+DatasetId = Annotated[str, typer.Argument(help="ds_...")]
+ScopeId = Annotated[str, typer.Argument(help="sc_...")]
+ModelId = Annotated[str, typer.Argument(help="mdl_...")]
+PrincipalId = Annotated[str, typer.Argument(help="pr_..., as `key` and `me` print it")]
+Reason = Annotated[str, typer.Option(help="kept in the ledger for ever")]
+
+
+@app.command()
+def key(
+    name: Annotated[str, typer.Argument(help="whose key it is")],
+    role: Annotated[str, typer.Option(help="owner, analyst, auditor or admin")] = "analyst",
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
+    """Make an API key for a new principal; its secret is printed once."""
+    with Client(url, secret) as client:
+        made = client.create_key(name, role)
+    err.print(f"{made.role} {made.principal}, key {made.id} for {name}; keep the line below, it is shown once:")
+    line(made.key or "")
+
+
+@app.command()
+def revoke(
+    key_id: Annotated[str, typer.Argument(metavar="KEY", help="key_...")], url: Url = DEFAULT_URL, secret: Secret = ""
+) -> None:
+    """Stop an API key for good."""
+    with Client(url, secret) as client:
+        line(f"{client.revoke_key(key_id).id}: revoked")
+
+
+@app.command()
+def me(url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """Print who this key speaks for."""
+    with Client(url, secret) as client:
+        found = client.me()
+    line(f"{found.role} {found.id} ({found.name})")
+
+
+@app.command()
+def upload(
+    file: Annotated[Path, typer.Argument(help="CSV, Parquet or Arrow")],
+    metadata: Annotated[Path, typer.Option("--metadata", "-m", help="JSON: name, columns, budget or scope")],
+    *,
+    as_json: Json = False,
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
+    """Upload records with declared bounds and a budget."""
+    declared = read_json(metadata, "metadata")
+    if not file.is_file():
+        complain(f"{file}: no such file")
+        raise typer.Exit(WRONG_INPUT)
+    with Client(url, secret) as client, file.open("rb") as raw, bar() as progress:
+        task = progress.add_task("upload", total=file.stat().st_size)
+        with progress.wrap_file(raw, task_id=task) as stream:
+            found = client.upload(stream, declared)
+    out.print_json(found.model_dump_json()) if as_json else out.print(tables.dataset(found))
+
+
+@app.command()
+def datasets(*, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """List the datasets that this key may see."""
+    with Client(url, secret) as client:
+        found = list(client.datasets())
+    if as_json:
+        for one in found:
+            line(one.model_dump_json())
+    else:
+        out.print(tables.datasets(found))
+
+
+@app.command()
+def validation(dataset: DatasetId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """Print how the cells of each column were read. For the owner alone: these counts are private."""
+    with Client(url, secret) as client:
+        out.print(tables.validation(client.validation(dataset)))
+
+
+@app.command()
+def erase(
+    dataset: DatasetId,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
+    """Erase a dataset's records; the ledger stays, and what was spent stays spent."""
+    if not yes:
+        typer.confirm(f"Erase the records of {dataset} for good?", abort=True, err=True)
+    with Client(url, secret) as client:
+        line(f"{dataset}: {client.erase(dataset).state}")
+
+
+@app.command()
+def share(dataset: DatasetId, principal: PrincipalId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """Let a principal see a dataset and send jobs to it."""
+    with Client(url, secret) as client:
+        client.share(dataset, principal)
+    line(f"{principal} sees {dataset}")
+
+
+@app.command()
+def unshare(dataset: DatasetId, principal: PrincipalId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """Take a principal's sight of a dataset away."""
+    with Client(url, secret) as client:
+        client.unshare(dataset, principal)
+    line(f"{principal} no longer sees {dataset}")
+
+
+@app.command()
+def budget(dataset: DatasetId, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """Print what is left of the budget of the people behind a dataset."""
+    with Client(url, secret) as client:
+        found = client.budget(dataset)
+    out.print_json(found.model_dump_json()) if as_json else out.print(tables.budget(found))
+
+
+@app.command()
+def grant(
+    scope: ScopeId,
+    principal: PrincipalId,
+    epsilon: Annotated[str | None, typer.Option(help="the ceiling; exactly one of epsilon and rho")] = None,
+    rho: Annotated[str | None, typer.Option(help="the ceiling, zero-concentrated")] = None,
+    delta: Annotated[str | None, typer.Option(help="default: the service's")] = None,
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
+    """Give a principal an own ceiling inside a budget, and sight of its datasets; or change the ceiling."""
+    asked = {name: text for name, text in (("epsilon", epsilon), ("rho", rho), ("delta", delta)) if text is not None}
+    with Client(url, secret) as client:
+        made = client.grant(scope, principal, asked)
+    line(f"{made.principal} may spend epsilon {made.epsilon} at delta {made.delta} of {made.scope}")
+
+
+@app.command()
+def entries(scope: ScopeId, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """Print a scope's ledger, oldest first."""
+    with Client(url, secret) as client:
+        found = list(client.entries(scope))
+    if as_json:
+        for one in found:
+            line(one.model_dump_json())
+    else:
+        out.print(tables.entries(found))
+
+
+@app.command()
+def verify(scope: ScopeId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """Recompute a scope's chain of entries and its sums; status 1 when it is not whole."""
+    with Client(url, secret) as client:
+        found = client.verify(scope)
+    out.print_json(found.model_dump_json())
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+@app.command()
+def freeze(scope: ScopeId, reason: Reason, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """Stop a scope from admitting jobs; running ones end."""
+    with Client(url, secret) as client:
+        line(f"{scope} is frozen: {client.freeze(scope, reason).frozen}")
+
+
+@app.command()
+def unfreeze(scope: ScopeId, reason: Reason, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """Let a frozen scope admit jobs again."""
+    with Client(url, secret) as client:
+        client.unfreeze(scope, reason)
+    line(f"{scope} admits jobs")
+
+
+@app.command()
+def approve(model: ModelId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """Let a release be seen, where its scope asks for the owner's approval."""
+    with Client(url, secret) as client:
+        client.approve(model)
+    line(f"{model} is approved")
+
+
+@app.command()
+def reject(model: ModelId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """Keep a release from being seen; what it cost stays spent."""
+    with Client(url, secret) as client:
+        client.reject(model)
+    line(f"{model} is rejected")
+
+
+@app.command()
+def audit(
+    *,
+    form: Annotated[Literal["jsonl", "csv"], typer.Option("--format", help="of the lines")] = "jsonl",
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
+    """Print who asked for what, oldest first; for admins and auditors."""
+    with Client(url, secret) as client:
+        for text in client.audit_export(form):
+            line(text)

@@ -1,0 +1,102 @@
+"""Requests over HTTP: sent again where that is safe, answered as JSON or raised as a refusal."""
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import httpx
+
+from farthing.errors import FarthingError, Unreachable
+
+SENDS: Final = 4
+"""How often one request is sent at most when no answer comes, or one that asks to come back."""
+FIRST_PAUSE_SECONDS: Final = 0.5
+LONGEST_PAUSE_SECONDS: Final = 10.0
+WAITED_OUT: Final = frozenset({"idempotency-key-in-flight", "ledger-busy", "rate-limited"})
+"""Refusals that pass by themselves within seconds. Others that may be retried, such as a budget that is reserved, are
+for the caller to know of."""
+GATEWAY: Final = frozenset({502, 503, 504})
+KEY: Final = "Idempotency-Key"
+
+
+class Wire:
+    """A connection pool to one service.
+
+    Args:
+        url: where it listens.
+        key: an API key.
+        timeout_seconds: of one request.
+    """
+
+    def __init__(self, url: str, key: str, timeout_seconds: float) -> None:
+        self.url = url.rstrip("/")
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self.http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout_seconds)
+
+    def get(self, path: str, **query: Any) -> dict[str, Any]:  # noqa: ANN401 - query values are whatever httpx takes
+        """Return a JSON object; a query value None is left out."""
+        params = {name: value for name, value in query.items() if value is not None}
+        answer: dict[str, Any] = self.send("GET", path, params=params).json()
+        return answer
+
+    def post(self, path: str, body: Any = None, *, key: str | None = None) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+        """Post JSON and return a JSON object. Without a key it must be safe to send twice."""
+        request = {} if body is None else {"json": body}
+        answer: dict[str, Any] = self.send("POST", path, headers={KEY: key} if key else {}, **request).json()
+        return answer
+
+    def pages(self, path: str, **query: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401 - as `get`
+        """Yield the items of a list, page by page."""
+        while True:
+            page = self.get(path, **query)
+            yield from page["data"]
+            if not page["has_more"]:
+                return
+            query["after"] = page["next"]
+
+    def send(self, method: str, path: str, *, sends: int = SENDS, **request: Any) -> httpx.Response:  # noqa: ANN401 - passed on to httpx
+        """Send a request that may be sent twice: a read, a write that repeats itself, or one with an idempotency key.
+
+        Raises:
+            FarthingError: the service refused.
+            Unreachable: no answer came, however often it was sent.
+        """
+        for sent in range(1, sends + 1):
+            pause_seconds = FIRST_PAUSE_SECONDS * 2 ** (sent - 1)
+            try:
+                response = self.http.request(method, path, **request)
+            except httpx.TransportError as error:
+                if sent == sends:
+                    raise Unreachable(self.url, str(error) or type(error).__name__) from error
+            except httpx.InvalidURL as error:
+                raise Unreachable(self.url, str(error)) from error
+            else:
+                if response.is_success:
+                    return response
+                refusal = FarthingError(response.status_code, _problem(response))
+                if sent == sends or not _passes(refusal):
+                    raise refusal
+                pause_seconds = max(pause_seconds, _retry_after_seconds(response))
+            time.sleep(min(pause_seconds, LONGEST_PAUSE_SECONDS))
+        raise AssertionError("the last send returns or raises")
+
+
+def _passes(refusal: FarthingError) -> bool:
+    """Tell whether a refusal passes by itself soon: a busy service, or a proxy in front of one that starts."""
+    return refusal.code in WAITED_OUT or (refusal.status in GATEWAY and refusal.code.startswith("http-"))
+
+
+def _retry_after_seconds(response: httpx.Response) -> float:
+    text = response.headers.get("Retry-After", "")
+    return float(text) if text.isascii() and text.isdigit() else 0.0
+
+
+def _problem(response: httpx.Response) -> Mapping[str, Any]:
+    """Return the problem document, or one made of a plain answer."""
+    try:
+        body = response.json()
+    except ValueError:
+        body = None
+    if isinstance(body, Mapping) and "code" in body:
+        return body
+    return {"code": f"http-{response.status_code}", "detail": response.text[:500]}

@@ -1,0 +1,63 @@
+"""One embedded service for the tests of the SDK and the command line: real API, real trainer, a real port."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from farthing import Client, Job
+from tests.support.embedded import KEY, LOGISTIC, Embedded, embedded
+
+
+@dataclass(frozen=True)
+class Released:
+    """A dataset of the administrator's, and a job on it that has ended."""
+
+    dataset: str
+    scope: str
+    job: Job
+    model: str
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
+    with embedded(tmp_path_factory.mktemp("home")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def client(service: Embedded) -> Iterator[Client]:
+    with Client(service.url, KEY) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def released(service: Embedded, client: Client) -> Released:
+    dataset = service.upload()
+    job = client.wait(client.submit(body(dataset)).id)
+    scope = client.dataset(dataset).scope
+    assert job.model is not None
+    assert scope is not None
+    return Released(dataset, scope, job, job.model)
+
+
+def body(dataset: str, mu: str = "1") -> dict[str, object]:
+    """Return a small job."""
+    return {
+        "dataset": dataset,
+        "model": LOGISTIC,
+        "optimizer": {"kind": "noisy_newton"},
+        "privacy": {"mu": mu},
+        "labels": {"study": "sdk"},
+    }
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Path:
+    """A small file for the columns of the embedded service's tests; other bytes each time."""
+    from tests.support.embedded import SEEDS, toy_csv  # noqa: PLC0415 - only here
+
+    path = tmp_path / "toy.csv"
+    path.write_bytes(toy_csv(300, seed=next(SEEDS)))
+    return path

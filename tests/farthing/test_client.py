@@ -1,0 +1,297 @@
+"""The SDK against a real service: every method once, and every way a request can fail."""
+
+import json
+import math
+import socket
+import time
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from farthing import Client, FarthingError, JobFailed, Unreachable
+from farthing.errors import FarthingError as Refused
+from tests.farthing.conftest import Released, body
+from tests.support.embedded import COLUMNS, KEY, Embedded
+
+
+def metadata(**changes: object) -> dict[str, object]:
+    base = {"name": "toy", "columns": COLUMNS, "budget": {"epsilon": "3", "delta": "1e-6"}}
+    return {name: value for name, value in {**base, **changes}.items() if value is not None}
+
+
+def someone(service: Embedded, role: str) -> Client:
+    with Client(service.url, KEY) as admin:
+        return Client(service.url, admin.create_key(role, role).key or "")
+
+
+class TestData:
+    def test_a_file_becomes_a_dataset_that_is_listed_shared_and_erased(
+        self, service: Embedded, client: Client, records: Path
+    ) -> None:
+        made = client.upload(records, metadata())
+        assert (made.rows, made.state, len(made.columns)) == (300, "ready", 4)
+        assert client.dataset(made.id) == made
+        assert made.id in [found.id for found in client.datasets()]
+        report = client.validation(made.id)
+        assert (report.rows, [column.name for column in report.columns]) == (300, ["age", "job", "balance", "y"])
+        assert len(client.mock(made.id, 7)) == 7
+        analyst = client.create_key("ana", "analyst")
+        with Client(service.url, analyst.key or "") as ana:
+            assert list(ana.datasets()) == []
+            client.share(made.id, analyst.principal)
+            assert [found.id for found in ana.datasets()] == [made.id]
+            with pytest.raises(FarthingError) as forbidden:
+                ana.validation(made.id)
+            assert (forbidden.value.status, forbidden.value.code) == (403, "forbidden")
+            client.unshare(made.id, analyst.principal)
+            with pytest.raises(FarthingError) as gone:
+                ana.dataset(made.id)
+            assert gone.value.status == 404
+        assert client.erase(made.id).state in {"erasing", "erased"}
+        assert client.dataset(made.id).state == "erased"
+
+    def test_an_open_file_will_do_and_the_same_bytes_twice_are_refused(self, client: Client, records: Path) -> None:
+        with records.open("rb") as stream:
+            first = client.upload(stream, metadata())
+        with pytest.raises(FarthingError) as twice:
+            client.upload(records, metadata())
+        assert twice.value.code == "duplicate-dataset"
+        assert twice.value.problem["dataset"] == first.id
+
+    def test_one_idempotency_key_makes_one_dataset(self, client: Client, records: Path) -> None:
+        key = uuid4().hex
+        assert client.upload(records, metadata(), key=key) == client.upload(records, metadata(), key=key)
+
+    def test_wrong_fields_are_named_in_the_error_and_its_text(self, client: Client, records: Path) -> None:
+        columns = [{"name": "age", "type": "number", "lower": 9, "upper": 1}, *COLUMNS[1:]]
+        with pytest.raises(FarthingError) as wrong:
+            client.upload(records, metadata(columns=columns, budget={"epsilon": "-1"}))
+        assert wrong.value.status == 422
+        pointers = {error["pointer"] for error in wrong.value.errors}
+        assert any(pointer.startswith("/columns/0") for pointer in pointers)
+        assert "/budget/epsilon" in pointers
+        assert all(pointer in str(wrong.value) for pointer in pointers)
+
+    def test_lists_are_read_to_their_end(self, client: Client, released: Released) -> None:
+        made = [client.create_key(f"many {number}", "auditor").id for number in range(25)]  # a page holds 20
+        assert set(made) <= {key.id for key in client.keys()}  # noqa: SIM118 - a method of the client
+        lines = list(client.entries(released.scope))
+        assert [line.seq for line in lines] == list(range(1, len(lines) + 1))
+
+
+class TestBudget:
+    def test_it_is_read_verified_granted_and_frozen(self, service: Embedded, client: Client, records: Path) -> None:
+        made = client.upload(records, metadata())
+        scope = str(made.scope)
+        budget = client.budget(made.id)
+        assert (budget.scope, budget.epsilon["total"], budget.percent.spent) == (scope, "3", "0")
+        assert client.scope(scope).datasets == [made.id]
+        verified = client.verify(scope)
+        assert (verified.ok, verified.head) == (True, budget.head)
+        analyst = client.create_key("ana", "analyst")
+        grant = client.grant(scope, analyst.principal, {"epsilon": "1", "delta": "1e-6"})
+        assert (grant.principal, grant.epsilon) == (analyst.principal, "1")
+        assert [found.id for found in client.grants(scope)] == [grant.id]
+        with Client(service.url, analyst.key or "") as ana:
+            own = ana.budget(made.id).grant
+            assert own is not None
+            assert own.id == grant.id
+            with pytest.raises(FarthingError) as beyond:
+                ana.submit(body(made.id, mu="0.6"))
+            assert beyond.value.code == "privacy-budget-exhausted"
+            assert client.freeze(scope, "a question came up").frozen == "a question came up"
+            with pytest.raises(FarthingError) as frozen:
+                ana.submit(body(made.id, mu="0.1"))
+            assert frozen.value.code == "scope-frozen"
+        assert client.unfreeze(scope, "answered").frozen is None
+        assert [entry.kind for entry in client.entries(scope)][-2:] == ["freeze", "unfreeze"]
+
+    def test_a_charge_whose_records_were_opened_is_not_given_back(self, client: Client, released: Released) -> None:
+        with pytest.raises(FarthingError) as opened:
+            client.adjust(released.scope, released.job.id, "please")
+        assert opened.value.status == 409
+
+
+class TestJobs:
+    def test_an_estimate_says_what_the_job_then_costs(self, client: Client, released: Released) -> None:
+        quoted = client.estimate(body(released.dataset))
+        assert quoted.cost.mu == released.job.cost.spent.mu == "1"
+        assert quoted.bound is not None
+        assert quoted.plan["kind"] == "noisy_newton"
+
+    def test_a_job_is_found_again_with_its_history_and_report(self, client: Client, released: Released) -> None:
+        job = released.job
+        assert (job.state, job.attempt, job.ended, job.error) == ("succeeded", 1, True, None)
+        assert job.id in [found.id for found in client.jobs(dataset=released.dataset, state="succeeded")]
+        assert list(client.jobs(label="study:other")) == []
+        history = list(client.events(job.id))
+        assert history[0].kind == "queued"
+        assert history[-1].kind == "succeeded"
+        assert client.report(job.id)["job"]["id"] == job.id
+
+    def test_progress_is_told_until_the_end(self, client: Client, released: Released) -> None:
+        seen = list(client.watch(released.job.id))
+        assert [job.state for job in seen] == ["succeeded"]
+        told: list[str] = []
+        client.wait(released.job.id, progress=lambda job: told.append(job.state))
+        assert told == ["succeeded"]
+
+    def test_one_idempotency_key_is_one_job(self, service: Embedded, client: Client) -> None:
+        dataset, key = service.upload(), uuid4().hex
+        first, second = (client.submit(body(dataset, mu="0.1"), key=key) for _ in range(2))
+        assert first.id == second.id
+        with pytest.raises(FarthingError) as reused:
+            client.submit(body(dataset, mu="0.2"), key=key)
+        assert reused.value.code == "idempotency-key-reused"
+        client.wait(first.id)
+
+    def test_a_cancelled_job_has_failed_for_who_waits(self, service: Embedded, client: Client) -> None:
+        dataset = service.upload()
+        long = body(dataset, mu="0.1") | {"optimizer": {"kind": "noisy_gd", "steps": 20_000}}
+        job = client.submit(long)
+        assert client.cancel(job.id).state in {"cancelled", "cancelling"}
+        with pytest.raises(JobFailed) as failed:
+            client.wait(job.id)
+        assert failed.value.code == "cancelled"
+        assert job.id in str(failed.value)
+
+    def test_a_refusal_says_what_would_fit_and_is_not_sent_again(self, client: Client, released: Released) -> None:
+        started = time.monotonic()
+        with pytest.raises(FarthingError) as refusal:
+            client.submit(body(released.dataset) | {"privacy": {"epsilon": "99"}})
+        assert (refusal.value.status, refusal.value.code) == (403, "privacy-budget-exhausted")
+        assert not refusal.value.retryable
+        assert "required" in str(refusal.value.problem)
+        assert time.monotonic() - started < 5
+
+
+class TestModels:
+    def test_the_table_its_text_and_its_intervals_agree(self, client: Client, released: Released) -> None:
+        table = client.summary(released.model)
+        names = [line.name for line in table.coefficients]
+        assert names == ["intercept", "age", "job[b]", "job[c]"]
+        assert (table.n, table.level, table.privacy["mu"]) == (2000, 0.95, "1")
+        assert "job[b]" in client.summary_text(released.model, level=0.9)
+        wide = {line.name: line.interval for line in client.intervals(released.model, level=0.99)}
+        for line in table.coefficients:
+            assert line.interval is not None
+            low, high = wide[line.name] or (None, None)
+            assert low is not None
+            assert high is not None
+            assert line.interval[0] is not None
+            assert line.interval[1] is not None
+            assert low < line.interval[0] < line.interval[1] < high
+
+    def test_odds_ratios_contrasts_and_tests_are_those_of_the_table(self, client: Client, released: Released) -> None:
+        table = {line.name: line for line in client.summary(released.model).coefficients}
+        ratios = {line.name: line.odds_ratio for line in client.odds_ratios(released.model)}
+        age = table["age"].estimate
+        assert age is not None
+        assert "intercept" not in ratios
+        assert ratios["age"] == pytest.approx(math.exp(age))
+        alone = client.contrast(released.model, {"age": 2.0}, level=0.9)
+        assert alone.estimate == pytest.approx(2 * age)
+        assert alone.z == pytest.approx(table["age"].z)
+        one = client.test(released.model, ["age"])
+        assert (one.degrees_of_freedom, one.p_value) == (1, pytest.approx(table["age"].p_value, rel=1e-6))
+        shifted = client.test(released.model, [{"age": 1.0}, "job[b]"], values=[age, 0.0])
+        assert shifted.degrees_of_freedom == 2
+        assert shifted.p_value > one.p_value
+
+    def test_predictions_follow_the_coefficients(self, client: Client, released: Released) -> None:
+        table = {line.name: line.estimate or 0.0 for line in client.summary(released.model).coefficients}
+        (found,) = client.predict(released.model, [{"age": 40, "job": "b"}])
+        logit = table["intercept"] + 40 * table["age"] + table["job[b]"]
+        assert found["probability"] == pytest.approx(1 / (1 + math.exp(-logit)))
+        with pytest.raises(FarthingError) as wrong:
+            client.predict(released.model, [{"age": 40}])
+        assert "/rows/0" in str(wrong.value)
+
+    def test_exports_and_the_methods_paragraph(self, client: Client, released: Released) -> None:
+        exported = json.loads(client.export(released.model))
+        table = {line.name: line.estimate for line in client.summary(released.model).coefficients}
+        assert exported["coefficients"] == pytest.approx(table)
+        from safetensors.numpy import load  # noqa: PLC0415 - for this check alone
+
+        tensors = load(client.export(released.model, "safetensors"))
+        assert list(tensors["coefficients"]) == pytest.approx(list(table.values()))
+        assert "differentially private" in client.methods(released.model)
+
+    def test_a_release_waits_for_its_owner(self, service: Embedded, client: Client, records: Path) -> None:
+        analyst = client.create_key("ana", "analyst")
+        made = client.upload(records, metadata(approval=True))
+        client.share(made.id, analyst.principal)
+        with Client(service.url, analyst.key or "") as ana:
+            job = ana.wait(ana.submit(body(made.id, mu="0.1")).id)
+            assert (job.approval, job.model) == ("pending", None)
+            model = client.job(job.id).model
+            assert model is not None
+            client.approve(model)
+            assert ana.job(job.id).model == model
+            assert ana.summary(model).model == model
+            with pytest.raises(FarthingError) as judged:
+                client.reject(model)
+            assert judged.value.status == 409
+            second = ana.wait(ana.submit(body(made.id, mu="0.1")).id)
+            client.reject(str(client.job(second.id).model))
+            assert ana.job(second.id).approval == "rejected"
+
+
+class TestKeysAndAudit:
+    def test_keys_rotate_and_end(self, service: Embedded, client: Client) -> None:
+        made = client.create_key("ada", "auditor")
+        more = client.create_key("ada's laptop", "auditor", principal=made.principal)
+        assert more.principal == made.principal
+        with Client(service.url, made.key or "") as ada:
+            me = ada.me()
+            assert (me.role, me.id, me.name) == ("auditor", made.principal, "ada")
+            fresh = ada.rotate_key(made.id)
+            with pytest.raises(FarthingError) as old:
+                ada.me()
+            assert (old.value.status, old.value.code) == (401, "unauthenticated")
+        with Client(service.url, fresh.key or "") as ada:
+            assert ada.me().id == made.principal
+            client.revoke_key(fresh.id)
+            with pytest.raises(FarthingError):
+                ada.me()
+
+    def test_the_trail_is_listed_and_exported(self, service: Embedded, client: Client, released: Released) -> None:
+        assert any(line.target and released.job.id in line.target for line in client.audit())
+        lines = [json.loads(line) for line in client.audit_export()]
+        assert {"principal", "action", "target", "status"} <= set(lines[0])
+        header, *rows = client.audit_export("csv")
+        assert header.split(",")[0] == "id"
+        assert len(rows) >= len(lines)
+        with someone(service, "analyst") as ana, pytest.raises(FarthingError) as forbidden:
+            list(ana.audit_export())
+        assert forbidden.value.code == "forbidden"
+
+
+class TestWire:
+    def test_nobody_there(self) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        with Client(f"http://127.0.0.1:{port}", "key", timeout_seconds=2) as client:
+            assert client.ready() is False
+            with pytest.raises(Unreachable) as away:
+                client.me()
+        assert away.value.code == "unreachable"
+        assert f"127.0.0.1:{port}" in str(away.value)
+        assert "farthing up" in str(away.value)
+
+    def test_a_wrong_key_is_refused_at_once(self, service: Embedded) -> None:
+        with Client(service.url, "no-such-key") as client, pytest.raises(FarthingError) as wrong:
+            client.me()
+        assert wrong.value.status == 401
+        with Client(service.url) as client:
+            assert client.ready() is True
+
+    def test_a_plain_answer_is_an_error_with_a_code(self) -> None:
+        assert Refused(404, {"code": "http-404", "detail": "gone"}).code == "http-404"
+        assert str(Refused(500, {})) == "unknown: no detail"
+
+    def test_a_request_is_sent_again_while_the_service_starts_again(self, service: Embedded, client: Client) -> None:
+        assert service.kill("api")
+        assert client.me().role == "admin"
