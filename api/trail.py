@@ -14,11 +14,11 @@ _JOB_READS = ("/report", "/artifacts", "/artifacts/{name}")
 
 
 def _is_audited(method: str, route: str) -> bool:
-    """Tell whether a request changes something or shows what came from records; polls of a job's state do neither."""
+    """Tell whether a request changes something or shows what came from records; estimates and polls do neither."""
     if not route.startswith("/v1/"):
         return False
     if method not in {"GET", "HEAD"}:
-        return True
+        return route != "/v1/estimates"
     return route.startswith(_READS) or (route.startswith("/v1/jobs/") and route.endswith(_JOB_READS))
 
 

@@ -28,6 +28,7 @@ from core.errors import (
     UnsupportedMedia,
 )
 from core.service import datasets as service
+from core.service import uploads as incoming
 from core.service.context import Caller as Principal
 from core.service.context import Context
 from core.service.views import AccessView, BudgetView, DatasetView
@@ -89,7 +90,7 @@ async def create_dataset(request: Request, caller: Caller, db: Db, key: MaybeIde
         strict = StrictRequest(request.scope, request.receive)
         await strict.load(db.settings.max_body_bytes)
         metadata = parse_metadata(parse_json(await strict.body()))
-        view, replayed = await to_thread.run_sync(service.declare, db, caller, metadata, key)
+        view, replayed = await to_thread.run_sync(incoming.declare, db, caller, metadata, key)
     else:
         raise UnsupportedMedia("Send multipart/form-data with the parts metadata and file, or application/json.")
     headers = {"Location": f"/v1/datasets/{view['id']}"}
@@ -106,9 +107,9 @@ def _from_form(
     for part in uploads.parts(content_type, body):
         if part.name == "metadata" and metadata is None:
             metadata = parse_metadata(parse_json(uploads.read_small(part, db.settings.max_body_bytes)))
-            service.parse(db, caller, metadata)
+            incoming.parse(db, caller, metadata)
         elif part.name == "file" and metadata is not None:
-            return service.create(db, caller, metadata, format_of(part.media_type), part.pieces, key)
+            return incoming.create(db, caller, metadata, format_of(part.media_type), part.pieces, key)
         elif part.name == "file":
             raise Invalid("The metadata come before the file.", FieldError("/metadata", "send this part first"))
         else:
@@ -129,7 +130,7 @@ async def put_content(dataset_id: DatasetId, request: Request, caller: Caller, d
         raise UnsupportedMedia(f"Send one of {', '.join(_CONTENT['content'])}.")  # type: ignore[arg-type] # a dict
 
     def work(body: Iterator[bytes]) -> DatasetView:
-        return service.fill(db, caller, dataset_id, kind, body)
+        return incoming.fill(db, caller, dataset_id, kind, body)
 
     return await uploads.in_thread(request, _at_a_time, work)
 

@@ -1,284 +1,27 @@
-"""Use cases of datasets: in, seen, shared, out. A file is stored whole and decoded before a scope or a row is made."""
+"""Use cases of datasets that are there: seen, shared, erased. `core.service.uploads` has those on their way in."""
 
-import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final
 
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from core.catalogue.columns import UserColumn
-from core.catalogue.datasets import Metadata
-from core.errors import Conflict, DuplicateDataset, FieldError, Forbidden, Invalid, NotFound, NotOfferedYet
-from core.service import scopes, witnessing
+from core.errors import Conflict, Forbidden, NotFound
+from core.service import witnessing
 from core.service.budgets import budget_view
 from core.service.context import Caller, Context
 from core.service.estimates import COLUMNS
 from core.service.scopes import viewer
 from core.service.views import AccessView, BudgetView, DatasetView, rfc3339
 from core.store import datasets as rows
-from core.store import idempotency, ledger, queries
 from core.store import jobs as job_rows
-from core.store.claims import put_secret
-from core.store.decode import Decoded, Limits, decode_upload, format_of
-from core.store.ids import new_id
+from core.store import queries
 from core.store.mock import mock_rows
 from core.store.tables import Dataset, Scope
-from core.store.uploads import Received, receive, remove_partial
+from core.store.uploads import remove_partial
 
-ROUTE: Final = "POST /v1/datasets"
-DIGEST_KEY: Final = "digest-key"
-T = TypeVar("T")
 _LONGEST_UPLOAD_SECONDS: Final = 3600.0
-
-
-def parse(context: Context, caller: Caller, metadata: Metadata) -> None:
-    """Refuse a declaration that no file could make good, before any of the file is read.
-
-    Raises:
-        Forbidden: the key's role owns no data.
-        NotOfferedYet: user-level units.
-        NotFound: the scope to join does not exist for the caller.
-        Forbidden: it is somebody else's.
-        Invalid: a budget that cannot be kept, or a unit or adjacency other than the scope's.
-    """
-    caller.require("owner", "admin")
-    if isinstance(metadata.unit, UserColumn):
-        raise NotOfferedYet("User-level units are not offered yet.", FieldError("/unit", 'use "record"'))
-    if len(metadata.columns) > context.settings.max_columns:
-        most = context.settings.max_columns
-        raise Invalid(f"A dataset has at most {most} columns.", FieldError("/columns", "declare fewer"))
-    if metadata.scope is not None:
-        with context.database.read() as session:
-            _joined(session, caller, metadata)
-    elif metadata.budget is not None:
-        metadata.budget.terms(metadata.rows or context.settings.max_rows)
-
-
-def _joined(session: Session, caller: Caller, metadata: Metadata) -> Scope:
-    """Return the scope that a dataset joins."""
-    assert metadata.scope is not None, "it names one"
-    try:
-        scope = scopes.find_own(session, caller, metadata.scope)
-    except NotFound as refusal:
-        raise NotFound(refusal.detail, FieldError("/scope", "name a scope of yours")) from refusal
-    told = metadata.model_fields_set
-    wrong = [
-        FieldError(f"/{name}", f"is {here!r} in this scope; leave it out")
-        for name, given, here in (
-            ("unit", metadata.unit, scope.unit),
-            ("adjacency", metadata.adjacency.value, scope.adjacency),
-            ("approval", metadata.approval, scope.approval),
-        )
-        if name in told and given != here
-    ]
-    if wrong:
-        raise Invalid("The scope has its own unit, adjacency and rule of approval.", *wrong)
-    return scope
-
-
-def declare(context: Context, caller: Caller, metadata: Metadata, key: str | None) -> tuple[dict[str, Any], bool]:
-    """Make a dataset whose records come later, by `fill`; return its view as JSON and whether it is a replay.
-
-    Raises:
-        As `parse`; IdempotencyKeyReused: the key belongs to another request.
-    """
-    parse(context, caller, metadata)
-    request = metadata.model_dump(mode="json")
-
-    def work(session: Session) -> tuple[dict[str, Any], bool]:
-        if key is not None:
-            stored = idempotency.begin(session, caller.id, ROUTE, key, idempotency.hash_body(request))
-            if stored is not None:
-                return stored.body, True
-        dataset = rows.add(session, new_id("ds"), caller.id, metadata.name, request)
-        body = _view(session, dataset).model_dump(mode="json")
-        if key is not None:
-            idempotency.store(session, caller.id, ROUTE, key, status=201, body=body)
-        return body, False
-
-    return context.database.run(work)
-
-
-def create(
-    context: Context, caller: Caller, metadata: Metadata, media: str | None, pieces: Iterable[bytes], key: str | None
-) -> tuple[dict[str, Any], bool]:
-    """Make a dataset from its declaration and its file; return its view as JSON and whether it is a replay.
-
-    Raises:
-        As `parse`; Invalid: the file's structure or types are wrong; TooLarge: it passes a limit;
-        DuplicateDataset: the same bytes are a dataset of the caller's; IdempotencyKeyReused. Nothing is stored then.
-    """
-    parse(context, caller, metadata)
-    request = metadata.model_dump(mode="json")
-
-    def work(session: Session, received: Received, decoded: Decoded, location: str) -> tuple[dict[str, Any], bool]:
-        if key is not None:
-            stored = idempotency.begin(
-                session, caller.id, ROUTE, key, idempotency.hash_body([request, received.digest])
-            )
-            if stored is not None:
-                return stored.body, True
-        dataset = rows.add(session, new_id("ds"), caller.id, metadata.name, request)
-        _fill(session, caller, dataset, metadata, (received, decoded, location))
-        body = _view(session, dataset).model_dump(mode="json")
-        if key is not None:
-            idempotency.store(session, caller.id, ROUTE, key, status=201, body=body)
-        return body, False
-
-    with context.database.read() as session:
-        answered = key is not None and queries.is_answered(session, caller.id, ROUTE, key)
-    with _Stored(context, caller, metadata, media, pieces, may_repeat=answered) as stored:
-        answer = stored.commit(work)
-    witnessing.keep(context)
-    return answer
-
-
-def fill(
-    context: Context, caller: Caller, dataset_id: str, content_type: str | None, pieces: Iterable[bytes]
-) -> DatasetView:
-    """Give a declared dataset its records.
-
-    Raises:
-        NotFound: it does not exist for the caller.
-        Forbidden: it is somebody else's.
-        Conflict: it has its records already.
-        Invalid, TooLarge, DuplicateDataset: as `create`.
-    """
-    with context.database.read() as session:
-        pending = _find_own(session, caller, dataset_id)
-        _refuse_filled(pending)
-        metadata = Metadata.model_validate(pending.request)
-    parse(context, caller, metadata)
-
-    def work(session: Session, received: Received, decoded: Decoded, location: str) -> DatasetView:
-        dataset = rows.lock(session, dataset_id)
-        _refuse_filled(dataset)
-        _fill(session, caller, dataset, metadata, (received, decoded, location))
-        return _view(session, dataset)
-
-    with _Stored(context, caller, metadata, format_of(content_type), pieces) as stored:
-        view = stored.commit(work)
-    witnessing.keep(context)
-    return view
-
-
-def _refuse_filled(dataset: Dataset) -> None:
-    if dataset.state != "pending":
-        raise Conflict("This dataset has its records; new data are a new dataset in the same scope.")
-
-
-class _Stored:
-    """An upload that was received and decoded; its files are removed unless the transaction keeps them."""
-
-    def __init__(
-        self,
-        context: Context,
-        caller: Caller,
-        metadata: Metadata,
-        media: str | None,
-        pieces: Iterable[bytes],
-        *,
-        may_repeat: bool = False,
-    ) -> None:
-        self._context = context
-        settings = context.settings
-        self._received = receive(
-            pieces, folder=settings.records_path, secret=_digest_key(context), limit_bytes=settings.max_upload_bytes
-        )
-        self._target = settings.records_path / f"{new_id('rec')}.arrow"
-        self._kept = False
-        try:
-            if not may_repeat:
-                with context.database.read() as session:
-                    _refuse_duplicate(session, caller, self._received.digest)
-            limits = Limits(
-                rows=settings.max_rows,
-                columns=settings.max_columns,
-                seconds=settings.decode_seconds,
-                memory_bytes=settings.decode_memory_bytes,
-            )
-            self._decoded = decode_upload(
-                self._received.path, self._target, metadata.columns, limits=limits, media=media, rows=metadata.rows
-            )
-        except BaseException:
-            self._remove()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._remove()
-
-    def _remove(self) -> None:
-        self._received.path.unlink(missing_ok=True)
-        if not self._kept:
-            self._target.unlink(missing_ok=True)
-
-    def commit(self, work: Callable[[Session, Received, Decoded, str], T]) -> T:
-        """Run the transaction that makes the file a dataset, and keep the file if it did."""
-        answer = self._context.database.run(work, self._received, self._decoded, self._target.name)
-        with self._context.database.read() as session:
-            self._kept = rows.is_kept(session, self._target.name)
-        return answer
-
-
-def _digest_key(context: Context) -> bytes:
-    """Return the installation's secret for digests, made at first use."""
-    with context.database.read() as session:
-        found = rows.secret(session, DIGEST_KEY)
-    if found is None:
-        context.database.run(put_secret, DIGEST_KEY, secrets.token_hex(32), keep=True)
-        with context.database.read() as session:
-            found = rows.secret(session, DIGEST_KEY)
-    assert found is not None, "it was just made"
-    return bytes.fromhex(found)
-
-
-def _refuse_duplicate(session: Session, caller: Caller, digest: str) -> None:
-    twin = queries.same_bytes(session, caller.id, digest)
-    if twin is not None:
-        raise DuplicateDataset(
-            f"These bytes are already your dataset {twin.id} in scope {twin.scope_id}; a re-upload has no new budget.",
-            dataset=twin.id,
-            scope=twin.scope_id,
-        )
-
-
-def _fill(
-    session: Session, caller: Caller, dataset: Dataset, metadata: Metadata, content: tuple[Received, Decoded, str]
-) -> None:
-    """Make a pending dataset ready: its scope, its public facts and where its records are."""
-    received, decoded, location = content
-    _refuse_duplicate(session, caller, received.digest)
-    if metadata.scope is not None:
-        scope = _joined(session, caller, metadata)
-    else:
-        assert metadata.budget is not None, "budget or scope"
-        scope = ledger.open_scope(
-            session,
-            owner_id=caller.id,
-            unit="record",
-            adjacency=metadata.adjacency.value,
-            units=decoded.rows,
-            terms=metadata.budget.terms(decoded.rows),
-            declared=metadata.budget.model_dump(mode="json"),
-        )
-        scope.approval = metadata.approval
-    dataset.scope_id = scope.id
-    dataset.rows = decoded.rows
-    dataset.digest = received.digest
-    dataset.location = location
-    dataset.location_digest = decoded.digest
-    dataset.validation = decoded.report.model_dump(mode="json")
-    dataset.state = "ready"
-    try:
-        session.flush()
-    except IntegrityError as error:  # a rival stored the same bytes at this moment
-        raise DuplicateDataset("These bytes are already a dataset of yours.") from error
 
 
 def find(session: Session, caller: Caller, dataset_id: str) -> Dataset:
@@ -293,14 +36,21 @@ def find(session: Session, caller: Caller, dataset_id: str) -> Dataset:
     return found
 
 
-def _find_own(session: Session, caller: Caller, dataset_id: str) -> Dataset:
+def find_own(session: Session, caller: Caller, dataset_id: str) -> Dataset:
+    """Return a dataset that the caller answers for: its owner, or an admin.
+
+    Raises:
+        NotFound: it does not exist for the caller.
+        Forbidden: it is somebody else's.
+    """
     found = find(session, caller, dataset_id)
     if found.owner_id != caller.id and caller.role != "admin":
         raise Forbidden("Only the owner of this dataset, or an admin, may do that.")
     return found
 
 
-def _view(session: Session, dataset: Dataset) -> DatasetView:
+def dataset_view(session: Session, dataset: Dataset) -> DatasetView:
+    """Return a dataset's public facts."""
     scope = None if dataset.scope_id is None else session.get(Scope, dataset.scope_id)
     declared: Mapping[str, Any] = dataset.request
     return DatasetView(
@@ -325,13 +75,13 @@ def get(context: Context, caller: Caller, dataset_id: str) -> DatasetView:
         NotFound: it does not exist for the caller.
     """
     with context.database.read() as session:
-        return _view(session, find(session, caller, dataset_id))
+        return dataset_view(session, find(session, caller, dataset_id))
 
 
 def page(context: Context, caller: Caller, after: str | None, limit: int) -> list[DatasetView]:
     """Return up to `limit` datasets that exist for the caller, newest first."""
     with context.database.read() as session:
-        return [_view(session, dataset) for dataset in queries.datasets(session, viewer(caller), after, limit)]
+        return [dataset_view(session, dataset) for dataset in queries.datasets(session, viewer(caller), after, limit)]
 
 
 def validation(context: Context, caller: Caller, dataset_id: str) -> dict[str, Any]:
@@ -385,7 +135,7 @@ def share(context: Context, caller: Caller, dataset_id: str, principal_id: str) 
     """
 
     def work(session: Session) -> AccessView:
-        _find_own(session, caller, dataset_id)
+        find_own(session, caller, dataset_id)
         if queries.principal(session, principal_id) is None:
             raise NotFound("There is no such principal.")
         rows.give_access(session, dataset_id, principal_id)
@@ -403,7 +153,7 @@ def unshare(context: Context, caller: Caller, dataset_id: str, principal_id: str
     """
 
     def work(session: Session) -> None:
-        _find_own(session, caller, dataset_id)
+        find_own(session, caller, dataset_id)
         rows.take_access(session, dataset_id, principal_id)
 
     context.database.run(work)
@@ -420,14 +170,14 @@ def erase(context: Context, caller: Caller, dataset_id: str) -> DatasetView:
     """
 
     def work(session: Session) -> DatasetView:
-        _find_own(session, caller, dataset_id)
+        find_own(session, caller, dataset_id)
         dataset = rows.lock(session, dataset_id)
         if dataset.state in {"pending", "ready"}:
             dataset.state = "erasing"
             for job_id in queries.live_jobs(session, dataset_id):
                 job_rows.cancel(session, job_id)
         session.flush()
-        return _view(session, dataset)
+        return dataset_view(session, dataset)
 
     view = context.database.run(work)
     witnessing.keep(context)

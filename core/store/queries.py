@@ -181,7 +181,8 @@ def count_waiting(session: Session, principal_id: str) -> int:
 
 def count_states(session: Session) -> dict[str, int]:
     """Return the number of jobs in each state that any job is in."""
-    return dict(session.execute(select(Job.state, func.count()).group_by(Job.state)).tuples().all())
+    rows = session.execute(select(Job.state, func.count()).group_by(Job.state))
+    return {row[0]: row[1] for row in rows}
 
 
 def attempts(session: Session, job_id: str) -> Sequence[Attempt]:
@@ -219,7 +220,7 @@ def first_hidden(session: Session, job_ids: Iterable[str], until: float) -> dict
         .where(JobEvent.job_id.in_(list(job_ids)), JobEvent.created_at > until, JobEvent.kind.in_(ON_THE_GRID))
         .group_by(JobEvent.job_id)
     )
-    return dict(session.execute(statement).tuples().all())
+    return {row[0]: row[1] for row in session.execute(statement)}
 
 
 def history(session: Session, job_id: str, after: int, before: int | None, limit: int) -> Sequence[JobEvent]:

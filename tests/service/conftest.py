@@ -1,0 +1,47 @@
+"""Use cases on both databases, without HTTP."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from core.service import keys
+from core.service.context import Caller, Context, Role
+from core.service.witnessing import start
+from core.settings import ServiceSettings
+from core.store.bootstrap import first_admin
+from core.store.database import Database
+
+Someone = Callable[[Role], Caller]
+
+
+@pytest.fixture
+def context(database: Database, tmp_path: Path) -> Context:
+    settings = ServiceSettings(home=tmp_path, visible_grid_seconds=0, database_url=str(database.url))
+    settings.records_path.mkdir(exist_ok=True)
+    found = Context(settings, database)
+    start(found)
+    return found
+
+
+@pytest.fixture
+def admin(context: Context) -> Caller:
+    secret = context.database.run(first_admin, None)
+    assert secret is not None
+    found = keys.authenticate(context, secret)
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def someone(context: Context, admin: Caller) -> Someone:
+    def make(role: Role) -> Caller:
+        made, _ = keys.create(
+            context, admin, name=role, role=role, principal_id=None, lasts_seconds=None, idempotency_key=None
+        )
+        assert made.key is not None
+        found = keys.authenticate(context, made.key)
+        assert found is not None
+        return found
+
+    return make
