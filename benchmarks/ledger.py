@@ -57,15 +57,19 @@ def verify_seconds(database: Database, place: Place) -> tuple[int, float]:
     return found.entries, seconds
 
 
+def _make(folder: Path) -> Path:
+    """Make a folder for the server's files."""
+    folder.mkdir()
+    return folder
+
+
 def main() -> None:
     """Print the table."""
     print(f"{'database':12}{'jobs':>8}{'reserve p50 ms':>16}{'p99 ms':>10}{'entries':>10}{'verify s':>10}")
-    with tempfile.TemporaryDirectory() as folder:
-        server = Path(folder) / "postgresql"
-        server.mkdir()
+    with tempfile.TemporaryDirectory() as folder, get_server(_make(Path(folder) / "postgresql")) as server:
         urls = {
             "SQLite": f"sqlite+pysqlite:///{folder}/farthing.sqlite",
-            "PostgreSQL": create_postgresql(str(get_server(server).get_uri()), "benchmark"),
+            "PostgreSQL": create_postgresql(str(server.get_uri()), "benchmark"),
         }
         for name, url in urls.items():
             database = Database(url)
