@@ -24,7 +24,7 @@ from core.store import jobs
 from core.store.claims import Claim
 from core.store.database import Database
 from core.store.records import Encoded, read_records
-from core.training.fitting import fit_and_infer, make_problem
+from core.training.fitting import make_problem, train
 from core.training.meter import LedgerMeter
 from core.training.order import Drained, Failed, Order, Phase, read_order
 from core.training.till import LedgerTill
@@ -73,8 +73,8 @@ def _train(order: Order, till: LedgerTill, settings: ServiceSettings, stop: Call
         meter = LedgerMeter(
             till, order.payers, order.schedule, kept=order.kept, kept_chunks=order.kept_chunks, stop=stop
         )
-        generator = SystemGenerator()
-        released = fit_and_infer(planned, order, meter, lambda: FullDoor(problem, planned.facts, meter, generator))
+        door = FullDoor(problem, planned.facts, meter, SystemGenerator())
+        released = train(planned, order, meter, door)
     with _in(Phase.PUBLISHING):
         till.keep(pack_release(released), released.steps)
     return released

@@ -1,7 +1,6 @@
 """From opened records to a release: the method, the sandwich, and the row that a model stores."""
 
 from collections import Counter
-from collections.abc import Callable
 from math import isfinite
 from typing import Final
 
@@ -12,8 +11,8 @@ from core.catalogue.noisy_newton import NoisyNewton
 from core.catalogue.planning import PlannedJob, encoded_loss
 from core.inference.estimate import Estimate
 from core.inference.results import Flags, Released
-from core.inference.sandwich import Sandwich, infer
-from core.optimizers import fit
+from core.inference.sandwich import Sandwich
+from core.optimizers import Fitted, fit_and_infer
 from core.oracle import Oracle, Release
 from core.privacy.events import Event, compose
 from core.privacy.reports import report
@@ -39,44 +38,38 @@ def make_problem(planned: PlannedJob, records: Encoded) -> LinearProblem:
     )
 
 
-def fit_and_infer(planned: PlannedJob, order: Order, meter: LedgerMeter, open_door: Callable[[], Oracle]) -> Released:
+def train(planned: PlannedJob, order: Order, meter: LedgerMeter, oracle: Oracle) -> Released:
     """Run the method, then the inference the job asks for, and return all that leaves the job.
 
     Args:
         planned: the job, nothing open.
         order: for the scope's terms.
-        meter: pays for both; each has a door of its own, for a door closes with its release.
-        open_door: makes a door to the records on that meter.
+        meter: what was paid.
+        oracle: the door to the records, on that meter.
 
     Raises:
         Diverged: an iterate left the public radius.
         AssertionError: something is not finite.
     """
-    fitted = fit(planned.spec.optimizer, open_door())
-    meter.next_part(fitted.event)
-    sandwich = None
-    if planned.spec.inference.intervals:
-        sandwich = infer(planned.spec.inference, fitted.value, open_door())
+    fitted = fit_and_infer(planned.spec.optimizer, planned.spec.inference, oracle)
     charged = compose(Counter(order.schedule[: meter.chunks_paid]))
-    return describe(planned, order, fitted, sandwich, charged)
+    return describe(planned, order, fitted, charged)
 
 
-def describe(
-    planned: PlannedJob, order: Order, fitted: Release[Estimate], sandwich: Sandwich | None, charged: Event
-) -> Released:
+def describe(planned: PlannedJob, order: Order, fitted: Release[Fitted], charged: Event) -> Released:
     """Return the row that a model stores.
 
     Args:
         planned: the job.
         order: for the scope's terms.
-        fitted: the estimate.
-        sandwich: its covariance, None where the job asked for none.
+        fitted: the estimate and its covariance.
         charged: all that was paid for the job, by all attempts.
 
     Raises:
         AssertionError: something is not finite.
     """
-    model, inference, estimate = _linear(planned), planned.spec.inference, fitted.value
+    model, inference = _linear(planned), planned.spec.inference
+    estimate, sandwich = fitted.value.estimate, fitted.value.sandwich
     theta = tuple(estimate.theta.tolist())
     covariance = None if sandwich is None else tuple(tuple(row) for row in sandwich.covariance.tolist())
     assert all(isfinite(value) for value in theta), "a release is finite"

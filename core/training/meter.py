@@ -120,11 +120,6 @@ class LedgerMeter:
         """Return the last stored state of an earlier attempt, if any."""
         return self._resumed
 
-    def next_part(self, drawn: Event) -> None:
-        """Count everything drawn through a door that was closed; the next door's totals start from nothing."""
-        self._before = compose(Counter([self._before, drawn])) if self._before != NOTHING else drawn
-        self._drawn = NOTHING
-
     def _price(self, total: Event) -> tuple[tuple[int, ...], ...]:
         """Return the price of all attempts' draws with this one's total, per payer and order."""
         whole = Composed(events=(self._before, total))

@@ -128,19 +128,6 @@ def test_a_later_attempt_goes_on_after_the_chunks_in_its_state() -> None:
         after.cover(total(A, B, B), 3)
 
 
-def test_a_second_door_adds_to_the_first() -> None:
-    till = Paper()
-    meter = make([A, A, B], till)
-    meter.cover(total(A), 1)
-    meter.cover(total(A, A), 2)
-    meter.keep(state(2), 2)
-    meter.next_part(total(A, A))
-    meter.cover(total(B), 1)
-    assert till.spent[-1] == (2, 2, 2)
-    with pytest.raises(AssertionError, match="never passes"):
-        meter.cover(total(B, B), 2)
-
-
 def test_stopping_loses_nothing_paid() -> None:
     asked = [False]
     till = Paper()
