@@ -1,0 +1,83 @@
+"""How the embedded service starts, what it says, and that nothing of it outlives it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from tests.support.embedded import ROOT, embedded
+
+
+def start(home: Path) -> tuple["subprocess.Popen[str]", list[str]]:
+    """Start a service without a key of our own; return it and what it said until it was ready."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("FARTHING_")}
+    command = [sys.executable, "-m", "workers.embedded", "--home", str(home), "--port", "0", "--workers", "0"]
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line.strip())
+        if line.startswith("Farthing is ready"):
+            break
+    return process, lines
+
+
+def test_the_first_start_prints_a_key_and_later_ones_do_not(tmp_path: Path) -> None:
+    first, said = start(tmp_path / "home")
+    try:
+        assert len(said) == 2
+        key, url = said[0].split()[-1], said[1].split()[-1]
+        answer = httpx.get(f"{url}/v1/keys", headers={"Authorization": f"Bearer {key}"}, timeout=30)
+        assert answer.status_code == 200
+    finally:
+        first.send_signal(signal.SIGINT)
+        first.communicate(timeout=60)
+    assert first.returncode == 0
+    second, said = start(tmp_path / "home")
+    second.terminate()
+    second.communicate(timeout=60)
+    assert second.returncode == 0
+    assert len(said) == 1
+
+
+def test_everything_ends_when_the_parent_is_killed(tmp_path: Path) -> None:
+    with embedded(tmp_path / "home") as service:
+        family = psutil.Process(service.process.pid).children(recursive=True)
+        assert len(service.children("api")) == len(service.children("supervisor")) == 1
+        service.process.kill()
+        _, alive = psutil.wait_procs(family, timeout=20)
+        assert alive == []
+
+
+def test_a_supervisor_started_again_goes_on(tmp_path: Path) -> None:
+    with embedded(tmp_path / "home") as service:
+        dataset = service.upload()
+        for module in ("supervisor", "api"):
+            (before,) = service.children(module)
+            assert service.kill(module)
+            deadline = time.monotonic() + 20
+            while [process.pid for process in service.children(module)] in ([], [before.pid]):
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+        service.get(f"/v1/datasets/{dataset}")
+        assert service.wait(service.submit(dataset))["state"] == "succeeded"
+
+
+@pytest.mark.parametrize("module", ["workers.embedded", "workers.supervisor"])
+def test_only_trainers_load_torch(module: str) -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", f"import sys, {module}; print('torch' in sys.modules, 'fastapi' in sys.modules)"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.split() == ["False", "False"]
