@@ -18,6 +18,7 @@ def _table(title: str, rows: Sequence[Sequence[str]], *, left: Sequence[str] = (
         show_header=bool(left or right),
         box=None,
         padding=(0, 2, 0, 0),
+        pad_edge=False,
     )
     for name in left:
         table.add_column(Text(name), overflow="fold")
@@ -145,9 +146,10 @@ def summary(found: Summary) -> RenderableType:
     privacy = found.privacy
     promise = ", ".join(f"{name} {privacy[name]}" for name in ("mu", "rho", "epsilon", "delta") if privacy.get(name))
     said = f"{promise} under {privacy.get('adjacency')}; intervals count the noise ({found.correction})"
-    floored, slow = (int(found.flags.get(name) or 0) for name in ("eigenvalues_floored", "slow_directions"))
-    if floored or slow:
-        said += f"\n{floored} eigenvalues floored, {slow} slow directions: some intervals may be wide, or too short"
+    if floored := found.flags.get("eigenvalues_floored"):
+        said += f"\n{floored} eigenvalues of noised matrices were floored: intervals along them are wide"
+    if slow := found.flags.get("slow_directions"):
+        said += f"\n{slow} directions had not forgotten their start: intervals along them may be too short"
     return Group(table, "", _said(said))
 
 

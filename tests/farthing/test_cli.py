@@ -1,0 +1,190 @@
+"""The command line, run as people run it, against a real service: what it prints, where, and its exit status."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from farthing import Client
+from tests.farthing.conftest import Released, body
+from tests.support.embedded import COLUMNS, KEY, ROOT, Embedded
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="session")
+def farthing(service: Embedded) -> Command:
+    """Run `farthing ARGUMENTS`; `stdin` is its input, other keywords replace what is in its environment."""
+
+    def run(*arguments: str | Path, stdin: str = "", **variables: str) -> "subprocess.CompletedProcess[str]":
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("FARTHING_")}
+        told = {"FARTHING_URL": service.url, "FARTHING_KEY": KEY, "COLUMNS": "200"} | variables
+        return subprocess.run(
+            [sys.executable, "-m", "farthing.cli", *map(str, arguments)],
+            cwd=ROOT,
+            env=clean | told,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    return run
+
+
+def ok(done: "subprocess.CompletedProcess[str]") -> str:
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_way_of_a_dataset(farthing: Command, client: Client, records: Path, tmp_path: Path) -> None:
+    metadata = tmp_path / "metadata.json"
+    declared = {"name": "toy [bold]", "columns": COLUMNS, "budget": {"epsilon": "3"}, "approval": True}
+    metadata.write_text(json.dumps(declared))
+    shown = ok(farthing("upload", records, "--metadata", metadata))
+    (dataset,) = re.findall(r"ds_\w+", shown)
+    (scope,) = re.findall(r"sc_\w+", shown)
+    assert "toy [bold]" in shown  # a stranger's name is text, never markup
+    assert re.search(r"^rows +300", shown, re.MULTILINE)
+    assert dataset in ok(farthing("datasets"))
+    assert json.loads(ok(farthing("datasets", "--json")).splitlines()[0])["id"]
+    counts = ok(farthing("validation", dataset))
+    assert "300 rows" in counts
+    assert "for the owner alone" in counts
+    assert re.search(r"^per cent +100 +0 +0 +100", ok(farthing("budget", dataset)), re.MULTILINE)
+
+    made = farthing("key", "ana", "--role", "analyst")
+    secret = ok(made).strip()
+    assert secret not in made.stderr
+    (principal,) = re.findall(r"pr_\w+", made.stderr)
+    (key,) = re.findall(r"key_\w+", made.stderr)
+    assert ok(farthing("me", FARTHING_KEY=secret)) == f"analyst {principal} (ana)\n"
+    assert dataset not in ok(farthing("datasets", FARTHING_KEY=secret))
+    ok(farthing("share", dataset, principal))
+    assert dataset in ok(farthing("datasets", FARTHING_KEY=secret))
+    ok(farthing("unshare", dataset, principal))
+    assert "epsilon 1 at delta 1e-6" in ok(
+        farthing("grant", scope, principal, "--epsilon", "1", "--delta", "1e-6")
+    ).replace("1E-6", "1e-6")
+
+    job = tmp_path / "job.json"
+    job.write_text(json.dumps(body(dataset, mu="0.05")))
+    waiting = ok(farthing("train", job, FARTHING_KEY=secret))
+    assert "its release waits for the owner's approval" in waiting
+    (ended,) = re.findall(r"job_\w+", waiting)
+    model = client.job(ended).model
+    assert model is not None
+    assert ok(farthing("approve", model)) == f"{model} is approved\n"
+    assert "job[b]" in ok(farthing("watch", ended, FARTHING_KEY=secret))
+    refused = farthing("reject", model)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "conflict" in refused.stderr
+
+    assert "is frozen: a question" in ok(farthing("freeze", scope, "--reason", "a question"))
+    frozen = farthing("train", job)
+    assert frozen.returncode == 1
+    assert frozen.stderr.startswith("scope-frozen: ")
+    ok(farthing("unfreeze", scope, "--reason", "answered"))
+    assert farthing("revoke", key).returncode == 0
+    assert farthing("me", FARTHING_KEY=secret).returncode == 1
+    assert farthing("erase", dataset, stdin="n\n").returncode == 1
+    assert client.dataset(dataset).state == "ready"
+    assert ok(farthing("erase", dataset, "--yes")).startswith(f"{dataset}: eras")
+
+
+def test_the_way_of_a_job(farthing: Command, service: Embedded, tmp_path: Path) -> None:
+    dataset = service.upload()
+    job = tmp_path / "job.json"
+    job.write_text(json.dumps(body(dataset, mu="0.5")))
+    priced = ok(farthing("estimate", job))
+    assert re.search(r"^mu +0\.5", priced, re.MULTILINE)
+    assert re.search(r"^steps +\d", priced, re.MULTILINE)
+    assert json.loads(ok(farthing("estimate", "-", "--json", stdin=job.read_text())))["cost"]["mu"] == "0.5"
+    trained = farthing("train", job)
+    assert "Ctrl-C leaves it running" in trained.stderr
+    assert "job[b]" in ok(trained)
+    assert re.search(r"spent \d+\.\d+ % of the budget", trained.stdout)
+    one = ok(farthing("train", job, "--detach", "--idempotency-key", "mine")).strip()
+    assert one == ok(farthing("train", job, "--detach", "--idempotency-key", "mine")).strip()
+    assert "job[b]" in ok(farthing("watch", one))
+    listed = ok(farthing("jobs", "--dataset", dataset, "--state", "succeeded"))
+    assert len(re.findall("job_", listed)) == 2
+    assert ok(farthing("cancel", one)) == f"{one}: succeeded\n"
+    assert json.loads(ok(farthing("report", one)))["job"]["id"] == one
+
+
+def test_what_a_model_says(farthing: Command, released: Released, tmp_path: Path) -> None:
+    model = released.model
+    table = ok(farthing("summary", model, "--level", "0.9"))
+    assert "90 % interval" in table
+    assert re.search(r"^job\[c\] +-?\d", table, re.MULTILINE)
+    assert json.loads(ok(farthing("summary", model, "--json")))["n"] == 2000
+    assert re.search(r"^age +1\.\d+ +\[", ok(farthing("odds-ratios", model)), re.MULTILINE)
+    assert "on 2 degrees of freedom" in ok(farthing("test", model, "job[b]", "job[c]"))
+    assert "differentially private" in ok(farthing("methods", model))
+    (found,) = json.loads(ok(farthing("predict", model, "-", stdin='[{"age": 40, "job": "b"}]')))
+    assert 0 < found["probability"] < 1
+    assert json.loads(ok(farthing("export", model)))["model"] == model
+    ok(farthing("export", model, "--to", tmp_path / "model.safetensors"))
+    assert (tmp_path / "model.safetensors").stat().st_size > 100
+
+
+def test_what_an_auditor_reads(farthing: Command, released: Released) -> None:
+    verified = json.loads(ok(farthing("verify", released.scope)))
+    assert verified["ok"] is True
+    lines = ok(farthing("entries", released.scope, "--json")).splitlines()
+    assert len(lines) == verified["entries"]
+    assert re.search(r"^2 +reserve +job_", ok(farthing("entries", released.scope)), re.MULTILINE)
+    assert json.loads(ok(farthing("audit")).splitlines()[0])["action"]
+    assert ok(farthing("audit", "--format", "csv")).startswith("id,")
+
+
+def test_a_refusal_is_text_on_standard_error_and_status_1(farthing: Command, released: Released) -> None:
+    beyond = farthing("train", "-", stdin=json.dumps(body(released.dataset, mu="50")))
+    assert (beyond.returncode, beyond.stdout) == (1, "")
+    assert beyond.stderr.startswith("privacy-budget-exhausted: ")
+    wrong = farthing("estimate", "-", stdin=json.dumps(body(released.dataset, mu="-1")))
+    assert wrong.returncode == 1
+    assert "/privacy/mu" in wrong.stderr
+    for command in (["summary", "mdl_none"], ["budget", "ds_none"], ["watch", "job_none"], ["verify", "sc_none"]):
+        gone = farthing(*command)
+        assert (gone.returncode, gone.stdout) == (1, "")
+        assert gone.stderr.startswith("not-found: ")
+        assert "Traceback" not in gone.stderr
+    assert farthing("me", FARTHING_KEY="wrong").stderr.startswith("unauthenticated: ")
+
+
+def test_nobody_there(farthing: Command) -> None:
+    away = farthing("me", "--url", "http://127.0.0.1:9")
+    assert (away.returncode, away.stdout) == (1, "")
+    assert "http://127.0.0.1:9" in away.stderr
+    assert "farthing up" in away.stderr
+    assert farthing("me", "--url", "http://[").returncode == 1
+
+
+def test_a_wrong_call_is_status_2(farthing: Command, tmp_path: Path, records: Path) -> None:
+    assert farthing("estimate", tmp_path / "absent.json").returncode == 2
+    assert farthing("estimate", "-", stdin="{").returncode == 2
+    metadata = tmp_path / "metadata.json"
+    metadata.write_text("{}")
+    assert "no such file" in farthing("upload", tmp_path / "absent.csv", "--metadata", metadata).stderr
+    assert farthing("upload", records).returncode == 2
+    assert farthing("predict", "mdl_x", "-", stdin="{}").returncode == 2
+    assert farthing("up", "--port", "70000").returncode == 2
+    assert farthing().returncode == 2
+
+
+def test_every_command_explains_itself(farthing: Command) -> None:
+    names = re.findall(r"^  ([a-z-]+)  +\S", ok(farthing("--help")).split("Commands:")[1], re.MULTILINE)
+    assert {"up", "key", "upload", "estimate", "train", "watch", "summary", "budget", "verify"} <= set(names)
+    told = ok(farthing("up", "--help"))
+    for option in ("home", "host", "port", "workers", "witness"):
+        assert f"--{option}" in told
+        assert f"FARTHING_{option.upper()}" in told
+    assert "FARTHING_ADMIN_KEY" in told
