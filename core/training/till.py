@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.orm import Session
 
 from core.errors import LedgerBusy
@@ -72,8 +72,8 @@ class LedgerTill:
             try:
                 return self._database.run(work, *args, **kwargs)
             except (LedgerBusy, DBAPIError) as error:
-                lost = isinstance(error, LedgerBusy) or error.connection_invalidated
-                if not lost or time.monotonic() > deadline:
+                passing = isinstance(error, LedgerBusy | OperationalError | InterfaceError)
+                if not passing or time.monotonic() > deadline:
                     raise
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)

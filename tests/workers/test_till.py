@@ -1,0 +1,60 @@
+"""Payments that survive a database that is away for a while, and give up after a lease."""
+
+import time
+from typing import Any
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from core.errors import LedgerBusy, StaleAttempt
+from core.settings import ServiceSettings
+from core.store.claims import Claim
+from core.store.database import Database
+from core.training.till import LedgerTill
+
+CLAIM = Claim("job_none", 1, "epoch", 1)
+
+
+def away() -> OperationalError:
+    return OperationalError("COMMIT", {}, Exception("the server closed the connection"))
+
+
+def till(database: Database, lease_seconds: float = 3.0) -> LedgerTill:
+    return LedgerTill(database, CLAIM, ServiceSettings(lease_seconds=lease_seconds))
+
+
+@pytest.mark.parametrize("trouble", [LedgerBusy("busy"), away()], ids=["busy", "away"])
+def test_a_write_is_repeated_until_it_is_committed(database: Database, trouble: Exception) -> None:
+    tried = []
+
+    def work(session: Any) -> str:
+        tried.append(session)
+        if len(tried) < 3:
+            raise trouble
+        return "done"
+
+    assert till(database).commit(work) == "done"
+    assert len(tried) == 3
+
+
+def test_it_gives_up_after_a_lease(database: Database) -> None:
+    def work(session: Any) -> None:
+        assert session is not None
+        raise away()
+
+    began = time.monotonic()
+    with pytest.raises(OperationalError):
+        till(database, 0.3).commit(work)
+    assert 0.3 <= time.monotonic() - began < 3
+
+
+def test_a_refusal_is_final(database: Database) -> None:
+    tried = []
+
+    def work(session: Any) -> None:
+        tried.append(session)
+        raise StaleAttempt("gone")
+
+    with pytest.raises(StaleAttempt):
+        till(database).commit(work)
+    assert len(tried) == 1
