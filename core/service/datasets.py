@@ -194,6 +194,7 @@ def finish_erasures(context: Context) -> list[str]:
         waiting = list(rows.erasable(session))
     done: list[str] = []
     for dataset_id, location in waiting:
+        witnessing.bury(context, dataset_id)
         if location is not None:
             with suppress(FileNotFoundError):
                 _destroy(context.settings.records_path / location)

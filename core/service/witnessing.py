@@ -19,6 +19,11 @@ def keep(context: Context) -> None:
     Witness(context.settings.witness_path).keep(context.database)
 
 
+def bury(context: Context, dataset_id: str) -> None:
+    """Write down, and sync, that a dataset's records are about to be destroyed: no backup shall bring them back."""
+    Witness(context.settings.witness_path).bury(dataset_id)
+
+
 def compare(context: Context) -> list[str]:
     """Return in what the ledger is behind its witness; empty where it is not."""
     return witness.compare(context.database, Witness(context.settings.witness_path))

@@ -1,10 +1,10 @@
 """A file outside the database that remembers how far each chain had come, so that a restored backup is noticed.
 
 It keeps, per scope, the last entry seen (number and hash) and the spent + reserved of each account then, and is
-synced to disk. `guard` runs at start and makes the file; `Witness.keep` runs after a reservation and again between a
-claim and the start of its child, so that nothing is ever read whose charge only the database knows. If the database
-turns out to be behind, or the witness is gone while the ledger is not empty, the ledger is frozen until an operator
-reconciles.
+synced to disk; and which datasets were erased, so that a backup does not bring them back. `guard` runs at start and
+makes the file; `Witness.keep` runs after a reservation and again between a claim and the start of its child, so that
+nothing is ever read whose charge only the database knows. If the database turns out to be behind, or the witness is
+gone while the ledger is not empty, the ledger is frozen until an operator reconciles.
 
 A witness on the same disk as the database misses a rollback of the whole machine: put it elsewhere.
 """
@@ -26,7 +26,7 @@ from core.store import chain, clock, jobs
 from core.store.accounts import lock_accounts, lock_scope, move, read_slots, slots
 from core.store.claims import freeze_ledger, lock_job, thaw_ledger
 from core.store.database import Database
-from core.store.tables import TERMINAL_STATES, Account, Entry, Job, Scope
+from core.store.tables import TERMINAL_STATES, Account, Dataset, Entry, Job, Scope
 
 COMPACT_BYTES: Final = 4 * 2**20
 MISSING: Final = "the witness is missing, and the ledger is not empty."
@@ -76,6 +76,18 @@ class Witness:
             found = told.get("server", found)
         return found
 
+    def erased(self) -> set[str]:
+        """Return the datasets whose records were destroyed."""
+        lines = self.path.read_text().splitlines(keepends=True) if self.path.exists() else []
+        told = [json.loads(line) for line in lines if line.endswith("\n")]
+        return {line["erased"] for line in told if "erased" in line}
+
+    def bury(self, dataset_id: str) -> None:
+        """Write down that a dataset's records are about to be destroyed, and sync; nothing where the file is gone."""
+        with self._locked():
+            if self.exists():
+                self._append([{"erased": dataset_id}])
+
     def keep(self, database: Database) -> None:
         """Write down every scope that has moved on since the last time, and sync. Several processes may do so at once.
 
@@ -102,6 +114,7 @@ class Witness:
             with database.read() as session:
                 lines = [{"server": server_identity(session)}]
                 lines += [_look(session, scope) for scope in _moved(session, {})]
+            lines += [{"erased": dataset} for dataset in sorted(self.erased())]
             self.path.unlink(missing_ok=True)
             self._append(lines)
 
@@ -131,6 +144,7 @@ class Witness:
         fresh = self.path.with_suffix(".new")
         lines: list[dict[str, Any]] = [{"server": server}]
         lines += [{"scope": key, **vars(seen)} for key, seen in self.read().items()]
+        lines += [{"erased": dataset} for dataset in sorted(self.erased())]
         with fresh.open("wb") as file:
             file.write("".join(chain.canonical(line) + "\n" for line in lines).encode("ascii"))
             file.flush()
@@ -156,6 +170,7 @@ def compare(database: Database, witness: Witness) -> list[str]:
                 problems.append(f"{scope_id} has lost entries: entry {known.seq} was witnessed.")
             elif found != known.head:
                 problems.append(f"{scope_id} has another history: entry {known.seq} is not the one witnessed.")
+        problems += [f"{dataset.id} was erased, and is back." for dataset in _risen(session, witness.erased())]
     return problems
 
 
@@ -173,23 +188,26 @@ def reconcile(database: Database, witness: Witness, actor: str = "operator") -> 
     """Bring a ledger that is behind its witness back to the safe side, and go on.
 
     Every live job fails at its whole reservation, spent is raised to the largest that was witnessed, by a visible
-    entry in each scope, the epoch changes so that no attempt from before can write, and the witness starts anew.
+    entry in each scope, datasets that a backup brought back are erased again, the epoch changes so that no attempt
+    from before can write, and the witness starts anew.
 
     Returns:
         The jobs that were failed.
     """
-    failed = database.run(_reconcile, witness.read(), actor)
+    failed = database.run(_reconcile, witness.read(), witness.erased(), actor)
     witness.start(database)
     return failed
 
 
-def _reconcile(session: Session, seen: dict[str, Seen], actor: str) -> list[str]:
+def _reconcile(session: Session, seen: dict[str, Seen], erased: set[str], actor: str) -> list[str]:
     """Do the database's part of a reconciliation, in one transaction."""
     thaw_ledger(session)
     live = session.execute(select(Job.id).where(Job.state.not_in(TERMINAL_STATES)).order_by(Job.id)).scalars().all()
     for job_id in live:
         job = lock_job(session, job_id)
         jobs.end_failed(session, job, clock.read(session), jobs.LOST, charge="all")
+    for dataset in _risen(session, erased):
+        dataset.state = "erasing"  # the upkeep destroys the records that a backup brought back
     for scope_id in session.execute(select(Scope.id).order_by(Scope.id)).scalars().all():
         scope = lock_scope(session, scope_id)
         taken = seen[scope_id].taken if scope_id in seen else {}
@@ -205,6 +223,14 @@ def _reconcile(session: Session, seen: dict[str, Seen], actor: str) -> list[str]
         chain.append(session, scope, "reconcile", at=clock.read(session), content=content)
     session.flush()
     return list(live)
+
+
+def _risen(session: Session, erased: set[str]) -> list[Dataset]:
+    """Return the datasets that were erased and are here all the same."""
+    if not erased:
+        return []
+    present = session.execute(select(Dataset).where(Dataset.state.in_(("pending", "ready"))).order_by(Dataset.id))
+    return [dataset for dataset in present.scalars() if dataset.id in erased]
 
 
 def _taken(account: Account) -> list[int]:

@@ -6,6 +6,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -181,3 +182,26 @@ def test_erased_records_are_not_in_a_backup(tmp_path: Path) -> None:
         assert upkeep("backup", tmp_path / "copy", "--home", service.home).returncode == 0
     assert not list((tmp_path / "copy" / RECORDS).iterdir())
     assert KEY not in (tmp_path / "copy" / DATABASE).read_bytes().decode("latin-1")
+
+
+def test_what_was_erased_after_a_backup_is_erased_again(tmp_path: Path) -> None:
+    with embedded(tmp_path / "old", workers=0) as service:
+        kept, erased = service.upload(), service.upload()
+        assert upkeep("backup", tmp_path / "copy", "--home", service.home).returncode == 0
+        assert service.http.delete(f"/v1/datasets/{erased}").status_code == 202
+    home = moved(tmp_path / "old", tmp_path / "home")
+    assert upkeep("restore", tmp_path / "copy", "--home", home).returncode == 0
+    assert len(list((home / RECORDS).iterdir())) == 2
+    with embedded(home, workers=0) as service:
+        unready = service.http.get("/readyz")
+        assert (unready.status_code, f"{erased} was erased, and is back" in unready.json()["detail"]) == (503, True)
+        assert service.try_submit(erased).json()["code"] == "ledger-frozen"
+        for _ in range(2):  # the witness remembers it beyond a reconciliation
+            assert upkeep("reconcile", "--home", home).returncode == 0
+        deadline = time.monotonic() + 30
+        while service.get(f"/v1/datasets/{erased}")["state"] != "erased" and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert service.get(f"/v1/datasets/{erased}")["state"] == "erased"
+        assert service.get(f"/v1/datasets/{kept}")["state"] == "ready"
+        assert len(list((home / RECORDS).iterdir())) == 1
+        assert erased in (home / "witness.jsonl").read_text()
