@@ -7,8 +7,6 @@ import argparse
 import sys
 from pathlib import Path
 
-from sqlalchemy.exc import DBAPIError
-
 from core.errors import NotFound, Refusal
 from core.settings import ServiceSettings
 from core.store import backup as copies
@@ -121,7 +119,7 @@ def main(arguments: list[str] | None = None) -> None:
     except Refusal as refusal:
         say(refusal.detail, error=True)
         sys.exit(1)
-    except (OSError, DBAPIError) as error:
+    except OSError as error:
         say(f"{type(error).__name__}: {error}", error=True)
         sys.exit(1)
 
