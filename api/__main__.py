@@ -1,6 +1,7 @@
 """Serve the API: `python -m api --host 127.0.0.1 --port 8000 --home DIR`. Prints nothing secret."""
 
 import argparse
+import os
 from pathlib import Path
 from types import FrameType
 
@@ -27,6 +28,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--port", type=int, default=None)
     parser.add_argument("--home", type=Path, default=None)
     given = {name: value for name, value in vars(parser.parse_args(arguments)).items() if value is not None}
+    os.umask(0o077)  # the home holds records, keys' digests and unapproved releases
     settings = ServiceSettings(**given)
     configure()
     config = uvicorn.Config(

@@ -217,6 +217,7 @@ def read_settings(arguments: list[str] | None = None) -> ServiceSettings:
 
 def main(arguments: list[str] | None = None, supervisor: str = SUPERVISOR) -> None:
     """Serve until SIGINT or SIGTERM."""
+    os.umask(0o077)  # the home holds records, keys' digests and unapproved releases
     settings = read_settings(arguments)
     embedded = Embedded(settings, supervisor)
     signal.signal(signal.SIGINT, embedded.stop)

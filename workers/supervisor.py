@@ -189,6 +189,7 @@ class Supervisor:
 
 def main(trainer: str = TRAINER) -> None:
     """Supervise trainers until SIGTERM or SIGINT."""
+    os.umask(0o077)  # the home holds records, keys' digests and unapproved releases
     settings = ServiceSettings()
     log = logs.configure()
     self_test()

@@ -14,6 +14,15 @@ interaction and twin j say the same, hence for every event E and neighbouring in
 
     P[E] = sum_j P_j[E, J = j] <= sum_j (e^epsilon Q_j[E, J = j] + w_j delta) <= e^epsilon Q[E] + delta.
 
+The caps are floor(1e9 B_j) - 1 nano-nats, so order j is charged at least 1e-9 nats less than B_j, and its twin is even
+(epsilon, w_j delta exp(-(a_j - 1) 1e-9))-DP. What that, and the weight of dropped orders, leave of delta pays for the
+noise sampler: N draws, each within tau = 2^-108 of the ideal law, cost (1 + e^epsilon) N tau, and
+
+    sum_j w_j delta exp(-(a_j - 1) 1e-9) + (1 + e^epsilon) N tau <= delta
+
+holds for N = 1e12 draws at (epsilon, delta) = (1, 1e-10), (3, 1e-9) and (8, 1e-6), and for N = 1e9 at (20, 1e-6). Draws
+are not counted: a scope has to stay below 1e12 of them by its budget, and far above epsilon 20 nothing is claimed.
+
 What is given back lowers totals and changes nothing in this. Taking the best order at full delta afterwards has no
 such proof. Orders, weights and delta of a budget never change.
 

@@ -170,7 +170,9 @@ def _views(session: Session, context: Context, caller: Caller, found: Sequence[J
         before = hidden.get(job.id)
         seen = None if before is None else _Seen.of(queries.history(session, job.id, 0, before, 10_000))
         model = queries.model_of(session, job.id) if job.state == "succeeded" else None
-        views.append(_view(job, accounts[job.scope_id], _visible(session, caller, job, model), until=seen, made=model))
+        shown = _visible(session, caller, job, model)
+        grid = context.settings.visible_grid_seconds
+        views.append(_view(job, accounts[job.scope_id], shown, until=seen, made=model, grid_seconds=grid))
     return views
 
 
@@ -197,10 +199,17 @@ class _Seen:
 
 
 def _view(
-    job: Job, account: Balance, model: Model | None, *, until: _Seen | None, made: Model | None = None
+    job: Job,
+    account: Balance,
+    model: Model | None,
+    *,
+    until: _Seen | None,
+    made: Model | None = None,
+    grid_seconds: float = 0.0,
 ) -> JobView:
     """Return a job's view; `until` replaces state and step while its newest lines are not to be seen yet."""
     ended = until is None
+    finished_at = None if job.finished_at is None else queries.on_grid(job.finished_at, grid_seconds)
     spent = composed(tuple(EVENT.validate_python(event) for event in job.schedule[: job.chunks_spent]))
     spec = job.spec
     return JobView(
@@ -220,7 +229,7 @@ def _view(
         attempt=job.attempt,
         created_at=rfc3339(job.created_at),
         started_at=rfc3339(job.started_at),
-        finished_at=rfc3339(job.finished_at) if ended else None,
+        finished_at=rfc3339(finished_at) if ended else None,
         error=FailureView(code=job.error_code) if ended and job.error_code else None,
         result=ResultView(model=model.id) if ended and model is not None else None,
         approval=made.approval if ended and made is not None else None,
@@ -259,12 +268,14 @@ def events(context: Context, caller: Caller, job_id: str, after: int, limit: int
         until = queries.grid_time(session, context.settings.visible_grid_seconds)
         before = queries.first_hidden(session, [job.id], until).get(job.id)
         shown = _visible(session, caller, job, queries.model_of(session, job.id)) is not None
-        return [_event(line, shown) for line in queries.history(session, job.id, after, before, limit)]
+        grid = context.settings.visible_grid_seconds
+        return [_event(line, shown, grid) for line in queries.history(session, job.id, after, before, limit)]
 
 
-def _event(line: JobEvent, model_shown: bool) -> EventView:  # noqa: FBT001 - a private two-line function
+def _event(line: JobEvent, model_shown: bool, grid_seconds: float) -> EventView:  # noqa: FBT001 - private, and short
     data = {name: value for name, value in line.data.items() if model_shown or name != "model"}
-    return EventView(seq=line.seq, kind=line.kind, data=data, created_at=rfc3339(line.created_at))
+    at = queries.on_grid(line.created_at, grid_seconds) if line.kind in queries.ON_THE_GRID else line.created_at
+    return EventView(seq=line.seq, kind=line.kind, data=data, created_at=rfc3339(at))
 
 
 def heads(context: Context, job_ids: Iterable[str]) -> dict[str, Head]:
@@ -289,21 +300,22 @@ def attempts(context: Context, caller: Caller, job_id: str) -> list[AttemptView]
     """
     with context.database.read() as session:
         job = find(session, caller, job_id)
-        until = queries.grid_time(session, context.settings.visible_grid_seconds)
+        grid = context.settings.visible_grid_seconds
+        until = queries.grid_time(session, grid)
         return [
             AttemptView(
                 number=attempt.number,
                 started_at=rfc3339(attempt.started_at),
                 opened_at=rfc3339(attempt.opened_at),
-                ended_at=rfc3339(attempt.ended_at) if _is_seen(attempt.ended_at, until) else None,
-                outcome=attempt.outcome if _is_seen(attempt.ended_at, until) else None,
+                ended_at=rfc3339(_seen_at(attempt.ended_at, until, grid)),
+                outcome=None if _seen_at(attempt.ended_at, until, grid) is None else attempt.outcome,
             )
             for attempt in queries.attempts(session, job.id)
         ]
 
 
-def _is_seen(at: float | None, until: float) -> bool:
-    return at is not None and at <= until
+def _seen_at(at: float | None, until: float, grid_seconds: float) -> float | None:
+    return queries.on_grid(at, grid_seconds) if at is not None and at <= until else None
 
 
 def artifacts(context: Context, caller: Caller, job_id: str) -> list[ArtifactView]:

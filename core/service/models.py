@@ -55,17 +55,17 @@ def get(context: Context, caller: Caller, model_id: str) -> ModelView:
         NotFound: it does not exist for the caller.
     """
     with context.database.read() as session:
-        return _view(find(session, context, caller, model_id)[0])
+        return _view(context, find(session, context, caller, model_id)[0])
 
 
-def _view(model: Model) -> ModelView:
+def _view(context: Context, model: Model) -> ModelView:
     return ModelView(
         id=model.id,
         job=model.job_id,
         dataset=model.dataset_id,
         approval=model.approval,
         release=model.release,
-        created_at=rfc3339(model.created_at),
+        created_at=rfc3339(queries.on_grid(model.created_at, context.settings.visible_grid_seconds)),
     )
 
 
@@ -86,7 +86,7 @@ def judge(context: Context, caller: Caller, model_id: str, verdict: Literal["app
             raise Conflict(f"This release is {model.approval}.")
         model.approval = verdict
         session.flush()
-        return _view(model)
+        return _view(context, model)
 
     return context.database.run(work)
 

@@ -6,6 +6,7 @@ A body is canonical JSON with a version. Its columns repeat it for queries; `cor
 import hashlib
 import json
 from collections.abc import Mapping
+from math import floor
 from typing import Any, Final
 
 from sqlalchemy.orm import Session
@@ -43,13 +44,14 @@ def append(
         session: an open write transaction.
         scope: the locked scope, whose `seq` and `head` move on.
         kind: one of `ENTRY_KINDS`.
-        at: seconds since the epoch by the database's clock.
+        at: seconds since the epoch by the database's clock; whole seconds are kept.
         job_id: the job it is about.
         attempt: the job's attempt, 0 for what happens once per job.
         chunk: the chunk paid for, 0 for what happens once per job.
         content: what else the body says, JSON-ready; no personal data, for it is never erased.
     """
     seq = scope.seq + 1
+    at = float(floor(at))  # how long a chunk took to compute is an output; the chain tells it to the second only
     body = canonical(
         {
             "v": VERSION,

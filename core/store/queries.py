@@ -213,6 +213,11 @@ def grid_time(session: Session, grid_seconds: float) -> float:
     return math.floor(at / grid_seconds) * grid_seconds if grid_seconds else at
 
 
+def on_grid(at: float, grid_seconds: float) -> float:
+    """Return the point of the time grid at which something shows; a finer time would tell what the grid hides."""
+    return math.ceil(at / grid_seconds) * grid_seconds if grid_seconds else at
+
+
 def first_hidden(session: Session, job_ids: Iterable[str], until: float) -> dict[str, int]:
     """Return, for each job that has one, the number of the first line of its history that is not to be seen yet."""
     statement = (

@@ -75,6 +75,7 @@ def read_order(session: Session, claim: Claim) -> Order:
     scope = session.get_one(Scope, job.scope_id)
     assert dataset.location is not None, "a dataset that is ready has records"
     assert dataset.location_digest is not None, "a dataset that is ready has a digest"
+    assert dataset.rows is not None, "a dataset that is ready has a public number of rows"
     checkpoint = ledger.last_kept(session, job.id)
     return Order(
         claim=claim,
@@ -82,7 +83,7 @@ def read_order(session: Session, claim: Claim) -> Order:
         columns=dataset.columns,
         location=dataset.location,
         location_digest=dataset.location_digest,
-        units=scope.units,
+        units=dataset.rows,  # of this dataset, as quoted; others of its scope may have more
         adjacency=Adjacency(scope.adjacency),
         approval="pending" if scope.approval else "not-needed",
         terms=terms_of(session.get_one(Account, scope.id)),
