@@ -1,0 +1,1 @@
+"""Ratios measured side by side in one run: one command each, a table out; `python -m benchmarks` runs them all."""

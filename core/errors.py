@@ -17,7 +17,7 @@ class FieldError:
     detail: str
 
 
-class Refusal(Exception):  # noqa: N818 - a refusal is an answer, not an error of ours
+class Refusal(Exception):
     """The request was refused."""
 
     code: ClassVar[str] = "refused"
