@@ -15,7 +15,7 @@ from core.privacy.reports import report as privacy_report
 from core.service import witnessing
 from core.service.budgets import NO_COST, cost_figures
 from core.service.context import Caller, Context
-from core.service.estimates import Quote, composed, quote
+from core.service.estimates import Quote, composed, find_dataset, quote
 from core.service.scopes import viewer
 from core.service.views import (
     ArtifactView,
@@ -104,13 +104,15 @@ def _submit(session: Session, context: Context, caller: Caller, quoted: Quote, r
     dataset = dataset_rows.lock(session, quoted.dataset_id)
     if dataset.state != "ready":
         raise Conflict(f"This dataset is {dataset.state}: no job can read it.")
+    find_dataset(session, caller, quoted.dataset_id)  # again: access may have gone, or a grant come, since the quote
+    grant = queries.grant(session, quoted.scope_id, caller.id)
     spec = quoted.planned.spec
     job = rows.create(
         session,
         owner_id=caller.id,
         dataset_id=quoted.dataset_id,
         scope_id=quoted.scope_id,
-        grant_id=quoted.grant_id,
+        grant_id=None if grant is None else grant.id,
         spec=spec.model_dump(mode="json"),
         optimizer=spec.optimizer.kind,
         steps=quoted.steps,

@@ -21,14 +21,18 @@ import pytest
 from sqlalchemy import select
 
 from core.catalogue.columns import Column, DateColumn, IntegerColumn, NumberColumn
+from core.catalogue.jobs import JobSpec
+from core.errors import NotFound
 from core.mechanisms.gaussian import DISTANCE_CAP
 from core.privacy.budget import NANO, Terms, plan_orders
 from core.privacy.conversions import renyi_budget
 from core.service import jobs as job_cases
 from core.service import scopes as scope_cases
 from core.service.context import Caller, Context
+from core.service.estimates import quote
+from core.service.jobs import Request
 from core.settings import ServiceSettings
-from core.store import cells, jobs, ledger, queries
+from core.store import cells, datasets, jobs, ledger, queries
 from core.store.database import Database
 from core.store.tables import Dataset, Job
 from core.training.attempt import _in
@@ -255,8 +259,8 @@ def secrets(service: Service) -> dict[str, str]:
 
 def ask(client: httpx.Client, method: str, path: str) -> tuple[int, str | None]:
     """Return the status of an answer and the code of its problem."""
-    body = {"json": {}} if method in {"post", "put", "patch"} else {}
-    answer = client.request(method, path, headers={"Idempotency-Key": os.urandom(8).hex()}, **body)
+    body = {} if method in {"post", "put", "patch"} else None
+    answer = client.request(method, path, headers={"Idempotency-Key": os.urandom(8).hex()}, json=body)
     is_problem = answer.headers.get("content-type", "").startswith("application/problem+json")
     return answer.status_code, answer.json()["code"] if is_problem else None
 
@@ -297,6 +301,30 @@ class TestStrangers:
     def test_identifiers_are_no_paths(self, service: Service, name: str) -> None:
         for path in ("datasets", "jobs", "models", "scopes"):
             assert service.client().get(f"/v1/{path}/{name}").status_code in {404, 422}
+
+
+def test_access_and_grants_count_when_the_job_is_made_not_when_it_was_quoted(
+    service: Service, secrets: dict[str, str]
+) -> None:
+    database = service.database()
+    context = Context(ServiceSettings(home=service.home), database)
+    _, made = service.someone("analyst")
+    caller = Caller(made["principal"], "someone", "analyst", made["id"])
+    spec = JobSpec.model_validate(job(secrets["dataset_id"]))
+    database.run(datasets.give_access, secrets["dataset_id"], caller.id)
+    with database.read() as session:
+        quoted = quote(session, caller, spec)
+    assert quoted.grant_id is None
+    terms = plan_orders(Decimal("0.5"), Decimal("1e-6"))
+    grant = database.run(ledger.set_grant, secrets["scope_id"], caller.id, terms, {"epsilon": "0.5"}).id
+    answer = database.run(job_cases._submit, context, caller, quoted, Request("POST /v1/jobs", "a", "x"))
+    with database.read() as session:
+        assert session.get_one(Job, answer.body["id"]).grant_id == grant
+    _, other = service.someone("analyst")
+    stranger = Caller(other["principal"], "someone", "analyst", other["id"])
+    with pytest.raises(NotFound):
+        database.run(job_cases._submit, context, stranger, quoted, Request("POST /v1/jobs", "b", "x"))
+    database.dispose()
 
 
 def readable_by_others(home: Path) -> list[str]:
