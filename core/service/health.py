@@ -8,6 +8,7 @@ from core.errors import NotReady
 from core.service import witnessing
 from core.service.context import Context
 from core.store import queries
+from core.store.claims import frozen_reason
 
 
 def check(context: Context) -> dict[str, str]:
@@ -24,6 +25,10 @@ def check(context: Context) -> dict[str, str]:
         raise NotReady("The database has other tables than this code: run the migrations.", retry_after_seconds=5)
     if not os.access(context.settings.records_path, os.W_OK):
         raise NotReady("The records' folder cannot be written.", retry_after_seconds=5)
+    with context.database.read() as session:
+        frozen = frozen_reason(session)
+    if frozen is not None:
+        raise NotReady(f"The ledger is frozen: {frozen} Run `farthing reconcile`.")
     if problems := witnessing.compare(context):
         raise NotReady(f"The ledger is behind its witness: {problems[0]} Run `farthing reconcile`.")
     return {"status": "ready", "database": "ok", "storage": "ok", "ledger": "ok"}

@@ -58,9 +58,14 @@ def refuse_if_frozen(session: Session) -> None:
     Raises:
         LedgerFrozen: until an operator has reconciled.
     """
-    reason = session.execute(select(Secret.value).where(Secret.name == FROZEN)).scalar_one_or_none()
+    reason = frozen_reason(session)
     if reason is not None:
         raise LedgerFrozen(f"The ledger is frozen: {reason} An operator must run `farthing reconcile`.")
+
+
+def frozen_reason(session: Session) -> str | None:
+    """Return why the ledger is frozen, None where it is not."""
+    return session.execute(select(Secret.value).where(Secret.name == FROZEN)).scalar_one_or_none()
 
 
 def freeze_ledger(session: Session, reason: str) -> None:

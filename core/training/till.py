@@ -12,6 +12,7 @@ from core.settings import ServiceSettings
 from core.store import jobs, ledger
 from core.store.claims import Claim
 from core.store.database import Database
+from core.store.witness import Witness
 
 _PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 1.0
@@ -30,18 +31,22 @@ class LedgerTill:
     Args:
         database: the ledger.
         claim: the attempt.
-        settings: for the lease, and the grid on which progress shows.
+        settings: for the lease, the grid on which progress shows, and the witness.
     """
 
     def __init__(self, database: Database, claim: Claim, settings: ServiceSettings) -> None:
         self._database = database
         self._claim = claim
+        self._witness = Witness(settings.witness_path)
         self._lease_seconds = settings.lease_seconds
         self._grid_seconds = settings.visible_grid_seconds
         self._shown_at = time.monotonic() - self._grid_seconds
 
     def spend(self, chunk: int, state: bytes | None, step: int) -> None:
-        """Commit the payment of a chunk, and now and then the step counter with it.
+        """Commit the payment of a chunk, and now and then the step counter with it; then tell the witness.
+
+        The chunk is read only after this returns, so a database put back to a moment before the payment is behind its
+        witness, and freezes, before anybody could read the same chunk again on one charge.
 
         Raises:
             StaleAttempt: the job is no longer ours.
@@ -49,6 +54,7 @@ class LedgerTill:
         """
         show = step > 0 and time.monotonic() - self._shown_at >= self._grid_seconds
         self.commit(_spend, self._claim, chunk, state, step, show=show)
+        self._witness.keep(self._database)
         if show:
             self._shown_at = time.monotonic()
 

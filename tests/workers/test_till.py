@@ -1,6 +1,7 @@
 """Payments that survive a database that is away for a while, and give up after a lease."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,9 +9,12 @@ from sqlalchemy.exc import OperationalError
 
 from core.errors import LedgerBusy, StaleAttempt
 from core.settings import ServiceSettings
+from core.store import jobs
 from core.store.claims import Claim
 from core.store.database import Database
+from core.store.witness import Witness
 from core.training.till import LedgerTill
+from tests.support.store import make_place, submit
 
 CLAIM = Claim("job_none", 1, "epoch", 1)
 
@@ -58,3 +62,18 @@ def test_a_refusal_is_final(database: Database) -> None:
     with pytest.raises(StaleAttempt):
         till(database).commit(work)
     assert len(tried) == 1
+
+
+def test_each_payment_is_witnessed_before_its_chunk_is_read(database: Database, tmp_path: Path) -> None:
+    settings = ServiceSettings(home=tmp_path, lease_seconds=30.0)
+    witness = Witness(settings.witness_path)
+    witness.start(database)
+    place = make_place(database)
+    with database.write() as session:
+        submit(session, place)
+        taken = jobs.claim(session, "a supervisor", 30.0)
+    assert taken is not None
+    witness.keep(database)
+    before = witness.read()[place.scope_id].seq
+    LedgerTill(database, taken, settings).spend(0, None, 0)
+    assert witness.read()[place.scope_id].seq == before + 1
