@@ -40,6 +40,14 @@ BOUNDS = {
     "previous": (0, 275),
 }
 GENEROUS = BOUNDS | {"age": (0, 120), "balance": (-20_000, 200_000), "duration": (0, 7200), "campaign": (0, 100)}
+TIGHT = BOUNDS | {
+    "age": (18, 80),
+    "balance": (-2000, 10_000),
+    "duration": (0, 1500),
+    "campaign": (1, 15),
+    "pdays": (-1, 400),
+    "previous": (0, 15),
+}
 TYPICAL = {"age": 40, "balance": 1000, "day": 16, "duration": 200, "campaign": 2, "pdays": -1, "previous": 0}
 KEY = {"age", "duration", "campaign", "housing", "loan", "marital"}
 
@@ -164,12 +172,17 @@ def main(jobs: int) -> None:
     for label, bounds, typical in (
         ("exact bounds", BOUNDS, None),
         ("exact bounds, typical values", BOUNDS, TYPICAL),
+        ("tight bounds", TIGHT, None),
         ("generous bounds", GENEROUS, None),
+        ("generous bounds, typical values", GENEROUS, TYPICAL),
     ):
         seen = study(plan(declare(data, bounds, typical), units, "1"), data, jobs)
         print(f"\n{label}, mu = 1, {jobs} jobs: coverage, median width ratio to the non-private interval")
         print(f"  key coefficients {seen.coverage[seen.key].mean():.3f}  {np.median(seen.ratio[seen.key]):.2f}")
         print(f"  all coefficients {seen.coverage.mean():.3f}  {np.median(seen.ratio):.2f}")
+        least, widest = int(seen.coverage.argmin()), int(seen.ratio.argmax())
+        print(f"  covered least: {seen.names[least]} {seen.coverage[least]:.2f};", end=" ")
+        print(f"widest: {seen.names[widest]} {seen.ratio[widest]:.1f}")
         if bounds is BOUNDS and typical is None:
             for name, covered, ratio in zip(seen.names, seen.coverage, seen.ratio, strict=True):
                 print(f"    {name:24s} {covered:5.2f} {ratio:8.2f}")

@@ -13,7 +13,7 @@ from core.catalogue.methods import AnySettings
 from core.catalogue.models import LinearModel, LogisticModel, NetworkModel
 from core.catalogue.noisy_newton import NoisyNewton
 from core.catalogue.planning_rules import SLACK, fill, matrix_floor, matrix_sigma, required_curvature_bound
-from core.catalogue.questions import Curvature
+from core.catalogue.questions import Curvature, Gradient
 from core.errors import FieldError, Invalid, NotOfferedYet
 from core.privacy.budget import Terms
 from core.privacy.events import Event, compose
@@ -25,6 +25,13 @@ SCORE_FLOOR = 1e-4
 RESIDUALS_PER_RANGE = 8
 """Without a declared scale, a Huber residual scale is taken to be the target's declared range divided by this."""
 MOST_METHOD_CHUNKS = 97
+STEPS_PER_BOUND = 2.0**21
+"""The finest grid of the door's lattice: steps for one bound."""
+LARGEST_NOISE_STEPS = 2.0**50
+"""Integer noise is drawn up to this parameter."""
+SMALLEST_SIGMA = 2.0**-20
+"""A grid has at least 2^20 steps for one bound, and integer noise is drawn from half a step on."""
+SMALLEST_BOUND, LARGEST_BOUND = 2.0**-100, 2.0**100
 
 
 class PlannedJob(Frozen):
@@ -62,6 +69,11 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
     optimizer = spec.optimizer.plan(facts, estimate_mu)
     _check_optimizer(optimizer, facts, estimate_mu)
     inference = _planned_floors(inference, optimizer, facts)
+    target = next(iter(spec.privacy.model_dump(exclude_none=True)))
+    check_lattice(optimizer.questions(), facts, f"/privacy/{target}" if spec.optimizer.mu is None else "/optimizer/mu")
+    check_lattice(
+        inference.questions(), facts, f"/privacy/{target}" if spec.inference.shares is None else "/inference/shares"
+    )
     filled = spec.model_copy(update={"model": model, "optimizer": optimizer, "inference": inference})
     schedule = (*chunks(optimizer.schedule(facts)), *(question.event() for question in inference.questions()))
     return PlannedJob(spec=filled, design=design, facts=facts, schedule=schedule, bound=optimizer.bound(facts))
@@ -99,6 +111,27 @@ def chunks(events: Sequence[Event], most: int = MOST_METHOD_CHUNKS) -> tuple[Eve
     """Cut a run of events into at most `most` chunks of equal length; each is paid whole, before it reads."""
     size = -(-len(events) // most)
     return tuple(compose(Counter(events[first : first + size])) for first in range(0, len(events), size))
+
+
+def check_lattice(questions: Sequence[Gradient | Curvature], facts: Facts, pointer: str) -> None:
+    """Refuse what the door's integer lattice cannot carry, before anything is charged.
+
+    A bound C is cut into 2^20 to 2^21 steps, so that the sensitivity of the integer sum is at least 2^20 steps and at
+    most 2 C with its margin, the float sum's own error, and one rounding in each coordinate. Its product with sigma
+    must stay within the integer noise's range. `pointer` names the figure that sets sigma.
+
+    Raises:
+        Invalid: too much or too little noise, or a bound on a unit's answer that is no ordinary number.
+    """
+    for question in questions:
+        if not SMALLEST_BOUND <= question.bound(facts) <= LARGEST_BOUND:
+            raise _contradiction("/model", "bounds a unit's gradient or Hessian by a figure too small or too large")
+        error = (facts.units + 2.0) ** 2 * 2.0**-52
+        steps = STEPS_PER_BOUND * 1.01 * (2 + error) + facts.dimension + 2
+        if question.sigma * steps > LARGEST_NOISE_STEPS:
+            raise _contradiction(pointer, "asks for more noise than integers carry; raise the privacy target")
+        if question.sigma < SMALLEST_SIGMA:
+            raise _contradiction(pointer, "asks for less noise than integers carry; lower the privacy target")
 
 
 def _refuse_later_features(spec: JobSpec) -> None:

@@ -12,6 +12,8 @@ from core.catalogue.jobs import JobSpec
 from core.catalogue.noisy_newton import NoisyNewton
 from core.catalogue.planning import PlannedJob, chunks, encoded_loss, plan_job
 from core.errors import Invalid, NotOfferedYet
+from core.mechanisms.gaussian import LARGEST_PARAMETER, SMALLEST_PARAMETER
+from core.oracle.noise import grid_for
 from core.privacy.budget import plan_orders
 from core.privacy.conversions import gdp_delta
 from core.privacy.events import Event, Gaussian, Repeated
@@ -124,12 +126,38 @@ def test_chunks_hold_every_step(steps: int) -> None:
         ({"optimizer": {"kind": "noisy_gd", "mu": 0.6}, "inference": {"intervals": False}}, "/optimizer/mu"),
         ({"optimizer": {"kind": "noisy_newton", "start": [0.0, 1.0]}}, "/optimizer/start"),
         ({"inference": {"curvature_sigma": 1.0}}, "/inference/curvature_sigma"),
+        ({"privacy": {"mu": "1e-9"}}, "/privacy/mu"),
+        ({"privacy": {"rho": "1e-20"}}, "/privacy/rho"),
+        ({"optimizer": {"kind": "noisy_gd", "mu": 1e-10}, "inference": {"intervals": False}}, "/optimizer/mu"),
+        (
+            {
+                "inference": {"shares": {"estimate": 1 - 2e-9, "curvature": 1e-9, "score": 1e-9}},
+                "privacy": {"mu": "1e-5"},
+            },
+            "/inference/shares",
+        ),
+        ({"model": {"kind": "logistic", "target": "y", "weights": {"bound": 1e-60}}}, "/model"),
     ],
 )
 def test_contradictions_are_named(changes: dict[str, Any], pointer: str) -> None:
     with pytest.raises(Invalid) as refusal:
         plan(**changes)
     assert [field.pointer for field in refusal.value.fields] == [pointer]
+
+
+@pytest.mark.parametrize("mu", ["1e-9", "1e-7", "1e-6", "1e-3", "1000", "999999"])
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+@pytest.mark.parametrize("units", [10, 5000, 100_000_000])
+def test_what_is_planned_the_lattice_carries(mu: str, adjacency: Adjacency, units: int) -> None:
+    """A refusal costs nothing; the trainer's assertion would cost the reservation."""
+    try:
+        planned = plan(adjacency, units, privacy={"mu": mu})
+    except Invalid:
+        assert float(mu) < 1e-5 or float(mu) > 1e5
+        return
+    for question in (*planned.spec.optimizer.questions(), *planned.spec.inference.questions()):
+        parameter = grid_for(question, planned.facts, units).parameter(question.sigma)
+        assert SMALLEST_PARAMETER <= parameter <= LARGEST_PARAMETER
 
 
 @pytest.mark.parametrize(

@@ -58,13 +58,13 @@ class TestStationaryLaw:
         problem = known_scale_problem(D1, units, None, seed=3)
         answer = minimiser(problem)
         settings = newton(1.0, 12, 1.0).model_copy(update={"start": tuple(answer.tolist())})
-        estimate, _ = iterate(settings, simulation(problem, 4, 2000))
+        estimate, _ = iterate(settings, simulation(problem, 4, 6000))
         values, vectors = torch.linalg.eigh(_hessian(problem, answer))
         seen = ((estimate.theta - answer) @ vectors).var(0)
         expected = (2 * sqrt(2) * 1.345 * sqrt(24) / units) ** 2 / values**2
-        assert torch.allclose(seen / expected, torch.ones(4, dtype=torch.float64), atol=0.2)
+        assert torch.allclose(seen / expected, torch.ones(4, dtype=torch.float64), atol=0.1)
         too_little = expected / 2  # sqrt(2K) taken for sqrt(K)
-        assert not torch.allclose(seen / too_little, torch.ones(4, dtype=torch.float64), atol=0.2)
+        assert not torch.allclose(seen / too_little, torch.ones(4, dtype=torch.float64), atol=0.1)
 
 
 def _hessian(problem: LinearProblem, theta: torch.Tensor) -> torch.Tensor:
