@@ -124,6 +124,25 @@ class Design(Frozen):
             offset[0] = self.target.centre
         return matrix, offset
 
+    def baseline_shifts(self) -> "Array":
+        """Return, for each category of three values or more, the direction of its baseline's effect, shape (q, p).
+
+        Every coefficient of a category is a contrast with its first declared value. What is not known of that value's
+        own effect moves all of them together, along this unit vector of encoded coefficients; a rare first value makes
+        it a direction that the records say little about.
+        """
+        import numpy as np  # noqa: PLC0415 - as above
+
+        columns = [feature.column if feature.level is not None else None for feature in self.features]
+        shifts = []
+        for column in dict.fromkeys(name for name in columns if name is not None):
+            shift = np.array(
+                [feature.scale if name == column else 0.0 for feature, name in zip(self.features, columns, strict=True)]
+            )
+            if np.count_nonzero(shift) > 1:
+                shifts.append(shift / np.linalg.norm(shift))
+        return np.array(shifts).reshape(len(shifts), self.dimension)
+
     def encode_row(self, row: Mapping[str, object], pointer: str = "") -> list[float]:
         """Return the p encoded features of a row of declared values; other fields of the row are not looked at.
 

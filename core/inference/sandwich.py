@@ -54,13 +54,15 @@ class Sandwich:
     """Eigenvalues of Q moved, shape (...)."""
 
 
-def infer(inference: Inference, estimate: Estimate, oracle: Oracle) -> Sandwich:
+def infer(inference: Inference, estimate: Estimate, oracle: Oracle, shifts: Tensor | None = None) -> Sandwich:
     """Ask for both matrices at the last iterate and return its covariance.
 
     Args:
         inference: public settings, nothing open, with intervals.
         estimate: what the optimizer returned.
         oracle: the door it used, still open.
+        shifts: unit vectors, shape (q, p), that move many coefficients together (`Design.baseline_shifts`); what is
+            not known along one enters all of them.
     """
     assert inference.curvature_floor is not None, "plan first"
     assert inference.score_floor is not None, "plan first"
@@ -71,7 +73,7 @@ def infer(inference: Inference, estimate: Estimate, oracle: Oracle) -> Sandwich:
     inverse = torch.linalg.inv(curvature)
     plain = inverse @ score @ inverse / oracle.facts.units
     plain = (plain + plain.mT) / 2
-    leaning = remembered(estimate, noised, inference.curvature_floor, inference.correction)
+    leaning = remembered(estimate, noised, inference.curvature_floor, inference.correction, shifts)
     return Sandwich(
         covariance=plain + correction(inference.correction, estimate, curvature) + leaning,
         plain=plain,
@@ -132,22 +134,30 @@ def _spread(estimate: Estimate, curvature: Tensor) -> Tensor:
     return relative
 
 
-def remembered(estimate: Estimate, noised: Tensor, floor: float, kind: Correction) -> Tensor:
-    """Return the squared bias of coefficients whose start has not been forgotten, diagonal, shape (..., p, p).
+def remembered(
+    estimate: Estimate, noised: Tensor, floor: float, kind: Correction, shifts: Tensor | None = None
+) -> Tensor:
+    """Return the squared bias of what has not forgotten its start, shape (..., p, p).
 
     Along an eigenvector of the noised Hessian with eigenvalue l each step multiplies the distance to the minimiser by
     f = 1 - step * l for gradient descent, and by 1 - damping * l/eigenvalue floor for Newton where l is below that
     floor. After K steps r = f^K of the way is left, r/(1 - r) times what has been gone. An eigenvalue that had to be
-    floored is not told apart from zero and is taken for UNSEEN of the floor. Each coefficient has moved by a known
-    amount; its bias is taken to be that amount times r/(1 - r), averaged over the eigenvectors by the share that the
-    coefficient has in each, and enters as if it were a standard deviation. Post-processing of released values; zero,
-    up to rounding, wherever the iterates have converged, and no part of the `plain` and `printed` covariances.
+    floored is not told apart from zero and is taken for UNSEEN of the floor. A unit direction u has moved by a known
+    amount; its bias is taken to be that amount times r/(1 - r), averaged over the eigenvectors by the share (u.v)^2
+    that u has in each, and enters as if it were a standard deviation. It is reckoned for each coefficient, u an axis,
+    and for each of `shifts`. A rule of thumb: post-processing of released values; zero, up to rounding, wherever the
+    iterates have converged, and no part of the `plain` and `printed` covariances.
     """
     if kind != "stationary":
         return torch.zeros_like(noised)
     values, vectors = torch.linalg.eigh((noised + noised.mT) / 2)
-    curvature = values.clamp(min=UNSEEN * floor)
+    curvature = torch.where(values < floor, UNSEEN * floor, values)
     relative = curvature if estimate.family == "gradient" else (curvature / estimate.eigenvalue_floor).clamp(max=1.0)
     left = (1 - estimate.step * relative).clamp(0.0, NEAREST_TO_ONE) ** estimate.steps
-    share = (vectors.square() * (left / (1 - left)).unsqueeze(-2)).sum(-1)
-    return torch.diag_embed((share * (estimate.theta - estimate.start)).square())
+    to_go = (left / (1 - left)).unsqueeze(-2)
+    moved = estimate.theta - estimate.start
+    bias = torch.diag_embed(((vectors.square() * to_go).sum(-1) * moved).square())
+    if shifts is not None:
+        along = ((shifts @ vectors).square() * to_go).sum(-1) * (moved @ shifts.mT)
+        bias = bias + (shifts.mT * along.square().unsqueeze(-2)) @ shifts
+    return bias

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import assert_never
 
+from torch import Tensor
+
 from core.catalogue.jobs import Inference
 from core.catalogue.methods import AnySettings
 from core.catalogue.noisy_gd import NoisyGradientDescent
@@ -46,11 +48,20 @@ def fit(settings: AnySettings, oracle: Oracle) -> Release[Estimate]:
     return oracle.release(estimate, status)
 
 
-def fit_and_infer(settings: AnySettings, inference: Inference, oracle: Oracle) -> Release[Fitted]:
+def fit_and_infer(
+    settings: AnySettings, inference: Inference, oracle: Oracle, shifts: Tensor | None = None
+) -> Release[Fitted]:
     """Run a method, ask for the two matrices of its intervals where wanted, and close the door.
+
+    Args:
+        settings: the method's, nothing open.
+        inference: what intervals are asked for, nothing open.
+        oracle: the only way to the records.
+        shifts: directions that move many coefficients together; see `infer`.
 
     Raises:
         Diverged: as `iterate`; nothing is asked for the intervals then.
     """
     estimate, status = iterate(settings, oracle)
-    return oracle.release(Fitted(estimate, infer(inference, estimate, oracle) if inference.intervals else None), status)
+    sandwich = infer(inference, estimate, oracle, shifts) if inference.intervals else None
+    return oracle.release(Fitted(estimate, sandwich), status)

@@ -51,7 +51,8 @@ def train(planned: PlannedJob, order: Order, meter: LedgerMeter, oracle: Oracle)
         Diverged: an iterate left the public radius.
         AssertionError: something is not finite.
     """
-    fitted = fit_and_infer(planned.spec.optimizer, planned.spec.inference, oracle)
+    shifts = torch.from_numpy(planned.design.baseline_shifts())
+    fitted = fit_and_infer(planned.spec.optimizer, planned.spec.inference, oracle, shifts)
     charged = compose(Counter(order.schedule[: meter.chunks_paid]))
     return describe(planned, order, fitted, charged)
 

@@ -6,7 +6,8 @@ Noise seeds are fixed; the thresholds are those promised, and the planned settin
 import numpy as np
 import pytest
 
-from benchmarks.bank_accuracy import BOUNDS, GENEROUS, TYPICAL, declare, plan, read, study
+from benchmarks.bank_accuracy import BOUNDS, GENEROUS, RARE_FIRST, TYPICAL, declare, plan, read, study
+from core.catalogue.design import Design
 
 UNITS = 45_211
 
@@ -24,12 +25,17 @@ def test_with_almost_no_noise_estimates_agree_to_three_digits(data: dict[str, li
 
 
 @pytest.mark.parametrize(
-    ("bounds", "typical"), [(BOUNDS, None), (BOUNDS, TYPICAL), (GENEROUS, None)], ids=["exact", "typical", "generous"]
+    ("bounds", "typical", "first"),
+    [(BOUNDS, None, None), (BOUNDS, None, RARE_FIRST), (BOUNDS, TYPICAL, None), (GENEROUS, None, None)],
+    ids=["exact", "rare baselines", "typical", "generous"],
 )
 def test_intervals_cover_and_are_no_wider_than_promised(
-    data: dict[str, list[str]], bounds: dict[str, tuple[int, int]], typical: dict[str, int] | None
+    data: dict[str, list[str]],
+    bounds: dict[str, tuple[int, int]],
+    typical: dict[str, int] | None,
+    first: dict[str, str] | None,
 ) -> None:
-    seen = study(plan(declare(data, bounds, typical), UNITS, "1"), data, 20, seed=1000)
+    seen = study(plan(declare(data, bounds, typical, first), UNITS, "1"), data, 20, seed=1000)
     assert seen.coverage[seen.key].mean() >= 0.95
     assert np.median(seen.ratio[seen.key]) <= 1.8
     assert seen.coverage.mean() >= 0.90
@@ -47,3 +53,12 @@ def test_a_floor_far_above_the_noise_is_seen_to_fail(data: dict[str, list[str]])
     )
     seen = study(planned.model_copy(update={"spec": floored}), data, 5)
     assert seen.coverage.mean() < 0.9
+
+
+def test_forgetting_that_contrasts_share_a_baseline_is_seen_to_fail(
+    data: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: without the shared direction, contrasts with a rare baseline are short and wrong."""
+    planned = plan(declare(data, first=RARE_FIRST), UNITS, "1")
+    monkeypatch.setattr(Design, "baseline_shifts", lambda design: np.zeros((0, design.dimension)))
+    assert study(planned, data, 5).coverage.mean() < 0.9

@@ -61,6 +61,18 @@ def test_what_is_remembered_is_the_squared_bias_and_vanishes_with_steps() -> Non
     assert not remembered(slow, HESSIAN, 0.01, "printed").any()
 
 
+def test_a_shift_moves_coefficients_together() -> None:
+    slow = estimate("gradient", 0.4, 3)
+    shift = torch.ones(1, 3, dtype=torch.float64) / 3**0.5
+    curvature = torch.eye(3).double() * 0.25
+    alone = remembered(slow, curvature, 0.01, "stationary")
+    together = remembered(slow, curvature, 0.01, "stationary", shift) - alone
+    moved = (shift @ (slow.theta - slow.start)).item()
+    left = 0.9**3
+    expected = (moved * left / (1 - left)) ** 2 * torch.ones(3, 3, dtype=torch.float64) / 3
+    assert torch.allclose(together, expected)
+
+
 def test_pooling_weighs_by_precision() -> None:
     late = estimate("newton", 1.0, 8, late_sum=4 * HESSIAN, late_count=4, curvature_scale=0.2)
     average = pooled(Answer(2 * HESSIAN, 0.1), late)
