@@ -88,12 +88,13 @@ def test_with_hardly_any_noise_the_estimates_are_the_non_private_ones(data: Bank
     truth, errors = data.reference(job)
     assert summary["n"] == 45_211
     distance = np.abs(table(summary, "estimate") - truth)
-    # Three digits; of a coefficient that is itself within its error of zero, three digits of the error.
-    limit = np.maximum(1e-3 * np.abs(truth), 1e-2 * errors)
+    # Three digits; of a coefficient within a few errors of zero, a fiftieth of its error: the noise itself is about a
+    # 200th of it for the worst one, so that a false alarm is a draw beyond four standard deviations.
+    limit = np.maximum(1e-3 * np.abs(truth), 2e-2 * errors)
     names = [line["name"] for line in summary["coefficients"]]
     assert np.all(distance <= limit), dict(zip(names, distance / limit, strict=True))
     ratio = table(summary, "std_error") / errors
-    assert np.all(np.abs(ratio - 1) < 0.01)
+    assert np.all(np.abs(ratio - 1) < 0.03)  # the matrices of the sandwich are noised, too
 
 
 def study(data: Bank, jobs: int) -> tuple[Array, Array, NDArray[np.bool_]]:

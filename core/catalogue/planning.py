@@ -70,7 +70,9 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
     _check_optimizer(optimizer, facts, estimate_mu)
     inference = _planned_floors(inference, optimizer, facts)
     target = next(iter(spec.privacy.model_dump(exclude_none=True)))
-    check_lattice(optimizer.questions(), facts, f"/privacy/{target}" if spec.optimizer.mu is None else "/optimizer/mu")
+    last = (optimizer.last_gradient(),) if isinstance(optimizer, NoisyNewton) else ()
+    pointer = f"/privacy/{target}" if spec.optimizer.mu is None else "/optimizer/mu"
+    check_lattice((*optimizer.questions(), *last), facts, pointer)
     check_lattice(
         inference.questions(), facts, f"/privacy/{target}" if spec.inference.shares is None else "/inference/shares"
     )
@@ -191,6 +193,8 @@ def _check_optimizer(optimizer: AnySettings, facts: Facts, estimate_mu: float) -
     """Refuse settings that contradict the rest of the job."""
     if optimizer.start != "zeros" and len(optimizer.start) != facts.dimension:
         raise _contradiction("/optimizer/start", f"must have {facts.dimension} numbers, one for each parameter")
+    if isinstance(optimizer, NoisyNewton) and optimizer.last_gradient_share == 1 and optimizer.steps != 1:
+        raise _contradiction("/optimizer/last_gradient_share", "leaves nothing for the earlier steps; lower it")
     assert optimizer.mu is not None, "planned"
     assert isclose(optimizer.mu, estimate_mu, rel_tol=10 * SLACK), "the estimate spends its share"
 

@@ -6,6 +6,8 @@ post-processing.
 Failure: depends on noised values only, so it tells no more than the release.
 """
 
+from math import sqrt
+
 import torch
 from torch import Tensor
 
@@ -38,7 +40,7 @@ def iterate(settings: NoisyNewton, oracle: Oracle) -> tuple[Estimate, Status]:
     state = oracle.resume(_start(settings, oracle))
     status = Status.FINISHED
     for step in range(int(state["step"]) + 1, settings.steps + 1):
-        slope = oracle.ask(gradient, state["theta"])
+        slope = oracle.ask(gradient if step < settings.steps else settings.last_gradient(), state["theta"])
         if settings.stop == "private" and settled(slope, 0.5):
             status = Status.STOPPED
             break
@@ -88,7 +90,7 @@ def _estimate(settings: NoisyNewton, oracle: Oracle, state: dict[str, Tensor]) -
         eigenvalue_floor=settings.eigenvalue_floor,
         family="newton",
         left=state["left"],
-        scale=scale,
+        scale=_stationary_scale(settings, scale) if taken == settings.steps else scale,
         step=settings.damping,
         steps=taken,
         floored=state["floored"],
@@ -97,3 +99,17 @@ def _estimate(settings: NoisyNewton, oracle: Oracle, state: dict[str, Tensor]) -
         late_count=int(state["late_count"]),
         curvature_scale=curvature_scale,
     )
+
+
+def _stationary_scale(settings: NoisyNewton, last: float) -> float:
+    """Return the noise of equal steps that would leave the last iterate as uncertain as these do.
+
+    With earlier noise s and the last step's, the variance along any direction is, times the inverse Hessian squared,
+    d^2 last^2 + (1 - d)^2 s^2 d/(2 - d), d the damping; equal steps leave s^2 d/(2 - d). A pure step leaves its own.
+    """
+    assert settings.damping is not None, "plan first"
+    ratio = settings.questions()[0].sigma / settings.last_gradient().sigma
+    if ratio == 1:
+        return last
+    damping = settings.damping
+    return last * sqrt(damping * (2 - damping) + (1 - damping) ** 2 * ratio**2)

@@ -8,10 +8,12 @@ import torch
 
 from core.catalogue.jobs import Inference
 from core.catalogue.noisy_gd import NoisyGradientDescent
+from core.catalogue.noisy_newton import NoisyNewton
 from core.inference.estimate import Estimate
 from core.inference.sandwich import correction, infer, pooled, remembered
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import iterate
+from core.optimizers.noisy_newton import _stationary_scale
 from core.oracle import Answer
 from core.oracle.simulation import Simulation
 from tests.support.problems import facts, problem
@@ -71,6 +73,18 @@ def test_a_shift_moves_coefficients_together() -> None:
     left = 0.9**3
     expected = (moved * left / (1 - left)) ** 2 * torch.ones(3, 3, dtype=torch.float64) / 3
     assert torch.allclose(together, expected)
+
+
+@pytest.mark.parametrize("damping", [0.3, 0.5, 1.0])
+@pytest.mark.parametrize("share", [1 / 40, 0.3, 0.9])
+def test_unequal_gradients_leave_the_variance_of_their_equal_equivalent(damping: float, share: float) -> None:
+    settings = NoisyNewton(steps=40, damping=damping, mu=1.0, curvature_share=0.5, last_gradient_share=share)
+    early, last = settings.questions()[0].sigma, settings.last_gradient().sigma
+    variance = 0.0
+    for step in range(1, 41):
+        variance = (1 - damping) ** 2 * variance + (damping * (early if step < 40 else last)) ** 2
+    equal = _stationary_scale(settings, last)
+    assert equal**2 * damping / (2 - damping) == pytest.approx(variance, rel=1e-6)
 
 
 def test_pooling_weighs_by_precision() -> None:

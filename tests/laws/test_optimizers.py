@@ -32,10 +32,34 @@ from tests.support.problems import LOGISTIC, WEIGHT_BOUND, facts, problem, repea
 EXAMPLES: tuple[AnySettings, ...] = (
     NoisyGradientDescent(steps=40, step_size=2.0, mu=1.0, radius=100.0),
     NoisyGradientDescent(steps=40, step_size=2.0, mu=1.0, radius=100.0, stop="private"),
-    NoisyNewton(steps=8, damping=1.0, mu=1.0, curvature_share=0.5, eigenvalue_floor=0.02, radius=100.0),
-    NoisyNewton(steps=8, damping=0.5, mu=1.0, curvature_share=0.3, eigenvalue_floor=0.02, radius=100.0, stop="private"),
     NoisyNewton(
-        steps=8, damping=1.0, mu=1.0, curvature_share=0.5, eigenvalue_floor=0.02, radius=100.0, matrix_noise="printed"
+        steps=8,
+        last_gradient_share=0.125,
+        damping=1.0,
+        mu=1.0,
+        curvature_share=0.5,
+        eigenvalue_floor=0.02,
+        radius=100.0,
+    ),
+    NoisyNewton(
+        steps=8,
+        last_gradient_share=0.7,
+        damping=0.5,
+        mu=1.0,
+        curvature_share=0.3,
+        eigenvalue_floor=0.02,
+        radius=100.0,
+        stop="private",
+    ),
+    NoisyNewton(
+        steps=8,
+        last_gradient_share=0.125,
+        damping=1.0,
+        mu=1.0,
+        curvature_share=0.5,
+        eigenvalue_floor=0.02,
+        radius=100.0,
+        matrix_noise="printed",
     ),
 )
 UNITS, DIMENSION = 2000, 4
