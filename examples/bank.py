@@ -32,14 +32,15 @@ def _integer(name: str, lower: int, upper: int) -> dict[str, Any]:
     return {"name": name, "type": "integer", "lower": lower, "upper": upper}
 
 
+# Bounds say where ordinary customers lie: values beyond them are clamped, and tight bounds make narrow intervals.
 COLUMNS: list[dict[str, Any]] = [
     _integer("age", 18, 95),
-    _integer("balance", -10_000, 100_000),
+    _integer("balance", -2_000, 20_000),
     _integer("day", 1, 31),
-    _integer("duration", 0, 5_000),
-    _integer("campaign", 1, 63),
-    _integer("pdays", -1, 871),
-    _integer("previous", 0, 275),
+    _integer("duration", 0, 1_800),
+    _integer("campaign", 1, 20),
+    _integer("pdays", -1, 400),
+    _integer("previous", 0, 20),
     _category("job", JOBS, other="unknown"),
     _category("marital", ["married", "single", "divorced"]),
     _category("education", ["secondary", "tertiary", "primary", "unknown"], other="unknown"),

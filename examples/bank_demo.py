@@ -27,6 +27,7 @@ from farthing import Client, FarthingError, tables
 
 out = Console(width=110)
 
+FEATURES = ["age", "balance", "duration", "campaign", "marital", "education", "housing", "loan", "contact", "poutcome"]
 CUSTOMER: dict[str, str | int] = {
     "age": 40,
     "balance": 1500,
@@ -91,7 +92,7 @@ def run(client: Client) -> None:
 
     job = {
         "dataset": dataset.id,
-        "model": {"kind": "logistic", "target": "y"},
+        "model": {"kind": "logistic", "target": "y", "features": FEATURES},
         "optimizer": {"kind": "noisy_newton"},
         "privacy": {"epsilon": "1.5"},
         "labels": {"study": "demo"},
@@ -115,7 +116,9 @@ def run(client: Client) -> None:
     out.print(tables.summary(client.summary(done.model)))
     out.print(tables.cost(done))
     chance = client.predict(done.model, [CUSTOMER])[0]["probability"]
-    out.print(f"A single technician of 40, called for five minutes in May: subscribes with probability {chance:.2f}")
+    out.print(
+        f"A single customer of 40 with a degree, called for five minutes: subscribes with probability {chance:.2f}"
+    )
 
     say("5. What budget remains, for everybody who asks about these people")
     out.print(tables.budget(client.budget(dataset.id)))

@@ -8,7 +8,7 @@ import httpx
 
 from farthing.errors import FarthingError, Unreachable
 
-SENDS: Final = 4
+SENDS: Final = 5
 """How often one request is sent at most when no answer comes, or one that asks to come back."""
 FIRST_PAUSE_SECONDS: Final = 0.5
 LONGEST_PAUSE_SECONDS: Final = 10.0

@@ -7,6 +7,7 @@ the chain verifies, and a model of the same history that knows nothing of the co
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
+from hypothesis.errors import Flaky
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
@@ -253,6 +254,7 @@ def test_the_machine_sees_a_refund_of_one_chunk_too_many(database: Database, mon
         return honest(job, account_id, max(chunks - 1, 0) if chunks == job.chunks_spent else chunks)
 
     monkeypatch.setattr(ledger, "total_at", forgetful)
-    once = settings(QUICK, phases=[Phase.generate], report_multiple_bugs=False)
-    with pytest.raises((AssertionError, IntegrityError)):
+    once = settings(QUICK, max_examples=200, derandomize=True, phases=[Phase.generate], report_multiple_bugs=False)
+    # What the bug leaves behind in the database is seen by the next example, too: hypothesis then calls it flaky.
+    with pytest.raises((AssertionError, IntegrityError, Flaky)):
         run_state_machine_as_test(machine(database), settings=once)
