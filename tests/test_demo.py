@@ -29,9 +29,9 @@ def test_the_demo_runs_to_its_end(tmp_path: Path) -> None:
     lines = re.findall(r"^(\S+) +(-?[\d.e+-]+) +([\d.e+-]+) +(-?[\d.e+-]+) +([\d.e+-]+) +\[", said, re.MULTILINE)
     table = {name: (float(estimate), float(error)) for name, estimate, error, _, _ in lines}
     assert {"intercept", "age", "housing", "marital[single]", "poutcome[success]"} <= set(table)
-    assert len(table) == 43
-    # The service is at work here, with its own noise. The non-private estimate of `housing` is -.65; at this budget
-    # the private one is below zero by more than five standard errors.
+    assert len(table) == 17
+    # The service is at work here, with its own noise. At this budget the estimate
+    # of `housing` is below zero by a dozen standard errors.
     estimate, error = table["housing"]
     assert estimate + error < 0
     assert re.search(r"spent 32\.\d+ % of the budget", said)
