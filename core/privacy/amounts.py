@@ -58,7 +58,7 @@ def write_figure(value: Decimal) -> str:
     digits, exponent = sign_digits_exponent.digits, int(sign_digits_exponent.exponent)
     if exponent >= -_DECIMALS and len(digits) + exponent > -4:  # noqa: PLR2004 - as many leading zeros stay readable
         return format(value.normalize(Context(prec=40)), "f")
-    fraction = min(len(digits) - 1, _DECIMALS, exponent + len(digits) - 1 - _LEAST_EXPONENT)
+    fraction = min(len(digits) - 1, _DECIMALS)
     text = "".join(map(str, digits))
     whole = len(digits) - fraction
     return text[:whole] + (f".{text[whole:]}" if fraction else "") + f"e{exponent + fraction}"

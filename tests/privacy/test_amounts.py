@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
@@ -43,6 +43,7 @@ def test_zero_is_a_figure_and_no_amount() -> None:
         POSITIVE.validate_python("0.0e-3")
 
 
+@example("0.0000100001e-92")
 @given(st.from_regex(re.compile(PATTERN, re.ASCII), fullmatch=True))
 def test_round_trip(text: str) -> None:
     text = text.strip("\n")
