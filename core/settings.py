@@ -19,6 +19,13 @@ class ServiceSettings(BaseSettings):
     database_url: str | None = Field(default=None, description="SQLAlchemy URL; default: SQLite under home")
     witness: Path | None = Field(default=None, description="file outside the database; default: home/witness.jsonl")
     admin_key: str | None = None
+    master_key: str | None = Field(default=None, description="base64 of 32 bytes; default: home/master.key, made once")
+    storage_url: str | None = Field(default=None, description="records' place: a folder or s3://...; default: home")
+
+    broker_url: str | None = Field(default=None, description="redis://...; none: supervisors poll the database only")
+    queues: str = Field(default="cpu", description="what a supervisor takes: cpu, gpu, or cpu,gpu")
+    gpu_memory_bytes: int = Field(default=2 * 2**30, ge=0, description="that must be free on a GPU before a claim")
+    cluster: bool = Field(default=False, description="several machines: processes never migrate the database")
 
     poll_seconds: float = Field(default=0.2, gt=0)
     beat_seconds: float = Field(default=10.0, gt=0)
@@ -37,7 +44,10 @@ class ServiceSettings(BaseSettings):
     decode_memory_bytes: int = Field(default=4 * 2**30, gt=0)
     max_body_bytes: int = Field(default=2**20, gt=0, description="of a JSON request")
 
-    max_queued_per_principal: int = Field(default=1000, ge=1)
+    max_queued_per_principal: int = Field(default=1000, ge=1, description="jobs that have not ended")
+    max_running_per_principal: int = Field(default=64, ge=1, description="further jobs wait in the queue")
+    kept_state_seconds: float = Field(default=86400.0, gt=0, description="how long an ended job's states are kept")
+    model_retention_seconds: float | None = Field(default=None, gt=0, description="none: models are kept for ever")
     requests_per_minute: int = Field(default=6000, ge=1)
     queue_deadline_seconds: float = Field(default=7 * 86400.0, gt=0)
 

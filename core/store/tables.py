@@ -180,6 +180,7 @@ class Dataset(Base):
     digest: Mapped[str | None] = mapped_column(String(100))  # hmac-sha256:... of the uploaded bytes
     location: Mapped[str | None] = mapped_column(Text)  # of the encoded records, relative to settings.records_path
     location_digest: Mapped[str | None] = mapped_column(String(100))  # of the encoded records
+    wrapped_key: Mapped[str | None] = mapped_column(Text)  # of the encoded records, under the master key; erased first
     validation: Mapped[Any | None] = mapped_column(Json)  # the owner's report; never shown to others
     created_at: Mapped[float] = mapped_column(Float)
 
@@ -220,15 +221,34 @@ class Job(Base):
     steps: Mapped[int] = mapped_column(Integer)
     attempt: Mapped[int] = mapped_column(Integer, default=0)
     chunks_spent: Mapped[int] = mapped_column(Integer, default=0)  # by all attempts
+    allowance: Mapped[Any] = mapped_column(Json, server_default="{}")  # frozen at reserve: {account id: nano-nats}
+    allowance_spent: Mapped[Any] = mapped_column(Json, server_default="{}")  # chunks that were lost and paid again
     fence_epoch: Mapped[str] = mapped_column(String(40))
     fence: Mapped[int] = mapped_column(BigInteger, default=0)  # grows with every claim and every way out of one
     worker: Mapped[str | None] = mapped_column(String(200))
     lease_until: Mapped[float | None] = mapped_column(Float)
+    device: Mapped[str] = mapped_column(String(8), server_default="cpu")  # auto | cpu | cuda: which queues may take it
+    priority: Mapped[int] = mapped_column(Integer, server_default="0")  # higher first
+    expires_at: Mapped[float | None] = mapped_column(Float)  # a job that still waits then is expired
     labels: Mapped[Any] = mapped_column(Json)
     event_seq: Mapped[int] = mapped_column(Integer, default=0)
     created_at: Mapped[float] = mapped_column(Float)
     started_at: Mapped[float | None] = mapped_column(Float)
     finished_at: Mapped[float | None] = mapped_column(Float)
+
+
+class Worker(Base):
+    """A supervisor, and when it was last seen; a row that is old says that its machine is gone."""
+
+    __tablename__ = "workers"
+
+    name: Mapped[str] = mapped_column(String(200), primary_key=True)  # machine:process
+    queues: Mapped[str] = mapped_column(String(16))  # cpu | gpu | cpu,gpu
+    slots: Mapped[int] = mapped_column(Integer)
+    gpus: Mapped[int] = mapped_column(Integer)
+    version: Mapped[str] = mapped_column(String(40))
+    started_at: Mapped[float] = mapped_column(Float)
+    seen_at: Mapped[float] = mapped_column(Float)
 
 
 class Label(Base):

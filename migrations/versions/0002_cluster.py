@@ -1,0 +1,46 @@
+"""What several machines need: retry allowances, devices, priorities, deadlines, wrapped keys and known workers.
+
+Revision 0002. It only adds, with defaults, so that code of revision 0001 goes on working on these tables.
+"""
+
+import sqlalchemy as sa
+from alembic import op
+from sqlalchemy.dialects import postgresql
+
+revision = "0002"
+down_revision = "0001"
+branch_labels = None
+depends_on = None
+
+JSON = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
+JOB_COLUMNS = (
+    sa.Column("allowance", JSON, nullable=False, server_default="{}"),
+    sa.Column("allowance_spent", JSON, nullable=False, server_default="{}"),
+    sa.Column("device", sa.String(length=8), nullable=False, server_default="cpu"),
+    sa.Column("priority", sa.Integer(), nullable=False, server_default="0"),
+    sa.Column("expires_at", sa.Float(), nullable=True),
+)
+
+
+def upgrade() -> None:
+    for column in JOB_COLUMNS:
+        op.add_column("jobs", column._copy())
+    op.add_column("datasets", sa.Column("wrapped_key", sa.Text(), nullable=True))
+    op.create_table(
+        "workers",
+        sa.Column("name", sa.String(length=200), nullable=False),
+        sa.Column("queues", sa.String(length=16), nullable=False),
+        sa.Column("slots", sa.Integer(), nullable=False),
+        sa.Column("gpus", sa.Integer(), nullable=False),
+        sa.Column("version", sa.String(length=40), nullable=False),
+        sa.Column("started_at", sa.Float(), nullable=False),
+        sa.Column("seen_at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_workers")),
+    )
+
+
+def downgrade() -> None:
+    op.drop_table("workers")
+    op.drop_column("datasets", "wrapped_key")
+    for column in reversed(JOB_COLUMNS):
+        op.drop_column("jobs", column.name)
