@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 from pathlib import Path
 from types import FrameType
 
@@ -13,11 +14,17 @@ from core.settings import ServiceSettings
 
 
 class Server(uvicorn.Server):
-    """Lets long polls and event streams end at once when the process is asked to stop."""
+    """Lets long polls and event streams end at once when the process is asked to stop, which is no failure."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Take a signal: stop accepting, and wake everybody who waits."""
-        super().handle_exit(sig, frame)
+        """Take a signal: stop accepting, and wake everybody who waits; Ctrl-C a second time waits for nobody.
+
+        The signal is kept from uvicorn, which would raise it again after a clean shutdown: the process would then
+        look as if it had been killed.
+        """
+        del frame
+        self.force_exit |= self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
         self.config.app.state.watcher.close()  # type: ignore[union-attr] # it is our own application
 
 

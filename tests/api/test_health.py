@@ -1,4 +1,5 @@
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -89,6 +90,21 @@ def test_too_many_requests(slow: Service) -> None:
     assert answers[0].headers["RateLimit-Limit"] == "20"
     assert refused[0].headers["RateLimit-Remaining"] == "0"
     assert client.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_clean_shutdown_is_no_failure(tmp_path: Path, number: signal.Signals) -> None:
+    with running(tmp_path) as service:
+        service.process.send_signal(number)
+        assert service.process.wait(timeout=15) == 0
+        log = (service.home / "api.log").read_text()
+        assert "Traceback" not in log
+
+
+def test_a_service_that_cannot_start_is_a_failure(service: Service, tmp_path: Path) -> None:
+    port = service.url.rpartition(":")[2]
+    command = [sys.executable, "-m", "api", "--host", "127.0.0.1", "--port", port, "--home", str(tmp_path)]
+    assert subprocess.run(command, cwd=ROOT, check=False, timeout=60, capture_output=True).returncode > 0
 
 
 def test_not_ready_when_behind_its_witness(tmp_path: Path) -> None:
