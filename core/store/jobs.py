@@ -9,7 +9,7 @@
 line to the job's history under its lock, and the states on the right are final.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -20,6 +20,7 @@ from core.errors import StaleAttempt
 from core.store import clock, ledger
 from core.store.claims import Claim, epoch, hold, lock_job, refuse_if_frozen
 from core.store.ids import new_id
+from core.store.queue import DEVICES, next_job
 from core.store.tables import FAILURE_CODES, TERMINAL_STATES, Attempt, Job, JobEvent, Label, Model
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
 
 LOST: Final = "worker-lost"
 DRAINED: Final = "drained"
+ANY_NUMBER: Final = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ def create(
     optimizer: str,
     steps: int,
     labels: Mapping[str, str],
+    device: str = "auto",
 ) -> Job:
     """Add a queued job; `ledger.reserve` must follow in the same transaction, for `queued` means reserved.
 
@@ -79,6 +82,7 @@ def create(
         optimizer: the method's name, to filter by.
         steps: the public number of steps.
         labels: the caller's own words, to filter by.
+        device: which queues may take it, one of `queue.DEVICES`.
     """
     job = Job(
         id=new_id("job"),
@@ -98,6 +102,7 @@ def create(
         chunks_spent=0,
         fence_epoch="",
         fence=0,
+        device=device,
         labels=dict(labels),
         event_seq=0,
         created_at=clock.read(session),
@@ -122,8 +127,14 @@ def events(session: Session, job_id: str, after: int = 0, limit: int = 100) -> l
     return list(session.execute(statement.order_by(JobEvent.seq).limit(limit)).scalars())
 
 
-def claim(session: Session, worker: str, lease_seconds: float) -> Claim | None:
-    """Take the oldest queued job, None when there is none.
+def claim(
+    session: Session,
+    worker: str,
+    lease_seconds: float,
+    takes: Sequence[str] = DEVICES,
+    most_running: int = ANY_NUMBER,
+) -> Claim | None:
+    """Take the next queued job, None when there is none.
 
     The caller updates the witness after this commits and before it starts a child.
 
@@ -131,15 +142,14 @@ def claim(session: Session, worker: str, lease_seconds: float) -> Claim | None:
         session: an open write transaction.
         worker: the supervisor's name, for the records.
         lease_seconds: how long the claim lasts without a beat.
+        takes: the devices, as jobs name them, that this supervisor can serve now.
+        most_running: jobs of one principal that may run at a time.
 
     Raises:
         LedgerFrozen: the ledger is behind its witness.
     """
     refuse_if_frozen(session)
-    oldest = select(Job).where(Job.state == "queued").order_by(Job.created_at, Job.id).limit(1)
-    job = session.execute(
-        oldest.with_for_update(key_share=True, skip_locked=True).execution_options(populate_existing=True)
-    ).scalar_one_or_none()
+    job = next_job(session, takes, most_running)
     if job is None:
         return None
     at = clock.read(session)
