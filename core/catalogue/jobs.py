@@ -1,8 +1,8 @@
 """A job as data: what is posted, filled by the planner, priced, stored, and run unchanged by a trainer."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, StringConstraints, model_serializer, model_validator
 
 from core.catalogue.methods import AnySettings
 from core.catalogue.models import AnyModel
@@ -15,6 +15,7 @@ DatasetId = Annotated[str, StringConstraints(pattern=r"^ds_[0-9A-Za-z]{1,36}$")]
 LabelKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 LabelValue = Annotated[str, StringConstraints(max_length=256)]
 Share = Annotated[float, Field(gt=0, lt=1)]
+_READ_BY_EVERY_RELEASE: Final = frozenset({"device", "processes", "max_runtime_seconds", "memory_bytes"})
 
 
 class Shares(Frozen):
@@ -63,12 +64,29 @@ class Inference(Frozen):
 
 
 class Resources(Frozen):
-    """What the trainer may use."""
+    """What the trainer may use, and how the job waits for it."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     processes: Annotated[int, Field(ge=1)] = 1
     max_runtime_seconds: Annotated[float, Field(gt=0, le=7 * 86400)] | None = None
     memory_bytes: Annotated[int, Field(gt=0)] | None = None
+    priority: Annotated[int, Field(ge=-10, le=10)] = Field(
+        default=0, description="higher first; above 0 is for the data's owner and admins"
+    )
+    max_queue_seconds: Annotated[float, Field(gt=0, le=30 * 86400)] | None = Field(
+        default=None, description="a job that has not started by then expires, and its reservation is given back"
+    )
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what is newer than the first release and not asked for.
+
+        Its trainers, which may still run beside this code, then read our jobs, and a request repeated across an
+        upgrade is the same request.
+        """
+        told: dict[str, Any] = serialize(self)
+        fields = type(self).model_fields
+        return {name: at for name, at in told.items() if name in _READ_BY_EVERY_RELEASE or at != fields[name].default}
 
 
 class JobSpec(Frozen):

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from core.catalogue.jobs import JobSpec
-from core.errors import Conflict, Forbidden, NotFound, RateLimited
+from core.errors import Conflict, Forbidden, NotFound
 from core.privacy.events import EVENT, Event
 from core.privacy.facts import Adjacency
 from core.privacy.reports import report as privacy_report
@@ -29,7 +29,7 @@ from core.service.views import (
     rfc3339,
 )
 from core.store import datasets as dataset_rows
-from core.store import idempotency, ledger, queries
+from core.store import idempotency, ledger, queries, queue
 from core.store import jobs as rows
 from core.store.accounts import Balance
 from core.store.queries import JobFilter
@@ -76,7 +76,7 @@ def submit(context: Context, caller: Caller, spec: JobSpec, key: str, route: str
     alone.
 
     Raises:
-        Forbidden: the key's role submits no jobs.
+        Forbidden: the key's role submits no jobs, or may not ask for this priority.
         NotFound, Conflict, Invalid, NotOfferedYet: as for an estimate.
         BudgetExhausted, BudgetReserved, ScopeFrozen, LedgerFrozen, LedgerBusy: as the ledger says.
         IdempotencyKeyReused, IdempotencyKeyInFlight: the key belongs to another request.
@@ -99,14 +99,15 @@ def _submit(session: Session, context: Context, caller: Caller, quoted: Quote, r
     stored = idempotency.begin(session, caller.id, request.route, request.key, request.digest)
     if stored is not None:
         return Answer(stored.body, replayed=True)
-    if queries.count_waiting(session, caller.id) >= context.settings.max_queued_per_principal:
-        raise RateLimited("Too many of your jobs have not ended yet.", retry_after_seconds=30)
     dataset = dataset_rows.lock(session, quoted.dataset_id)
     if dataset.state != "ready":
         raise Conflict(f"This dataset is {dataset.state}: no job can read it.")
+    queue.admit(session, caller.id, context.settings.max_queued_per_principal)
     find_dataset(session, caller, quoted.dataset_id)  # again: access may have gone, or a grant come, since the quote
     grant = queries.grant(session, quoted.scope_id, caller.id)
     spec = quoted.planned.spec
+    if spec.resources.priority > 0 and caller.id != dataset.owner_id and caller.role != "admin":
+        raise Forbidden("Only the owner of the data, or an admin, may ask for a priority above 0.")
     job = rows.create(
         session,
         owner_id=caller.id,
@@ -117,6 +118,9 @@ def _submit(session: Session, context: Context, caller: Caller, quoted: Quote, r
         optimizer=spec.optimizer.kind,
         steps=quoted.steps,
         labels=spec.labels,
+        device=spec.resources.device,
+        priority=spec.resources.priority,
+        max_queue_seconds=spec.resources.max_queue_seconds,
     )
     ledger.reserve(session, job, quoted.planned.schedule)
     body = _view(job, ledger.balance(session, job.scope_id), model=None, until=None).model_dump(mode="json")

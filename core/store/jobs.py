@@ -69,6 +69,8 @@ def create(
     steps: int,
     labels: Mapping[str, str],
     device: str = "auto",
+    priority: int = 0,
+    max_queue_seconds: float | None = None,
 ) -> Job:
     """Add a queued job; `ledger.reserve` must follow in the same transaction, for `queued` means reserved.
 
@@ -83,7 +85,10 @@ def create(
         steps: the public number of steps.
         labels: the caller's own words, to filter by.
         device: which queues may take it, one of `queue.DEVICES`.
+        priority: higher ones are claimed first.
+        max_queue_seconds: how long it may wait for its first attempt; None: as long as any job.
     """
+    at = clock.read(session)
     job = Job(
         id=new_id("job"),
         owner_id=owner_id,
@@ -103,9 +108,11 @@ def create(
         fence_epoch="",
         fence=0,
         device=device,
+        priority=priority,
+        expires_at=None if max_queue_seconds is None else at + max_queue_seconds,
         labels=dict(labels),
         event_seq=0,
-        created_at=clock.read(session),
+        created_at=at,
     )
     session.add(job)
     session.flush()

@@ -173,12 +173,6 @@ def live_jobs(session: Session, dataset_id: str) -> Sequence[str]:
     return session.execute(statement.order_by(Job.id)).scalars().all()
 
 
-def count_waiting(session: Session, principal_id: str) -> int:
-    """Return how many of a principal's jobs have not ended."""
-    statement = select(func.count()).select_from(Job).where(Job.owner_id == principal_id, Job.finished_at.is_(None))
-    return session.execute(statement).scalar_one()
-
-
 def count_states(session: Session) -> dict[str, int]:
     """Return the number of jobs in each state that any job is in."""
     rows = session.execute(select(Job.state, func.count()).group_by(Job.state))

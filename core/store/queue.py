@@ -1,26 +1,104 @@
-"""Which queued job is next for a supervisor."""
+"""Who may wait, and which waiting job is next: fair between principals, in the order of priority and then of age.
+
+A principal's row is locked before a job's, as everywhere: what is counted under that lock stays true until the claim
+or the submission that counted it commits, so that any number of supervisors and API processes keep to the caps.
+"""
 
 from collections.abc import Sequence
 from typing import Final
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, func, literal, or_, select
 from sqlalchemy.orm import Session
 
-from core.store.tables import Job
+from core.errors import RateLimited
+from core.store import clock
+from core.store.tables import Job, Principal
 
 DEVICES: Final = ("auto", "cpu", "cuda")
 """What a job may ask for; `auto` is served by either kind of queue."""
+RUNNING: Final = ("running", "cancelling")
+RETRY_SECONDS: Final = 30
+
+
+def admit(session: Session, owner_id: str, most_queued: int) -> None:
+    """Refuse a principal whose jobs that have not ended are at the cap; to be asked before a job is made.
+
+    Args:
+        session: an open write transaction; the principal stays locked until its end.
+        owner_id: who asks.
+        most_queued: jobs of one principal that have not ended.
+
+    Raises:
+        RateLimited: there are as many already.
+    """
+    _lock_owner(session, owner_id)
+    live = select(func.count()).select_from(Job).where(Job.owner_id == owner_id, Job.finished_at.is_(None))
+    if session.execute(live).scalar_one() >= most_queued:
+        raise RateLimited(
+            f"{most_queued} of your jobs have not ended yet, the most this service takes of one principal; "
+            "wait for some, or cancel them.",
+            retry_after_seconds=RETRY_SECONDS,
+        )
 
 
 def next_job(session: Session, devices: Sequence[str], most_running: int) -> Job | None:
     """Lock and return the queued job that is next, None when there is none; rows that others hold are skipped.
+
+    The highest priority comes first, then the owner with the fewest running jobs, then the oldest. A job that has
+    waited longer than it was meant to, and never ran, is left to the sweeper.
 
     Args:
         session: an open write transaction.
         devices: what may be taken, some of `DEVICES`.
         most_running: jobs of one principal that may run at a time; further ones wait.
     """
-    del most_running
-    waiting = select(Job).where(Job.state == "queued", Job.device.in_(devices)).order_by(Job.created_at, Job.id)
-    locked = waiting.limit(1).with_for_update(key_share=True, skip_locked=True)
-    return session.execute(locked.execution_options(populate_existing=True)).scalar_one_or_none()
+    for owner_id in _owners_in_turn(session, devices, most_running):
+        _lock_owner(session, owner_id)
+        if _running(session, owner_id).get(owner_id, 0) >= most_running:
+            continue  # a rival claimed for this owner between our count and our lock
+        job = _best_of(session, owner_id, devices)
+        if job is not None:
+            return job
+    return None
+
+
+def _owners_in_turn(session: Session, devices: Sequence[str], most_running: int) -> list[str]:
+    """Return the owners who have a job that waits and may have one more run, the one whose turn it is first."""
+    oldest = func.min(Job.created_at)
+    statement = select(Job.owner_id, Job.priority, oldest).where(_is_queued(), Job.device.in_(devices))
+    heads: dict[str, tuple[int, float]] = {}
+    for owner_id, priority, since in session.execute(statement.group_by(Job.owner_id, Job.priority)):
+        heads[owner_id] = min(heads.get(owner_id, (-priority, since)), (-priority, since))
+    running = _running(session)
+    eligible = (owner_id for owner_id in heads if running.get(owner_id, 0) < most_running)
+    return sorted(eligible, key=lambda one: (heads[one][0], running.get(one, 0), heads[one][1], one))
+
+
+def _running(session: Session, owner_id: str | None = None) -> dict[str, int]:
+    """Return how many jobs run, per owner who has any; of one owner where one is named."""
+    statement = select(Job.owner_id, func.count()).where(Job.state.in_(RUNNING)).group_by(Job.owner_id)
+    if owner_id is not None:
+        statement = statement.where(Job.owner_id == owner_id)
+    return {row[0]: row[1] for row in session.execute(statement)}
+
+
+def _lock_owner(session: Session, owner_id: str) -> None:
+    session.execute(select(Principal.id).where(Principal.id == owner_id).with_for_update(key_share=True)).scalar_one()
+
+
+def _best_of(session: Session, owner_id: str, devices: Sequence[str]) -> Job | None:
+    """Lock an owner's next job."""
+    in_time = or_(Job.expires_at.is_(None), Job.started_at.is_not(None), Job.expires_at > clock.now())
+    statement = (
+        select(Job)
+        .where(_is_queued(), Job.owner_id == owner_id, Job.device.in_(devices), in_time)
+        .order_by(Job.priority.desc(), Job.created_at, Job.id)
+        .limit(1)
+        .with_for_update(key_share=True, skip_locked=True)
+    )
+    return session.execute(statement.execution_options(populate_existing=True)).scalar_one_or_none()
+
+
+def _is_queued() -> ColumnElement[bool]:
+    """Return the condition of the index of waiting jobs, spelt out: a plan for any value could not use the index."""
+    return Job.state == literal("queued", literal_execute=True)

@@ -51,13 +51,19 @@ def sweep(session: Session, lease_seconds: float, max_attempts: int, queue_deadl
     if _contact_seconds(session, at, lease_seconds) >= lease_seconds:
         for job in _locked(session, Job.state.in_(("running", "cancelling")), Job.lease_until <= at):
             _free(session, job, at, max_attempts, swept)
-    for job in _locked(session, Job.state == "queued", Job.created_at <= at - queue_deadline_seconds):
-        if _waiting_since(session, job) <= at - queue_deadline_seconds:
+    never_started = Job.started_at.is_(None) & (Job.expires_at <= at)
+    for job in _locked(session, Job.state == "queued", never_started | (Job.created_at <= at - queue_deadline_seconds)):
+        if _is_late(job, at) or _waiting_since(session, job) <= at - queue_deadline_seconds:
             ledger.settle(session, job, reason="expired")
             jobs.end(session, job, "expired", at)
             swept.expired.append(job.id)
     session.flush()
     return swept
+
+
+def _is_late(job: Job, at: float) -> bool:
+    """Tell whether a queued job was to have started by now; one that was put back has started."""
+    return job.started_at is None and job.expires_at is not None and job.expires_at <= at
 
 
 def _waiting_since(session: Session, job: Job) -> float:

@@ -19,6 +19,7 @@ from sqlalchemy import (
     String,
     Text,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
@@ -203,6 +204,15 @@ class Job(Base):
         CheckConstraint(_one_of("state", JOB_STATES), name="state"),
         CheckConstraint(f"error_code IS NULL OR {_one_of('error_code', FAILURE_CODES)}", name="error_code"),
         Index("ix_jobs_waiting", "state", "created_at"),
+        Index(
+            "ix_jobs_queued",
+            "owner_id",
+            "priority",
+            "created_at",
+            "device",
+            sqlite_where=text("state = 'queued'"),
+            postgresql_where=text("state = 'queued'"),
+        ),
     )
 
     id: Mapped[str] = mapped_column(Id, primary_key=True)

@@ -25,6 +25,13 @@ JOB_COLUMNS = (
 def upgrade() -> None:
     for column in JOB_COLUMNS:
         op.add_column("jobs", column._copy())
+    op.create_index(
+        "ix_jobs_queued",
+        "jobs",
+        ["owner_id", "priority", "created_at", "device"],
+        sqlite_where=sa.text("state = 'queued'"),
+        postgresql_where=sa.text("state = 'queued'"),
+    )
     op.add_column("datasets", sa.Column("wrapped_key", sa.Text(), nullable=True))
     op.create_table(
         "workers",
@@ -42,5 +49,6 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.drop_table("workers")
     op.drop_column("datasets", "wrapped_key")
+    op.drop_index("ix_jobs_queued", table_name="jobs")
     for column in reversed(JOB_COLUMNS):
         op.drop_column("jobs", column.name)
