@@ -2,9 +2,15 @@
 
 from functools import cached_property
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+def _read_place(value: object) -> object:
+    """Tell a file from an object's address: a path would drop one of the latter's slashes."""
+    return Path(value) if isinstance(value, str) and "://" not in value else value
 
 
 class ServiceSettings(BaseSettings):
@@ -17,9 +23,16 @@ class ServiceSettings(BaseSettings):
     port: int = Field(default=8000, ge=0, le=65535)
     workers: int = Field(default=1, ge=0, le=64, description="trainer processes at a time on this machine")
     database_url: str | None = Field(default=None, description="SQLAlchemy URL; default: SQLite under home")
-    witness: Path | None = Field(default=None, description="file outside the database; default: home/witness.jsonl")
+    witness: Annotated[Path | str | None, BeforeValidator(_read_place)] = Field(
+        default=None, description="outside the database: a file, or s3://bucket/prefix; default: home/witness.jsonl"
+    )
     admin_key: str | None = None
-    master_key: str | None = Field(default=None, description="base64 of 32 bytes; default: home/master.key, made once")
+    master_key: str | None = Field(
+        default=None, repr=False, description="base64 of 32 bytes; default: what master_key_file holds"
+    )
+    master_key_file: Path | None = Field(
+        default=None, description="holds the master key; default: home/master.key, made once where embedded"
+    )
     storage_url: str | None = Field(default=None, description="records' place: a folder or s3://...; default: home")
 
     broker_url: str | None = Field(default=None, description="redis://...; none: supervisors poll the database only")
@@ -58,10 +71,20 @@ class ServiceSettings(BaseSettings):
 
     @cached_property
     def records_path(self) -> Path:
-        """Where encoded records are kept."""
+        """Where encoded records are kept, unless `storage_url` says otherwise."""
         return self.home / "records"
 
     @cached_property
-    def witness_path(self) -> Path:
-        """The witness of ledger heads."""
+    def spool_path(self) -> Path:
+        """Where uploads wait, encrypted, for the seconds until they are decoded and stored."""
+        return self.home / "spool"
+
+    @cached_property
+    def master_key_path(self) -> Path:
+        """The file of the master key, where it is not in the environment."""
+        return self.master_key_file or self.home / "master.key"
+
+    @cached_property
+    def witness_path(self) -> Path | str:
+        """The witness of ledger heads: a file, or s3://bucket/prefix."""
         return self.witness or self.home / "witness.jsonl"

@@ -45,9 +45,9 @@ class Seen:
 class Witness:
     """The file. Lines are appended and synced; it is rewritten when it has grown large."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | str) -> None:
         """Name the file; it is made by the first `keep`."""
-        self.path = path
+        self.path = Path(path)
 
     def exists(self) -> bool:
         """Tell whether anything was ever witnessed."""
