@@ -1,6 +1,6 @@
 """Statistical studies of the paper's designs with the code that jobs run: synthetic records in simulation lanes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 
 import numpy as np
@@ -82,9 +82,14 @@ def equal_shares(answers: int) -> tuple[float, Inference]:
     return sqrt(1 - 2 * each), inference
 
 
-def coverage(problem: LinearProblem, settings: AnySettings, inference: Inference, seed: int) -> Coverage:
+def coverage(
+    problem: LinearProblem, settings: AnySettings, inference: Inference, seed: int, *, pooled: bool = True
+) -> Coverage:
+    """Return what the intervals cover; `pooled` false: with the last Hessian alone, as in the paper."""
     oracle = simulation(problem, seed)
     estimate, _ = iterate(settings, oracle)
+    if not pooled:
+        estimate = replace(estimate, late_sum=None, late_count=0)
     sandwich = infer(inference, estimate, oracle)
     error = (estimate.theta - torch.from_numpy(TRUTH)).abs().numpy()
 

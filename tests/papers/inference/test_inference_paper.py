@@ -1,7 +1,8 @@
 """Avella-Medina, Bradshaw and Loh (2023): stationary laws (S1, S2) and coverage (S7, S8) under replace_one.
 
-Data and noise seeds are fixed. A band of 3.3 standard errors around a true coverage of .95 is passed by chance with
-probability .001 a coefficient; the variance bands of S1 and S2 are more than 4.5 standard errors wide.
+Data and noise seeds are fixed, so a verdict repeats. At other seeds a true coverage of .95 leaves [.93, .97] with
+probability 4e-5 a coefficient (2000 lanes: 4.1 standard errors) and [.925, .975] with 3e-7; the band of 10 % around
+each of the four variances of S1 and S2 is left with probability 8e-6, and that of a correlation with 7e-6.
 """
 
 from math import sqrt
@@ -12,15 +13,16 @@ import torch
 
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
-from core.catalogue.questions import Curvature
-from core.inference.sandwich import infer
+from core.catalogue.questions import Curvature, Gradient, Question
 from core.optimizers import iterate
+from core.oracle import Answer
+from core.oracle.simulation import Simulation
 from core.problems.linear import LinearProblem
+from core.problems.losses import HuberRecords
 from tests.support.studies import (
     D1,
     D2,
     SCALE,
-    Coverage,
     coverage,
     equal_shares,
     known_scale_problem,
@@ -38,77 +40,117 @@ def newton(mu: float, steps: int, damping: float) -> NoisyNewton:
 
 
 class TestStationaryLaw:
-    def test_gradient_descent_moves_as_the_autoregression_says(self) -> None:
-        problem = known_scale_problem(D1, 1000, None, seed=1)
+    """Each eigen-variance lies within 10 % of theory, over 4000 noise draws: 4.47 standard errors of a variance."""
+
+    @pytest.mark.parametrize("units", [1000, pytest.param(4000, marks=pytest.mark.slow)])
+    def test_gradient_descent_moves_as_the_autoregression_says(self, units: int) -> None:
+        problem = known_scale_problem(D1, units, None, seed=1)
         answer = minimiser(problem)
         settings = NoisyGradientDescent(steps=100, step_size=1.0, mu=1.0, radius=1e6, start=tuple(answer.tolist()))
-        oracle = simulation(problem, 2, LANES)
-        estimate, _ = iterate(settings, oracle)
-        hessian = _hessian(problem, answer)
-        values, vectors = torch.linalg.eigh(hessian)
-        seen = ((estimate.theta - answer) @ vectors).var(0)
-        noise = 2 * sqrt(2) * 1.345 * sqrt(100) / 1000
-        expected = noise**2 / (1 - (1 - values) ** 2)
-        assert torch.allclose(seen / expected, torch.ones(4, dtype=torch.float64), atol=0.11)
-        without_budget = expected / 100  # sqrt(K) dropped from the noise
-        assert not torch.allclose(seen / without_budget, torch.ones(4, dtype=torch.float64), atol=0.11)
+        hessian = exact_hessian(problem, answer)
+        noise = 2 * sqrt(2) * 1.345 * sqrt(100) / units
+        check_law(settings, problem, answer, noise**2 / (1 - (1 - torch.linalg.eigvalsh(hessian)) ** 2))
 
     def test_pure_newton_moves_as_its_last_step(self) -> None:
         units = 4000
         problem = known_scale_problem(D1, units, None, seed=3)
         answer = minimiser(problem)
         settings = newton(1.0, 12, 1.0).model_copy(update={"start": tuple(answer.tolist())})
-        estimate, _ = iterate(settings, simulation(problem, 4, 6000))
-        values, vectors = torch.linalg.eigh(_hessian(problem, answer))
-        seen = ((estimate.theta - answer) @ vectors).var(0)
-        expected = (2 * sqrt(2) * 1.345 * sqrt(24) / units) ** 2 / values**2
-        assert torch.allclose(seen / expected, torch.ones(4, dtype=torch.float64), atol=0.1)
-        too_little = expected / 2  # sqrt(2K) taken for sqrt(K)
-        assert not torch.allclose(seen / too_little, torch.ones(4, dtype=torch.float64), atol=0.1)
+        noise = 2 * sqrt(2) * 1.345 * sqrt(2 * 12) / units
+        check_law(settings, problem, answer, noise**2 / torch.linalg.eigvalsh(exact_hessian(problem, answer)) ** 2)
+
+    def test_a_budget_for_half_of_newtons_answers_is_seen(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Mutation: sqrt(K) for sqrt(2K)."""
+        genuine = Simulation.ask
+
+        def quieter(self: Simulation, question: Question, theta: torch.Tensor) -> Answer:
+            less = sqrt(2) if isinstance(question, Gradient) else 1.0
+            return genuine(self, question.model_copy(update={"sigma": question.sigma / less}), theta)
+
+        monkeypatch.setattr(Simulation, "ask", quieter)
+        with pytest.raises(AssertionError, match="eigen-variances"):
+            self.test_pure_newton_moves_as_its_last_step()
 
 
-def _hessian(problem: LinearProblem, theta: torch.Tensor) -> torch.Tensor:
-    oracle = simulation(problem, 0, noiseless=True)
-    return oracle.ask(Curvature(of="hessian", sigma=1.0), theta).value
+def check_law(
+    settings: NoisyGradientDescent | NoisyNewton, problem: LinearProblem, answer: torch.Tensor, expected: torch.Tensor
+) -> None:
+    """Fail unless 4000 last iterates vary around the minimiser as expected, along each eigenvector of its Hessian."""
+    estimate, _ = iterate(settings, simulation(problem, 2, LANES))
+    _, vectors = torch.linalg.eigh(exact_hessian(problem, answer))
+    along = ((estimate.theta - answer) @ vectors).numpy()
+    ratios = along.var(0) / expected.numpy()
+    assert np.all(np.abs(ratios - 1) < 0.1), f"eigen-variances are {ratios} times those expected"
+    correlations = np.corrcoef(along.T)[np.triu_indices(4, 1)]
+    assert np.all(np.abs(correlations) < 4.5 / sqrt(LANES)), f"eigenvectors are correlated: {correlations}"
 
 
-def band(lanes: int, width: float = 3.3) -> float:
-    return width * sqrt(0.95 * 0.05 / lanes)
+def exact_hessian(problem: LinearProblem, theta: torch.Tensor) -> torch.Tensor:
+    return simulation(problem, 0, noiseless=True).ask(Curvature(of="hessian", sigma=1.0), theta).value
+
+
+def slow(*values: object) -> object:
+    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 class TestCoverage:
     """E5's table for known scale, step 1, and E6: design, budget and corrections as there, floors as there."""
 
-    def descent(self, units: int, lanes: int) -> Coverage:
+    @pytest.mark.parametrize(("units", "raw"), [(1000, 0.822), (2000, 0.888)])
+    def test_gradient_descent(self, units: int, raw: float) -> None:
         mu, inference = equal_shares(50)
         settings = NoisyGradientDescent(steps=50, step_size=1.0, mu=mu, radius=1e6)
-        return coverage(known_scale_problem(D1, units, lanes, seed=units), settings, inference, seed=5)
-
-    @pytest.mark.parametrize(("units", "raw", "printed"), [(1000, 0.822, 0.941), (2000, 0.888, 0.942)])
-    def test_gradient_descent(self, units: int, raw: float, printed: float) -> None:
-        seen = self.descent(units, 2000)
+        seen = coverage(known_scale_problem(D1, units, 2000, seed=units), settings, inference, seed=5)
+        assert np.all(np.abs(seen.plain[1:] - raw) < 0.03)
+        assert np.all((seen.printed[1:] > 0.93) & (seen.printed[1:] < 0.97))
         assert np.all((seen.stationary > 0.925) & (seen.stationary < 0.975))
-        assert abs(seen.plain[1:].mean() - raw) < 0.02
-        assert 0.93 < seen.printed[1:].mean() < 0.97
-        assert abs(seen.printed[1:].mean() - printed) < 0.02
 
-    @pytest.mark.parametrize(("damping", "units"), [(0.5, 1000), (1.0, 2000)])
-    def test_newton(self, damping: float, units: int) -> None:
-        lanes, steps = 2000, 17
+    @pytest.mark.parametrize(
+        ("damping", "units", "steps"),
+        [
+            (0.5, 1000, 17),
+            (1.0, 1000, 17),
+            slow(0.5, 2000, 18),
+            (1.0, 2000, 18),
+            slow(0.5, 4000, 19),
+            slow(1.0, 4000, 19),
+        ],
+    )
+    def test_newton(self, damping: float, units: int, steps: int) -> None:
+        """With the paper's own matrix M, noised at the last iterate; the third coefficient."""
         mu, inference = equal_shares(2 * steps)
-        seen = coverage(known_scale_problem(D2, units, lanes, seed=7), newton(mu, steps, damping), inference, seed=8)
-        assert 0.93 - band(lanes, 2) < seen.stationary[2] < 0.97 + band(lanes, 2)
-        assert 0.90 - band(lanes, 2) < seen.printed[2] < 0.97 + band(lanes, 2)
-        assert seen.plain[2] < seen.stationary[2] - 0.08
+        problem = known_scale_problem(D2, units, 2000, seed=7)
+        seen = coverage(problem, newton(mu, steps, damping), inference, seed=8, pooled=False)
+        assert 0.93 < seen.stationary[2] < 0.97
+        assert 0.90 < seen.printed[2] < 0.97
+        assert np.all((seen.stationary > 0.925) & (seen.stationary < 0.975)), "the intercept too"
+        assert seen.plain[2] < min(seen.stationary[2], seen.printed[2])
+        if units == 1000:
+            assert seen.plain[2] < min(seen.stationary[2], seen.printed[2]) - 0.08
 
-    def test_forgetting_the_scale_in_the_hessian_fails(self) -> None:
-        """Mutation: without its 1/scale the matrix M is twice too large, the variance four times too small."""
-        lanes, steps = 300, 17
+    @pytest.mark.parametrize(
+        ("damping", "units", "steps"), [(0.5, 1000, 17), slow(0.5, 2000, 18), slow(1.0, 2000, 18), slow(1.0, 4000, 19)]
+    )
+    def test_newton_with_the_late_hessians_averaged(self, damping: float, units: int, steps: int) -> None:
+        """What jobs do. Not for pure steps at 1000 units: 6 % of those diverge, and the planner damps them.
+
+        A diverged lane's last Hessian alone is floored nearly everywhere, so its interval covers by being endless; an
+        average of several is not, and there the coverage of the third coefficient is .926.
+        """
         mu, inference = equal_shares(2 * steps)
-        problem = known_scale_problem(D2, 2000, lanes, seed=7)
-        oracle = simulation(problem, 8)
-        estimate, _ = iterate(newton(mu, steps, 1.0), oracle)
-        covariance = infer(inference, estimate, oracle).covariance / SCALE**2
-        half = 1.96 * covariance.diagonal(dim1=-2, dim2=-1).sqrt()
-        covered = ((estimate.theta - 1).abs() <= half).double().mean(0)
-        assert covered.max() < 0.9
+        seen = coverage(known_scale_problem(D2, units, 2000, seed=7), newton(mu, steps, damping), inference, seed=8)
+        assert np.all((seen.stationary > 0.93) & (seen.stationary < 0.97))
+        assert seen.plain[2] < seen.stationary[2] - 0.04
+
+    def test_forgetting_the_scale_in_the_hessian_fails(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Mutation: without its 1/scale M is twice too large, and the variance four times too small."""
+        genuine = HuberRecords.curvature
+
+        def unscaled(self: HuberRecords, margin: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+            return genuine(self, margin, target) * self.scale
+
+        monkeypatch.setattr(HuberRecords, "curvature", unscaled)
+        with pytest.raises(AssertionError):
+            self.test_newton(0.5, 1000, 17)
+        with pytest.raises(AssertionError, match="eigen-variances"):  # a step of half its length
+            TestStationaryLaw().test_pure_newton_moves_as_its_last_step()
