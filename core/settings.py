@@ -1,11 +1,39 @@
-"""The service's own settings: every option of `farthing up` is also FARTHING_... in the environment."""
+"""The service's own settings: every option of `farthing up` is also FARTHING_... in the environment.
 
+FARTHING_..._FILE names a file that holds the setting instead, so that no secret need stand in an environment.
+"""
+
+import os
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final
+from urllib.parse import quote, urlsplit
 
-from pydantic import BeforeValidator, Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BeforeValidator, Field, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+_PREFIX: Final = "FARTHING_"
+
+
+class Files(PydanticBaseSettingsSource):
+    """Settings by file: the text of the file that FARTHING_..._FILE names, without blanks around it.
+
+    A setting that has a `..._file` beside it is left to those who read that file.
+    """
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[str | None, str, bool]:
+        """Return a setting's text, None where no file is named for it."""
+        del field
+        own = f"{field_name}_file" in self.settings_cls.model_fields
+        path = None if own else os.environ.get(f"{_PREFIX}{field_name.upper()}_FILE")
+        return (Path(path).read_text(encoding="utf-8").strip() if path else None), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        """Return every setting that a file was named for."""
+        fields = self.settings_cls.model_fields.items()
+        found = {name: self.get_field_value(field, name)[0] for name, field in fields}
+        return {name: text for name, text in found.items() if text is not None}
 
 
 def _read_place(value: object) -> object:
@@ -16,13 +44,14 @@ def _read_place(value: object) -> object:
 class ServiceSettings(BaseSettings):
     """Where things are and how long they may take. Times in seconds, sizes in bytes."""
 
-    model_config = SettingsConfigDict(env_prefix="FARTHING_", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(env_prefix=_PREFIX, extra="ignore", frozen=True)
 
     home: Path = Path(".farthing")
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
     workers: int = Field(default=1, ge=0, le=64, description="trainer processes at a time on this machine")
     database_url: str | None = Field(default=None, description="SQLAlchemy URL; default: SQLite under home")
+    database_password: str | None = Field(default=None, description="put into database_url, which need not name it")
     witness: Annotated[Path | str | None, BeforeValidator(_read_place)] = Field(
         default=None, description="outside the database: a file, or s3://bucket/prefix; default: home/witness.jsonl"
     )
@@ -36,6 +65,7 @@ class ServiceSettings(BaseSettings):
     storage_url: str | None = Field(default=None, description="records' place: a folder or s3://...; default: home")
 
     broker_url: str | None = Field(default=None, description="redis://...; none: supervisors poll the database only")
+    broker_password: str | None = Field(default=None, description="put into broker_url, which need not name it")
     queues: str = Field(default="cpu", description="what a supervisor takes: cpu, gpu, or cpu,gpu")
     gpu_memory_bytes: int = Field(default=2 * 2**30, ge=0, description="that must be free on a GPU before a claim")
     cluster: bool = Field(default=False, description="several machines: processes never migrate the database")
@@ -64,6 +94,29 @@ class ServiceSettings(BaseSettings):
     requests_per_minute: int = Field(default=6000, ge=1)
     queue_deadline_seconds: float = Field(default=7 * 86400.0, gt=0)
 
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Read arguments first, then FARTHING_..., then the files that FARTHING_..._FILE names."""
+        del dotenv_settings, file_secret_settings
+        return init_settings, env_settings, Files(settings_cls)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _put_passwords(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Put passwords, which come by file, into the URLs, which need not be secret then."""
+        for name in ("database", "broker"):
+            url, password = values.get(f"{name}_url"), values.get(f"{name}_password")
+            if url and password:
+                values[f"{name}_url"] = with_password(url, password)
+        return values
+
     @cached_property
     def url(self) -> str:
         """The database's SQLAlchemy URL; SQLite under `home` unless one is set."""
@@ -88,3 +141,12 @@ class ServiceSettings(BaseSettings):
     def witness_path(self) -> Path | str:
         """The witness of ledger heads: a file, or s3://bucket/prefix."""
         return self.witness or self.home / "witness.jsonl"
+
+
+def with_password(url: str, password: str) -> str:
+    """Return a URL with a password; one that already names a password is returned as it is."""
+    parts = urlsplit(url)
+    if parts.password is not None or not parts.hostname:
+        return url
+    place = parts.netloc.rpartition("@")[2]
+    return parts._replace(netloc=f"{parts.username or ''}:{quote(password, safe='')}@{place}").geturl()
