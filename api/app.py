@@ -20,6 +20,7 @@ from api.trail import Trail
 from api.watch import Watcher
 from core.catalogue.datasets import Metadata
 from core.service import witnessing
+from core.service.bell import make_bell
 from core.service.context import Context
 from core.settings import ServiceSettings
 from core.store.database import Database
@@ -59,7 +60,7 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     """
     settings = settings or ServiceSettings()
     settings.records_path.mkdir(parents=True, exist_ok=True)
-    context = Context(settings, Database(settings.url))
+    context = Context(settings, Database(settings.url), make_bell(settings))
     app = FastAPI(
         title="Farthing",
         version=code_version(),

@@ -18,6 +18,9 @@ Share = Annotated[float, Field(gt=0, lt=1)]
 _READ_BY_EVERY_RELEASE: Final = frozenset({"device", "processes", "max_runtime_seconds", "memory_bytes"})
 
 
+Device = Literal["auto", "cpu", "cuda"]
+
+
 class Shares(Frozen):
     """How mu^2 is divided between the estimate and the two matrices of the sandwich; they sum to 1."""
 
@@ -66,7 +69,10 @@ class Inference(Frozen):
 class Resources(Frozen):
     """What the trainer may use, and how the job waits for it."""
 
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: Device = "auto"
+    gpus: Annotated[int, Field(ge=0, le=1)] | None = Field(
+        default=None, description="0 asks for the CPU, 1 for a GPU; null: as `device` says"
+    )
     processes: Annotated[int, Field(ge=1)] = 1
     max_runtime_seconds: Annotated[float, Field(gt=0, le=7 * 86400)] | None = None
     memory_bytes: Annotated[int, Field(gt=0)] | None = None
@@ -76,6 +82,17 @@ class Resources(Frozen):
     max_queue_seconds: Annotated[float, Field(gt=0, le=30 * 86400)] | None = Field(
         default=None, description="a job that has not started by then expires, and its reservation is given back"
     )
+
+    @property
+    def served_by(self) -> Device:
+        """The queues that serve this job; `auto`: whichever is free first."""
+        return self.device if self.gpus is None else ("cpu", "cuda")[self.gpus]
+
+    @model_validator(mode="after")
+    def _agreed(self) -> Self:
+        if self.gpus is not None and self.device not in ("auto", self.served_by):
+            raise ValueError(f"device {self.device} and gpus {self.gpus} contradict each other")
+        return self
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:

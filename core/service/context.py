@@ -1,9 +1,10 @@
-"""What every use case is given: the settings and the database. Use cases own their transactions."""
+"""What every use case is given: the settings, the database and the bell. Use cases own their transactions."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from core.errors import Forbidden
+from core.service.bell import Bell, SilentBell
 from core.settings import ServiceSettings
 from core.store.database import Database
 
@@ -12,10 +13,11 @@ Role = Literal["owner", "analyst", "auditor", "admin"]
 
 @dataclass(frozen=True)
 class Context:
-    """One service: its settings and its database."""
+    """One service: its settings, its database, and the bell that is rung when a job waits."""
 
     settings: ServiceSettings
     database: Database
+    bell: Bell = field(default_factory=SilentBell)
 
 
 @dataclass(frozen=True)

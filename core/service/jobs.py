@@ -92,6 +92,7 @@ def submit(context: Context, caller: Caller, spec: JobSpec, key: str, route: str
     answer = context.database.run(_submit, context, caller, quoted, request)
     if not answer.replayed:
         witnessing.keep(context)
+        context.bell.ring(answer.body["id"], quoted.planned.spec.resources.served_by)
     return answer
 
 
@@ -118,7 +119,7 @@ def _submit(session: Session, context: Context, caller: Caller, quoted: Quote, r
         optimizer=spec.optimizer.kind,
         steps=quoted.steps,
         labels=spec.labels,
-        device=spec.resources.device,
+        device=spec.resources.served_by,
         priority=spec.resources.priority,
         max_queue_seconds=spec.resources.max_queue_seconds,
     )

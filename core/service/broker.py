@@ -1,0 +1,133 @@
+"""The bell over Celery and Redis: the message is a job's id, and all it does is to wake a supervisor.
+
+Celery's ways of repeating and keeping work are off, because the database does both: a message is acknowledged before
+its task runs, nothing waits in a worker's memory behind another, and no result is stored.
+"""
+
+import queue
+import threading
+from typing import Final
+
+import structlog
+from celery import Celery
+
+RING: Final = "farthing.ring"
+"""The one task, by name: the API never imports the workers."""
+QUEUES: Final = {"cpu": ("cpu",), "cuda": ("gpu",), "auto": ("cpu", "gpu")}
+"""The queues whose supervisors serve a device."""
+SOCKET_SECONDS: Final = 0.4
+"""How long one try to publish may take."""
+MOST_PENDING: Final = 1000
+MOST_QUEUED: Final = 1000
+"""Rings kept in a queue that nobody hears: one each would do, since a supervisor that wakes takes all it can."""
+_TRIM_EVERY: Final = 100
+
+log = structlog.get_logger("farthing.bell")
+
+
+def make_app(broker_url: str, *, socket_timeout: float | None = None) -> Celery:
+    """Return the Celery application, without tasks.
+
+    Args:
+        broker_url: ``redis://...``.
+        socket_timeout: seconds a command to the broker may take; None for a consumer, which waits for messages.
+    """
+    app = Celery("farthing", broker=broker_url, set_as_current=False)
+    options: dict[str, float] = {
+        "health_check_interval": 10,
+        "unacked_restore_interval": 5,  # a message lost between delivery and acknowledgement comes back soon
+        "unacked_restore_throttle": 1,
+        "visibility_timeout": 60,
+        "socket_connect_timeout": SOCKET_SECONDS if socket_timeout else 5,
+        "socket_keepalive": True,
+    }
+    if socket_timeout is not None:
+        options |= {"socket_timeout": socket_timeout, "max_connections": 4}
+    app.conf.update(
+        accept_content=["json"],
+        broker_connection_max_retries=None,
+        broker_connection_retry_on_startup=True,
+        broker_pool_limit=2,
+        broker_transport_options=options,
+        enable_utc=True,
+        result_backend=None,
+        task_acks_late=False,
+        task_create_missing_queues=True,
+        task_default_queue="cpu",
+        task_ignore_result=True,
+        task_publish_retry=False,
+        task_queues={name: {"exchange": name, "routing_key": name} for name in ("cpu", "gpu")},
+        task_serializer="json",
+        worker_concurrency=1,
+        worker_disable_prefetch=True,
+        worker_enable_remote_control=True,
+        worker_hijack_root_logger=False,
+        worker_pool="threads",
+        worker_prefetch_multiplier=1,
+        worker_soft_shutdown_timeout=30.0,
+    )
+    return app
+
+
+class BrokerBell:
+    """Rings by sending messages from a thread of its own, so that a broker that is away delays nobody.
+
+    Args:
+        app: whose broker to use.
+    """
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+        self._pending: queue.Queue[tuple[str, str]] = queue.Queue(MOST_PENDING)
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._sent = 0
+        self._away = False
+
+    def ring(self, job_id: str, device: str) -> None:
+        """Have a job's id sent soon to the queues that serve its device; dropped where too much waits already."""
+        self._start()
+        for name in QUEUES[device]:
+            try:
+                self._pending.put_nowait((job_id, name))
+            except queue.Full:
+                return  # the broker is away, which was logged; the sweeper rings again
+
+    def _start(self) -> None:
+        """Start the thread at the first ring: not before a server has forked, if it does."""
+        with self._starting:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="bell", daemon=True)
+                self._thread.start()
+
+    def _work(self) -> None:
+        while True:
+            job_id, name = self._pending.get()
+            try:
+                self._send(job_id, name)
+            except Exception as error:  # noqa: BLE001 - whatever the broker's client raises: best effort
+                self._give_up(error, job_id)
+            else:
+                self._away = False
+            finally:
+                self._pending.task_done()
+
+    def _send(self, job_id: str, name: str) -> None:
+        self._app.send_task(RING, args=[job_id], queue=name, ignore_result=True)
+        self._sent += 1
+        if self._sent % _TRIM_EVERY == 0:
+            with self._app.pool.acquire(block=True) as connection:
+                connection.default_channel.client.ltrim(name, 0, MOST_QUEUED - 1)
+
+    def _give_up(self, error: Exception, job_id: str) -> None:
+        """Drop this ring and those that wait behind it: each would need as long as this one to fail."""
+        if not self._away:
+            log.warning("bell-not-heard", error=type(error).__name__, job=job_id)
+        self._away = True
+        self._app.pool.force_close_all()
+        while True:
+            try:
+                self._pending.get_nowait()
+            except queue.Empty:
+                return
+            self._pending.task_done()
