@@ -1,6 +1,8 @@
-"""The operator's tools for an embedded home: `python -m workers.upkeep backup|restore|reconcile --home DIR`.
+"""The operator's tools: `python -m workers.upkeep prepare|backup|restore|reconcile --home DIR`.
 
-`backup` and `reconcile` also work while the service runs; `restore` needs the home for itself.
+`prepare` is what a cluster runs once before its processes start, since those never change tables. `backup` and
+`restore` are for an embedded home. `backup` and `reconcile` also work while the service runs; `restore` needs the home
+for itself.
 """
 
 import argparse
@@ -14,7 +16,7 @@ from core.store import witness as witnesses
 from core.store.claims import refuse_if_frozen
 from core.store.database import Database
 from core.store.witness import Witness
-from workers.embedded import holding, say
+from workers.embedded import holding, prepare, say
 
 
 def backup(settings: ServiceSettings, to: Path) -> None:
@@ -97,9 +99,9 @@ def _open(settings: ServiceSettings) -> Database:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run one tool; a refusal is printed as text and ends with status 1."""
-    parser = argparse.ArgumentParser(prog="python -m workers.upkeep", description="Tools for an embedded home.")
+    parser = argparse.ArgumentParser(prog="python -m workers.upkeep", description="The operator's tools.")
     tools = parser.add_subparsers(dest="tool", required=True)
-    for name in ("backup", "restore", "reconcile"):
+    for name in ("prepare", "backup", "restore", "reconcile"):
         tool = tools.add_parser(name)
         tool.add_argument("--home", type=Path, help="where everything lives")
         tool.add_argument("--witness", type=Path, help="file that keeps the ledger's heads")
@@ -110,7 +112,9 @@ def main(arguments: list[str] | None = None) -> None:
     given = {name: value for name in ("home", "witness") if (value := getattr(told, name)) is not None}
     settings = ServiceSettings(**given)
     try:
-        if told.tool == "backup":
+        if told.tool == "prepare":
+            prepare(settings)
+        elif told.tool == "backup":
             backup(settings, told.to)
         elif told.tool == "restore":
             restore(settings, told.source)
