@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from core.catalogue.losses import Huber
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
 from core.catalogue.questions import Curvature, Gradient, Question
@@ -143,14 +144,15 @@ class TestCoverage:
         assert seen.plain[2] < seen.stationary[2] - 0.04
 
     def test_forgetting_the_scale_in_the_hessian_fails(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Mutation: without its 1/scale M is twice too large, and the variance four times too small."""
+        """Mutation: Hessian and bound without 1/scale, as printed. M is twice too large, a step half as long."""
         genuine = HuberRecords.curvature
 
         def unscaled(self: HuberRecords, margin: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
             return genuine(self, margin, target) * self.scale
 
         monkeypatch.setattr(HuberRecords, "curvature", unscaled)
+        monkeypatch.setattr(Huber, "curvature_bound", lambda _, weight_bound, _scale: weight_bound**2)
         with pytest.raises(AssertionError):
             self.test_newton(0.5, 1000, 17)
-        with pytest.raises(AssertionError, match="eigen-variances"):  # a step of half its length
+        with pytest.raises(AssertionError, match="eigen-variances"):
             TestStationaryLaw().test_pure_newton_moves_as_its_last_step()
