@@ -83,7 +83,10 @@ class Oracle(Protocol):
         """Return the last kept state of an earlier attempt, or `initial`."""
 
     def keep(self, state: dict[str, Tensor], step: int) -> None:
-        """Offer the noised state after `step` steps; it is stored with the next chunk's payment."""
+        """Offer the noised state after `step` steps, which makes the answers before it dispensable.
+
+        It is stored with the next chunk's payment, and the answers given since with it.
+        """
 
     def release(self, value: T, status: Status) -> Release[T]:
         """Close the door and return the value with what was drawn."""
@@ -101,8 +104,18 @@ class Meter(Protocol):
     def affords(self, total: Event) -> bool:
         """Say whether the reservation covers `total`."""
 
+    def recall(self, question: Question, theta: Tensor) -> Answer | None:
+        """Return the answer that an earlier attempt was given here, after the state it kept; None where it had none.
+
+        A method is deterministic given its answers, so it asks the same questions in the same order again; an answer
+        that has left the door once is free and exact.
+        """
+
+    def note(self, question: Question, theta: Tensor, answer: Answer) -> None:
+        """Hold an answer just given, to be stored with the next payment."""
+
     def keep(self, state: dict[str, Tensor], step: int) -> None:
-        """Store this state with the next payment."""
+        """Store this state with the next payment, in place of the answers noted before."""
 
     def resume(self) -> dict[str, Tensor] | None:
         """Return the last stored state, if any."""

@@ -1,9 +1,13 @@
 """What an attempt has drawn through its doors, and the payment ahead of each answer."""
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
-from core.oracle import Meter
+from torch import Tensor
+
+from core.catalogue.questions import Question
+from core.oracle import Answer, Meter
 from core.privacy.events import NOTHING, Disjoint, Event, compose
 
 EVERYTHING: Final = ""
@@ -44,6 +48,23 @@ class Account:
     def affords(self, part: str | None, event: Event) -> bool:
         """Say whether the reservation covers one more draw."""
         return self.meter.affords(self.total(part, event))
+
+    def answer(
+        self, part: str | None, event: Event, question: Question, theta: Tensor, draw: Callable[[], Answer]
+    ) -> Answer:
+        """Return what an earlier attempt was told here; else pay for one more draw, make it and note it.
+
+        Raises:
+            StaleAttempt: from the meter, when the job is no longer ours. Nothing was drawn then.
+        """
+        assert self._open, "the door is closed: its value was released"
+        known = self.meter.recall(question, theta)
+        if known is not None:
+            return known
+        self.cover(part, event)
+        drawn = draw()
+        self.meter.note(question, theta, drawn)
+        return drawn
 
     def cover(self, part: str | None, event: Event) -> None:
         """Pay for one more draw; only then may records be read.

@@ -5,6 +5,8 @@ from typing import Final
 
 from torch import Tensor
 
+from core.catalogue.questions import Question
+from core.oracle import Answer
 from core.privacy.events import Event
 from core.privacy.renyi import cost_nano
 
@@ -24,6 +26,13 @@ class Unmetered:
     def affords(self, total: Event) -> bool:  # noqa: ARG002 - everything is affordable
         """Return True."""
         return True
+
+    def recall(self, question: Question, theta: Tensor) -> Answer | None:  # noqa: ARG002 - there was no attempt before
+        """Return None."""
+        return None
+
+    def note(self, question: Question, theta: Tensor, answer: Answer) -> None:
+        """Do nothing."""
 
     def keep(self, state: dict[str, Tensor], step: int) -> None:  # noqa: ARG002 - the last state is enough here
         """Hold the last state in memory."""
@@ -72,6 +81,13 @@ class CountingMeter:
         if self._limit is None:
             return True
         return all(one <= most for one, most in zip(cost_nano(total, self._orders), self._limit, strict=True))
+
+    def recall(self, question: Question, theta: Tensor) -> Answer | None:  # noqa: ARG002 - there was no attempt before
+        """Return None."""
+        return None
+
+    def note(self, question: Question, theta: Tensor, answer: Answer) -> None:
+        """Do nothing."""
 
     def keep(self, state: dict[str, Tensor], step: int) -> None:  # noqa: ARG002 - the last state is enough here
         """Hold the last state in memory."""

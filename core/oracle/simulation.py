@@ -17,7 +17,7 @@ from core.oracle.account import EVERYTHING, Account
 from core.oracle.meters import Unmetered
 from core.oracle.noise import scale_of
 from core.privacy.facts import Facts
-from core.problems import Problem
+from core.problems import SyntheticProblem
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ class Simulation:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: SyntheticProblem,
         facts: Facts,
         generator: SimulationGenerator,
         noiseless: bool = False,  # noqa: FBT001, FBT002 - the name says it all where it is used
@@ -81,7 +81,10 @@ class Simulation:
         assert other is None, "this question is about one point"
         assert question.batch is None, "batches are for streams"
         assert theta.shape in {(self.facts.dimension,), self._shape()}, "parameters have shape (p,) or (R, p)"
-        self._account.cover(EVERYTHING, question.event())
+        return self._account.answer(EVERYTHING, question.event(), question, theta, lambda: self._draw(question, theta))
+
+    def _draw(self, question: Question, theta: Tensor) -> Answer:
+        """Sum and noise."""
         units = question.consumed(self.facts)
         exact = self._problem.bounded_sum(question, self.facts, theta).div_(units)
         exact = exact.expand(*self._answer_shape(question))
