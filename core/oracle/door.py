@@ -116,6 +116,8 @@ class AbstractDoor(ABC):
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
         """Pay for, sum, noise and return an answer at theta, float64, shape (p,).
 
+        What an earlier attempt of the same job was told at this place is returned as it was, without reading.
+
         Raises:
             StaleAttempt: the job is no longer ours; no record was read.
             AssertionError: a wrong shape, a closed door, or a stream without the units: a programming error.
@@ -124,7 +126,11 @@ class AbstractDoor(ABC):
         assert theta.shape == (self._problem.dimension,), "parameters have shape (p,)"
         assert theta.dtype == torch.float64, "parameters are float64"
         assert other is None, "this question is about one point"
-        self._account.cover(self._priced_part(), self._event(question))
+        part, event = self._priced_part(), self._event(question)
+        return self._account.answer(part, event, question, theta, lambda: self._draw(question, theta))
+
+    def _draw(self, question: Question, theta: Tensor) -> Answer:
+        """Read, sum and noise; it was paid for."""
         selected = self._select(question)
         total = self._problem.bounded_sum(
             question, self._whole_facts, theta, rows=selected.rows, included=selected.included
