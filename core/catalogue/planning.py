@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from math import isclose, sqrt
+from math import ceil, isclose, log2, sqrt
 
 from core.catalogue.columns import Column
 from core.catalogue.design import Design, make_design
@@ -17,7 +17,7 @@ from core.catalogue.questions import Curvature, Gradient
 from core.errors import FieldError, Invalid, NotOfferedYet
 from core.privacy.budget import Terms
 from core.privacy.events import Event, compose
-from core.privacy.facts import Adjacency, Facts, Frozen
+from core.privacy.facts import Adjacency, Facts, Frozen, parts_in
 
 PLANNED_SHARES = Shares(estimate=0.85, curvature=0.08, score=0.07)
 CURVATURE_FLOOR_MULTIPLE = 0.9
@@ -119,7 +119,7 @@ def check_lattice(questions: Sequence[Gradient | Curvature], facts: Facts, point
     """Refuse what the door's integer lattice cannot carry, before anything is charged.
 
     A bound C is cut into 2^20 to 2^21 steps, so that the sensitivity of the integer sum is at least 2^20 steps and at
-    most 2 C with its margin, the float sum's own error, and one rounding in each coordinate. Its product with sigma
+    most 2 C with its margin, the summing's own error, and one rounding in each coordinate. Its product with sigma
     must stay within the integer noise's range. `pointer` names the figure that sets sigma.
 
     Raises:
@@ -129,11 +129,17 @@ def check_lattice(questions: Sequence[Gradient | Curvature], facts: Facts, point
         if not SMALLEST_BOUND <= question.bound(facts) <= LARGEST_BOUND:
             raise _contradiction("/model", "bounds a unit's gradient or Hessian by a figure too small or too large")
         error = (facts.units + 2.0) ** 2 * 2.0**-52
-        steps = STEPS_PER_BOUND * 1.01 * (2 + error) + facts.dimension + 2
+        roundings = (1 + parts_in(facts.units) * 2.0 ** -_part_bits(facts.units)) * (facts.dimension + 1)
+        steps = STEPS_PER_BOUND * 1.01 * (2 + error) + roundings + 1
         if question.sigma * steps > LARGEST_NOISE_STEPS:
             raise _contradiction(pointer, "asks for more noise than integers carry; raise the privacy target")
         if question.sigma < SMALLEST_SIGMA:
             raise _contradiction(pointer, "asks for less noise than integers carry; lower the privacy target")
+
+
+def _part_bits(units: int) -> int:
+    """Return how much finer the lattice rounds parts of a sum, at least: their sum stays below 2^61 steps."""
+    return max(0, min(20, 60 - ceil(log2(units * STEPS_PER_BOUND))))
 
 
 def _refuse_later_features(spec: JobSpec) -> None:

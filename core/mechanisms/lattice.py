@@ -5,9 +5,12 @@ Shoemate, Vadhan and Wagaman 2022). So contributions become integers first, the 
 integer becomes a float again.
 
 Route (a), *exact*: every row goes to the grid, its integer norm is checked, and the integers are added without error.
-Route (b), *bounded error*: one float64 sum at memory speed, rounded to the grid; the sensitivity pays for the worst
-rounding of both neighbours. Both charge a clip C as C / (1 - 2^-10), so that a row within its declared bound is never
-altered, whatever the last bits of its computed norm.
+Route (b), *bounded error*: float64 sums of parts of the rows, at memory speed, each rounded to a finer grid where they
+add up without error, and the total rounded to the grid; the sensitivity pays for the worst roundings of both
+neighbours. Which process sums a part, and in what order parts arrive, changes nothing.
+
+Both routes charge a clip C as C / (1 - 2^-10), so that a row within its declared bound is never altered, whatever the
+last bits of its computed norm.
 
 Under both routes a row's contribution must depend on that row, public state and public shapes only: rows are never
 compacted, and a row that fails a check becomes zero by selection, never by multiplication with zero.
@@ -20,7 +23,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from core.privacy.facts import Adjacency
+from core.privacy.facts import PART_UNITS, Adjacency, parts_in
 
 STEPS_PER_CLIP: Final = 2**20
 CHARGED_MARGIN: Final = 1 / (1 - 2**-10)
@@ -36,7 +39,9 @@ LARGEST_DIMENSION: Final = 2**20
 _CLIP_SLACK: Final = 1 + 2.0**-12
 _ROUNDED_UP: Final = 1 + 2.0**-40
 _SMALLEST_STEP: Final = 2.0**-900
-_LARGEST_TOTAL: Final = 2.0**62
+_TOTAL_BITS: Final = 61
+"""Sums of parts stay below 2^61 on the finer grid, the parts' own roundings aside: 63 bits hold them with room."""
+_MOST_PART_BITS: Final = 20
 
 
 @dataclass(frozen=True)
@@ -46,12 +51,19 @@ class Grid:
     Attributes:
         step: width of the grid, in the units of the sum.
         sensitivity: l2 sensitivity of the integer sum, in steps, rounded up to an integer.
-        error: l2 bound on the float sum's own error, in the units of the sum; zero on route (a).
+        error: l2 bound on the summing's own error, in the units of the sum; zero on route (a).
+        part_bits: parts of the sum are rounded to a grid 2^part_bits times finer; zero on route (a), which has none.
     """
 
     step: float
     sensitivity: int
     error: float
+    part_bits: int = 0
+
+    @property
+    def part_step(self) -> float:
+        """Width of the grid that parts of the sum are rounded to; the step divided by a power of two, exactly."""
+        return ldexp(self.step, -self.part_bits)
 
     def parameter(self, sigma: float) -> float:
         """Return the parameter of integer noise that is `sigma` times the sensitivity."""
@@ -114,20 +126,26 @@ def _in_steps(values: NDArray[np.float64], over: NDArray[np.bool_], clip: float)
 
 
 def bounded_error_grid(clip: float, units: int, coordinates: int, multiple: float) -> Grid:
-    """Return the grid of route (b): a float64 sum of `units` clipped terms, rounded to the nearest grid point.
+    """Return the grid of route (b): float64 sums of parts of `units` clipped terms, rounded and added as integers.
 
     The terms v_i have norms at most C' = clip / (1 - 2^-10); each coordinate of v_i is a product of at most three
-    floats (a weight and one or two entries), and the sum is taken in any order by ordinary (not Strassen-like)
-    summation in float64, with or without fused multiply-adds.
+    floats (a weight and one or two entries). Parts of at most m = min(n, PART_UNITS) terms, K = ceil(n / PART_UNITS) of
+    them, are each summed in any order by ordinary (not Strassen-like) summation in float64, with or without fused
+    multiply-adds, and rounded to the nearest multiple of the part step. These integers are added exactly, by whomever
+    and in any order, and the total is rounded to the nearest step.
 
-    Error of the float sum. Higham 2002, section 3.1: each computed coordinate errs by at most gamma_{n+2} times the sum
-    of the absolute products, gamma_m = m u / (1 - m u), u = 2^-53: at most three roundings for the product's factors
-    and n - 1 additions. Taking norms over the coordinates, the triangle inequality gives
-    E = gamma_{n+2} * n * C'. (Products that underflow add at most n sqrt(D) 2^-1073 to it.)
+    Error before the last rounding. Higham 2002, section 3.1: each coordinate of a part errs by at most gamma_{m+2}
+    times the sum of its absolute products, gamma_k = k u / (1 - k u), u = 2^-53: at most three roundings for the
+    product's factors and m - 1 additions. (Products that underflow add at most n sqrt(D) 2^-1073 in all.) Its rounding
+    adds half a part step in each of D coordinates. Dividing by the part step, a power of two, loses nothing. Taking
+    norms over the coordinates, the triangle inequality over parts gives
+    E = gamma_{m+2} * n * C' + K * sqrt(D) * part_step / 2.
 
-    Sensitivity. Let the exact sums of two neighbours differ by at most `multiple` * C'. Both float sums err by E, both
-    roundings by half a step in each of D coordinates, so the integers differ, in steps, by at most
-    (multiple * C' + 2 E) / step + sqrt(D). The step is a power of two: changing the scale loses nothing.
+    Sensitivity. Let the exact sums of two neighbours differ by at most `multiple` * C'. Both sums err by E, whether or
+    not the parts without the changed unit came out the same, and both last roundings by half a step in each
+    coordinate, so the integers differ, in steps, by at most (multiple * C' + 2 E) / step + sqrt(D).
+
+    Size. All n terms together are below 2^61 part steps in norm, so no sum of any parts overflows.
 
     Args:
         clip: C, checked in float64 on the very values that enter the products.
@@ -140,15 +158,17 @@ def bounded_error_grid(clip: float, units: int, coordinates: int, multiple: floa
     assert coordinates > 0, "a sum has at least one coordinate"
     assert multiple > 0, "a sensitivity is positive"
     bound = clip * CHARGED_MARGIN
-    roundings = (units + 2) * UNIT_ROUNDOFF
-    error = roundings / (1 - roundings) * units * bound + units * sqrt(coordinates) * 2.0**-1073
-    error *= _ROUNDED_UP
     step = ldexp(1.0, frexp(clip)[1] - 21)  # in (C/2^21, C/2^20]
     assert step >= _SMALLEST_STEP, "the clip is far above the smallest floats"
-    assert units * bound / step < _LARGEST_TOTAL, "the sum fits 63 bits"
+    part_bits = min(_MOST_PART_BITS, _TOTAL_BITS - frexp(units * bound / step)[1])
+    assert part_bits > 0, "the sum fits 63 bits"
+    roundings = (min(units, PART_UNITS) + 2) * UNIT_ROUNDOFF
+    error = roundings / (1 - roundings) * units * bound + units * sqrt(coordinates) * 2.0**-1073
+    error += parts_in(units) * sqrt(coordinates) * ldexp(step, -part_bits - 1)
+    error *= _ROUNDED_UP
     # The float operations here err by a few 2^-53 relatively: _ROUNDED_UP is above them.
     steps = ((multiple * bound + 2 * error) / step + sqrt(coordinates)) * _ROUNDED_UP
-    return Grid(step=step, sensitivity=ceil(steps), error=error)
+    return Grid(step=step, sensitivity=ceil(steps), error=error, part_bits=part_bits)
 
 
 def vector_grid(clip: float, units: int, dimension: int, adjacency: Adjacency) -> Grid:
@@ -180,15 +200,11 @@ def matrix_grid(clip: float, units: int, dimension: int, adjacency: Adjacency, *
     return bounded_error_grid(clip, units, coordinates, multiple)
 
 
-def round_to_grid(total: NDArray[np.float64], grid: Grid) -> NDArray[np.int64]:
-    """Return the nearest grid points of a float64 sum, as integers of the same shape.
-
-    The door's sums are finite by construction, so an entry that is not is a broken promise, and an assertion.
-    """
-    assert total.dtype == np.float64, "sums are float64"
-    steps = np.rint(total / grid.step)
-    assert bool((np.abs(steps) < _LARGEST_TOTAL).all()), "the sum is finite and within its public bound"
-    return steps.astype(np.int64)
+def round_parts(total: NDArray[np.int64], grid: Grid) -> NDArray[np.int64]:
+    """Return the nearest grid points of a sum of parts, as integers of the same shape; ties go up."""
+    assert total.dtype == np.int64, "parts add up as integers"
+    assert grid.part_bits > 0, "this grid is for sums of parts"
+    return np.asarray((total + 2 ** (grid.part_bits - 1)) >> grid.part_bits, dtype=np.int64)
 
 
 def mirror_upper(matrix: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -24,7 +24,7 @@ from core.mechanisms import sampling
 from core.mechanisms.generator import SystemGenerator, require_system
 from core.oracle import Answer, Coins, Meter, Release, Status
 from core.oracle.account import EVERYTHING, Account
-from core.oracle.noise import noised_mean
+from core.oracle.noise import grid_for, noised_mean
 from core.privacy.events import Event, Sampled
 from core.privacy.facts import Adjacency, Facts
 from core.problems import Problem
@@ -132,10 +132,11 @@ class AbstractDoor(ABC):
     def _draw(self, question: Question, theta: Tensor) -> Answer:
         """Read, sum and noise; it was paid for."""
         selected = self._select(question)
-        total = self._problem.bounded_sum(
-            question, self._whole_facts, theta, rows=selected.rows, included=selected.included
-        )
         terms = self._problem.units if selected.rows is None else len(selected.rows)
+        part_step = grid_for(question, self._whole_facts, terms).part_step
+        total = self._problem.integer_sum(
+            question, self._whole_facts, theta, part_step, rows=selected.rows, included=selected.included
+        )
         return noised_mean(total, question, self._whole_facts, terms, selected.divisor, self._generator)
 
     def affords(self, question: Question) -> bool:

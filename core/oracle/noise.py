@@ -1,4 +1,4 @@
-"""From a bounded float64 sum to a noised mean, through the integer lattice."""
+"""From a bounded integer sum to a noised mean on the lattice."""
 
 from typing import assert_never
 
@@ -8,7 +8,7 @@ from torch import Tensor
 from core.catalogue.questions import Curvature, Gradient, Question
 from core.mechanisms.gaussian import noise_symmetric, noise_vector, true_sigma
 from core.mechanisms.generator import SystemGenerator
-from core.mechanisms.lattice import Grid, from_grid, matrix_grid, round_to_grid, vector_grid
+from core.mechanisms.lattice import Grid, from_grid, matrix_grid, round_parts, vector_grid
 from core.oracle import Answer
 from core.privacy.facts import Facts
 
@@ -36,10 +36,10 @@ def scale_of(question: Question, facts: Facts, terms: int, divisor: float) -> fl
 def noised_mean(
     total: Tensor, question: Question, facts: Facts, terms: int, divisor: float, generator: SystemGenerator
 ) -> Answer:
-    """Round a sum to the grid, add discrete Gaussian noise there, and divide by a public number.
+    """Round a sum of parts to the grid, add discrete Gaussian noise there, and divide by a public number.
 
     Args:
-        total: float64, shape (p,) or (p, p); only its upper triangle is released from the latter.
+        total: int64, in part steps, shape (p,) or (p, p); only its upper triangle is released from the latter.
         question: what was summed.
         facts: its public facts.
         terms: public cap on the number of terms.
@@ -49,6 +49,6 @@ def noised_mean(
     grid = grid_for(question, facts, terms)
     parameter = grid.parameter(question.sigma)
     draw = noise_vector if isinstance(question, Gradient) else noise_symmetric
-    integers = round_to_grid(total.numpy(), grid) + draw(generator, parameter, facts.dimension)
+    integers = round_parts(total.cpu().numpy(), grid) + draw(generator, parameter, facts.dimension)
     value = torch.from_numpy(from_grid(integers, grid)).div_(divisor)
     return Answer(value=value, scale=true_sigma(parameter) * grid.step / divisor)

@@ -1,8 +1,21 @@
 """Public facts about a set of private records: all that a price, a plan or a sensitivity may depend on."""
 
 from enum import StrEnum
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
+
+PART_UNITS: Final = 2**13
+"""Sums are made of parts: floats add up at most this many consecutive units, and from there on integers do.
+
+Where a part begins and ends depends on a unit's number alone, so parts that processes share out among them add up to
+the same integers as those of one process.
+"""
+
+
+def parts_in(units: int) -> int:
+    """Return the number of parts in a sum over so many units."""
+    return -(-units // PART_UNITS)
 
 
 class Frozen(BaseModel):

@@ -23,21 +23,35 @@ class Problem(Protocol):
     def lanes(self) -> int | None:
         """R, the number of independent sets of synthetic records; None for a scope's."""
 
-    def bounded_sum(
+    def integer_sum(
         self,
         question: Question,
         facts: Facts,
         theta: Tensor,
+        step: float,
         *,
         rows: Tensor | None = None,
         included: Tensor | None = None,
     ) -> Tensor:
-        """Return the sum over records of their clipped answers, float64, with the error that the lattice charges.
+        """Return the sum over records of their clipped answers, int64, in steps: parts of it, rounded and added.
+
+        Parts are those of `core.privacy.facts`, and err by what the lattice charges.
 
         Args:
             question: what to sum.
             facts: the public bounds to clip to.
-            theta: float64, shape (p,), or (R, p) for lanes.
-            rows: int64 indices to read, shape (m,), m public; default all.
+            theta: float64, shape (p,).
+            step: a power of two, such that all records together stay below 2^61 steps.
+            rows: int64 indices to read, shape (m,), m public; default all. Parts are then parts of this list.
             included: bool, shape (n,): rows left out count as zero in a full pass. Not together with `rows`.
+
+        Returns:
+            Shape (p,) for a gradient and (p, p), symmetric, for a curvature; where the records are, GPU or not.
         """
+
+
+class SyntheticProblem(Problem, Protocol):
+    """Records that a simulation may sum in floats, in lanes or not."""
+
+    def bounded_sum(self, question: Question, facts: Facts, theta: Tensor) -> Tensor:
+        """Return the sum over records of clipped answers, float64, at theta of shape (p,), or (R, p) for lanes."""

@@ -8,10 +8,15 @@ term g_i x_i is a product of two floats and its exact norm is at most C (1 + 2^-
 lattice charges. For the curvature, g_i = curvature * weight (or (score * weight)^2) with 0 <= g_i |x_i|^2 <= bound, the
 term g_i x_ij x_ik is a product of three, and the exact terms are positive semidefinite of rank one.
 
-Error. Blocks of rows, and the products inside one, are added up in some order by ordinary summation: every term passes
-through at most two roundings for its products and n - 1 for additions, since adding to zero is exact and a block's
-total enters one tree over n leaves. So |float - exact| <= gamma_{n+2} n C in norm for any blocking and any order
-(Higham 2002, section 3.1), the E that the lattice's bounded-error route charges.
+Error. In a part of m rows, blocks of rows and the products inside one are added up in some order by ordinary summation:
+every term passes through at most two roundings for its products and m - 1 for additions, since adding to zero is exact
+and a block's total enters one tree over m leaves. So |float - exact| <= gamma_{m+2} m C in norm for any blocking and
+any order (Higham 2002, section 3.1). Parts are then rounded and added as integers: the E that the lattice's
+bounded-error route charges.
+
+Same integers. A part's rows, its blocks, and where they lie in memory modulo 64 bytes are the same whatever else this
+object holds, and so is its float sum on equal processors with equal numbers of threads. A problem that holds only some
+parts of the records contributes the very integers that these parts contribute to the whole.
 
 Null records, rows with an entry that is not finite or a norm beyond 2^400, and targets the loss is not defined for
 count as zero: their features are overwritten with zeros once, and their factor is zero by selection. A margin that is
@@ -25,17 +30,20 @@ from torch import Tensor
 
 from core.catalogue.losses import Loss
 from core.catalogue.questions import Curvature, Gradient, Question
-from core.privacy.facts import Facts
+from core.privacy.facts import PART_UNITS, Facts
 from core.problems.losses import mallows, per_record
 
 BLOCK_NUMBERS = 2**18
-"""Numbers in a block of X: 2 MB, which stay in a core's cache between the two products."""
+"""Most numbers in a block of X: 2 MB, which stay in a core's cache between the two products."""
 
 LARGEST_NORM = 2.0**400
 """A row beyond this counts as zero: its weight 1/|x|^2 would be a denormal number, whose rounding no margin covers."""
 
 SMALLEST_BOUND = 2.0**-100
 """Clips below this are refused, for the same reason."""
+
+LARGEST_SUM = 2.0**62
+"""Steps that no part may reach; what the lattice allows for is half of it."""
 
 
 class LinearProblem:
@@ -66,7 +74,8 @@ class LinearProblem:
         valid &= self._norms > 0  # x = 0 contributes zero to every sum, so it may count as null
         self._target = torch.where(valid, target, 0.0)
         self._weights = torch.where(valid, mallows(self._norms, weight_bound), 0.0)
-        self._rows_per_block = max(1, BLOCK_NUMBERS // features.shape[-1])
+        # A power of two, so that blocks tile parts.
+        self._rows_per_block = min(PART_UNITS, 1 << max(0, (BLOCK_NUMBERS // features.shape[-1]).bit_length() - 1))
 
     @property
     def units(self) -> int:
@@ -83,16 +92,35 @@ class LinearProblem:
         """R, or None for one set of records."""
         return self._features.shape[0] if self._features.ndim == 3 else None  # noqa: PLR2004 - as shaped above
 
-    def bounded_sum(
+    def integer_sum(
         self,
         question: Question,
         facts: Facts,
         theta: Tensor,
+        step: float,
         *,
         rows: Tensor | None = None,
         included: Tensor | None = None,
     ) -> Tensor:
-        """Return the sum of clipped answers, float64; see `core.problems.Problem`.
+        """Return the sum of clipped answers, int64, in steps; see `core.problems.Problem`.
+
+        Memory beyond the records is O(block + p^2).
+        """
+        assert self.lanes is None, "lanes are summed in floats"
+        assert theta.dtype == torch.float64, "parameters are float64"
+        assert theta.shape == (self.dimension,), "parameters have shape (p,)"
+        assert rows is None or included is None, "rows are chosen in one way"
+        total = torch.zeros(self._shape(question), dtype=torch.int64, device=self._features.device)
+        within = torch.ones((), dtype=torch.bool, device=self._features.device)
+        for part in self._parts(question, facts, theta, rows, included):
+            steps = part.div_(step)
+            within &= (steps.abs() < LARGEST_SUM).all()
+            total += steps.round_().to(torch.int64)
+        assert bool(within), "every part is finite and within its public bound"
+        return total if isinstance(question, Gradient) else _mirror(total)
+
+    def bounded_sum(self, question: Question, facts: Facts, theta: Tensor) -> Tensor:
+        """Return the sum of clipped answers, float64, for simulations; see `core.problems.SyntheticProblem`.
 
         Returns:
             Shape (p,) for a gradient and (p, p), symmetric, for a curvature; lanes first where theta or the records
@@ -100,16 +128,18 @@ class LinearProblem:
         """
         assert theta.dtype == torch.float64, "parameters are float64"
         assert theta.shape[-1] == self.dimension, "parameters have shape (..., p)"
-        assert rows is None or included is None, "rows are chosen in one way"
         if self.lanes is not None:
-            assert rows is None, "lanes are read as a whole"
-            assert included is None, "lanes are read as a whole"
             return self._sum_lanes(question, facts, theta.expand(self.lanes, self.dimension))
-        if theta.ndim == 1:
-            return self._sum_one(question, facts, theta, rows, included)
-        assert rows is None, "lanes are read as a whole"
-        assert included is None, "lanes are read as a whole"
-        return self._sum_shared(question, facts, theta)
+        if theta.ndim > 1:
+            return self._sum_shared(question, facts, theta)
+        total = theta.new_zeros(self._shape(question))
+        for part in self._parts(question, facts, theta, None, None):
+            total += part
+        return total if isinstance(question, Gradient) else _mirror(total)
+
+    def _shape(self, question: Question) -> tuple[int, ...]:
+        """Return the shape of an answer."""
+        return (self.dimension,) if isinstance(question, Gradient) else (self.dimension, self.dimension)
 
     def _factors(
         self, question: Question, facts: Facts, margin: Tensor, target: Tensor, weights: Tensor, norms: Tensor
@@ -136,25 +166,28 @@ class LinearProblem:
         """Yield features, targets, weights and norms block by block; what is left out gets weight zero."""
         size = self._rows_per_block
         if rows is not None:
-            for (part,) in _parts(size, rows):
+            for (part,) in _split(size, rows):
                 yield self._features[part], self._target[part], self._weights[part], self._norms[part]
             return
         weights = self._weights if included is None else torch.where(included, self._weights, 0.0)
-        yield from _parts(size, self._features, self._target, weights, self._norms)
+        yield from _split(size, self._features, self._target, weights, self._norms)
 
-    def _sum_one(
+    def _parts(
         self, question: Question, facts: Facts, theta: Tensor, rows: Tensor | None, included: Tensor | None
-    ) -> Tensor:
-        """Sum over one set of records at one theta."""
-        gradient = isinstance(question, Gradient)
-        total = theta.new_zeros(theta.shape if gradient else (self.dimension, self.dimension))
-        for x, target, weights, norms in self._blocks(rows, included):
+    ) -> Iterator[Tensor]:
+        """Yield the float sum of each part, over one set of records at one theta; symmetric up to its last bits."""
+        blocks_per_part = PART_UNITS // self._rows_per_block
+        total = theta.new_zeros(self._shape(question))
+        for number, (x, target, weights, norms) in enumerate(self._blocks(rows, included), start=1):
             factors = self._factors(question, facts, torch.mv(x, theta), target, weights, norms)
-            if gradient:
+            if isinstance(question, Gradient):
                 total.addmv_(x.T, factors)
             else:
                 total.addmm_(x.T, x * factors.unsqueeze(-1))
-        return total if gradient else _mirror(total)
+            if number % blocks_per_part == 0:
+                yield total
+                total = torch.zeros_like(total)
+        yield total
 
     def _sum_shared(self, question: Question, facts: Facts, theta: Tensor) -> Tensor:
         """Sum over one set of records at many thetas, shape (R, p)."""
@@ -162,7 +195,7 @@ class LinearProblem:
         gradient = isinstance(question, Gradient)
         total = theta.new_zeros(lanes, p if gradient else p * p)
         size = max(1, BLOCK_NUMBERS // max(lanes, p * p))
-        for x, target, weights, norms in _parts(size, self._features, self._target, self._weights, self._norms):
+        for x, target, weights, norms in _split(size, self._features, self._target, self._weights, self._norms):
             factors = self._factors(question, facts, theta @ x.T, target, weights, norms)
             total.addmm_(factors, x if gradient else (x.unsqueeze(-1) * x.unsqueeze(-2)).flatten(1))
         return total if gradient else _mirror(total.view(lanes, p, p))
@@ -171,7 +204,7 @@ class LinearProblem:
         """Sum over many sets of records, each at its own theta, shape (R, p); some lanes at a time."""
         size = max(1, BLOCK_NUMBERS // (self.units * self.dimension))
         sums: list[Tensor] = []
-        for x, target, weights, norms, at in _parts(
+        for x, target, weights, norms, at in _split(
             size, self._features, self._target, self._weights, self._norms, theta
         ):
             margin = torch.bmm(at.unsqueeze(1), x.mT).squeeze(1)
@@ -183,7 +216,7 @@ class LinearProblem:
         return torch.cat(sums)
 
 
-def _parts(size: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+def _split(size: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """Walk through tensors of equal length together, `size` entries at a time."""
     pieces = [tensor.split(size) for tensor in tensors]  # type: ignore[no-untyped-call] # torch's stub has no types
     return zip(*pieces, strict=True)
@@ -195,7 +228,7 @@ def _clean(features: Tensor, valid: Tensor) -> Tensor:
     # The computed norm errs by less than (p + 8) 2^-53 relatively; see Higham 2002, section 3.1.
     upward = 1 + (features.shape[-1] + 8) * 2.0**-52
     size = max(1, BLOCK_NUMBERS // features.shape[-1])
-    for block, ok, norm in _parts(size, features, valid, norms):
+    for block, ok, norm in _split(size, features, valid, norms):
         # Norms by the largest entry, so that huge and denormal rows neither overflow nor vanish.
         largest = block.abs().amax(-1)
         scaled = block / torch.where(largest > 0, largest, 1.0).unsqueeze(-1)

@@ -45,18 +45,19 @@ class Journal(CountingMeter):
             raise StaleAttempt("the lease was lost")
         super().cover(total, position)
 
-    def bounded_sum(
+    def integer_sum(
         self,
         question: Question,
         facts: Facts,
         theta: Tensor,
+        step: float,
         *,
         rows: Tensor | None = None,
         included: Tensor | None = None,
     ) -> Tensor:
         self.entries.append("read")
         self.selections.append((rows, included))
-        return self.records.bounded_sum(question, facts, theta, rows=rows, included=included)
+        return self.records.integer_sum(question, facts, theta, step, rows=rows, included=included)
 
 
 def doors(journal: Journal) -> list[tuple[FullDoor | PoissonDoor | StreamDoor, Question]]:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from core.catalogue.losses import Loss
 from core.catalogue.questions import Curvature, Gradient, Question
+from core.mechanisms import lattice
 from core.oracle.noise import grid_for
 from core.problems import linear
 from core.problems.linear import LinearProblem
@@ -71,6 +72,34 @@ def test_float32_sums_would_be_seen(question: Question) -> None:
 
 @each
 @every_loss
+@pytest.mark.parametrize("part", [2, 64, 512])
+def test_the_integers_err_by_what_the_lattice_charges(
+    question: Question, loss: Loss, part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linear, "PART_UNITS", part)
+    monkeypatch.setattr(lattice, "PART_UNITS", part)
+    monkeypatch.setattr(lattice, "parts_in", lambda units: -(-units // part))
+    records, public = problem(700, 3, loss, seed=2), facts(700, 3, loss)
+    grid = grid_for(question, public, 700)
+    found = records.integer_sum(question, public, THETA, grid.part_step)
+    exact = exact_sum(records, question, loss, THETA)
+    steps = np.array([int(value) for value in found.flatten().tolist()], dtype=object) * Fraction(grid.part_step)
+    gaps = (steps - exact.ravel()).reshape(exact.shape)
+    error = sqrt(float(sum(gap * gap for gap in (gaps if exact.ndim == 1 else gaps[np.triu_indices(3)]))))
+    assert error <= grid.error
+    assert error > 0
+
+
+@pytest.mark.parametrize("spoilt", [nan, inf, 1e300])
+def test_a_part_past_its_public_bound_is_a_broken_promise(spoilt: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    records, public = problem(700, 3), facts(700, 3)
+    monkeypatch.setattr(records, "_factors", lambda *_: torch.full((700,), spoilt, dtype=torch.float64))
+    with pytest.raises(AssertionError, match="public bound"):
+        records.integer_sum(QUESTIONS[0], public, THETA, grid_for(QUESTIONS[0], public, 700).part_step)
+
+
+@each
+@every_loss
 def test_order_and_blocks_change_nothing_beyond_the_error(question: Question, loss: Loss) -> None:
     x, y, present = rows(5000, 3, loss, seed=8)
     public = facts(5000, 3, loss)
@@ -79,8 +108,9 @@ def test_order_and_blocks_change_nothing_beyond_the_error(question: Question, lo
     mixed = LinearProblem(x[order].contiguous(), y[order], present, loss, WEIGHT_BOUND)
     error = grid_for(question, public, 5000).error
     assert (mixed.bounded_sum(question, public, THETA) - straight).norm() <= 3 * error
-    by_rows = mixed.bounded_sum(question, public, THETA, rows=torch.arange(5000))
-    assert torch.equal(by_rows, mixed.bounded_sum(question, public, THETA))
+    step = grid_for(question, public, 5000).part_step
+    by_rows = mixed.integer_sum(question, public, THETA, step, rows=torch.arange(5000))
+    assert torch.equal(by_rows, mixed.integer_sum(question, public, THETA, step))
 
 
 @each
@@ -104,8 +134,9 @@ def test_every_row_is_clipped(question: Question, loss: Loss) -> None:
     records = LinearProblem(x, y, present, loss, WEIGHT_BOUND)
     for bounds in (public, tight):
         for row in range(400):
-            total = records.bounded_sum(question, bounds, THETA, rows=torch.tensor([row]))
-            assert total.norm() <= question.bound(bounds) * (1 + 1e-12)
+            step = grid_for(question, bounds, 1).part_step
+            total = records.integer_sum(question, bounds, THETA, step, rows=torch.tensor([row])).double() * step
+            assert total.norm() <= question.bound(bounds) * (1 + 1e-9)
 
 
 @each
@@ -114,13 +145,15 @@ def test_what_cannot_count_is_exactly_zero(question: Question, loss: Loss) -> No
     x, y, present = rows(12, 3, loss)
     public = facts(12, 3, loss)
     clean = LinearProblem(x.clone(), y.clone(), present.clone(), loss, WEIGHT_BOUND)
-    expected = clean.bounded_sum(question, public, THETA, included=torch.arange(12) >= 7)
+    step = grid_for(question, public, 12).part_step
+    expected = clean.integer_sum(question, public, THETA, step, included=torch.arange(12) >= 7)
     x[0, 1], x[1, 2], x[2, 0], x[3] = nan, inf, -inf, 1e200
     y[4], y[5] = nan, inf
     present[6] = False
     spoilt = LinearProblem(x, y, present, loss, WEIGHT_BOUND)
-    assert torch.equal(spoilt.bounded_sum(question, public, THETA), expected)
-    assert all(not spoilt.bounded_sum(question, public, THETA, rows=torch.tensor([row])).any() for row in range(7))
+    assert torch.equal(spoilt.integer_sum(question, public, THETA, step), expected)
+    alone = [spoilt.integer_sum(question, public, THETA, step, rows=torch.tensor([row])) for row in range(7)]
+    assert not any(total.any() for total in alone)
 
 
 @each
@@ -163,9 +196,10 @@ def test_a_row_touches_no_other(question: Question, loss: Loss) -> None:
 def test_a_mask_counts_what_the_rows_count(question: Question, loss: Loss) -> None:
     records, public = problem(300, 3, loss), facts(300, 3, loss)
     mask = torch.arange(300) % 3 == 0
-    masked = records.bounded_sum(question, public, THETA, included=mask)
-    chosen = records.bounded_sum(question, public, THETA, rows=mask.nonzero().squeeze(1))
-    torch.testing.assert_close(masked, chosen, rtol=1e-12, atol=1e-12)
+    step = grid_for(question, public, 300).part_step
+    masked = records.integer_sum(question, public, THETA, step, included=mask).double() * step
+    chosen = records.integer_sum(question, public, THETA, step, rows=mask.nonzero().squeeze(1)).double() * step
+    torch.testing.assert_close(masked, chosen, rtol=1e-10, atol=1e-10)
 
 
 @each

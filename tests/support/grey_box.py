@@ -15,7 +15,7 @@ from torch import Tensor
 
 from core.catalogue.questions import Question
 from core.mechanisms.generator import SystemGenerator
-from core.mechanisms.lattice import round_to_grid
+from core.mechanisms.lattice import round_parts
 from core.oracle import Answer, Oracle, door, noise
 from core.oracle.door import FullDoor
 from core.oracle.meters import CountingMeter
@@ -58,9 +58,11 @@ class Watched:
     def lanes(self) -> int | None:
         return self.records.lanes
 
-    def bounded_sum(self, question: Question, facts: Facts, theta: Tensor, **selection: Tensor | None) -> Tensor:
+    def integer_sum(
+        self, question: Question, facts: Facts, theta: Tensor, step: float, **selection: Tensor | None
+    ) -> Tensor:
         self.points.append(theta.contiguous().numpy().tobytes())
-        return self.records.bounded_sum(question, facts, theta, **selection)
+        return self.records.integer_sum(question, facts, theta, step, **selection)
 
 
 @contextmanager
@@ -74,7 +76,7 @@ def recording(transcript: Transcript, recorded: Transcript | None) -> Iterator[N
         grid = noise.grid_for(question, facts, terms)
         transcript.public.append((question.model_dump_json(), facts.model_dump_json(), terms, divisor))
         upper = total.numpy() if total.ndim == 1 else total.numpy()[np.triu_indices(len(total))]
-        transcript.integers.append(round_to_grid(upper, grid))
+        transcript.integers.append(round_parts(upper, grid))
         transcript.allowed.append(grid.sensitivity)
         transcript.sums.append(total.clone())
         if recorded is not None:

@@ -22,7 +22,7 @@ _JOB: list[str] = []
 
 def observe() -> None:
     """Wrap the sum of records, and note whose job this is."""
-    plain_sum, plain_run = LinearProblem.bounded_sum, attempt.run
+    plain_sum, plain_run = LinearProblem.integer_sum, attempt.run
     path = Path(os.environ["OBSERVED"])
     delay_seconds = float(os.environ.get("SLOW", "0"))
 
@@ -30,14 +30,14 @@ def observe() -> None:
         _JOB[:] = [claim.job_id]
         plain_run(database, settings, claim, stop)
 
-    def bounded_sum(self: LinearProblem, question: Any, *arguments: Any, **options: Any) -> Any:
+    def integer_sum(self: LinearProblem, question: Any, *arguments: Any, **options: Any) -> Any:
         line = {"job": _JOB[0], "event": EVENT.dump_python(question.event(), mode="json")}
         with path.open("a") as file:  # one write, so that lines of several trainers do not mix
             file.write(json.dumps(line) + "\n")
         time.sleep(delay_seconds)
         return plain_sum(self, question, *arguments, **options)
 
-    LinearProblem.bounded_sum = bounded_sum  # type: ignore[method-assign]
+    LinearProblem.integer_sum = integer_sum  # type: ignore[method-assign]
     attempt.run = run
     if "NAIVE" in os.environ:
         pay_late()
