@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from anyio import to_thread
@@ -24,17 +23,10 @@ from core.service.bell import make_bell
 from core.service.context import Context
 from core.settings import ServiceSettings
 from core.store.database import Database
+from core.version import code_version
 
 _THREADS = 64  # of sync endpoints; more than the connections of the pool would only wait there
 _NO_PRIVATE_TEXT = "A REST service that trains models privately. Figures of privacy are decimal strings."
-
-
-def code_version() -> str:
-    """Return the version of the installed distribution."""
-    try:
-        return version("farthing")
-    except PackageNotFoundError:
-        return "0+unknown"
 
 
 @asynccontextmanager

@@ -2,7 +2,9 @@
 
 import queue
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
@@ -10,17 +12,37 @@ import structlog
 
 from core.catalogue.jobs import Resources
 from core.errors import LedgerFrozen, StaleAttempt
+from core.service.bell import Bell
 from core.settings import ServiceSettings
 from core.store.claims import Claim
 from core.training.desk import Desk, Unreachable
+from workers.gpus import NoAnswer, free_bytes
 from workers.outcome import describe
 from workers.process import clock_seconds
 from workers.run import Run
+from workers.slots import Slot
 from workers.verdict import Verdict, verdict, write
 
 BEATS_PER_LEASE: Final = 6
+LOOK_SECONDS: Final = 1.0
+"""The longest between two looks at runs: whether one was cancelled, whether to beat."""
+GPU_REST_SECONDS: Final = 5.0
+"""Before a GPU without enough free memory is looked at again."""
+BROKEN_GPU_REST_SECONDS: Final = 60.0
+"""After a job could not use its GPU, so that a broken one does not fail all that wait."""
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """An attempt to start."""
+
+    claim: Claim
+    resources: Resources
+    slot: Slot
+    sent_at: float
+    """When the claim was sent, by `clock_seconds`."""
 
 
 class Keeper:
@@ -29,25 +51,39 @@ class Keeper:
     Args:
         settings: lease, beat and poll.
         desk: the database's face.
+        slots: where jobs may run.
+        bell: rung when a job goes back into the queue.
         log: for the operator; ids and codes only.
 
     Attributes:
-        claimed: attempts to start, with their resources and when the claim was sent.
+        claimed: attempts to start.
     """
 
-    def __init__(self, settings: ServiceSettings, desk: Desk, log: structlog.typing.FilteringBoundLogger) -> None:
-        self.claimed: queue.Queue[tuple[Claim, Resources, float]] = queue.Queue()
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        desk: Desk,
+        slots: Sequence[Slot],
+        bell: Bell,
+        log: structlog.typing.FilteringBoundLogger,
+    ) -> None:
+        self.claimed: queue.Queue[Claimed] = queue.Queue()
         self._settings = settings
         self._desk = desk
+        self._bell = bell
         self._log = log
         self._beat_seconds = min(settings.beat_seconds, settings.lease_seconds / BEATS_PER_LEASE)
+        self._look_seconds = min(settings.poll_seconds, LOOK_SECONDS)
         self._lock = threading.Lock()
         self._runs: list[Run] = []
         self._ended: list[tuple[Run, int]] = []
-        self._free = settings.workers
+        self._slots = tuple(slots)
+        self._free = list(slots)
+        self._rests: dict[Slot, float] = {}
         self._open = True
         self._running = True
         self._frozen = False
+        self._claim_at = 0.0
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._work, name="keeper", daemon=True)
 
@@ -70,11 +106,16 @@ class Keeper:
     def idle(self) -> bool:
         """Tell whether, once closed, every slot is free again: all ends are written and no claim is under way."""
         with self._lock:
-            return not self._open and self._free == self._settings.workers
+            return not self._open and len(self._free) == len(self._slots)
 
     def alive(self) -> bool:
         """Tell whether the thread still works; a supervisor without it must end."""
         return self._thread.is_alive()
+
+    def ring(self) -> None:
+        """Look for jobs now: somebody says that one waits."""
+        self._claim_at = 0.0
+        self._wake.set()
 
     def watch(self, run: Run) -> None:
         """Beat for a run from now on."""
@@ -92,26 +133,57 @@ class Keeper:
         while self._running or self._ended:
             self._beat_all()
             self._end_all()
-            while self._claim_one():
-                pass
-            self._wake.wait(self._settings.poll_seconds)
+            if clock_seconds() >= self._claim_at:
+                self._claim_all()
+            self._wake.wait(self._look_seconds)
             self._wake.clear()
 
-    def _claim_one(self) -> bool:
-        """Claim a job for a free slot; say whether there may be another."""
+    def _claim_all(self) -> None:
+        """Claim a job for every free slot, and note when to look again if no bell rings until then."""
+        self._claim_at = clock_seconds() + self._settings.poll_seconds
+        nothing: set[tuple[str, ...]] = set()
         with self._lock:
-            if not self._open or not self._free:
+            free = list(self._free)
+        for slot in free:
+            if slot.takes not in nothing and self._is_fit(slot) and not self._claim_for(slot):
+                nothing.add(slot.takes)
+
+    def _is_fit(self, slot: Slot) -> bool:
+        """Tell whether a slot may take a job now: a GPU only while enough of its memory is free."""
+        if slot.gpu is None:
+            return True
+        if clock_seconds() < self._rests.get(slot, 0.0):
+            return False
+        try:
+            free = free_bytes(slot.gpu)
+        except NoAnswer as error:
+            self._log.warning("gpu-unavailable", gpu=slot.gpu.uuid, error=str(error))
+        else:
+            if free is None or free >= self._settings.gpu_memory_bytes:
+                return True
+            self._log.warning("gpu-full", gpu=slot.gpu.uuid, free_bytes=free, wanted=self._settings.gpu_memory_bytes)
+        self._rest(slot, GPU_REST_SECONDS)
+        return False
+
+    def _rest(self, slot: Slot, seconds: float) -> None:
+        """Leave a slot empty for a while."""
+        self._rests[slot] = clock_seconds() + seconds
+
+    def _claim_for(self, slot: Slot) -> bool:
+        """Claim a job for a free slot; say whether there was one."""
+        with self._lock:
+            if not self._open:
                 return False
-            self._free -= 1
+            self._free.remove(slot)
         sent_at = clock_seconds()
-        taken = self._ask(self._desk.claim)
+        taken = self._ask(partial(self._desk.claim, slot.takes))
         if taken is None:
             with self._lock:
-                self._free += 1
+                self._free.append(slot)
             return False
         claim, resources = taken
         self._log.info("claimed", job=claim.job_id, attempt=claim.attempt)
-        self.claimed.put((claim, resources, sent_at))
+        self.claimed.put(Claimed(claim, resources, slot, sent_at))
         return True
 
     def _beat_all(self) -> None:
@@ -146,6 +218,7 @@ class Keeper:
             return None
         except Unreachable as error:
             self._log.warning("database", error=str(error))
+            self._claim_at = min(self._claim_at, clock_seconds() + LOOK_SECONDS)
             return None
         self._frozen = False
         return answer
@@ -160,8 +233,13 @@ class Keeper:
                 "ended", job=run.claim.job_id, attempt=run.claim.attempt, status=describe(status), verdict=decided.value
             )
             self._write_end(run, decided)
+            if decided is Verdict.GPU_UNAVAILABLE:
+                self._rest(run.slot, BROKEN_GPU_REST_SECONDS)
+            elif decided is Verdict.STOPPED:
+                self._bell.ring(run.claim.job_id, run.resources.served_by)
             with self._lock:
-                self._free += 1
+                self._free.append(run.slot)
+            self._claim_at = 0.0
 
     def _write_end(self, run: Run, decided: Verdict) -> None:
         """Write one end; repeated until it is written or the lease is gone, when a sweep finds the job.
@@ -183,6 +261,6 @@ class Keeper:
                 if clock_seconds() > deadline:
                     self._log.error("unwritten", job=run.claim.job_id, verdict=decided.value)
                     return
-                self._wake.wait(self._settings.poll_seconds)
+                time.sleep(self._look_seconds)
             else:
                 return

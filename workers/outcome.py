@@ -21,6 +21,8 @@ class Outcome(IntEnum):
     DIVERGED = 13
     """Decided from noised values only."""
     OUT_OF_MEMORY = 14
+    NO_GPU = 15
+    """The GPU it was pinned to cannot be used; no record was opened."""
     FAILED_OPENING = 20
     FAILED_TRAINING = 21
     FAILED_PUBLISHING = 22

@@ -6,7 +6,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from typing import Final
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -38,11 +38,22 @@ def leave_no_core() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def limit_memory(size_bytes: int) -> None:
-    """Bound the address space of this process."""
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+def limit_memory(size_bytes: int, *, with_gpu: bool = False) -> None:
+    """Bound the memory of this process.
+
+    That is its address space; with a GPU, whose driver reserves hundreds of gigabytes of addresses, it is what the
+    process may write to.
+    """
+    what = resource.RLIMIT_DATA if with_gpu else resource.RLIMIT_AS
+    _, hard = resource.getrlimit(what)
     most = size_bytes if hard == resource.RLIM_INFINITY else min(size_bytes, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    resource.setrlimit(what, (most, most))
+
+
+def pin(gpu: str | None, environment: MutableMapping[str, str] = os.environ) -> None:
+    """Let CUDA, which is not in use yet, see one GPU or none, and compute in the float64 that proofs speak of."""
+    environment["CUDA_VISIBLE_DEVICES"] = gpu or ""
+    environment["CUBLAS_EMULATE_DOUBLE_PRECISION"] = "0"
 
 
 def clock_seconds() -> float:

@@ -3,7 +3,9 @@
 import subprocess
 from dataclasses import dataclass
 
+from core.catalogue.jobs import Resources
 from core.store.claims import Claim
+from workers.slots import Slot
 
 
 @dataclass
@@ -15,6 +17,8 @@ class Run:
     """
 
     claim: Claim
+    resources: Resources
+    slot: Slot
     child: subprocess.Popen[bytes]
     started_at: float
     limit_seconds: float

@@ -15,21 +15,22 @@ import queue
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack, suppress
 from types import FrameType
 from typing import Final
 
 import structlog
 
-from core.catalogue.jobs import Resources
 from core.mechanisms.self_test import self_test
+from core.service.bell import make_bell
 from core.settings import ServiceSettings
-from core.store.claims import Claim
 from core.store.database import Database
 from core.training.desk import Desk
 from workers import logs
-from workers.keeper import Keeper
+from workers.keeper import Claimed, Keeper
 from workers.process import child_environment, clock_seconds, kill_group
 from workers.run import Run
+from workers.slots import make_slots
 from workers.sweep import Sweeper
 from workers.wire import Order
 
@@ -37,18 +38,18 @@ TRAINER: Final = "workers.trainer"
 LEASE_PART: Final = 0.75
 CANCEL_GRACE_SECONDS: Final = 5.0
 DRAIN_GRACE_SECONDS: Final = 30.0
+HURRY_SECONDS: Final = 5.0
 _WATCH_SECONDS: Final = 0.02
 _SPARE_SECONDS: Final = 1.0
 """Between two processes started ahead, so that one that cannot live is not started again and again."""
 
 
 class Supervisor:
-    """Starts and stops children; one object, one thread.
+    """Starts and stops children; one object, one thread, which lives as long as its process.
 
     Args:
-        settings: how many, how long, where.
-        desk: for the keeper's thread.
-        log: for the operator.
+        settings: how long, where.
+        keeper: claims, beats, and writes how attempts end.
         drain_grace_seconds: how long children may go on after a request to drain.
         trainer: the module that a child runs.
     """
@@ -56,25 +57,29 @@ class Supervisor:
     def __init__(
         self,
         settings: ServiceSettings,
-        desk: Desk,
-        log: structlog.typing.FilteringBoundLogger,
+        keeper: Keeper,
         drain_grace_seconds: float = DRAIN_GRACE_SECONDS,
         trainer: str = TRAINER,
     ) -> None:
         self._settings = settings
         self._grace_seconds = drain_grace_seconds
         self._trainer = trainer
-        self._keeper = Keeper(settings, desk, log)
+        self._keeper = keeper
         self._runs: list[Run] = []
         self._drain_until: float | None = None
         self._spare: subprocess.Popen[bytes] | None = None
         self._spawned_at = -_SPARE_SECONDS
 
     def drain(self, number: int = 0, frame: FrameType | None = None) -> None:
-        """Start nothing more; children stop where nothing is lost, or finish, in the grace. A signal handler."""
+        """Start nothing more; children stop where nothing is lost, or finish, in the grace. A signal handler.
+
+        Asked a second time, they get a few seconds more at most.
+        """
         del number, frame
         if self._drain_until is None:
             self._drain_until = clock_seconds() + self._grace_seconds
+        else:
+            self._drain_until = min(self._drain_until, clock_seconds() + HURRY_SECONDS)
 
     def run(self) -> None:
         """Work until drained."""
@@ -94,11 +99,8 @@ class Supervisor:
         if self._drain_until is not None:
             self._keeper.close()
         self._keep_spare()
-        try:
-            claim, resources, sent_at = self._keeper.claimed.get(timeout=_WATCH_SECONDS)
-            self._start(claim, resources, sent_at)
-        except queue.Empty:
-            pass
+        with suppress(queue.Empty):
+            self._start(self._keeper.claimed.get(timeout=_WATCH_SECONDS))
         for run in list(self._runs):
             self._watch(run)
 
@@ -130,17 +132,19 @@ class Supervisor:
             self._spare.wait()
             self._spare = None
 
-    def _start(self, claim: Claim, resources: Resources, sent_at: float) -> None:
+    def _start(self, claimed: Claimed) -> None:
         """Tell a fresh process its order; it serves one job only."""
         settings = self._settings
         child, self._spare = self._spare, None
         if child is None or child.poll() is not None:
             child = self._spawn()
+        resources, gpu = claimed.resources, claimed.slot.gpu
         memory_bytes = min(resources.memory_bytes or settings.max_memory_bytes, settings.max_memory_bytes)
         order = Order(
-            claim=claim,
-            settings=settings.model_copy(update={"admin_key": None}),
+            claim=claimed.claim,
+            settings=settings.model_copy(update={"admin_key": None, "broker_url": None, "broker_password": None}),
             memory_bytes=memory_bytes,
+            gpu=None if gpu is None else gpu.uuid,
         )
         assert child.stdin is not None, "it was asked for"
         try:
@@ -149,7 +153,15 @@ class Supervisor:
         except BrokenPipeError:  # it has died already; the next look finds out
             pass
         limit = min(resources.max_runtime_seconds or settings.max_runtime_seconds, settings.max_runtime_seconds)
-        run = Run(claim=claim, child=child, started_at=clock_seconds(), limit_seconds=limit, beaten_at=sent_at)
+        run = Run(
+            claim=claimed.claim,
+            resources=resources,
+            slot=claimed.slot,
+            child=child,
+            started_at=clock_seconds(),
+            limit_seconds=limit,
+            beaten_at=claimed.sent_at,
+        )
         self._runs.append(run)
         self._keeper.watch(run)
 
@@ -187,22 +199,52 @@ class Supervisor:
         self._keeper.ended(run, status)
 
 
+class Host:
+    """All that a supervising process has: a supervisor, its keeper, a sweeper, and the GPUs that it holds.
+
+    Args:
+        settings: of the service.
+        log: for the operator.
+        trainer: the module that a child runs.
+
+    Raises:
+        NotReady: the database could lose a commit.
+        DBAPIError: the database does not answer.
+        SystemExit: there is nothing to serve with.
+    """
+
+    def __init__(
+        self, settings: ServiceSettings, log: structlog.typing.FilteringBoundLogger, trainer: str = TRAINER
+    ) -> None:
+        self_test()
+        self._locks = ExitStack()
+        self._log = log
+        self._bell = make_bell(settings)
+        self._desk = Desk(Database(settings.url), settings, f"{platform.node()}:{os.getpid()}")
+        self._slots = make_slots(settings, self._locks, log)
+        self._keeper = Keeper(settings, self._desk, self._slots, self._bell, log)
+        self._sweeper = Sweeper(settings, self._desk, self._slots, self._bell, log)
+        self._supervisor = Supervisor(settings, self._keeper, trainer=trainer)
+        self.drain = self._supervisor.drain
+        self.ring = self._keeper.ring
+
+    def run(self) -> None:
+        """Work until drained."""
+        with self._locks:
+            self._sweeper.start()
+            self._log.info("supervising", name=self._desk.name, slots=len(self._slots))
+            self._supervisor.run()
+            self._sweeper.stop()
+            self._log.info("drained")
+
+
 def main(trainer: str = TRAINER) -> None:
     """Supervise trainers until SIGTERM or SIGINT."""
     os.umask(0o077)  # the home holds records, keys' digests and unapproved releases
-    settings = ServiceSettings()
-    log = logs.configure()
-    self_test()
-    desk = Desk(Database(settings.url), settings, f"{platform.node()}:{os.getpid()}")
-    supervisor = Supervisor(settings, desk, log, trainer=trainer)
-    signal.signal(signal.SIGTERM, supervisor.drain)
-    signal.signal(signal.SIGINT, supervisor.drain)
-    sweeper = Sweeper(settings, desk, log)
-    sweeper.start()
-    log.info("supervising", workers=settings.workers)
-    supervisor.run()
-    sweeper.stop()
-    log.info("drained")
+    host = Host(ServiceSettings(), logs.configure(), trainer)
+    signal.signal(signal.SIGTERM, host.drain)
+    signal.signal(signal.SIGINT, host.drain)
+    host.run()
 
 
 if __name__ == "__main__":

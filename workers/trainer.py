@@ -18,7 +18,7 @@ from core.settings import ServiceSettings
 from core.store.claims import Claim
 from core.training.order import Drained, Failed, Phase
 from workers.outcome import Outcome
-from workers.process import die_with_parent, leave_no_core, limit_memory
+from workers.process import die_with_parent, leave_no_core, limit_memory, pin
 from workers.wire import Order
 
 _PHASES: Final = {
@@ -50,7 +50,8 @@ def main() -> None:
         os._exit(Outcome.ORPHANED)
     order = Order.model_validate_json(line)
     threading.Thread(target=_leave_with_supervisor, daemon=True).start()
-    limit_memory(order.memory_bytes)
+    pin(order.gpu)
+    limit_memory(order.memory_bytes, with_gpu=order.gpu is not None)
     # No interpreter shutdown: its handlers could print, and everything that matters is committed.
     os._exit(train(order.settings, order.claim, stop))
 

@@ -1,6 +1,7 @@
 """What an ended child means for its job. Decided from the exit status and from what its supervisor ordered."""
 
 from enum import Enum
+from typing import Final
 
 from core.store.claims import Claim
 from core.training.desk import Desk
@@ -20,6 +21,14 @@ class Verdict(Enum):
     DIVERGED = "diverged"
     LIMIT_EXCEEDED = "limit-exceeded"
     TRAINER_FAILED = "trainer-failed"
+    GPU_UNAVAILABLE = "gpu-unavailable"
+    """Before any record was opened."""
+
+
+_FAILURES: Final[dict[int, Verdict]] = {
+    Outcome.DIVERGED: Verdict.DIVERGED,
+    Outcome.NO_GPU: Verdict.GPU_UNAVAILABLE,
+}
 
 
 def verdict(run: Run, status: int) -> Verdict:
@@ -34,7 +43,7 @@ def verdict(run: Run, status: int) -> Verdict:
         return Verdict.LIMIT_EXCEEDED
     if run.ordered or status == Outcome.DRAINED:
         return Verdict.STOPPED
-    return Verdict.DIVERGED if status == Outcome.DIVERGED else Verdict.TRAINER_FAILED
+    return _FAILURES.get(status, Verdict.TRAINER_FAILED)
 
 
 def write(desk: Desk, claim: Claim, decided: Verdict) -> None:
@@ -52,5 +61,7 @@ def write(desk: Desk, claim: Claim, decided: Verdict) -> None:
             desk.put_back(claim)
         case Verdict.DIVERGED:
             desk.diverged(claim)
+        case Verdict.GPU_UNAVAILABLE:
+            desk.refuse(claim, decided.value)
         case Verdict.LIMIT_EXCEEDED | Verdict.TRAINER_FAILED:
             desk.fail(claim, decided.value)

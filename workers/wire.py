@@ -11,4 +11,6 @@ class Order(Frozen):
     claim: Claim
     settings: ServiceSettings
     memory_bytes: int
-    """Limit of the trainer's address space."""
+    """Limit of the trainer's memory."""
+    gpu: str | None = None
+    """The GPU, by its UUID, that the trainer is pinned to; None: it computes on the CPU and sees no GPU."""

@@ -173,6 +173,12 @@ def live_jobs(session: Session, dataset_id: str) -> Sequence[str]:
     return session.execute(statement.order_by(Job.id)).scalars().all()
 
 
+def waiting(session: Session, limit: int) -> list[tuple[str, str]]:
+    """Return the jobs that have been queued longest, and the device that each asks for."""
+    statement = select(Job.id, Job.device).where(Job.state == "queued").order_by(Job.created_at, Job.id)
+    return [(row[0], row[1]) for row in session.execute(statement.limit(limit))]
+
+
 def count_states(session: Session) -> dict[str, int]:
     """Return the number of jobs in each state that any job is in."""
     rows = session.execute(select(Job.state, func.count()).group_by(Job.state))

@@ -1,8 +1,8 @@
 """What a supervisor asks of the database: claims, beats, and the ends of attempts. Each is one short transaction."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
@@ -10,14 +10,18 @@ from sqlalchemy.orm import Session
 from core.catalogue.jobs import Resources
 from core.errors import LedgerBusy
 from core.settings import ServiceSettings
-from core.store import jobs, sweep, verification
+from core.store import jobs, queries, sweep, verification, workers
 from core.store.claims import Claim
 from core.store.database import Database
 from core.store.tables import Job
 from core.store.witness import Witness
+from core.version import code_version
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+SILENT_SECONDS: Final = 86400.0
+"""After which a supervisor that did not say it ended is forgotten."""
 
 
 class Unreachable(Exception):
@@ -31,30 +35,37 @@ class Desk:
         database: the jobs.
         settings: lease, limits and the witness.
         worker: the supervisor's name, for the records.
+
+    Attributes:
+        name: the supervisor's.
     """
 
     def __init__(self, database: Database, settings: ServiceSettings, worker: str) -> None:
         self._database = database
         self._settings = settings
         self._witness = Witness(settings.witness_path)
-        self._worker = worker
+        self.name = worker
         self._checked: dict[str, int] = {}
 
-    def claim(self) -> tuple[Claim, Resources] | None:
-        """Take the oldest queued job and witness its reservation; nothing is read before both are done.
+    def claim(self, takes: Sequence[str]) -> tuple[Claim, Resources] | None:
+        """Take the next queued job and witness its reservation; nothing is read before both are done.
+
+        Args:
+            takes: the devices, as jobs name them, that a free slot serves.
 
         Raises:
             LedgerFrozen: the ledger is behind its witness.
             Unreachable: the database does not answer.
         """
-        taken = self._run(self._take)
+        taken = self._run(self._take, takes)
         if taken is not None:
             with _reaching():
                 self._witness.keep(self._database)
         return taken
 
-    def _take(self, session: Session) -> tuple[Claim, Resources] | None:
-        claim = jobs.claim(session, self._worker, self._settings.lease_seconds)
+    def _take(self, session: Session, takes: Sequence[str]) -> tuple[Claim, Resources] | None:
+        limits = self._settings
+        claim = jobs.claim(session, self.name, limits.lease_seconds, takes, limits.max_running_per_principal)
         if claim is None:
             return None
         spec = session.get_one(Job, claim.job_id).spec
@@ -103,6 +114,14 @@ class Desk:
         """
         self._run(jobs.fail, claim, "diverged", charge="spent")
 
+    def refuse(self, claim: Claim, code: str) -> None:
+        """Fail a job whose child opened no record, for a reason that no record can have: nothing more is charged.
+
+        Raises:
+            StaleAttempt, LedgerFrozen, Unreachable: as above.
+        """
+        self._run(jobs.fail, claim, code, charge="spent")
+
     def fail(self, claim: Claim, code: str) -> None:
         """Fail a job for a reason that may depend on the records: the whole reservation is charged.
 
@@ -119,6 +138,32 @@ class Desk:
         """
         limits = self._settings
         return self._run(sweep.sweep, limits.lease_seconds, limits.max_attempts, limits.queue_deadline_seconds)
+
+    def waiting(self, most: int) -> list[tuple[str, str]]:
+        """Return the jobs that have waited longest, at most so many, and the device each asks for.
+
+        Raises:
+            Unreachable: the database does not answer.
+        """
+        with _reaching(), self._database.read() as session:
+            return queries.waiting(session, most)
+
+    def register(self, queues: str, slots: int, gpus: int) -> None:
+        """Say that this supervisor lives, and forget those that were silent for a day.
+
+        Raises:
+            Unreachable: the database does not answer.
+        """
+        self._run(workers.see, name=self.name, queues=queues, slots=slots, gpus=gpus, version=code_version())
+        self._run(workers.remove_silent, SILENT_SECONDS)
+
+    def leave(self) -> None:
+        """Say that this supervisor ends.
+
+        Raises:
+            Unreachable: the database does not answer.
+        """
+        self._run(workers.leave, self.name)
 
     def resum(self) -> list[str]:
         """Sum every chain that has grown since the last time; return the scopes that were frozen for a mismatch.

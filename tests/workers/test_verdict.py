@@ -5,16 +5,19 @@ import sys
 
 import pytest
 
+from core.catalogue.jobs import Resources
 from core.store.claims import Claim
 from workers.outcome import Outcome, describe
 from workers.run import Run
+from workers.slots import Slot
 from workers.verdict import Verdict, verdict
 
 
 def a_run(**known: object) -> Run:
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
-    run = Run(Claim("job_1", 1, "epoch", 1), child, started_at=0.0, limit_seconds=1.0, beaten_at=0.0)
+    claim = Claim("job_1", 1, "epoch", 1)
+    run = Run(claim, Resources(), Slot(0), child, started_at=0.0, limit_seconds=1.0, beaten_at=0.0)
     for name, value in known.items():
         setattr(run, name, value)
     return run
@@ -35,6 +38,7 @@ def a_run(**known: object) -> Run:
         (Outcome.DRAINED, {}, Verdict.STOPPED),
         (-9, {"ordered": True}, Verdict.STOPPED),
         (Outcome.DIVERGED, {}, Verdict.DIVERGED),
+        (Outcome.NO_GPU, {}, Verdict.GPU_UNAVAILABLE),
         (-9, {}, Verdict.TRAINER_FAILED),  # an OOM kill looks like this
         (-11, {}, Verdict.TRAINER_FAILED),
         (Outcome.FAILED_OPENING, {}, Verdict.TRAINER_FAILED),

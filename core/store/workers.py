@@ -1,0 +1,50 @@
+"""Which supervisors there are, by when each was last seen: nothing here decides who may write, fences do."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import delete, exists, select
+from sqlalchemy.orm import Session
+
+from core.store import clock
+from core.store.tables import Worker
+
+
+def see(session: Session, *, name: str, queues: str, slots: int, gpus: int, version: str) -> None:
+    """Note that a supervisor lives.
+
+    Args:
+        session: an open write transaction.
+        name: machine and process.
+        queues: what it takes: ``cpu``, ``gpu`` or ``cpu,gpu``.
+        slots: how many jobs it runs at a time.
+        gpus: how many of them on a GPU.
+        version: of its code.
+    """
+    at = clock.read(session)
+    worker = session.get(Worker, name)
+    if worker is None:
+        worker = Worker(name=name, queues=queues, slots=slots, gpus=gpus, version=version, started_at=at, seen_at=at)
+        session.add(worker)
+    worker.seen_at = at
+    session.flush()
+
+
+def leave(session: Session, name: str) -> None:
+    """Forget a supervisor that ends in order."""
+    session.execute(delete(Worker).where(Worker.name == name))
+
+
+def remove_silent(session: Session, seconds: float) -> None:
+    """Forget supervisors that were not seen for so long."""
+    session.execute(delete(Worker).where(Worker.seen_at < clock.read(session) - seconds))
+
+
+def known(session: Session, limit: int) -> Sequence[Worker]:
+    """Return up to `limit` supervisors, the last seen first."""
+    return session.execute(select(Worker).order_by(Worker.seen_at.desc(), Worker.name).limit(limit)).scalars().all()
+
+
+def any_with_gpu(session: Session, seconds: float) -> bool:
+    """Tell whether a supervisor with a GPU was seen within so many seconds."""
+    alive = (Worker.gpus > 0) & (Worker.seen_at >= clock.now() - seconds)
+    return bool(session.execute(select(exists().where(alive))).scalar_one())
