@@ -63,12 +63,11 @@ def toy_csv(rows: int = 2000, *, seed: int) -> bytes:
 
 
 @dataclass
-class Embedded:
-    """A running service."""
+class Running:
+    """A running service, by whatever processes, and the words that tests speak to it."""
 
     home: Path
     url: str
-    process: "subprocess.Popen[str]"
     http: httpx.Client
     settings: ServiceSettings
 
@@ -128,6 +127,17 @@ class Embedded:
             time.sleep(0.1)
         raise AssertionError(f"{job} did not get there in {seconds} s: {view}")
 
+    def database(self) -> Database:
+        """Return the service's own database."""
+        return Database(self.settings.url)
+
+
+@dataclass
+class Embedded(Running):
+    """The embedded service."""
+
+    process: "subprocess.Popen[str]"
+
     def children(self, module: str) -> list[psutil.Process]:
         """Return the service's live processes that run a module named so; of trainers, those with a job."""
         found = []
@@ -150,10 +160,6 @@ class Embedded:
                 continue
             return True
         return False
-
-    def database(self) -> Database:
-        """Return the service's own database."""
-        return Database(self.settings.url)
 
     def stop(self) -> str:
         """Ask the service to end, and return what it said on standard output."""
@@ -205,7 +211,7 @@ def embedded(
         url = line.split()[-1]
         client = httpx.Client(base_url=url, headers={"Authorization": f"Bearer {KEY}"}, timeout=60)
         with client:
-            yield Embedded(home, url, process, client, ServiceSettings(home=home, **chosen))
+            yield Embedded(home, url, client, ServiceSettings(home=home, **chosen), process)
     finally:
         process.terminate()
         try:
