@@ -1,6 +1,9 @@
 import io
 import json
+import select
+import socket
 from collections.abc import Iterator
+from itertools import repeat
 from typing import Any
 from uuid import uuid4
 
@@ -130,8 +133,15 @@ BAD_FILES: dict[str, tuple[bytes, str, str]] = {
     "not UTF-8": (b"age,job,y\n20,caf\xe9,no\n", "text/csv", "/file"),
     "no Parquet": (csv(10), "application/vnd.apache.parquet", "/file"),
     "broken Parquet": (b"PAR1" + b"\0" * 64 + b"PAR1", "application/vnd.apache.parquet", "/file"),
-    "ten million columns": (b",".join([b"a"] * 2_000_000) + b"\n1\n", "text/csv", ""),
 }
+
+
+UPLOAD_TYPE = "multipart/form-data; boundary=x"
+UPLOAD_HEAD = (
+    b'--x\r\nContent-Disposition: form-data; name="metadata"\r\n\r\n'
+    + json.dumps(metadata()).encode()
+    + b'\r\n--x\r\nContent-Disposition: form-data; name="file"; filename="a.csv"\r\n\r\n'
+)
 
 
 class TestBadInput:
@@ -163,6 +173,20 @@ class TestBadInput:
         assert service.files() == before
         assert admin.get("/readyz").status_code == 200
 
+    def test_a_header_of_ten_million_columns(self, service: Service, admin: httpx.Client) -> None:
+        def pieces() -> Iterator[bytes]:
+            yield UPLOAD_HEAD
+            for start in range(0, 10_000_000, 100_000):
+                yield b"".join(b"c%d," % place for place in range(start, start + 100_000))
+            yield b"last\n1,2\n\r\n--x--\r\n"
+
+        before = service.files()
+        answer = admin.post("/v1/datasets", content=pieces(), headers={"Content-Type": UPLOAD_TYPE})
+        assert answer.status_code == 413, answer.text
+        assert pointers(answer) == {"/file"}
+        assert service.files() == before
+        assert upload(admin, shift=60)["rows"] == 400
+
     def test_parts_in_the_wrong_order_or_missing(self, admin: httpx.Client) -> None:
         text = json.dumps(metadata())
         swapped = [("file", ("x.csv", csv(10), "text/csv")), ("metadata", (None, text, "application/json"))]
@@ -179,10 +203,9 @@ class TestBadInput:
         assert answer.status_code in (415, 422)
 
     def test_a_cut_off_body_stores_nothing(self, service: Service, admin: httpx.Client) -> None:
-        head = b'--x\r\nContent-Disposition: form-data; name="metadata"\r\n\r\n' + json.dumps(metadata()).encode()
-        head += b'\r\n--x\r\nContent-Disposition: form-data; name="file"; filename="a.csv"\r\n\r\n' + csv(30, 30)
         before = service.files()
-        answer = admin.post("/v1/datasets", content=head, headers={"Content-Type": "multipart/form-data; boundary=x"})
+        head = UPLOAD_HEAD + csv(30, 30)
+        answer = admin.post("/v1/datasets", content=head, headers={"Content-Type": UPLOAD_TYPE})
         assert answer.status_code == 422
         assert service.files() == before
 
@@ -201,23 +224,39 @@ def capped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield found
 
 
+def two_gigabytes() -> Iterator[bytes]:
+    """Yield an upload of 2 GB, a megabyte at a time."""
+    yield UPLOAD_HEAD + b"age,job,y\n"
+    yield from repeat(b"20,other,no\n" * 83_333, 2_000)
+
+
 class TestCap:
     def test_a_stream_over_the_cap_is_refused_and_not_stored(self, capped: Service) -> None:
-        def endless() -> Iterator[bytes]:
-            yield b'--x\r\nContent-Disposition: form-data; name="metadata"\r\n\r\n' + json.dumps(metadata()).encode()
-            yield b'\r\n--x\r\nContent-Disposition: form-data; name="file"; filename="a.csv"\r\n\r\nage,job,y\n'
-            for _ in range(256):
-                yield b"20,other,no\n" * 21_845  # 256 KiB at a time, 64 MiB in all
-
+        """By a client that sends everything before it reads."""
         with capped.client() as client:
-            answer = client.post(
-                "/v1/datasets", content=endless(), headers={"Content-Type": "multipart/form-data; boundary=x"}
-            )
+            answer = client.post("/v1/datasets", content=two_gigabytes(), headers={"Content-Type": UPLOAD_TYPE})
             assert answer.status_code == 413, answer.text
             assert answer.json()["code"] == "too-large"
             assert answer.json()["limit_bytes"] == 1_000_000
+            assert pointers(answer) == {"/file"}
             assert capped.files() == []
             assert upload(client)["rows"] == 400
+
+    def test_a_stream_over_the_cap_is_refused_long_before_its_end(self, capped: Service) -> None:
+        """By a client that listens while it sends; what it sends until then lies in buffers of the two sockets."""
+        host, port = capped.url.removeprefix("http://").split(":")
+        lines = ("POST /v1/datasets HTTP/1.1", f"Host: {host}", f"Authorization: Bearer {capped.key}")
+        lines += (f"Content-Type: {UPLOAD_TYPE}", "Transfer-Encoding: chunked", "", "")
+        with socket.create_connection((host, int(port)), timeout=30) as connection:
+            connection.sendall("\r\n".join(lines).encode())
+            sent = 0
+            for piece in two_gigabytes():
+                if select.select([connection], [], [], 0)[0]:
+                    break
+                connection.sendall(b"%x\r\n%s\r\n" % (len(piece), piece))
+                sent += len(piece)
+            assert connection.recv(100).startswith(b"HTTP/1.1 413 ")
+        assert sent < 200_000_000
 
     def test_a_json_body_over_the_cap(self, capped: Service) -> None:
         with capped.client() as client:
