@@ -35,6 +35,7 @@ STATUS: dict[type[Refusal], int] = {
     errors.TooLarge: 413,
     errors.UnsupportedMedia: 415,
     errors.RateLimited: 429,
+    errors.GpuUnavailable: 409,
     errors.NotReady: 503,
     errors.Diverged: 409,
 }

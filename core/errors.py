@@ -168,6 +168,14 @@ class RateLimited(Refusal):
     retryable = True
 
 
+class GpuUnavailable(Refusal):
+    """No worker with a GPU is at work."""
+
+    code = "gpu-unavailable"
+    retryable = True
+    actor = "operator"
+
+
 class NotReady(Refusal):
     """The service is not ready."""
 

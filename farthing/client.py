@@ -30,6 +30,7 @@ from farthing.views import (
     Validation,
     Verification,
     WaldTest,
+    Worker,
 )
 from farthing.wire import KEY, Wire
 
@@ -343,6 +344,10 @@ class Client:
     def audit(self) -> Iterator[AuditLine]:
         """Yield who asked for what, newest first: all of it for admins and auditors, one's own otherwise."""
         return map(AuditLine.model_validate, self._wire.pages("/v1/audit"))
+
+    def workers(self) -> Iterator[Worker]:
+        """Yield the supervisors of the last day, the last seen first; for admins and auditors."""
+        return map(Worker.model_validate, self._wire.pages("/v1/workers"))
 
     def audit_export(self, kind: str = "jsonl") -> Iterator[str]:
         """Yield the lines of the whole trail, oldest first, as `jsonl` or `csv`; for admins and auditors."""

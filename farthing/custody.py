@@ -220,3 +220,15 @@ def audit(
     with Client(url, secret) as client:
         for text in client.audit_export(form):
             line(text)
+
+
+@app.command()
+def workers(*, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """List the supervisors of the last day, the last seen first; for admins and auditors."""
+    with Client(url, secret) as client:
+        found = list(client.workers())
+    if as_json:
+        for one in found:
+            line(one.model_dump_json())
+    else:
+        out.print(tables.workers(found))

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from farthing.views import Budget, Dataset, Entry, Estimate, Interval, Job, OddsRatio, Summary, Validation
+from farthing.views import Budget, Dataset, Entry, Estimate, Interval, Job, OddsRatio, Summary, Validation, Worker
 
 
 def _table(title: str, rows: Sequence[Sequence[str]], *, left: Sequence[str] = (), right: Sequence[str] = ()) -> Table:
@@ -187,6 +187,23 @@ def entries(found: Sequence[Entry]) -> RenderableType:
         for one in found
     ]
     return _table("", rows, left=("entry", "kind", "job", "chunk", "at", "hash"))
+
+
+def workers(found: Sequence[Worker]) -> RenderableType:
+    """Show supervisors, one a line."""
+    rows = [
+        (
+            one.name,
+            ",".join(one.queues),
+            "yes" if one.alive else "no",
+            one.version,
+            one.seen_at,
+            str(one.slots),
+            str(one.gpus),
+        )
+        for one in found
+    ]
+    return _table("", rows, left=("worker", "queues", "alive", "version", "last seen"), right=("slots", "gpus"))
 
 
 def cost(job: Job) -> RenderableType:

@@ -303,6 +303,19 @@ class AuditLine(View):
     created_at: str
 
 
+class Worker(View):
+    """A supervisor of trainers, and when it was last seen."""
+
+    name: str
+    queues: tuple[str, ...]
+    slots: int
+    gpus: int
+    version: str
+    alive: bool
+    started_at: str
+    seen_at: str
+
+
 class Verification(View):
     """Whether a scope's chain of entries is whole."""
 

@@ -23,6 +23,7 @@ from core.errors import (
     Conflict,
     FieldError,
     Forbidden,
+    GpuUnavailable,
     IdempotencyKeyInFlight,
     IdempotencyKeyMissing,
     IdempotencyKeyReused,
@@ -62,6 +63,7 @@ _SUBMIT = problems(
     RateLimited,
     LedgerFrozen,
     LedgerBusy,
+    GpuUnavailable,
 )
 
 

@@ -12,7 +12,7 @@ from core.errors import Conflict, Forbidden, NotFound
 from core.privacy.events import EVENT, Event
 from core.privacy.facts import Adjacency
 from core.privacy.reports import report as privacy_report
-from core.service import witnessing
+from core.service import witnessing, workers
 from core.service.budgets import NO_COST, cost_figures
 from core.service.context import Caller, Context
 from core.service.estimates import Quote, composed, find_dataset, quote
@@ -81,6 +81,7 @@ def submit(context: Context, caller: Caller, spec: JobSpec, key: str, route: str
         BudgetExhausted, BudgetReserved, ScopeFrozen, LedgerFrozen, LedgerBusy: as the ledger says.
         IdempotencyKeyReused, IdempotencyKeyInFlight: the key belongs to another request.
         RateLimited: too many of the caller's jobs have not ended.
+        GpuUnavailable: only a GPU would do, and none is at work.
     """
     caller.require("owner", "analyst", "admin")
     request = Request(route, key, idempotency.hash_body(spec.model_dump(mode="json")))
@@ -89,6 +90,7 @@ def submit(context: Context, caller: Caller, spec: JobSpec, key: str, route: str
         if stored is not None:
             return Answer(stored.body, replayed=True)
         quoted = quote(session, caller, spec)
+        workers.require_gpu(session, context, quoted.planned.spec.resources.served_by)
     answer = context.database.run(_submit, context, caller, quoted, request)
     if not answer.replayed:
         witnessing.keep(context)

@@ -333,3 +333,17 @@ class AuditView(View):
     code: str | None
     request_id: str
     created_at: str
+
+
+class WorkerView(View):
+    """A supervisor of trainers, and when it was last seen."""
+
+    name: str
+    object: Literal["worker"] = "worker"
+    queues: list[str]
+    slots: int
+    gpus: int
+    version: str
+    alive: bool
+    started_at: str
+    seen_at: str
