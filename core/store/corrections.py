@@ -8,7 +8,8 @@ from sqlalchemy.orm import Session
 
 from core.errors import Conflict, FieldError, Invalid
 from core.store import chain, clock
-from core.store.accounts import lock_accounts, lock_scope, move, paying, slots, total_at
+from core.store.accounts import lock_accounts, lock_scope, move, paying, slots
+from core.store.allowance import charged
 from core.store.claims import lock_job, refuse_if_frozen
 from core.store.tables import TERMINAL_STATES, Attempt, Entry, Scope
 
@@ -79,8 +80,8 @@ def compensate(session: Session, scope_id: str, job_id: str, fraction: Fraction,
         raise Conflict("Only an ended job of this scope that was charged can be compensated.")
     moved = {}
     for account in lock_accounts(session, paying(job)):
-        charged = total_at(job, account.id, job.chunks_spent)
-        moved[account.id] = move(account, spent=[-int(fraction * part) for part in charged], reserved=slots([]))
+        back = [-int(fraction * part) for part in charged(job, account.id)]
+        moved[account.id] = move(account, spent=back, reserved=slots([]))
     content = {"accounts": moved, "fraction": str(fraction), "reason": reason, "actor": actor}
     entry = chain.append(session, scope, "compensate", at=at, job_id=job_id, attempt=0, chunk=0, content=content)
     session.flush()

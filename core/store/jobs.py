@@ -2,7 +2,7 @@
 
     queued -> running -> succeeded | failed
     queued -> cancelled | expired
-    running -> queued (drained, or its lease was lost and nothing paid was lost with it) | cancelling
+    running -> queued (drained, or its lease was lost, and its allowance pays for what was lost with it) | cancelling
     cancelling -> cancelled
 
 `queued` means reserved. Every way out of an attempt moves the fence in the same transaction, every arrow appends a
@@ -321,23 +321,17 @@ def end_cancelled(session: Session, job: Job, at: float) -> None:
 def release_claim(session: Session, claim: Claim) -> None:
     """Put a running job back when its supervisor drains; the attempt does not count.
 
-    The child has stopped, and `ledger.keep` has stored its state: a chunk that was paid and not kept is lost, and a
-    later attempt cannot pay it again, so such a job is left to fail by `end_failed` here.
+    The child has stopped, and as a rule `ledger.keep` has stored what it was told. A chunk that was paid and not kept
+    is lost: where the job's allowance does not pay for it again, the job fails.
 
     Raises:
         StaleAttempt: the claim no longer holds the job.
     """
     job, at = hold(session, claim)
-    if lost_chunks(session, job):
+    if not ledger.affords_repeats(session, job):
         end_failed(session, job, at, LOST, charge="spent")
         return
     requeue(session, job, at, DRAINED)
-
-
-def lost_chunks(session: Session, job: Job) -> int:
-    """Return how many paid chunks are in no kept state."""
-    kept = ledger.last_kept(session, job.id)
-    return job.chunks_spent - (kept.chunk if kept else 0)
 
 
 def requeue(session: Session, job: Job, at: float, outcome: str) -> None:

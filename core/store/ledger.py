@@ -5,48 +5,49 @@ are always taken in the same order: principal, job, scope, accounts by id. A cap
 again by the table's CHECK; a committed spend is never returned, except by the owner's visible correction.
 
 Chunks are numbered from 0. Chunk k of K charges C(k + 1) - C(k) of the cumulative prices frozen at reserve, so chunks
-never sum past the reservation C(K).
+never sum past C(K). A chunk that was lost with its worker is paid again, out of the allowance that was reserved beside
+C(K) (`core.store.allowance`), by an entry of the new attempt that says so.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from math import sqrt
 from typing import Any, Final
 
-from sqlalchemy import select
+from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
-from core.errors import BudgetExhausted, BudgetReserved, Conflict, ScopeFrozen
+from core.errors import BudgetExhausted, BudgetReserved, FieldError, ScopeFrozen
 from core.privacy.budget import Terms, admits, covers, smallest_change
 from core.privacy.events import EVENT, Event, compose
 from core.privacy.renyi import MAX_NANO, prefix_costs
-from core.store import chain, clock
+from core.store import allowance, chain, clock
 from core.store.accounts import (
     Balance,
     Totals,
     balance,
     balance_of,
-    described,
     difference,
     lock_accounts,
     lock_scope,
     move,
     paying,
     read_slots,
-    set_terms,
     slots,
     terms_of,
     total_at,
 )
 from core.store.claims import Claim, hold, refuse_if_frozen
 from core.store.corrections import compensate, freeze, unfreeze
-from core.store.ids import new_id
-from core.store.tables import Account, Checkpoint, Entry, Job, Principal, Scope
+from core.store.opening import grant_terms, open_scope, set_grant
+from core.store.tables import Account, Checkpoint, Entry, Job, Principal
 from core.store.verification import Verification, executed, executed_by, resum, verify
 
 __all__ = [
     "MAX_CHUNKS",
     "Balance",
     "Verification",
+    "affords_repeats",
     "balance",
     "charge_all",
     "compensate",
@@ -71,121 +72,20 @@ MAX_CHUNKS: Final = 100
 RETRY_SECONDS: Final = 30
 
 
-def open_scope(
-    session: Session,
-    *,
-    owner_id: str,
-    unit: str | Mapping[str, Any],
-    adjacency: str,
-    units: int,
-    terms: Terms,
-    declared: Mapping[str, Any],
-) -> Scope:
-    """Make a scope with its account and the first entry of its chain.
-
-    Args:
-        session: an open write transaction.
-        owner_id: the principal who answers for it.
-        unit: ``record``, or the user column and the most records of one user.
-        adjacency: ``zero_out`` or ``replace_one``.
-        units: n, public by the owner's word.
-        terms: orders, weights and caps, fixed from now on.
-        declared: the budget as the owner wrote it.
-    """
-    at = clock.read(session)
-    scope = Scope(
-        id=new_id("sc"),
-        owner_id=owner_id,
-        unit=unit,
-        adjacency=adjacency,
-        units=units,
-        approval=False,
-        seq=0,
-        head=chain.GENESIS,
-        created_at=at,
-    )
-    session.add(scope)
-    session.flush()
-    session.add(_new_account(scope.id, scope.id, None, terms, declared))
-    content = {"account": scope.id, "terms": described(terms, declared), "actor": owner_id, "accounts": {}}
-    chain.append(session, scope, "open", at=at, content={**content, "adjacency": adjacency, "units": units})
-    session.flush()
-    return scope
-
-
-def set_grant(
-    session: Session, scope_id: str, principal_id: str, terms: Terms, declared: Mapping[str, Any], *, actor: str = ""
-) -> Account:
-    """Give a principal an own ceiling inside a scope's budget, or change it.
-
-    A ceiling that was used keeps its orders, weights and delta: `grant_terms` moves a new epsilon onto them. It may
-    not fall below what is already spent and reserved.
-
-    Raises:
-        NotFound: there is no such scope.
-        Conflict: the new ceiling lies below what was used, or has other orders, weights or delta than a used one.
-    """
-    scope = lock_scope(session, scope_id)
-    found = session.execute(
-        select(Account.id).where(Account.scope_id == scope_id, Account.principal_id == principal_id)
-    ).scalar_one_or_none()
-    if found is None:
-        account = _new_account(new_id("gr"), scope_id, principal_id, terms, declared)
-        session.add(account)
-    else:
-        (account,) = lock_accounts(session, [found])
-        _change_terms(account, terms)
-        account.declared = dict(declared)
-    content = {"account": account.id, "terms": described(terms, declared), "actor": actor, "accounts": {}}
-    chain.append(session, scope, "grant", at=clock.read(session), content={**content, "principal": principal_id})
-    session.flush()
-    return account
-
-
-def grant_terms(session: Session, scope_id: str, principal_id: str) -> Terms | None:
-    """Return the terms of a principal's ceiling, None where there is none."""
-    account = session.execute(
-        select(Account).where(Account.scope_id == scope_id, Account.principal_id == principal_id)
-    ).scalar_one_or_none()
-    return None if account is None else terms_of(account)
-
-
-def _new_account(
-    account_id: str, scope_id: str, principal_id: str | None, terms: Terms, declared: Mapping[str, Any]
-) -> Account:
-    """Return an account with nothing spent or reserved."""
-    account = Account(id=account_id, scope_id=scope_id, principal_id=principal_id, declared=dict(declared))
-    set_terms(account, terms)
-    for slot in range(1, 5):
-        setattr(account, f"spent_{slot}", 0)
-        setattr(account, f"reserved_{slot}", 0)
-    return account
-
-
-def _change_terms(account: Account, terms: Terms) -> None:
-    """Put new terms on a grant, where the promise it has already made allows that."""
-    old = balance_of(account)
-    if any(old.spent) or any(old.reserved):
-        if (old.terms.orders, old.terms.weights, old.terms.delta) != (terms.orders, terms.weights, terms.delta):
-            raise Conflict("This grant was used: its delta and orders are fixed; give it another epsilon only.")
-        if not admits(terms, old.spent, old.reserved, [0] * len(terms.orders)):
-            raise Conflict("This grant would fall below what was already spent and reserved.")
-    set_terms(account, terms)
-
-
-def reserve(session: Session, job: Job, schedule: Sequence[Event]) -> None:
+def reserve(session: Session, job: Job, schedule: Sequence[Event], retry_allowance: int = 0) -> None:
     """Reserve the most a job may cost, from its scope and from its owner's grant, or refuse.
 
-    Fills `price`, `schedule` and `chunks` of the job, which was added in this same transaction. A caller without a
-    grant draws on the scope's own account; whether that is allowed is the service's to say.
+    Fills `price`, `schedule`, `chunks` and `allowance` of the job, which was added in this same transaction. A caller
+    without a grant draws on the scope's own account; whether that is allowed is the service's to say.
 
     Args:
         session: an open write transaction.
         job: a job that is not yet stored.
         schedule: what each chunk draws, in order, frozen from here on; 1 to 100 chunks.
+        retry_allowance: how many times the most expensive chunk is reserved beside, to pay lost chunks again.
 
     Raises:
-        BudgetExhausted: it does not fit; the facts say by how much.
+        BudgetExhausted: it does not fit; the facts say by how much, the fields whether it would without allowance.
         BudgetReserved: it would fit if the present reservations were given back.
         ScopeFrozen: the owner or the auditor has frozen the scope.
         LedgerFrozen: the ledger is behind its witness.
@@ -201,15 +101,19 @@ def reserve(session: Session, job: Job, schedule: Sequence[Event]) -> None:
             raise ScopeFrozen("This scope is frozen: it admits no job until its owner unfreezes it.")
         accounts = lock_accounts(session, paying(job))
         assert len(accounts) == len(paying(job)), "a job pays from accounts that exist"
-        totals = {account.id: _totals(schedule, terms_of(account)) for account in accounts}
-        for account in accounts:
-            _admit(balance_of(account), totals[account.id][-1])
-        counted = Counter(schedule)
-        job.price = EVENT.dump_python(compose(counted), mode="json")
+        job.price = EVENT.dump_python(compose(Counter(schedule)), mode="json")
         job.schedule = [EVENT.dump_python(event, mode="json") for event in schedule]
-        job.chunks = totals
-        moved = {account.id: move(account, spent=slots([]), reserved=totals[account.id][-1]) for account in accounts}
+        job.chunks = {account.id: _totals(schedule, terms_of(account)) for account in accounts}
+        job.allowance = {
+            account.id: allowance.promised(schedule, retry_allowance, terms_of(account)) for account in accounts
+        }
+        job.allowance_spent = {account.id: slots([]) for account in accounts}
+        _admit(job, accounts)
+        moved = {
+            account.id: move(account, spent=slots([]), reserved=allowance.held(job, account.id)) for account in accounts
+        }
         content = {"accounts": moved, "event": job.price, "schedule": _runs(job.schedule), "actor": job.owner_id}
+        content |= {"retry_allowance": retry_allowance, "allowance": job.allowance} if retry_allowance else {}
         at = clock.read(session)
         chain.append(session, scope, "reserve", at=at, job_id=job.id, attempt=0, chunk=0, content=content)
     session.flush()
@@ -231,42 +135,70 @@ def _runs(schedule: Sequence[Any]) -> list[list[Any]]:
     return runs
 
 
-def _admit(account: Balance, cost: Sequence[int]) -> None:
-    """Refuse a cost that does not fit an account."""
-    terms, spent, reserved = account.terms, account.spent, account.reserved
-    price = cost[: len(terms.orders)]
-    countable = all(sum(amounts) < MAX_NANO for amounts in zip(spent, reserved, price, strict=True))
-    if countable and admits(terms, spent, reserved, price):
-        return
-    if countable and admits(terms, spent, [0] * len(price), price):
-        raise BudgetReserved(
+def _admit(job: Job, accounts: Sequence[Account]) -> None:
+    """Refuse a job that does not fit each of its accounts, its allowance with it; say if it would without."""
+    for account in accounts:
+        refusal = _refusal(balance_of(account), job.chunks[account.id][-1], job.allowance[account.id])
+        if refusal is None:
+            continue
+        bare = all(_fits(balance_of(other), job.chunks[other.id][-1]) for other in accounts)
+        if not bare:
+            raise refusal
+        raise type(refusal)(
+            f"{refusal.detail} With retry_allowance 0 it fits as it is: a worker lost with a chunk then fails the job.",
+            FieldError("/retry_allowance", "give 0 and the job fits"),
+            retry_after_seconds=refusal.retry_after_seconds,
+            **refusal.facts,
+        )
+
+
+def _refusal(account: Balance, price: Sequence[int], beside: Sequence[int]) -> BudgetExhausted | BudgetReserved | None:
+    """Say why a price with an allowance beside it does not fit an account; None where it does."""
+    terms = account.terms
+    cost = [one + other for one, other in zip(price, beside, strict=True)]
+    if _fits(account, cost):
+        return None
+    if _fits(Balance(terms, account.spent, (0,) * len(terms.orders)), cost):
+        return BudgetReserved(
             "The job does not fit now, but would if the present reservations were given back.",
             retry_after_seconds=RETRY_SECONDS,
         )
-    short = smallest_change(terms, spent, reserved, price)
+    short = smallest_change(terms, account.spent, account.reserved, cost[: len(terms.orders)])
     if short is None:  # admitted at one order, beyond what a column can count at another
-        raise BudgetExhausted("The job's price at one order cannot be counted; ask for noisier answers.")
-    raise BudgetExhausted(
+        return BudgetExhausted("The job's price at one order cannot be counted; ask for noisier answers.")
+    part = min(one / both for one, both in zip(price, cost, strict=True) if both)
+    mu, rho = short.mu * sqrt(part), short.rho * part
+    return BudgetExhausted(
         f"The job asks {short.required} % of the budget; {short.available} % is left. "
-        f"It would fit at {short.share:.4g} of its price, for example as mu {short.mu:.4g}.",
+        f"It would fit at {short.share:.4g} of its price, for example as mu {mu:.4g}.",
         required_percent=str(short.required),
         available_percent=str(short.available),
         fits_at_share=f"{short.share:.6g}",
-        fits_at_rho=f"{short.rho:.6g}",
-        fits_at_mu=f"{short.mu:.6g}",
+        fits_at_rho=f"{rho:.6g}",
+        fits_at_mu=f"{mu:.6g}",
     )
+
+
+def _fits(account: Balance, cost: Sequence[int]) -> bool:
+    """Say whether an account admits a cost, and can count it at every order."""
+    price = cost[: len(account.terms.orders)]
+    counted = zip(account.spent, account.reserved, price, strict=True)
+    countable = all(sum(amounts) < MAX_NANO for amounts in counted)
+    return countable and admits(account.terms, account.spent, account.reserved, price)
 
 
 def spend(session: Session, claim: Claim, chunk: int, state: bytes | None, step: int) -> None:
     """Pay for a chunk before it is read, and keep the noised state so far with it.
 
-    Repeating a spend of the same attempt, after any doubt whether it was stored, does nothing.
+    An attempt pays for the chunks after those in the state that was kept, one after the other. One that an earlier
+    attempt had paid for, and lost, is paid again, out of the job's allowance. Repeating a spend of the same attempt,
+    after any doubt whether it was stored, does nothing.
 
     Args:
         session: an open write transaction.
         claim: who asks.
-        chunk: k, from 0; all chunks before it must be paid.
-        state: what the method kept, with chunks 0 to k - 1 in it; None keeps nothing.
+        chunk: k, from 0.
+        state: what was told so far, with chunks 0 to k - 1 in it; None keeps nothing.
         step: the public step counter.
 
     Raises:
@@ -275,15 +207,28 @@ def spend(session: Session, claim: Claim, chunk: int, state: bytes | None, step:
     """
     refuse_if_frozen(session)
     job, at = hold(session, claim)
-    if chunk < job.chunks_spent and _is_paid(session, job, chunk):
+    due = _due(session, job)
+    if chunk < due and _is_paid(session, job, chunk):
         return
-    assert chunk == job.chunks_spent, f"chunk {chunk} of {job.id} cannot be paid after {job.chunks_spent} chunks"
+    assert chunk == due, f"chunk {chunk} of {job.id} cannot be paid where chunk {due} is due"
     assert chunk < len(job.schedule), f"{job.id} has {len(job.schedule)} chunks only"
     if state is not None:
-        _store(session, job, state, at)
-    _pay(session, job, chunk + 1, at, chunk=chunk, content={"event": _runs(job.schedule[chunk : chunk + 1])})
+        _store(session, job, state, chunk, at)
+    if chunk < job.chunks_spent:
+        _pay_again(session, job, chunk, at)
+    else:
+        _pay(session, job, chunk, at)
     job.step = step
     session.flush()
+
+
+def _due(session: Session, job: Job) -> int:
+    """Return the chunk that the present attempt pays for next."""
+    mine = select(func.max(Entry.chunk)).where(
+        Entry.job_id == job.id, Entry.attempt == job.attempt, Entry.kind == "spend"
+    )
+    last = session.execute(mine).scalar_one()
+    return _kept_chunks(session, job) if last is None else int(last) + 1
 
 
 def _is_paid(session: Session, job: Job, chunk: int) -> bool:
@@ -294,29 +239,58 @@ def _is_paid(session: Session, job: Job, chunk: int) -> bool:
     return session.execute(statement).first() is not None
 
 
-def _pay(session: Session, job: Job, upto: int, at: float, *, chunk: int, content: Mapping[str, Any]) -> None:
-    """Move the price of the chunks below `upto` that are not paid yet from reserved to spent."""
+def _pay(session: Session, job: Job, chunk: int, at: float) -> None:
+    """Pay for a chunk for the first time."""
+    content = {"event": _runs(job.schedule[chunk : chunk + 1])}
+    _spend(
+        session,
+        job,
+        at,
+        lambda account: difference(total_at(job, account.id, chunk + 1), total_at(job, account.id, chunk)),
+        chunk=chunk,
+        content=content,
+    )
+    job.chunks_spent = chunk + 1
+
+
+def _pay_again(session: Session, job: Job, chunk: int, at: float) -> None:
+    """Pay for a chunk that was paid before and lost."""
+    assert affords_repeats(session, job), "a job with lost chunks is only queued again where its allowance covers them"
+    taken = {account.id: allowance.again(job, account, [chunk]) for account in lock_accounts(session, paying(job))}
+    content = {"event": _runs(job.schedule[chunk : chunk + 1]), "repeats": chunk, "allowance": taken}
+    _spend(session, job, at, lambda account: taken[account.id], chunk=chunk, content=content)
+    allowance.take(job, taken)
+
+
+def _spend(
+    session: Session,
+    job: Job,
+    at: float,
+    amount_of: Callable[[Account], list[int]],
+    *,
+    chunk: int,
+    content: Mapping[str, Any],
+) -> None:
+    """Move an amount of each account from reserved to spent."""
     scope = lock_scope(session, job.scope_id)
     moved = {}
     for account in lock_accounts(session, paying(job)):
-        amount = difference(total_at(job, account.id, upto), total_at(job, account.id, job.chunks_spent))
+        amount = amount_of(account)
         assert covers(read_slots(account, "reserved"), amount), "a reservation covers its chunks"
         moved[account.id] = move(account, spent=amount, reserved=[-part for part in amount])
-    job.chunks_spent = upto
-    chain.append(
-        session,
-        scope,
-        "spend",
-        at=at,
-        job_id=job.id,
-        attempt=job.attempt,
-        chunk=chunk,
-        content={"accounts": moved, **content},
-    )
+    told = {"accounts": moved, **content}
+    chain.append(session, scope, "spend", at=at, job_id=job.id, attempt=job.attempt, chunk=chunk, content=told)
+
+
+def affords_repeats(session: Session, job: Job) -> bool:
+    """Say whether the rest of a job's allowance pays, at every order, for every chunk that is paid and not kept."""
+    lost = range(_kept_chunks(session, job), job.chunks_spent)
+    accounts = [session.get_one(Account, account_id) for account_id in paying(job)]
+    return all(covers(allowance.rest(job, account.id), allowance.again(job, account, lost)) for account in accounts)
 
 
 def keep(session: Session, claim: Claim, state: bytes, step: int) -> None:
-    """Keep a noised state that has every paid chunk in it, without paying another.
+    """Keep what this attempt was told, with every chunk in it that it has paid for, without paying another.
 
     Used when draining, and for the complete release before post-processing: a retry from there is free.
 
@@ -324,19 +298,25 @@ def keep(session: Session, claim: Claim, state: bytes, step: int) -> None:
         StaleAttempt: the claim no longer holds the job.
     """
     job, at = hold(session, claim)
-    _store(session, job, state, at)
+    _store(session, job, state, _due(session, job), at)
     job.step = step
     session.flush()
 
 
-def _store(session: Session, job: Job, state: bytes, at: float) -> None:
-    """Keep a state that has the first `chunks_spent` chunks in it."""
-    key = {"job_id": job.id, "chunk": job.chunks_spent}
-    session.merge(Checkpoint(**key, attempt=job.attempt, state=state, created_at=at))
+def _store(session: Session, job: Job, state: bytes, chunks: int, at: float) -> None:
+    """Keep a state that has the first `chunks` chunks in it, in place of what was kept before."""
+    session.execute(delete(Checkpoint).where(Checkpoint.job_id == job.id))
+    session.add(Checkpoint(job_id=job.id, chunk=chunks, attempt=job.attempt, state=state, created_at=at))
+
+
+def _kept_chunks(session: Session, job: Job) -> int:
+    """Return how many chunks are in what was kept."""
+    statement = select(func.max(Checkpoint.chunk)).where(Checkpoint.job_id == job.id)
+    return session.execute(statement).scalar_one() or 0
 
 
 def last_kept(session: Session, job_id: str) -> Checkpoint | None:
-    """Return the last state that was kept; a new attempt resumes there, at chunk `chunk`."""
+    """Return what was kept last; a new attempt resumes there, at chunk `chunk`."""
     return session.execute(
         select(Checkpoint).where(Checkpoint.job_id == job_id).order_by(Checkpoint.chunk.desc()).limit(1)
     ).scalar_one_or_none()
@@ -352,9 +332,8 @@ def settle(session: Session, job: Job, *, reason: str) -> None:
     scope = lock_scope(session, job.scope_id)
     moved = {}
     for account in lock_accounts(session, paying(job)):
-        amount = difference(total_at(job, account.id, len(job.schedule)), total_at(job, account.id, job.chunks_spent))
-        moved[account.id] = move(account, spent=slots([]), reserved=[-part for part in amount])
-    content = {"accounts": moved, "reason": reason}
+        moved[account.id] = move(account, spent=slots([]), reserved=[-part for part in allowance.held(job, account.id)])
+    content = {"accounts": moved, "reason": reason, **_unused(job)}
     at = clock.read(session)
     chain.append(session, scope, "settle", at=at, job_id=job.id, attempt=0, chunk=0, content=content)
     session.flush()
@@ -363,7 +342,19 @@ def settle(session: Session, job: Job, *, reason: str) -> None:
 def charge_all(session: Session, job: Job, reason: str) -> None:
     """Spend all that a job still has reserved; the caller holds its lock and ends it in this transaction."""
     refuse_if_frozen(session)
-    paid = job.chunks_spent
-    content = {"event": _runs(job.schedule[paid:]), "reason": reason}
-    _pay(session, job, len(job.schedule), clock.read(session), chunk=len(job.schedule), content=content)
+    schedule = [EVENT.validate_python(event) for event in job.schedule]
+    events = list(job.schedule[job.chunks_spent :])
+    repeats = allowance.repeats_left(job, session.get_one(Account, job.scope_id))
+    events += [EVENT.dump_python(allowance.dearest(schedule), mode="json")] * repeats
+    content = {"event": _runs(events), "reason": reason, **_unused(job)}
+    at = clock.read(session)
+    _spend(session, job, at, lambda account: allowance.held(job, account.id), chunk=len(schedule), content=content)
+    job.chunks_spent = len(schedule)
+    job.allowance_spent = job.allowance
     session.flush()
+
+
+def _unused(job: Job) -> dict[str, Any]:
+    """Return the rest of a job's allowance as an entry's body tells it; nothing where there is none."""
+    left = {account_id: allowance.rest(job, account_id) for account_id in paying(job)}
+    return {"allowance": left} if any(map(any, left.values())) else {}

@@ -32,9 +32,9 @@ class Swept:
 def sweep(session: Session, lease_seconds: float, max_attempts: int, queue_deadline_seconds: float) -> Swept:
     """Free what is lost; up to 100 jobs of each kind in one transaction, skipping rows that others hold.
 
-    A lost lease puts its job back into the queue if every paid chunk is in a kept state. A chunk that was paid and not
-    kept cannot be paid again from the same reservation: the job fails with `worker-lost`, charged what was spent.
-    After `max_attempts` lost attempts it fails with the whole reservation charged.
+    A lost lease puts its job back into the queue if the rest of its allowance pays again, at every order, for each
+    chunk that was paid and not kept; else the job fails with `worker-lost`, charged what was spent. After
+    `max_attempts` lost attempts it fails with the whole reservation charged.
 
     Args:
         session: an open write transaction.
@@ -102,9 +102,9 @@ def _free(session: Session, job: Job, at: float, max_attempts: int, swept: Swept
     if lost + 1 >= max_attempts:
         jobs.end_failed(session, job, at, jobs.LOST, charge="all")
         swept.failed.append(job.id)
-    elif jobs.lost_chunks(session, job):
-        jobs.end_failed(session, job, at, jobs.LOST, charge="spent")
-        swept.failed.append(job.id)
-    else:
+    elif ledger.affords_repeats(session, job):
         jobs.requeue(session, job, at, jobs.LOST)
         swept.requeued.append(job.id)
+    else:
+        jobs.end_failed(session, job, at, jobs.LOST, charge="spent")
+        swept.failed.append(job.id)

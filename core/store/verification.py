@@ -5,20 +5,36 @@ A chain cannot tell that its whole tail was replaced by a consistent one; the wi
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from core.privacy.budget import covers
 from core.privacy.events import EVENT, Event
 from core.store import chain
-from core.store.accounts import SLOTS, described, read_slots, terms_of
+from core.store.accounts import SLOTS, described, difference, read_slots, terms_of
 from core.store.corrections import freeze
 from core.store.database import Database
 from core.store.tables import Account, Entry, Job, Scope
 
 Sums = dict[str, dict[str, list[int]]]
+
+
+@dataclass
+class _Sums:
+    """What the entries of a scope add up to."""
+
+    accounts: Sums = field(default_factory=dict)
+    """Spent and reserved of each account."""
+    terms: dict[str, Any] = field(default_factory=dict)
+    """Of each account, as last told."""
+    allowances: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What each job may pay again, by account."""
+    repeats: dict[str, dict[str, list[int]]] = field(default_factory=dict)
+    """What each job has taken of that."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +73,10 @@ def verify(session: Session, scope_id: str) -> Verification:
         .order_by(Entry.seq)
     )
     head, count = chain.GENESIS, 0
-    sums: Sums = {}
-    terms: dict[str, Any] = {}
+    sums = _Sums()
     for row in rows:
         count += 1
-        reason = _fault(row, scope_id, count, head) or _add(json.loads(row.body), sums, terms)
+        reason = _fault(row, scope_id, count, head) or _add(json.loads(row.body), sums)
         if reason is not None:
             return Verification(False, scope.seq, scope.head, count, reason)
         head = row.hash
@@ -70,7 +85,7 @@ def verify(session: Session, scope_id: str) -> Verification:
         reason = f"the scope's head is entry {scope.seq}, {scope.head}; the chain ends with entry {count}, {head}"
         first = count if count == scope.seq else min(count, scope.seq) + 1
         return Verification(False, scope.seq, scope.head, first, reason)
-    reason = _unbalanced(session, scope_id, sums, terms)
+    reason = _unbalanced(session, scope_id, sums) or _misremembered(session, scope_id, sums)
     return Verification(reason is None, count, head, None, reason)
 
 
@@ -97,34 +112,65 @@ def _fault(row: Any, scope_id: str, seq: int, previous: str) -> str | None:  # n
     return None if told == kept else "its columns say something else than its body"
 
 
-def _add(body: dict[str, Any], sums: Sums, terms: dict[str, Any]) -> str | None:
+def _add(body: dict[str, Any], sums: _Sums) -> str | None:
     """Add an entry's movements to the sums; say what is wrong, None when nothing is."""
     if body["kind"] in ("open", "grant"):
-        terms[body["account"]] = body["terms"]
-        sums.setdefault(body["account"], {"spent": [0] * SLOTS, "reserved": [0] * SLOTS})
+        sums.terms[body["account"]] = body["terms"]
+        sums.accounts.setdefault(body["account"], {"spent": [0] * SLOTS, "reserved": [0] * SLOTS})
     for account, movement in body["accounts"].items():
         for name, change in movement.items():
-            totals = sums[account][name]
+            totals = sums.accounts[account][name]
             for slot, amount in enumerate(change):
                 totals[slot] += amount
                 if totals[slot] < 0:
                     return f"{name} of {account} would fall below zero"
+    return _add_allowance(body, sums) if "allowance" in body else None
+
+
+def _add_allowance(body: dict[str, Any], sums: _Sums) -> str | None:
+    """Follow what a job may pay again: told at reserve, taken by repeats, and what is left of it at the end."""
+    job, told = body["job"], body["allowance"]
+    if body["kind"] == "reserve":
+        sums.allowances[job] = told
+        sums.repeats[job] = {account: [0] * SLOTS for account in told}
+        return None
+    if job not in sums.allowances or told.keys() != sums.allowances[job].keys():
+        return f"{job} takes of an allowance that it was not given"
+    for account, amounts in told.items():
+        left = difference(sums.allowances[job][account], sums.repeats[job][account])
+        if not covers(left, amounts) or ("reason" in body and left != amounts):
+            return f"the allowance of {job} in {account} is not what its entries leave of it"
+        if body["kind"] == "spend":
+            pairs = zip(sums.repeats[job][account], amounts, strict=True)
+            sums.repeats[job][account] = [one + more for one, more in pairs]
     return None
 
 
-def _unbalanced(session: Session, scope_id: str, sums: Sums, terms: dict[str, Any]) -> str | None:
+def _misremembered(session: Session, scope_id: str, sums: _Sums) -> str | None:
+    """Compare what jobs remember of their allowances with the entries; say what differs, None when nothing does."""
+    statement = select(Job.id, Job.allowance, Job.allowance_spent).where(Job.scope_id == scope_id)
+    for job_id, promised, taken in session.execute(statement):
+        for kept, told in ((promised, sums.allowances), (taken, sums.repeats)):
+            remembered = {account: amounts for account, amounts in kept.items() if any(amounts)}
+            recorded = {account: amounts for account, amounts in told.get(job_id, {}).items() if any(amounts)}
+            if remembered != recorded:
+                return f"the allowance that {job_id} remembers is not that of its entries"
+    return None
+
+
+def _unbalanced(session: Session, scope_id: str, sums: _Sums) -> str | None:
     """Compare the accounts with the sums; say what differs, None when nothing does."""
     accounts = session.execute(
         select(Account).where(Account.scope_id == scope_id).execution_options(populate_existing=True)
     ).scalars()
     found = {account.id: account for account in accounts}
-    if found.keys() != sums.keys():
+    if found.keys() != sums.accounts.keys():
         return "there are accounts that no entry opened, or the other way round"
     for account_id, account in found.items():
         kept = {name: read_slots(account, name) for name in ("spent", "reserved")}
-        if kept != sums[account_id]:
+        if kept != sums.accounts[account_id]:
             return f"the balance of {account_id} is not the sum of its entries"
-        if described(terms_of(account), account.declared) != terms[account_id]:
+        if described(terms_of(account), account.declared) != sums.terms[account_id]:
             return f"the terms of {account_id} are not those of its entries"
     return None
 
@@ -167,19 +213,30 @@ def executed(session: Session, scope_id: str) -> Counter[Event]:
     )
     by_job: dict[str | None, Counter[str]] = {}
     for kind, job_id, body in rows:
-        entry = json.loads(body)
-        if kind == "compensate":
-            if entry["fraction"] == "1":
-                by_job.pop(job_id, None)
-            continue
-        runs = by_job.setdefault(job_id, Counter())
-        for times, event in entry["event"]:
-            runs[chain.canonical(event)] += times
-    total: Counter[str] = sum(by_job.values(), Counter())
-    return Counter({EVENT.validate_json(event): times for event, times in total.items()})
+        if kind == "spend":
+            by_job[job_id] = by_job.get(job_id, Counter()) + _runs_of([body])
+        elif json.loads(body)["fraction"] == "1":
+            by_job.pop(job_id, None)
+    return _events(sum(by_job.values(), Counter()))
 
 
-def executed_by(job: Job) -> Counter[Event]:
-    """Return the events that were charged to one job, whether it was compensated or not."""
+def executed_by(session: Session, job: Job) -> Counter[Event]:
+    """Return the events that were charged to one job, repeats among them, whether it was compensated or not."""
     paid = Counter(chain.canonical(event) for event in job.schedule[: job.chunks_spent])
-    return Counter({EVENT.validate_json(event): times for event, times in paid.items()})
+    if any(map(any, job.allowance_spent.values())):
+        spent = select(Entry.body).where(Entry.job_id == job.id, Entry.scope_id == job.scope_id, Entry.kind == "spend")
+        paid = _runs_of(session.execute(spent).scalars())
+    return _events(paid)
+
+
+def _runs_of(bodies: Iterable[str]) -> Counter[str]:
+    """Count the events that spend entries tell, as canonical texts."""
+    counted: Counter[str] = Counter()
+    for body in bodies:
+        for times, event in json.loads(body)["event"]:
+            counted[chain.canonical(event)] += times
+    return counted
+
+
+def _events(counted: Counter[str]) -> Counter[Event]:
+    return Counter({EVENT.validate_json(event): times for event, times in counted.items()})

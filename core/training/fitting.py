@@ -1,6 +1,5 @@
 """From opened records to a release: the method, the sandwich, and the row that a model stores."""
 
-from collections import Counter
 from math import isfinite
 from typing import Final
 
@@ -14,7 +13,7 @@ from core.inference.results import Flags, Released
 from core.inference.sandwich import Sandwich
 from core.optimizers import Fitted, fit_and_infer
 from core.oracle import Oracle, Release
-from core.privacy.events import Event, compose
+from core.privacy.events import Event
 from core.privacy.reports import report
 from core.problems.linear import LinearProblem
 from core.store.records import Encoded
@@ -53,8 +52,7 @@ def train(planned: PlannedJob, order: Order, meter: LedgerMeter, oracle: Oracle)
     """
     shifts = torch.from_numpy(planned.design.baseline_shifts())
     fitted = fit_and_infer(planned.spec.optimizer, planned.spec.inference, oracle, shifts)
-    charged = compose(Counter(order.schedule[: meter.chunks_paid]))
-    return describe(planned, order, fitted, charged)
+    return describe(planned, order, fitted, meter.charged)
 
 
 def describe(planned: PlannedJob, order: Order, fitted: Release[Fitted], charged: Event) -> Released:

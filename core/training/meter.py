@@ -1,16 +1,30 @@
-"""The ledger's meter: pays for chunks ahead of the reading they cover, and keeps noised states with the payments."""
+"""The ledger's meter: pays for chunks ahead of the reading they cover, and keeps what was told with the payments.
 
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+Each payment carries everything that the attempt was told before it: the method's last state and the noised answers
+since. Whoever is lost after a payment has therefore lost the chunk just paid and nothing else, wherever in a step the
+chunk ends: the next attempt recalls the rest and draws that chunk again, with fresh noise, for another payment.
 
-from safetensors.torch import load, save
+Draws within payments. An attempt that begins with k chunks kept draws at most C(m) - C(k) while it has paid the chunks
+k to m - 1 itself, C being the frozen cumulative prices, because `cover` counts what was kept as worth all of C(k). So
+each attempt draws at most what it pays, whatever was lost before it and whatever it asks, and all attempts together
+draw at most what the ledger charged.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, Protocol
+
 from torch import Tensor
 
-from core.privacy.events import NOTHING, Composed, Event, compose
+from core.catalogue.questions import Question
+from core.oracle import Answer
+from core.privacy.events import Composed, Event, compose
 from core.privacy.renyi import cost_nano
+from core.training.notes import Noted, Notes, unpack
 from core.training.order import Drained, Payer
+
+_NOTHING: Final[Mapping[Event, int]] = {}
 
 
 class Till(Protocol):
@@ -20,32 +34,20 @@ class Till(Protocol):
         """Commit the payment of a chunk. Raises StaleAttempt when the job is no longer ours."""
 
     def keep(self, state: bytes, step: int) -> None:
-        """Commit a state that has every paid chunk in it."""
-
-
-@dataclass(frozen=True)
-class _Kept:
-    """The method's last state, what had been drawn when it was offered, and its step."""
-
-    state: dict[str, Tensor]
-    drawn: tuple[tuple[int, ...], ...]
-    step: int
+        """Commit what was told so far, without paying."""
 
 
 class LedgerMeter:
     """Covers totals by the smallest prefix of the job's frozen chunks that is worth as much at every order.
 
-    The total of all attempts counts: an earlier attempt's draws are the chunks in its kept state. A state is stored
-    only where it has every paid chunk in it, for only then may a later attempt go on from it without drawing again
-    what was drawn and lost.
-
     Args:
         till: where chunks are paid.
         payers: the accounts, with cumulative prices of the chunks.
         schedule: the event of each chunk.
-        kept: the last state an earlier attempt kept.
-        kept_chunks: how many chunks are in it.
-        stop: says whether this attempt was asked to stop; looked at where stopping loses nothing.
+        kept: what an earlier attempt left, `Notes` packed.
+        kept_chunks: how many chunks are in it; this attempt pays for those after it, lost ones again.
+        charged: the events that earlier attempts paid for.
+        stop: says whether this attempt was asked to stop; looked at before each payment, where stopping loses nothing.
     """
 
     def __init__(
@@ -56,77 +58,89 @@ class LedgerMeter:
         *,
         kept: bytes | None = None,
         kept_chunks: int = 0,
+        charged: Mapping[Event, int] = _NOTHING,
         stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self._till = till
         self._payers = payers
-        self._chunks = len(schedule)
+        self._schedule = schedule
         self._before: Event = compose(Counter(schedule[:kept_chunks]))
-        self._drawn: Event = NOTHING
         self._paid = kept_chunks
-        self._stored = kept_chunks
-        self._resumed = None if kept is None else load(kept)
-        self._kept: _Kept | None = None
+        self._charged = Counter(charged)
+        self._notes = unpack(kept)
+        self._recalled = deque(self._notes.answers)
+        self._resumed = self._notes.state
         self._step = 0 if self._resumed is None else int(self._resumed.get("step", 0))
         self._stop = stop
 
     @property
-    def chunks_paid(self) -> int:
-        """How many chunks are paid, by all attempts."""
-        return self._paid
+    def charged(self) -> Event:
+        """All that was paid for the job, by all attempts."""
+        return compose(self._charged)
 
     def cover(self, total: Event, position: int) -> None:
         """Pay for everything up to `total`, before it is read.
 
         Raises:
             StaleAttempt: the job is no longer ours.
-            Drained: this attempt was asked to stop, and stopping here loses nothing.
+            Drained: this attempt was asked to stop; what it was told is kept.
             AssertionError: the total passes the reservation; a method drew more than its price.
         """
         del position  # the total says it all: chunks are counted by their worth
-        if self._stop() and self._paid == self._stored:
-            raise Drained
+        assert not self._recalled, "what an earlier attempt was told comes before anything new"
         price = self._price(total)
-        state = self._complete_state()
-        while not self._covered(price):
-            assert self._paid < self._chunks, "what is drawn never passes what was priced"
-            self._till.spend(self._paid, state, self._step)
-            if state is not None:
-                self._stored, state = self._paid, None
+        if self._within(price, self._paid):
+            return
+        told = self._notes.pack()
+        while not self._within(price, self._paid):
+            self._drain_if_asked(told)
+            assert self._paid < len(self._schedule), "what is drawn never passes what was priced"
+            self._till.spend(self._paid, told if self._paid else None, self._step)
+            self._charged[self._schedule[self._paid]] += 1
             self._paid += 1
-        self._drawn = total
 
     def affords(self, total: Event) -> bool:
         """Say whether the reservation covers `total` at every order."""
-        return self._within(self._price(total), self._chunks)
+        return self._within(self._price(total), len(self._schedule))
 
-    def keep(self, state: dict[str, Tensor], step: int) -> None:
-        """Store this state with the next payment; when asked to stop, store it now and stop.
+    def recall(self, question: Question, theta: Tensor) -> Answer | None:
+        """Return the next answer that an earlier attempt was given after the state it kept; None after the last.
 
         Raises:
-            Drained: this attempt was asked to stop.
-            StaleAttempt: it was, and the job is no longer ours.
+            AssertionError: another question than then; the method is not deterministic given its answers.
         """
-        copied = {name: value.detach().clone() for name, value in state.items()}
-        self._kept = _Kept(copied, self._price(self._drawn), step)
+        if not self._recalled:
+            return None
+        noted = self._recalled.popleft()
+        assert noted.answers(question, theta), "a resumed method asks again what it asked before"
+        return noted.answer
+
+    def note(self, question: Question, theta: Tensor, answer: Answer) -> None:
+        """Hold an answer just given."""
+        noted = Noted(question, theta.detach().clone(), Answer(answer.value.detach().clone(), answer.scale))
+        self._notes = replace(self._notes, answers=(*self._notes.answers, noted))
+
+    def keep(self, state: dict[str, Tensor], step: int) -> None:
+        """Hold a state, in place of the answers noted before."""
+        assert not self._recalled, "what an earlier attempt was told comes before a new state"
+        self._notes = Notes({name: value.detach().clone() for name, value in state.items()})
         self._step = step
-        complete = self._complete_state()
-        if self._stop() and complete is not None:
-            self._till.keep(complete, step)
-            self._stored = self._paid
-            raise Drained
 
     def resume(self) -> dict[str, Tensor] | None:
-        """Return the last stored state of an earlier attempt, if any."""
+        """Return the state that an earlier attempt kept, if any."""
         return self._resumed
 
+    def _drain_if_asked(self, told: bytes) -> None:
+        """Keep what was told and stop, before the next payment."""
+        if self._stop():
+            if self._paid:
+                self._till.keep(told, self._step)
+            raise Drained
+
     def _price(self, total: Event) -> tuple[tuple[int, ...], ...]:
-        """Return the price of all attempts' draws with this one's total, per payer and order."""
+        """Return the price of what was kept with this attempt's draws, per payer and order."""
         whole = Composed(events=(self._before, total))
         return tuple(cost_nano(whole, payer.orders) for payer in self._payers)
-
-    def _covered(self, price: Sequence[Sequence[int]]) -> bool:
-        return self._within(price, self._paid)
 
     def _within(self, price: Sequence[Sequence[int]], chunks: int) -> bool:
         """Say whether the first `chunks` chunks are worth a price at every order of every payer."""
@@ -139,10 +153,3 @@ class LedgerMeter:
     @staticmethod
     def _worth(payer: Payer, chunks: int) -> tuple[int, ...]:
         return payer.totals[chunks - 1] if chunks else (0,) * len(payer.orders)
-
-    def _complete_state(self) -> bytes | None:
-        """Return the last kept state if it has every paid chunk in it."""
-        if self._kept is None or self._kept.drawn != self._price(self._drawn):
-            return None
-        worth = tuple(self._worth(payer, self._paid) for payer in self._payers)
-        return save(self._kept.state) if self._kept.drawn == worth else None

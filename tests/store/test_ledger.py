@@ -80,7 +80,7 @@ def test_a_reservation_is_the_price_and_its_chunks_sum_to_it(database: Database,
     )
     with database.read() as session:
         assert ledger.executed(session, place.scope_id) == Counter(schedule)
-        assert ledger.executed_by(session.get_one(Job, job_id)) == Counter(schedule)
+        assert ledger.executed_by(session, session.get_one(Job, job_id)) == Counter(schedule)
 
 
 def test_a_repeated_spend_is_done_and_a_gap_is_a_bug(database: Database, place: Place) -> None:

@@ -1,0 +1,77 @@
+"""What an attempt leaves to the next one: the method's last state, and the noised answers it was given since.
+
+Both have left the door, so telling them again is post-processing: free and exact. Nothing else is kept: no generator,
+no noise drawn ahead, nothing that has not been noised.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from pydantic import TypeAdapter
+from safetensors.torch import load, save
+from torch import Tensor
+
+from core.catalogue.questions import Question
+from core.oracle import Answer
+
+_QUESTION: Final[TypeAdapter[Question]] = TypeAdapter(Question)
+_ANSWER: Final = "answer/"
+_PARTS: Final = ("question", "theta", "value", "scale")
+_ROUNDING: Final = 1e-9
+"""Another machine may round otherwise between two answers."""
+
+
+@dataclass(frozen=True)
+class Noted:
+    """An answer that was given, to which question, where."""
+
+    question: Question
+    theta: Tensor
+    answer: Answer
+
+    def answers(self, question: Question, theta: Tensor) -> bool:
+        """Say whether this is the answer to that question."""
+        return question == self.question and torch.allclose(theta, self.theta, rtol=_ROUNDING, atol=_ROUNDING)
+
+
+@dataclass(frozen=True)
+class Notes:
+    """The method's last state, None where it has kept none, and the answers since, in the order they were given."""
+
+    state: dict[str, Tensor] | None = None
+    answers: tuple[Noted, ...] = ()
+
+    def pack(self) -> bytes:
+        """Return the bytes that are stored, in the safetensors format."""
+        tensors = {} if self.state is None else dict(self.state)
+        assert not any(name.startswith(_ANSWER) for name in tensors), "a method's state has names of its own"
+        for number, noted in enumerate(self.answers):
+            text = bytearray(_QUESTION.dump_json(noted.question))
+            values = (
+                torch.frombuffer(text, dtype=torch.uint8),
+                noted.theta,
+                noted.answer.value,
+                torch.tensor(noted.answer.scale, dtype=torch.float64),
+            )
+            tensors |= {_name(number, part): value for part, value in zip(_PARTS, values, strict=True)}
+        return save({name: value.contiguous() for name, value in tensors.items()})
+
+
+def unpack(kept: bytes | None) -> Notes:
+    """Return what was stored; nothing at all where nothing was."""
+    tensors = {} if kept is None else load(kept)
+    state = {name: value for name, value in tensors.items() if not name.startswith(_ANSWER)}
+    count = (len(tensors) - len(state)) // len(_PARTS)
+    return Notes(state or None, tuple(_noted(tensors, number) for number in range(count)))
+
+
+def _noted(tensors: Mapping[str, Tensor], number: int) -> Noted:
+    text, theta, value, scale = (tensors[_name(number, part)] for part in _PARTS)
+    question = _QUESTION.validate_json(bytes(text.tolist()))
+    return Noted(question, theta, Answer(value=value, scale=float(scale)))
+
+
+def _name(number: int, part: str) -> str:
+    return f"{_ANSWER}{number}/{part}"
