@@ -1,5 +1,6 @@
 """What an attempt is given, read from the database in one snapshot, and the ways it may end early."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -32,7 +33,7 @@ class Failed(Exception):
 
 
 class Drained(Exception):
-    """The attempt was asked to stop and did, with everything it has paid for in a kept state."""
+    """The attempt was asked to stop and did, with everything it was told in a kept state."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Payer:
 
 @dataclass(frozen=True)
 class Order:
-    """Everything public about an attempt, and the last state that an earlier one kept."""
+    """Everything public about an attempt, and what an earlier one was told and kept."""
 
     claim: Claim
     spec: dict[str, object]
@@ -60,7 +61,9 @@ class Order:
     payers: tuple[Payer, ...]
     kept: bytes | None
     kept_chunks: int
-    """Chunks that are in the kept state; a new attempt draws those after it."""
+    """Chunks that are in what was kept; a new attempt draws those after it."""
+    charged: Counter[Event]
+    """What earlier attempts paid for."""
 
 
 def read_order(session: Session, claim: Claim) -> Order:
@@ -91,6 +94,7 @@ def read_order(session: Session, claim: Claim) -> Order:
         payers=_payers(session, job),
         kept=None if checkpoint is None else checkpoint.state,
         kept_chunks=0 if checkpoint is None else checkpoint.chunk,
+        charged=ledger.executed_by(session, job),
     )
 
 
