@@ -71,7 +71,13 @@ def _train(order: Order, till: LedgerTill, settings: ServiceSettings, stop: Call
         problem = make_problem(planned, _read(planned, order, settings))
     with _in(Phase.TRAINING):
         meter = LedgerMeter(
-            till, order.payers, order.schedule, kept=order.kept, kept_chunks=order.kept_chunks, stop=stop
+            till,
+            order.payers,
+            order.schedule,
+            kept=order.kept,
+            kept_chunks=order.kept_chunks,
+            charged=order.charged,
+            stop=stop,
         )
         door = FullDoor(problem, planned.facts, meter, SystemGenerator())
         released = train(planned, order, meter, door)
