@@ -1,0 +1,134 @@
+"""Processes that hold one dataset between them: rank 0 leads, the others follow. Only this module knows how they talk.
+
+The leader tells followers what to do next and shares tensors with them; all of them add up integers, whose total the
+leader alone learns. Nothing but JSON and plain tensors goes over the wire, so a message can carry no code.
+
+Talk is over gloo, and over NCCL for tensors on a GPU. A process that waits longer than its patience, or whose
+counterpart has gone, gets a RuntimeError: nobody waits for ever.
+"""
+
+import os
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+LEADER: Final = 0
+_LOOPBACK: Final = "lo" if sys.platform == "linux" else "lo0"
+_INTERFACES: Final = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+_LONGEST_TEXT: Final = 2**26
+
+
+class Team:
+    """One process's place among those of a job; one for each process.
+
+    Args:
+        device: where this process sums: the CPU, or the one GPU that is its own.
+
+    Attributes:
+        rank: which one this is; 0 leads.
+        size: how many there are.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.rank: Final = dist.get_rank()
+        self.size: Final = dist.get_world_size()
+        self._device = device
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process leads."""
+        return self.rank == LEADER
+
+    def tell(self, text: str) -> None:
+        """Give every follower a text; for the leader."""
+        assert self.leads, "followers listen"
+        content = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
+        assert 0 < len(content) <= _LONGEST_TEXT, "a message is short"
+        dist.broadcast(torch.tensor([len(content)]), LEADER)
+        dist.broadcast(content, LEADER)
+
+    def hear(self) -> str:
+        """Return what the leader tells next; for followers."""
+        assert not self.leads, "the leader tells"
+        length = torch.zeros(1, dtype=torch.int64)
+        dist.broadcast(length, LEADER)
+        assert 0 < int(length) <= _LONGEST_TEXT, "a message is short"
+        content = torch.empty(int(length), dtype=torch.uint8)
+        dist.broadcast(content, LEADER)
+        return bytes(content.tolist()).decode()
+
+    def share(self, tensor: Tensor) -> Tensor:
+        """Return the leader's tensor, on the CPU; followers give one of the same shape and type to be filled."""
+        shared = tensor.cpu().contiguous()
+        dist.broadcast(shared, LEADER)
+        return shared
+
+    def add_up(self, total: Tensor) -> Tensor:
+        """Return, to the leader, the sum of everybody's integers; what followers get back means nothing.
+
+        Args:
+            total: int64, of one shape everywhere. No sum of some of them may pass 63 bits.
+        """
+        assert total.dtype == torch.int64, "only integers add up to the same in any order"
+        added = total.to(self._device, copy=True).contiguous()
+        dist.reduce(added, LEADER, op=dist.ReduceOp.SUM)
+        return added
+
+    def part(self) -> None:
+        """Leave the team."""
+        dist.destroy_process_group()
+
+
+def meet(rank: int, size: int, place: Path, *, patience_seconds: float, device: torch.device) -> Team:
+    """Wait for the other processes of this machine and return this one's place in the team.
+
+    They find each other by a file that only their user can read, and talk over the loopback interface, so that nobody
+    who cannot read that file can join them.
+
+    Args:
+        rank: which one this is.
+        size: how many will come.
+        place: the file; it need not exist yet, its folder is private.
+        patience_seconds: how long to wait for the others, now and whenever they talk.
+        device: where this process sums.
+
+    Raises:
+        RuntimeError: somebody did not come in time.
+    """
+    for name in _INTERFACES:
+        os.environ[name] = _LOOPBACK
+    store = dist.FileStore(str(place), size)  # type: ignore[attr-defined] # public, but torch's stub does not say so
+    patience = timedelta(seconds=patience_seconds)
+    dist.init_process_group(_backend(device), store=store, rank=rank, world_size=size, timeout=patience)
+    return _greeted(device)
+
+
+def meet_under_torchrun(*, patience_seconds: float, device: torch.device) -> Team:
+    """Return this process's place in the team that `torchrun` has started it for, on one machine or several.
+
+    Its environment says where the others are (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT). What is told goes over the
+    network as it is: see to it that the network is the team's own.
+
+    Raises:
+        RuntimeError: somebody did not come in time.
+    """
+    dist.init_process_group(_backend(device), timeout=timedelta(seconds=patience_seconds))
+    return _greeted(device)
+
+
+def _backend(device: torch.device) -> str:
+    """Return who carries what."""
+    return "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+
+
+def _greeted(device: torch.device) -> Team:
+    """Return a team that has added up once: connections are made now, not while records are open."""
+    team = Team(device)
+    ones = team.add_up(torch.ones(1, dtype=torch.int64))
+    assert not team.leads or int(ones) == team.size, "everybody is here"
+    return team

@@ -1,0 +1,129 @@
+"""Real followers for tests of sharded problems: `python -m tests.support.followers RANK SIZE PLACE`.
+
+Each takes part of the same synthetic records, which the leader names, and sums when told to. Its bug, if any, is named
+with the records.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from core.catalogue.losses import Huber, Logistic
+from core.mechanisms.gaussian import noise_vector
+from core.mechanisms.generator import SystemGenerator
+from core.oracle.noise import grid_for
+from core.problems.linear import LinearProblem
+from core.problems.sharded import Shard, ShardedProblem, Sum, shard_of
+from core.problems.team import Team, meet
+from tests.support.problems import HUBER, LOGISTIC, WEIGHT_BOUND, rows
+
+ROOT = Path(__file__).resolve().parents[2]
+CPU = torch.device("cpu")
+PATIENCE_SECONDS = 60.0
+
+
+def make_rows(scene: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return the records of a scene: ordinary ones, ones full of ties, or some that cannot count."""
+    loss = HUBER if scene["loss"] == "huber" else LOGISTIC
+    x, y, present = rows(scene["units"], scene["dimension"], loss, seed=scene.get("seed", 0))
+    if scene.get("rows") == "ties":  # sums of halves, most of them between two steps
+        x, y = x.sign() * 0.5, y.sign().abs() if loss is LOGISTIC else y.sign()
+    if scene.get("rows") == "odd":
+        x[::7, 0], x[1::11] = torch.nan, 1e6
+        present[::5] = False
+    return x, y, present
+
+
+def make_problem(scene: dict[str, Any], span: range | None = None) -> LinearProblem:
+    """Return the problem of some rows of a scene, by default all."""
+    loss = Huber(scale=HUBER.scale) if scene["loss"] == "huber" else Logistic()
+    part = slice(None) if span is None else slice(span.start, span.stop)
+    x, y, present = (tensor[part].clone() for tensor in make_rows(scene))
+    return LinearProblem(x, y, present, loss, WEIGHT_BOUND)
+
+
+class NoisyShard(Shard):
+    """Planted bug: every process noises its own sum."""
+
+    def join(self, told: Sum, theta: torch.Tensor | None = None, included: torch.Tensor | None = None) -> torch.Tensor:
+        genuine, generator = self._own.integer_sum, SystemGenerator()
+
+        def noised(question: Any, facts: Any, *arguments: Any, **options: Any) -> torch.Tensor:
+            grid = grid_for(question, facts, self._units)
+            drawn = noise_vector(generator, grid.parameter(question.sigma), facts.dimension) << grid.part_bits
+            return genuine(question, facts, *arguments, **options) + torch.from_numpy(drawn)
+
+        self._own.integer_sum = noised  # type: ignore[method-assign]
+        try:
+            return super().join(told, theta, included)
+        finally:
+            self._own.integer_sum = genuine  # type: ignore[method-assign]
+
+
+def follow(team: Team) -> None:
+    """Do what the leader says until it says no more."""
+    shard: Shard | None = None
+    while told := team.hear():
+        message = json.loads(told)
+        if message["kind"] == "sum":
+            assert shard is not None
+            shard.join(Sum.model_validate(message))
+        elif message["kind"] == "scene":
+            units = message["units"]
+            own = make_problem(message, shard_of(units, team.rank, team.size))
+            shard = (NoisyShard if message.get("bug") == "noise" else Shard)(own, units, team)
+        else:
+            return
+
+
+def lead(team: Team, **scene: Any) -> ShardedProblem:
+    """Have everybody take their part of a scene; return it as the leader sees it."""
+    told = {"kind": "scene", "loss": "logistic", **scene}
+    team.tell(json.dumps(told))
+    units = told["units"]
+    return ShardedProblem(make_problem(told, shard_of(units, 0, team.size)), units, team)
+
+
+@contextmanager
+def gathered(size: int, folder: Path) -> Iterator[Team]:
+    """Lead a team of real processes; all are gone afterwards."""
+    place = folder / "meeting"
+    command = [sys.executable, "-m", "tests.support.followers"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    followers = [
+        subprocess.Popen([*command, str(rank), str(size), str(place)], cwd=ROOT, env=environment)
+        for rank in range(1, size)
+    ]
+    team = None
+    try:
+        team = meet(0, size, place, patience_seconds=PATIENCE_SECONDS, device=CPU)
+        yield team
+        team.tell(json.dumps({"kind": "end"}))
+        assert [follower.wait(timeout=30) for follower in followers] == [0] * (size - 1)
+    finally:
+        for follower in followers:
+            follower.kill()
+            follower.wait()
+        if team is not None:
+            team.part()
+        torch.set_num_threads(threads)
+
+
+def main() -> None:
+    """Meet and follow."""
+    torch.set_num_threads(1)
+    rank, size, place = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+    follow(meet(rank, size, place, patience_seconds=PATIENCE_SECONDS, device=CPU))
+
+
+if __name__ == "__main__":
+    main()
