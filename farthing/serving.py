@@ -12,10 +12,10 @@ from farthing.console import WRONG_INPUT, app, complain
 
 Home = Annotated[Path, typer.Option(envvar="FARTHING_HOME", help="where everything lives")]
 Witness = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         envvar="FARTHING_WITNESS",
-        help="file that keeps the ledger's heads, best on another disk",
+        help="what keeps the ledger's heads: a file on another disk, or s3://bucket/prefix",
         show_default="witness.jsonl in the home",
     ),
 ]
@@ -38,8 +38,8 @@ def _become(module: str, *arguments: str | None) -> None:
     os.execv(sys.executable, command)  # noqa: S606 - our own interpreter and module, no shell
 
 
-def _named(option: str, value: Path | None) -> tuple[str, ...]:
-    return () if value is None else (option, str(value))
+def _named(option: str, value: str | None) -> tuple[str, ...]:
+    return () if value is None else (option, value)
 
 
 @app.command(

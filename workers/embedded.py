@@ -21,8 +21,10 @@ from typing import Final
 
 from core.errors import Refusal
 from core.settings import ServiceSettings
+from core.store import datasets
 from core.store.bootstrap import first_admin
 from core.store.database import Database
+from core.store.master_key import prepare_master_key
 from core.store.witness import Witness, guard
 from workers.process import clock_seconds
 
@@ -136,7 +138,7 @@ class Embedded:
 
 
 def prepare(settings: ServiceSettings) -> None:
-    """Bring the database up to date, make the first key, and compare the ledger with its witness.
+    """Bring the database up to date, make the first key and the master key, and compare the ledger with its witness.
 
     A ledger that is behind is frozen, and the service starts all the same: everything but training works, and every
     answer says what to do.
@@ -150,6 +152,9 @@ def prepare(settings: ServiceSettings) -> None:
             say(f"Admin key, shown this once: {made}")
         for problem in guard(database, Witness(settings.witness_path)):
             say(f"The ledger is frozen: {problem} Run `farthing reconcile`.", error=True)
+        with database.read() as session:
+            wrapped = datasets.wrapped_keys(session)
+        prepare_master_key(settings, wrapped.values())
     finally:
         database.dispose()
 
@@ -210,7 +215,9 @@ def read_settings(arguments: list[str] | None = None) -> ServiceSettings:
     parser.add_argument("--host")
     parser.add_argument("--port", type=int, help="0 takes a free one")
     parser.add_argument("--workers", type=int, help="jobs trained at a time; 0 serves the API alone")
-    parser.add_argument("--witness", type=Path, help="file that keeps the ledger's heads, best on another disk")
+    parser.add_argument(
+        "--witness", help="what keeps the ledger's heads: a file on another disk, or s3://bucket/prefix"
+    )
     given = {name: value for name, value in vars(parser.parse_args(arguments)).items() if value is not None}
     return ServiceSettings(**given)
 

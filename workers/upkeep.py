@@ -9,12 +9,15 @@ import argparse
 import sys
 from pathlib import Path
 
-from core.errors import NotFound, Refusal
+from core.errors import Conflict, NotFound, Refusal
 from core.settings import ServiceSettings
 from core.store import backup as copies
+from core.store import datasets
 from core.store import witness as witnesses
 from core.store.claims import refuse_if_frozen
 from core.store.database import Database
+from core.store.master_key import add_master_key, check_master_keys, fingerprint_of
+from core.store.storage import open_storage
 from core.store.witness import Witness
 from workers.embedded import holding, prepare, say
 
@@ -28,11 +31,16 @@ def backup(settings: ServiceSettings, to: Path) -> None:
     """
     database = _open(settings)
     try:
-        manifest = copies.backup(database, settings.records_path, to)
+        manifest = copies.backup(database, open_storage(settings), to)
     finally:
         database.dispose()
     size = sum(file.bytes for file in manifest.files)
     say(f"{to}: {len(manifest.files)} files, {size:,} bytes. The witness is not in it; keep that elsewhere.")
+    if manifest.master_keys:
+        say(
+            f"Nor is master key {', '.join(manifest.master_keys)}, without which nobody can read its records. Keep a "
+            f"copy of {_key_place(settings)} in a safe, apart from the backups."
+        )
 
 
 def restore(settings: ServiceSettings, source: Path) -> None:
@@ -43,7 +51,7 @@ def restore(settings: ServiceSettings, source: Path) -> None:
         Conflict: the home is not empty, or the backup is damaged.
     """
     with holding(settings.home):
-        manifest = copies.restore(source, settings.url, settings.records_path, settings.home)
+        manifest = copies.restore(source, settings)
     say(f"{settings.home}: {len(manifest.files)} files restored. The ledger is frozen until `farthing reconcile`.")
     if not Witness(settings.witness_path).exists():
         say(
@@ -51,6 +59,47 @@ def restore(settings: ServiceSettings, source: Path) -> None:
             "was spent after the backup is forgotten.",
             error=True,
         )
+
+
+def rewrap(settings: ServiceSettings, *, fresh: bool = False) -> None:
+    """Wrap every dataset's key by the current master key, also while the service runs; records stay as they are.
+
+    Args:
+        settings: of the home. The new key and the old one are lines of the master key's file, the new one first.
+        fresh: make a new key first and put it before the others in the file.
+
+    Raises:
+        NotFound: there is no database in this home.
+        NotReady: a key that is needed is missing.
+        Conflict: a fresh key was asked for, and the keys are not in a file.
+    """
+    database = _open(settings)
+    try:
+        with database.read() as session:
+            wrapped = datasets.wrapped_keys(session)
+        check_master_keys(settings, wrapped.values())
+        if fresh:
+            if settings.master_key is not None:
+                raise Conflict("The master key is in the environment, not in a file: put the new one before it there.")
+            add_master_key(settings.master_key_path)
+        keys = check_master_keys(settings, wrapped.values())
+        done = 0
+        for dataset_id, before in wrapped.items():
+            if fingerprint_of(before) != keys.current.fingerprint:
+                after = keys.current.wrap(dataset_id, keys.unwrap(dataset_id, before))
+                done += database.run(datasets.rewrap_key, dataset_id, before, after)
+    finally:
+        database.dispose()
+    say(f"{done} of {len(wrapped)} keys were wrapped anew, by master key {keys.current.fingerprint}.")
+    if len(keys.keys) > 1:
+        say(
+            f"The lines below the first in {_key_place(settings)} are not needed any more by this database, but by "
+            "backups that were made before."
+        )
+
+
+def _key_place(settings: ServiceSettings) -> str:
+    return "FARTHING_MASTER_KEY" if settings.master_key is not None else str(settings.master_key_path)
 
 
 def reconcile(settings: ServiceSettings, *, without_witness: bool = False) -> None:
@@ -108,6 +157,7 @@ def main(arguments: list[str] | None = None) -> None:
     tools.choices["backup"].add_argument("--to", type=Path, required=True, help="a new folder")
     tools.choices["restore"].add_argument("--from", type=Path, required=True, dest="source", help="a backup")
     tools.choices["reconcile"].add_argument("--without-witness", action="store_true", help="the witness is lost")
+    tools.choices["rewrap"].add_argument("--fresh", action="store_true", help="make a new master key first")
     told = parser.parse_args(arguments)
     given = {name: value for name in ("home", "witness") if (value := getattr(told, name)) is not None}
     settings = ServiceSettings(**given)
@@ -118,6 +168,8 @@ def main(arguments: list[str] | None = None) -> None:
             backup(settings, told.to)
         elif told.tool == "restore":
             restore(settings, told.source)
+        elif told.tool == "rewrap":
+            rewrap(settings, fresh=told.fresh)
         else:
             reconcile(settings, without_witness=told.without_witness)
     except Refusal as refusal:

@@ -1,13 +1,13 @@
 """Use cases of datasets that are there: seen, shared, erased. `core.service.uploads` has those on their way in."""
 
+import time
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy.orm import Session
 
-from core.errors import Conflict, Forbidden, NotFound
+from core.errors import Conflict, Forbidden, LedgerBusy, NotFound, NotReady
 from core.service import witnessing
 from core.service.budgets import budget_view
 from core.service.context import Caller, Context
@@ -18,9 +18,13 @@ from core.store import datasets as rows
 from core.store import jobs as job_rows
 from core.store import queries
 from core.store.mock import mock_rows
+from core.store.storage import open_storage
 from core.store.tables import Dataset, Scope
 from core.store.uploads import remove_partial
 
+RECORDS: Final = "rec"
+"""Prefix of the names of stored records."""
+ORPHAN_SECONDS: Final = 86400.0
 _LONGEST_UPLOAD_SECONDS: Final = 3600.0
 
 
@@ -181,7 +185,8 @@ def erase(context: Context, caller: Caller, dataset_id: str) -> DatasetView:
 
     view = context.database.run(work)
     witnessing.keep(context)
-    finish_erasures(context)
+    with suppress(NotReady, LedgerBusy):  # a storage or a witness that is away for a moment: the upkeep goes on
+        finish_erasures(context)
     return view
 
 
@@ -193,11 +198,13 @@ def finish_erasures(context: Context) -> list[str]:
     with context.database.read() as session:
         waiting = list(rows.erasable(session))
     done: list[str] = []
+    storage = open_storage(context.settings)
     for dataset_id, location in waiting:
         witnessing.bury(context, dataset_id)
+        if not context.database.run(rows.destroy_key, dataset_id):
+            continue
         if location is not None:
-            with suppress(FileNotFoundError):
-                _destroy(context.settings.records_path / location)
+            storage.erase(location)
         if context.database.run(rows.mark_erased, dataset_id):
             done.append(dataset_id)
     return done
@@ -206,14 +213,20 @@ def finish_erasures(context: Context) -> list[str]:
 def remove_leftovers(context: Context) -> int:
     """Remove what uploads and decodings that were killed left behind; return how many files."""
     oldest_seconds = 2 * context.settings.decode_seconds + _LONGEST_UPLOAD_SECONDS
-    return remove_partial(context.settings.records_path, older_than_seconds=oldest_seconds)
+    return remove_partial(context.settings.spool_path, older_than_seconds=oldest_seconds)
 
 
-def _destroy(path: Path) -> None:
-    """Overwrite a file's blocks, as far as the file system lets us, and remove its name."""
-    size = path.stat().st_size
-    block = bytes(2**20)
-    with path.open("r+b", buffering=0) as file:
-        for start in range(0, size, len(block)):
-            file.write(block[: size - start])
-    path.unlink()
+def collect_orphans(context: Context, older_than_seconds: float = ORPHAN_SECONDS) -> list[str]:
+    """Erase stored records that became no dataset: their upload was killed, or lost to a rival; return their names.
+
+    Listing a bucket costs, so once an hour will do. Uploads under way are younger than what is collected.
+    """
+    storage = open_storage(context.settings)
+    limit = time.time() - older_than_seconds
+    old = [stored.name for stored in storage.list(f"{RECORDS}_") if stored.modified_at < limit]
+    with context.database.read() as session:
+        kept = rows.locations(session)
+    orphans = [name for name in old if name not in kept]
+    for name in orphans:
+        storage.erase(name)
+    return orphans

@@ -2,6 +2,8 @@
 
 import secrets
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final, Self, TypeVar
 
 from sqlalchemy.exc import IntegrityError
@@ -9,18 +11,22 @@ from sqlalchemy.orm import Session
 
 from core.catalogue.columns import UserColumn
 from core.catalogue.datasets import Metadata
-from core.errors import Conflict, DuplicateDataset, FieldError, Invalid, NotFound, NotOfferedYet
+from core.errors import Conflict, DuplicateDataset, FieldError, Invalid, NotFound, NotOfferedYet, NotReady
 from core.service import scopes, witnessing
 from core.service.context import Caller, Context
-from core.service.datasets import dataset_view, find_own
+from core.service.datasets import RECORDS, dataset_view, find_own
 from core.service.views import DatasetView
+from core.settings import ServiceSettings
 from core.store import datasets as rows
 from core.store import idempotency, ledger, queries
 from core.store.claims import put_secret
 from core.store.decode import Decoded, Limits, decode_upload, format_of
+from core.store.encryption import SealedFile
 from core.store.ids import new_id
+from core.store.master_key import load_master_keys
+from core.store.storage import open_storage
 from core.store.tables import Dataset, Scope
-from core.store.uploads import Received, receive
+from core.store.uploads import receive
 
 ROUTE: Final = "POST /v1/datasets"
 DIGEST_KEY: Final = "digest-key"
@@ -107,15 +113,13 @@ def create(
     parse(context, caller, metadata)
     request = metadata.model_dump(mode="json")
 
-    def work(session: Session, received: Received, decoded: Decoded, location: str) -> tuple[dict[str, Any], bool]:
+    def work(session: Session, arrived: Arrived) -> tuple[dict[str, Any], bool]:
         if key is not None:
-            stored = idempotency.begin(
-                session, caller.id, ROUTE, key, idempotency.hash_body([request, received.digest])
-            )
+            stored = idempotency.begin(session, caller.id, ROUTE, key, idempotency.hash_body([request, arrived.digest]))
             if stored is not None:
                 return stored.body, True
-        dataset = rows.add(session, new_id("ds"), caller.id, metadata.name, request)
-        _fill(session, caller, dataset, metadata, (received, decoded, location))
+        dataset = rows.add(session, arrived.dataset_id, caller.id, metadata.name, request)
+        _fill(session, caller, dataset, metadata, arrived)
         body = dataset_view(session, dataset).model_dump(mode="json")
         if key is not None:
             idempotency.store(session, caller.id, ROUTE, key, status=201, body=body)
@@ -123,7 +127,7 @@ def create(
 
     with context.database.read() as session:
         answered = key is not None and queries.is_answered(session, caller.id, ROUTE, key)
-    with _Stored(context, caller, metadata, media, pieces, may_repeat=answered) as stored:
+    with _Stored(context, caller, metadata, media, pieces, new_id("ds"), may_repeat=answered) as stored:
         answer = stored.commit(work)
     witnessing.keep(context)
     return answer
@@ -146,13 +150,13 @@ def fill(
         metadata = Metadata.model_validate(pending.request)
     parse(context, caller, metadata)
 
-    def work(session: Session, received: Received, decoded: Decoded, location: str) -> DatasetView:
+    def work(session: Session, arrived: Arrived) -> DatasetView:
         dataset = rows.lock(session, dataset_id)
         _refuse_filled(dataset)
-        _fill(session, caller, dataset, metadata, (received, decoded, location))
+        _fill(session, caller, dataset, metadata, arrived)
         return dataset_view(session, dataset)
 
-    with _Stored(context, caller, metadata, format_of(content_type), pieces) as stored:
+    with _Stored(context, caller, metadata, format_of(content_type), pieces, dataset_id) as stored:
         view = stored.commit(work)
     witnessing.keep(context)
     return view
@@ -163,8 +167,19 @@ def _refuse_filled(dataset: Dataset) -> None:
         raise Conflict("This dataset has its records; new data are a new dataset in the same scope.")
 
 
+@dataclass(frozen=True)
+class Arrived:
+    """An upload that was received, decoded and stored, encrypted for the dataset that it is to become."""
+
+    dataset_id: str
+    digest: str
+    decoded: Decoded
+    location: str
+    wrapped_key: str
+
+
 class _Stored:
-    """An upload that was received and decoded; its files are removed unless the transaction keeps them."""
+    """An upload on its way into storage; its files are removed unless the transaction keeps them."""
 
     def __init__(
         self,
@@ -173,32 +188,35 @@ class _Stored:
         metadata: Metadata,
         media: str | None,
         pieces: Iterable[bytes],
+        dataset_id: str,
         *,
         may_repeat: bool = False,
     ) -> None:
-        self._context = context
         settings = context.settings
-        self._received = receive(
-            pieces, folder=settings.records_path, secret=_digest_key(context), limit_bytes=settings.max_upload_bytes
-        )
-        self._target = settings.records_path / f"{new_id('rec')}.arrow"
+        self._context = context
+        self._storage = open_storage(settings)
         self._kept = False
+        master_keys = load_master_keys(settings)  # before anything is read: without one, nothing can be stored
+        received = receive(
+            pieces, folder=settings.spool_path, secret=_digest_key(context), limit_bytes=settings.max_upload_bytes
+        )
+        location = f"{new_id(RECORDS)}.sealed"
+        target = SealedFile(path=settings.spool_path / location, context=dataset_id)
+        self._spooled = (received.file.path, target.path)
+        self._location = location
         try:
             if not may_repeat:
                 with context.database.read() as session:
-                    _refuse_duplicate(session, caller, self._received.digest)
-            limits = Limits(
-                rows=settings.max_rows,
-                columns=settings.max_columns,
-                seconds=settings.decode_seconds,
-                memory_bytes=settings.decode_memory_bytes,
+                    _refuse_duplicate(session, caller, received.digest)
+            decoded = decode_upload(
+                received.file, target, metadata.columns, limits=_limits(settings), media=media, rows=metadata.rows
             )
-            self._decoded = decode_upload(
-                self._received.path, self._target, metadata.columns, limits=limits, media=media, rows=metadata.rows
-            )
+            self._storage.put(target.path, location)
         except BaseException:
             self._remove()
             raise
+        wrapped_key = master_keys.current.wrap(dataset_id, target.key)
+        self._arrived = Arrived(dataset_id, received.digest, decoded, location, wrapped_key)
 
     def __enter__(self) -> Self:
         return self
@@ -207,16 +225,27 @@ class _Stored:
         self._remove()
 
     def _remove(self) -> None:
-        self._received.path.unlink(missing_ok=True)
+        for path in self._spooled:
+            path.unlink(missing_ok=True)
         if not self._kept:
-            self._target.unlink(missing_ok=True)
+            with suppress(NotReady):  # it has no key any more, and the sweep collects it within a day
+                self._storage.erase(self._location)
 
-    def commit(self, work: Callable[[Session, Received, Decoded, str], T]) -> T:
+    def commit(self, work: Callable[[Session, Arrived], T]) -> T:
         """Run the transaction that makes the file a dataset, and keep the file if it did."""
-        answer = self._context.database.run(work, self._received, self._decoded, self._target.name)
+        answer = self._context.database.run(work, self._arrived)
         with self._context.database.read() as session:
-            self._kept = rows.is_kept(session, self._target.name)
+            self._kept = rows.is_kept(session, self._location)
         return answer
+
+
+def _limits(settings: ServiceSettings) -> Limits:
+    return Limits(
+        rows=settings.max_rows,
+        columns=settings.max_columns,
+        seconds=settings.decode_seconds,
+        memory_bytes=settings.decode_memory_bytes,
+    )
 
 
 def _digest_key(context: Context) -> bytes:
@@ -241,12 +270,11 @@ def _refuse_duplicate(session: Session, caller: Caller, digest: str) -> None:
         )
 
 
-def _fill(
-    session: Session, caller: Caller, dataset: Dataset, metadata: Metadata, content: tuple[Received, Decoded, str]
-) -> None:
+def _fill(session: Session, caller: Caller, dataset: Dataset, metadata: Metadata, arrived: Arrived) -> None:
     """Make a pending dataset ready: its scope, its public facts and where its records are."""
-    received, decoded, location = content
-    _refuse_duplicate(session, caller, received.digest)
+    assert dataset.id == arrived.dataset_id, "the records are encrypted for this dataset and no other"
+    decoded = arrived.decoded
+    _refuse_duplicate(session, caller, arrived.digest)
     if metadata.scope is not None:
         scope = _joined(session, caller, metadata)
     else:
@@ -263,9 +291,10 @@ def _fill(
         scope.approval = metadata.approval
     dataset.scope_id = scope.id
     dataset.rows = decoded.rows
-    dataset.digest = received.digest
-    dataset.location = location
+    dataset.digest = arrived.digest
+    dataset.location = arrived.location
     dataset.location_digest = decoded.digest
+    dataset.wrapped_key = arrived.wrapped_key
     dataset.validation = decoded.report.model_dump(mode="json")
     dataset.state = "ready"
     try:

@@ -1,14 +1,16 @@
 """Copies of an embedded home: the database and the records it names, with a manifest of digests.
 
 A backup is taken while the service runs: the database is copied in one snapshot, and records never change once they
-are stored. The witness is left out on purpose: it has to know what a backup does not. A restored ledger therefore
-starts frozen, for a copy cannot tell what was read after it was made; `reconcile` charges that and goes on.
+are stored. They are copied as they are, encrypted. The master key is left out on purpose, so that who has the backup
+does not have the records; its fingerprint says which one a restore needs. The witness is left out on purpose, too: it
+has to know what a backup does not. A restored ledger therefore starts frozen, for a copy cannot tell what was read
+after it was made; `reconcile` charges that and goes on.
 """
 
 import json
-import os
 import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -16,21 +18,24 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sqlalchemy import select
 from sqlalchemy.engine import make_url
 
-from core.errors import Conflict, NotFound
+from core.errors import Conflict, NotFound, NotReady
+from core.settings import ServiceSettings
 from core.store import clock
 from core.store.claims import freeze_ledger
 from core.store.database import Database
-from core.store.records import digest_of
+from core.store.files import copy, digest_of, replace, sync_file, sync_folder
+from core.store.master_key import fingerprint_of, load_master_keys
+from core.store.records import Kept, kept_of
+from core.store.storage import Storage, open_storage
 from core.store.tables import Dataset
-from core.store.uploads import sync_folder
 
 DATABASE: Final = "farthing.sqlite"
 RECORDS: Final = "records"
 MANIFEST: Final = "manifest.json"
 RESTORED: Final = "it was restored from a backup."
 STAGING: Final = ".restoring"
-BESIDE: Final = frozenset({"lock", "witness.jsonl", "witness.lock", STAGING})
-"""What a home may hold before a backup is restored into it: the witness, locks, and half a restore."""
+BESIDE: Final = frozenset({"lock", "master.key", "witness.jsonl", "witness.lock", STAGING})
+"""What a home may hold before a backup is restored into it: the master key, the witness, locks, and half a restore."""
 _TRIES: Final = 3
 _PAUSE_SECONDS: Final = 0.5
 
@@ -57,6 +62,8 @@ class Manifest(BaseModel):
     """Seconds since the epoch by the database's clock."""
     revision: str | None
     """Of the database's tables."""
+    master_keys: tuple[str, ...] = ()
+    """Fingerprints of the master keys that the records are under."""
     files: tuple[File, ...]
 
 
@@ -64,12 +71,12 @@ class _Gone(Exception):
     """The records of a dataset were there when the database was copied, and are not any more."""
 
 
-def backup(database: Database, records: Path, to: Path) -> Manifest:
+def backup(database: Database, storage: Storage, to: Path) -> Manifest:
     """Copy a database and its records into a new folder, also while the service runs.
 
     Args:
         database: a SQLite database.
-        records: the folder of the encoded records.
+        storage: where the encoded records are.
         to: the new folder; it is given its name only when the copy is whole and on the disk.
 
     Raises:
@@ -85,11 +92,11 @@ def backup(database: Database, records: Path, to: Path) -> Manifest:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(mode=0o700, parents=True)
         try:
-            manifest = _copy(database, records, partial)
+            manifest = _copy(database, storage, partial)
         except _Gone as gone:  # erased between the snapshot and the copy: a new snapshot knows of that
             if attempt == _TRIES - 1:
                 shutil.rmtree(partial)
-                raise NotFound(f"The records of {gone} are missing in {records}.") from None
+                raise NotFound(f"The records of {gone} are missing, or are not those that were stored.") from None
             time.sleep(_PAUSE_SECONDS)
             continue
         partial.replace(to)
@@ -98,10 +105,9 @@ def backup(database: Database, records: Path, to: Path) -> Manifest:
     raise AssertionError("the loop returns or raises")
 
 
-def _copy(database: Database, records: Path, folder: Path) -> Manifest:
+def _copy(database: Database, storage: Storage, folder: Path) -> Manifest:
     """Copy everything into `folder` and write its manifest."""
     database.backup(folder / DATABASE)
-    files = [_told(folder, folder / DATABASE)]
     copied = Database(f"sqlite+pysqlite:///{(folder / DATABASE).absolute()}")
     try:
         kept = _kept(copied)
@@ -111,69 +117,91 @@ def _copy(database: Database, records: Path, folder: Path) -> Manifest:
     finally:
         copied.dispose()
     (folder / RECORDS).mkdir(mode=0o700)
-    for dataset_id, location, digest in kept:
-        target = folder / RECORDS / location
+    for records in kept:
+        target = folder / RECORDS / records.location
         try:
-            _copy_file(records / location, target)
+            with storage.open(records.location) as file:
+                copy(file, target)
         except FileNotFoundError:
-            raise _Gone(dataset_id) from None
-        if digest_of(target) != digest:  # an erasure that is under way overwrites before it removes
-            raise _Gone(dataset_id)
-        files.append(_told(folder, target))
-    files[0] = _told(folder, folder / DATABASE)  # opening it may have changed its header
-    manifest = Manifest(made_at=made_at, revision=revision, files=tuple(files))
-    _write(folder / MANIFEST, json.dumps(manifest.model_dump(mode="json"), indent=1).encode())
+            raise _Gone(records.dataset_id) from None
+        if _digest(target) != records.digest:  # an erasure that is under way overwrites before it removes
+            raise _Gone(records.dataset_id)
+    files = [_told(folder, folder / DATABASE)]  # opening it may have changed its header, so not before
+    files += [_told(folder, folder / RECORDS / records.location) for records in kept]
+    fingerprints = {fingerprint_of(records.wrapped_key) for records in kept if records.wrapped_key is not None}
+    manifest = Manifest(made_at=made_at, revision=revision, master_keys=tuple(sorted(fingerprints)), files=tuple(files))
+    replace(folder / MANIFEST, json.dumps(manifest.model_dump(mode="json"), indent=1).encode())
     sync_folder(folder / RECORDS)
-    sync_folder(folder)
     return manifest
 
 
-def _kept(database: Database) -> list[tuple[str, str, str | None]]:
-    """Return identifier, file and digest of each dataset whose records are to be kept; not those in erasure."""
-    statement = select(Dataset).where(Dataset.state == "ready").order_by(Dataset.id)
+def _kept(database: Database) -> list[Kept]:
+    """Return where the records are that are to be kept; not those of datasets in erasure."""
+    statement = select(Dataset).where(Dataset.state == "ready", Dataset.location.is_not(None)).order_by(Dataset.id)
     with database.read() as session:
-        found = session.execute(statement).scalars()
-        return [(one.id, one.location, one.location_digest) for one in found if one.location is not None]
+        return [kept_of(found) for found in session.execute(statement).scalars()]
 
 
-def restore(source: Path, database_url: str, records: Path, home: Path) -> Manifest:
+def restore(source: Path, settings: ServiceSettings) -> Manifest:
     """Put a backup into an empty home, and leave its ledger frozen.
 
-    Every file is checked against the manifest before anything is written, and again as it arrives. A witness that
-    stands in the home already stays as it is.
+    Every file is checked against the manifest before anything is written, and again as it arrives. The master key has
+    to be there before, and a witness that stands in the home already stays as it is.
 
     Args:
         source: a folder that `backup` made.
-        database_url: where the database belongs; SQLite.
-        records: where the records belong.
-        home: the home; nothing but its witness may be in it.
+        settings: of the home; nothing but its master key and its witness may be in it. SQLite.
 
     Raises:
         NotFound: the folder is no backup.
+        NotReady: the master key is not there, or not the one that the records are under.
         Conflict: the home is not empty, a file is not the one that was written, or the database is not SQLite.
     """
     manifest = read_manifest(source)
-    url = make_url(database_url)
+    url = make_url(settings.url)
     if url.get_backend_name() != "sqlite" or not url.database:
         raise Conflict("A backup of an embedded home is restored into SQLite; unset FARTHING_DATABASE_URL.")
-    _refuse_used(home, Path(url.database), records)
+    home, database = settings.home, Path(url.database)
+    _refuse_used(settings, database, manifest)
+    _refuse_other_key(settings, manifest)
     staging = home / STAGING
     shutil.rmtree(staging, ignore_errors=True)
     (staging / RECORDS).mkdir(mode=0o700, parents=True)
     for file in manifest.files:
-        _copy_file(source / file.path, staging / file.path)
-        if digest_of(staging / file.path) != file.sha256:
+        with (source / file.path).open("rb") as original:
+            copy(original, staging / file.path)
+        if _digest(staging / file.path) != file.sha256:
             raise Conflict(f"{file.path} changed while it was copied.")
     _freeze(staging / DATABASE)
-    sync_folder(staging / RECORDS)
     # The database comes last, whole and frozen: a service that starts on half a restore finds none.
-    records.parent.mkdir(parents=True, exist_ok=True)
-    (staging / RECORDS).replace(records)
-    Path(url.database).parent.mkdir(parents=True, exist_ok=True)
-    (staging / DATABASE).replace(url.database)
-    staging.rmdir()
+    storage = open_storage(settings)
+    for path in sorted((staging / RECORDS).iterdir()):
+        with suppress(FileExistsError):  # of a restore that was cut short: what is read of it is checked
+            storage.put(path, path.name)
+    database.parent.mkdir(parents=True, exist_ok=True)
+    (staging / DATABASE).replace(database)
+    shutil.rmtree(staging)
     sync_folder(home)
     return manifest
+
+
+def _refuse_other_key(settings: ServiceSettings, manifest: Manifest) -> None:
+    """Refuse a master key that would not open the records."""
+    if not manifest.master_keys:
+        return
+    needed = ", ".join(manifest.master_keys)
+    try:
+        found = load_master_keys(settings)
+    except NotReady as missing:
+        raise NotReady(
+            f"This backup's records are encrypted under master key {needed}, which a backup does not hold. Put that "
+            f"key's file at {settings.master_key_path} first. {missing.detail}"
+        ) from missing
+    if set(manifest.master_keys) - set(found.fingerprints):
+        raise NotReady(
+            f"This backup's records are encrypted under master key {needed}, but the one here is "
+            f"{', '.join(found.fingerprints)}. Put the right one at {settings.master_key_path} first."
+        )
 
 
 def read_manifest(source: Path) -> Manifest:
@@ -194,19 +222,24 @@ def read_manifest(source: Path) -> Manifest:
     for file in manifest.files:
         if not (source / file.path).is_file():
             raise Conflict(f"{file.path} is missing in {source}.")
-        if digest_of(source / file.path) != file.sha256:
+        if _digest(source / file.path) != file.sha256:
             raise Conflict(f"{file.path} in {source} is not the file that was backed up.")
     return manifest
 
 
-def _refuse_used(home: Path, database_path: Path, records: Path) -> None:
-    """Refuse a home that holds more than its witness."""
-    used = [path.name for path in sorted(home.iterdir()) if path.name not in BESIDE] if home.is_dir() else []
-    used += [str(path) for path in (database_path, records) if path.exists() and path.parent != home]
+def _refuse_used(settings: ServiceSettings, database: Path, manifest: Manifest) -> None:
+    """Refuse a home that holds more than its key, its witness, and records of this very backup."""
+    home, records = settings.home, settings.records_path
+    ours = {Path(file.path).name for file in manifest.files}
+    beside = BESIDE | {settings.master_key_path.name}
+    used = [path.name for path in sorted(home.iterdir()) if path.name not in beside] if home.is_dir() else []
+    if records.is_dir() and {path.name for path in records.iterdir()} <= ours:
+        used = [name for name in used if name != records.name]
+    used += [str(path) for path in (database,) if path.exists() and path.parent != home]
     if used:
         raise Conflict(
-            f"{home} is not empty ({', '.join(used[:5])}). Move it away, put its witness into a new folder, and "
-            "restore into that one."
+            f"{home} is not empty ({', '.join(used[:5])}). Move it away, put its witness and its master key into a new "
+            "folder, and restore into that one."
         )
 
 
@@ -217,32 +250,14 @@ def _freeze(path: Path) -> None:
         database.run(freeze_ledger, RESTORED)
     finally:
         database.dispose()  # the last connection folds the log back into the file
-    _sync(path)
+    sync_file(path)
 
 
 def _told(folder: Path, path: Path) -> File:
     """Describe a file of a backup."""
-    return File(path=str(path.relative_to(folder)), bytes=path.stat().st_size, sha256=digest_of(path))
+    return File(path=str(path.relative_to(folder)), bytes=path.stat().st_size, sha256=_digest(path))
 
 
-def _copy_file(source: Path, target: Path) -> None:
-    """Copy a file durably; only this user may read it."""
-    with source.open("rb") as reader:
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(descriptor, "wb") as writer:  # noqa: PTH123 - from a descriptor, for its mode
-            shutil.copyfileobj(reader, writer, 2**20)
-            writer.flush()
-            os.fsync(writer.fileno())
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
-    _sync(path)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return digest_of(file)

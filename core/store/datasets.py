@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, update
 from sqlalchemy.dialects.postgresql import insert as insert_postgresql
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 from sqlalchemy.orm import Session
@@ -79,12 +79,46 @@ def erasable(session: Session) -> Iterable[tuple[str, str | None]]:
     return [(row[0], row[1]) for row in session.execute(statement)]
 
 
+def destroy_key(session: Session, dataset_id: str) -> bool:
+    """Forget the key of a dataset in erasure, so that its records cannot be read wherever copies of them are.
+
+    Returns:
+        Whether the records may be destroyed: not while a job that could read them is alive.
+    """
+    dataset = lock(session, dataset_id)
+    live = select(Job.id).where(Job.dataset_id == dataset_id, Job.finished_at.is_(None)).limit(1)
+    if dataset.state != "erasing" or session.execute(live).first() is not None:
+        return False
+    dataset.wrapped_key = None
+    session.flush()
+    return True
+
+
 def mark_erased(session: Session, dataset_id: str) -> bool:
     """Note that a dataset's records are gone; tell whether they were about to be."""
     dataset = lock(session, dataset_id)
     if dataset.state != "erasing":
         return False
     dataset.state = "erased"
-    dataset.location = dataset.location_digest = dataset.validation = None
+    dataset.location = dataset.location_digest = dataset.wrapped_key = dataset.validation = None
     session.flush()
     return True
+
+
+def locations(session: Session) -> set[str]:
+    """Return the names of all records that a dataset has, or has to destroy yet."""
+    found = session.execute(select(Dataset.location).where(Dataset.location.is_not(None))).scalars()
+    return {location for location in found if location is not None}
+
+
+def wrapped_keys(session: Session) -> dict[str, str]:
+    """Return the wrapped key of each dataset that has one, by the dataset's identifier."""
+    found = session.execute(select(Dataset.id, Dataset.wrapped_key).where(Dataset.wrapped_key.is_not(None)))
+    return {dataset_id: wrapped for dataset_id, wrapped in found if wrapped is not None}
+
+
+def rewrap_key(session: Session, dataset_id: str, before: str, after: str) -> bool:
+    """Put another wrapping in a key's place; tell whether the one before was still there."""
+    statement = update(Dataset).where(Dataset.id == dataset_id, Dataset.wrapped_key == before)
+    done = session.execute(statement.values(wrapped_key=after).returning(Dataset.id))
+    return done.first() is not None

@@ -1,7 +1,8 @@
 """From an uploaded file to canonical columns: in a child process of its own, under limits, batch by batch.
 
-The file is a stranger's and the libraries that read it are large, so the process that reads it holds no secret, may
-use so much memory, processor time and disk, and is killed when its time is up. Its parent reads one small JSON answer.
+The file is a stranger's and the libraries that read it are large, so the process that reads it holds no secret but
+this file's own keys, may use so much memory, processor time and disk, and is killed when its time is up. Its parent
+reads one small JSON answer. What it reads and what it writes is encrypted on the disk.
 
 The canonical file is an uncompressed Arrow IPC file with one column for each declared one, in order, and one row for
 each row of the upload, in order: float64 numbers in the units that enter a model (days since `lower` for dates; NaN:
@@ -25,8 +26,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 from core.catalogue.columns import Column
 from core.errors import FieldError, Invalid, Refusal, TooLarge
 from core.privacy.facts import Frozen
-from core.store.records import digest_of
-from core.store.uploads import PARTIAL, publish
+from core.store.encryption import SealedFile
+from core.store.files import digest_of
 from core.store.validation import ColumnReport, ValidationReport
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -54,17 +55,17 @@ class Limits(Frozen):
 
 
 class Decoded(Frozen):
-    """A canonical file that is durable under its final name."""
+    """What was decoded into a canonical file."""
 
     rows: int
-    bytes: int
-    digest: str = Field(description="sha256:... of the canonical file; never published")
+    bytes: int = Field(description="of the encrypted file")
+    digest: str = Field(description="sha256:... of the encrypted file, as it is stored")
     report: ValidationReport
 
 
 class _Request(Frozen):
-    source: Path
-    target: Path
+    source: SealedFile
+    target: SealedFile
     columns: tuple[Column, ...]
     media: str | None
     limits: Limits
@@ -87,8 +88,8 @@ def format_of(content_type: str | None) -> str | None:
 
 
 def decode_upload(
-    source: Path,
-    target: Path,
+    source: SealedFile,
+    target: SealedFile,
     columns: Sequence[Column],
     *,
     limits: Limits,
@@ -99,7 +100,7 @@ def decode_upload(
 
     Args:
         source: the uploaded file; it is left where it is.
-        target: where the canonical file goes; it must not exist. Only a complete one gets this name.
+        target: where the canonical file goes; it must not exist, and exists afterwards only if it is complete.
         columns: the declaration.
         limits: what the child may use.
         media: what the sender says the file is (`format_of`); None: its first bytes decide.
@@ -110,19 +111,27 @@ def decode_upload(
             limit. Nothing is left behind.
         TooLarge: more rows, columns or cells than are taken.
     """
-    partial = target.with_suffix(PARTIAL)
-    request = _Request(source=source.resolve(), target=partial.resolve(), columns=columns, media=media, limits=limits)
+    source, target = _resolved(source), _resolved(target)
     try:
-        decoded = _ask_child(request)
-        if rows is not None and decoded.rows != rows:
-            raise Invalid(
-                f"The file holds {decoded.rows} rows, not the {rows} that were declared.",
-                FieldError("/rows", "send the whole file, or declare the right number"),
-            )
-        publish(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
+        decoded = _ask_child(_Request(source=source, target=target, columns=columns, media=media, limits=limits))
+        _check_rows(decoded, rows)
+    except BaseException:
+        target.path.unlink(missing_ok=True)
+        raise
     return decoded
+
+
+def _resolved(file: SealedFile) -> SealedFile:
+    """Return the file by a path that also holds in the child's folder."""
+    return file.model_copy(update={"path": file.path.resolve()})
+
+
+def _check_rows(decoded: Decoded, rows: int | None) -> None:
+    if rows is not None and decoded.rows != rows:
+        raise Invalid(
+            f"The file holds {decoded.rows} rows, not the {rows} that were declared.",
+            FieldError("/rows", "send the whole file, or declare the right number"),
+        )
 
 
 def _ask_child(request: _Request) -> Decoded:
@@ -182,7 +191,9 @@ def _environment() -> dict[str, str]:
     }
 
 
-def decode(source: Path, target: Path, columns: Sequence[Column], *, limits: Limits, media: str | None) -> Decoded:
+def decode(
+    source: SealedFile, target: SealedFile, columns: Sequence[Column], *, limits: Limits, media: str | None
+) -> Decoded:
     """Decode in this process; `decode_upload` is for files that are not trusted.
 
     Raises:
@@ -204,7 +215,7 @@ def decode(source: Path, target: Path, columns: Sequence[Column], *, limits: Lim
     reports = [ColumnReport(name=column.name) for column in columns]
     caps = formats.Caps(limits.rows, limits.columns, limits.cells)
     schema = pa.schema([(column.name, _kept_type(column)) for column in columns])
-    with pa.OSFile(str(target), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+    with target.writing() as sink, pa.ipc.new_file(pa.PythonFile(sink, "w"), schema) as writer:
         for batch in formats.batches(source, kind, columns, caps):
             gaps = np.zeros(batch.num_rows, dtype=bool)
             arrays = []
@@ -216,10 +227,9 @@ def decode(source: Path, target: Path, columns: Sequence[Column], *, limits: Lim
             incomplete += int(np.count_nonzero(gaps))
             rows += batch.num_rows
             writer.write_batch(pa.record_batch(arrays, schema=schema))
-    with target.open("rb") as file:
-        os.fsync(file.fileno())
     report = ValidationReport(rows=rows, incomplete_rows=incomplete, columns=tuple(reports))
-    return Decoded(rows=rows, bytes=target.stat().st_size, digest=digest_of(target), report=report)
+    with target.path.open("rb") as file:
+        return Decoded(rows=rows, bytes=target.path.stat().st_size, digest=digest_of(file), report=report)
 
 
 def _kept_type(column: Column) -> "object":

@@ -12,10 +12,16 @@ Layout: a header of 16 bytes, then frames of 262,144 bytes and their tag of 16 e
 import io
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import BinaryIO, Final
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from pydantic import BaseModel, ConfigDict, Field
+
+from core.store.files import closed_on_failure, create
 
 HEADER: Final = b"farthing-rec\x00\x00\x00\x01"
 FRAME_BYTES: Final = 2**18
@@ -203,3 +209,31 @@ class Decrypting(io.RawIOBase):
             except (InvalidTag, ValueError):
                 raise Tampered from None
         return contents
+
+
+class SealedFile(BaseModel):
+    """An encrypted file on this machine and its key; goes to a child process as JSON over a pipe, and nowhere else."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="hex", val_json_bytes="hex")
+
+    path: Path
+    context: str
+    key: bytes = Field(default_factory=new_key, repr=False)
+
+    def open(self) -> Decrypting:
+        """Open it for reading.
+
+        Raises:
+            Tampered: it is not what was written.
+        """
+        file = self.path.open("rb", buffering=0)
+        with closed_on_failure(file):
+            return Decrypting(file, self.key, self.context)
+
+    @contextmanager
+    def writing(self) -> Iterator[Encrypting]:
+        """Make it, readable by this user only; it is whole when the block ends without an exception."""
+        with create(self.path) as file:
+            sink = Encrypting(file, self.context, self.key)
+            yield sink
+            sink.finish()

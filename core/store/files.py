@@ -1,6 +1,8 @@
 """Files that survive a power cut: what is written under its name is whole, and the name is on the disk."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -66,3 +68,13 @@ def digest_of(file: BinaryIO) -> str:
     while block := file.read(_BLOCK_BYTES):
         digest.update(block)
     return f"sha256:{digest.hexdigest()}"
+
+
+@contextmanager
+def closed_on_failure(file: BinaryIO) -> Iterator[None]:
+    """Close an open file if the block raises; otherwise whoever gets it does."""
+    try:
+        yield
+    except BaseException:
+        file.close()
+        raise

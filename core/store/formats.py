@@ -9,7 +9,6 @@ import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
@@ -18,6 +17,7 @@ import pyarrow.parquet as pq
 from core.catalogue.columns import BinaryColumn, CategoryColumn, Column, DateColumn
 from core.errors import FieldError, Invalid, TooLarge
 from core.store.cells import is_text
+from core.store.encryption import SealedFile
 
 _BLOCK_BYTES = 4 * 2**20
 _HEADER_BYTES = 2 * 2**20
@@ -46,9 +46,9 @@ class Caps:
     """Of the declared columns."""
 
 
-def sniff(path: Path) -> Format:
+def sniff(source: SealedFile) -> Format:
     """Return how a file is written, by its first bytes."""
-    with path.open("rb") as file:
+    with source.open() as file:
         start = file.read(8)
     if start.startswith(b"PAR1"):
         return Format.PARQUET
@@ -57,7 +57,7 @@ def sniff(path: Path) -> Format:
     return Format.ARROW_STREAM if start.startswith(b"\xff\xff\xff\xff") else Format.CSV
 
 
-def batches(path: Path, kind: Format, columns: Sequence[Column], caps: Caps) -> Iterator[pa.RecordBatch]:
+def batches(source: SealedFile, kind: Format, columns: Sequence[Column], caps: Caps) -> Iterator[pa.RecordBatch]:
     """Yield batches of at most 65,536 rows with the declared columns, in the declaration's order.
 
     Raises:
@@ -65,11 +65,12 @@ def batches(path: Path, kind: Format, columns: Sequence[Column], caps: Caps) -> 
         TooLarge: the file passes a cap, as it says itself or as it is counted.
     """
     read = {Format.CSV: _csv, Format.PARQUET: _parquet, Format.ARROW_FILE: _arrow, Format.ARROW_STREAM: _arrow}[kind]
-    size = path.stat().st_size
+    with source.open() as file:
+        size = file.size
     if size == 0:
         raise Invalid("The file is empty.", FieldError("/file", "send a file with a header and rows"))
     counter = _Counter(size, len(columns), caps)
-    for batch in read(path, columns, counter):
+    for batch in read(source, columns, counter):
         counter.add(batch)
         for start in range(0, batch.num_rows, _BATCH_ROWS):
             yield batch.slice(start, _BATCH_ROWS)
@@ -136,13 +137,13 @@ def _check_names(names: Sequence[str], columns: Sequence[Column]) -> None:
         raise Invalid(f"The file lacks {len(absent)} of the declared columns.", *absent[:100])
 
 
-def _csv(path: Path, columns: Sequence[Column], counter: _Counter) -> Iterator[pa.RecordBatch]:
-    names, start, quoted = _header(path, counter)
+def _csv(source: SealedFile, columns: Sequence[Column], counter: _Counter) -> Iterator[pa.RecordBatch]:
+    names, start, quoted = _header(source, counter)
     _check_names(names, columns)
     wanted = [column.name for column in columns]
-    with pa.OSFile(str(path)) as file:
+    with source.open() as content, pa.PythonFile(content, "r") as file:
         file.seek(start)
-        if start >= file.size():
+        if start >= content.size:
             return
         try:
             yield from pacsv.open_csv(
@@ -163,16 +164,16 @@ def _csv(path: Path, columns: Sequence[Column], counter: _Counter) -> Iterator[p
             ) from None
 
 
-def _header(path: Path, counter: _Counter) -> tuple[list[str], int, bool]:
+def _header(source: SealedFile, counter: _Counter) -> tuple[list[str], int, bool]:
     """Return the names, where the first row begins, and whether the file holds quotes; every byte must be UTF-8."""
-    with path.open("rb") as file:
+    with source.open() as file:
         start = file.read(_HEADER_BYTES)
     ends = [end for end in (start.find(b"\n"), start.find(b"\r")) if end >= 0]
     line = start[: min(ends)] if ends else start
     counter.check_width(line.count(b",") + 1)
     if not ends and len(start) == _HEADER_BYTES:
         raise _too_large("a header of more than 2 MiB")
-    quoted = _check_encoding(path)
+    quoted = _check_encoding(source)
     try:
         text = line.removeprefix(codecs.BOM_UTF8).decode()
         names = [name.strip() for name in next(csv.reader([text], strict=True), [])]
@@ -184,12 +185,12 @@ def _header(path: Path, counter: _Counter) -> tuple[list[str], int, bool]:
     return names, begin + (start[begin - 1 : begin + 1] == b"\r\n"), quoted
 
 
-def _check_encoding(path: Path) -> bool:
+def _check_encoding(source: SealedFile) -> bool:
     """Refuse bytes that are not UTF-8; return whether there is a quote anywhere."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     quoted = False
     try:
-        with path.open("rb") as file:
+        with source.open() as file:
             while chunk := file.read(2**20):
                 decoder.decode(chunk)
                 quoted = quoted or b'"' in chunk
@@ -199,10 +200,10 @@ def _check_encoding(path: Path) -> bool:
     return quoted
 
 
-def _parquet(path: Path, columns: Sequence[Column], counter: _Counter) -> Iterator[pa.RecordBatch]:
+def _parquet(source: SealedFile, columns: Sequence[Column], counter: _Counter) -> Iterator[pa.RecordBatch]:
     broken = _unreadable("it is no complete Parquet file", "write the file again")
-    size = path.stat().st_size
-    with path.open("rb") as file:
+    with source.open() as file:
+        size = file.size
         file.seek(max(0, size - 8))
         end = file.read(8)
     footer_bytes = int.from_bytes(end[:4], "little")
@@ -211,13 +212,16 @@ def _parquet(path: Path, columns: Sequence[Column], counter: _Counter) -> Iterat
     texts = [column.name for column in columns if isinstance(column, CategoryColumn | BinaryColumn)]
     limits = {"thrift_string_size_limit": _FOOTER_BYTES, "thrift_container_size_limit": 1_000_000}
     try:
-        with pq.ParquetFile(path, **limits) as file:
+        with source.open() as content, pq.ParquetFile(pa.PythonFile(content, "r"), **limits) as file:
             footer = file.metadata
             counter.check_width(footer.num_columns)
             _check_schema(file.schema_arrow, columns)
             counter.check(*_claimed(footer, columns))
         # as dictionaries, a long text that comes often is decoded once
-        with pq.ParquetFile(path, metadata=footer, read_dictionary=texts, **limits) as file:
+        with (
+            source.open() as content,
+            pq.ParquetFile(pa.PythonFile(content, "r"), metadata=footer, read_dictionary=texts, **limits) as file,
+        ):
             for batch in file.iter_batches(batch_size=_BATCH_ROWS // 4, columns=[column.name for column in columns]):
                 yield _checked(batch, columns)
     except (pa.ArrowException, OSError):
@@ -236,10 +240,10 @@ def _claimed(footer: pq.FileMetaData, columns: Sequence[Column]) -> tuple[int, i
     return max(rows, footer.num_rows), decompressed
 
 
-def _arrow(path: Path, columns: Sequence[Column], counter: _Counter) -> Iterator[pa.RecordBatch]:
+def _arrow(source: SealedFile, columns: Sequence[Column], counter: _Counter) -> Iterator[pa.RecordBatch]:
     try:
-        with pa.OSFile(str(path)) as file:
-            if sniff(path) is Format.ARROW_FILE:
+        with source.open() as content, pa.PythonFile(content, "r") as file:
+            if sniff(source) is Format.ARROW_FILE:
                 reader = pa.ipc.open_file(file)
                 found = (reader.get_batch(number) for number in range(reader.num_record_batches))
             else:

@@ -10,7 +10,7 @@ import binascii
 import hmac
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -105,7 +105,7 @@ def fingerprint_of(wrapped: str) -> str:
     return wrapped.split(".")[1] if wrapped.count(".") == 2 else "unknown"  # noqa: PLR2004 - version, name, key
 
 
-def wrong_key(names: Sequence[str], here: MasterKeys) -> str:
+def wrong_key(names: Iterable[str], here: MasterKeys) -> str:
     """Say that records are under other master keys than those that are here."""
     return (
         f"Records are encrypted under master key {', '.join(sorted(set(names)))}, but the one here is "
@@ -144,9 +144,42 @@ def parse_master_keys(text: str) -> MasterKeys:
     return MasterKeys(tuple(MasterKey(secret) for secret in found))
 
 
-def has_master_key(settings: ServiceSettings) -> bool:
-    """Tell whether a master key was given, be it a right one or not."""
-    return settings.master_key is not None or settings.master_key_path.exists()
+def prepare_master_key(settings: ServiceSettings, wrapped: Iterable[str]) -> MasterKeys:
+    """Return the master keys at start-up; on one machine, a first start makes one.
+
+    Several machines need the same one, so there it is never made silently; nor is one in the place of one that was
+    lost.
+
+    Args:
+        settings: where they are.
+        wrapped: the wrapped keys of all datasets.
+
+    Raises:
+        NotReady: there is none, or not the one that records are under; the text says what to do.
+    """
+    wrapped = tuple(wrapped)
+    if not (settings.cluster or wrapped or settings.master_key or settings.master_key_path.exists()):
+        make_master_key(settings.master_key_path)
+    return check_master_keys(settings, wrapped)
+
+
+def check_master_keys(settings: ServiceSettings, wrapped: Iterable[str]) -> MasterKeys:
+    """Return the master keys, all that records are under among them.
+
+    Raises:
+        NotReady: as `prepare_master_key`.
+    """
+    needed = {fingerprint_of(text) for text in wrapped}
+    if needed and settings.master_key is None and not settings.master_key_path.exists():
+        raise NotReady(
+            f"The master key is missing, and records are encrypted under master key {', '.join(sorted(needed))}: put "
+            "its file back (FARTHING_MASTER_KEY_FILE, by default master.key in the home). Without it nobody can read "
+            "them."
+        )
+    found = load_master_keys(settings)
+    if unknown := needed - set(found.fingerprints):
+        raise NotReady(wrong_key(unknown, found))
+    return found
 
 
 def make_master_key(path: Path) -> None:

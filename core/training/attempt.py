@@ -23,7 +23,7 @@ from core.settings import ServiceSettings
 from core.store import jobs
 from core.store.claims import Claim
 from core.store.database import Database
-from core.store.records import Encoded, read_records
+from core.store.records import Encoded, open_records, read_records
 from core.training.fitting import make_problem, train
 from core.training.meter import LedgerMeter
 from core.training.order import Drained, Failed, Order, Phase, read_order
@@ -87,9 +87,9 @@ def _train(order: Order, till: LedgerTill, settings: ServiceSettings, stop: Call
 
 
 def _read(planned: PlannedJob, order: Order, settings: ServiceSettings) -> Encoded:
-    """Read the records as the design encodes them, their digest checked."""
-    path = settings.records_path / order.location
-    return read_records(path, planned.design, digest=order.location_digest)
+    """Read the records as the design encodes them, every byte of them checked."""
+    with open_records(settings, order.records) as file:
+        return read_records(file, planned.design)
 
 
 def replan(order: Order) -> PlannedJob:

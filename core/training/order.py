@@ -13,6 +13,7 @@ from core.privacy.facts import Adjacency
 from core.store import ledger
 from core.store.accounts import terms_of
 from core.store.claims import Claim
+from core.store.records import Kept, kept_of
 from core.store.tables import Account, Dataset, Job, Scope
 
 
@@ -51,8 +52,7 @@ class Order:
     claim: Claim
     spec: dict[str, object]
     columns: list[object]
-    location: str
-    location_digest: str
+    records: Kept
     units: int
     adjacency: Adjacency
     approval: str
@@ -76,16 +76,13 @@ def read_order(session: Session, claim: Claim) -> Order:
     job = session.get_one(Job, claim.job_id)
     dataset = session.get_one(Dataset, job.dataset_id)
     scope = session.get_one(Scope, job.scope_id)
-    assert dataset.location is not None, "a dataset that is ready has records"
-    assert dataset.location_digest is not None, "a dataset that is ready has a digest"
     assert dataset.rows is not None, "a dataset that is ready has a public number of rows"
     checkpoint = ledger.last_kept(session, job.id)
     return Order(
         claim=claim,
         spec=job.spec,
         columns=dataset.columns,
-        location=dataset.location,
-        location_digest=dataset.location_digest,
+        records=kept_of(dataset),
         units=dataset.rows,  # of this dataset, as quoted; others of its scope may have more
         adjacency=Adjacency(scope.adjacency),
         approval="pending" if scope.approval else "not-needed",

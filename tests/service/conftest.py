@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from core.service import keys
+from core.service import health, keys
 from core.service.context import Caller, Context, Role
 from core.service.witnessing import start
 from core.settings import ServiceSettings
@@ -21,6 +21,7 @@ def context(database: Database, tmp_path: Path) -> Context:
     settings.records_path.mkdir(exist_ok=True)
     found = Context(settings, database)
     start(found)
+    health.start(found)
     return found
 
 

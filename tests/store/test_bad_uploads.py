@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 from core.catalogue.columns import Columns
 from core.errors import Invalid, Refusal, TooLarge
 from core.store.decode import Limits, decode_upload
+from core.store.encryption import SealedFile, Tampered
 from core.store.uploads import Receiver, receive
 
 COLUMNS = TypeAdapter(Columns).validate_python(
@@ -37,9 +38,10 @@ def upload(folder: Path, source: bytes, *, limits: Limits = LIMITS, media: str |
     """Receive and decode as the service does; the raw file never stays."""
     received = receive([source], folder=folder, secret=SECRET, limit_bytes=2**30)
     try:
-        return decode_upload(received.path, folder / "ds_1.arrow", COLUMNS, limits=limits, media=media).rows
+        target = SealedFile(path=folder / "rec_1.sealed", context="ds_1")
+        return decode_upload(received.file, target, COLUMNS, limits=limits, media=media).rows
     finally:
-        received.path.unlink()
+        received.file.path.unlink()
 
 
 def refused(folder: Path, source: bytes, **options: Any) -> Refusal:
@@ -242,15 +244,19 @@ class TestReceiving:
             receive(stream(), folder=tmp_path, secret=SECRET, limit_bytes=100)
         assert listing(tmp_path) == []
 
-    def test_nothing_has_its_name_before_it_is_whole(self, tmp_path: Path) -> None:
+    def test_what_arrives_is_encrypted_on_the_disk_and_readable_only_when_whole(self, tmp_path: Path) -> None:
         with Receiver(tmp_path, secret=SECRET, limit_bytes=100) as receiver:
             receiver.write(GOOD[:7])
-            assert [name.endswith(".partial") for name, _ in listing(tmp_path)] == [True]
+            with pytest.raises(Tampered):
+                receiver._sealed.open()
             receiver.write(GOOD[7:])
             received = receiver.finish()
-        assert received.path.read_bytes() == GOOD
+        with received.file.open() as file:
+            assert file.read() == GOOD
         assert received.bytes == len(GOOD)
-        assert received.path.stat().st_mode & 0o777 == 0o600
+        assert b"technician" not in received.file.path.read_bytes()
+        assert received.file.key.hex() not in repr(received)
+        assert received.file.path.stat().st_mode & 0o777 == 0o600
 
     def test_the_digest_is_keyed_and_sees_every_byte(self, tmp_path: Path) -> None:
         def digest(chunks: list[bytes], secret: bytes) -> str:

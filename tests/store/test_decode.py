@@ -18,8 +18,10 @@ from core.catalogue.cells import code_of_cell, number_of_cell
 from core.catalogue.columns import Coded, Column, Columns
 from core.errors import Invalid
 from core.store.decode import Decoded, Limits, decode, decode_upload, format_of
+from core.store.encryption import SealedFile
 from core.store.mock import mock_csv, mock_rows
 from core.store.uploads import receive, remove_partial
+from tests.support.sealed import seal
 
 COLUMNS = TypeAdapter(Columns).validate_python(
     [
@@ -35,11 +37,11 @@ COLUMNS = TypeAdapter(Columns).validate_python(
 
 def run(folder: Path, source: bytes, columns: tuple[Column, ...] = COLUMNS, **limits: Any) -> tuple[Decoded, pa.Table]:
     """Decode in this process, as the child does."""
-    path, target = folder / "source", folder / "decoded.partial"
-    path.write_bytes(source)
-    decoded = decode(path, target, columns, limits=Limits(**limits), media=None)
-    with pa.OSFile(str(target)) as file:
-        return decoded, pa.ipc.open_file(file).read_all()
+    target = SealedFile(path=folder / "decoded", context="ds_1")
+    target.path.unlink(missing_ok=True)
+    decoded = decode(seal(folder / "source", source), target, columns, limits=Limits(**limits), media=None)
+    with target.open() as file:
+        return decoded, pa.ipc.open_file(pa.PythonFile(file, "r")).read_all()
 
 
 def as_csv(rows: list[dict[str, Any]]) -> bytes:
@@ -254,11 +256,16 @@ def test_content_types() -> None:
 
 class TestChild:
     def test_the_child_gives_what_this_process_gives(self, tmp_path: Path) -> None:
-        here, _ = run(tmp_path, as_csv([ROW, {**ROW, "age": ""}]))
-        target = tmp_path / "ds_1.arrow"
-        there = decode_upload(tmp_path / "source", target, COLUMNS, limits=Limits(), media="csv", rows=2)
-        assert there == here
-        assert target.stat().st_mode & 0o777 == 0o600
+        here, table = run(tmp_path, as_csv([ROW, {**ROW, "age": ""}]))
+        source = seal(tmp_path / "source", as_csv([ROW, {**ROW, "age": ""}]))
+        target = SealedFile(path=tmp_path / "rec_1.sealed", context="ds_1")
+        there = decode_upload(source, target, COLUMNS, limits=Limits(), media="csv", rows=2)
+        assert there.model_copy(update={"digest": here.digest}) == here  # another key, other bytes
+        assert there.digest != here.digest
+        assert target.path.stat().st_mode & 0o777 == 0o600
+        with target.open() as file:
+            read = pa.ipc.open_file(pa.PythonFile(file, "r")).read_all()
+        assert repr(read.to_pylist()) == repr(table.to_pylist())  # where nan is nan
 
     def test_mock_rows_can_be_uploaded_and_are_the_same_each_time(self, tmp_path: Path) -> None:
         text = mock_csv(COLUMNS, 500)
@@ -272,16 +279,15 @@ class TestChild:
 
     def test_leftovers_of_killed_uploads_are_removed(self, tmp_path: Path) -> None:
         received = receive([b"a"], folder=tmp_path, secret=b"s", limit_bytes=10)
-        (tmp_path / "ds_1.partial").write_bytes(b"")
-        (tmp_path / "ds_2.arrow").write_bytes(b"")
+        (tmp_path / "rec_1.sealed").write_bytes(b"")
         assert remove_partial(tmp_path, older_than_seconds=3600) == 0
+        assert received.file.path.exists()
         assert remove_partial(tmp_path, older_than_seconds=-1) == 2
-        assert not received.path.exists()
-        assert [path.name for path in tmp_path.iterdir()] == ["ds_2.arrow"]
+        assert list(tmp_path.iterdir()) == []
 
     def test_another_number_of_rows_than_declared_is_refused(self, tmp_path: Path) -> None:
-        (tmp_path / "source").write_bytes(as_csv([ROW]))
+        source, target = seal(tmp_path / "source", as_csv([ROW])), SealedFile(path=tmp_path / "rec", context="ds_1")
         with pytest.raises(Invalid) as refused:
-            decode_upload(tmp_path / "source", tmp_path / "ds_1.arrow", COLUMNS, limits=Limits(), rows=2)
+            decode_upload(source, target, COLUMNS, limits=Limits(), rows=2)
         assert refused.value.fields[0].pointer == "/rows"
         assert [path.name for path in tmp_path.iterdir()] == ["source"]

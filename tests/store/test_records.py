@@ -10,11 +10,15 @@ import pytest
 from pydantic import TypeAdapter
 
 from core.catalogue.columns import Columns
-from core.catalogue.design import make_design
+from core.catalogue.design import Design, make_design
 from core.catalogue.models import LinearModel, LogisticModel
-from core.store.decode import Decoded, Limits, decode
+from core.settings import ServiceSettings
+from core.store.decode import Limits, decode
+from core.store.encryption import SealedFile
+from core.store.files import digest_of
 from core.store.mock import mock_csv, mock_rows
-from core.store.records import digest_of, erase, read_records
+from core.store.records import Encoded, Kept, open_records, read_records
+from tests.support.sealed import seal
 
 COLUMNS = TypeAdapter(Columns).validate_python(
     [
@@ -32,18 +36,23 @@ MODELS = [
 ]
 
 
-def stored(folder: Path, text: str) -> tuple[Path, Decoded]:
-    source, target = folder / "source.csv", folder / "ds_1.arrow"
-    source.write_text(text)
-    return target, decode(source, target, COLUMNS, limits=Limits(), media="csv")
+def stored(folder: Path, text: str) -> SealedFile:
+    source, target = seal(folder / "source.csv", text.encode()), SealedFile(path=folder / "rec_1", context="ds_1")
+    decode(source, target, COLUMNS, limits=Limits(), media="csv")
+    return target
+
+
+def read(file: SealedFile, design: Design) -> Encoded:
+    with file.open() as source:
+        return read_records(source, design)
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: f"{model.target}-{model.intercept}")
 def test_rows_are_encoded_as_single_rows_are(tmp_path: Path, model: Any) -> None:
     rows = list(mock_rows(COLUMNS, 700))
-    path, decoded = stored(tmp_path, mock_csv(COLUMNS, 700))
+    file = stored(tmp_path, mock_csv(COLUMNS, 700))
     design = make_design(COLUMNS, model)
-    encoded = read_records(path, design, decoded.digest)
+    encoded = read(file, design)
     assert encoded.features.flags.c_contiguous
     assert encoded.features.dtype == np.float64
     assert encoded.present.all()
@@ -63,15 +72,15 @@ def test_a_row_is_null_for_the_models_that_need_what_it_lacks(tmp_path: Path) ->
         "40,2005-01-01,none,?,yes\n"
         "40,,pilot,no,\n"
     )
-    path, _ = stored(tmp_path, text)
-    whole = read_records(path, make_design(COLUMNS, LogisticModel(target="y")))
+    file = stored(tmp_path, text)
+    whole = read(file, make_design(COLUMNS, LogisticModel(target="y")))
     assert whole.present.tolist() == [True, False, False, False]
     assert not whole.features[1:].any()
     assert whole.target.tolist() == [1, 0, 0, 0]
     assert np.isfinite(whole.features).all()
-    some = read_records(path, make_design(COLUMNS, LogisticModel(target="y", features=("job", "age"))))
+    some = read(file, make_design(COLUMNS, LogisticModel(target="y", features=("job", "age"))))
     assert some.present.tolist() == [True, False, True, False]
-    other = read_records(path, make_design(COLUMNS, LogisticModel(target="loan", features=("job",))))
+    other = read(file, make_design(COLUMNS, LogisticModel(target="loan", features=("job",))))
     assert other.present.tolist() == [True, True, False, True]
 
 
@@ -80,9 +89,9 @@ def test_batches_come_in_order(tmp_path: Path) -> None:
     text = "age,seen,job,loan,y\n" + "".join(
         f"{18 + 77 * i / rows:.9f},2005-01-01,none,no,{'' if i % 1000 == 7 else 'yes'}\n" for i in range(rows)
     )
-    path, decoded = stored(tmp_path, text)
+    file = stored(tmp_path, text)
     design = make_design(COLUMNS, LogisticModel(target="y", features=("age",)))
-    encoded = read_records(path, design, decoded.digest)
+    encoded = read(file, design)
     ages = encoded.features[:, 1] * design.features[1].scale + design.features[1].centre
     assert np.flatnonzero(~encoded.present).tolist() == list(range(7, rows, 1000))
     wanted = 18 + 77 * np.arange(rows) / rows
@@ -90,22 +99,24 @@ def test_batches_come_in_order(tmp_path: Path) -> None:
 
 
 def test_peak_memory_is_the_encoded_data_and_little_more(tmp_path: Path) -> None:
-    path, _ = stored(tmp_path, "age,seen,job,loan,y\n" + "40,2005-01-01,pilot,no,yes\n" * 1_000_000)
+    file = stored(tmp_path, "age,seen,job,loan,y\n" + "40,2005-01-01,pilot,no,yes\n" * 1_000_000)
     design = make_design(COLUMNS, LogisticModel(target="y"))
     (tmp_path / "design.json").write_text(design.model_dump_json())
+    (tmp_path / "file.json").write_text(file.model_dump_json())
     program = (
         "import re, sys, numpy, pyarrow.ipc\n"
         "from pathlib import Path\n"
         "from core.catalogue.design import Design\n"
+        "from core.store.encryption import SealedFile\n"
         "from core.store.records import read_records\n"
         "design = Design.model_validate_json(Path(sys.argv[2]).read_text())\n"
         "def kilobytes(name): return int(re.search(name + r':\\s+(\\d+)', Path('/proc/self/status').read_text())[1])\n"
         "idle = kilobytes('VmRSS')\n"
-        "encoded = read_records(Path(sys.argv[1]), design)\n"
+        "encoded = read_records(SealedFile.model_validate_json(Path(sys.argv[1]).read_text()).open(), design)\n"
         "print((kilobytes('VmHWM') - idle) * 1024, encoded.features.nbytes)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, path, tmp_path / "design.json"],
+        [sys.executable, "-c", program, tmp_path / "file.json", tmp_path / "design.json"],
         check=True,
         capture_output=True,
         text=True,
@@ -115,20 +126,19 @@ def test_peak_memory_is_the_encoded_data_and_little_more(tmp_path: Path) -> None
     assert grown <= 1.5 * encoded_bytes + 64 * 2**20
 
 
-def test_another_file_than_the_stored_one_is_not_read(tmp_path: Path) -> None:
-    path, decoded = stored(tmp_path, mock_csv(COLUMNS, 10))
-    design = make_design(COLUMNS, LogisticModel(target="y"))
+def test_records_from_before_there_was_encryption_are_read_and_compared_with_their_digest(tmp_path: Path) -> None:
+    settings = ServiceSettings(home=tmp_path)
+    settings.records_path.mkdir()
+    path, design = settings.records_path / "rec_1.arrow", make_design(COLUMNS, LogisticModel(target="y"))
+    file = stored(tmp_path, mock_csv(COLUMNS, 10))
+    with file.open() as source:
+        path.write_bytes(source.read())
+    with path.open("rb") as source:
+        kept = Kept("ds_1", path.name, digest_of(source), None)
+    with open_records(settings, kept) as source:
+        assert (read_records(source, design).features == read(file, design).features).all()
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    assert digest_of(path) != decoded.digest
     with pytest.raises(AssertionError):
-        read_records(path, design, decoded.digest)
-
-
-def test_erasure_removes_the_file_and_may_be_repeated(tmp_path: Path) -> None:
-    path, _ = stored(tmp_path, mock_csv(COLUMNS, 10))
-    erase(path)
-    erase(path)
-    assert not path.exists()
-    erase(tmp_path / "no" / "such" / "folder")
+        open_records(settings, kept)

@@ -33,9 +33,10 @@ def percent(service: Embedded, dataset: str) -> dict[str, str]:
 
 
 def moved(old: Path, new: Path) -> Path:
-    """Make a new home that holds the old one's witness, as an operator would before restoring."""
+    """Make a new home that holds the old one's master key and witness, as an operator would before restoring."""
     new.mkdir()
-    shutil.copy(old / "witness.jsonl", new / "witness.jsonl")
+    for name in ("master.key", "witness.jsonl"):
+        shutil.copy(old / name, new / name)
     return new
 
 
@@ -110,9 +111,10 @@ def test_a_restored_home_is_frozen_until_it_is_reconciled_and_then_owns_up_to_al
 def test_a_restore_without_its_witness_says_so_and_reconciles_only_when_told(
     yesterday: dict[str, Any], tmp_path: Path
 ) -> None:
-    home = tmp_path / "home"
+    home = moved(yesterday["home"], tmp_path / "home")
+    (home / "witness.jsonl").unlink()
     restored = upkeep("restore", yesterday["copy"], "--home", home)
-    assert restored.returncode == 0
+    assert restored.returncode == 0, restored.stderr
     assert "There is no witness" in restored.stderr
     refused = upkeep("reconcile", "--home", home)
     assert refused.returncode == 1
