@@ -68,13 +68,9 @@ class Witness:
 
     def identity(self) -> str | None:
         """Return the identity of the server that was witnessed, None where it has none."""
-        if not self.path.exists():
-            return None
-        found = None
-        for line in self.path.read_text().splitlines():
-            told = json.loads(line) if line.endswith("}") else {}
-            found = told.get("server", found)
-        return found
+        lines = self.path.read_text().splitlines(keepends=True) if self.path.exists() else []
+        told = [json.loads(line) for line in lines if line.endswith("\n")]
+        return next((line["server"] for line in reversed(told) if "server" in line), None)
 
     def erased(self) -> set[str]:
         """Return the datasets whose records were destroyed."""

@@ -54,8 +54,7 @@ def run(database: Database, settings: ServiceSettings, claim: Claim, stop: Calla
     torch.set_num_interop_threads(1)
     till = LedgerTill(database, claim, settings)
     with _in(Phase.OPENING):
-        with database.read() as session:
-            order = read_order(session, claim)
+        order = till.read(read_order, claim)
         released = unpack_release(order.kept)
     if released is None:
         released = _train(order, till, settings, stop)

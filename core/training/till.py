@@ -54,7 +54,7 @@ class LedgerTill:
         """
         show = step > 0 and time.monotonic() - self._shown_at >= self._grid_seconds
         self.commit(_spend, self._claim, chunk, state, step, show=show)
-        self._witness.keep(self._database)
+        self._insist(self._witness.keep, self._database)
         if show:
             self._shown_at = time.monotonic()
 
@@ -66,17 +66,38 @@ class LedgerTill:
         """
         self.commit(ledger.keep, self._claim, state, step)
 
+    def read(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return ``work(session, ...)`` of one snapshot.
+
+        Raises:
+            DBAPIError: the database could not be reached for a whole lease.
+        """
+
+        def look() -> T:
+            with self._database.read() as session:
+                return work(session, *args, **kwargs)
+
+        return self._insist(look)
+
     def commit(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return ``work(session, ...)`` once it is committed.
 
         Raises:
             LedgerBusy, DBAPIError: the database could not be reached for a whole lease.
         """
+
+        def write() -> T:
+            return self._database.run(work, *args, **kwargs)
+
+        return self._insist(write)
+
+    def _insist(self, act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do what may be done twice, again and again while the database is away."""
         deadline = time.monotonic() + self._lease_seconds
         pause = _PAUSE_SECONDS
         while True:
             try:
-                return self._database.run(work, *args, **kwargs)
+                return act(*args, **kwargs)
             except (LedgerBusy, DBAPIError) as error:
                 passing = isinstance(error, LedgerBusy | OperationalError | InterfaceError)
                 if not passing or time.monotonic() > deadline:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
 from core.errors import LedgerBusy, StaleAttempt
@@ -12,6 +13,7 @@ from core.settings import ServiceSettings
 from core.store import jobs
 from core.store.claims import Claim
 from core.store.database import Database
+from core.store.tables import Job, Scope
 from core.store.witness import Witness
 from core.training.till import LedgerTill
 from tests.support.store import make_place, submit
@@ -62,6 +64,45 @@ def test_a_refusal_is_final(database: Database) -> None:
     with pytest.raises(StaleAttempt):
         till(database).commit(work)
     assert len(tried) == 1
+
+
+def test_a_payment_is_witnessed_though_the_database_goes_away_between_the_two(
+    database: Database, tmp_path: Path
+) -> None:
+    settings = ServiceSettings(home=tmp_path, lease_seconds=30.0)
+    witness = Witness(settings.witness_path)
+    witness.start(database)
+    place = make_place(database)
+    with database.write() as session:
+        submit(session, place)
+        taken = jobs.claim(session, "a supervisor", 30.0)
+    assert taken is not None
+    tried = []
+
+    def fail(*_: object) -> None:
+        tried.append(1)
+        if len(tried) < 3:
+            raise away()
+
+    event.listen(database._reader, "before_cursor_execute", fail)
+    LedgerTill(database, taken, settings).spend(0, None, 0)
+    event.remove(database._reader, "before_cursor_execute", fail)
+    assert len(tried) > 3
+    with database.read() as session:
+        assert witness.read()[place.scope_id].seq == session.get_one(Scope, place.scope_id).seq
+        assert session.get_one(Job, taken.job_id).chunks_spent == 1
+
+
+def test_a_snapshot_is_asked_for_again(database: Database) -> None:
+    tried = []
+
+    def work(session: Any, answer: str) -> str:
+        tried.append(session)
+        if len(tried) < 3:
+            raise away()
+        return answer
+
+    assert till(database).read(work, "done") == "done"
 
 
 def test_each_payment_is_witnessed_before_its_chunk_is_read(database: Database, tmp_path: Path) -> None:
