@@ -10,6 +10,7 @@ import uvicorn
 
 from api.app import create_app
 from api.logs import configure
+from core.errors import Refusal
 from core.settings import ServiceSettings
 
 
@@ -38,8 +39,12 @@ def main(arguments: list[str] | None = None) -> None:
     os.umask(0o077)  # the home holds records, keys' digests and unapproved releases
     settings = ServiceSettings(**given)
     configure()
+    try:
+        app = create_app(settings)
+    except Refusal as refusal:
+        raise SystemExit(refusal.detail) from None
     config = uvicorn.Config(
-        create_app(settings),
+        app,
         host=settings.host,
         port=settings.port,
         log_config=None,

@@ -18,11 +18,13 @@ from api.schemas import Problem
 from api.trail import Trail
 from api.watch import Watcher
 from core.catalogue.datasets import Metadata
+from core.service import health as readiness
 from core.service import witnessing
 from core.service.bell import make_bell
 from core.service.context import Context
 from core.settings import ServiceSettings
 from core.store.database import Database
+from core.store.master_key import load_master_keys
 from core.version import code_version
 
 _THREADS = 64  # of sync endpoints; more than the connections of the pool would only wait there
@@ -35,6 +37,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     context: Context = app.state.context
     if await to_thread.run_sync(context.database.ready):
         await to_thread.run_sync(witnessing.start, context)
+        await to_thread.run_sync(readiness.start, context)
     watcher: Watcher = app.state.watcher
     async with watcher.running(), upkeep.running(context):
         yield
@@ -48,9 +51,11 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
         settings: where things are; read from FARTHING_... when left out.
 
     Raises:
-        NotReady: the database's file system or server could lose a commit.
+        NotReady: the database's file system or server could lose a commit, or several machines have no master key.
     """
     settings = settings or ServiceSettings()
+    if settings.cluster:
+        load_master_keys(settings)
     settings.records_path.mkdir(parents=True, exist_ok=True)
     context = Context(settings, Database(settings.url), make_bell(settings))
     app = FastAPI(

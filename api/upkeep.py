@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Final
 
 import anyio
 import structlog
@@ -10,6 +11,8 @@ from anyio import to_thread
 from core.service import datasets
 from core.service.context import Context
 
+COLLECT_SECONDS: Final = 3600.0
+"""Between two looks for records that became no dataset: listing a bucket costs."""
 log = structlog.get_logger("farthing.api")
 
 
@@ -23,13 +26,18 @@ async def running(context: Context) -> AsyncIterator[None]:
 
 
 async def _keep_house(context: Context) -> None:
+    collected_at = -COLLECT_SECONDS
     while True:
+        orphans: list[str] = []
         try:
             erased = await to_thread.run_sync(datasets.finish_erasures, context)
             left = await to_thread.run_sync(datasets.remove_leftovers, context)
+            if anyio.current_time() > collected_at + COLLECT_SECONDS:
+                collected_at = anyio.current_time()
+                orphans = await to_thread.run_sync(datasets.collect_orphans, context)
         except Exception as error:  # noqa: BLE001 - a database away for a moment must not end the upkeep for good
             log.error("upkeep", error=type(error).__name__)  # noqa: TRY400 - a traceback may hold data
         else:
-            if erased or left:
-                log.info("upkeep", erased=len(erased), leftovers=left)
+            if erased or left or orphans:
+                log.info("upkeep", erased=len(erased), leftovers=left, orphans=len(orphans))
         await anyio.sleep(context.settings.sweep_seconds)
