@@ -150,7 +150,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run one tool; a refusal is printed as text and ends with status 1."""
     parser = argparse.ArgumentParser(prog="python -m workers.upkeep", description="The operator's tools.")
     tools = parser.add_subparsers(dest="tool", required=True)
-    for name in ("prepare", "backup", "restore", "reconcile"):
+    for name in ("prepare", "backup", "restore", "reconcile", "rewrap"):
         tool = tools.add_parser(name)
         tool.add_argument("--home", type=Path, help="where everything lives")
         tool.add_argument("--witness", type=Path, help="file that keeps the ledger's heads")
