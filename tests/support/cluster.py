@@ -46,6 +46,7 @@ class Undertaker:
 
     def __init__(self, home: Path) -> None:
         self._home = home
+        self._started: list[subprocess.Popen[bytes]] = []
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.undertaker"],
             stdin=subprocess.PIPE,
@@ -69,6 +70,7 @@ class Undertaker:
                 start_new_session=True,
                 user=user,
             )
+        self._started.append(process)
         assert self._process.stdin is not None
         self._process.stdin.write(f"{process.pid}\n")
         self._process.stdin.flush()
@@ -79,6 +81,8 @@ class Undertaker:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(STOP_SECONDS)
+        for process in self._started:
+            process.wait(STOP_SECONDS)
 
 
 class Postgres:

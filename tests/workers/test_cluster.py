@@ -1,0 +1,231 @@
+"""Celery, Redis and PostgreSQL as real processes: bells are heard, doubled, lost; servers and workers come and go."""
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from core.service.broker import RING, make_app
+from core.store.tables import Entry
+from tests.support.cluster import Cluster, cluster
+from tests.support.embedded import LINEAR, LOGISTIC
+from tests.workers.test_kills import check
+
+SLOW = {"SLOW": "0.25"}
+"""Seconds each reading takes: a job takes at least five."""
+JOBS: tuple[dict[str, Any], ...] = ({"model": LOGISTIC}, {"model": LINEAR, "optimizer": {"kind": "noisy_gd"}})
+
+
+@pytest.fixture(scope="module")
+def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster whose workers hardly ever look by themselves: what starts soon was rung for."""
+    patience = {"poll_seconds": 300.0, "sweep_seconds": 300.0, "lease_seconds": 300.0, "beat_seconds": 1.0}
+    with cluster(tmp_path_factory.mktemp("quiet"), workers=2, observed=SLOW, **patience) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def rough(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster with short leases, whose processes will be hurt."""
+    with cluster(tmp_path_factory.mktemp("rough"), workers=2, observed=SLOW, poll_seconds=2.0) as running:
+        yield running
+
+
+def started(running: Cluster, job: str) -> dict[str, Any]:
+    return running.wait_until(job, lambda view: view["state"] == "running" and view["progress"]["step"] > 0)
+
+
+def events(running: Cluster, job: str, kind: str) -> list[dict[str, Any]]:
+    return [line for line in running.get(f"/v1/jobs/{job}/events", limit=100)["data"] if line["kind"] == kind]
+
+
+def attempts(running: Cluster, job: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = running.get(f"/v1/jobs/{job}/attempts")["data"]
+    return found
+
+
+def holder(running: Cluster, job: str) -> int:
+    """Return the number of the worker that claimed a job last."""
+    said = [f'"job": "{job}"' in running.log(f"worker-{number}") for number in range(len(running.workers))]
+    return max(number for number, heard in enumerate(said) if heard)
+
+
+def ring(running: Cluster, job: str, times: int) -> None:
+    app = make_app(running.redis.url, socket_timeout=5.0)
+    for _ in range(times):
+        app.send_task(RING, args=[job], queue="cpu", ignore_result=True)
+    app.close()
+
+
+class TestTheBell:
+    def test_a_job_starts_because_it_was_rung_for(self, quiet: Cluster) -> None:
+        dataset = quiet.upload()
+        began = time.monotonic()
+        job = quiet.submit(dataset)
+        assert quiet.wait(job)["state"] == "succeeded"
+        assert time.monotonic() - began < quiet.settings.poll_seconds / 3
+        check(quiet, [job])
+
+    def test_ten_bells_one_run(self, quiet: Cluster) -> None:
+        job = quiet.submit(quiet.upload())
+        ring(quiet, job, 10)
+        assert quiet.wait(job)["state"] == "succeeded"
+        ring(quiet, job, 10)
+        time.sleep(1)
+        assert len(events(quiet, job, "running")) == len(attempts(quiet, job)) == 1
+        check(quiet, [job])
+
+    def test_a_message_for_no_job_is_nothing(self, quiet: Cluster) -> None:
+        ring(quiet, f"job_{uuid4().hex[:26]}", 3)
+        job = quiet.submit(quiet.upload())
+        assert quiet.wait(job)["state"] == "succeeded"
+
+    def test_a_broker_that_hangs_delays_no_submission(self, quiet: Cluster) -> None:
+        dataset = quiet.upload()
+        quiet.redis.process.send_signal(signal.SIGSTOP)
+        try:
+            took = []
+            for _ in range(5):
+                began = time.monotonic()
+                assert quiet.try_submit(dataset).status_code == 202
+                took.append(time.monotonic() - began)
+        finally:
+            quiet.redis.process.send_signal(signal.SIGCONT)
+        assert sorted(took)[2] < 2.0, took
+
+    def test_workers_are_on_record(self, quiet: Cluster) -> None:
+        found = quiet.get("/v1/workers")["data"]
+        assert len(found) == 2
+        for one in found:
+            assert (one["queues"], one["slots"], one["gpus"], one["alive"]) == (["cpu"], 1, 0, True)
+
+    def test_a_job_for_a_gpu_is_refused_while_there_is_none(self, quiet: Cluster) -> None:
+        answer = quiet.try_submit(quiet.upload(), resources={"device": "cuda"})
+        assert (answer.status_code, answer.json()["code"], answer.json()["retryable"]) == (409, "gpu-unavailable", True)
+        assert answer.json()["errors"][0]["pointer"] == "/resources/device"
+
+
+@pytest.mark.slow
+def test_a_claim_without_a_lock_runs_twice(tmp_path: Path) -> None:
+    """The planted bug that `test_ten_bells_one_run` must see."""
+    with cluster(tmp_path / "home", workers=0, poll_seconds=300.0, sweep_seconds=300.0, lease_seconds=300.0) as naive:
+        naive.worker_module = "tests.support.naive_worker"
+        naive.start_worker()
+        naive.start_worker()
+        naive.ready()
+        job = naive.submit(naive.upload())
+        ring(naive, job, 10)
+        naive.wait_until(job, lambda view: view["attempt"] == 2)
+        assert len(events(naive, job, "running")) == 2
+
+
+class TestDraining:
+    def test_a_drained_worker_ends_well_and_its_job_goes_on(self, rough: Cluster) -> None:
+        job = rough.submit(rough.upload())
+        started(rough, job)
+        number = holder(rough, job)
+        trainers = rough.trainers(number)
+        assert rough.stop_worker(number) == 0
+        assert not any(trainer.is_running() for trainer in trainers)
+        assert '"drained"' in rough.log(f"worker-{number}")
+        rough.start_worker()
+        assert rough.wait(job)["state"] == "succeeded"
+        assert [one["outcome"] for one in attempts(rough, job)] == ["drained", "succeeded"]
+        check(rough, [job])
+        rough.ready()
+        assert len(rough.get("/v1/workers")["data"]) == 2, "one left, one came"
+
+    def test_a_worker_ends_well_while_the_broker_hangs(self, rough: Cluster) -> None:
+        number = rough.start_worker()
+        rough.ready()
+        rough.redis.process.send_signal(signal.SIGSTOP)
+        try:
+            assert rough.stop_worker(number) == 0
+        finally:
+            rough.redis.process.send_signal(signal.SIGCONT)
+
+    def test_a_worker_starts_and_ends_well_while_the_broker_is_away(self, rough: Cluster) -> None:
+        rough.redis.stop()
+        try:
+            number = rough.start_worker()
+            rough.ready()
+            job = rough.submit(rough.upload())
+            assert rough.wait(job)["state"] == "succeeded", "the database is enough"
+            assert rough.stop_worker(number) == 0
+        finally:
+            rough.redis.start()
+
+
+class TestLosses:
+    def test_redis_forgets_and_restarts_and_every_job_ends(self, rough: Cluster) -> None:
+        dataset = rough.upload()
+        jobs = [rough.submit(dataset, **body) for body in JOBS]
+        rough.flush_redis()
+        jobs += [rough.submit(dataset, **body) for body in JOBS]
+        rough.restart_redis()
+        jobs.append(rough.submit(dataset))
+        rough.flush_redis()
+        assert [rough.wait(job, seconds=180)["state"] for job in jobs] == ["succeeded"] * len(jobs)
+        check(rough, jobs)
+
+    def test_postgresql_restarts_and_every_job_ends(self, rough: Cluster) -> None:
+        dataset = rough.upload()
+        jobs = [rough.submit(dataset, **body) for body in JOBS * 2]
+        started(rough, jobs[0])
+        rough.restart_postgres(away_seconds=0.5)
+        states = [wait_through(rough, job)["state"] for job in jobs]
+        assert states.count("succeeded") >= len(jobs) - 1, states
+        check(rough, jobs)
+
+    def test_a_killed_worker_takes_its_trainer_along_and_its_job_ends(self, rough: Cluster) -> None:
+        job = rough.submit(rough.upload())
+        started(rough, job)
+        number = holder(rough, job)
+        trainers = rough.trainers(number)
+        rough.kill_worker(number)
+        time.sleep(1)
+        assert not any(trainer.is_running() and trainer.status() != "zombie" for trainer in trainers)
+        rough.start_worker()
+        assert rough.wait(job)["state"] in ("succeeded", "failed")
+        check(rough, [job])
+
+    def test_a_supervisor_that_slept_past_its_lease_writes_nothing(self, rough: Cluster) -> None:
+        rough.ready()
+        job = rough.submit(rough.upload())
+        started(rough, job)
+        number = holder(rough, job)
+        trainers = rough.trainers(number)
+        for process in (*trainers, rough.workers[number]):
+            process.send_signal(signal.SIGSTOP)
+        try:
+            ended = rough.wait(job)
+            others = attempts(rough, job)
+        finally:
+            for process in (*trainers, rough.workers[number]):
+                process.send_signal(signal.SIGCONT)
+        time.sleep(3)
+        assert others[0]["outcome"] == "worker-lost"
+        assert rough.get(f"/v1/jobs/{job}") == ended, "nothing was written after the end"
+        assert attempts(rough, job) == others
+        with rough.database().read() as session:
+            paid = session.query(Entry).filter(Entry.job_id == job).order_by(Entry.seq).all()
+            numbers = [entry.attempt for entry in paid if entry.kind == "spend"]
+        assert numbers == sorted(numbers), "no payment of the first attempt after one of the second"
+        check(rough, [job])
+        after = rough.submit(rough.upload())
+        assert rough.wait(after)["state"] == "succeeded"
+
+
+def wait_through(running: Cluster, job: str) -> dict[str, Any]:
+    """Return a job once it has ended, though the API may answer 5xx while its database is away."""
+    deadline = time.monotonic() + 180
+    while time.monotonic() < deadline:
+        answer = running.http.get(f"/v1/jobs/{job}")
+        if answer.status_code == 200 and answer.json()["finished_at"] is not None:
+            return dict(answer.json())
+        time.sleep(0.2)
+    raise AssertionError(f"{job} did not end: {answer.text}")
