@@ -1,5 +1,6 @@
 """What the command line shows: one function for each answer of the service."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -103,6 +104,7 @@ def estimate(found: Estimate) -> RenderableType:
         ("epsilon, alone", _figure(cost.epsilon_alone)),
         ("rho", _figure(cost.rho)),
         ("mu", _figure(cost.mu)),
+        ("retry allowance", "-" if cost.retry_allowance is None else f"{_figure(cost.retry_allowance.percent)} %"),
         ("fits", "yes" if found.fits else "no"),
         ("such jobs still fit", str(found.jobs_that_still_fit)),
     ]
@@ -180,10 +182,22 @@ def jobs(found: Sequence[Job]) -> RenderableType:
     return _table("", rows, left=("id", "state", "optimizer", "model"), right=("steps", "spent"))
 
 
+def _kind(entry: Entry) -> str:
+    """Return an entry's kind, and whether it pays again for a chunk that was lost."""
+    return f"{entry.kind} again" if "repeats" in json.loads(entry.body) else entry.kind
+
+
 def entries(found: Sequence[Entry]) -> RenderableType:
     """Show a ledger, one entry a line."""
     rows = [
-        (str(one.seq), one.kind, one.job or "-", "-" if one.chunk is None else str(one.chunk), one.created_at, one.hash)
+        (
+            str(one.seq),
+            _kind(one),
+            one.job or "-",
+            "-" if one.chunk is None else str(one.chunk),
+            one.created_at,
+            one.hash,
+        )
         for one in found
     ]
     return _table("", rows, left=("entry", "kind", "job", "chunk", "at", "hash"))

@@ -56,6 +56,12 @@ class Cost(View):
     mu: str | None = None
 
 
+class EstimateCost(Cost):
+    """What a job would cost, and what it would reserve beside that to pay for lost chunks again."""
+
+    retry_allowance: Cost | None = None
+
+
 class Bound(View):
     """What the theory predicts, beside what is known without training."""
 
@@ -70,7 +76,7 @@ class Bound(View):
 class Estimate(View):
     """The price of a job and its plan; no record was read."""
 
-    cost: Cost
+    cost: EstimateCost
     plan: dict[str, Any]
     bound: Bound | None
     fits: bool
@@ -86,9 +92,10 @@ class Progress(View):
 
 
 class JobCost(View):
-    """What was reserved and what was spent."""
+    """What was reserved, what beside it to pay for lost chunks again, and what was spent."""
 
     reserved: Cost
+    retry_allowance: Cost | None = None
     spent: Cost
 
 

@@ -39,6 +39,7 @@ from core.errors import (
 from core.service import jobs as service
 from core.service.context import Context
 from core.service.jobs import Answer, Head
+from core.service.pages import report_html
 from core.service.views import ArtifactView, AttemptView, EventView, JobView
 from core.store.queries import JobFilter
 
@@ -250,4 +251,4 @@ def get_report(
     """Show a job's privacy report, as JSON or as a page."""
     content = service.report(db, caller, job_id)
     wants_page = kind == "html" or (kind is None and accept.startswith("text/html"))
-    return HTMLResponse(service.report_html(content)) if wants_page else JSONResponse(content)
+    return HTMLResponse(report_html(content)) if wants_page else JSONResponse(content)

@@ -15,9 +15,11 @@ DatasetId = Annotated[str, StringConstraints(pattern=r"^ds_[0-9A-Za-z]{1,36}$")]
 LabelKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 LabelValue = Annotated[str, StringConstraints(max_length=256)]
 Share = Annotated[float, Field(gt=0, lt=1)]
+RETRY_ALLOWANCE: Final = 1
 _READ_BY_EVERY_RELEASE: Final = frozenset({"device", "processes", "max_runtime_seconds", "memory_bytes"})
 
 
+MOST_PROCESSES: Final = 64
 Device = Literal["auto", "cpu", "cuda"]
 
 
@@ -73,7 +75,9 @@ class Resources(Frozen):
     gpus: Annotated[int, Field(ge=0, le=1)] | None = Field(
         default=None, description="0 asks for the CPU, 1 for a GPU; null: as `device` says"
     )
-    processes: Annotated[int, Field(ge=1)] = 1
+    processes: Annotated[int, Field(ge=1, le=MOST_PROCESSES)] = Field(
+        default=1, description="that hold the records between them; same law and price as one"
+    )
     max_runtime_seconds: Annotated[float, Field(gt=0, le=7 * 86400)] | None = None
     memory_bytes: Annotated[int, Field(gt=0)] | None = None
     priority: Annotated[int, Field(ge=-10, le=10)] = Field(
@@ -116,4 +120,14 @@ class JobSpec(Frozen):
     privacy: PrivacyTarget
     inference: Inference = Inference()
     resources: Resources = Resources()
+    retry_allowance: Annotated[int, Field(ge=0, le=5)] = Field(
+        default=RETRY_ALLOWANCE,
+        description="chunks that are reserved beside the price, to pay again for what is lost with a worker",
+    )
     labels: dict[LabelKey, LabelValue] = Field(default_factory=dict, max_length=20)
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out a usual allowance, which the first release did not know; as in `Resources`."""
+        told: dict[str, Any] = serialize(self)
+        return {name: at for name, at in told.items() if (name, at) != ("retry_allowance", RETRY_ALLOWANCE)}

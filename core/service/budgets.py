@@ -1,7 +1,8 @@
 """Budgets and prices as people see them."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from sqlalchemy.orm import Session
 
@@ -20,6 +21,7 @@ from core.service.views import (
 )
 from core.store import queries
 from core.store.accounts import Balance, balance_of
+from core.store.allowance import dearest
 from core.store.ledger import balance
 from core.store.tables import Account, Scope
 from core.store.verification import executed
@@ -31,11 +33,27 @@ def cost_figures(event: Event | None, account: Balance, *, at_head: bool) -> Cos
     """Return what an event costs: its per cent at the account's head, or of the empty budget."""
     if event is None:
         return NO_COST
-    terms = account.terms
+    if at_head:
+        return _figures(event, account.terms, tuple(account.spent), tuple(account.reserved))
+    return _figures_of_empty(event, account.terms)
+
+
+@lru_cache(maxsize=4096)
+def _figures_of_empty(event: Event, terms: Terms) -> CostFigures:
+    """Return what an event costs of an empty budget: always the same, and asked with every look at a job."""
     empty = (0,) * len(terms.orders)
-    spent, reserved = (account.spent, account.reserved) if at_head else (empty, empty)
-    view = cost_view(event, terms, tuple(spent), tuple(reserved))
+    return _figures(event, terms, empty, empty)
+
+
+def _figures(event: Event, terms: Terms, spent: tuple[int, ...], reserved: tuple[int, ...]) -> CostFigures:
+    view = cost_view(event, terms, spent, reserved)
     return CostFigures(percent=view.percent, epsilon_alone=view.epsilon_alone, rho=view.rho, mu=view.mu)
+
+
+def allowance_figures(schedule: Iterable[Event], times: int, account: Balance, *, at_head: bool) -> CostFigures:
+    """Return what it costs to pay for the most expensive chunk of a schedule a number of times."""
+    event = compose({dearest(schedule): times}) if times else None
+    return cost_figures(event, account, at_head=at_head)
 
 
 def percent_view(terms: Terms, spent: Sequence[int], reserved: Sequence[int]) -> PercentView:

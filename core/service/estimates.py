@@ -14,12 +14,13 @@ from core.privacy.budget import admits, jobs_that_still_fit
 from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency
 from core.privacy.renyi import cost_nano
-from core.service.budgets import cost_figures
+from core.service.budgets import allowance_figures, cost_figures
 from core.service.context import Caller, Context
 from core.service.scopes import viewer
-from core.service.views import EstimateView
+from core.service.views import EstimateCost, EstimateView
 from core.store import queries
 from core.store.accounts import Balance, balance_of
+from core.store.allowance import promised
 from core.store.ledger import balance
 from core.store.tables import Dataset, Scope
 
@@ -60,19 +61,24 @@ def find_dataset(session: Session, caller: Caller, dataset_id: str) -> Dataset:
     return found
 
 
-def quote(session: Session, caller: Caller, spec: JobSpec) -> Quote:
+def quote(session: Session, context: Context, caller: Caller, spec: JobSpec) -> Quote:
     """Plan and price a job; reads the scope's present balance and no record.
 
     Raises:
         NotFound: the dataset does not exist for the caller.
         Conflict: the dataset has no records yet, or none any more.
-        Invalid: the job does not fit the dataset.
+        Invalid: the job does not fit the dataset, or asks for more processes than there may be.
         NotOfferedYet: part of it is not offered yet.
     """
     if spec.datasets is not None:
         raise NotOfferedYet("Jobs over several datasets are not offered yet.", FieldError("/datasets", "use dataset"))
     if spec.dataset is None:
         raise Invalid("A job needs a dataset.", FieldError("/dataset", "name a dataset"))
+    most = context.settings.max_processes
+    if spec.resources.processes > most:
+        raise Invalid(
+            f"A job may have {most} processes here.", FieldError("/resources/processes", f"ask for at most {most}")
+        )
     dataset = find_dataset(session, caller, spec.dataset)
     if dataset.state != "ready":
         raise Conflict(f"This dataset is {dataset.state}: no job can read it.", FieldError("/dataset", "use another"))
@@ -111,6 +117,14 @@ def composed(schedule: tuple[Event, ...]) -> Event:
     return compose(counted)
 
 
+def most_reserved(planned: PlannedJob, account: Balance) -> list[int]:
+    """Return what a job would reserve at each order of an account: its price, and its allowance beside that."""
+    orders = account.terms.orders
+    price = cost_nano(composed(planned.schedule), orders)
+    beside = promised(planned.schedule, planned.spec.retry_allowance, account.terms)[: len(orders)]
+    return [one + other for one, other in zip(price, beside, strict=True)]
+
+
 def plan_of(spec: JobSpec) -> dict[str, Any]:
     """Return a filled job's settings as people read them: the method's own, then the model and the inference."""
     questions = {question.kind: question.sigma for question in spec.optimizer.questions()}
@@ -128,16 +142,20 @@ def estimate(context: Context, caller: Caller, spec: JobSpec) -> EstimateView:
         NotOfferedYet: part of it is not offered yet.
     """
     with context.database.read() as session:
-        quoted = quote(session, caller, spec)
+        quoted = quote(session, context, caller, spec)
     accounts = [account for account in (quoted.account, quoted.grant) if account is not None]
-    prices = [cost_nano(quoted.price, account.terms.orders) for account in accounts]
-    paired = list(zip(accounts, prices, strict=True))
     planned = quoted.planned
+    paired = [(account, most_reserved(planned, account)) for account in accounts]
     rows, width = planned.facts.units, planned.facts.dimension
     curvatures = sum(question.kind == "curvature" for question in planned.spec.optimizer.questions())
     passes = quoted.steps * (2 + curvatures * width) + (2 * width if planned.spec.inference.intervals else 0)
     return EstimateView(
-        cost=cost_figures(quoted.price, quoted.account, at_head=True),
+        cost=EstimateCost(
+            **cost_figures(quoted.price, quoted.account, at_head=True).model_dump(),
+            retry_allowance=allowance_figures(
+                planned.schedule, planned.spec.retry_allowance, quoted.account, at_head=True
+            ),
+        ),
         plan=plan_of(planned.spec),
         bound=planned.bound,
         fits=all(admits(account.terms, account.spent, account.reserved, price) for account, price in paired),

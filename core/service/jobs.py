@@ -2,24 +2,24 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 from sqlalchemy.orm import Session
 
-from core.catalogue.jobs import JobSpec
+from core.catalogue.jobs import RETRY_ALLOWANCE, JobSpec
 from core.errors import Conflict, Forbidden, NotFound
-from core.privacy.events import EVENT, Event
+from core.privacy.events import EVENT, NOTHING, Event, compose
 from core.privacy.facts import Adjacency
 from core.privacy.reports import report as privacy_report
 from core.service import witnessing, workers
-from core.service.budgets import NO_COST, cost_figures
+from core.service.budgets import NO_COST, allowance_figures, cost_figures
 from core.service.context import Caller, Context
-from core.service.estimates import Quote, composed, find_dataset, quote
+from core.service.estimates import Quote, find_dataset, quote
 from core.service.scopes import viewer
 from core.service.views import (
     ArtifactView,
     AttemptView,
+    CostFigures,
     EventView,
     FailureView,
     JobCost,
@@ -33,6 +33,7 @@ from core.store import idempotency, ledger, queries, queue
 from core.store import jobs as rows
 from core.store.accounts import Balance
 from core.store.queries import JobFilter
+from core.store.retention import RETIRED
 from core.store.tables import TERMINAL_STATES, Job, JobEvent, Model, Scope
 
 ROUTE = "POST /v1/jobs"
@@ -89,7 +90,7 @@ def submit(context: Context, caller: Caller, spec: JobSpec, key: str, route: str
         stored = idempotency.find(session, caller.id, route, key, request.digest)
         if stored is not None:
             return Answer(stored.body, replayed=True)
-        quoted = quote(session, caller, spec)
+        quoted = quote(session, context, caller, spec)
         workers.require_gpu(session, context, quoted.planned.spec.resources.served_by)
     answer = context.database.run(_submit, context, caller, quoted, request)
     if not answer.replayed:
@@ -125,8 +126,9 @@ def _submit(session: Session, context: Context, caller: Caller, quoted: Quote, r
         priority=spec.resources.priority,
         max_queue_seconds=spec.resources.max_queue_seconds,
     )
-    ledger.reserve(session, job, quoted.planned.schedule)
-    body = _view(job, ledger.balance(session, job.scope_id), model=None, until=None).model_dump(mode="json")
+    ledger.reserve(session, job, quoted.planned.schedule, spec.retry_allowance)
+    view = _view(job, ledger.balance(session, job.scope_id), NOTHING, model=None, until=None)
+    body = view.model_dump(mode="json")
     idempotency.store(session, caller.id, request.route, request.key, status=202, body=body)
     return Answer(body, replayed=False)
 
@@ -181,7 +183,8 @@ def _views(session: Session, context: Context, caller: Caller, found: Sequence[J
         model = queries.model_of(session, job.id) if job.state == "succeeded" else None
         shown = _visible(session, caller, job, model)
         grid = context.settings.visible_grid_seconds
-        views.append(_view(job, accounts[job.scope_id], shown, until=seen, made=model, grid_seconds=grid))
+        charged = compose(ledger.executed_by(session, job))
+        views.append(_view(job, accounts[job.scope_id], charged, shown, until=seen, made=model, grid_seconds=grid))
     return views
 
 
@@ -189,6 +192,8 @@ def _visible(session: Session, caller: Caller, job: Job, model: Model | None) ->
     """Return a job's model if the caller may have it: before approval only the scope's owner and admins do."""
     if model is None or model.approval in _OPEN_MODELS:
         return model
+    if model.approval == RETIRED:
+        return None
     owner = session.get_one(Scope, job.scope_id).owner_id
     return model if caller.role == "admin" or caller.id == owner else None
 
@@ -210,6 +215,7 @@ class _Seen:
 def _view(
     job: Job,
     account: Balance,
+    charged: Event,
     model: Model | None,
     *,
     until: _Seen | None,
@@ -219,7 +225,6 @@ def _view(
     """Return a job's view; `until` replaces state and step while its newest lines are not to be seen yet."""
     ended = until is None
     finished_at = None if job.finished_at is None else queries.on_grid(job.finished_at, grid_seconds)
-    spent = composed(tuple(EVENT.validate_python(event) for event in job.schedule[: job.chunks_spent]))
     spec = job.spec
     return JobView(
         id=job.id,
@@ -233,7 +238,8 @@ def _view(
         progress=ProgressView(step=job.step if until is None else until.step, steps=job.steps),
         cost=JobCost(
             reserved=cost_figures(EVENT.validate_python(job.price), account, at_head=False),
-            spent=cost_figures(spent, account, at_head=False) if job.chunks_spent else NO_COST,
+            retry_allowance=_allowance(job, account),
+            spent=cost_figures(charged, account, at_head=False) if job.chunks_spent else NO_COST,
         ),
         attempt=job.attempt,
         created_at=rfc3339(job.created_at),
@@ -244,6 +250,16 @@ def _view(
         approval=made.approval if ended and made is not None else None,
         labels=job.labels,
     )
+
+
+def _allowance(job: Job, account: Balance) -> CostFigures:
+    """Return what a job reserved to pay lost chunks again; one from before there were allowances did not."""
+    if not any(map(any, job.allowance.values())):
+        return NO_COST
+    distinct = [event for number, event in enumerate(job.schedule) if event not in job.schedule[:number]]
+    schedule = [EVENT.validate_python(event) for event in distinct]
+    times = job.spec.get("retry_allowance", RETRY_ALLOWANCE)
+    return allowance_figures(schedule, times, account, at_head=False)
 
 
 def cancel(context: Context, caller: Caller, job_id: str) -> JobView:
@@ -355,8 +371,8 @@ def report(context: Context, caller: Caller, job_id: str) -> dict[str, Any]:
         job = find(session, caller, job_id)
         scope = session.get_one(Scope, job.scope_id)
         account = ledger.balance(session, scope.id)
-        spent: tuple[Event, ...] = tuple(EVENT.validate_python(event) for event in job.schedule[: job.chunks_spent])
-        told = privacy_report(composed(spent), account.terms, Adjacency(scope.adjacency), declared=True)
+        charged = compose(ledger.executed_by(session, job))
+        told = privacy_report(charged, account.terms, Adjacency(scope.adjacency), declared=True)
         return {
             "object": "report",
             "job": view.model_dump(mode="json"),
@@ -366,23 +382,3 @@ def report(context: Context, caller: Caller, job_id: str) -> dict[str, Any]:
             "privacy": told.model_dump(mode="json"),
             "ledger": {"entries": scope.seq, "head": scope.head},
         }
-
-
-def report_html(content: dict[str, Any]) -> str:
-    """Return a report as a plain page: nested definition lists, every text escaped."""
-    title = f"Privacy report of {content['job']['id']}"
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        "<style>body{font:16px/1.5 sans-serif;max-width:50em;margin:2em auto;padding:0 1em}"
-        "dt{font-weight:bold}dd{margin:0 0 .3em 1.5em}</style></head>"
-        f"<body><h1>{escape(title)}</h1>{_definitions(content)}</body></html>"
-    )
-
-
-def _definitions(value: object) -> str:
-    if isinstance(value, dict):
-        inner = "".join(f"<dt>{escape(str(name))}</dt><dd>{_definitions(item)}</dd>" for name, item in value.items())
-        return f"<dl>{inner}</dl>"
-    if isinstance(value, list):
-        return "<ul>" + "".join(f"<li>{_definitions(item)}</li>" for item in value) + "</ul>"
-    return escape("none" if value is None else str(value))

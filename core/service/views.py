@@ -176,10 +176,16 @@ class CostFigures(View):
     mu: str | None
 
 
+class EstimateCost(CostFigures):
+    """What a job would cost, and what it would reserve beside that to pay lost chunks again."""
+
+    retry_allowance: CostFigures
+
+
 class EstimateView(View):
     """What a job would cost and what the theory predicts; no record was read."""
 
-    cost: CostFigures
+    cost: EstimateCost
     plan: dict[str, Any]
     bound: Bound
     fits: bool
@@ -200,9 +206,10 @@ class ProgressView(View):
 
 
 class JobCost(View):
-    """The most it may cost, and what it has cost."""
+    """What it costs, what is reserved beside that to pay lost chunks again, and what it has cost so far."""
 
     reserved: CostFigures
+    retry_allowance: CostFigures
     spent: CostFigures
 
 

@@ -29,16 +29,23 @@ def fresh(admin: httpx.Client) -> dict[str, Any]:
     return upload(admin, shift=fresh.count, rows=200 + fresh.count)  # type: ignore[attr-defined] # as above
 
 
+def most(view: dict[str, Any]) -> float:
+    """Return all that a job reserved, in per cent: its price, and what it may pay again."""
+    return sum(float(view["cost"][name]["percent"]) for name in ("reserved", "retry_allowance"))
+
+
 class TestEstimate:
     def test_has_the_promised_shape(self, admin: httpx.Client, dataset: str) -> None:
         answer = admin.post("/v1/estimates", json=job(dataset))
         assert answer.status_code == 200, answer.text
         told = answer.json()
         assert {"cost", "plan", "bound", "fits", "jobs_that_still_fit"} <= told.keys()
-        assert set(told["cost"]) == {"percent", "epsilon_alone", "rho", "mu"}
+        beside = told["cost"].pop("retry_allowance")
+        assert set(told["cost"]) == set(beside) == {"percent", "epsilon_alone", "rho", "mu"}
         assert told["cost"]["mu"] == "0.1"
         assert told["cost"]["rho"] == "0.005"
-        assert all(isinstance(figure, str) for figure in told["cost"].values())
+        assert 0 < float(beside["rho"]) < 0.005
+        assert all(isinstance(figure, str) for figure in (*told["cost"].values(), *beside.values()))
         assert set(told["bound"]) == {"quantity", "value", "confidence", "trivial", "vacuous", "source"}
         assert isinstance(told["bound"]["vacuous"], bool)
         assert told["plan"]["steps"] == 8
@@ -75,6 +82,9 @@ class TestEstimate:
             ({"labels": {"a b": "c"}}, "/labels"),
             ({"dataset": None}, "/dataset"),
             ({"colour": "red"}, "/colour"),
+            ({"resources": {"processes": 0}}, "/resources/processes"),
+            ({"resources": {"processes": 64}}, "/resources/processes"),  # more than this machine may start
+            ({"resources": {"processes": 65}}, "/resources/processes"),
         ],
     )
     def test_wrong_fields_are_named(
@@ -89,7 +99,6 @@ class TestEstimate:
         [
             {"model": {"kind": "network", "target": "y"}},
             {"datasets": ["ds_1", "ds_2"], "dataset": None},
-            {"resources": {"processes": 2}},
         ],
     )
     def test_what_comes_later_is_refused(self, admin: httpx.Client, dataset: str, change: dict[str, Any]) -> None:
@@ -110,7 +119,7 @@ class TestSubmit:
         assert view["state"] == "queued"
         assert view["dataset"] == dataset
         assert view["progress"] == {"step": 0, "steps": 8}
-        assert set(view["cost"]) == {"reserved", "spent"}
+        assert set(view["cost"]) == {"reserved", "retry_allowance", "spent"}
         for cost in view["cost"].values():
             assert set(cost) == {"percent", "epsilon_alone", "rho", "mu"}
         assert view["cost"]["reserved"]["mu"] == "0.1"
@@ -174,6 +183,28 @@ class TestSubmit:
         assert float(problem["required_percent"]) > float(problem["available_percent"])
         assert submit(admin, job(fresh["id"], mu=problem["fits_at_mu"][:5])).status_code == 202
 
+    def test_what_would_fit_without_an_allowance_is_told(self, admin: httpx.Client, fresh: dict[str, Any]) -> None:
+        def refused(mu: float) -> bool:
+            return not admin.post("/v1/estimates", json=job(fresh["id"], mu=f"{mu:.4f}")).json()["fits"]
+
+        mu = next(mu for mu in (0.3 + 0.01 * tick for tick in range(100)) if refused(mu))
+        body = job(fresh["id"], mu=f"{mu:.4f}")
+        problem = submit(admin, body).json()
+        assert problem["code"] == "privacy-budget-exhausted"
+        assert [field["pointer"] for field in problem["errors"]] == ["/retry_allowance"]
+        bare = {**body, "retry_allowance": 0}
+        quoted = admin.post("/v1/estimates", json=bare).json()
+        assert quoted["fits"]
+        assert quoted["jobs_that_still_fit"] >= 1
+        assert quoted["cost"]["retry_allowance"]["percent"] == "0"
+        assert submit(admin, bare).json()["cost"]["retry_allowance"]["percent"] == "0"
+
+    def test_an_allowance_out_of_range_is_refused(self, admin: httpx.Client, dataset: str) -> None:
+        for times in (-1, 6, "1.5"):
+            answer = submit(admin, {**job(dataset), "retry_allowance": times})
+            assert answer.status_code == 422
+            assert answer.json()["errors"][0]["pointer"] == "/retry_allowance"
+
     def test_a_reserved_budget_may_come_back(self, admin: httpx.Client, fresh: dict[str, Any]) -> None:
         first = submit(admin, job(fresh["id"], mu="0.5"))
         answer = submit(admin, job(fresh["id"], mu="0.5"))
@@ -193,7 +224,7 @@ class TestSubmit:
         assert clone.json()["optimizer"] == first["optimizer"]
         assert admin.post(f"/v1/jobs/{first['id']}/clone", headers=key).json() == clone.json()
         percent = admin.get(f"/v1/datasets/{fresh['id']}/budget").json()["percent"]["reserved"]
-        assert float(percent) == pytest.approx(2 * float(first["cost"]["reserved"]["percent"]), rel=1e-3)
+        assert float(percent) == pytest.approx(2 * most(first), rel=1e-3)
 
     def test_a_frozen_scope_admits_nothing(self, admin: httpx.Client, fresh: dict[str, Any]) -> None:
         place = f"/v1/scopes/{fresh['scope']}"
@@ -328,7 +359,7 @@ class TestWatching:
         assert answer.headers["Preference-Applied"] == "wait=20"
         assert answer.json()["state"] == "failed"
         assert answer.json()["error"] == {"code": "limit-exceeded"}
-        assert answer.json()["cost"]["spent"] == answer.json()["cost"]["reserved"]
+        assert float(answer.json()["cost"]["spent"]["percent"]) == pytest.approx(most(answer.json()), rel=1e-3)
         assert 1.0 < waited < 10
 
     def test_a_long_poll_ends_when_its_time_is_up(self, admin: httpx.Client, worker: Worker) -> None:

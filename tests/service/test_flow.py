@@ -46,7 +46,10 @@ def test_from_upload_to_erasure(context: Context, admin: Caller, someone: Someon
     assert [view.id for view in jobs.page(context, owner, JobFilter(label=("study", "a")), None, 10)] == [first["id"]]
     assert jobs.page(context, owner, JobFilter(state="running"), None, 10) == []
     budget = datasets.budget(context, analyst, made["id"])
-    assert (budget.entries, budget.percent.reserved) == (2, told.cost.percent)
+    beside = told.cost.retry_allowance.percent
+    assert first["cost"]["retry_allowance"]["percent"] == beside
+    assert budget.entries == 2
+    assert float(budget.percent.reserved) == pytest.approx(float(told.cost.percent) + float(beside), abs=2e-4)
     assert [entry.kind for entry in scopes.entries(context, auditor, made["scope"], 0, 10)] == ["open", "reserve"]
     assert scopes.verify(context, auditor, made["scope"]).ok
     assert jobs.report(context, owner, first["id"])["privacy"]["promise"]["epsilon"] == "0"
