@@ -19,6 +19,7 @@ STATUS: dict[type[Refusal], int] = {
     errors.Unauthenticated: 401,
     errors.Forbidden: 403,
     errors.NotFound: 404,
+    errors.ModelRetired: 410,
     errors.Conflict: 409,
     errors.DuplicateDataset: 409,
     errors.PreconditionFailed: 412,

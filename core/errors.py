@@ -176,6 +176,12 @@ class GpuUnavailable(Refusal):
     actor = "operator"
 
 
+class ModelRetired(Refusal):
+    """This model was kept for as long as this service keeps models; its job, report and charges stay."""
+
+    code = "model-retired"
+
+
 class NotReady(Refusal):
     """The service is not ready."""
 

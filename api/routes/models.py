@@ -9,12 +9,15 @@ from api.body import StrictRoute
 from api.deps import Caller, Db
 from api.errors import problems
 from api.schemas import ContrastRequest, Paragraph, Predictions, PredictRows, WaldRequest
-from core.errors import Conflict, FieldError, Forbidden, Invalid, NotFound, Unauthenticated
+from core.errors import Conflict, FieldError, Forbidden, Invalid, ModelRetired, NotFound, Unauthenticated
 from core.service import models as service
 from core.service.views import ModelView
 
 router = APIRouter(
-    prefix="/v1/models", tags=["models"], route_class=StrictRoute, responses=problems(Unauthenticated, NotFound)
+    prefix="/v1/models",
+    tags=["models"],
+    route_class=StrictRoute,
+    responses=problems(Unauthenticated, NotFound, ModelRetired),
 )
 ModelId = Annotated[str, Path(max_length=60)]
 Level = Annotated[float | None, Query(gt=0.5, lt=1, description="of the intervals; default: the job's own")]

@@ -194,14 +194,15 @@ def finish_erasures(context: Context) -> list[str]:
     """Destroy the records of datasets in erasure that no job can read any more; return their identifiers.
 
     Called by an upkeep loop as well, so that an erasure ends once the last child is reaped or its lease has passed.
+    The key goes first, then the records, then the noised states of their jobs; models and the ledger stay.
     """
     with context.database.read() as session:
-        waiting = list(rows.erasable(session))
+        waiting = list(rows.erasable(session, context.settings.lease_seconds))
     done: list[str] = []
     storage = open_storage(context.settings)
     for dataset_id, location in waiting:
         witnessing.bury(context, dataset_id)
-        if not context.database.run(rows.destroy_key, dataset_id):
+        if not context.database.run(rows.destroy_key, dataset_id, context.settings.lease_seconds):
             continue
         if location is not None:
             storage.erase(location)

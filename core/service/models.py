@@ -8,7 +8,7 @@ import numpy as np
 from safetensors.numpy import save
 from sqlalchemy.orm import Session
 
-from core.errors import Conflict, Forbidden, NotFound
+from core.errors import Conflict, Forbidden, ModelRetired, NotFound
 from core.inference import results
 from core.inference.results import Released
 from core.service.context import Caller, Context
@@ -16,6 +16,7 @@ from core.service.scopes import viewer
 from core.service.tables import coefficient_table
 from core.service.views import ModelView, rfc3339
 from core.store import queries
+from core.store.retention import RETIRED
 from core.store.tables import Job, Model, Scope
 
 _OPEN = ("not-needed", "approved")
@@ -29,11 +30,14 @@ def find(session: Session, context: Context, caller: Caller, model_id: str) -> t
 
     Raises:
         NotFound: it does not exist for the caller.
+        ModelRetired: it was kept as long as models are kept here.
     """
     found = queries.model(session, viewer(caller), model_id)
     if found is None:
         raise NotFound("There is no such model.")
     model, _, scope = found
+    if model.approval == RETIRED:
+        raise ModelRetired("This model is kept no more. Its job, report and charges are; clone the job to pay anew.")
     until = queries.grid_time(session, context.settings.visible_grid_seconds)
     judges = caller.role == "admin" or caller.id == scope.owner_id
     if model.created_at > until or not (model.approval in _OPEN or judges):

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import Select, delete, select, update
 from sqlalchemy.dialects.postgresql import insert as insert_postgresql
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 from sqlalchemy.orm import Session
 
 from core.errors import NotFound
-from core.store import clock
+from core.store import clock, retention
 from core.store.tables import Access, Dataset, Job, Secret
 
 
@@ -72,22 +72,32 @@ def take_access(session: Session, dataset_id: str, principal_id: str) -> None:
     session.execute(delete(Access).where(Access.dataset_id == dataset_id, Access.principal_id == principal_id))
 
 
-def erasable(session: Session) -> Iterable[tuple[str, str | None]]:
-    """Return identifier and file of each dataset in erasure whose jobs have all ended."""
-    live = select(Job.dataset_id).where(Job.finished_at.is_(None))
-    statement = select(Dataset.id, Dataset.location).where(Dataset.state == "erasing", Dataset.id.not_in(live))
-    return [(row[0], row[1]) for row in session.execute(statement)]
+def erasable(session: Session, lease_seconds: float) -> Iterable[tuple[str, str | None]]:
+    """Return identifier and file of each dataset in erasure whose records no process can hold any more."""
+    statement = select(Dataset.id, Dataset.location).where(Dataset.state == "erasing")
+    in_use = _holding(session, lease_seconds).where(Job.dataset_id == Dataset.id).exists()
+    return [(row[0], row[1]) for row in session.execute(statement.where(~in_use))]
 
 
-def destroy_key(session: Session, dataset_id: str) -> bool:
+def _holding(session: Session, lease_seconds: float) -> Select[str]:
+    """Return the jobs whose trainer may still hold records.
+
+    A job that is cancelled or has failed was ended after its trainer was reaped, or after its lease had passed. One
+    that succeeded was ended by the trainer itself, which a supervisor kills within a lease if it does not leave.
+    """
+    left = Job.finished_at + lease_seconds <= clock.read(session)
+    return select(Job.id).where(Job.finished_at.is_(None) | ((Job.state == "succeeded") & ~left))
+
+
+def destroy_key(session: Session, dataset_id: str, lease_seconds: float) -> bool:
     """Forget the key of a dataset in erasure, so that its records cannot be read wherever copies of them are.
 
     Returns:
-        Whether the records may be destroyed: not while a job that could read them is alive.
+        Whether the records may be destroyed: not while a process that could hold them may be alive.
     """
     dataset = lock(session, dataset_id)
-    live = select(Job.id).where(Job.dataset_id == dataset_id, Job.finished_at.is_(None)).limit(1)
-    if dataset.state != "erasing" or session.execute(live).first() is not None:
+    in_use = _holding(session, lease_seconds).where(Job.dataset_id == dataset_id).limit(1)
+    if dataset.state != "erasing" or session.execute(in_use).first() is not None:
         return False
     dataset.wrapped_key = None
     session.flush()
@@ -95,10 +105,11 @@ def destroy_key(session: Session, dataset_id: str) -> bool:
 
 
 def mark_erased(session: Session, dataset_id: str) -> bool:
-    """Note that a dataset's records are gone; tell whether they were about to be."""
+    """Note that a dataset's records are gone, and with them its jobs' states; tell whether they were about to be."""
     dataset = lock(session, dataset_id)
     if dataset.state != "erasing":
         return False
+    retention.drop_states_of(session, dataset_id)
     dataset.state = "erased"
     dataset.location = dataset.location_digest = dataset.wrapped_key = dataset.validation = None
     session.flush()

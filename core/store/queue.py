@@ -73,7 +73,7 @@ def _owners_in_turn(session: Session, devices: Sequence[str], most_running: int)
     return sorted(eligible, key=lambda one: (heads[one][0], running.get(one, 0), heads[one][1], one))
 
 
-def _heads(devices: Sequence[str]) -> Select[tuple[str, int | None, float | None]]:
+def _heads(devices: Sequence[str]) -> Select[str, int | None, float | None]:
     """Return each waiting owner with the highest priority and the oldest job of that, for some devices.
 
     It jumps from owner to owner in the index, so that ten thousand jobs of one cost no more than ten.

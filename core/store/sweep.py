@@ -21,12 +21,15 @@ BATCH: Final = 100
 
 @dataclass
 class Swept:
-    """What one sweep did, as job ids."""
+    """What a sweep did, as job ids; `retired` are model ids."""
 
     requeued: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
     expired: list[str] = field(default_factory=list)
+    forgotten: list[str] = field(default_factory=list)
+    """Ended long ago: their kept states were deleted."""
+    retired: list[str] = field(default_factory=list)
 
 
 def sweep(session: Session, lease_seconds: float, max_attempts: int, queue_deadline_seconds: float) -> Swept:

@@ -319,7 +319,7 @@ class Model(Base):
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), unique=True)
     dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"), index=True)
     release: Mapped[Any] = mapped_column(Json)  # core.inference.results.Released
-    approval: Mapped[str] = mapped_column(String(16))  # not-needed | pending | approved | rejected
+    approval: Mapped[str] = mapped_column(String(16))  # not-needed | pending | approved | rejected | retired
     created_at: Mapped[float] = mapped_column(Float)
 
 

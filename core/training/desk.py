@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from core.catalogue.jobs import Resources
 from core.errors import LedgerBusy
 from core.settings import ServiceSettings
-from core.store import jobs, queries, sweep, verification, workers
+from core.store import jobs, queries, retention, sweep, verification, workers
 from core.store.claims import Claim
 from core.store.database import Database
 from core.store.tables import Job
@@ -131,13 +131,16 @@ class Desk:
         self._run(jobs.fail, claim, code, charge="all")
 
     def sweep(self) -> sweep.Swept:
-        """Free what is lost and expire what waited too long.
+        """Free what is lost, expire what waited too long, and delete what was kept long enough.
 
         Raises:
             LedgerFrozen, Unreachable: as above.
         """
         limits = self._settings
-        return self._run(sweep.sweep, limits.lease_seconds, limits.max_attempts, limits.queue_deadline_seconds)
+        swept = self._run(sweep.sweep, limits.lease_seconds, limits.max_attempts, limits.queue_deadline_seconds)
+        swept.forgotten = self._run(retention.drop_states, limits.kept_state_seconds)
+        swept.retired = self._run(retention.retire_models, limits.model_retention_seconds)
+        return swept
 
     def waiting(self, most: int) -> list[tuple[str, str]]:
         """Return the jobs that have waited longest, at most so many, and the device each asks for.

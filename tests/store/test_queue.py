@@ -265,5 +265,5 @@ def test_claims_use_the_index_of_waiting_jobs(database: Database, place: Place) 
         asked = queue._heads(DEVICES).compile(connection, compile_kwargs={"literal_binds": True})
         explain = "EXPLAIN QUERY PLAN" if database.is_sqlite else "EXPLAIN"
         plan = [str(row) for row in connection.exec_driver_sql(f"{explain} {asked}")]
-    assert sum("ix_jobs_queued" in line for line in plan) >= 4
+    assert sum("ix_jobs_queued" in line for line in plan) >= 2
     assert not [line for line in plan if "SCAN jobs" in line or "Seq Scan on jobs" in line]

@@ -1,0 +1,61 @@
+"""What is kept for a while only: the noised states of jobs that have ended, and models where a limit is set.
+
+The ledger, the jobs and their reports stay. A model that is taken away leaves its row, so that who asks for it learns
+that there was one.
+"""
+
+from typing import Final
+
+from sqlalchemy import delete, select, update
+from sqlalchemy.orm import Session
+
+from core.store import clock
+from core.store.tables import Checkpoint, Job, Model
+
+RETIRED: Final = "retired"
+BATCH: Final = 100
+
+
+def drop_states(session: Session, kept_state_seconds: float) -> list[str]:
+    """Delete the kept states of jobs that ended longer ago; return up to 100 jobs whose states went.
+
+    Args:
+        session: an open write transaction.
+        kept_state_seconds: how long an ended job's states are kept.
+    """
+    ended = Job.finished_at <= clock.read(session) - kept_state_seconds
+    old = select(Checkpoint.job_id).join(Job, Job.id == Checkpoint.job_id).where(ended)
+    return _drop(session, list(session.execute(old.distinct().order_by(Checkpoint.job_id).limit(BATCH)).scalars()))
+
+
+def drop_states_of(session: Session, dataset_id: str) -> list[str]:
+    """Delete the kept states of all of a dataset's jobs; return the jobs whose states went."""
+    kept = select(Checkpoint.job_id).join(Job, Job.id == Checkpoint.job_id).where(Job.dataset_id == dataset_id)
+    return _drop(session, list(session.execute(kept.distinct()).scalars()))
+
+
+def retire_models(session: Session, retention_seconds: float | None) -> list[str]:
+    """Take the content of models away that were released longer ago; return up to 100 of them.
+
+    Their jobs' kept states go with them, for the last one holds the release.
+
+    Args:
+        session: an open write transaction.
+        retention_seconds: how long a model is kept; None keeps all.
+    """
+    if retention_seconds is None:
+        return []
+    at = clock.read(session)
+    old = select(Model.id, Model.job_id).where(Model.created_at <= at - retention_seconds, Model.approval != RETIRED)
+    locked = old.order_by(Model.id).limit(BATCH).with_for_update(skip_locked=True)
+    found = {row.id: row.job_id for row in session.execute(locked)}
+    if found:
+        session.execute(update(Model).where(Model.id.in_(found)).values(release={}, approval=RETIRED))
+        _drop(session, list(found.values()))
+    return list(found)
+
+
+def _drop(session: Session, jobs: list[str]) -> list[str]:
+    if jobs:
+        session.execute(delete(Checkpoint).where(Checkpoint.job_id.in_(jobs)))
+    return jobs
