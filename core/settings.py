@@ -79,6 +79,9 @@ class ServiceSettings(BaseSettings):
     max_runtime_seconds: float = Field(default=3600.0, gt=0, description="wall-clock limit of one attempt")
     max_memory_bytes: int = Field(default=16 * 2**30, gt=0, description="address space of one trainer")
     trainer_threads: int = Field(default=1, ge=1)
+    max_processes: int = Field(
+        default_factory=lambda: min(os.cpu_count() or 8, 64), ge=1, le=64, description="most that one job may ask for"
+    )
 
     max_upload_bytes: int = Field(default=2 * 2**30, gt=0)
     max_rows: int = Field(default=20_000_000, gt=0)

@@ -11,12 +11,12 @@ import os
 import signal
 import sys
 import threading
+from functools import partial
 from typing import Final
 
 from core.errors import Diverged, LedgerFrozen, StaleAttempt
-from core.settings import ServiceSettings
-from core.store.claims import Claim
 from core.training.order import Drained, Failed, Phase
+from workers.gather import RANK, gather
 from workers.outcome import Outcome
 from workers.process import die_with_parent, leave_no_core, limit_memory, pin
 from workers.wire import Order
@@ -36,8 +36,12 @@ _ENDINGS: Final = {
 }
 
 
-def main() -> None:
-    """Take the order and carry it out; the exit status is the outcome."""
+def main(rank: str = RANK) -> None:
+    """Take the order and carry it out; the exit status is the outcome.
+
+    Args:
+        rank: the module that further processes of the job run.
+    """
     leave_no_core()
     parent = int(sys.argv[1])
     die_with_parent(parent)
@@ -49,11 +53,11 @@ def main() -> None:
     if not line.endswith(b"\n"):
         os._exit(Outcome.ORPHANED)
     order = Order.model_validate_json(line)
-    threading.Thread(target=_leave_with_supervisor, daemon=True).start()
+    threading.Thread(target=leave_with_parent, daemon=True).start()
     pin(order.gpu)
     limit_memory(order.memory_bytes, with_gpu=order.gpu is not None)
     # No interpreter shutdown: its handlers could print, and everything that matters is committed.
-    os._exit(train(order.settings, order.claim, stop))
+    os._exit(train(order, stop, rank))
 
 
 def load_libraries() -> None:
@@ -66,13 +70,15 @@ def load_libraries() -> None:
     assert attempt.run is not None, "loaded"
 
 
-def train(settings: ServiceSettings, claim: Claim, stop: threading.Event) -> Outcome:
+def train(order: Order, stop: threading.Event, rank: str) -> Outcome:
     """Train, and say how it ended."""
+    settings = order.settings
     try:
         from core.store.database import Database  # noqa: PLC0415 - after the limits are set
         from core.training.attempt import run  # noqa: PLC0415 - as above; torch
 
-        run(Database(settings.url), settings, claim, stop.is_set)
+        team = partial(gather, settings=settings, memory_bytes=order.memory_bytes, module=rank)
+        run(Database(settings.url), settings, order.claim, stop.is_set, team)
     except BaseException as ending:  # noqa: BLE001 - whatever it was, one code of a closed list leaves
         return judge(ending)
     return Outcome.PUBLISHED
@@ -86,8 +92,8 @@ def judge(ending: BaseException) -> Outcome:
     return next(known, Outcome.FAILED_OPENING)
 
 
-def _leave_with_supervisor() -> None:
-    """End this process when the supervisor closes its end of the pipe, as the kernel does when it dies."""
+def leave_with_parent() -> None:
+    """End this process when its parent closes its end of the pipe, as the kernel does when it dies."""
     while os.read(sys.stdin.fileno(), 1):
         pass
     os._exit(Outcome.ORPHANED)

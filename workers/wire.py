@@ -1,4 +1,6 @@
-"""What a supervisor tells its trainer: one line of JSON over a pipe."""
+"""What a supervisor tells its trainer, and a trainer its followers: one line of JSON over a pipe."""
+
+from pathlib import Path
 
 from core.privacy.facts import Frozen
 from core.settings import ServiceSettings
@@ -14,3 +16,17 @@ class Order(Frozen):
     """Limit of the trainer's memory."""
     gpu: str | None = None
     """The GPU, by its UUID, that the trainer is pinned to; None: it computes on the CPU and sees no GPU."""
+
+
+class RankOrder(Frozen):
+    """A place in a job's team."""
+
+    rank: int
+    size: int
+    place: Path
+    """The file by which the team's processes find each other."""
+    settings: ServiceSettings
+    memory_bytes: int
+    """Limit of the follower's memory."""
+    patience_seconds: float
+    """How long to wait for the others."""

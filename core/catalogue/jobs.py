@@ -50,6 +50,11 @@ class Inference(Frozen):
     score_floor: Floor | None = Field(
         default=None, description="smallest eigenvalue of the noised mean outer product of scores; null: planned"
     )
+    plausible_radius: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+        default=None,
+        description="how large an encoded slope may well be, and half of how large the intercept: widens intervals "
+        "along directions that have not been learnt; null: planned",
+    )
     matrix_noise: MatrixNoise = Field(
         default="tight", description="printed: the paper's factor 2 where sqrt(2) is enough under replace_one"
     )

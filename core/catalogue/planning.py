@@ -1,18 +1,25 @@
 """The planner: fills every open field of a job from declared columns and public counts; no record is read."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import ceil, isclose, log2, sqrt
 
 from core.catalogue.columns import Column
 from core.catalogue.design import Design, make_design
-from core.catalogue.jobs import Inference, JobSpec, Shares
+from core.catalogue.jobs import Inference, JobSpec, Resources, Shares
 from core.catalogue.losses import Huber, Logistic, Loss
 from core.catalogue.method import Bound
 from core.catalogue.methods import AnySettings
 from core.catalogue.models import LinearModel, LogisticModel, NetworkModel
-from core.catalogue.noisy_newton import NoisyNewton
-from core.catalogue.planning_rules import SLACK, fill, matrix_floor, matrix_sigma, required_curvature_bound
+from core.catalogue.noisy_newton import NoisyNewton, planned_shape
+from core.catalogue.planning_rules import (
+    LARGEST_FLOOR_PART,
+    SLACK,
+    fill,
+    matrix_floor,
+    matrix_sigma,
+    required_curvature_bound,
+)
 from core.catalogue.questions import Curvature, Gradient
 from core.errors import FieldError, Invalid, NotOfferedYet
 from core.privacy.budget import Terms
@@ -20,6 +27,10 @@ from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency, Facts, Frozen, parts_in
 
 PLANNED_SHARES = Shares(estimate=0.85, curvature=0.08, score=0.07)
+"""Of methods without a plan of their own for the matrices."""
+LOGISTIC_RADIUS = 4.0
+HUBER_RADIUS = 1.0
+"""Plausible sizes of encoded slopes: log odds, or halves of the target's range, for half a column's range."""
 CURVATURE_FLOOR_MULTIPLE = 0.9
 SCORE_FLOOR = 1e-4
 RESIDUALS_PER_RANGE = 8
@@ -56,7 +67,7 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
         terms: of that scope's budget; an epsilon is meant at its delta.
 
     Raises:
-        NotOfferedYet: networks, several datasets, several processes.
+        NotOfferedYet: networks, several datasets, several processes on GPUs.
         Invalid: the model does not fit the columns, or given figures contradict each other; with JSON pointers.
     """
     _refuse_later_features(spec)
@@ -65,18 +76,28 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
     model = _filled_model(spec.model, design)
     facts = make_facts(model, design, units, adjacency)
     mu = spec.privacy.total_mu(terms)
-    inference, estimate_mu = _planned_shares(spec.inference, spec.optimizer, mu)
-    optimizer = spec.optimizer.plan(facts, estimate_mu)
-    _check_optimizer(optimizer, facts, estimate_mu)
+    asked = _as_printed(spec.optimizer, spec.inference)
+    inference, estimate_mu = _planned_shares(spec.inference, mu, asked, facts)
+    optimizer = asked.plan(facts, estimate_mu)
+    _check_optimizer(optimizer, facts, estimate_mu, spec.inference)
     inference = _planned_floors(inference, optimizer, facts)
+    if inference.intervals:
+        radius = LOGISTIC_RADIUS if isinstance(model, LogisticModel) else HUBER_RADIUS
+        inference = fill(inference, plausible_radius=radius)
     target = next(iter(spec.privacy.model_dump(exclude_none=True)))
-    last = (optimizer.last_gradient(),) if isinstance(optimizer, NoisyNewton) else ()
     pointer = f"/privacy/{target}" if spec.optimizer.mu is None else "/optimizer/mu"
-    check_lattice((*optimizer.questions(), *last), facts, pointer)
+    check_lattice(optimizer.asked(), facts, pointer)
     check_lattice(
         inference.questions(), facts, f"/privacy/{target}" if spec.inference.shares is None else "/inference/shares"
     )
-    filled = spec.model_copy(update={"model": model, "optimizer": optimizer, "inference": inference})
+    filled = spec.model_copy(
+        update={
+            "model": model,
+            "optimizer": optimizer,
+            "inference": inference,
+            "resources": _planned_resources(spec.resources),
+        }
+    )
     schedule = (*chunks(optimizer.schedule(facts)), *(question.event() for question in inference.questions()))
     return PlannedJob(spec=filled, design=design, facts=facts, schedule=schedule, bound=optimizer.bound(facts))
 
@@ -115,7 +136,7 @@ def chunks(events: Sequence[Event], most: int = MOST_METHOD_CHUNKS) -> tuple[Eve
     return tuple(compose(Counter(events[first : first + size])) for first in range(0, len(events), size))
 
 
-def check_lattice(questions: Sequence[Gradient | Curvature], facts: Facts, pointer: str) -> None:
+def check_lattice(questions: Iterable[Gradient | Curvature], facts: Facts, pointer: str) -> None:
     """Refuse what the door's integer lattice cannot carry, before anything is charged.
 
     A bound C is cut into 2^20 to 2^21 steps, so that the sensitivity of the integer sum is at least 2^20 steps and at
@@ -147,11 +168,18 @@ def _refuse_later_features(spec: JobSpec) -> None:
     later = {
         "/datasets": spec.datasets is not None,
         "/model/kind": isinstance(spec.model, NetworkModel),
-        "/resources/processes": spec.resources.processes > 1,
+        "/resources/processes": spec.resources.processes > 1 and spec.resources.served_by == "cuda",
     }
     fields = [FieldError(pointer, "is not offered yet") for pointer, asked in later.items() if asked]
     if fields:
         raise NotOfferedYet(f"Not offered yet: {', '.join(field.pointer for field in fields)}.", *fields)
+
+
+def _planned_resources(resources: Resources) -> Resources:
+    """Settle where several processes run: a GPU serves a job of one."""
+    if resources.processes > 1 and resources.served_by == "auto":
+        return resources.model_copy(update={"device": "cpu"})
+    return resources
 
 
 def _filled_model(model: LogisticModel | LinearModel, design: Design) -> LogisticModel | LinearModel:
@@ -163,24 +191,34 @@ def _filled_model(model: LogisticModel | LinearModel, design: Design) -> Logisti
     return model.model_copy(update={"weights": weights, "loss": loss})
 
 
-def _planned_shares(inference: Inference, optimizer: AnySettings, mu: float) -> tuple[Inference, float]:
+def _as_printed(optimizer: AnySettings, inference: Inference) -> AnySettings:
+    """Return the settings; the printed correction is one for the printed Newton's method, which has no memory."""
+    if isinstance(optimizer, NoisyNewton) and inference.intervals and inference.correction == "printed":
+        return fill(optimizer, memory=0.0)
+    return optimizer
+
+
+def _planned_shares(inference: Inference, mu: float, optimizer: AnySettings, facts: Facts) -> tuple[Inference, float]:
     """Fill the division of mu^2 and return it with the estimate's own mu."""
     if not inference.intervals:
         estimate_mu = optimizer.mu if optimizer.mu is not None else mu
         if estimate_mu > mu * (1 + SLACK):
             raise _contradiction("/optimizer/mu", "is more than the job's total; lower it or leave it out")
         return inference, estimate_mu
-    shares = inference.shares
+    shares, default = inference.shares, PLANNED_SHARES
+    if isinstance(optimizer, NoisyNewton) and optimizer.memory != 0:
+        shape = planned_shape(facts, mu)
+        estimate = 1 - shape.final_part - shape.score_part
+        default = Shares(estimate=estimate, curvature=shape.final_part, score=shape.score_part)
     if shares is None and optimizer.mu is not None:
         rest = 1 - (optimizer.mu / mu) ** 2
         if rest <= SLACK:
             raise _contradiction("/optimizer/mu", "leaves nothing for the intervals; lower it or leave it out")
-        planned = PLANNED_SHARES
-        matrices = planned.curvature + planned.score
+        matrices = default.curvature + default.score
         shares = Shares(
-            estimate=1 - rest, curvature=rest * planned.curvature / matrices, score=rest * planned.score / matrices
+            estimate=1 - rest, curvature=rest * default.curvature / matrices, score=rest * default.score / matrices
         )
-    shares = shares or PLANNED_SHARES
+    shares = shares or default
     estimate_mu = mu * sqrt(shares.estimate)
     if optimizer.mu is not None and not isclose(optimizer.mu, estimate_mu, rel_tol=SLACK):
         raise _contradiction("/optimizer/mu", "does not agree with the shares; leave one of the two out")
@@ -195,14 +233,27 @@ def _planned_shares(inference: Inference, optimizer: AnySettings, mu: float) -> 
     return fill(inference, shares=shares, **sigmas), estimate_mu
 
 
-def _check_optimizer(optimizer: AnySettings, facts: Facts, estimate_mu: float) -> None:
+def _check_optimizer(optimizer: AnySettings, facts: Facts, estimate_mu: float, inference: Inference) -> None:
     """Refuse settings that contradict the rest of the job."""
+    if isinstance(optimizer, NoisyNewton):
+        _check_newton(optimizer, inference)
     if optimizer.start != "zeros" and len(optimizer.start) != facts.dimension:
         raise _contradiction("/optimizer/start", f"must have {facts.dimension} numbers, one for each parameter")
-    if isinstance(optimizer, NoisyNewton) and optimizer.last_gradient_share == 1 and optimizer.steps != 1:
-        raise _contradiction("/optimizer/last_gradient_share", "leaves nothing for the earlier steps; lower it")
     assert optimizer.mu is not None, "planned"
     assert isclose(optimizer.mu, estimate_mu, rel_tol=10 * SLACK), "the estimate spends its share"
+
+
+def _check_newton(optimizer: NoisyNewton, inference: Inference) -> None:
+    """Refuse numbers of steps and shares that do not fit each other."""
+    assert optimizer.averaged is not None, "planned"
+    if optimizer.late_steps < 0:
+        raise _contradiction("/optimizer/hessians", "is more than the steps there are; lower it")
+    if optimizer.averaged > max(1, optimizer.late_steps):
+        raise _contradiction("/optimizer/averaged", "is more than the steps after the last Hessian; lower it")
+    if optimizer.last_gradient_share == 1 and optimizer.steps != 1:
+        raise _contradiction("/optimizer/last_gradient_share", "leaves nothing for the earlier steps; lower it")
+    if optimizer.late_steps and inference.intervals and inference.correction == "printed":
+        raise _contradiction("/inference/correction", "is printed for Newton steps alone; ask for no others")
 
 
 def _planned_floors(inference: Inference, optimizer: AnySettings, facts: Facts) -> Inference:
@@ -211,13 +262,13 @@ def _planned_floors(inference: Inference, optimizer: AnySettings, facts: Facts) 
         return inference
     curvature, _ = inference.questions()
     precision = _precision(curvature, facts)
-    if isinstance(optimizer, NoisyNewton):
-        _, hessian = optimizer.questions()
-        assert optimizer.steps is not None, "planned"
-        precision += (optimizer.steps - optimizer.steps // 2) * _precision(hessian, facts)
-    floor = matrix_floor(
-        1 / sqrt(precision), facts.dimension, required_curvature_bound(facts), CURVATURE_FLOOR_MULTIPLE
-    )
+    if isinstance(optimizer, NoisyNewton) and optimizer.memory:
+        precision += optimizer.matrix_deviations(facts)[-1] ** -2
+    elif isinstance(optimizer, NoisyNewton):
+        later = optimizer.newton_steps - optimizer.newton_steps // 2
+        precision += later * _precision(optimizer.curvatures()[-1], facts)
+    largest = LARGEST_FLOOR_PART * required_curvature_bound(facts)
+    floor = matrix_floor(1 / sqrt(precision), facts.dimension, largest, CURVATURE_FLOOR_MULTIPLE)
     return fill(inference, curvature_floor=floor, score_floor=min(1 / facts.units, SCORE_FLOOR))
 
 

@@ -3,8 +3,10 @@
 Only a trainer calls `read_records`, once the first chunk of its job is paid for.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO
+from math import prod
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from core.catalogue.design import Design
 from core.settings import ServiceSettings
@@ -17,6 +19,9 @@ from core.store.tables import Dataset
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+
+_LINE_NUMBERS: Final = 8
+"""Numbers in a cache line of 64 bytes."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +79,8 @@ def open_records(settings: ServiceSettings, kept: Kept) -> BinaryIO:
         return file
 
 
-def read_records(source: BinaryIO, design: Design) -> Encoded:
-    """Read a canonical file, batch by batch, into arrays made once.
+def read_records(source: BinaryIO, design: Design, rows: range | None = None) -> Encoded:
+    """Read a canonical file, or a run of its rows, batch by batch, into arrays made once.
 
     No more than the result and one batch are in memory at a time; the file is read, not mapped, so that its pages
     count for nobody.
@@ -83,6 +88,8 @@ def read_records(source: BinaryIO, design: Design) -> Encoded:
     Args:
         source: what `open_records` opened; it is left open.
         design: the encoding.
+        rows: which to read, one after the other; None: all. Of batches without such rows, one narrow column is looked
+            at, which tells how long they are.
 
     Raises:
         AssertionError: the file is cut short.
@@ -95,11 +102,13 @@ def read_records(source: BinaryIO, design: Design) -> Encoded:
     target = design.target.column
     file = pa.PythonFile(source, "r")
     reader = pa.ipc.open_file(file, options=_only([*names, target], file))
-    rows = reader.count_rows()
-    encoded = Encoded(np.empty((rows, design.dimension)), np.empty(rows), np.empty(rows, dtype=np.bool_))
+    wanted = range(reader.count_rows()) if rows is None else rows
+    encoded = Encoded(
+        _aligned(len(wanted), design.dimension), _aligned(len(wanted)), np.empty(len(wanted), dtype=np.bool_)
+    )
     start = 0
-    for number in range(reader.num_record_batches):
-        batch = reader.get_batch(number)
+    for number, piece in _pieces(file, reader.num_record_batches, rows):
+        batch = reader.get_batch(number)[piece]
         stop = start + batch.num_rows
         values = {name: batch.column(name).to_numpy() for name in {*names, target}}
         present = encoded.present[start:stop]
@@ -111,8 +120,37 @@ def read_records(source: BinaryIO, design: Design) -> Encoded:
         encoded.target[start:stop] = (values[target] - design.target.centre) / design.target.scale
         encoded.target[start:stop][~present] = 0.0
         start = stop
-    assert start == rows, "the stored records are cut short"
+    assert start == len(wanted), "the stored records are cut short"
     return encoded
+
+
+def _pieces(file: Any, batches: int, rows: range | None) -> Iterator[tuple[int, slice]]:  # noqa: ANN401 - as below
+    """Yield the numbers of batches that hold some of the rows, and which of their rows those are."""
+    import pyarrow as pa  # noqa: PLC0415 - as in `read_records`
+
+    if rows is None:
+        yield from ((number, slice(None)) for number in range(batches))
+        return
+    narrow = min(pa.ipc.open_file(file).schema, key=lambda field: field.type.bit_width)
+    reader = pa.ipc.open_file(file, options=_only([narrow.name], file))
+    first = 0
+    for number in range(batches):
+        if first >= rows.stop:
+            return
+        length = reader.get_batch(number).num_rows
+        if first + length > rows.start:
+            yield number, slice(max(0, rows.start - first), min(length, rows.stop - first))
+        first += length
+
+
+def _aligned(*shape: int) -> "npt.NDArray[np.float64]":
+    """Return an empty array that begins where a cache line does: products then round alike in every process."""
+    import numpy as np  # noqa: PLC0415 - as in `read_records`
+
+    size = prod(shape)
+    raw = np.empty(size + _LINE_NUMBERS)
+    skipped = -(raw.ctypes.data // raw.itemsize) % _LINE_NUMBERS
+    return raw[skipped : skipped + size].reshape(shape)
 
 
 def _only(names: list[str], file: Any) -> Any:  # noqa: ANN401 - pyarrow ships no types

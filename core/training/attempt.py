@@ -23,17 +23,17 @@ from core.settings import ServiceSettings
 from core.store import jobs
 from core.store.claims import Claim
 from core.store.database import Database
-from core.store.records import Encoded, open_records, read_records
-from core.training.fitting import make_problem, train
+from core.training.fitting import train
 from core.training.meter import LedgerMeter
 from core.training.order import Drained, Failed, Order, Phase, read_order
+from core.training.ranks import Gather, TellingTill, dismiss, open_problem
 from core.training.till import LedgerTill
 
 RELEASE = "release"
 COLUMNS: TypeAdapter[tuple[Column, ...]] = TypeAdapter(tuple[Column, ...])
 
 
-def run(database: Database, settings: ServiceSettings, claim: Claim, stop: Callable[[], bool]) -> None:
+def run(database: Database, settings: ServiceSettings, claim: Claim, stop: Callable[[], bool], gather: Gather) -> None:
     """Carry out an attempt and publish its release.
 
     Args:
@@ -41,6 +41,7 @@ def run(database: Database, settings: ServiceSettings, claim: Claim, stop: Calla
         settings: where the records are, and how many threads to use.
         claim: the attempt's right to the job, checked by every write.
         stop: says whether to stop where nothing is lost.
+        gather: starts the other processes of a job that has several.
 
     Raises:
         Drained: it was asked to stop, and did.
@@ -57,20 +58,23 @@ def run(database: Database, settings: ServiceSettings, claim: Claim, stop: Calla
         order = till.read(read_order, claim)
         released = unpack_release(order.kept)
     if released is None:
-        released = _train(order, till, settings, stop)
+        released = _train(order, till, settings, stop, gather)
     with _in(Phase.PUBLISHING):
         till.commit(jobs.finish, claim, released.model_dump(mode="json"), order.approval)
 
 
-def _train(order: Order, till: LedgerTill, settings: ServiceSettings, stop: Callable[[], bool]) -> Released:
+def _train(
+    order: Order, till: LedgerTill, settings: ServiceSettings, stop: Callable[[], bool], gather: Gather
+) -> Released:
     """Make a release from the records, and keep it before anything is done with it."""
     with _in(Phase.OPENING):
         planned = replan(order)
+        team = gather(planned.spec.resources.processes)
         till.commit(jobs.mark_opened, order.claim)
-        problem = make_problem(planned, _read(planned, order, settings))
+        problem = open_problem(planned, order, settings, team)
     with _in(Phase.TRAINING):
         meter = LedgerMeter(
-            till,
+            till if team is None else TellingTill(till, team),
             order.payers,
             order.schedule,
             kept=order.kept,
@@ -80,15 +84,10 @@ def _train(order: Order, till: LedgerTill, settings: ServiceSettings, stop: Call
         )
         door = FullDoor(problem, planned.facts, meter, SystemGenerator())
         released = train(planned, order, meter, door)
+        dismiss(team)
     with _in(Phase.PUBLISHING):
         till.keep(pack_release(released), released.steps)
     return released
-
-
-def _read(planned: PlannedJob, order: Order, settings: ServiceSettings) -> Encoded:
-    """Read the records as the design encodes them, every byte of them checked."""
-    with open_records(settings, order.records) as file:
-        return read_records(file, planned.design)
 
 
 def replan(order: Order) -> PlannedJob:

@@ -313,7 +313,7 @@ def test_access_and_grants_count_when_the_job_is_made_not_when_it_was_quoted(
     spec = JobSpec.model_validate(job(secrets["dataset_id"]))
     database.run(datasets.give_access, secrets["dataset_id"], caller.id)
     with database.read() as session:
-        quoted = quote(session, caller, spec)
+        quoted = quote(session, context, caller, spec)
     assert quoted.grant_id is None
     terms = plan_orders(Decimal("0.5"), Decimal("1e-6"))
     grant = database.run(ledger.set_grant, secrets["scope_id"], caller.id, terms, {"epsilon": "0.5"}).id

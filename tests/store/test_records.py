@@ -1,11 +1,13 @@
 """Records out of storage: order, null records, targets, and a file that is not the stored one."""
 
+import io
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pydantic import TypeAdapter
 
@@ -142,3 +144,59 @@ def test_records_from_before_there_was_encryption_are_read_and_compared_with_the
     path.write_bytes(data)
     with pytest.raises(AssertionError):
         open_records(settings, kept)
+
+
+class Counted(io.BytesIO):
+    """A file that counts what is read of it."""
+
+    taken = 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        content = super().read(size)
+        self.taken += len(content)
+        return content
+
+
+def batched(lengths: list[int]) -> tuple[Counted, Design]:
+    """Return a canonical file of batches of these lengths."""
+    columns = TypeAdapter(Columns).validate_python(
+        [{"type": "number", "name": f"x{number}", "lower": -9, "upper": 9} for number in range(20)]
+        + [{"type": "binary", "name": "y", "values": ["no", "yes"]}]
+    )
+    draws, sink = np.random.default_rng(1), io.BytesIO()
+    schema = pa.schema([*((f"x{number}", pa.float64()) for number in range(20)), ("y", pa.int8())])
+    with pa.ipc.new_file(sink, schema) as writer:
+        for length in lengths:
+            numbers = [draws.normal(size=length) for _ in range(20)]
+            writer.write_batch(pa.record_batch([*numbers, draws.integers(0, 2, length).astype(np.int8)], schema=schema))
+    return Counted(sink.getvalue()), make_design(columns, LogisticModel(target="y"))
+
+
+@pytest.mark.parametrize("rows", [range(700), range(99, 100), range(100, 400), range(50, 650), range(700, 700)])
+def test_a_run_of_rows_is_those_rows_of_all(rows: range) -> None:
+    file, design = batched([100, 1, 299, 300])
+    whole, run = read_records(file, design), read_records(file, design, rows)
+    for name in ("features", "target", "present"):
+        assert np.array_equal(getattr(run, name), getattr(whole, name)[rows.start : rows.stop])
+
+
+def test_other_rows_stay_in_storage() -> None:
+    """A quarter of the rows is about a quarter of the bytes, and the narrow column that tells where batches begin."""
+    file, design = batched([8000] * 8)
+    read_records(file, design)
+    whole, file.taken = file.taken, 0
+    read_records(file, design, range(16_000, 32_000))
+    assert file.taken < 0.3 * whole
+
+
+def test_rows_that_the_file_does_not_have_are_missed() -> None:
+    file, design = batched([100, 100])
+    with pytest.raises(AssertionError, match="cut short"):
+        read_records(file, design, range(150, 250))
+
+
+def test_arrays_begin_on_a_cache_line() -> None:
+    for length in (1, 3, 17, 1000):
+        file, design = batched([length])
+        encoded = read_records(file, design)
+        assert encoded.features.ctypes.data % 64 == encoded.target.ctypes.data % 64 == 0

@@ -222,11 +222,12 @@ def embedded(
         process.stdout.close()
 
 
-def readings(home: Path) -> dict[str, Counter[Event]]:
-    """Return what the observed trainers read, per job, over all attempts."""
+def readings(home: Path, rank: int = 0) -> dict[str, Counter[Event]]:
+    """Return what the observed trainers, or other processes of theirs, read, per job, over all attempts."""
     found: dict[str, Counter[Event]] = {}
     path = home / "observed.jsonl"
     for line in path.read_text().splitlines() if path.exists() else []:
         told = json.loads(line)
-        found.setdefault(told["job"], Counter())[EVENT.validate_python(told["event"])] += 1
+        if told["rank"] == rank:
+            found.setdefault(told["job"], Counter())[EVENT.validate_python(told["event"])] += 1
     return found

@@ -17,30 +17,37 @@ from core.training import attempt
 from core.training.till import LedgerTill
 from workers import trainer
 
-_JOB: list[str] = []
+JOB = "OBSERVED_JOB"
 
 
 def observe() -> None:
     """Wrap the sum of records, and note whose job this is."""
-    plain_sum, plain_run = LinearProblem.integer_sum, attempt.run
+    plain_run = attempt.run
+
+    def run(database: Any, settings: Any, claim: Any, *arguments: Any) -> None:
+        os.environ[JOB] = claim.job_id
+        plain_run(database, settings, claim, *arguments)
+
+    attempt.run = run
+    observe_sums(rank=0)
+    if "NAIVE" in os.environ:
+        pay_late()
+
+
+def observe_sums(rank: int) -> None:
+    """Wrap the sum of records: each process of a job says which it is."""
+    plain_sum = LinearProblem.integer_sum
     path = Path(os.environ["OBSERVED"])
     delay_seconds = float(os.environ.get("SLOW", "0"))
 
-    def run(database: Any, settings: Any, claim: Any, stop: Any) -> None:
-        _JOB[:] = [claim.job_id]
-        plain_run(database, settings, claim, stop)
-
     def integer_sum(self: LinearProblem, question: Any, *arguments: Any, **options: Any) -> Any:
-        line = {"job": _JOB[0], "event": EVENT.dump_python(question.event(), mode="json")}
+        line = {"job": os.environ[JOB], "rank": rank, "event": EVENT.dump_python(question.event(), mode="json")}
         with path.open("a") as file:  # one write, so that lines of several trainers do not mix
             file.write(json.dumps(line) + "\n")
         time.sleep(delay_seconds)
         return plain_sum(self, question, *arguments, **options)
 
     LinearProblem.integer_sum = integer_sum  # type: ignore[method-assign]
-    attempt.run = run
-    if "NAIVE" in os.environ:
-        pay_late()
 
 
 def pay_late() -> None:
@@ -59,4 +66,4 @@ def pay_late() -> None:
 if __name__ == "__main__":
     assert door.FullDoor is not None, "imported before it is wrapped"
     observe()
-    trainer.main()
+    trainer.main(rank="tests.support.observed_rank")

@@ -1,0 +1,173 @@
+"""Jobs over several processes, in the running service: the law and price of one, and no way to hang or read unpaid."""
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from core.privacy.events import compose
+from core.privacy.renyi import cost_nano
+from core.store.accounts import balance_of
+from core.store.tables import Account, Job
+from tests.support.embedded import LOGISTIC, Embedded, embedded, readings, toy_csv
+
+TWO: dict[str, Any] = {"resources": {"processes": 2}}
+ROWS = 20_000
+"""Three parts: either process holds some."""
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
+    with embedded(tmp_path_factory.mktemp("home"), observed={"SLOW": "0.05"}, max_processes=4) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def dataset(service: Embedded) -> str:
+    return service.upload(toy_csv(ROWS, seed=70_001))
+
+
+def unpaid(service: Embedded, job_id: str, rank: int) -> bool:
+    """Say whether a process read more than the job was charged for."""
+    database = service.database()
+    with database.read() as session:
+        job = session.get_one(Job, job_id)
+        orders = balance_of(session.get_one(Account, job.scope_id)).terms.orders
+        charged = job.chunks[job.scope_id][job.chunks_spent - 1] if job.chunks_spent else [0] * len(orders)
+    database.dispose()
+    read = cost_nano(compose(readings(service.home, rank).get(job_id, {})), orders)
+    return any(one > most for one, most in zip(read, charged, strict=False))
+
+
+def followers(service: Embedded) -> list[psutil.Process]:
+    return [process for process in service.children("rank") if process.is_running()]
+
+
+def wait_for_follower(service: Embedded, count: int = 1) -> list[psutil.Process]:
+    deadline = time.monotonic() + 60
+    while len(found := followers(service)) < count:
+        assert time.monotonic() < deadline, "no follower came"
+        time.sleep(0.05)
+    return found
+
+
+def gone(processes: list[psutil.Process], seconds: float = 20.0) -> bool:
+    return not psutil.wait_procs(processes, timeout=seconds)[1]
+
+
+def test_a_job_over_two_processes_is_the_same_job(service: Embedded, dataset: str) -> None:
+    """Same chunks, same price, same questions read by either process, and a model that agrees within its noise."""
+    ended = [service.wait(service.submit(dataset, privacy={"mu": "0.5"}, **more)) for more in ({}, TWO)]
+    assert [view["state"] for view in ended] == ["succeeded", "succeeded"]
+    one, two = (view["cost"]["spent"] for view in ended)
+    assert (one["rho"], one["mu"]) == (two["rho"], two["mu"])
+    alone, leader = (readings(service.home)[view["id"]] for view in ended)
+    assert alone == leader == readings(service.home, rank=1)[ended[1]["id"]]
+    assert ended[0]["id"] not in readings(service.home, rank=1)
+    first, second = (service.get(f"/v1/models/{view['result']['model']}/summary") for view in ended)
+    for a, b in zip(first["coefficients"], second["coefficients"], strict=True):
+        assert abs(a["estimate"] - b["estimate"]) < 6 * (a["std_error"] + b["std_error"])
+    assert followers(service) == []
+
+
+def test_the_estimate_shows_the_processes(service: Embedded, dataset: str) -> None:
+    body = {"dataset": dataset, "model": LOGISTIC, "optimizer": {"kind": "noisy_newton"}, "privacy": {"mu": "0.2"}}
+    one, several = (service.http.post("/v1/estimates", json={**body, **more}).json() for more in ({}, TWO))
+    assert several["plan"]["resources"]["processes"] == 2
+    assert several["plan"]["resources"]["device"] == "cpu"
+    assert several["cost"] == one["cost"]
+
+
+def test_more_than_the_service_allows_is_refused(service: Embedded, dataset: str) -> None:
+    for route in ("/v1/estimates", "/v1/jobs"):
+        answer = service.http.post(
+            route,
+            json={
+                "dataset": dataset,
+                "model": LOGISTIC,
+                "optimizer": {"kind": "noisy_gd"},
+                "privacy": {"mu": "0.1"},
+                "resources": {"processes": 5},
+            },
+            headers={"Idempotency-Key": "five"},
+        )
+        assert answer.status_code == 422
+        assert answer.json()["errors"][0]["pointer"] == "/resources/processes"
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGABRT])
+def test_a_lost_follower_ends_the_attempt_at_its_whole_price(
+    service: Embedded, dataset: str, how: signal.Signals
+) -> None:
+    job = service.submit(dataset, **TWO)
+    service.wait_until(job, lambda view: view["progress"]["step"] > 1)
+    (follower,) = wait_for_follower(service)
+    leaders = service.children("trainer")
+    follower.send_signal(how)
+    started = time.monotonic()
+    ended = service.wait(job)
+    assert time.monotonic() - started < 15
+    assert (ended["state"], ended["error"]) == ("failed", {"code": "trainer-failed"})
+    assert ended["cost"]["spent"]["percent"] == ended["cost"]["reserved"]["percent"]
+    assert gone([follower, *leaders])
+    assert not any(unpaid(service, job, rank) for rank in (0, 1))
+
+
+@pytest.mark.parametrize("victim", ["trainer", "supervisor"])
+def test_followers_outlive_nobody(service: Embedded, dataset: str, victim: str) -> None:
+    job = service.submit(dataset, resources={"processes": 3})
+    service.wait_until(job, lambda view: view["progress"]["step"] > 1)
+    found = wait_for_follower(service, 2)
+    assert service.kill(victim)
+    assert gone(found, seconds=5)
+    service.wait(job)
+    assert not any(unpaid(service, job, rank) for rank in (0, 1))
+
+
+def test_a_cancelled_job_is_charged_what_was_spent(service: Embedded, dataset: str) -> None:
+    job = service.submit(dataset, **TWO)
+    service.wait_until(job, lambda view: view["progress"]["step"] > 1)
+    found = wait_for_follower(service)
+    assert service.http.post(f"/v1/jobs/{job}/cancel").status_code in (200, 202)
+    ended = service.wait(job)
+    assert ended["state"] == "cancelled"
+    assert float(ended["cost"]["spent"]["percent"]) < float(ended["cost"]["reserved"]["percent"])
+    assert gone(found)
+
+
+def test_a_cancel_while_followers_start_costs_nothing(service: Embedded, dataset: str) -> None:
+    job = service.submit(dataset, **TWO)
+    wait_for_follower(service)
+    assert service.http.post(f"/v1/jobs/{job}/cancel").status_code in (200, 202)
+    ended = service.wait(job)
+    assert ended["state"] == "cancelled"
+    assert float(ended["cost"]["spent"]["percent"]) == 0
+
+
+def test_a_drained_job_goes_on_elsewhere(tmp_path: Path) -> None:
+    """SIGTERM reaches the whole group; followers leave it to their leader, who stops between two payments."""
+    with embedded(tmp_path / "home", observed={"SLOW": "0.1"}, max_processes=2) as service:
+        job = service.submit(service.upload(toy_csv(ROWS, seed=70_002)), **TWO)
+        service.wait_until(job, lambda view: view["progress"]["step"] > 1)
+        (follower,) = wait_for_follower(service)
+        assert service.kill("supervisor", signal.SIGTERM)
+        assert gone([follower])
+        ended = service.wait(job)
+        assert (ended["state"], ended["attempt"]) == ("succeeded", 2)
+        assert not any(unpaid(service, job, rank) for rank in (0, 1))
+        assert readings(service.home)[job] == readings(service.home, rank=1)[job]
+
+
+def test_paying_after_reading_would_be_seen_in_every_process(tmp_path: Path) -> None:
+    """Planted bug: payments are told, and committed later."""
+    with embedded(tmp_path / "home", observed={"SLOW": "0.1", "NAIVE": "1"}, max_processes=2) as service:
+        job = service.submit(service.upload(toy_csv(ROWS, seed=70_003)), **TWO)
+        service.wait_until(job, lambda view: view["progress"]["step"] > 2)
+        assert service.kill("supervisor")
+        service.wait(job)
+        assert unpaid(service, job, rank=0)
+        assert unpaid(service, job, rank=1)

@@ -1,0 +1,100 @@
+"""How a trainer gets its followers: processes of this machine, in its own process group, that die with it."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from core.settings import ServiceSettings
+from workers.outcome import Outcome
+from workers.process import child_environment
+from workers.wire import RankOrder
+
+if TYPE_CHECKING:
+    from core.problems.team import Team
+
+RANK: Final = "workers.rank"
+PATIENCE_LEASES: Final = 2
+"""A leader without its database tries for a lease; followers wait longer than that."""
+LEAST_PATIENCE_SECONDS: Final = 60.0
+
+
+def gather(size: int, settings: ServiceSettings, memory_bytes: int, module: str = RANK) -> "Team | None":
+    """Start the other processes of a job and meet them; the death of any ends this process too.
+
+    From the main thread, which lives as long as this process: the kernel ends followers with the thread that started
+    them.
+
+    Args:
+        size: processes of the job, this one included.
+        settings: for the followers, who read the records as this process does.
+        memory_bytes: limit of each follower's memory.
+        module: what a follower runs.
+
+    Returns:
+        The team, which this process leads; None where there is nobody to gather.
+
+    Raises:
+        RuntimeError: somebody did not come in time.
+    """
+    if size == 1:
+        return None
+    import torch  # noqa: PLC0415 - slow, and one process needs no team
+
+    from core.problems.team import meet  # noqa: PLC0415 - as above
+
+    folder = Path(tempfile.mkdtemp(prefix="farthing-"))  # for this user only
+    patience = max(PATIENCE_LEASES * settings.lease_seconds, LEAST_PATIENCE_SECONDS)
+    orders = [
+        RankOrder(
+            rank=rank,
+            size=size,
+            place=folder / "meeting",
+            settings=settings,
+            memory_bytes=memory_bytes,
+            patience_seconds=patience,
+        )
+        for rank in range(1, size)
+    ]
+    try:
+        for order in orders:
+            follower = _start(order, module)
+            threading.Thread(target=_fall_with, args=(follower,), daemon=True).start()
+        return meet(0, size, folder / "meeting", patience_seconds=patience, device=torch.device("cpu"))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _start(order: RankOrder, module: str) -> "subprocess.Popen[bytes]":
+    """Start one follower and tell it its order; the pipe stays open as long as this process lives."""
+    # A request to stop goes to the whole group, and is this process's to act on: followers never see it, not even
+    # before they can say so themselves.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        follower = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            [sys.executable, "-m", module, str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=child_environment(os.environ, order.settings.trainer_threads),
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    assert follower.stdin is not None, "it was asked for"
+    follower.stdin.write(order.model_dump_json().encode() + b"\n")
+    follower.stdin.flush()
+    return follower
+
+
+def _fall_with(follower: "subprocess.Popen[bytes]") -> None:
+    """End this process when a follower ends otherwise than by being dismissed; the kernel ends the others."""
+    status = follower.wait()
+    if status == Outcome.OUT_OF_MEMORY:
+        os._exit(Outcome.OUT_OF_MEMORY)
+    if status != Outcome.PUBLISHED:
+        os._exit(Outcome.FAILED_TRAINING)

@@ -1,0 +1,53 @@
+"""A follower: one more process of a job, `python -m workers.rank PARENT`, ordered and held by its standard input.
+
+Its parent is the trainer, which leads. It dies with it, whichever notices first: the kernel, the pipe, or the talk. It
+draws no noise, knows no ledger and writes nothing; its exit status says how it ended and nothing of why.
+"""
+
+import os
+import signal
+import sys
+import threading
+
+from workers.outcome import Outcome
+from workers.process import die_with_parent, leave_no_core, limit_memory, pin
+from workers.trainer import judge, leave_with_parent
+from workers.wire import RankOrder
+
+
+def main() -> None:
+    """Take the order, meet the others and follow; the exit status is the outcome."""
+    leave_no_core()
+    die_with_parent(int(sys.argv[1]))
+    for signalled in (signal.SIGTERM, signal.SIGINT):  # meant for the leader, who shares the process group
+        signal.signal(signalled, signal.SIG_IGN)
+    line = sys.stdin.buffer.readline()
+    if not line.endswith(b"\n"):
+        os._exit(Outcome.ORPHANED)
+    order = RankOrder.model_validate_json(line)
+    threading.Thread(target=leave_with_parent, daemon=True).start()
+    pin(None)
+    limit_memory(order.memory_bytes)
+    os._exit(serve(order))
+
+
+def serve(order: RankOrder) -> Outcome:
+    """Follow, and say how it ended; a follower that was dismissed has done its part."""
+    try:
+        import torch  # noqa: PLC0415 - slow; the parent of this function does what cannot wait first
+
+        from core.problems.team import meet  # noqa: PLC0415 - as above
+        from core.training.ranks import follow  # noqa: PLC0415 - as above
+
+        torch.set_num_threads(order.settings.trainer_threads)
+        torch.set_num_interop_threads(1)
+        patience = order.patience_seconds
+        team = meet(order.rank, order.size, order.place, patience_seconds=patience, device=torch.device("cpu"))
+        follow(team, order.settings)
+    except BaseException as ending:  # noqa: BLE001 - whatever it was, one code of a closed list leaves
+        return judge(ending)
+    return Outcome.PUBLISHED
+
+
+if __name__ == "__main__":
+    main()
