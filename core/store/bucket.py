@@ -20,7 +20,9 @@ _PART_BYTES: Final = 8 * 2**20
 _PARTS_AT_A_TIME: Final = 2
 _CONNECT_SECONDS: Final = 5
 _READ_SECONDS: Final = 30
-_TRIES: Final = 5
+_TRIES: Final = 3
+_ROUNDS: Final = 2
+"""Of tries; the one counts what the store answers, the other what the network does."""
 _CLIENTS: Final = frozenset({"aiobotocore", "aiohttp", "botocore", "fsspec", "s3fs"})
 """Whose exceptions mean that the store could not be asked."""
 
@@ -182,7 +184,7 @@ def _connect() -> Any:  # noqa: ANN401 - s3fs ships no types
         import s3fs  # noqa: PLC0415 - one machine needs no object store
     except ImportError:
         raise NotReady("Object storage needs the extra `cluster`: pip install 'farthing[cluster]'.") from None
-    return s3fs.S3FileSystem(
+    system = s3fs.S3FileSystem(
         use_listings_cache=False,
         skip_instance_cache=True,
         config_kwargs={
@@ -191,6 +193,8 @@ def _connect() -> Any:  # noqa: ANN401 - s3fs ships no types
             "retries": {"max_attempts": _TRIES, "mode": "standard"},
         },
     )
+    system.retries = _ROUNDS
+    return system
 
 
 def _status(error: BaseException) -> int | None:
