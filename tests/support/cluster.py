@@ -20,9 +20,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -191,12 +192,13 @@ class Cluster(Running):
 
     def ready(self) -> None:
         """Wait until every API process that runs is ready, and every worker that runs supervises."""
-        running = [url for url, process in zip(self.urls, self.apis, strict=True) if process.poll() is None]
-        for url in running:
-            _until(lambda url=url: _is_ready(url), f"{url}: {self.log('api-0')[-2000:]}")
+        for number, url in enumerate(self.urls):
+            name = f"api-{number}"
+            _until(partial(_is_ready, url), name, process=self.apis[number], log=partial(self.log, name))
         for number, process in enumerate(self.workers):
+            log = partial(self.log, f"worker-{number}")
             if process.poll() is None:
-                _until(lambda number=number: '"supervising"' in self.log(f"worker-{number}"), f"worker {number}")
+                _until(partial(_supervises, log), f"worker-{number}", process=process, log=log)
 
     def log(self, name: str) -> str:
         """Return what a process wrote: api-0, worker-0, postgresql, redis."""
@@ -333,9 +335,21 @@ def _is_ready(url: str) -> bool:
     return False
 
 
-def _until(met: Any, what: str, seconds: float = START_SECONDS) -> None:
-    """Wait until a condition is met."""
+def _supervises(log: Callable[[], str]) -> bool:
+    return '"supervising"' in log()
+
+
+def _until(
+    met: Callable[[], bool],
+    name: str,
+    *,
+    process: "subprocess.Popen[bytes] | None" = None,
+    log: Callable[[], str] = str,
+    seconds: float = START_SECONDS,
+) -> None:
+    """Wait until a process is up."""
     deadline = time.monotonic() + seconds
     while not met():
-        assert time.monotonic() < deadline, f"not up in {seconds} s: {what}"
+        assert process is None or process.poll() is None, f"{name} has ended: {log()[-3000:]}"
+        assert time.monotonic() < deadline, f"{name} is not up after {seconds} s: {log()[-3000:]}"
         time.sleep(0.05)
