@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
+from workers.process import VISIBLE
+
 _ASK: Final = ("nvidia-smi", "--query-gpu=index,uuid,memory.free", "--format=csv,noheader,nounits")
 _ASK_SECONDS: Final = 5.0
 _MEBIBYTE: Final = 2**20

@@ -17,7 +17,7 @@ from core.settings import ServiceSettings
 from core.store.claims import Claim
 from core.training.desk import Desk, Unreachable
 from workers.gpus import NoAnswer, free_bytes
-from workers.outcome import describe
+from workers.outcome import Outcome, describe
 from workers.process import clock_seconds
 from workers.run import Run
 from workers.slots import Slot
@@ -233,9 +233,9 @@ class Keeper:
                 "ended", job=run.claim.job_id, attempt=run.claim.attempt, status=describe(status), verdict=decided.value
             )
             self._write_end(run, decided)
-            if decided is Verdict.GPU_UNAVAILABLE:
+            if status == Outcome.NO_GPU:
                 self._rest(run.slot, BROKEN_GPU_REST_SECONDS)
-            elif decided is Verdict.STOPPED:
+            if decided is Verdict.STOPPED:
                 self._bell.ring(run.claim.job_id, run.resources.served_by)
             with self._lock:
                 self._free.append(run.slot)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import Final
 
 _PR_SET_PDEATHSIG: Final = 1
+VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 _SECRETS_PREFIX: Final = "FARTHING_"
 _THREAD_VARIABLES: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
@@ -52,7 +53,7 @@ def limit_memory(size_bytes: int, *, with_gpu: bool = False) -> None:
 
 def pin(gpu: str | None, environment: MutableMapping[str, str] = os.environ) -> None:
     """Let CUDA, which is not in use yet, see one GPU or none, and compute in the float64 that proofs speak of."""
-    environment["CUDA_VISIBLE_DEVICES"] = gpu or ""
+    environment[VISIBLE] = gpu or ""
     environment["CUBLAS_EMULATE_DOUBLE_PRECISION"] = "0"
 
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final
 
 from core.errors import Diverged, LedgerFrozen, StaleAttempt
-from core.training.order import Drained, Failed, Phase
+from core.training.order import Drained, Failed, NoGpu, Phase
 from workers.gather import RANK, gather
 from workers.outcome import Outcome
 from workers.process import die_with_parent, leave_no_core, limit_memory, pin
@@ -33,6 +33,7 @@ _ENDINGS: Final = {
     LedgerFrozen: Outcome.FROZEN,
     Diverged: Outcome.DIVERGED,
     MemoryError: Outcome.OUT_OF_MEMORY,
+    NoGpu: Outcome.NO_GPU,
 }
 
 

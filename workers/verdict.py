@@ -41,7 +41,8 @@ def verdict(run: Run, status: int) -> Verdict:
         return Verdict.CANCELLED
     if run.over_limit or status == Outcome.OUT_OF_MEMORY:
         return Verdict.LIMIT_EXCEEDED
-    if run.ordered or status == Outcome.DRAINED:
+    elsewhere = status == Outcome.NO_GPU and run.resources.served_by != "cuda"  # nothing was read
+    if run.ordered or status == Outcome.DRAINED or elsewhere:
         return Verdict.STOPPED
     return _FAILURES.get(status, Verdict.TRAINER_FAILED)
 

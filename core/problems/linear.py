@@ -36,6 +36,9 @@ from core.problems.losses import mallows, per_record
 BLOCK_NUMBERS = 2**18
 """Most numbers in a block of X: 2 MB, which stay in a core's cache between the two products."""
 
+GPU_BLOCK_NUMBERS = 2**24
+"""The same where records live on a GPU: 128 MB, for fewer and larger products."""
+
 LARGEST_NORM = 2.0**400
 """A row beyond this counts as zero: its weight 1/|x|^2 would be a denormal number, whose rounding no margin covers."""
 
@@ -51,9 +54,10 @@ class LinearProblem:
 
     Args:
         features: float64, contiguous, shape (n, p), or (R, n, p) for synthetic lanes. They become this object's: rows
-            that count as zero are overwritten with zeros, so that no second copy of the data is needed.
-        target: float64, shape (n,) or (R, n).
-        present: bool, same shape; False marks a null record.
+            that count as zero are overwritten with zeros, so that no second copy of the data is needed. All sums are
+            made where they are: on the CPU or, for one set of records, a GPU.
+        target: float64, shape (n,) or (R, n), on the same device.
+        present: bool, same shape and device; False marks a null record.
         loss: the loss, nothing open; a Huber scale is in the units of `target`.
         weight_bound: t of the Mallows weights, on these features.
     """
@@ -75,7 +79,8 @@ class LinearProblem:
         self._target = torch.where(valid, target, 0.0)
         self._weights = torch.where(valid, mallows(self._norms, weight_bound), 0.0)
         # A power of two, so that blocks tile parts.
-        self._rows_per_block = min(PART_UNITS, 1 << max(0, (BLOCK_NUMBERS // features.shape[-1]).bit_length() - 1))
+        most = BLOCK_NUMBERS if features.device.type == "cpu" else GPU_BLOCK_NUMBERS
+        self._rows_per_block = min(PART_UNITS, 1 << max(0, (most // features.shape[-1]).bit_length() - 1))
 
     @property
     def units(self) -> int:
@@ -176,6 +181,10 @@ class LinearProblem:
         self, question: Question, facts: Facts, theta: Tensor, rows: Tensor | None, included: Tensor | None
     ) -> Iterator[Tensor]:
         """Yield the float sum of each part, over one set of records at one theta; symmetric up to its last bits."""
+        device = self._features.device
+        theta = theta.to(device)
+        rows = None if rows is None else rows.to(device)
+        included = None if included is None else included.to(device)
         blocks_per_part = PART_UNITS // self._rows_per_block
         total = theta.new_zeros(self._shape(question))
         for number, (x, target, weights, norms) in enumerate(self._blocks(rows, included), start=1):

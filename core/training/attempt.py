@@ -23,9 +23,10 @@ from core.settings import ServiceSettings
 from core.store import jobs
 from core.store.claims import Claim
 from core.store.database import Database
+from core.training.device import make_sure_of_device
 from core.training.fitting import train
 from core.training.meter import LedgerMeter
-from core.training.order import Drained, Failed, Order, Phase, read_order
+from core.training.order import Drained, Failed, NoGpu, Order, Phase, read_order
 from core.training.ranks import Gather, TellingTill, dismiss, open_problem
 from core.training.till import LedgerTill
 
@@ -50,6 +51,7 @@ def run(database: Database, settings: ServiceSettings, claim: Claim, stop: Calla
         Diverged: an iterate left the public radius.
         Failed: anything else, at all; only the phase is told.
         MemoryError: the process is at its limit.
+        NoGpu: it was pinned to a GPU that cannot be used; no record was opened.
     """
     torch.set_num_threads(settings.trainer_threads)
     torch.set_num_interop_threads(1)
@@ -69,6 +71,7 @@ def _train(
     """Make a release from the records, and keep it before anything is done with it."""
     with _in(Phase.OPENING):
         planned = replan(order)
+        make_sure_of_device(planned)
         team = gather(planned.spec.resources.processes)
         till.commit(jobs.mark_opened, order.claim)
         problem = open_problem(planned, order, settings, team)
@@ -126,7 +129,7 @@ def _in(phase: Phase) -> Iterator[None]:
     """Turn whatever an exception says into its phase; endings with a meaning of their own go through."""
     try:
         yield
-    except (Drained, StaleAttempt, LedgerFrozen, Diverged, MemoryError):
+    except (Drained, StaleAttempt, LedgerFrozen, Diverged, MemoryError, NoGpu):
         raise
     except Exception:  # noqa: BLE001 - one fixed code for whatever it was
         raise Failed(phase) from None

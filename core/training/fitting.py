@@ -1,12 +1,10 @@
 """From opened records to a release: the method, the sandwich, and the row that a model stores."""
 
 from math import isfinite
-from typing import Final
 
 import torch
 
 from core.catalogue.models import LinearModel, LogisticModel, NetworkModel
-from core.catalogue.noisy_newton import NoisyNewton
 from core.catalogue.planning import PlannedJob, encoded_loss
 from core.inference.estimate import Estimate
 from core.inference.results import Flags, Released
@@ -17,21 +15,20 @@ from core.privacy.events import Event
 from core.privacy.reports import report
 from core.problems.linear import LinearProblem
 from core.store.records import Encoded
+from core.training.device import own_device
 from core.training.meter import LedgerMeter
 from core.training.order import Order
 
-REMEMBERED: Final = 0.1
-"""Share of the distance from the start that is left where a direction counts as slow."""
-
 
 def make_problem(planned: PlannedJob, records: Encoded) -> LinearProblem:
-    """Put a planned job's loss on encoded records, which become the problem's own: nothing is copied."""
+    """Put a planned job's loss on encoded records, which become the problem's own: only to a GPU are they copied."""
     model = _linear(planned)
     assert model.weights.bound is not None, "the planner fills it"
+    device = own_device()
     return LinearProblem(
-        torch.from_numpy(records.features),
-        torch.from_numpy(records.target),
-        torch.from_numpy(records.present),
+        torch.from_numpy(records.features).to(device),
+        torch.from_numpy(records.target).to(device),
+        torch.from_numpy(records.present).to(device),
         encoded_loss(model, planned.design),
         model.weights.bound,
     )
@@ -86,14 +83,14 @@ def describe(planned: PlannedJob, order: Order, fitted: Release[Fitted], charged
         design=planned.design,
         theta=theta,
         covariance=covariance,
-        flags=_flags(planned, estimate, sandwich),
+        flags=_flags(estimate, sandwich),
         privacy=report(charged, order.terms, order.adjacency, declared=True),
         weight_bound=model.weights.bound,
         huber=_huber(model),
     )
 
 
-def _flags(planned: PlannedJob, estimate: Estimate, sandwich: Sandwich | None) -> Flags:
+def _flags(estimate: Estimate, sandwich: Sandwich | None) -> Flags:
     """Count what was done to noised matrices, from released values."""
     curvature = 0 if sandwich is None else int(sandwich.curvature_floored)
     score = 0 if sandwich is None else int(sandwich.score_floored)
@@ -102,21 +99,8 @@ def _flags(planned: PlannedJob, estimate: Estimate, sandwich: Sandwich | None) -
         curvature_floored=curvature,
         score_floored=score,
         optimizer_floored=0 if estimate.floored is None else int(estimate.floored),
-        slow_directions=_slow_directions(planned, estimate, sandwich),
+        slow_directions=0 if sandwich is None else int(sandwich.slow),
     )
-
-
-def _slow_directions(planned: PlannedJob, estimate: Estimate, sandwich: Sandwich | None) -> int:
-    """Count eigenvectors of the noised Hessian along which the steps still remember their start."""
-    if sandwich is None:
-        return 0
-    values = torch.linalg.eigvalsh(sandwich.curvature)
-    speed = estimate.step * values
-    if isinstance(planned.spec.optimizer, NoisyNewton):
-        floor = planned.spec.optimizer.eigenvalue_floor
-        assert floor is not None, "the planner fills it"
-        speed = estimate.step * (values / floor).clamp(max=1.0)
-    return int(((1 - speed).abs() ** estimate.steps > REMEMBERED).sum())
 
 
 def _huber(model: LinearModel | LogisticModel) -> tuple[float, float] | None:

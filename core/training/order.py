@@ -37,6 +37,10 @@ class Drained(Exception):
     """The attempt was asked to stop and did, with everything it was told in a kept state."""
 
 
+class NoGpu(Exception):
+    """The GPU that this process was pinned to cannot be used; no record was opened."""
+
+
 @dataclass(frozen=True)
 class Payer:
     """An account that pays for a job: its orders, and the cumulative nano-nats of the job's chunks at each."""

@@ -38,7 +38,8 @@ def a_run(**known: object) -> Run:
         (Outcome.DRAINED, {}, Verdict.STOPPED),
         (-9, {"ordered": True}, Verdict.STOPPED),
         (Outcome.DIVERGED, {}, Verdict.DIVERGED),
-        (Outcome.NO_GPU, {}, Verdict.GPU_UNAVAILABLE),
+        (Outcome.NO_GPU, {"resources": Resources(device="cuda")}, Verdict.GPU_UNAVAILABLE),
+        (Outcome.NO_GPU, {}, Verdict.STOPPED),  # another slot may serve it
         (-9, {}, Verdict.TRAINER_FAILED),  # an OOM kill looks like this
         (-11, {}, Verdict.TRAINER_FAILED),
         (Outcome.FAILED_OPENING, {}, Verdict.TRAINER_FAILED),
