@@ -1,5 +1,6 @@
 """What endpoints ask for: the service's context, the caller, an idempotency key, a place in a list."""
 
+from dataclasses import replace
 from typing import Annotated, TypeVar
 
 from fastapi import Depends, Header, Query, Request, Security
@@ -37,7 +38,7 @@ def _caller(
     if found is None:
         raise Unauthenticated("Send `Authorization: Bearer <key>` with a key that is neither revoked nor expired.")
     request.state.caller = found
-    return found
+    return replace(found, request_id=request.state.request_id)
 
 
 Caller = Annotated[Principal, Depends(_caller)]

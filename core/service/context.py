@@ -28,6 +28,8 @@ class Caller:
     name: str
     role: Role
     key_id: str
+    request_id: str | None = None
+    """The request that is being answered, for the operator's log."""
 
     def require(self, *roles: Role) -> None:
         """Refuse callers of other roles.

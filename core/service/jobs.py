@@ -125,6 +125,7 @@ def _submit(session: Session, context: Context, caller: Caller, quoted: Quote, r
         device=spec.resources.served_by,
         priority=spec.resources.priority,
         max_queue_seconds=spec.resources.max_queue_seconds,
+        request_id=caller.request_id,
     )
     ledger.reserve(session, job, quoted.planned.schedule, spec.retry_allowance)
     view = _view(job, ledger.balance(session, job.scope_id), NOTHING, model=None, until=None)

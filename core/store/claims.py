@@ -7,7 +7,7 @@ lease and woke up again can neither spend nor publish.
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from sqlalchemy import delete, select
@@ -31,6 +31,8 @@ class Claim:
     attempt: int
     fence_epoch: str
     fence: int
+    request_id: str | None = field(default=None, compare=False)
+    """The request that made the job, for the operator's log."""
 
 
 def epoch(session: Session) -> str:

@@ -71,6 +71,7 @@ def create(
     device: str = "auto",
     priority: int = 0,
     max_queue_seconds: float | None = None,
+    request_id: str | None = None,
 ) -> Job:
     """Add a queued job; `ledger.reserve` must follow in the same transaction, for `queued` means reserved.
 
@@ -87,6 +88,7 @@ def create(
         device: which queues may take it, one of `queue.DEVICES`.
         priority: higher ones are claimed first.
         max_queue_seconds: how long it may wait for its first attempt; None: as long as any job.
+        request_id: the request that makes it, for the operator's log.
     """
     at = clock.read(session)
     job = Job(
@@ -110,6 +112,7 @@ def create(
         device=device,
         priority=priority,
         expires_at=None if max_queue_seconds is None else at + max_queue_seconds,
+        request_id=request_id,
         labels=dict(labels),
         event_seq=0,
         created_at=at,
@@ -180,7 +183,7 @@ def claim(
     session.add(Attempt(job_id=job.id, number=job.attempt, fence=job.fence, worker=worker, started_at=at))
     add_event(session, job, "running", at, attempt=job.attempt)
     session.flush()
-    return Claim(job.id, job.attempt, job.fence_epoch, job.fence)
+    return Claim(job.id, job.attempt, job.fence_epoch, job.fence, job.request_id)
 
 
 def beat(session: Session, claim: Claim, lease_seconds: float) -> Beat:

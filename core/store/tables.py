@@ -204,6 +204,7 @@ class Job(Base):
         CheckConstraint(_one_of("state", JOB_STATES), name="state"),
         CheckConstraint(f"error_code IS NULL OR {_one_of('error_code', FAILURE_CODES)}", name="error_code"),
         Index("ix_jobs_waiting", "state", "created_at"),
+        Index("ix_jobs_ended", "finished_at"),
         Index(
             "ix_jobs_queued",
             "owner_id",
@@ -240,6 +241,7 @@ class Job(Base):
     device: Mapped[str] = mapped_column(String(8), server_default="cpu")  # auto | cpu | cuda: which queues may take it
     priority: Mapped[int] = mapped_column(Integer, server_default="0")  # higher first
     expires_at: Mapped[float | None] = mapped_column(Float)  # a job that still waits then is expired
+    request_id: Mapped[str | None] = mapped_column(String(60))  # that made it, for the operator's log
     labels: Mapped[Any] = mapped_column(Json)
     event_seq: Mapped[int] = mapped_column(Integer, default=0)
     created_at: Mapped[float] = mapped_column(Float)

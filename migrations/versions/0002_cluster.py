@@ -19,12 +19,14 @@ JOB_COLUMNS = (
     sa.Column("device", sa.String(length=8), nullable=False, server_default="cpu"),
     sa.Column("priority", sa.Integer(), nullable=False, server_default="0"),
     sa.Column("expires_at", sa.Float(), nullable=True),
+    sa.Column("request_id", sa.String(length=60), nullable=True),
 )
 
 
 def upgrade() -> None:
     for column in JOB_COLUMNS:
         op.add_column("jobs", column._copy())
+    op.create_index("ix_jobs_ended", "jobs", ["finished_at"])
     op.create_index(
         "ix_jobs_queued",
         "jobs",
@@ -50,5 +52,6 @@ def downgrade() -> None:
     op.drop_table("workers")
     op.drop_column("datasets", "wrapped_key")
     op.drop_index("ix_jobs_queued", table_name="jobs")
+    op.drop_index("ix_jobs_ended", table_name="jobs")
     for column in reversed(JOB_COLUMNS):
         op.drop_column("jobs", column.name)
