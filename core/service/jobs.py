@@ -94,7 +94,7 @@ def submit(context: Context, caller: Caller, spec: JobSpec, key: str, route: str
         workers.require_gpu(session, context, quoted.planned.spec.resources.served_by)
     answer = context.database.run(_submit, context, caller, quoted, request)
     if not answer.replayed:
-        witnessing.keep(context)
+        witnessing.keep(context, answer.body["id"])
         context.bell.ring(answer.body["id"], quoted.planned.spec.resources.served_by)
     return answer
 
@@ -279,7 +279,7 @@ def cancel(context: Context, caller: Caller, job_id: str) -> JobView:
         return _views(session, context, caller, [rows.cancel(session, job_id)])[0]
 
     view = context.database.run(work)
-    witnessing.keep(context)
+    witnessing.keep(context, job_id)
     return view
 
 

@@ -1,29 +1,55 @@
 """The witness outside the database: compared at start, told of every movement before anybody relies on it."""
 
+from functools import lru_cache
+from pathlib import Path
+
 from core.service.context import Context
 from core.store import witness
 from core.store.witness import Witness
 
 
 def start(context: Context) -> list[str]:
-    """Compare the ledger with its witness, and freeze it where it is behind; return what is wrong."""
-    return witness.guard(context.database, Witness(context.settings.witness_path))
+    """Compare the ledger with its witness, and freeze it where it is behind; return what is wrong.
+
+    Raises:
+        NotReady: the witness does not answer, or its place could lose a head.
+    """
+    return witness.guard(context.database, _witness(context))
 
 
-def keep(context: Context) -> None:
-    """Write down every scope that has moved on, and sync, before the answer leaves.
+def keep(context: Context, job_id: str | None = None) -> None:
+    """Write down, durably, every scope that has moved on, or those that pay for one job, before the answer leaves.
 
     Raises:
         LedgerFrozen: the witness is gone.
+        LedgerBusy: it does not answer.
     """
-    Witness(context.settings.witness_path).keep(context.database)
+    _witness(context).keep(context.database, job_id)
 
 
 def bury(context: Context, dataset_id: str) -> None:
-    """Write down, and sync, that a dataset's records are about to be destroyed: no backup shall bring them back."""
-    Witness(context.settings.witness_path).bury(dataset_id)
+    """Write down, durably, that a dataset's records are about to be destroyed: no backup shall bring them back.
+
+    Raises:
+        NotReady: the witness does not answer.
+    """
+    _witness(context).bury(dataset_id)
 
 
 def compare(context: Context) -> list[str]:
-    """Return in what the ledger is behind its witness; empty where it is not."""
-    return witness.compare(context.database, Witness(context.settings.witness_path))
+    """Return in what the ledger is behind its witness; empty where it is not.
+
+    Raises:
+        NotReady: the witness does not answer.
+    """
+    return witness.compare(context.database, _witness(context))
+
+
+def _witness(context: Context) -> Witness:
+    return _made(context.settings.witness_path)
+
+
+@lru_cache(maxsize=8)
+def _made(place: Path | str) -> Witness:
+    """Return the process's own witness, which remembers what it has read."""
+    return Witness(place)

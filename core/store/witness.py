@@ -1,156 +1,150 @@
-"""A file outside the database that remembers how far each chain had come, so that a restored backup is noticed.
+"""What lies outside the database and remembers how far each chain had come, so that a restored backup is noticed.
 
-It keeps, per scope, the last entry seen (number and hash) and the spent + reserved of each account then, and is
-synced to disk; and which datasets were erased, so that a backup does not bring them back. `guard` runs at start and
-makes the file; `Witness.keep` runs after a reservation and again between a claim and the start of its child, so that
-nothing is ever read whose charge only the database knows. If the database turns out to be behind, or the witness is
-gone while the ledger is not empty, the ledger is frozen until an operator reconciles.
+It keeps, per scope, the last entry seen (number and hash) and the spent + reserved of each account then, durably; and
+which datasets were erased, so that a backup does not bring them back. `guard` runs at start and makes it;
+`Witness.keep` runs after a reservation and again between a claim and the start of its child, and between a payment and
+the reading that it pays for, so that nothing is ever read whose charge only the database knows. If the database turns
+out to be behind, or the witness is gone while the ledger is not empty, the ledger is frozen until an operator
+reconciles.
 
-A witness on the same disk as the database misses a rollback of the whole machine: put it elsewhere.
+It is a file, or objects in a store where several machines serve. On the same disk as the database it misses a rollback
+of the whole machine: put it elsewhere.
 """
 
-import fcntl
-import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import select, text
+from sqlalchemy import select, text, tuple_
 from sqlalchemy.orm import Session
 
-from core.errors import LedgerFrozen
+from core.errors import LedgerBusy, LedgerFrozen, NotReady
 from core.store import chain, clock, jobs
 from core.store.accounts import lock_accounts, lock_scope, move, read_slots, slots
+from core.store.bucket import SCHEME
 from core.store.claims import freeze_ledger, lock_job, thaw_ledger
 from core.store.database import Database
 from core.store.tables import TERMINAL_STATES, Account, Dataset, Entry, Job, Scope
+from core.store.witness_file import Change, Place, Seen, WitnessFile
+from core.store.witness_objects import WitnessObjects
 
-COMPACT_BYTES: Final = 4 * 2**20
 MISSING: Final = "the witness is missing, and the ledger is not empty."
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What the witness knows of one scope."""
-
-    seq: int
-    head: str
-    taken: dict[str, list[int]]
-    """Spent + reserved of each account at that entry, by slot."""
+_ROUNDS: Final = 20
+"""Of a race for one scope's object; each round that is lost, somebody else has won."""
+_ASKED_AT_ONCE: Final = 400
 
 
 class Witness:
-    """The file. Lines are appended and synced; it is rewritten when it has grown large."""
+    """The witness of one ledger; used by one process for as long as it lives, since it remembers what it has read.
 
-    def __init__(self, path: Path | str) -> None:
-        """Name the file; it is made by the first `keep`."""
-        self.path = Path(path)
+    Args:
+        place: a file, or s3://bucket/prefix.
+
+    Raises:
+        NotReady: it is no such address.
+    """
+
+    def __init__(self, place: Path | str) -> None:
+        self.path = place
+        is_object = isinstance(place, str) and place.startswith(SCHEME)
+        self._place: Place = WitnessObjects(str(place)) if is_object else WitnessFile(Path(place))
+        self._scopes: tuple[str, frozenset[str]] | None = None
+
+    def check(self) -> None:
+        """Refuse a place in which an older head could replace a newer one.
+
+        Raises:
+            NotReady: it is such a place, or does not answer.
+        """
+        self._place.check()
 
     def exists(self) -> bool:
         """Tell whether anything was ever witnessed."""
-        return self.path.exists()
+        return self._place.exists()
 
     def read(self) -> dict[str, Seen]:
-        """Return what is known of each scope; an unfinished last line, of a crash while appending, does not count."""
-        if not self.path.exists():
-            return {}
-        seen: dict[str, Seen] = {}
-        for line in self.path.read_text().splitlines(keepends=True):
-            if not line.endswith("\n"):
-                break
-            told = json.loads(line)
-            if "scope" in told:
-                seen[told["scope"]] = Seen(told["seq"], told["head"], told["taken"])
-        return seen
+        """Return what is known of each scope."""
+        return dict(self._place.known())
 
     def identity(self) -> str | None:
         """Return the identity of the server that was witnessed, None where it has none."""
-        lines = self.path.read_text().splitlines(keepends=True) if self.path.exists() else []
-        told = [json.loads(line) for line in lines if line.endswith("\n")]
-        return next((line["server"] for line in reversed(told) if "server" in line), None)
+        return self._place.identity()
 
     def erased(self) -> set[str]:
         """Return the datasets whose records were destroyed."""
-        lines = self.path.read_text().splitlines(keepends=True) if self.path.exists() else []
-        told = [json.loads(line) for line in lines if line.endswith("\n")]
-        return {line["erased"] for line in told if "erased" in line}
+        return self._place.erased()
 
     def bury(self, dataset_id: str) -> None:
-        """Write down that a dataset's records are about to be destroyed, and sync; nothing where the file is gone."""
-        with self._locked():
-            if self.exists():
-                self._append([{"erased": dataset_id}])
+        """Write down, durably, that a dataset's records are about to be destroyed; nothing where there is no witness.
 
-    def keep(self, database: Database) -> None:
-        """Write down every scope that has moved on since the last time, and sync. Several processes may do so at once.
+        Raises:
+            NotReady: the witness does not answer.
+        """
+        self._place.bury(dataset_id)
+
+    def keep(self, database: Database, job_id: str | None = None) -> None:
+        """Write down, durably, every scope that has moved on since the last time. Any number of processes may.
 
         A scope whose history is not the one witnessed is left as it was seen, for `guard` to find.
 
+        Args:
+            database: the ledger.
+            job_id: look at the scopes that pay for this job only; the others are left to those who moved them.
+
         Raises:
-            LedgerFrozen: the file is gone.
+            LedgerFrozen: the witness is gone.
+            LedgerBusy: it does not answer.
         """
-        with self._locked():
-            if not self.exists():
+        try:
+            scopes = None if job_id is None else self._scopes_of(database, job_id)
+            refused: dict[str, Change] = {}
+            for _ in range(_ROUNDS):
+                refused = self._keep(database, scopes, refused)
+                if not refused:
+                    return
+        except NotReady as error:
+            raise LedgerBusy(f"The witness: {error.detail}", retry_after_seconds=2) from error
+        raise LedgerBusy("The witness is busy; try again.", retry_after_seconds=1)
+
+    def _keep(
+        self, database: Database, scopes: Collection[str] | None, refused: Mapping[str, Change]
+    ) -> dict[str, Change]:
+        """Try once; return what somebody else was faster with. The database is read after the place, never before."""
+        with self._place.turn():
+            known = self._place.known(scopes)
+            gone = any(change.before is not None and one not in known for one, change in refused.items())
+            if gone or not self._place.exists(certain=False):
                 database.run(freeze_ledger, MISSING)
                 raise LedgerFrozen(f"The ledger is frozen: {MISSING} An operator must run `farthing reconcile`.")
-            seen = self.read()
             with database.read() as session:
-                server = server_identity(session)
-                lines = [_look(session, scope) for scope in _moved(session, seen)]
-            if lines:
-                self._append(lines)
-                self._compact(server)
+                changes = _moved(session, known, scopes)
+            again = self._place.write(changes) if changes else set()
+            return {one: changes[one] for one in again}
 
     def start(self, database: Database) -> None:
-        """Make the file, and write down all scopes as they are: of a new ledger, or one that was reconciled."""
-        with self._locked():
+        """Make it, and write down all scopes as they are: of a new ledger, or one that was reconciled."""
+        with self._place.turn():
+            refused = True
+            while refused:
+                known = self._place.known()
+                with database.read() as session:
+                    server = server_identity(session)
+                    moved = _moved(session, {}, None)
+                changes = {one: Change(known.get(one), change.after) for one, change in moved.items()}
+                refused = bool(self._place.renew(server, changes))
+
+    def _scopes_of(self, database: Database, job_id: str) -> frozenset[str]:
+        """Return the scopes that pay for a job; they never change."""
+        if self._scopes is None or self._scopes[0] != job_id:
             with database.read() as session:
-                lines = [{"server": server_identity(session)}]
-                lines += [_look(session, scope) for scope in _moved(session, {})]
-            lines += [{"erased": dataset} for dataset in sorted(self.erased())]
-            self.path.unlink(missing_ok=True)
-            self._append(lines)
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Hold the file's lock between processes of this machine."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.with_suffix(".lock").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
-
-    def _append(self, lines: list[dict[str, Any]]) -> None:
-        """Append lines and sync, after cutting off what a crash left of an unfinished one."""
-        with self.path.open("a+b") as file:
-            file.seek(0)
-            whole = file.read()
-            file.truncate(whole.rfind(b"\n") + 1)
-            file.write("".join(chain.canonical(line) + "\n" for line in lines).encode("ascii"))
-            file.flush()
-            os.fsync(file.fileno())
-        _sync_folder(self.path.parent)
-
-    def _compact(self, server: str | None) -> None:
-        """Rewrite a file that has grown large, atomically."""
-        if self.path.stat().st_size < COMPACT_BYTES:
-            return
-        fresh = self.path.with_suffix(".new")
-        lines: list[dict[str, Any]] = [{"server": server}]
-        lines += [{"scope": key, **vars(seen)} for key, seen in self.read().items()]
-        lines += [{"erased": dataset} for dataset in sorted(self.erased())]
-        with fresh.open("wb") as file:
-            file.write("".join(chain.canonical(line) + "\n" for line in lines).encode("ascii"))
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self.path)
-        _sync_folder(self.path.parent)
+                found = session.execute(select(Entry.scope_id).where(Entry.job_id == job_id).distinct()).scalars()
+                self._scopes = (job_id, frozenset(found))
+        return self._scopes[1]
 
 
 def compare(database: Database, witness: Witness) -> list[str]:
-    """Return in what the database is behind its witness; empty where it is not."""
+    """Return in what the ledger is behind its witness; empty where it is not."""
     seen = witness.read()
     problems = []
     with database.read() as session:
@@ -159,19 +153,23 @@ def compare(database: Database, witness: Witness) -> list[str]:
             return [MISSING] if anything else []
         if witness.identity() != server_identity(session):
             problems.append("the database server is another one, or was restored to another timeline.")
+        hashes = _hashes(session, {scope_id: known.seq for scope_id, known in seen.items()})
         for scope_id, known in seen.items():
-            statement = select(Entry.hash).where(Entry.scope_id == scope_id, Entry.seq == known.seq)
-            found = session.execute(statement).scalar_one_or_none()
-            if found is None:
+            if scope_id not in hashes:
                 problems.append(f"{scope_id} has lost entries: entry {known.seq} was witnessed.")
-            elif found != known.head:
+            elif hashes[scope_id] != known.head:
                 problems.append(f"{scope_id} has another history: entry {known.seq} is not the one witnessed.")
         problems += [f"{dataset.id} was erased, and is back." for dataset in _risen(session, witness.erased())]
     return problems
 
 
 def guard(database: Database, witness: Witness) -> list[str]:
-    """Compare at start and on reconnecting; freeze a ledger that is behind, and give a new one its witness."""
+    """Compare at start and on reconnecting; freeze a ledger that is behind, and give a new one its witness.
+
+    Raises:
+        NotReady: the witness does not answer, or its place could lose a head.
+    """
+    witness.check()
     problems = compare(database, witness)
     if problems:
         database.run(freeze_ledger, problems[0])
@@ -242,28 +240,42 @@ def _within_cap(account: Account, missing: list[int]) -> list[int]:
     return [min(part, room[at]) if at == slot else part for at, part in enumerate(missing)]
 
 
-def _moved(session: Session, seen: dict[str, Seen]) -> list[Scope]:
+def _moved(session: Session, known: Mapping[str, Seen], scopes: Collection[str] | None) -> dict[str, Change]:
     """Return the scopes that have grown, and whose witnessed entry is still the one that was seen."""
-    scopes = session.execute(select(Scope).order_by(Scope.id)).scalars()
-    return [scope for scope in scopes if scope.id not in seen or _continues(session, scope, seen[scope.id])]
-
-
-def _continues(session: Session, scope: Scope, known: Seen) -> bool:
-    if scope.seq <= known.seq:
-        return False
-    statement = select(Entry.hash).where(Entry.scope_id == scope.id, Entry.seq == known.seq)
-    return session.execute(statement).scalar_one_or_none() == known.head
-
-
-def _look(session: Session, scope: Scope) -> dict[str, Any]:
-    """Return a scope as a line of the witness."""
-    accounts = session.execute(select(Account).where(Account.scope_id == scope.id)).scalars()
+    statement = select(Scope.id, Scope.seq, Scope.head).order_by(Scope.id)
+    if scopes is not None:
+        statement = statement.where(Scope.id.in_(scopes))
+    grown = [
+        (scope_id, seq, head)
+        for scope_id, seq, head in session.execute(statement)
+        if scope_id not in known or seq > known[scope_id].seq
+    ]
+    hashes = _hashes(session, {one: known[one].seq for one, _, _ in grown if one in known})
     return {
-        "scope": scope.id,
-        "seq": scope.seq,
-        "head": scope.head,
-        "taken": {account.id: _taken(account) for account in accounts},
+        scope_id: Change(known.get(scope_id), Seen(seq, head, _taken_of(session, scope_id)))
+        for scope_id, seq, head in grown
+        if scope_id not in known or hashes.get(scope_id) == known[scope_id].head
     }
+
+
+def _taken_of(session: Session, scope_id: str) -> dict[str, list[int]]:
+    accounts = session.execute(select(Account).where(Account.scope_id == scope_id)).scalars()
+    return {account.id: _taken(account) for account in accounts}
+
+
+def _hashes(session: Session, places: Mapping[str, int]) -> dict[str, str]:
+    """Return the hashes of one entry of each scope, where it is there."""
+    found: dict[str, str] = {}
+    for some in _batches(list(places.items())):
+        statement = select(Entry.scope_id, Entry.hash).where(tuple_(Entry.scope_id, Entry.seq).in_(some))
+        found.update((scope_id, entry_hash) for scope_id, entry_hash in session.execute(statement))
+    return found
+
+
+def _batches(items: list[tuple[str, int]]) -> Iterator[list[tuple[str, int]]]:
+    rest = iter(items)
+    while some := list(islice(rest, _ASKED_AT_ONCE)):
+        yield some
 
 
 def server_identity(session: Session) -> str | None:
@@ -273,12 +285,3 @@ def server_identity(session: Session) -> str | None:
     statement = "SELECT system_identifier, timeline_id FROM pg_control_system(), pg_control_checkpoint()"
     system, timeline = session.execute(text(statement)).one()
     return f"{system}/{timeline}"
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a new or renamed file's name survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

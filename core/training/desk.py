@@ -60,7 +60,7 @@ class Desk:
         taken = self._run(self._take, takes)
         if taken is not None:
             with _reaching():
-                self._witness.keep(self._database)
+                self._witness.keep(self._database, taken[0].job_id)
         return taken
 
     def _take(self, session: Session, takes: Sequence[str]) -> tuple[Claim, Resources] | None:
@@ -141,6 +141,19 @@ class Desk:
         swept.forgotten = self._run(retention.drop_states, limits.kept_state_seconds)
         swept.retired = self._run(retention.retire_models, limits.model_retention_seconds)
         return swept
+
+    def told_of(self, swept: sweep.Swept) -> list[tuple[str, str, str | None]]:
+        """Return what a sweep did, for the log: the word for it, the job, and the request that made the job.
+
+        Raises:
+            Unreachable: the database does not answer.
+        """
+        done = [(what, job) for what, ids in vars(swept).items() if what != "retired" for job in ids]
+        if not done:
+            return []
+        with _reaching(), self._database.read() as session:
+            requests = queries.requests_of(session, [job for _, job in done])
+        return [(what, job, requests[job]) for what, job in done]
 
     def waiting(self, most: int) -> list[tuple[str, str]]:
         """Return the jobs that have waited longest, at most so many, and the device each asks for.

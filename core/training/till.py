@@ -54,7 +54,7 @@ class LedgerTill:
         """
         show = step > 0 and time.monotonic() - self._shown_at >= self._grid_seconds
         self.commit(_spend, self._claim, chunk, state, step, show=show)
-        self._insist(self._witness.keep, self._database)
+        self._insist(self._witness.keep, self._database, self._claim.job_id)
         if show:
             self._shown_at = time.monotonic()
 

@@ -6,7 +6,7 @@ from sqlalchemy import delete, text
 
 from core.errors import BudgetExhausted, LedgerFrozen, StaleAttempt
 from core.privacy.events import Zcdp
-from core.store import jobs, ledger
+from core.store import jobs, ledger, witness_file
 from core.store import witness as module
 from core.store.claims import freeze_ledger, refuse_if_frozen
 from core.store.database import Database
@@ -157,7 +157,7 @@ def test_a_large_witness_is_rewritten(
 ) -> None:
     for _ in range(3):
         submit_witnessed(database, place, witness)
-    monkeypatch.setattr(module, "COMPACT_BYTES", 1)
+    monkeypatch.setattr(witness_file, "COMPACT_BYTES", 1)
     submit_witnessed(database, place, witness)
     assert len(witness.path.read_text().splitlines()) == 2
     assert compare(database, witness) == []
