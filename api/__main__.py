@@ -9,8 +9,8 @@ from types import FrameType
 import uvicorn
 
 from api.app import create_app
-from api.logs import configure
 from core.errors import Refusal
+from core.logs import configure
 from core.settings import ServiceSettings
 
 
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
     given = {name: value for name, value in vars(parser.parse_args(arguments)).items() if value is not None}
     os.umask(0o077)  # the home holds records, keys' digests and unapproved releases
     settings = ServiceSettings(**given)
-    configure()
+    configure("api")
     try:
         app = create_app(settings)
     except Refusal as refusal:

@@ -1,5 +1,6 @@
 """The envelope of every request: an id, headers, the access log, metrics, and a problem when something broke."""
 
+import re
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
@@ -12,10 +13,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.errors import problem
 from api.metrics import Metrics
+from core.logs import describe
 from core.store.ids import new_id
 
 log = structlog.get_logger("farthing.api")
 
+JOB_ID = re.compile(r"job_[0-9a-z]{26}")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -53,7 +56,7 @@ class Envelope:
                     return
                 await self._app(scope, receive, reply)
             except Exception as error:  # noqa: BLE001 - the last net: the answer must not carry the error's text
-                log.error("unhandled", error=type(error).__name__, at=_places(error))  # noqa: TRY400 - a traceback may hold data
+                log.error("unhandled", **describe(error))  # noqa: TRY400 - a traceback may hold data
                 if not begun:
                     answer = problem(
                         request, 500, "internal-error", "Something broke here; the operator's log has the request id.",
@@ -79,14 +82,12 @@ class Envelope:
             fields["principal"] = caller.id
         if (code := getattr(request.state, "code", None)) is not None:
             fields["code"] = code
+        if (job := _job_of(request, headers)) is not None:
+            fields["job"] = job
         log.info("request", **fields)
 
 
-def _places(error: BaseException) -> list[str]:
-    """Return where an error passed, innermost last: modules and lines only, since its text may hold data."""
-    places: list[str] = []
-    trace = error.__traceback__
-    while trace is not None:
-        places.append(f"{trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}")
-        trace = trace.tb_next
-    return places[-12:]
+def _job_of(request: Request, headers: MutableHeaders) -> str | None:
+    """Return the job that a request is about or has made; what only looks like one is the client's own text."""
+    named = request.path_params.get("job_id") or headers.get("Location", "").removeprefix("/v1/jobs/")
+    return named if re.fullmatch(JOB_ID, named) else None

@@ -16,9 +16,9 @@ import structlog
 from celery import Celery, signals
 from sqlalchemy.exc import DBAPIError
 
+from core.logs import configure
 from core.service.broker import RING, make_app
 from core.settings import ServiceSettings
-from workers import logs
 from workers.process import clock_seconds
 from workers.slots import read_queues
 from workers.supervisor import TRAINER, Host
@@ -52,7 +52,7 @@ class Resident:
         """
         if self._settings.broker_url is None:
             raise SystemExit("FARTHING_BROKER_URL is not set; without a broker run `python -m workers.supervisor`.")
-        self._log = logs.configure()
+        self._log = configure("worker")
         settings = self._settings.model_copy(update={"queues": ",".join(read_queues(",".join(queues)))})
         self._host = self._open(settings)
         self._thread = threading.Thread(target=self._run, name="supervisor")
@@ -114,7 +114,7 @@ def ring(job_id: str) -> None:
 @signals.setup_logging.connect  # type: ignore[untyped-decorator] # as above
 def _log_as_json(**_: Any) -> None:  # noqa: ANN401 - whatever Celery tells
     """Keep Celery from setting up logs of its own."""
-    logs.capture("celery", "kombu", "redis")
+    configure("worker")
 
 
 @signals.celeryd_after_setup.connect  # type: ignore[untyped-decorator] # as above

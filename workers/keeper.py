@@ -182,7 +182,7 @@ class Keeper:
                 self._free.append(slot)
             return False
         claim, resources = taken
-        self._log.info("claimed", job=claim.job_id, attempt=claim.attempt)
+        self._log.info("claimed", **claim.told)
         self.claimed.put(Claimed(claim, resources, slot, sent_at))
         return True
 
@@ -229,9 +229,7 @@ class Keeper:
             ended, self._ended = self._ended, []
         for run, status in ended:
             decided = verdict(run, status)
-            self._log.info(
-                "ended", job=run.claim.job_id, attempt=run.claim.attempt, status=describe(status), verdict=decided.value
-            )
+            self._log.info("ended", **run.claim.told, status=describe(status), verdict=decided.value)
             self._write_end(run, decided)
             if status == Outcome.NO_GPU:
                 self._rest(run.slot, BROKEN_GPU_REST_SECONDS)
@@ -255,11 +253,11 @@ class Keeper:
                     return
                 decided = Verdict.CANCELLED
             except LedgerFrozen:
-                self._log.error("ledger-frozen", job=run.claim.job_id, remedy="farthing reconcile")
+                self._log.error("ledger-frozen", **run.claim.told, remedy="farthing reconcile")
                 return
             except Unreachable:
                 if clock_seconds() > deadline:
-                    self._log.error("unwritten", job=run.claim.job_id, verdict=decided.value)
+                    self._log.error("unwritten", **run.claim.told, verdict=decided.value)
                     return
                 time.sleep(self._look_seconds)
             else:

@@ -21,12 +21,12 @@ from typing import Final
 
 import structlog
 
+from core.logs import configure
 from core.mechanisms.self_test import self_test
 from core.service.bell import make_bell
 from core.settings import ServiceSettings
 from core.store.database import Database
 from core.training.desk import Desk
-from workers import logs
 from workers.keeper import Claimed, Keeper
 from workers.process import child_environment, clock_seconds, kill_group
 from workers.run import Run
@@ -241,7 +241,7 @@ class Host:
 def main(trainer: str = TRAINER) -> None:
     """Supervise trainers until SIGTERM or SIGINT."""
     os.umask(0o077)  # the home holds records, keys' digests and unapproved releases
-    host = Host(ServiceSettings(), logs.configure(), trainer)
+    host = Host(ServiceSettings(), configure("supervisor"), trainer)
     signal.signal(signal.SIGTERM, host.drain)
     signal.signal(signal.SIGINT, host.drain)
     host.run()

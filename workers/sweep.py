@@ -92,6 +92,8 @@ class Sweeper:
                 self._bell.ring(job_id, device)
 
     def _sweep(self) -> None:
-        for what, ids in vars(self._desk.sweep()).items():
-            for job in ids:
-                self._log.info("swept", job=job, what=what)
+        swept = self._desk.sweep()
+        for model in swept.retired:
+            self._log.info("swept", model=model, what="retired")
+        for what, job, request_id in self._desk.told_of(swept):
+            self._log.info("swept", job=job, request_id=request_id, what=what)

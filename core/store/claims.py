@@ -34,6 +34,11 @@ class Claim:
     request_id: str | None = field(default=None, compare=False)
     """The request that made the job, for the operator's log."""
 
+    @property
+    def told(self) -> dict[str, str | int | None]:
+        """What a line of the operator's log says of it."""
+        return {"job": self.job_id, "attempt": self.attempt, "request_id": self.request_id}
+
 
 def epoch(session: Session) -> str:
     """Return the ledger's epoch, drawn at first use and again by every reconciliation."""

@@ -179,6 +179,12 @@ def waiting(session: Session, limit: int) -> list[tuple[str, str]]:
     return [(row[0], row[1]) for row in session.execute(statement.limit(limit))]
 
 
+def requests_of(session: Session, job_ids: Iterable[str]) -> dict[str, str | None]:
+    """Return, for each of these jobs, the request that made it."""
+    found = session.execute(select(Job.id, Job.request_id).where(Job.id.in_(list(job_ids))))
+    return {row.id: row.request_id for row in found}
+
+
 def count_states(session: Session) -> dict[str, int]:
     """Return the number of jobs in each state that any job is in."""
     rows = session.execute(select(Job.state, func.count()).group_by(Job.state))
