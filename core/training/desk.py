@@ -13,6 +13,7 @@ from core.settings import ServiceSettings
 from core.store import jobs, queries, retention, sweep, verification, workers
 from core.store.claims import Claim
 from core.store.database import Database
+from core.store.sweep import Swept
 from core.store.tables import Job
 from core.store.witness import Witness
 from core.version import code_version
@@ -130,7 +131,7 @@ class Desk:
         """
         self._run(jobs.fail, claim, code, charge="all")
 
-    def sweep(self) -> sweep.Swept:
+    def sweep(self) -> Swept:
         """Free what is lost, expire what waited too long, and delete what was kept long enough.
 
         Raises:
@@ -142,7 +143,7 @@ class Desk:
         swept.retired = self._run(retention.retire_models, limits.model_retention_seconds)
         return swept
 
-    def told_of(self, swept: sweep.Swept) -> list[tuple[str, str, str | None]]:
+    def told_of(self, swept: Swept) -> list[tuple[str, str, str | None]]:
         """Return what a sweep did, for the log: the word for it, the job, and the request that made the job.
 
         Raises:
