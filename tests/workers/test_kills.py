@@ -15,7 +15,7 @@ import pytest
 from core.privacy.events import compose
 from core.privacy.renyi import cost_nano
 from core.settings import ServiceSettings
-from core.store import verification
+from core.store import allowance, verification
 from core.store.accounts import balance_of
 from core.store.database import Database
 from core.store.tables import Account, Attempt, Job, Scope
@@ -39,7 +39,7 @@ def unpaid(service: Embedded, job_id: str) -> bool:
     with database.read() as session:
         job = session.get_one(Job, job_id)
         orders = balance_of(session.get_one(Account, job.scope_id)).terms.orders
-        charged = job.chunks[job.scope_id][job.chunks_spent - 1] if job.chunks_spent else [0] * len(orders)
+        charged = allowance.charged(job, job.scope_id)
     database.dispose()
     read = cost_nano(compose(readings(service.home).get(job_id, {})), orders)
     return any(one > most for one, most in zip(read, charged, strict=False))
