@@ -1,4 +1,5 @@
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -177,3 +178,62 @@ def test_reconciling_never_passes_a_cap_but_exhausts_the_budget(
         assert ledger.verify(session, place.scope_id).ok
     with pytest.raises(BudgetExhausted), database.write() as session:
         submit(session, place, [STEP])
+
+
+def test_processes_that_share_a_file_see_what_the_others_wrote_and_rewrote(
+    database: Database, place: Place, witness: Witness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Witness(witness.path)
+    for one in (other, witness, other):
+        submit_witnessed(database, place, one)
+        assert witness.read() == other.read() == Witness(witness.path).read()
+    monkeypatch.setattr(witness_file, "COMPACT_BYTES", 1)
+    submit_witnessed(database, place, other)
+    monkeypatch.undo()
+    assert witness.read() == other.read()
+    submit_witnessed(database, place, witness)
+    witness.bury("ds_gone")
+    reconcile(database, other)
+    assert witness.erased() == other.erased() == {"ds_gone"}
+    assert compare(database, witness) == []
+    assert witness.read()[place.scope_id].seq == 1 + 2 * 5 + 1  # opened, five jobs begun and failed, reconciled
+
+
+def test_a_process_reads_what_is_new_and_no_more(
+    database: Database, place: Place, witness: Witness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(20):
+        make_place(database)
+    for _ in range(5):
+        submit_witnessed(database, place, witness)
+    parsed: list[str] = []
+    genuine = json.loads
+    monkeypatch.setattr(witness_file.json, "loads", lambda line: parsed.append(line) or genuine(line))
+    submit_witnessed(database, place, witness)
+    assert len(parsed) == 1  # its own
+    assert len(Witness(witness.path).read()) == 21
+    assert len(parsed) > 25
+
+
+def test_a_job_s_payment_looks_at_its_own_scopes_only(database: Database, place: Place, witness: Witness) -> None:
+    elsewhere = make_place(database)
+    with database.write() as session:
+        job_id = submit(session, place).id
+        submit(session, elsewhere)
+    witness.keep(database, job_id)
+    seen = witness.read()
+    assert seen[place.scope_id].seq == 2
+    assert elsewhere.scope_id not in seen
+    witness.keep(database)
+    assert witness.read()[elsewhere.scope_id].seq == 2
+
+
+def test_threads_and_processes_at_once_lose_nothing(database: Database, place: Place, witness: Witness) -> None:
+    def work(one: Witness) -> None:
+        for _ in range(5):
+            submit_witnessed(database, place, one)
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(work, [witness, witness, *(Witness(witness.path) for _ in range(4))]))
+    assert Witness(witness.path).read()[place.scope_id].seq == 31
+    assert compare(database, witness) == []
