@@ -1,16 +1,18 @@
 """What a job would cost and what the theory predicts, from public facts alone."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.orm import Session
 
+from core.catalogue.blame import figures_at_fault
 from core.catalogue.columns import Column
 from core.catalogue.jobs import JobSpec
 from core.catalogue.planning import PlannedJob, plan_job
-from core.errors import Conflict, FieldError, Invalid, NotFound, NotOfferedYet
-from core.privacy.budget import admits, jobs_that_still_fit
+from core.errors import Conflict, FieldError, Invalid, NotFound, NotOfferedYet, Refusal
+from core.privacy.budget import Terms, admits, jobs_that_still_fit
 from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency
 from core.privacy.renyi import cost_nano
@@ -87,16 +89,7 @@ def quote(session: Session, context: Context, caller: Caller, spec: JobSpec) -> 
     grant = queries.grant(session, scope.id, caller.id)
     columns = COLUMNS.validate_python(dataset.columns)
     units = scope.units if dataset.rows is None else dataset.rows
-    try:
-        planned = plan_job(
-            spec, columns=columns, units=units, adjacency=Adjacency(scope.adjacency), terms=account.terms
-        )
-    except (ValidationError, ArithmeticError) as error:  # a plan is arithmetic on the request: it went out of range
-        raise Invalid(
-            "These settings lead to numbers that are too large or too small to compute with.",
-            FieldError("/optimizer", "leave settings out to have them planned, or choose less extreme ones"),
-            FieldError("/privacy", "ask for a less extreme figure"),
-        ) from error
+    planned = _plan(spec, columns, units, Adjacency(scope.adjacency), account.terms)
     return Quote(
         planned=planned,
         price=composed(planned.schedule),
@@ -107,6 +100,27 @@ def quote(session: Session, context: Context, caller: Caller, spec: JobSpec) -> 
         account=account,
         grant=None if grant is None else balance_of(grant),
     )
+
+
+def _plan(spec: JobSpec, columns: Sequence[Column], units: int, adjacency: Adjacency, terms: Terms) -> PlannedJob:
+    """Plan a job; a plan is arithmetic on the request, so extreme figures may leave what floats can hold."""
+
+    def fails(changed: JobSpec) -> bool:
+        try:
+            plan_job(changed, columns=columns, units=units, adjacency=adjacency, terms=terms)
+        except (ValidationError, ArithmeticError):
+            return True
+        except Refusal:
+            return False
+        return False
+
+    try:
+        return plan_job(spec, columns=columns, units=units, adjacency=adjacency, terms=terms)
+    except (ValidationError, ArithmeticError) as error:
+        raise Invalid(
+            "These settings lead to numbers that are too large or too small to compute with.",
+            *figures_at_fault(spec, fails),
+        ) from error
 
 
 def composed(schedule: tuple[Event, ...]) -> Event:

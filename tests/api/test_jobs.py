@@ -80,6 +80,8 @@ class TestEstimate:
             ({"privacy": {}}, "/privacy"),
             ({"inference": {"level": 2}}, "/inference/level"),
             ({"labels": {"a b": "c"}}, "/labels"),
+            ({"model": {"kind": "logistic", "target": "y", "weights": {"bound": 1.7e308}}}, "/model/weights/bound"),
+            ({"optimizer": {"kind": "noisy_gd", "mu": 5e-324}}, "/optimizer/mu"),
             ({"dataset": None}, "/dataset"),
             ({"colour": "red"}, "/colour"),
             ({"resources": {"processes": 0}}, "/resources/processes"),

@@ -125,6 +125,23 @@ INFERENCE = _some(
 PRIVACY = st.builds(lambda name, figure: {name: figure}, st.sampled_from(["mu", "rho", "epsilon", "percent"]), FIGURE)
 
 
+def names(answer: httpx.Response, body: Any) -> bool:
+    """Say whether a refusal names fields at fault, each of which is in the body."""
+    pointers = [error["pointer"] for error in answer.json()["errors"]]
+    return bool(pointers) and all(pointer and _holds(body, pointer.split("/")[1:]) for pointer in pointers)
+
+
+def _holds(value: Any, path: list[str]) -> bool:
+    for name in path:
+        if isinstance(value, list) and name.isdigit() and int(name) < len(value):
+            value = value[int(name)]
+        elif isinstance(value, dict) and name in value:
+            value = value[name]
+        else:
+            return False
+    return True
+
+
 def test_extreme_settings_are_answered(service: Service) -> None:
     client = service.client()
     made = upload(client, shift=1234)
@@ -143,6 +160,8 @@ def test_extreme_settings_are_answered(service: Service) -> None:
             return
         seen.update(answer.status_code for answer in answers)
         wrong.extend(json.dumps(body) for answer in answers if answer.status_code >= 500)
+        unnamed = [answer for answer in answers if answer.status_code == 422 and not names(answer, body)]
+        wrong.extend(f"{json.dumps(body)} {answer.text}" for answer in unnamed)
 
     send()
     log = [json.loads(line) for line in (service.home / "api.log").read_text().splitlines()]
