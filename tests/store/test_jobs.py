@@ -219,7 +219,7 @@ def test_a_lost_attempt_that_paid_nothing_is_free(database: Database, place: Pla
         assert not any(ledger.balance(session, place.scope_id).spent)
 
 
-def test_a_lost_chunk_cannot_be_paid_again(database: Database, place: Place) -> None:
+def test_without_an_allowance_a_lost_chunk_ends_its_job(database: Database, place: Place) -> None:
     claim = bring(database, place, "running")
     database.run(ledger.spend, claim, 0, None, 0)
     lose_lease(database, claim.job_id)
@@ -252,7 +252,7 @@ def test_a_drained_attempt_resumes_from_what_was_kept(database: Database, place:
         assert ledger.verify(session, place.scope_id).ok
 
 
-def test_draining_with_a_chunk_that_was_not_kept_fails(database: Database, place: Place) -> None:
+def test_without_an_allowance_draining_with_a_chunk_that_was_not_kept_fails(database: Database, place: Place) -> None:
     claim = bring(database, place, "running")
     database.run(ledger.spend, claim, 0, None, 0)
     database.run(jobs.release_claim, claim)

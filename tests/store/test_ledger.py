@@ -1,12 +1,14 @@
+import json
 import threading
 from collections import Counter
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
+from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import select, text, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -23,10 +25,11 @@ from core.errors import (
 from core.privacy.budget import Terms, plan_orders
 from core.privacy.events import EVENT, Composed, Event, Gaussian, Pure, Zcdp
 from core.privacy.renyi import cost_nano
-from core.store import jobs, ledger, principals
-from core.store.claims import Claim
+from core.store import clock, jobs, ledger, principals
+from core.store.claims import Claim, put_secret
 from core.store.database import Database
-from core.store.tables import Account, Job
+from core.store.sweep import CONTACT, sweep
+from core.store.tables import Account, Entry, Job
 from tests.support.store import STEP, TERMS, Place, make_place, submit
 
 LEASE = 60.0
@@ -195,6 +198,180 @@ def test_missing_things_are_not_found(database: Database) -> None:
     for work in (ledger.balance, ledger.lock_scope):
         with pytest.raises(NotFound):
             database.run(work, "sc_none")
+
+
+def lose(database: Database, claim: Claim) -> str:
+    """Let an attempt's lease run out and be swept up; return the job's state."""
+    with database.write() as session:
+        session.execute(update(Job).where(Job.id == claim.job_id).values(lease_until=1.0))
+        put_secret(session, CONTACT, f"1.0 {clock.read(session)!r}")
+        sweep(session, LEASE, 3, 1e9)
+        return session.get_one(Job, claim.job_id).state
+
+
+class TestRepeats:
+    SCHEDULE = (Gaussian(sigma=33.0), Zcdp(rho=0.0007), Gaussian(sigma=20.0))
+
+    def submit(self, database: Database, place: Place, times: int) -> str:
+        with database.write() as session:
+            return submit(session, place, self.SCHEDULE, retry_allowance=times).id
+
+    def price(self, *events: Event) -> list[int]:
+        return list(cost_nano(Composed(events=events), TERMS.orders))
+
+    def entries(self, database: Database, place: Place) -> list[dict[str, Any]]:
+        with database.read() as session:
+            rows = session.execute(select(Entry).where(Entry.scope_id == place.scope_id).order_by(Entry.seq))
+            return [json.loads(row.body) for row in rows.scalars()]
+
+    def test_the_most_expensive_chunk_is_reserved_beside_the_price(self, database: Database, place: Place) -> None:
+        self.submit(database, place, 2)
+        dearest = [max(amounts) for amounts in zip(*(self.price(event) for event in self.SCHEDULE), strict=True)]
+        pairs = zip(self.price(*self.SCHEDULE), dearest, strict=True)
+        assert list(balance(database, place.scope_id).reserved) == [whole + 2 * once for whole, once in pairs]
+        told = self.entries(database, place)[-1]
+        assert told["retry_allowance"] == 2
+        assert told["allowance"][place.scope_id][: len(dearest)] == [2 * once for once in dearest]
+        assert verify(database, place.scope_id).ok
+
+    def test_a_lost_chunk_is_paid_again_once_by_an_entry_that_says_so(self, database: Database, place: Place) -> None:
+        self.submit(database, place, 1)
+        first = claim_one(database)
+        database.run(ledger.spend, first, 0, None, 0)
+        database.run(ledger.spend, first, 1, b"one chunk", 1)
+        assert lose(database, first) == "queued"
+        second = claim_one(database)
+        with pytest.raises(AssertionError, match="chunk 1 is due"):
+            database.run(ledger.spend, second, 2, b"a gap", 1)
+        for _ in range(2):  # after any doubt, the same again
+            database.run(ledger.spend, second, 1, b"one chunk", 1)
+        told = self.entries(database, place)[-1]
+        assert (told["kind"], told["attempt"], told["chunk"], told["repeats"]) == ("spend", 2, 1, 1)
+        assert told["event"] == [[1, EVENT.dump_python(self.SCHEDULE[1], mode="json")]]
+        again = [self.price(self.SCHEDULE[0], self.SCHEDULE[1]), self.price(self.SCHEDULE[1])]
+        assert list(balance(database, place.scope_id).spent) == [sum(amounts) for amounts in zip(*again, strict=True)]
+        database.run(ledger.spend, second, 2, b"two chunks", 2)
+        database.run(jobs.finish, second, {}, "not-needed")
+        held = balance(database, place.scope_id)
+        assert not any(held.reserved)
+        drawn = Counter([*self.SCHEDULE, self.SCHEDULE[1]])
+        with database.read() as session:
+            assert ledger.executed(session, place.scope_id) == drawn
+            assert ledger.executed_by(session, session.get_one(Job, first.job_id)) == drawn
+        worth = self.price(*drawn.elements())
+        assert all(0 <= paid - one <= 1 for paid, one in zip(held.spent, worth, strict=True))
+        assert verify(database, place.scope_id).ok
+
+    def test_what_the_allowance_does_not_cover_ends_the_job(self, database: Database, place: Place) -> None:
+        self.submit(database, place, 1)
+        first = claim_one(database)
+        for chunk in range(3):  # nothing was kept: all three are lost
+            database.run(ledger.spend, first, chunk, None, chunk)
+        assert lose(database, first) == "failed"
+        held = balance(database, place.scope_id)
+        assert list(held.spent) == self.price(*self.SCHEDULE)
+        assert not any(held.reserved)
+
+    def test_an_allowance_that_was_used_up_covers_no_second_loss(self, database: Database, place: Place) -> None:
+        self.submit(database, place, 1)
+        for state in ("queued", "failed"):
+            claim = claim_one(database)
+            for chunk in (0, 1, 2) if state == "queued" else (2,):
+                database.run(ledger.spend, claim, chunk, b"state", chunk)
+            assert lose(database, claim) == state
+        assert list(balance(database, place.scope_id).spent) == [
+            one + other for one, other in zip(self.price(*self.SCHEDULE), self.price(self.SCHEDULE[2]), strict=True)
+        ]
+        assert verify(database, place.scope_id).ok
+
+    def test_cheap_chunks_may_be_repeated_more_often(self, database: Database, place: Place) -> None:
+        self.submit(database, place, 1)
+        claim = claim_one(database)
+        database.run(ledger.spend, claim, 0, None, 0)
+        for _ in range(2):
+            with database.write() as session:
+                jobs.release_claim(session, claim)  # killed after its grace, with the chunk
+            claim = claim_one(database)
+            database.run(ledger.spend, claim, 0, None, 0)
+        with database.read() as session:
+            assert ledger.executed_by(session, session.get_one(Job, claim.job_id)) == {self.SCHEDULE[0]: 3}
+
+    def test_a_drained_attempt_that_resumed_keeps_only_what_it_has(self, database: Database, place: Place) -> None:
+        """A state kept before the lost chunk was paid again does not hold that chunk."""
+        self.submit(database, place, 1)
+        first = claim_one(database)
+        database.run(ledger.spend, first, 0, None, 0)
+        database.run(ledger.spend, first, 1, b"one chunk", 1)
+        lose(database, first)
+        second = claim_one(database)
+        database.run(ledger.keep, second, b"still one chunk", 1)
+        database.run(jobs.release_claim, second)
+        third = claim_one(database)
+        with database.read() as session:
+            kept = ledger.last_kept(session, third.job_id)
+        assert kept is not None
+        assert (kept.chunk, kept.state) == (1, b"still one chunk")
+        database.run(ledger.spend, third, 1, b"one chunk", 1)
+        assert self.entries(database, place)[-1]["repeats"] == 1
+
+    def test_a_whole_charge_takes_the_rest_of_the_allowance(self, database: Database, place: Place) -> None:
+        self.submit(database, place, 2)
+        claim = claim_one(database)
+        database.run(ledger.spend, claim, 0, None, 0)
+        lose(database, claim)
+        claim = claim_one(database)
+        database.run(ledger.spend, claim, 0, None, 0)
+        before = balance(database, place.scope_id)
+        database.run(jobs.fail, claim, "trainer-failed", charge="all")
+        held = balance(database, place.scope_id)
+        assert list(held.spent) == [one + other for one, other in zip(before.spent, before.reserved, strict=True)]
+        assert not any(held.reserved)
+        with database.read() as session:
+            told = ledger.executed(session, place.scope_id)
+        assert told[self.SCHEDULE[0]] == 2
+        assert sum(told.values()) == 5  # the schedule, a repeat, and what is left: once the most expensive chunk
+        worth = self.price(*told.elements())
+        assert all(one <= paid for one, paid in zip(worth, held.spent, strict=True))
+        assert verify(database, place.scope_id).ok
+
+    def test_a_compensation_gives_repeats_back_too(self, database: Database, place: Place) -> None:
+        job_id = self.submit(database, place, 1)
+        database.run(jobs.fail, claim_one(database), "gpu-unavailable", charge="all")
+        database.run(ledger.compensate, place.scope_id, job_id, Fraction(1), "no driver", place.principal_id)
+        assert not any(balance(database, place.scope_id).spent)
+
+    @pytest.mark.parametrize(
+        "statement", ["UPDATE jobs SET allowance_spent = '{}'", "UPDATE jobs SET allowance = '{}'"]
+    )
+    def test_verification_compares_what_a_job_remembers(self, database: Database, place: Place, statement: str) -> None:
+        self.submit(database, place, 1)
+        claim = claim_one(database)
+        database.run(ledger.spend, claim, 0, None, 0)
+        lose(database, claim)
+        database.run(ledger.spend, claim_one(database), 0, None, 0)
+        assert verify(database, place.scope_id).ok
+        with database.write() as session:
+            session.execute(text(statement))
+        found = verify(database, place.scope_id)
+        assert not found.ok
+        assert found.reason is not None
+        assert "allowance" in found.reason
+
+    def test_a_refusal_says_when_the_job_would_fit_without(self, database: Database) -> None:
+        once = cost_nano(STEP, TERMS.orders)
+        caps = tuple(3 * one - 1 for one in once)  # two chunks fit, three do not
+        place = make_place(database, Terms(**{**TERMS.model_dump(), "caps_nano": caps}))
+        with pytest.raises(BudgetExhausted) as refused, database.write() as session:
+            submit(session, place, [STEP, STEP], retry_allowance=1)
+        assert [field.pointer for field in refused.value.fields] == ["/retry_allowance"]
+        assert "retry_allowance 0" in refused.value.detail
+        share = float(str(refused.value.facts["fits_at_share"]))
+        assert float(str(refused.value.facts["fits_at_rho"])) == pytest.approx(share * 2 * 0.00125, rel=1e-4)
+        with pytest.raises(BudgetExhausted) as hopeless, database.write() as session:
+            submit(session, place, [STEP] * 3, retry_allowance=1)
+        assert hopeless.value.fields == ()
+        with database.write() as session:
+            submit(session, place, [STEP, STEP])
 
 
 class TestCompensation:

@@ -96,7 +96,12 @@ def make_place(database: Database, terms: Terms = TERMS) -> Place:
 
 
 def submit(
-    session: Session, place: Place, schedule: Sequence[Event] = (STEP,) * 4, *, grant: tuple[str, str] | None = None
+    session: Session,
+    place: Place,
+    schedule: Sequence[Event] = (STEP,) * 4,
+    *,
+    grant: tuple[str, str] | None = None,
+    retry_allowance: int = 0,
 ) -> Job:
     """Create a job and reserve for it; `grant` is (principal, grant) of another caller."""
     job = jobs.create(
@@ -110,5 +115,5 @@ def submit(
         steps=len(schedule),
         labels={"study": "a"},
     )
-    ledger.reserve(session, job, schedule)
+    ledger.reserve(session, job, schedule, retry_allowance)
     return job
