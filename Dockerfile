@@ -28,9 +28,9 @@ ENV PIP_PYTHON=/opt/venv/bin/python \
     PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PIP_FIND_LINKS=/wheels \
     PIP_NO_CACHE_DIR=1
-RUN python3 -m venv --without-pip /opt/venv
 COPY pyproject.toml constraints.txt README.md LICENSE ./
-COPY farthing farthing
+# An empty package stands for ours: its dependencies are installed again when they change, not when our code does.
+RUN python3 -m venv --without-pip /opt/venv && mkdir farthing && touch farthing/__init__.py
 RUN --mount=type=bind,from=wheels,target=/wheels --mount=type=secret,id=pip_config,target=/etc/pip.conf \
     python3 -m pip install '.[api,cluster]'
 
@@ -41,6 +41,7 @@ RUN --mount=type=bind,from=wheels,target=/wheels --mount=type=secret,id=pip_conf
 
 FROM base AS code
 COPY migrations migrations
+COPY farthing farthing
 COPY core core
 COPY workers workers
 COPY api api
