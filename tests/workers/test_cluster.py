@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import psutil
 import pytest
+from sqlalchemy import select
 
 from core.service.broker import RING, make_app
 from core.store.tables import Entry
@@ -212,13 +213,21 @@ class TestLosses:
         assert others[0]["outcome"] == "worker-lost"
         assert rough.get(f"/v1/jobs/{job}") == ended, "nothing was written after the end"
         assert attempts(rough, job) == others
-        with rough.database().read() as session:
-            paid = session.query(Entry).filter(Entry.job_id == job).order_by(Entry.seq).all()
-            numbers = [entry.attempt for entry in paid if entry.kind == "spend"]
+        numbers = payments(rough, job)
         assert numbers == sorted(numbers), "no payment of the first attempt after one of the second"
         check(rough, [job])
         after = rough.submit(rough.upload())
         assert rough.wait(after)["state"] == "succeeded"
+
+
+def payments(running: Cluster, job: str) -> list[int]:
+    """Return which attempt made each payment of a job, in the order of the ledger."""
+    database = running.database()
+    with database.read() as session:
+        paid = select(Entry.attempt).where(Entry.job_id == job, Entry.kind == "spend").order_by(Entry.seq)
+        found = [number for (number,) in session.execute(paid)]
+    database.dispose()
+    return found
 
 
 def wait_through(running: Cluster, job: str) -> dict[str, Any]:
