@@ -75,12 +75,13 @@ class Envelope:
         for name, value in getattr(request.state, "rate_headers", {}).items():
             headers[name] = value
         await to_thread.run_sync(self._audit, request, route, status)
-        self._metrics.seen(method, route, status, seconds)
+        code = getattr(request.state, "code", None)
+        self._metrics.seen(method, route, status, seconds, code)
         fields: dict[str, Any] = {"method": method, "route": route, "status": status, "seconds": round(seconds, 4)}
         caller = getattr(request.state, "caller", None)
         if caller is not None:
             fields["principal"] = caller.id
-        if (code := getattr(request.state, "code", None)) is not None:
+        if code is not None:
             fields["code"] = code
         if (job := _job_of(request, headers)) is not None:
             fields["job"] = job

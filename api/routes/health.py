@@ -8,6 +8,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from api.deps import Db
 from api.errors import problems
+from api.metrics import Metrics
 from core.errors import NotReady
 from core.service import health as service
 
@@ -22,7 +23,10 @@ def is_alive() -> dict[str, str]:
 
 @router.get("/readyz", responses=problems(NotReady))
 def is_ready(db: Db) -> dict[str, str]:
-    """Tell whether requests can be served: database, storage, and the ledger's head against its witness."""
+    """Tell whether requests can be served: database, storage, and the ledger's head against its witness.
+
+    A broker that is away makes the answer `degraded`, with status 200: jobs start later, and nothing fails.
+    """
     return service.check(db)
 
 
@@ -39,5 +43,6 @@ def show_version(request: Request, db: Db) -> dict[str, Any]:
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 def show_metrics(request: Request, db: Db) -> Response:
-    """Show counters in the Prometheus text format."""
-    return Response(request.app.state.metrics.render(service.count_jobs(db)), media_type=CONTENT_TYPE_LATEST)
+    """Show figures in the Prometheus text format."""
+    metrics: Metrics = request.app.state.metrics
+    return Response(metrics.render(*service.measure(db, metrics.agreed)), media_type=CONTENT_TYPE_LATEST)

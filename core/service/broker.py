@@ -10,6 +10,10 @@ from typing import Final
 
 import structlog
 from celery import Celery
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+from redis.retry import Retry
 
 RING: Final = "farthing.ring"
 """The one task, by name: the API never imports the workers."""
@@ -67,6 +71,19 @@ def make_app(broker_url: str, *, socket_timeout: float | None = None) -> Celery:
         worker_soft_shutdown_timeout=30.0,
     )
     return app
+
+
+def answers(broker_url: str) -> bool:
+    """Tell, within a second, whether a broker answers."""
+    client = Redis.from_url(
+        broker_url, socket_timeout=SOCKET_SECONDS, socket_connect_timeout=SOCKET_SECONDS, retry=Retry(NoBackoff(), 0)
+    )
+    try:
+        return bool(client.ping())
+    except RedisError:
+        return False
+    finally:
+        client.close()
 
 
 class BrokerBell:

@@ -1,14 +1,21 @@
-"""Whether this service can serve."""
+"""Whether this service can serve, and figures for those who run it."""
+
+from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from core.errors import NotReady
 from core.service import witnessing
 from core.service.context import Context
-from core.store import datasets, queries
+from core.store import datasets, figures
 from core.store.claims import frozen_reason
+from core.store.figures import Figures
 from core.store.master_key import check_master_keys, prepare_master_key
 from core.store.storage import open_storage
+
+BROKER_AWAY: Final = "away: jobs wait until a supervisor looks into the database, seconds longer"
+SILENT_LEASES: Final = 2
+"""A supervisor that was not seen for so many leases is not counted."""
 
 
 def start(context: Context) -> None:
@@ -23,7 +30,10 @@ def start(context: Context) -> None:
 
 
 def check(context: Context) -> dict[str, str]:
-    """Return that database, storage and ledger are fit for requests.
+    """Return that database, storage and ledger are fit for requests, and how the broker is.
+
+    A broker that is away makes the service slower and not unready: the database is the truth, and supervisors look
+    into it.
 
     Raises:
         NotReady: one of them is not; the text says which, and what an operator does about it.
@@ -43,7 +53,19 @@ def check(context: Context) -> dict[str, str]:
         raise NotReady(f"The ledger is frozen: {frozen} Run `farthing reconcile`.")
     if problems := witnessing.compare(context):
         raise NotReady(f"The ledger is behind its witness: {problems[0]} Run `farthing reconcile`.")
-    return {"status": "ready", "database": "ok", "storage": "ok", "ledger": "ok"}
+    broker = _broker(context)
+    status = "degraded" if broker == BROKER_AWAY else "ready"
+    return {"status": status, "database": "ok", "broker": broker, "storage": "ok", "ledger": "ok"}
+
+
+def _broker(context: Context) -> str:
+    """Return how the broker is; without one, and while it is away, supervisors find work by looking for it."""
+    url = context.settings.broker_url
+    if url is None:
+        return "none: supervisors look into the database"
+    from core.service.broker import answers  # noqa: PLC0415 - a service without a broker needs no Celery
+
+    return "ok" if answers(url) else BROKER_AWAY
 
 
 def revision(context: Context) -> str | None:
@@ -51,7 +73,16 @@ def revision(context: Context) -> str | None:
     return context.database.revision()
 
 
-def count_jobs(context: Context) -> dict[str, int]:
-    """Return the number of jobs in each state."""
+def measure(context: Context, agreed: dict[str, int]) -> tuple[Figures, int | None]:
+    """Return the figures for operators, and how many entries the witness does not know; None where it is away.
+
+    Args:
+        context: the service.
+        agreed: what the witness was seen to know before, see `witnessing.lag`.
+    """
     with context.database.read() as session:
-        return queries.count_states(session)
+        found = figures.read(session, SILENT_LEASES * context.settings.lease_seconds)
+    try:
+        return found, witnessing.lag(context, found.heads, agreed)
+    except NotReady:
+        return found, None

@@ -1,5 +1,6 @@
 """The witness outside the database: compared at start, told of every movement before anybody relies on it."""
 
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -43,6 +44,23 @@ def compare(context: Context) -> list[str]:
         NotReady: the witness does not answer.
     """
     return witness.compare(context.database, _witness(context))
+
+
+def lag(context: Context, heads: Mapping[str, int], agreed: dict[str, int]) -> int:
+    """Return how many entries the witness does not know of yet.
+
+    Args:
+        context: the service.
+        heads: the number of each scope's last entry.
+        agreed: what the witness was seen to know before; those scopes are not asked for again, and it is kept up.
+
+    Raises:
+        NotReady: the witness does not answer.
+    """
+    moved = [scope for scope, seq in heads.items() if agreed.get(scope) != seq]
+    known = _witness(context).read(moved) if moved else {}
+    agreed.update({scope: known[scope].seq for scope in moved if scope in known})
+    return sum(max(0, seq - agreed.get(scope, 0)) for scope, seq in heads.items())
 
 
 def _witness(context: Context) -> Witness:

@@ -185,12 +185,6 @@ def requests_of(session: Session, job_ids: Iterable[str]) -> dict[str, str | Non
     return {row.id: row.request_id for row in found}
 
 
-def count_states(session: Session) -> dict[str, int]:
-    """Return the number of jobs in each state that any job is in."""
-    rows = session.execute(select(Job.state, func.count()).group_by(Job.state))
-    return {row[0]: row[1] for row in rows}
-
-
 def attempts(session: Session, job_id: str) -> Sequence[Attempt]:
     """Return a job's attempts, first to last."""
     return session.execute(select(Attempt).where(Attempt.job_id == job_id).order_by(Attempt.number)).scalars().all()

@@ -83,10 +83,18 @@ def _locked(session: Session, *conditions: object) -> list[Job]:
     return list(session.execute(locked.execution_options(populate_existing=True)).scalars())
 
 
+def contact(session: Session) -> tuple[float, float] | None:
+    """Return since when sweeps have come without a gap, and the time of the last one; None before the first."""
+    value = session.execute(select(Secret.value).where(Secret.name == CONTACT)).scalar_one_or_none()
+    if value is None:
+        return None
+    since, last = value.split()
+    return float(since), float(last)
+
+
 def _contact_seconds(session: Session, at: float, gap_seconds: float) -> float:
     """Return for how long sweeps have come without a gap longer than `gap_seconds`, and note this one."""
-    value = session.execute(select(Secret.value).where(Secret.name == CONTACT)).scalar_one_or_none()
-    since, last = (float(part) for part in value.split()) if value else (at, at)
+    since, last = contact(session) or (at, at)
     if at - last > gap_seconds or last > at:
         since = at
     put_secret(session, CONTACT, f"{since!r} {at!r}")

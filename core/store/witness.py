@@ -63,9 +63,9 @@ class Witness:
         """Tell whether anything was ever witnessed."""
         return self._place.exists()
 
-    def read(self) -> dict[str, Seen]:
-        """Return what is known of each scope."""
-        return dict(self._place.known())
+    def read(self, scopes: Collection[str] | None = None) -> dict[str, Seen]:
+        """Return what is known of each scope, or of some."""
+        return dict(self._place.known(scopes))
 
     def identity(self) -> str | None:
         """Return the identity of the server that was witnessed, None where it has none."""

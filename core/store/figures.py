@@ -1,0 +1,120 @@
+"""Figures for operators, read from the database when they are asked for: the same whichever process is asked.
+
+Each is a few rows of an index. None names a person, a dataset or a scope.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from sqlalchemy import Float, case, cast, func, select
+from sqlalchemy.orm import Session
+
+from core.store import clock
+from core.store.claims import frozen_reason
+from core.store.queue import DEVICES
+from core.store.sweep import contact
+from core.store.tables import TERMINAL_STATES, Account, Entry, Job, Scope, Worker
+
+RECENT_SECONDS: Final = 3600.0
+"""How far back the figures of jobs that have ended go."""
+BUCKETS_SECONDS: Final = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10000.0)
+NANO: Final = 1e9
+
+
+@dataclass(frozen=True)
+class Durations:
+    """How long jobs of one outcome took, from their first start: those that ended within the last hour."""
+
+    count: int
+    sum_seconds: float
+    within: tuple[int, ...]
+    """How many took at most each of `BUCKETS_SECONDS`."""
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Supervisors that were seen lately."""
+
+    seen: int
+    slots: int
+    gpus: int
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One look at jobs, ledger and workers; ages in seconds by the database's clock, None where there is nothing."""
+
+    jobs: dict[str, int]
+    waiting: dict[str, int]
+    oldest_waiting_seconds: dict[str, float]
+    ended: dict[str, Durations]
+    scopes: int
+    scopes_frozen: int
+    entries: int
+    head_age_seconds: float | None
+    spent_nats: float
+    reserved_nats: float
+    ledger_frozen: bool
+    workers: dict[str, Workers]
+    last_sweep_seconds: float | None
+    heads: dict[str, int] = field(repr=False)
+    """The number of each scope's last entry, to compare with the witness; not to be shown."""
+
+
+def read(session: Session, worker_seconds: float) -> Figures:
+    """Return all figures.
+
+    Args:
+        session: one snapshot.
+        worker_seconds: a supervisor that was not seen for longer does not count.
+    """
+    at = clock.read(session)
+    states = session.execute(select(Job.state, func.count()).group_by(Job.state))
+    heads = {row[0]: row[1] for row in session.execute(select(Scope.id, Scope.seq))}
+    newest = select(func.max(Entry.created_at)).join(Scope, (Scope.id == Entry.scope_id) & (Scope.seq == Entry.seq))
+    last_entry = session.execute(newest).scalar_one()
+    sums = select(func.sum(cast(Account.spent_1, Float)), func.sum(cast(Account.reserved_1, Float)))
+    spent, reserved = session.execute(sums.where(Account.principal_id.is_(None))).one()
+    frozen = select(func.count()).select_from(Scope).where(Scope.frozen_reason.is_not(None))
+    swept = contact(session)
+    waiting = _waiting(session)
+    return Figures(
+        jobs={row[0]: row[1] for row in states},
+        waiting={device: waiting.get(device, (0, at))[0] for device in DEVICES},
+        oldest_waiting_seconds={device: at - waiting.get(device, (0, at))[1] for device in DEVICES},
+        ended=_ended(session, at),
+        scopes=len(heads),
+        scopes_frozen=session.execute(frozen).scalar_one(),
+        entries=sum(heads.values()),
+        head_age_seconds=None if last_entry is None else at - last_entry,
+        spent_nats=(spent or 0.0) / NANO,
+        reserved_nats=(reserved or 0.0) / NANO,
+        ledger_frozen=frozen_reason(session) is not None,
+        workers=_workers(session, at - worker_seconds),
+        last_sweep_seconds=None if swept is None else at - swept[1],
+        heads=heads,
+    )
+
+
+def _waiting(session: Session) -> dict[str, tuple[int, float]]:
+    """Return how many jobs wait for each kind of device, and since when the oldest has."""
+    waiting = select(Job.device, func.count(), func.min(Job.created_at)).where(Job.state == "queued")
+    return {row[0]: (row[1], row[2]) for row in session.execute(waiting.group_by(Job.device))}
+
+
+def _ended(session: Session, at: float) -> dict[str, Durations]:
+    """Return how long the jobs took that ended within the last hour, by outcome."""
+    seconds = Job.finished_at - Job.started_at
+    within = [func.sum(case((seconds <= bound, 1), else_=0)) for bound in BUCKETS_SECONDS]
+    recent = Job.finished_at > at - RECENT_SECONDS, Job.started_at.is_not(None)
+    statement = select(Job.state, func.count(), func.sum(seconds), *within).where(*recent).group_by(Job.state)
+    found = {row[0]: Durations(row[1], row[2], tuple(row[3:])) for row in session.execute(statement)}
+    nothing = Durations(0, 0.0, (0,) * len(BUCKETS_SECONDS))
+    return {state: found.get(state, nothing) for state in TERMINAL_STATES}
+
+
+def _workers(session: Session, since: float) -> dict[str, Workers]:
+    """Return the supervisors that were seen since then, by the queues they serve."""
+    alive = select(Worker.queues, func.count(), func.sum(Worker.slots), func.sum(Worker.gpus))
+    found = session.execute(alive.where(Worker.seen_at >= since).group_by(Worker.queues))
+    return {row[0]: Workers(row[1], row[2], row[3]) for row in found}

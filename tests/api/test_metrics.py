@@ -1,0 +1,109 @@
+"""Figures for operators: read from the database, whichever process is asked, and without the id of anybody."""
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import update
+
+from core.store import jobs, workers
+from core.store.database import Database
+from core.store.sweep import sweep
+from core.store.tables import Job
+from tests.support.api import Service, job, running, submit, upload
+
+ANY_ID = re.compile(r"(pr|ds|sc|job|mdl|key|evt|req|gr)_[0-9a-z]{20}")
+
+
+def scrape(service: Service) -> dict[tuple[str, str], float]:
+    """Return every sample by its name and its labels' values."""
+    answer = httpx.get(f"{service.url}/metrics")
+    assert answer.status_code == 200
+    samples = [sample for family in text_string_to_metric_families(answer.text) for sample in family.samples]
+    return {(one.name, ",".join(one.labels[key] for key in sorted(one.labels))): one.value for one in samples}
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with running(tmp_path) as found:
+        yield found
+
+
+def claim(database: Database) -> jobs.Claim:
+    claim = database.run(jobs.claim, "machine:1", 60.0)
+    assert claim is not None
+    return claim
+
+
+def test_what_the_database_says(service: Service) -> None:
+    client = service.client()
+    dataset = upload(client)["id"]
+    for device in ("cpu", "auto", "auto"):
+        assert submit(client, job(dataset, mu="0.05", resources={"device": device})).status_code == 202
+    assert submit(client, job(dataset, mu="9")).status_code == 403
+    database = service.database()
+    ended = claim(database)
+    database.run(jobs.fail, ended, "trainer-failed", charge="all")
+    with database.write() as session:
+        session.execute(update(Job).where(Job.id == ended.job_id).values(started_at=Job.finished_at - 20.0))
+    database.run(sweep, 60.0, 3, 1e9)
+    with database.write() as session:
+        workers.see(session, name="machine:1", queues="cpu", slots=4, gpus=0, version="1")
+    found = scrape(service)
+    database.dispose()
+
+    assert found["farthing_jobs", "queued"] == 2
+    assert found["farthing_jobs", "failed"] == 1
+    assert [found["farthing_queue_depth", device] for device in ("auto", "cpu", "cuda")] == [2, 0, 0]
+    assert 0 < found["farthing_queue_oldest_seconds", "auto"] < 60
+    assert found["farthing_job_seconds_bucket", "10.0,failed"] == 0
+    assert found["farthing_job_seconds_bucket", "30.0,failed"] == 1
+    assert found["farthing_job_seconds_gcount", "failed"] == 1
+    assert found["farthing_job_seconds_gsum", "failed"] == pytest.approx(20.0)
+    assert found["farthing_reservations_total", ""] == 3
+    assert found["farthing_refusals_total", "privacy-budget-exhausted"] == 1
+    assert found["farthing_ledger_entries_total", ""] == 5, "open, three reservations, one spend"
+    assert 0 < found["farthing_ledger_nats", "spent"] < found["farthing_ledger_nats", "reserved"]
+    assert found["farthing_scopes", "all"] == 1
+    assert found["farthing_scopes", "frozen"] == 0
+    assert found["farthing_ledger_frozen", ""] == 0
+    assert 0 <= found["farthing_ledger_head_age_seconds", ""] < 60
+    assert found["farthing_witness_lag_entries", ""] == 1, "the failure was not written down yet"
+    assert 0 <= found["farthing_last_sweep_age_seconds", ""] < 60
+    assert found["farthing_workers", "cpu"] == 1
+    assert found["farthing_worker_slots", "cpu"] == 4
+
+
+def test_the_witness_catches_up(service: Service) -> None:
+    client = service.client()
+    dataset = upload(client)["id"]
+    assert submit(client, job(dataset)).status_code == 202
+    assert scrape(service)["farthing_witness_lag_entries", ""] == 0
+    (service.home / "witness.jsonl").unlink()
+    assert submit(client, job(dataset)).status_code == 503
+    assert scrape(service)["farthing_ledger_frozen", ""] == 1
+
+
+def test_no_label_names_anybody(service: Service) -> None:
+    client = service.client()
+    dataset = upload(client)["id"]
+    made = submit(client, job(dataset)).json()
+    for path in (f"/v1/jobs/{made['id']}", f"/v1/datasets/{dataset}/budget", "/v1/me", f"/nowhere/{dataset}"):
+        client.get(path)
+    text = httpx.get(f"{service.url}/metrics").text
+    assert ANY_ID.search(made["id"]), "the pattern finds ids"
+    assert not ANY_ID.search(text)
+
+
+def test_scrapes_stay_cheap(service: Service) -> None:
+    client = service.client()
+    upload(client)
+    scrape(service)
+    started = time.perf_counter()
+    for _ in range(20):
+        scrape(service)
+    assert (time.perf_counter() - started) / 20 < 0.25
