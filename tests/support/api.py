@@ -50,6 +50,7 @@ class Service:
     home: Path
     key: str
     process: "subprocess.Popen[bytes]"
+    settings: ServiceSettings
     clients: list[httpx.Client] = field(default_factory=list)
 
     def client(self, key: str | None = None, **options: Any) -> httpx.Client:
@@ -61,7 +62,7 @@ class Service:
 
     def database(self) -> Database:
         """Return the service's database."""
-        return Database(ServiceSettings(home=self.home).url)
+        return Database(self.settings.url)
 
     def someone(self, role: str, name: str = "someone") -> tuple[httpx.Client, dict[str, Any]]:
         """Return a new principal's client and the answer that made its key."""
@@ -105,9 +106,11 @@ def submit(client: httpx.Client, body: dict[str, Any], key: str | None = None) -
 
 
 @contextmanager
-def running(home: Path, **environment: str) -> Iterator[Service]:
-    """Run `python -m api` under `home` until the end of the block."""
-    settings = ServiceSettings(home=home)
+def running(home: Path, database_url: str | None = None, **environment: str) -> Iterator[Service]:
+    """Run `python -m api` under `home` until the end of the block, on SQLite unless another empty database is given."""
+    settings = ServiceSettings(home=home, database_url=database_url)
+    if database_url is not None:
+        environment["FARTHING_DATABASE_URL"] = database_url
     database = Database(settings.url)
     database.migrate()
     key = database.run(first_admin, None)
@@ -124,7 +127,7 @@ def running(home: Path, **environment: str) -> Iterator[Service]:
             stdout=log,
             stderr=log,
         )
-        service = Service(f"http://127.0.0.1:{port}", home, key, process)
+        service = Service(f"http://127.0.0.1:{port}", home, key, process, settings)
         try:
             _wait(service)
             yield service
