@@ -25,14 +25,14 @@ LEAST_PATIENCE_SECONDS: Final = 60.0
 
 
 def gather(size: int, settings: ServiceSettings, memory_bytes: int, module: str = RANK) -> "Team | None":
-    """Start the other processes of a job and meet them; the death of any ends this process too.
+    """Start the other processes of a job, or call them from their machines, and meet them.
 
     From the main thread, which lives as long as this process: the kernel ends followers with the thread that started
-    them.
+    them. The death of any ends this process too.
 
     Args:
         size: processes of the job, this one included.
-        settings: for the followers, who read the records as this process does.
+        settings: for the followers, who read the records as this process does; those of other machines have their own.
         memory_bytes: limit of each follower's memory.
         module: what a follower runs.
 
@@ -40,38 +40,46 @@ def gather(size: int, settings: ServiceSettings, memory_bytes: int, module: str 
         The team, which this process leads; None where there is nobody to gather.
 
     Raises:
+        NoGpu: this process has a GPU, and others of this machine would have none.
         RuntimeError: somebody did not come in time.
     """
     if size == 1:
         return None
-    import torch  # noqa: PLC0415 - slow, and one process needs no team
+    from core.problems.team import call, meet  # noqa: PLC0415 - slow, and one process needs no team
+    from core.training.device import own_device  # noqa: PLC0415 - as above
+    from core.training.order import NoGpu  # noqa: PLC0415 - as above
 
-    from core.problems.team import meet  # noqa: PLC0415 - as above
-
+    device, patience = own_device(), patience_seconds(settings)
+    if settings.gang is not None:
+        return meet(0, size, call(settings.gang, size), patience_seconds=patience, device=device)
+    if device.type != "cpu":
+        raise NoGpu("a supervisor's job has one GPU; see workers.gang for more")
     folder = Path(tempfile.mkdtemp(prefix="farthing-"))  # for this user only
-    patience = max(PATIENCE_LEASES * settings.lease_seconds, LEAST_PATIENCE_SECONDS)
-    orders = [
-        RankOrder(
-            rank=rank,
-            size=size,
-            place=folder / "meeting",
-            settings=settings,
-            memory_bytes=memory_bytes,
-            patience_seconds=patience,
-        )
-        for rank in range(1, size)
-    ]
+    place = f"file://{folder / 'meeting'}"
     try:
-        for order in orders:
-            follower = _start(order, module)
+        for rank in range(1, size):
+            order = RankOrder(
+                rank=rank,
+                size=size,
+                place=place,
+                settings=settings,
+                memory_bytes=memory_bytes,
+                patience_seconds=patience,
+            )
+            follower = start_follower(order, module)
             threading.Thread(target=_fall_with, args=(follower,), daemon=True).start()
-        return meet(0, size, folder / "meeting", patience_seconds=patience, device=torch.device("cpu"))
+        return meet(0, size, place, patience_seconds=patience, device=device)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _start(order: RankOrder, module: str) -> "subprocess.Popen[bytes]":
-    """Start one follower and tell it its order; the pipe stays open as long as this process lives."""
+def patience_seconds(settings: ServiceSettings) -> float:
+    """Return how long processes of a job wait for each other."""
+    return max(PATIENCE_LEASES * settings.lease_seconds, LEAST_PATIENCE_SECONDS)
+
+
+def start_follower(order: RankOrder, module: str = RANK) -> "subprocess.Popen[bytes]":
+    """Start one follower and tell it its order; it ends with this process, and with the thread that calls this."""
     # A request to stop goes to the whole group, and is this process's to act on: followers never see it, not even
     # before they can say so themselves.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})

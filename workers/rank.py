@@ -1,7 +1,8 @@
 """A follower: one more process of a job, `python -m workers.rank PARENT`, ordered and held by its standard input.
 
-Its parent is the trainer, which leads. It dies with it, whichever notices first: the kernel, the pipe, or the talk. It
-draws no noise, knows no ledger and writes nothing; its exit status says how it ended and nothing of why.
+Its parent is the trainer, which leads, or, on other machines, `workers.gang`. It dies with its parent and with its
+leader, whichever notices first: the kernel, the pipe, or the talk. It draws no noise, knows no ledger and writes
+nothing; its exit status says how it ended and nothing of why.
 """
 
 import os
@@ -26,8 +27,8 @@ def main() -> None:
         os._exit(Outcome.ORPHANED)
     order = RankOrder.model_validate_json(line)
     threading.Thread(target=leave_with_parent, daemon=True).start()
-    pin(None)
-    limit_memory(order.memory_bytes)
+    pin(order.gpu)
+    limit_memory(order.memory_bytes, with_gpu=order.gpu is not None)
     os._exit(serve(order))
 
 
@@ -37,12 +38,13 @@ def serve(order: RankOrder) -> Outcome:
         import torch  # noqa: PLC0415 - slow; the parent of this function does what cannot wait first
 
         from core.problems.team import meet  # noqa: PLC0415 - as above
+        from core.training.device import own_device  # noqa: PLC0415 - as above
         from core.training.ranks import follow  # noqa: PLC0415 - as above
 
         torch.set_num_threads(order.settings.trainer_threads)
         torch.set_num_interop_threads(1)
         patience = order.patience_seconds
-        team = meet(order.rank, order.size, order.place, patience_seconds=patience, device=torch.device("cpu"))
+        team = meet(order.rank, order.size, order.place, patience_seconds=patience, device=own_device())
         follow(team, order.settings)
     except BaseException as ending:  # noqa: BLE001 - whatever it was, one code of a closed list leaves
         return judge(ending)

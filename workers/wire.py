@@ -1,7 +1,5 @@
 """What a supervisor tells its trainer, and a trainer its followers: one line of JSON over a pipe."""
 
-from pathlib import Path
-
 from core.privacy.facts import Frozen
 from core.settings import ServiceSettings
 from core.store.claims import Claim
@@ -23,10 +21,12 @@ class RankOrder(Frozen):
 
     rank: int
     size: int
-    place: Path
-    """The file by which the team's processes find each other."""
+    place: str
+    """Where the team's processes find each other."""
     settings: ServiceSettings
     memory_bytes: int
     """Limit of the follower's memory."""
     patience_seconds: float
     """How long to wait for the others."""
+    gpu: str | None = None
+    """The GPU that the follower is pinned to."""

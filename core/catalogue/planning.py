@@ -67,7 +67,7 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
         terms: of that scope's budget; an epsilon is meant at its delta.
 
     Raises:
-        NotOfferedYet: networks, several datasets, several processes on GPUs.
+        NotOfferedYet: networks, several datasets.
         Invalid: the model does not fit the columns, or given figures contradict each other; with JSON pointers.
     """
     _refuse_later_features(spec)
@@ -168,7 +168,6 @@ def _refuse_later_features(spec: JobSpec) -> None:
     later = {
         "/datasets": spec.datasets is not None,
         "/model/kind": isinstance(spec.model, NetworkModel),
-        "/resources/processes": spec.resources.processes > 1 and spec.resources.served_by == "cuda",
     }
     fields = [FieldError(pointer, "is not offered yet") for pointer, asked in later.items() if asked]
     if fields:
@@ -176,7 +175,7 @@ def _refuse_later_features(spec: JobSpec) -> None:
 
 
 def _planned_resources(resources: Resources) -> Resources:
-    """Settle where several processes run: a GPU serves a job of one."""
+    """Settle where several processes run: on GPUs only where that is asked for, for most GPUs serve jobs of one."""
     if resources.processes > 1 and resources.served_by == "auto":
         return resources.model_copy(update={"device": "cpu"})
     return resources

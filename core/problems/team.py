@@ -10,8 +10,7 @@ counterpart has gone, gets a RuntimeError: nobody waits for ever.
 import os
 import sys
 from datetime import timedelta
-from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import torch
 import torch.distributed as dist
@@ -21,6 +20,9 @@ LEADER: Final = 0
 _LOOPBACK: Final = "lo" if sys.platform == "linux" else "lo0"
 _INTERFACES: Final = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 _LONGEST_TEXT: Final = 2**26
+_STORE_PATIENCE: Final = timedelta(seconds=30)
+_CALLS: Final = "farthing/calls"
+_MEETING: Final = "farthing/meeting"
 
 
 class Team:
@@ -84,41 +86,77 @@ class Team:
         dist.destroy_process_group()
 
 
-def meet(rank: int, size: int, place: Path, *, patience_seconds: float, device: torch.device) -> Team:
-    """Wait for the other processes of this machine and return this one's place in the team.
+def meet(rank: int, size: int, place: str, *, patience_seconds: float, device: torch.device) -> Team:
+    """Wait for the other processes and return this one's place in the team.
 
-    They find each other by a file that only their user can read, and talk over the loopback interface, so that nobody
-    who cannot read that file can join them.
+    At `file://PATH`, processes of one machine find each other by a file that only their user can read, in a private
+    folder, and talk over the loopback interface: nobody who cannot read the file can join them. At
+    `tcp://HOST:PORT/NUMBER` (see `call`), processes of any machines find each other, and what they tell goes over the
+    network as it is: that network must be their own.
 
     Args:
         rank: which one this is.
         size: how many will come.
-        place: the file; it need not exist yet, its folder is private.
+        place: where they meet.
         patience_seconds: how long to wait for the others, now and whenever they talk.
         device: where this process sums.
 
     Raises:
         RuntimeError: somebody did not come in time.
     """
-    for name in _INTERFACES:
-        os.environ[name] = _LOOPBACK
-    store = dist.FileStore(str(place), size)  # type: ignore[attr-defined] # public, but torch's stub does not say so
     patience = timedelta(seconds=patience_seconds)
+    scheme, where = place.split("://", 1)
+    if scheme == "file":
+        for name in _INTERFACES:
+            os.environ[name] = _LOOPBACK
+        store: Any = dist.FileStore(where, size)  # type: ignore[attr-defined] # public, but torch's stub does not say so
+    else:
+        address, number = where.split("/")
+        store = dist.PrefixStore(f"{_MEETING}/{number}", _store(address, patience))  # type: ignore[attr-defined] # as above
     dist.init_process_group(_backend(device), store=store, rank=rank, world_size=size, timeout=patience)
     return _greeted(device)
 
 
-def meet_under_torchrun(*, patience_seconds: float, device: torch.device) -> Team:
-    """Return this process's place in the team that `torchrun` has started it for, on one machine or several.
+def call(address: str, size: int) -> str:
+    """Call for followers where `torchrun` keeps its store, and return the place to meet them.
 
-    Its environment says where the others are (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT). What is told goes over the
-    network as it is: see to it that the network is the team's own.
-
-    Raises:
-        RuntimeError: somebody did not come in time.
+    Args:
+        address: HOST:PORT of the store.
+        size: how many are to meet, the caller included.
     """
-    dist.init_process_group(_backend(device), timeout=timedelta(seconds=patience_seconds))
-    return _greeted(device)
+    store = _store(address)
+    number = store.add(_CALLS, 1)
+    store.set(f"{_CALLS}/{number}", str(size))
+    return f"tcp://{address}/{number}"
+
+
+class Calls:
+    """The calls to come, for a process that waits for them.
+
+    Args:
+        address: HOST:PORT of the store of `torchrun`.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._store = _store(address)
+        self._number = self._store.add(_CALLS, 0) + 1
+
+    def next(self) -> tuple[str, int] | None:
+        """Return the place and size of the next call, None while there is none."""
+        key = f"{_CALLS}/{self._number}"
+        if not self._store.check([key]):
+            return None
+        size = int(self._store.get(key))
+        place = f"tcp://{self._address}/{self._number}"
+        self._number += 1
+        return place, size
+
+
+def _store(address: str, patience: timedelta = _STORE_PATIENCE) -> Any:  # noqa: ANN401 - torch's stub hides the type
+    """Return the store that `torchrun` keeps."""
+    host, port = address.rsplit(":", 1)
+    return dist.TCPStore(host, int(port), is_master=False, timeout=patience)  # type: ignore[attr-defined] # as above
 
 
 def _backend(device: torch.device) -> str:

@@ -76,10 +76,12 @@ def quote(session: Session, context: Context, caller: Caller, spec: JobSpec) -> 
         raise NotOfferedYet("Jobs over several datasets are not offered yet.", FieldError("/datasets", "use dataset"))
     if spec.dataset is None:
         raise Invalid("A job needs a dataset.", FieldError("/dataset", "name a dataset"))
-    most = context.settings.max_processes
-    if spec.resources.processes > most:
+    resources = spec.resources
+    most = context.settings.max_gpu_processes if resources.served_by == "cuda" else context.settings.max_processes
+    if resources.processes > most:
         raise Invalid(
-            f"A job may have {most} processes here.", FieldError("/resources/processes", f"ask for at most {most}")
+            f"A job may have {most} processes on such a device here.",
+            FieldError("/resources/processes", f"ask for at most {most}"),
         )
     dataset = find_dataset(session, caller, spec.dataset)
     if dataset.state != "ready":

@@ -87,6 +87,8 @@ class TestEstimate:
             ({"resources": {"processes": 0}}, "/resources/processes"),
             ({"resources": {"processes": 64}}, "/resources/processes"),  # more than this machine may start
             ({"resources": {"processes": 65}}, "/resources/processes"),
+            ({"resources": {"processes": 2, "device": "cuda"}}, "/resources/processes"),
+            ({"resources": {"processes": 2, "gpus": 1}}, "/resources/processes"),
         ],
     )
     def test_wrong_fields_are_named(

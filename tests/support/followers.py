@@ -94,14 +94,13 @@ def lead(team: Team, **scene: Any) -> ShardedProblem:
 @contextmanager
 def gathered(size: int, folder: Path) -> Iterator[Team]:
     """Lead a team of real processes; all are gone afterwards."""
-    place = folder / "meeting"
+    place = f"file://{folder / 'meeting'}"
     command = [sys.executable, "-m", "tests.support.followers"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     followers = [
-        subprocess.Popen([*command, str(rank), str(size), str(place)], cwd=ROOT, env=environment)
-        for rank in range(1, size)
+        subprocess.Popen([*command, str(rank), str(size), place], cwd=ROOT, env=environment) for rank in range(1, size)
     ]
     team = None
     try:
@@ -121,7 +120,7 @@ def gathered(size: int, folder: Path) -> Iterator[Team]:
 def main() -> None:
     """Meet and follow."""
     torch.set_num_threads(1)
-    rank, size, place = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+    rank, size, place = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     follow(meet(rank, size, place, patience_seconds=PATIENCE_SECONDS, device=CPU))
 
 

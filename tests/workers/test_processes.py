@@ -11,6 +11,7 @@ import pytest
 
 from core.privacy.events import compose
 from core.privacy.renyi import cost_nano
+from core.store import allowance
 from core.store.accounts import balance_of
 from core.store.tables import Account, Job
 from tests.support.embedded import LOGISTIC, Embedded, embedded, readings, toy_csv
@@ -37,7 +38,7 @@ def unpaid(service: Embedded, job_id: str, rank: int) -> bool:
     with database.read() as session:
         job = session.get_one(Job, job_id)
         orders = balance_of(session.get_one(Account, job.scope_id)).terms.orders
-        charged = job.chunks[job.scope_id][job.chunks_spent - 1] if job.chunks_spent else [0] * len(orders)
+        charged = allowance.charged(job, job.scope_id)
     database.dispose()
     read = cost_nano(compose(readings(service.home, rank).get(job_id, {})), orders)
     return any(one > most for one, most in zip(read, charged, strict=False))
@@ -47,9 +48,9 @@ def followers(service: Embedded) -> list[psutil.Process]:
     return [process for process in service.children("rank") if process.is_running()]
 
 
-def wait_for_follower(service: Embedded, count: int = 1) -> list[psutil.Process]:
+def wait_for_follower(service: Embedded) -> list[psutil.Process]:
     deadline = time.monotonic() + 60
-    while len(found := followers(service)) < count:
+    while not (found := followers(service)):
         assert time.monotonic() < deadline, "no follower came"
         time.sleep(0.05)
     return found
@@ -103,7 +104,7 @@ def test_more_than_the_service_allows_is_refused(service: Embedded, dataset: str
 def test_a_lost_follower_ends_the_attempt_at_its_whole_price(
     service: Embedded, dataset: str, how: signal.Signals
 ) -> None:
-    job = service.submit(dataset, **TWO)
+    job = service.submit(dataset, retry_allowance=0, **TWO)
     service.wait_until(job, lambda view: view["progress"]["step"] > 1)
     (follower,) = wait_for_follower(service)
     leaders = service.children("trainer")
@@ -119,9 +120,9 @@ def test_a_lost_follower_ends_the_attempt_at_its_whole_price(
 
 @pytest.mark.parametrize("victim", ["trainer", "supervisor"])
 def test_followers_outlive_nobody(service: Embedded, dataset: str, victim: str) -> None:
-    job = service.submit(dataset, resources={"processes": 3})
+    job = service.submit(dataset, **TWO)
     service.wait_until(job, lambda view: view["progress"]["step"] > 1)
-    found = wait_for_follower(service, 2)
+    found = wait_for_follower(service)
     assert service.kill(victim)
     assert gone(found, seconds=5)
     service.wait(job)
