@@ -47,6 +47,7 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=StrictRoute, re
 JobId = Annotated[str, Path(max_length=60)]
 MAX_WAIT_SECONDS = 60
 _KEEP_ALIVE_SECONDS = 15.0
+_RETRY_MILLISECONDS = 2000
 _PREFER_WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})\"?", re.ASCII)
 _SUBMIT = problems(
     IdempotencyKeyMissing,
@@ -200,7 +201,10 @@ async def _stream(watcher: Watcher, db: Context, caller: Caller, job_id: str, pl
                 data = json.dumps({"kind": line.kind, "created_at": line.created_at, **line.data})
                 yield f"id: {line.seq}\nevent: {line.kind}\ndata: {data}\n\n"
                 place = line.seq
-        if (seen.ended and place >= seen.seq) or watcher.closing:
+        if seen.ended and place >= seen.seq:
+            return
+        if watcher.closing:
+            yield f"retry: {_RETRY_MILLISECONDS}\n\n"  # this process ends; another goes on after the last id
             return
         changed = await watcher.changed(job_id, Head(seen.state, place), _KEEP_ALIVE_SECONDS)
         if changed == Head(seen.state, place):

@@ -138,7 +138,7 @@ class Folder(Storage):
 
     def check(self) -> None:
         """As `Storage.check`."""
-        if not os.access(self.path, os.W_OK):
+        if not (self.path.is_dir() and os.access(self.path, os.W_OK)):
             raise NotReady("The records' folder cannot be written.", retry_after_seconds=5)
 
     def _place(self, name: str) -> Path:

