@@ -1,7 +1,9 @@
 """`workers.trainer`, with a file that says what is about to be read: it adds lines and, if asked, delays, nothing else.
 
-OBSERVED names the file. SLOW delays each reading, in seconds. NAIVE plants the bug that the kill tests must see: the
-ledger is paid after the reading.
+OBSERVED names the file. SLOW delays each reading, in seconds. A file `halt` beside it, such as `paid 3` or `told 3`, has
+the first attempt at a job write a file `halted`, and stand still, once chunk 3 is paid, or once an answer out of it is
+given. NAIVE and FREE plant the bugs that the kill tests must see: the ledger is paid after the reading, and a chunk
+that was lost is read again for its first payment.
 """
 
 import json
@@ -13,7 +15,9 @@ from typing import Any
 from core.oracle import door
 from core.privacy.events import EVENT
 from core.problems.linear import LinearProblem
+from core.store import ledger
 from core.training import attempt
+from core.training.meter import LedgerMeter
 from core.training.till import LedgerTill
 from workers import trainer
 
@@ -26,12 +30,16 @@ def observe() -> None:
 
     def run(database: Any, settings: Any, claim: Any, *arguments: Any) -> None:
         os.environ[JOB] = claim.job_id
+        if claim.attempt == 1:
+            halt_where_told()
         plain_run(database, settings, claim, *arguments)
 
     attempt.run = run
     observe_sums(rank=0)
     if "NAIVE" in os.environ:
         pay_late()
+    if "FREE" in os.environ:
+        pay_once()
 
 
 def observe_sums(rank: int) -> None:
@@ -48,6 +56,45 @@ def observe_sums(rank: int) -> None:
         return plain_sum(self, question, *arguments, **options)
 
     LinearProblem.integer_sum = integer_sum  # type: ignore[method-assign]
+
+
+def halt_where_told() -> None:
+    """Stand still for ever at the moment that the file names, if there is one."""
+    place = Path(os.environ["OBSERVED"]).with_name("halt")
+    if not place.exists():
+        return
+    moment, wanted = place.read_text().split()
+    plain_spend, plain_note = LedgerTill.spend, LedgerMeter.note
+    paid: list[int] = []
+
+    def halt(now: str) -> None:
+        if now == moment and paid[-1] == int(wanted):
+            place.with_name("halted").touch()
+            time.sleep(3600)
+
+    def spend(self: LedgerTill, chunk: int, *arguments: Any) -> None:
+        plain_spend(self, chunk, *arguments)
+        paid.append(chunk)
+        halt("paid")
+
+    def note(self: LedgerMeter, *arguments: Any) -> None:
+        plain_note(self, *arguments)
+        halt("told")
+
+    LedgerTill.spend = spend  # type: ignore[method-assign]
+    LedgerMeter.note = note  # type: ignore[method-assign]
+
+
+def pay_once() -> None:
+    """Plant a bug: whatever some attempt has paid for, a later one reads without paying."""
+    plain = LedgerMeter.__init__
+
+    def make(self: LedgerMeter, *arguments: Any, **options: Any) -> None:
+        plain(self, *arguments, **options)
+        self._paid += options["kept"] is not None
+
+    LedgerMeter.__init__ = make  # type: ignore[method-assign]
+    ledger._due = lambda session, job: job.chunks_spent  # noqa: ARG005 - as called
 
 
 def pay_late() -> None:
