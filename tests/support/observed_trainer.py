@@ -1,8 +1,8 @@
 """`workers.trainer`, with a file that says what is about to be read: it adds lines and, if asked, delays, nothing else.
 
-OBSERVED names the file. SLOW delays each reading, in seconds. A file `halt` beside it, such as `paid 3` or `told 3`, has
-the first attempt at a job write a file `halted`, and stand still, once chunk 3 is paid, or once an answer out of it is
-given. NAIVE and FREE plant the bugs that the kill tests must see: the ledger is paid after the reading, and a chunk
+OBSERVED names the file. SLOW delays each reading, in seconds. A file `halt` beside it, such as `paid 3` or `told 3`,
+has the first attempt at a job write a file `halted`, and stand still, once chunk 3 is paid, or once an answer out of it
+is given. NAIVE and FREE plant the bugs that the kill tests must see: the ledger is paid after the reading, and a chunk
 that was lost is read again for its first payment.
 """
 
