@@ -23,6 +23,7 @@ _READ_SECONDS: Final = 30
 _TRIES: Final = 3
 _ROUNDS: Final = 2
 """Of tries; the one counts what the store answers, the other what the network does."""
+_NO_BUCKET: Final = "The bucket does not exist."
 _CLIENTS: Final = frozenset({"aiobotocore", "aiohttp", "botocore", "fsspec", "s3fs"})
 """Whose exceptions mean that the store could not be asked."""
 
@@ -84,7 +85,7 @@ class Bucket:
 
     def write(self, name: str, content: bytes) -> str:
         """Write an object, whatever was there; return its tag."""
-        with _asking():
+        with _asking(), _in_a_bucket():
             return self._put(name, content)
 
     def write_if(self, name: str, content: bytes, tag: str | None) -> str:
@@ -97,8 +98,10 @@ class Bucket:
         with _asking():
             try:
                 return self._put(name, content, **condition)
-            except (FileExistsError, FileNotFoundError) as error:
+            except FileExistsError as error:
                 raise Changed(name) from error
+            except FileNotFoundError as error:
+                raise (Changed(name) if tag else NotReady(_NO_BUCKET, retry_after_seconds=5)) from error
             except OSError as error:
                 if _status(error) in {409, 412}:
                     raise Changed(name) from error
@@ -112,7 +115,7 @@ class Bucket:
 
     def upload(self, path: Path, name: str) -> None:
         """Write a file of any size as one object, which appears when it is whole; each part is sent with a checksum."""
-        with _asking():
+        with _asking(), _in_a_bucket():
             self._system.put_file(str(path), self._key(name), chunksize=_PART_BYTES, max_concurrency=_PARTS_AT_A_TIME)
             stored = self._system.info(self._key(name), refresh=True)["size"]
         if stored != path.stat().st_size:
@@ -143,14 +146,14 @@ class Bucket:
 
     def erase(self, name: str) -> None:
         """Delete an object; one that is gone already is no error."""
-        with _asking():
+        with _asking(), _in_a_bucket():
             self._system.call_s3("delete_object", Bucket=self._bucket, Key=self._prefix + name)
 
     def list(self, prefix: str = "") -> Iterator[Listed]:
         """Yield the objects whose names begin so."""
         more: dict[str, str] = {}
         while True:
-            with _asking():
+            with _asking(), _in_a_bucket():
                 answer = self._system.call_s3(
                     "list_objects_v2", Bucket=self._bucket, Prefix=self._prefix + prefix, **more
                 )
@@ -167,11 +170,8 @@ class Bucket:
         Raises:
             NotReady: it is not there, may not be used, or does not answer.
         """
-        try:
-            with _asking():
-                self._system.call_s3("head_bucket", Bucket=self._bucket)
-        except FileNotFoundError:
-            raise NotReady("The bucket does not exist.", retry_after_seconds=5) from None
+        with _asking(), _in_a_bucket():
+            self._system.call_s3("head_bucket", Bucket=self._bucket)
 
     def _key(self, name: str) -> str:
         return f"{self._bucket}/{self._prefix}{name}"
@@ -205,11 +205,20 @@ def _status(error: BaseException) -> int | None:
 
 
 @contextmanager
+def _in_a_bucket() -> Iterator[None]:
+    """Take what is not found for the bucket, where no object need be there."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise NotReady(_NO_BUCKET, retry_after_seconds=5) from error
+
+
+@contextmanager
 def _asking() -> Iterator[None]:
     """Give one name to all that an operator has to look at; its text holds no address and no key."""
     try:
         yield
-    except (FileNotFoundError, FileExistsError, Changed):
+    except (FileNotFoundError, FileExistsError, Changed, NotReady):
         raise
     except PermissionError as error:
         raise NotReady("The object store refuses these credentials.", retry_after_seconds=5) from error

@@ -39,9 +39,9 @@ def object_store() -> Iterator[dict[str, str]]:
         server.stop()
 
 
-def new_bucket() -> str:
+def new_bucket(name: str | None = None) -> str:
     """Make a bucket and return its name."""
-    name = f"bucket-{uuid4().hex[:12]}"
+    name = name or f"bucket-{uuid4().hex[:12]}"
     _connect().call_s3("create_bucket", Bucket=name)
     return name
 
