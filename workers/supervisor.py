@@ -208,7 +208,7 @@ class Host:
         trainer: the module that a child runs.
 
     Raises:
-        NotReady: the database could lose a commit.
+        NotReady: the database could lose a commit, or the master key that records are under is not here.
         DBAPIError: the database does not answer.
         SystemExit: there is nothing to serve with.
     """
@@ -221,6 +221,7 @@ class Host:
         self._log = log
         self._bell = make_bell(settings)
         self._desk = Desk(Database(settings.url), settings, f"{platform.node()}:{os.getpid()}")
+        self._desk.check_master_keys()
         self._slots = make_slots(settings, self._locks, log)
         self._keeper = Keeper(settings, self._desk, self._slots, self._bell, log)
         self._sweeper = Sweeper(settings, self._desk, self._slots, self._bell, log)

@@ -10,9 +10,10 @@ from sqlalchemy.orm import Session
 from core.catalogue.jobs import Resources
 from core.errors import LedgerBusy
 from core.settings import ServiceSettings
-from core.store import jobs, queries, retention, sweep, verification, workers
+from core.store import datasets, jobs, queries, retention, sweep, verification, workers
 from core.store.claims import Claim
 from core.store.database import Database
+from core.store.master_key import check_master_keys
 from core.store.sweep import Swept
 from core.store.tables import Job
 from core.store.witness import Witness
@@ -47,6 +48,17 @@ class Desk:
         self._witness = Witness(settings.witness_path)
         self.name = worker
         self._checked: dict[str, int] = {}
+
+    def check_master_keys(self) -> None:
+        """Refuse to serve without the master key that records are under: every job would fail at its whole price.
+
+        Raises:
+            NotReady: it is not there, or another one is.
+            Unreachable: the database does not answer.
+        """
+        with _reaching(), self._database.read() as session:
+            wrapped = datasets.wrapped_keys(session)
+        check_master_keys(self._settings, wrapped.values())
 
     def claim(self, takes: Sequence[str]) -> tuple[Claim, Resources] | None:
         """Take the next queued job and witness its reservation; nothing is read before both are done.
