@@ -114,14 +114,24 @@ class TestBudgets:
         [
             pytest.param(DESCENT, lambda one: 1 / sqrt(steps_of(one)), id="sqrt(K) dropped"),
             pytest.param(DESCENT, lambda one: sqrt(steps_of(one) / (steps_of(one) + 2)), id="K for K + 2"),
-            pytest.param(NEWTON, lambda _: 1 / sqrt(2), id="sqrt(2K) to sqrt(K)"),
-            pytest.param(NEWTON, lambda one: 1 / sqrt(2 * steps_of(one)), id="sqrt(2K) dropped"),
         ],
     )
     def test_too_small_a_budget(self, settings: AnySettings, factor: Callable[[AnySettings], float]) -> None:
         method = type(settings)
-        with patch.object(method, "questions", multiplied(method, "questions", factor)):
+        with ExitStack() as planted:
+            for name in ("gradients", "curvatures") if method is NoisyNewton else ("questions",):
+                planted.enter_context(patch.object(method, name, multiplied(method, name, factor)))
             seen(partial(law.test_is_worth_its_mu, settings))
+
+    @pytest.mark.parametrize("less", [sqrt(2), sqrt(2 * steps_of(NEWTON))], ids=["sqrt(2K) to sqrt(K)", "dropped"])
+    def test_less_noise_on_newtons_answers_than_was_paid_for(self, less: float) -> None:
+        genuine = Simulation.ask
+
+        def cheating(self: Simulation, question: Question, theta: Tensor) -> Answer:
+            return genuine(self, question.model_copy(update={"sigma": question.sigma / less}), theta)
+
+        with patch.object(Simulation, "ask", cheating):
+            seen(partial(law.test_draws_at_most_its_price, NEWTON))
 
     @pytest.mark.parametrize("method", [NoisyGradientDescent, NoisyNewton])
     def test_k_for_k_plus_two_in_the_correction(self, method: type[AbstractSettings]) -> None:
