@@ -141,7 +141,6 @@ class BrokerBell:
         if not self._away:
             log.warning("bell-not-heard", error=type(error).__name__, job=job_id)
         self._away = True
-        self._app.pool.force_close_all()
         while True:
             try:
                 self._pending.get_nowait()

@@ -34,6 +34,14 @@ BUSY_SECONDS: Final = 10.0
 POLL_SECONDS: Final = 0.003
 POOL: Final = 50
 LOCK_SECONDS: Final = 2.0
+SILENCE: Final = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+"""When a PostgreSQL server whose machine is gone counts as gone: the kernel's own patience is a quarter of an hour."""
 RETRIES: Final = 3
 _RETRIED: Final = ("40P01", "40001")  # deadlock, serialization failure
 LOCK_TIMEOUT: Final = "55P03"
@@ -140,6 +148,7 @@ class Database:
             pool_size=10,
             max_overflow=POOL - 10,
             pool_pre_ping=True,
+            connect_args=SILENCE,
             isolation_level="READ COMMITTED",
         )
         event.listen(self._writer, "connect", _prepare_postgresql)
