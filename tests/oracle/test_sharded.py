@@ -1,6 +1,8 @@
 """Records held by several real processes: the same integers as one process makes, one noise draw, the same price."""
 
+import ast
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -149,6 +151,25 @@ def test_a_stream_is_read_by_one_process(team: Team) -> None:
     oracle = StreamDoor(records, facts(100, 3), Unmetered(), SystemGenerator())
     with pytest.raises(AssertionError, match="one process"):
         oracle.ask(Gradient(sigma=1.0, batch=10), torch.zeros(3, dtype=torch.float64))
+
+
+def test_one_module_knows_how_processes_talk() -> None:
+    root = Path(__file__).resolve().parents[2]
+    users = [
+        path.relative_to(root).as_posix()
+        for folder in ("api", "core", "workers", "farthing")
+        for path in (root / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        and any(name.startswith("torch.distributed") for name in imported(node))
+    ]
+    assert users == ["core/problems/team.py"]
+
+
+def imported(node: ast.Import | ast.ImportFrom) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [f"{node.module}.{alias.name}" for alias in node.names]
 
 
 def test_only_integers_are_added(team: Team) -> None:

@@ -100,7 +100,7 @@ def test_more_than_the_service_allows_is_refused(service: Embedded, dataset: str
         assert answer.json()["errors"][0]["pointer"] == "/resources/processes"
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGABRT])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGABRT, marks=pytest.mark.slow)])
 def test_a_lost_follower_ends_the_attempt_at_its_whole_price(
     service: Embedded, dataset: str, how: signal.Signals
 ) -> None:
@@ -166,7 +166,7 @@ def test_a_drained_job_goes_on_elsewhere(tmp_path: Path) -> None:
 def test_paying_after_reading_would_be_seen_in_every_process(tmp_path: Path) -> None:
     """Planted bug: payments are told, and committed later."""
     with embedded(tmp_path / "home", observed={"SLOW": "0.1", "NAIVE": "1"}, max_processes=2) as service:
-        job = service.submit(service.upload(toy_csv(ROWS, seed=70_003)), **TWO)
+        job = service.submit(service.upload(toy_csv(ROWS, seed=70_003)), retry_allowance=0, **TWO)
         service.wait_until(job, lambda view: view["progress"]["step"] > 2)
         assert service.kill("supervisor")
         service.wait(job)

@@ -1,0 +1,182 @@
+"""A real follower and what it may be told: it opens once, sums what is paid for, and nothing else."""
+
+import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+from subprocess import Popen
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from pydantic import BaseModel, TypeAdapter
+
+from core.catalogue.columns import Columns
+from core.catalogue.jobs import JobSpec
+from core.catalogue.planning import PlannedJob, plan_job
+from core.oracle.noise import grid_for
+from core.privacy.budget import plan_orders
+from core.privacy.facts import PART_UNITS, Adjacency
+from core.privacy.renyi import prefix_costs
+from core.problems.sharded import ShardedProblem, Sum, shard_of
+from core.problems.team import Team, meet
+from core.settings import ServiceSettings
+from core.store.files import digest_of
+from core.store.records import Kept
+from core.training.order import Payer
+from core.training.ranks import Closed, Opened, Paid, _own_rows
+from workers.gather import start_follower
+from workers.outcome import Outcome
+from workers.wire import RankOrder
+
+UNITS = 2 * PART_UNITS + 100
+TERMS = plan_orders(Decimal(8), Decimal("1e-6"))
+COLUMNS = TypeAdapter(Columns).validate_python(
+    [
+        {"name": "x", "type": "number", "lower": -3, "upper": 3},
+        {"name": "y", "type": "binary", "values": ["no", "yes"]},
+    ]
+)
+
+
+class Scene:
+    """Stored records, a planned job about them, and a follower of it.
+
+    Attributes:
+        team: led by the test.
+        follower: the process.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self.settings = ServiceSettings(home=home)
+        self.records = store(self.settings)
+        self.planned = plan()
+        self.team: Team
+        self.follower: Popen[bytes]
+
+    @property
+    def opened(self) -> Opened:
+        totals = tuple(tuple(total) for total in prefix_costs(self.planned.schedule, TERMS.orders))
+        return Opened(planned=self.planned, records=self.records, payers=(Payer(TERMS.orders, totals),), kept_chunks=0)
+
+    def tell(self, *messages: BaseModel) -> None:
+        for message in messages:
+            self.team.tell(message.model_dump_json())
+
+    def lead(self) -> ShardedProblem:
+        """Open, and return all records as a leader sees them."""
+        self.tell(self.opened)
+        own = _own_rows(self.planned, self.records, self.settings, shard_of(UNITS, 0, 2))
+        return ShardedProblem(own, UNITS, self.team)
+
+    def sum(self, problem: Any) -> torch.Tensor:
+        """Ask the job's first question."""
+        question, facts = self.planned.spec.optimizer.questions()[0], self.planned.facts
+        theta = torch.linspace(-1, 1, facts.dimension, dtype=torch.float64)
+        return problem.integer_sum(question, facts, theta, grid_for(question, facts, UNITS).part_step)
+
+    @property
+    def status(self) -> int:
+        return self.follower.wait(timeout=30)
+
+
+def store(settings: ServiceSettings) -> Kept:
+    """Put records where they would be."""
+    draws = np.random.default_rng(3)
+    schema = pa.schema([("x", pa.float64()), ("y", pa.int8())])
+    settings.records_path.mkdir(parents=True)
+    path = settings.records_path / "rec_1"
+    with pa.ipc.new_file(str(path), schema) as writer:
+        for length in (7000, UNITS - 7000):
+            cells = [draws.normal(size=length).clip(-3, 3), draws.integers(0, 2, length).astype(np.int8)]
+            writer.write_batch(pa.record_batch(cells, schema=schema))
+    with path.open("rb") as file:
+        return Kept("ds_1", "rec_1", digest_of(file), wrapped_key=None)
+
+
+def plan() -> PlannedJob:
+    spec = {
+        "dataset": "ds_1",
+        "model": {"kind": "logistic", "target": "y"},
+        "optimizer": {"kind": "noisy_gd", "steps": 5},
+        "privacy": {"mu": "0.5"},
+        "resources": {"processes": 2},
+    }
+    return plan_job(
+        JobSpec.model_validate(spec), columns=COLUMNS, units=UNITS, adjacency=Adjacency.ZERO_OUT, terms=TERMS
+    )
+
+
+@contextmanager
+def followed(folder: Path) -> Iterator[Scene]:
+    scene, place = Scene(folder / "home"), f"file://{folder / 'meeting'}"
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    order = RankOrder(
+        rank=1, size=2, place=place, settings=scene.settings, memory_bytes=16 * 2**30, patience_seconds=60
+    )
+    scene.follower = start_follower(order)
+    try:
+        scene.team = meet(0, 2, place, patience_seconds=60, device=torch.device("cpu"))
+        yield scene
+        scene.team.part()
+    finally:
+        scene.follower.kill()
+        scene.follower.communicate()
+        torch.set_num_threads(threads)
+
+
+def test_what_is_paid_is_summed_and_the_integers_are_those_of_one_process(tmp_path: Path) -> None:
+    with followed(tmp_path) as scene:
+        problem = scene.lead()
+        scene.tell(Paid(chunks=1))
+        whole = _own_rows(scene.planned, scene.records, scene.settings, None)
+        assert torch.equal(scene.sum(problem), scene.sum(whole))
+        scene.follower.send_signal(signal.SIGTERM)  # the leader's to act on
+        scene.tell(Paid(chunks=2))
+        scene.sum(problem)
+        scene.tell(Closed())
+        assert scene.status == Outcome.PUBLISHED
+
+
+@pytest.mark.parametrize("payments", [0, 1])
+def test_what_is_not_paid_is_not_summed(tmp_path: Path, payments: int) -> None:
+    """A payment is worth one question here: the next one is refused."""
+    with followed(tmp_path) as scene:
+        problem = scene.lead()
+        if payments:
+            scene.tell(Paid(chunks=1))
+            scene.sum(problem)
+        with pytest.raises(RuntimeError, match=r"closed|reset|[Pp]eer"):
+            scene.sum(problem)
+        assert scene.status not in (0, -signal.SIGKILL)
+
+
+def test_payments_are_told_in_their_order(tmp_path: Path) -> None:
+    with followed(tmp_path) as scene:
+        scene.tell(scene.opened, Paid(chunks=2))
+        assert scene.status not in (0, -signal.SIGKILL)
+
+
+def test_nothing_comes_before_the_records_are_opened(tmp_path: Path) -> None:
+    with followed(tmp_path) as scene:
+        question = scene.planned.spec.optimizer.questions()[0]
+        scene.tell(Sum(question=question, facts=scene.planned.facts, step=2.0**-40, masked=False))
+        assert scene.status not in (0, -signal.SIGKILL)
+
+
+def test_a_follower_without_its_parent_ends(tmp_path: Path) -> None:
+    with followed(tmp_path) as scene:
+        assert scene.follower.stdin is not None
+        scene.follower.stdin.close()
+        assert scene.status == Outcome.ORPHANED
+
+
+def test_everything_told_survives_the_wire(tmp_path: Path) -> None:
+    opened = Scene(tmp_path).opened
+    assert Opened.model_validate_json(opened.model_dump_json()) == opened
+    assert "resources" in json.loads(opened.model_dump_json())["planned"]["spec"]
