@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from core.store.backup import DATABASE, MANIFEST, RECORDS
+from core.store.master_key import make_master_key
 from tests.support.embedded import KEY, ROOT, Embedded, embedded
 
 
@@ -77,6 +78,10 @@ def test_a_backup_holds_the_database_the_records_and_their_digests(yesterday: di
     assert len(told["files"]) == 2
     assert stat.S_IMODE(copy.stat().st_mode) == 0o700
     assert "witness" in yesterday["said"]
+    (fingerprint,) = told["master_keys"]
+    assert f"Nor is master key {fingerprint}" in yesterday["said"]
+    key = (yesterday["home"] / "master.key").read_bytes().strip()
+    assert not any(key in path.read_bytes() for path in copy.rglob("*") if path.is_file())
 
 
 def test_a_restored_home_is_frozen_until_it_is_reconciled_and_then_owns_up_to_all_that_was_spent(
@@ -123,6 +128,63 @@ def test_a_restore_without_its_witness_says_so_and_reconciles_only_when_told(
     with embedded(home, workers=0) as service:
         assert percent(service, yesterday["dataset"]) == yesterday["at_backup"]
         assert service.try_submit(yesterday["dataset"]).status_code == 202
+
+
+@pytest.mark.parametrize("key", ["none", "another"])
+def test_a_backup_is_restored_only_where_its_master_key_is(yesterday: dict[str, Any], tmp_path: Path, key: str) -> None:
+    home = moved(yesterday["home"], tmp_path / "home")
+    (fingerprint,) = json.loads((yesterday["copy"] / MANIFEST).read_text())["master_keys"]
+    (home / "master.key").unlink()
+    if key == "another":
+        make_master_key(home / "master.key")
+    before = sorted(path.name for path in home.iterdir())
+    refused = upkeep("restore", yesterday["copy"], "--home", home)
+    assert refused.returncode == 1
+    assert f"encrypted under master key {fingerprint}" in refused.stderr
+    assert str(home / "master.key") in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert sorted({path.name for path in home.iterdir()} - {"lock"}) == before
+    shutil.copy(yesterday["home"] / "master.key", home / "master.key")
+    assert upkeep("restore", yesterday["copy"], "--home", home).returncode == 0
+
+
+def tool(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
+    """Run a tool that has no command of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "workers.upkeep", *map(str, arguments)],
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if not name.startswith("FARTHING_")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_the_master_key_is_replaced_while_the_service_runs_and_old_backups_need_the_old_one(tmp_path: Path) -> None:
+    home, copy = tmp_path / "home", tmp_path / "copy"
+    key = home / "master.key"
+    with embedded(home) as service:
+        dataset = service.upload()
+        assert upkeep("backup", copy, "--home", home).returncode == 0
+        old = key.read_text()
+        done = tool("rewrap", "--home", home, "--fresh")
+        assert done.returncode == 0, done.stderr
+        assert "1 of 1 keys were wrapped anew" in done.stdout
+        new, kept = key.read_text().splitlines(keepends=True)
+        assert (new != old, kept) == (True, old)
+        assert "0 of 1 keys" in tool("rewrap", "--home", home).stdout  # again changes nothing
+        key.write_text(new)
+        assert service.http.get("/readyz").status_code == 200
+        assert service.wait(service.submit(dataset))["state"] == "succeeded"
+        key.write_text(old)
+        refused = tool("rewrap", "--home", home)
+        assert (refused.returncode, "Records are encrypted under" in refused.stderr) == (1, True)
+        key.write_text(new)
+    restored = moved(home, tmp_path / "restored")
+    assert upkeep("restore", copy, "--home", restored).returncode == 1
+    (restored / "master.key").write_text(new + old)
+    assert upkeep("restore", copy, "--home", restored).returncode == 0
 
 
 def test_a_home_in_use_or_not_empty_is_not_restored_into(yesterday: dict[str, Any], tmp_path: Path) -> None:
