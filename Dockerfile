@@ -65,6 +65,7 @@ USER 10001:10001
 FROM runtime AS worker
 COPY --from=worker-packages /opt/venv /opt/venv
 COPY --from=code /opt/farthing /opt/farthing
+HEALTHCHECK --interval=20s --timeout=10s --start-period=60s --retries=3 CMD ["python", "-m", "workers.alive"]
 CMD ["python", "-m", "workers.app"]
 
 FROM runtime AS api

@@ -48,3 +48,9 @@ def any_with_gpu(session: Session, seconds: float) -> bool:
     """Tell whether a supervisor with a GPU was seen within so many seconds."""
     alive = (Worker.gpus > 0) & (Worker.seen_at >= clock.now() - seconds)
     return bool(session.execute(select(exists().where(alive))).scalar_one())
+
+
+def any_on(session: Session, machine: str, since: float) -> bool:
+    """Tell whether a supervisor of one machine was seen since a time."""
+    named = Worker.name.startswith(f"{machine}:", autoescape=True)
+    return bool(session.execute(select(exists().where(named, Worker.seen_at >= since))).scalar_one())

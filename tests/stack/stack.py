@@ -1,6 +1,7 @@
 """The compose stack as a test has it: its own project, secrets and port, gone afterwards with all its volumes."""
 
 import base64
+import json
 import os
 import socket
 import subprocess
@@ -30,6 +31,7 @@ class Stack:
     url: str
     replica_url: str
     key: str
+    secrets: Path
 
     def environment(self, engine: Engine, composes: Mapping[str, list[str]]) -> dict[str, str]:
         """Return what the tests read of it."""
@@ -37,9 +39,10 @@ class Stack:
             "FARTHING_STACK_URL": self.url,
             "FARTHING_STACK_REPLICA_URL": self.replica_url,
             "FARTHING_STACK_KEY": self.key,
+            "FARTHING_STACK_SECRETS": str(self.secrets),
             "FARTHING_STACK_PROJECT": PROJECT,
             "FARTHING_STACK_DOCKER": engine.client,
-            "FARTHING_STACK_COMPOSES": "\n".join(" ".join(command) for _, command in sorted(composes.items())),
+            "FARTHING_STACK_COMPOSES": json.dumps(composes),
         }
 
 
@@ -61,7 +64,7 @@ def stack(engine: Engine, images: Mapping[str, str], compose: list[str]) -> Iter
         say(f"starting, with {' '.join(compose)}")
         ask("up", "--detach", "--no-build")
         ask("run", "--detach", "--no-deps", f"--publish=127.0.0.1:{replica_port}:8000", "--name", "replica", "api")
-        made = Stack(f"http://127.0.0.1:{port}", f"http://127.0.0.1:{replica_port}", key)
+        made = Stack(f"http://127.0.0.1:{port}", f"http://127.0.0.1:{replica_port}", key, secrets)
         for url in (made.url, made.replica_url):
             _wait(url)
         yield made

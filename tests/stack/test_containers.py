@@ -1,0 +1,122 @@
+"""What only containers can show: who they run as, what they can write and read, and what a restart does to a job."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from farthing import Client
+from tests.integration.test_service import end_of, job, until, upload
+from tests.support.targets import TARGETS, Target
+
+ROOT = Path(__file__).resolve().parents[2]
+SERVICES = ("postgres", "redis", "api", "worker")
+LONGER: dict[str, Any] = {"optimizer": {"kind": "noisy_gd", "steps": 4_000}}
+"""A job that lasts long enough to be in the middle of it."""
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    with TARGETS["stack"](tmp_path_factory.mktemp("home")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def admin(service: Target) -> Iterator[Client]:
+    with service.client() as client:
+        yield client
+
+
+def docker(*arguments: str, check: bool = True) -> "subprocess.CompletedProcess[str]":
+    client = os.environ["FARTHING_STACK_DOCKER"]
+    return subprocess.run([client, *arguments], check=check, capture_output=True, text=True)
+
+
+def container(service: str) -> str:
+    """Return the container of a service of the stack's project."""
+    wanted = {"project": os.environ["FARTHING_STACK_PROJECT"], "service": service, "oneoff": "False"}
+    labels = [f"label=com.docker.compose.{name}={value}" for name, value in wanted.items()]
+    filters = [part for label in labels for part in ("--filter", label)]
+    (found,) = docker("ps", "--quiet", *filters).stdout.split()
+    return found
+
+
+def inspected(service: str) -> dict[str, Any]:
+    return dict(json.loads(docker("inspect", container(service)).stdout)[0])
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_container_is_nobody_special_and_can_change_nothing_of_its_image(name: str) -> None:
+    found = inspected(name)
+    assert docker("exec", container(name), "id", "-u").stdout.strip() not in ("", "0")
+    assert found["HostConfig"]["ReadonlyRootfs"]
+    assert found["HostConfig"]["CapDrop"] == ["ALL"]
+    assert not found["HostConfig"]["CapAdd"]
+    assert any(option.startswith("no-new-privileges") for option in found["HostConfig"]["SecurityOpt"])
+    assert docker("exec", "--user", "0", container(name), "touch", "/etc/changed", check=False).returncode != 0
+    assert found["HostConfig"]["Memory"] > 0
+    assert found["HostConfig"]["PidsLimit"] > 0
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_container_says_that_it_is_well(name: str) -> None:
+    assert until(lambda: inspected(name)["State"]["Health"]["Status"] == "healthy")
+
+
+def test_the_image_of_the_api_has_no_torch_and_that_of_the_worker_has() -> None:
+    look = "import importlib.util as found; raise SystemExit(found.find_spec('torch') is not None)"
+    assert docker("exec", container("api"), "python", "-c", look, check=False).returncode == 0
+    assert docker("exec", container("worker"), "python", "-c", look, check=False).returncode == 1
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_no_secret_is_in_an_image_an_environment_an_argument_or_a_log(name: str) -> None:
+    secrets = [path.read_text().strip() for path in Path(os.environ["FARTHING_STACK_SECRETS"]).iterdir()]
+    assert len(secrets) == 4
+    found = container(name)
+    said = docker("logs", found)
+    processes = "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null"
+    looked = [
+        json.dumps(inspected(name)),
+        docker("history", "--no-trunc", inspected(name)["Image"]).stdout,
+        docker("exec", found, "sh", "-c", processes, check=False).stdout,
+        said.stdout + said.stderr,
+    ]
+    assert not [secret for secret in secrets for text in looked if secret in text]
+
+
+def test_database_queue_and_trainers_reach_nothing_outside() -> None:
+    for name in ("postgres", "redis", "worker"):
+        networks = inspected(name)["NetworkSettings"]["Networks"]
+        for network in networks:
+            assert json.loads(docker("network", "inspect", network).stdout)[0]["Internal"], name
+        assert not inspected(name)["HostConfig"]["PortBindings"]
+
+
+@pytest.mark.parametrize("how", ["redis", "postgres", "worker-drained", "worker-killed"])
+def test_a_job_survives_a_restart_of_what_it_runs_on(admin: Client, how: str) -> None:
+    name, _, way = how.partition("-")
+    made = upload(admin)
+    running = admin.submit(job(made.id, **LONGER)).id
+    until(lambda: admin.job(running).progress.step > 0)
+    docker("restart", "--time", "0" if way == "killed" else "40", container(name))
+    ended = end_of(admin, running)
+    assert ended.state == "succeeded", ended
+    assert admin.budget(made.id).percent.reserved == "0"
+    assert admin.verify(made.scope or "").ok
+    assert admin.wait(admin.submit(job(made.id)).id).state == "succeeded"
+
+
+@pytest.mark.parametrize("major", ["1", "2"])
+def test_the_compose_file_is_valid_in_both_syntaxes(major: str) -> None:
+    composes = json.loads(os.environ["FARTHING_STACK_COMPOSES"])
+    if major not in composes:
+        pytest.skip(f"there is no compose {major} on this machine")
+    command = [*composes[major], "--file", "docker-compose.yml", "--profile", "gpu", "config"]
+    told = subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True)
+    assert "gpu-worker" in told.stdout
+    assert "variable is not set" not in told.stderr
