@@ -16,7 +16,7 @@ from core.catalogue.questions import Curvature, Gradient, Question
 from core.errors import AdjacencyMismatch, StaleAttempt
 from core.mechanisms import sampling
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
-from core.oracle import Oracle, Status, noise
+from core.oracle import Answer, Oracle, Status, noise
 from core.oracle.door import FullDoor, PoissonDoor, StreamDoor
 from core.oracle.meters import CountingMeter, Unmetered
 from core.privacy.events import Composed, Disjoint, Event, Gaussian, Repeated, Sampled
@@ -34,10 +34,20 @@ class Journal(CountingMeter):
     def __init__(self, units: int = 30, dimension: int = 3, *, stale: bool = False) -> None:
         super().__init__()
         self.entries: list[str] = []
+        self.told: list[Answer] = []
+        self.noted: list[Answer] = []
         self.selections: list[tuple[Tensor | None, Tensor | None]] = []
         self.records = problem(units, dimension)
         self.units, self.dimension, self.lanes = units, dimension, None
         self.stale = stale
+
+    def recall(self, question: Question, theta: Tensor) -> Answer | None:
+        del question, theta
+        return self.told.pop(0) if self.told else None
+
+    def note(self, question: Question, theta: Tensor, answer: Answer) -> None:
+        del question, theta
+        self.noted.append(answer)
 
     def cover(self, total: Event, position: int) -> None:
         self.entries.append("paid")
@@ -86,6 +96,18 @@ class TestEveryDoor:
             oracle.ask(question, ZERO)
         assert journal.entries == ["paid"]
         assert oracle.release(None, Status.STOPPED).event == Composed()
+
+    def test_tells_again_what_an_earlier_attempt_was_told_and_reads_nothing(self, kind: int) -> None:
+        journal = Journal()
+        oracle, question = doors(journal)[kind]
+        known = Answer(ZERO + 1, 0.5)
+        journal.told = [known]
+        assert oracle.ask(question, ZERO) is known
+        assert journal.entries == []
+        fresh = oracle.ask(question, ZERO)
+        assert journal.entries == ["paid", "read"]
+        assert journal.noted == [fresh]
+        assert oracle.release(None, Status.FINISHED).event == journal.totals[-1]
 
     def test_answers_one_point_of_the_right_shape(self, kind: int) -> None:
         journal = Journal()
