@@ -2,14 +2,17 @@
 
 import json
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
-from subprocess import Popen
 from typing import Any
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pytest
 import torch
@@ -34,6 +37,7 @@ from workers.outcome import Outcome
 from workers.wire import RankOrder
 
 UNITS = 2 * PART_UNITS + 100
+MASTER_KEY = "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3I="
 TERMS = plan_orders(Decimal(8), Decimal("1e-6"))
 COLUMNS = TypeAdapter(Columns).validate_python(
     [
@@ -52,11 +56,11 @@ class Scene:
     """
 
     def __init__(self, home: Path) -> None:
-        self.settings = ServiceSettings(home=home)
+        self.settings = ServiceSettings(home=home, master_key=MASTER_KEY)
         self.records = store(self.settings)
         self.planned = plan()
         self.team: Team
-        self.follower: Popen[bytes]
+        self.follower: subprocess.Popen[bytes]
 
     @property
     def opened(self) -> Opened:
@@ -112,16 +116,21 @@ def plan() -> PlannedJob:
 
 
 @contextmanager
-def followed(folder: Path) -> Iterator[Scene]:
+def followed(folder: Path, patience_seconds: float = 60) -> Iterator[Scene]:
     scene, place = Scene(folder / "home"), f"file://{folder / 'meeting'}"
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     order = RankOrder(
-        rank=1, size=2, place=place, settings=scene.settings, memory_bytes=16 * 2**30, patience_seconds=60
+        rank=1,
+        size=2,
+        place=place,
+        settings=scene.settings,
+        memory_bytes=16 * 2**30,
+        patience_seconds=patience_seconds,
     )
     scene.follower = start_follower(order)
     try:
-        scene.team = meet(0, 2, place, patience_seconds=60, device=torch.device("cpu"))
+        scene.team = meet(0, 2, place, patience_seconds=patience_seconds, device=torch.device("cpu"))
         yield scene
         scene.team.part()
     finally:
@@ -174,6 +183,38 @@ def test_a_follower_without_its_parent_ends(tmp_path: Path) -> None:
         assert scene.follower.stdin is not None
         scene.follower.stdin.close()
         assert scene.status == Outcome.ORPHANED
+
+
+def test_nobody_waits_for_ever_for_a_follower_that_stands_still(tmp_path: Path) -> None:
+    with followed(tmp_path, patience_seconds=15) as scene:
+        problem = scene.lead()
+        scene.tell(Paid(chunks=1))
+        scene.sum(problem)
+        scene.follower.send_signal(signal.SIGSTOP)
+        started = time.monotonic()
+        with pytest.raises(RuntimeError, match=r"[Tt]imed out"):
+            scene.sum(problem)
+        assert time.monotonic() - started < 40
+
+
+def test_a_follower_tells_no_secret_and_leaves_no_core(tmp_path: Path) -> None:
+    with followed(tmp_path) as scene:
+        process = psutil.Process(scene.follower.pid)
+        assert MASTER_KEY not in " ".join([*process.cmdline(), *process.environ(), *process.environ().values()])
+        assert process.rlimit(psutil.RLIMIT_CORE) == (0, 0)
+        assert process.rlimit(psutil.RLIMIT_AS)[0] == 16 * 2**30
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome"), [(0, 99), (14, Outcome.OUT_OF_MEMORY), (20, Outcome.FAILED_TRAINING), (30, 21)]
+)
+def test_a_leader_ends_as_its_follower_did(status: int, outcome: int) -> None:
+    """A follower that was dismissed ends nobody: the leader goes on, here to status 99."""
+    program = (
+        "import os, subprocess, sys; from workers.gather import _fall_with;"
+        f"_fall_with(subprocess.Popen([sys.executable, '-c', 'import os; os._exit({status})'])); os._exit(99)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == outcome
 
 
 def test_everything_told_survives_the_wire(tmp_path: Path) -> None:
