@@ -13,7 +13,7 @@ class Outcome(IntEnum):
     PUBLISHED = 0
     """The model is stored and the job has ended."""
     DRAINED = 10
-    """Asked to stop; everything paid is in a kept state."""
+    """Asked to stop; everything it was told is in a kept state."""
     STALE = 11
     """The job is no longer ours; nothing more was written."""
     FROZEN = 12

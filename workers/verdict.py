@@ -16,7 +16,7 @@ class Verdict(Enum):
     LOST = "lost"
     """The lease is gone or going: whoever sweeps decides, by what was kept."""
     STOPPED = "stopped"
-    """At its supervisor's order: back to the queue if nothing paid was lost."""
+    """At its supervisor's order: back to the queue, if its allowance pays for what was lost."""
     CANCELLED = "cancelled"
     DIVERGED = "diverged"
     LIMIT_EXCEEDED = "limit-exceeded"

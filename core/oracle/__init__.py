@@ -50,7 +50,10 @@ class Release(Generic[T]):
 
 
 class Coins(Protocol):
-    """Data-free draws, secret until released: start vectors, random iterates."""
+    """Data-free draws, secret until released: start vectors, random iterates.
+
+    They are not told again after a loss: a method keeps what came of them before it asks on.
+    """
 
     def normal(self, size: int) -> Tensor:
         """Return a float64 vector of independent standard normal draws, shape (size,)."""
