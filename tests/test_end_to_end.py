@@ -190,7 +190,7 @@ def test_no_process_shows_a_secret_in_its_arguments_or_environment(service: Embe
 
 def test_trainers_end_with_their_supervisor(service: Embedded) -> None:
     dataset = service.upload()
-    job = service.submit(dataset, **LONG)
+    job = service.submit(dataset, **LONG, retry_allowance=0)
     service.wait_until(job, lambda view: view["progress"]["step"] > 0)
     (trainer,) = service.children("trainer")
     assert service.kill("supervisor")
