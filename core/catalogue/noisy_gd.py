@@ -69,6 +69,10 @@ class NoisyGradientDescent(AbstractSettings):
         assert self.mu is not None, "plan first"
         return (Gradient(sigma=sqrt(self.steps) / self.mu),)
 
+    def asked(self) -> frozenset[Gradient]:
+        """Return every question that some step asks."""
+        return frozenset(self.questions())
+
     def schedule(self, facts: Facts) -> Sequence[Event]:
         """Return one Gaussian event a step."""
         del facts  # a multiplier of the sensitivity means the same for every scope

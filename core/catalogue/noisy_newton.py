@@ -1,17 +1,20 @@
-"""Damped noisy Newton: what it is called, assumes, costs and predicts.
+"""Noisy Newton steps, then gradient steps with the last matrix: what it is called, assumes, costs and predicts.
 
-Source: Avella-Medina, Bradshaw and Loh (2023), equation (9), Theorems 3 and 4, Remark 6.
+Source: Avella-Medina, Bradshaw and Loh (2023), equation (9), Theorems 3 and 4, Remark 6, for the Newton steps. Pooling,
+unequal shares, the gradient steps behind them and their average are Farthing's: gradient steps cost p answers where a
+Hessian costs p^2, and noise of the matrix only slows them down.
 """
 
 from collections.abc import Sequence
 from math import sqrt
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from core.catalogue.method import AbstractSettings, Assumption, Bound, Card
 from core.catalogue.planning_rules import (
     CONFIDENCE,
+    LARGEST_FLOOR_PART,
     PLANNED_RADIUS,
     SLACK,
     Damping,
@@ -35,35 +38,88 @@ PURE_STEPS = 8
 DAMPED_STEPS = 17
 CAREFUL_DAMPING = 0.5
 NOISY_HESSIAN = 0.01
-"""Above this ratio of the spectral noise of a Hessian to its public bound, steps are damped."""
-QUIET_HESSIAN = 1e-4
-"""Below this ratio every direction is resolved and pure steps forget the noise of earlier ones: the last gradient,
-whose noise stays, is then given most of the gradients' budget."""
-PLANNED_CURVATURE_SHARE = 0.35
-PLANNED_LAST_SHARE = 0.9
+"""Above this ratio of the spectral noise of a Hessian to its public bound, memoryless steps are damped."""
+QUIET_HESSIAN = 1e-5
+"""Below this ratio every direction is resolved, and what remains is the noise of the last gradients."""
 FLOOR_MULTIPLE = 0.75
+_PLANNED_BY_THE_FIRST = frozenset(
+    {"steps", "damping", "mu", "curvature_share", "last_gradient_share", "eigenvalue_floor", "radius"}
+)
+_NEWER = frozenset({"memory", "growth", "hessians", "averaged"})
+
+
+class Shape(NamedTuple):
+    """What a plan takes where nothing is given; parts of mu^2 sum to 1 with the estimate's gradients."""
+
+    hessians: int
+    gradients: int
+    averaged: int
+    curvature_part: float
+    """Of the job's mu^2: Hessians of the Newton steps."""
+    early_part: float
+    """Gradients of the Newton steps."""
+    final_part: float
+    """The sandwich's Hessian."""
+    score_part: float
+
+
+NOISY = Shape(
+    hessians=6, gradients=20, averaged=10, curvature_part=0.50, early_part=0.05, final_part=0.03, score_part=0.10
+)
+QUIET = Shape(
+    hessians=8, gradients=4, averaged=3, curvature_part=0.05, early_part=0.01, final_part=0.04, score_part=0.10
+)
+PLANNED_GROWTH = 2.0
+PLANNED_MEMORY = 0.7
+MEMORYLESS_CURVATURE_SHARE = 0.35
+SMALLEST_WEIGHT = 1e-30
+"""Of a step relative to the last; smaller shares are refused by the lattice in any case."""
 
 
 class NoisyNewton(AbstractSettings):
-    """theta <- theta - damping * floored(Hessian + noise)^-1 (gradient + noise), `steps` times from a public start.
+    """theta <- theta - damping * floored(matrix)^-1 (gradient + noise), `steps` times from a public start.
 
-    Of mu^2 the Hessians take `curvature_share`, the gradients the rest, each divided equally over the steps; one half
-    is the paper's mu/sqrt(2 steps) for every answer. Of the gradients' part the last one takes `last_gradient_share`;
-    1/steps is equal division.
+    The first `hessians` steps ask for a Hessian each; the matrix of a step is its noised Hessian pooled with the
+    earlier ones, by precision and `memory`. Later steps ask for gradients alone and keep the last matrix, undamped. The
+    estimate is the mean of the last `averaged` iterates.
+
+    Of mu^2 the Hessians take `curvature_share`, the gradients the rest. Within both, each Newton step takes `growth`
+    times what the one before took; `last_gradient_share` is the gradients' part that those after the last Hessian take,
+    equally, or that the last one takes where every step asks for a Hessian. What is not given and has not been planned
+    is the paper's: every step asks for a Hessian of its own, all shares are equal, and the last iterate is the
+    estimate; with a `curvature_share` of one half each answer is worth mu/sqrt(2 steps).
     """
 
     kind: Literal["noisy_newton"] = "noisy_newton"
-    steps: Steps | None = Field(default=None, description="null: planned")
+    steps: Steps | None = Field(default=None, description="of both kinds; null: planned")
+    hessians: Steps | None = Field(
+        default=None, description="so many steps, the first ones, ask for a Hessian; all of them do in the paper"
+    )
+    memory: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        default=None,
+        description="what each later step leaves of the weight of a noised Hessian; 0: a step uses its own alone, as "
+        "in the paper; 1: all count by their precision; null: planned",
+    )
+    growth: Annotated[float, Field(ge=1, le=8)] | None = Field(
+        default=None, description="of mu^2 from one Newton step to the next; 1: equal shares; null: planned"
+    )
+    averaged: Steps | None = Field(
+        default=None, description="iterates, the last ones, whose mean is the estimate; null: planned"
+    )
     damping: Damping | None = Field(default=None, description="1 is the pure Newton step; null: planned")
     mu: Mu | None = Field(default=None, description="for the estimate alone; null: the job's share")
     curvature_share: Annotated[float, Field(gt=0, lt=1)] | None = Field(
         default=None, description="the Hessians' part of mu^2; null: planned"
     )
     last_gradient_share: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        default=None, description="the last gradient's part of what the gradients take; null: planned"
+        default=None,
+        description="of what the gradients take, the part of those after the last Hessian, or of the last one where "
+        "none comes after; null: planned",
     )
     eigenvalue_floor: Floor | None = Field(
-        default=None, description="smallest eigenvalue of a noised Hessian, in encoded units; null: planned"
+        default=None,
+        description="smallest eigenvalue of the last matrix, in encoded units; that of an earlier one is as much "
+        "higher as its noise; null: planned",
     )
     radius: Radius | None = Field(default=None, description="iterates are projected onto this ball around zero")
     start: Start = Field(default="zeros", description="in encoded units; never from the records")
@@ -75,79 +131,151 @@ class NoisyNewton(AbstractSettings):
         description="private: stop once a noised gradient is no longer than half the noise of one coordinate",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read_plan_of_the_first_release(cls, given: Any) -> Any:  # noqa: ANN401 - whatever was sent
+        """Fill a stored plan that has all the first release knew, and nothing newer, as that release ran it."""
+        if not isinstance(given, dict) or given.keys() & _NEWER:
+            return given
+        if any(given.get(name) is None for name in _PLANNED_BY_THE_FIRST):
+            return given
+        return {**given, "memory": 0.0, "growth": 1.0, "hessians": given["steps"], "averaged": 1}
+
     def plan(self, facts: Facts, mu: float) -> Self:
         """Fill what is open, from public facts alone (`docs/weights.md` says how the constants were found)."""
-        settings = fill(self, mu=mu, curvature_share=PLANNED_CURVATURE_SHARE, radius=PLANNED_RADIUS)
+        memoryless = self.memory == 0
+        settings = self._memoryless_plan(facts, mu) if memoryless else self._pooled_plan(facts, mu)
+        deviation = settings.matrix_deviations(facts)[-1]
         largest = required_curvature_bound(facts)
-        pure = fill(settings, steps=PURE_STEPS)
-        noise = 2 * pure.hessian_noise(facts) * sqrt(facts.dimension) / largest
-        damping = CAREFUL_DAMPING if noise > NOISY_HESSIAN else 1.0
-        settings = fill(settings, damping=damping)
-        settings = fill(settings, steps=PURE_STEPS if settings.damping == 1 else DAMPED_STEPS)
+        part = LARGEST_FLOOR_PART if memoryless else 1.0
+        floor = matrix_floor(deviation, facts.dimension, part * largest, FLOOR_MULTIPLE)
+        return fill(settings, eigenvalue_floor=floor)
+
+    def _pooled_plan(self, facts: Facts, mu: float) -> Self:
+        """Fill the shape of a run with gradient steps behind its Newton steps."""
+        shape = planned_shape(facts, mu)
+        estimate = 1 - shape.final_part - shape.score_part
+        settings = fill(self, mu=mu, radius=PLANNED_RADIUS, memory=PLANNED_MEMORY, growth=PLANNED_GROWTH)
+        settings = fill(settings, curvature_share=shape.curvature_part / estimate, damping=1.0)
+        if settings.steps is None:
+            settings = fill(settings, hessians=shape.hessians)
+            assert settings.hessians is not None, "filled above"
+            settings = fill(settings, steps=settings.hessians + shape.gradients)
         assert settings.steps is not None, "filled above"
-        last = PLANNED_LAST_SHARE if noise < QUIET_HESSIAN and settings.damping == 1 else 1 / settings.steps
-        settings = fill(settings, last_gradient_share=last if settings.steps > 1 else 1.0)
-        deviation = settings.hessian_noise(facts)
-        return fill(settings, eigenvalue_floor=matrix_floor(deviation, facts.dimension, largest, FLOOR_MULTIPLE))
-
-    def hessian_noise(self, facts: Facts) -> float:
-        """Return the standard deviation of the noise on each entry of a Hessian answer."""
-        _, curvature = self.questions()
-        return curvature.sigma * curvature.sensitivity(facts)
-
-    def last_gradient(self) -> Gradient:
-        """Return the last step's gradient question; that of every step where they share equally."""
-        assert self.steps is not None, "plan first"
-        assert self.mu is not None, "plan first"
-        assert self.curvature_share is not None, "plan first"
-        if self._shares_equally():
-            return self.questions()[0]
-        assert self.last_gradient_share is not None, "it shares unequally"
-        return Gradient(sigma=1 / (self.mu * sqrt((1 - self.curvature_share) * self.last_gradient_share)))
-
-    def _shares_equally(self) -> bool:
-        assert self.steps is not None, "plan first"
-        return self.last_gradient_share is None or abs(self.last_gradient_share * self.steps - 1) < SLACK
-
-    def questions(self) -> tuple[Gradient, Curvature]:
-        """Return the two questions of a step, the very values that the schedule prices and the oracle is asked.
-
-        The last step asks `last_gradient` instead of the first of them.
-        """
-        assert self.steps is not None, "plan first"
-        assert self.mu is not None, "plan first"
-        assert self.curvature_share is not None, "plan first"
-        part = 1 / self.steps
-        if not self._shares_equally():
-            assert self.last_gradient_share is not None, "it shares unequally"
-            part = (1 - self.last_gradient_share) / (self.steps - 1)
-        gradient_mu = self.mu * sqrt((1 - self.curvature_share) * part)
-        curvature_mu = self.mu * sqrt(self.curvature_share / self.steps)
-        return Gradient(sigma=1 / gradient_mu), Curvature(
-            of="hessian", sigma=matrix_sigma(curvature_mu, self.matrix_noise)
+        settings = fill(settings, hessians=min(settings.steps, shape.hessians))
+        late, gradients = settings.late_steps, estimate - shape.curvature_part
+        last = 1 - shape.early_part / gradients if late > 0 else settings.newton_weights()[-1]
+        return fill(
+            settings,
+            averaged=max(1, late * shape.averaged // shape.gradients),
+            last_gradient_share=last,
         )
 
-    def schedule(self, facts: Facts) -> Sequence[Event]:
-        """Return the gradient's and the Hessian's event of each step, composed."""
-        del facts  # a multiplier of the sensitivity means the same for every scope
+    def _memoryless_plan(self, facts: Facts, mu: float) -> Self:
+        """Fill the paper's run: a Hessian at every step, used at that step alone."""
+        settings = fill(self, mu=mu, radius=PLANNED_RADIUS, growth=1.0, averaged=1)
+        settings = fill(settings, curvature_share=MEMORYLESS_CURVATURE_SHARE)
+        pure = fill(settings, steps=PURE_STEPS)
+        noise = spectral_noise(pure.matrix_deviations(facts)[-1], facts)
+        settings = fill(settings, damping=CAREFUL_DAMPING if noise > NOISY_HESSIAN else 1.0)
+        settings = fill(settings, steps=PURE_STEPS if settings.damping == 1 else DAMPED_STEPS)
+        settings = fill(settings, hessians=settings.steps)
+        last = 0.5 if settings.late_steps > 0 else settings.newton_weights()[-1]
+        return fill(settings, last_gradient_share=last)
+
+    @property
+    def newton_steps(self) -> int:
+        """How many steps, the first ones, ask for a Hessian."""
         assert self.steps is not None, "plan first"
-        gradient, curvature = (question.event() for question in self.questions())
-        return (*(gradient, curvature) * (self.steps - 1), self.last_gradient().event(), curvature)
+        return self.steps if self.hessians is None else self.hessians
+
+    @property
+    def late_steps(self) -> int:
+        """How many steps, the last ones, ask for a gradient alone."""
+        assert self.steps is not None, "plan first"
+        return self.steps - self.newton_steps
+
+    def newton_weights(self) -> tuple[float, ...]:
+        """Return how each kind's budget is divided over the Newton steps; they sum to 1."""
+        growth, count = self.growth or 1.0, self.newton_steps
+        weights = [max(growth ** (step - count), SMALLEST_WEIGHT) for step in range(1, count + 1)]
+        return tuple(weight / sum(weights) for weight in weights)
+
+    def gradients(self) -> tuple[Gradient, ...]:
+        """Return every step's gradient question, in order: the very values that are priced and asked."""
+        assert self.mu is not None, "plan first"
+        assert self.curvature_share is not None, "plan first"
+        weights, late, last = self.newton_weights(), self.late_steps, self.last_gradient_share
+        if late > 0:
+            assert last is not None, "plan first"
+            parts = [weight * (1 - last) for weight in weights] + [last / late] * late
+        elif last is None or abs(last - weights[-1]) < SLACK:
+            parts = list(weights)
+        else:
+            parts = [weight * (1 - last) / (1 - weights[-1]) for weight in weights[:-1]] + [last]
+        mus = [self.mu * sqrt((1 - self.curvature_share) * max(part, SMALLEST_WEIGHT)) for part in parts]
+        return tuple(Gradient(sigma=1 / mu) for mu in mus)
+
+    def curvatures(self) -> tuple[Curvature, ...]:
+        """Return every Newton step's Hessian question, in order."""
+        assert self.mu is not None, "plan first"
+        assert self.curvature_share is not None, "plan first"
+        mus = [self.mu * sqrt(self.curvature_share * weight) for weight in self.newton_weights()]
+        return tuple(Curvature(of="hessian", sigma=matrix_sigma(mu, self.matrix_noise)) for mu in mus)
+
+    def questions(self) -> tuple[Gradient, Curvature]:
+        """Return the two questions of the last Newton step; where shares are equal, those of every one."""
+        last = self.newton_steps - 1
+        if self.late_steps == 0 and last > 0 and (self.growth or 1.0) == 1:
+            last -= 1  # the last gradient may have a share of its own
+        return self.gradients()[last], self.curvatures()[last]
+
+    def asked(self) -> frozenset[Gradient | Curvature]:
+        """Return every question that some step asks."""
+        return frozenset((*self.gradients(), *self.curvatures()))
+
+    def schedule(self, facts: Facts) -> Sequence[Event]:
+        """Return each step's events, gradient first, in the order they are drawn."""
+        del facts  # a multiplier of the sensitivity means the same for every scope
+        curvatures = self.curvatures()
+        events: list[Event] = []
+        for step, gradient in enumerate(self.gradients()):
+            events.append(gradient.event())
+            events += [curvature.event() for curvature in curvatures[step : step + 1]]
+        return events
+
+    def matrix_deviations(self, facts: Facts) -> tuple[float, ...]:
+        """Return the standard deviation of the noise on an entry of each Newton step's matrix, pooled ones included."""
+        memory = self.memory or 0.0
+        deviations, count, squares = [], 0.0, 0.0
+        for curvature in self.curvatures():
+            precision = (curvature.sigma * curvature.sensitivity(facts)) ** -2
+            count, squares = memory * count + precision, memory**2 * squares + precision
+            deviations.append(sqrt(squares) / count)
+        return tuple(deviations)
+
+    def floors(self, facts: Facts) -> tuple[float, ...]:
+        """Return the eigenvalue floor of each Newton step's matrix: in proportion to its noise, at most its bound."""
+        assert self.eigenvalue_floor is not None, "plan first"
+        deviations = self.matrix_deviations(facts)
+        most = max(self.eigenvalue_floor, required_curvature_bound(facts))
+        return tuple(min(most, self.eigenvalue_floor * one / deviations[-1]) for one in deviations)
 
     def bound(self, facts: Facts) -> Bound:
         """Predict the distance to the non-private estimate, over directions above the eigenvalue floor.
 
         Close to the minimiser theta_{k+1} - theta_hat = (1 - damping)(theta_k - theta_hat) - damping * H^-1 noise up to
         second order (the proof of Theorem 3), so the distance ends below R (1 - damping)^K plus the largest noise of a
-        step divided by the smallest eigenvalue.
+        step divided by the smallest eigenvalue. Gradient steps with the last matrix are such steps, undamped, and a
+        mean is no farther than the farthest of its iterates.
         """
         assert self.steps is not None, "plan first"
         assert self.damping is not None, "plan first"
         assert self.radius is not None, "plan first"
         assert self.eigenvalue_floor is not None, "plan first"
-        gradient, _ = self.questions()  # never less noise than the last one has
+        gradient = self.gradients()[-1] if self.late_steps else max(self.gradients(), key=lambda one: one.sigma)
         deviation = gradient.sigma * gradient.sensitivity(facts)
-        forgotten = (1 - self.damping) ** self.steps
+        forgotten = 0.0 if self.late_steps else (1 - self.damping) ** self.steps
         value = forgotten * self.radius + noise_norm(deviation, facts.dimension, self.steps) / self.eigenvalue_floor
         return Bound(
             quantity="distance of the private from the non-private estimate, to first order, in encoded units, along "
@@ -164,7 +292,7 @@ class NoisyNewton(AbstractSettings):
         """Return the catalogue entry."""
         return Card(
             kind="noisy_newton",
-            title="Damped noisy Newton",
+            title="Noisy Newton",
             paper="Avella-Medina, Bradshaw, Loh: Differentially private inference via noisy optimization (2023)",
             native="mu-GDP",
             adjacency=tuple(Adjacency),
@@ -176,3 +304,15 @@ class NoisyNewton(AbstractSettings):
             ),
             returns="coefficients, and private intervals where the job asks for them",
         )
+
+
+def spectral_noise(deviation: float, facts: Facts) -> float:
+    """Return the spectral size of a noised Hessian's noise relative to the matrix's public bound."""
+    return 2 * deviation * sqrt(facts.dimension) / required_curvature_bound(facts)
+
+
+def planned_shape(facts: Facts, mu: float) -> Shape:
+    """Return the shape planned for about this budget: by the noise of one Hessian that takes a half of it."""
+    curvature = Curvature(of="hessian", sigma=sqrt(2) / mu)
+    quiet = spectral_noise(curvature.sigma * curvature.sensitivity(facts), facts) < QUIET_HESSIAN
+    return QUIET if quiet else NOISY

@@ -28,7 +28,7 @@ from core.privacy.facts import Adjacency, Facts, Frozen, parts_in
 
 PLANNED_SHARES = Shares(estimate=0.85, curvature=0.08, score=0.07)
 """Of methods without a plan of their own for the matrices."""
-LOGISTIC_RADIUS = 4.0
+LOGISTIC_RADIUS = 3.0
 HUBER_RADIUS = 1.0
 """Plausible sizes of encoded slopes: log odds, or halves of the target's range, for half a column's range."""
 CURVATURE_FLOOR_MULTIPLE = 0.9

@@ -23,7 +23,7 @@ SLACK = 1e-9
 """Relative rounding allowed between figures that must agree."""
 PLANNED_RADIUS = 1000.0
 LARGEST_FLOOR_PART = 0.1
-"""No planned floor passes this part of the public curvature bound."""
+"""No planned floor of a matrix that is inverted as it is passes this part of the public curvature bound."""
 
 
 def fill(settings: M, **planned: object) -> M:
@@ -39,12 +39,12 @@ def matrix_sigma(mu: float, mode: MatrixNoise) -> float:
 
 
 def matrix_floor(deviation: float, dimension: int, largest: float, multiple: float) -> float:
-    """Return a floor for a noised matrix: a multiple of the spectral size of its noise.
+    """Return a floor for a noised matrix: a multiple of the spectral size of its noise, at most `largest`.
 
     A symmetric p x p matrix of independent entries of standard deviation s has its eigenvalues within 2 s sqrt(p), up
-    to lower order, so eigenvalues below about that are not told apart from noise. `largest` bounds the matrix itself.
+    to lower order, so eigenvalues below about that are not told apart from noise.
     """
-    return min(multiple * deviation * sqrt(dimension), LARGEST_FLOOR_PART * largest)
+    return min(multiple * deviation * sqrt(dimension), largest)
 
 
 def noise_norm(deviation: float, dimension: int, steps: int) -> float:

@@ -7,8 +7,18 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
+class LateSteps:
+    """Gradient steps with one matrix, the last thing a method did."""
+
+    steps: int
+    """Taken with the matrix `Estimate.hessian`."""
+    averaged: int
+    """So many iterates, the last ones, have been averaged."""
+
+
+@dataclass(frozen=True)
 class Estimate:
-    """The last iterate, with what the finite-sample correction of its intervals needs at no further cost.
+    """The last iterate or the mean of the last ones, with what its intervals need at no further cost.
 
     Shapes have lanes first in a simulation. Methods without Hessians leave the fields after `steps` as they are.
     """
@@ -33,7 +43,12 @@ class Estimate:
     hessian: Tensor | None = None
     """The floored noised Hessian of the last step, shape (..., p, p)."""
     late_sum: Tensor | None = None
-    """Sum of the noised Hessians, not floored, of the later half of the steps."""
-    late_count: int = 0
+    """Weighted sum of noised Hessians, not floored; the last one has weight 1."""
+    late_count: float = 0.0
+    """Sum of these weights."""
+    late_squares: float = 0.0
+    """Variance of the noise on an entry of `late_sum`, relative to that of the last Hessian."""
     curvature_scale: float = 0.0
-    """Standard deviation of the noise on each entry of one noised Hessian."""
+    """Standard deviation of the noise on each entry of the last noised Hessian."""
+    late: LateSteps | None = None
+    """Where gradient steps with the matrix `hessian` came last."""

@@ -19,6 +19,7 @@ variance of the matrix and is free of charge.
 """
 
 from dataclasses import dataclass
+from math import sqrt
 from typing import Literal
 
 import torch
@@ -27,6 +28,7 @@ from torch import Tensor
 from core.catalogue.jobs import Inference
 from core.inference.eigen import floor_eigenvalues
 from core.inference.estimate import Estimate
+from core.inference.late import REMEMBERED, Matrices, Steps, late_covariance
 from core.oracle import Answer, Oracle
 
 Correction = Literal["stationary", "plain", "printed"]
@@ -52,6 +54,8 @@ class Sandwich:
     """Eigenvalues of M moved, shape (...)."""
     score_floored: Tensor
     """Eigenvalues of Q moved, shape (...)."""
+    slow: Tensor
+    """Eigenvectors of M along which the steps still remember their start, shape (...)."""
 
 
 def infer(inference: Inference, estimate: Estimate, oracle: Oracle, shifts: Tensor | None = None) -> Sandwich:
@@ -67,16 +71,35 @@ def infer(inference: Inference, estimate: Estimate, oracle: Oracle, shifts: Tens
     assert inference.curvature_floor is not None, "plan first"
     assert inference.score_floor is not None, "plan first"
     curvature_question, score_question = inference.questions()
-    noised = pooled(oracle.ask(curvature_question, estimate.theta), estimate)
+    last = oracle.ask(curvature_question, estimate.theta)
+    noised = pooled(last, estimate)
     curvature, curvature_floored = floor_eigenvalues(noised, inference.curvature_floor)
-    score, score_floored = floor_eigenvalues(oracle.ask(score_question, estimate.theta).value, inference.score_floor)
+    scored = oracle.ask(score_question, estimate.theta)
+    score, score_floored = floor_eigenvalues(scored.value, inference.score_floor)
     inverse = torch.linalg.inv(curvature)
     plain = inverse @ score @ inverse / oracle.facts.units
     plain = (plain + plain.mT) / 2
-    leaning = remembered(estimate, noised, inference.curvature_floor, inference.correction, shifts)
+    if estimate.late is None or inference.correction == "plain":
+        leaning = remembered(estimate, noised, inference.curvature_floor, inference.correction, shifts)
+        covariance = plain + correction(inference.correction, estimate, curvature) + leaning
+        slow = _slow(estimate, curvature)
+    else:
+        assert inference.correction == "stationary", "the planner refuses others with late steps"
+        assert inference.plausible_radius is not None, "plan first"
+        told = Matrices(
+            curvature=noised,
+            deviation=_pooled_deviation(last, estimate),
+            score=scored.value,
+            score_deviation=scored.scale,
+            ratio=score_question.bound(oracle.facts) / curvature_question.bound(oracle.facts),
+        )
+        covariance, slow = late_covariance(
+            _late_steps(estimate), told, oracle.facts.units, inference.plausible_radius, shifts
+        )
     return Sandwich(
-        covariance=plain + correction(inference.correction, estimate, curvature) + leaning,
+        covariance=covariance,
         plain=plain,
+        slow=slow,
         curvature=curvature,
         score=score,
         curvature_floored=curvature_floored,
@@ -92,6 +115,31 @@ def pooled(last: Answer, estimate: Estimate) -> Tensor:
         return last.value
     weight = (last.scale / estimate.curvature_scale) ** 2
     return (last.value + weight * estimate.late_sum) / (1 + weight * estimate.late_count)
+
+
+def _pooled_deviation(last: Answer, estimate: Estimate) -> float:
+    """Return the standard deviation of the noise on an entry of what `pooled` returns."""
+    if last.scale == 0 or estimate.curvature_scale == 0:
+        return 0.0
+    weight = (last.scale / estimate.curvature_scale) ** 2
+    return last.scale * sqrt(1 + weight * estimate.late_squares) / (1 + weight * estimate.late_count)
+
+
+def _late_steps(estimate: Estimate) -> Steps:
+    """Return the late steps as the covariance needs them."""
+    assert estimate.late is not None, "there were some"
+    assert estimate.hessian is not None, "they used a matrix"
+    inverse = torch.linalg.inv(estimate.hessian)
+    return Steps(estimate.late.steps, estimate.late.averaged, estimate.scale, (inverse + inverse.mT) / 2)
+
+
+def _slow(estimate: Estimate, curvature: Tensor) -> Tensor:
+    """Count eigenvectors of the floored Hessian along which the steps still remember their start."""
+    speed = estimate.step * torch.linalg.eigvalsh(curvature)
+    if estimate.family == "newton":
+        speed = (speed / estimate.eigenvalue_floor).clamp(max=estimate.step)
+    slow: Tensor = ((1 - speed).abs() ** estimate.steps > REMEMBERED).sum(-1)
+    return slow
 
 
 def correction(kind: Correction, estimate: Estimate, curvature: Tensor) -> Tensor:

@@ -102,10 +102,60 @@ def test_replace_one_doubles_the_noise_on_gradients_and_raises_that_on_matrices(
     assert curvature.sensitivity(other.facts) == pytest.approx(sqrt(2) * curvature.sensitivity(one.facts))
 
 
-def test_careful_steps_where_hessians_are_noisy() -> None:
-    small, large = plan(units=500), plan(units=1_000_000)
-    assert (small.spec.optimizer.damping, large.spec.optimizer.damping) == (0.5, 1.0)
-    assert small.spec.optimizer.eigenvalue_floor > large.spec.optimizer.eigenvalue_floor
+def newton(planned: PlannedJob) -> NoisyNewton:
+    assert isinstance(planned.spec.optimizer, NoisyNewton)
+    return planned.spec.optimizer
+
+
+@pytest.mark.parametrize("memory", [0, 1])
+def test_the_paper_asks_for_a_hessian_at_every_step_and_takes_care_where_they_are_noisy(memory: int) -> None:
+    settings = {"kind": "noisy_newton", "memory": memory}
+    small, large = newton(plan(units=500, optimizer=settings)), newton(plan(units=1_000_000, optimizer=settings))
+    assert small.eigenvalue_floor is not None
+    assert large.eigenvalue_floor is not None
+    assert small.eigenvalue_floor > large.eigenvalue_floor
+    if memory == 0:
+        assert (small.damping, large.damping) == (0.5, 1.0)
+        assert {small.late_steps, large.late_steps} == {0}
+        assert len({one.sigma for one in (*small.gradients(), *small.curvatures())}) == 2
+    else:
+        assert (small.damping, large.damping) == (1.0, 1.0)
+        assert small.late_steps > 0
+
+
+def test_the_last_gradients_take_most_where_hardly_any_noise_is_left() -> None:
+    loud, quiet = plan(), plan(privacy={"mu": "1000"})
+    assert newton(loud).curvature_share > 0.5 > newton(quiet).curvature_share  # type: ignore[operator]  # planned
+    assert newton(quiet).last_gradient_share > 0.95  # type: ignore[operator]  # planned
+    assert newton(quiet).late_steps < newton(loud).late_steps
+
+
+def test_a_printed_correction_plans_the_printed_method() -> None:
+    settings = newton(plan(inference={"correction": "printed"}))
+    assert (settings.memory, settings.late_steps, settings.averaged) == (0.0, 0, 1)
+
+
+def test_pooled_noise_is_that_of_the_weighted_mean() -> None:
+    settings = newton(plan(optimizer={"kind": "noisy_newton", "steps": 12, "hessians": 5, "memory": 0.6, "growth": 3}))
+    public = plan().facts
+    precisions = [(one.sigma * one.sensitivity(public)) ** -2 for one in settings.curvatures()]
+    for last, deviation in enumerate(settings.matrix_deviations(public)):
+        weights = [0.6 ** (last - step) * precisions[step] for step in range(last + 1)]
+        variance = sum(weight**2 / one for weight, one in zip(weights, precisions, strict=False)) / sum(weights) ** 2
+        assert deviation == pytest.approx(sqrt(variance), rel=1e-12)
+    floors = settings.floors(public)
+    assert floors[-1] == settings.eigenvalue_floor
+    assert floors == tuple(sorted(floors, reverse=True))
+
+
+@pytest.mark.parametrize("intervals", [True, False])
+@pytest.mark.parametrize("steps", [1, 2, 6, 7, 300])
+def test_any_number_of_steps_can_be_asked_for(steps: int, intervals: bool) -> None:
+    settings = {"kind": "noisy_newton", "steps": steps}
+    planned = plan(optimizer=settings, inference={"intervals": intervals})
+    assert worth(planned.schedule) == pytest.approx(0.5, rel=1e-9)
+    assert len(planned.schedule) <= 99
+    assert len(newton(planned).gradients()) == steps
 
 
 @pytest.mark.parametrize("steps", [1, 97, 98, 1000, 20_000])
@@ -125,6 +175,14 @@ def test_chunks_hold_every_step(steps: int) -> None:
         ({"optimizer": {"kind": "noisy_gd", "mu": 0.6}}, "/optimizer/mu"),
         ({"optimizer": {"kind": "noisy_gd", "mu": 0.6}, "inference": {"intervals": False}}, "/optimizer/mu"),
         ({"optimizer": {"kind": "noisy_newton", "start": [0.0, 1.0]}}, "/optimizer/start"),
+        ({"optimizer": {"kind": "noisy_newton", "steps": 8, "hessians": 9}}, "/optimizer/hessians"),
+        ({"optimizer": {"kind": "noisy_newton", "steps": 8, "hessians": 6, "averaged": 3}}, "/optimizer/averaged"),
+        ({"optimizer": {"kind": "noisy_newton", "last_gradient_share": 1}}, "/optimizer/last_gradient_share"),
+        ({"optimizer": {"kind": "noisy_newton", "steps": 9000, "hessians": 9000, "growth": 8}}, "/privacy/mu"),
+        (
+            {"optimizer": {"kind": "noisy_newton", "memory": 1}, "inference": {"correction": "printed"}},
+            "/inference/correction",
+        ),
         ({"inference": {"curvature_sigma": 1.0}}, "/inference/curvature_sigma"),
         ({"privacy": {"mu": "1e-9"}}, "/privacy/mu"),
         ({"privacy": {"rho": "1e-20"}}, "/privacy/rho"),
@@ -155,7 +213,7 @@ def test_what_is_planned_the_lattice_carries(mu: str, adjacency: Adjacency, unit
     except Invalid:
         assert float(mu) < 1e-5 or float(mu) > 1e5
         return
-    for question in (*planned.spec.optimizer.questions(), *planned.spec.inference.questions()):
+    for question in (*planned.spec.optimizer.asked(), *planned.spec.inference.questions()):
         parameter = grid_for(question, planned.facts, units).parameter(question.sigma)
         assert SMALLEST_PARAMETER <= parameter <= LARGEST_PARAMETER
 

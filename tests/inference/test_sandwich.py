@@ -76,14 +76,18 @@ def test_a_shift_moves_coefficients_together() -> None:
 
 
 @pytest.mark.parametrize("damping", [0.3, 0.5, 1.0])
-@pytest.mark.parametrize("share", [1 / 40, 0.3, 0.9])
-def test_unequal_gradients_leave_the_variance_of_their_equal_equivalent(damping: float, share: float) -> None:
-    settings = NoisyNewton(steps=40, damping=damping, mu=1.0, curvature_share=0.5, last_gradient_share=share)
-    early, last = settings.questions()[0].sigma, settings.last_gradient().sigma
+@pytest.mark.parametrize(("share", "growth"), [(1 / 40, 1.0), (0.3, 1.0), (0.9, 1.0), (0.3, 1.2)])
+def test_unequal_gradients_leave_the_variance_of_their_equal_equivalent(
+    damping: float, share: float, growth: float
+) -> None:
+    settings = NoisyNewton(
+        steps=40, damping=damping, mu=1.0, curvature_share=0.5, last_gradient_share=share, growth=growth
+    )
+    sigmas = [gradient.sigma for gradient in settings.gradients()]
     variance = 0.0
-    for step in range(1, 41):
-        variance = (1 - damping) ** 2 * variance + (damping * (early if step < 40 else last)) ** 2
-    equal = _stationary_scale(settings, last)
+    for sigma in sigmas:
+        variance = (1 - damping) ** 2 * variance + (damping * sigma) ** 2
+    equal = _stationary_scale(settings, sigmas[-1])
     assert equal**2 * damping / (2 - damping) == pytest.approx(variance, rel=1e-6)
 
 

@@ -15,7 +15,7 @@ from core.catalogue.method import AbstractSettings
 from core.catalogue.methods import METHODS, SETTINGS, AnySettings
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
-from core.catalogue.questions import Question
+from core.catalogue.questions import Curvature, Gradient, Question
 from core.errors import Diverged
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import fit, fit_and_infer, iterate
@@ -40,6 +40,10 @@ EXAMPLES: tuple[AnySettings, ...] = (
         curvature_share=0.5,
         eigenvalue_floor=0.02,
         radius=100.0,
+        memory=0.0,
+        hessians=8,
+        growth=1.0,
+        averaged=1,
     ),
     NoisyNewton(
         steps=8,
@@ -50,6 +54,10 @@ EXAMPLES: tuple[AnySettings, ...] = (
         eigenvalue_floor=0.02,
         radius=100.0,
         stop="private",
+        memory=0.0,
+        hessians=8,
+        growth=1.0,
+        averaged=1,
     ),
     NoisyNewton(
         steps=8,
@@ -60,6 +68,23 @@ EXAMPLES: tuple[AnySettings, ...] = (
         eigenvalue_floor=0.02,
         radius=100.0,
         matrix_noise="printed",
+        memory=0.0,
+        hessians=8,
+        growth=1.0,
+        averaged=1,
+    ),
+    NoisyNewton(
+        steps=14,
+        hessians=5,
+        memory=0.7,
+        growth=2.0,
+        averaged=4,
+        last_gradient_share=0.8,
+        damping=1.0,
+        mu=1.0,
+        curvature_share=0.5,
+        eigenvalue_floor=0.02,
+        radius=100.0,
     ),
 )
 UNITS, DIMENSION = 2000, 4
@@ -96,10 +121,57 @@ class Listening:
     def release(self, value: object, status: Status) -> Release[object]:
         return self._oracle.release(value, status)
 
+    @classmethod
+    def transcript(cls, settings: AnySettings) -> list[Question]:
+        """Return all that a method asks."""
+        listening = cls(oracle())
+        iterate(settings, listening)
+        return listening.questions
+
 
 def oracle(seed: int = 1, *, noiseless: bool = False, data: LinearProblem | None = None, **more: object) -> Simulation:
     data = data or problem(UNITS, DIMENSION)
     return Simulation(data, facts(UNITS, DIMENSION), SimulationGenerator(seed), noiseless=noiseless, **more)
+
+
+class Silencing:
+    """A planted bug: the oracle is asked one question, the `number`th of a kind, with hardly any noise."""
+
+    def __init__(self, real: Simulation, kind: str, number: int) -> None:
+        self._oracle, self._kind, self._left = real, kind, number
+        self.facts, self.coins, self.resume, self.keep = real.facts, real.coins, real.resume, real.keep
+        self.release = real.release
+
+    def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
+        self._left -= question.kind == self._kind
+        if question.kind == self._kind and self._left == 0:
+            question = question.model_copy(update={"sigma": 1e-6 * question.sigma})
+        return self._oracle.ask(question, theta, other)
+
+
+def longer(settings: AnySettings, more: int) -> AnySettings:
+    """Return settings that take more steps than these, each asked with the noise of these."""
+    assert settings.steps is not None
+    steps = settings.steps + more
+    if isinstance(settings, NoisyGradientDescent):
+        assert settings.mu is not None
+        return settings.model_copy(update={"steps": steps, "mu": settings.mu * sqrt(steps / settings.steps)})
+
+    class Longer(NoisyNewton):
+        def gradients(self) -> tuple[Gradient, ...]:
+            return settings.gradients() + settings.gradients()[-1:] * more
+
+        def curvatures(self) -> tuple[Curvature, ...]:
+            asked = settings.curvatures()
+            return asked + asked[-1:] * (more if settings.late_steps == 0 else 0)
+
+    hessians = settings.newton_steps + (more if settings.late_steps == 0 else 0)
+    return Longer(**(settings.model_dump() | {"steps": steps, "hessians": hessians}))
+
+
+def answers(settings: AnySettings, steps: int) -> int:
+    """Count what the first `steps` steps ask."""
+    return steps + (min(steps, settings.newton_steps) if isinstance(settings, NoisyNewton) else 0)
 
 
 @pytest.mark.parametrize("settings", EXAMPLES, ids=lambda one: f"{one.kind}-{one.stop}")
@@ -115,6 +187,25 @@ class TestEveryOptimizer:
         assert all(one <= most for one, most in pairs)
         if settings.stop == "budgeted":
             assert drawn == price
+
+    def test_one_answer_without_its_noise_is_seen_in_what_was_drawn(self, settings: AnySettings) -> None:
+        """Planted: the first or the last question of each kind is asked with a millionth of its noise."""
+        price = compose(Counter(settings.schedule(facts(UNITS, DIMENSION))))
+        budgeted = settings.model_copy(update={"stop": "budgeted"})
+        asked = Counter(question.kind for question in Listening.transcript(budgeted))
+        assert set(asked) == ({"gradient", "curvature"} if isinstance(settings, NoisyNewton) else {"gradient"})
+        for kind, times in asked.items():
+            for number in (1, times):
+                with pytest.raises(AssertionError, match="never passes what was priced"):
+                    fit(budgeted, Silencing(oracle(meter=CountingMeter(price)), kind, number))
+
+    @pytest.mark.parametrize("more", [1, 2])
+    def test_a_plan_that_draws_more_steps_than_it_prices_is_caught(self, settings: AnySettings, more: int) -> None:
+        """Planted: K + 1 or K + 2 steps at the price of K, each as noisy as was priced."""
+        price = compose(Counter(settings.schedule(facts(UNITS, DIMENSION))))
+        budgeted = settings.model_copy(update={"stop": "budgeted"})
+        with pytest.raises(AssertionError, match="never passes what was priced"):
+            fit(longer(budgeted, more), oracle(meter=CountingMeter(price)))
 
     def test_is_worth_its_mu(self, settings: AnySettings) -> None:
         squares = sum(event.sigma**-2 for event in settings.schedule(facts(UNITS, DIMENSION)))
@@ -138,7 +229,10 @@ class TestEveryOptimizer:
 
     def test_finds_the_answer_without_noise(self, settings: AnySettings) -> None:
         """U10: the minimiser of an independent solver."""
-        long = settings.model_copy(update={"steps": 400, "eigenvalue_floor": 1e-6, "stop": "budgeted"})
+        more = {"steps": 400, "eigenvalue_floor": 1e-6, "stop": "budgeted"}
+        if isinstance(settings, NoisyNewton):
+            more["hessians"] = 400 if settings.late_steps == 0 else settings.newton_steps
+        long = settings.model_copy(update=more)
         found = fit(long, oracle(noiseless=True)).value.theta
         features, target, _ = (part.numpy() for part in rows(UNITS, DIMENSION))
         weights = 1.0 / (features**2).sum(1)
@@ -163,8 +257,7 @@ class TestEveryOptimizer:
     def test_a_second_attempt_goes_on_from_the_last_kept_step(self, settings: AnySettings) -> None:
         settings = settings.model_copy(update={"stop": "budgeted"})
         meter = CountingMeter()
-        asked = len(settings.questions())
-        dying = Listening(oracle(seed=1, meter=meter), die_after=3 * asked)
+        dying = Listening(oracle(seed=1, meter=meter), die_after=answers(settings, 3))
         with pytest.raises(KeyboardInterrupt):
             iterate(settings, dying)
         assert dying.kept == [1, 2, 3]
@@ -174,7 +267,7 @@ class TestEveryOptimizer:
         going_on = Listening(oracle(seed=2, meter=second))
         estimate, _ = iterate(settings, going_on)
         assert settings.steps is not None
-        assert len(going_on.questions) == (settings.steps - 3) * asked
+        assert len(going_on.questions) == answers(settings, settings.steps) - answers(settings, 3)
         assert going_on.kept[0] == 4
         assert estimate.steps == settings.steps
 

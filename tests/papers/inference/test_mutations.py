@@ -5,6 +5,7 @@ with their transpose, e^mu for e^epsilon, too small a budget for many steps, a f
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from math import sqrt
