@@ -3,11 +3,12 @@
 OBSERVED names the file. SLOW delays each reading, in seconds. A file `halt` beside it, such as `paid 3` or `told 3`,
 has the first attempt at a job write a file `halted`, and stand still, once chunk 3 is paid, or once an answer out of it
 is given. NAIVE and FREE plant the bugs that the kill tests must see: the ledger is paid after the reading, and a chunk
-that was lost is read again for its first payment.
+that was lost is read again for its first payment. WRITES names a file for what the trainer writes to.
 """
 
 import json
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,23 @@ def observe() -> None:
         pay_late()
     if "FREE" in os.environ:
         pay_once()
+    if "WRITES" in os.environ:
+        watch_writes(os.open(os.environ["WRITES"], os.O_WRONLY | os.O_APPEND | os.O_CREAT))
+
+
+def watch_writes(log: int) -> None:
+    """Write down each file or folder that Python opens for writing, makes or renames, from now on."""
+
+    def hook(event: str, told: tuple[Any, ...]) -> None:
+        if event == "open":
+            path, _, flags = told
+            if isinstance(path, int) or not flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+                return
+        elif event not in {"os.mkdir", "os.rename", "os.link", "os.symlink"}:
+            return
+        os.write(log, f"{os.fsdecode(told[0])}\n".encode())
+
+    sys.addaudithook(hook)
 
 
 def observe_sums(rank: int) -> None:
