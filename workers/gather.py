@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from core.settings import ServiceSettings
 from workers.outcome import Outcome
-from workers.process import child_environment
+from workers.process import child_environment, held_back
 from workers.wire import RankOrder
 
 if TYPE_CHECKING:
@@ -82,8 +82,7 @@ def start_follower(order: RankOrder, module: str = RANK) -> "subprocess.Popen[by
     """Start one follower and tell it its order; it ends with this process, and with the thread that calls this."""
     # A request to stop goes to the whole group, and is this process's to act on: followers never see it, not even
     # before they can say so themselves.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    try:
+    with held_back(signal.SIGTERM):
         follower = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             [sys.executable, "-m", module, str(os.getpid())],
             stdin=subprocess.PIPE,
@@ -91,8 +90,6 @@ def start_follower(order: RankOrder, module: str = RANK) -> "subprocess.Popen[by
             stderr=subprocess.DEVNULL,
             env=child_environment(os.environ, order.settings.trainer_threads),
         )
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     assert follower.stdin is not None, "it was asked for"
     follower.stdin.write(order.model_dump_json().encode() + b"\n")
     follower.stdin.flush()

@@ -6,7 +6,8 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from typing import Final
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -67,6 +68,21 @@ def child_environment(environment: Mapping[str, str], threads: int) -> dict[str,
     kept = {name: value for name, value in environment.items() if not name.startswith(_SECRETS_PREFIX)}
     kept["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     return kept | dict.fromkeys(_THREAD_VARIABLES, str(threads))
+
+
+@contextmanager
+def held_back(how: signal.Signals) -> Iterator[None]:
+    """Keep a signal from processes that are started in this block, until they ask for it by `let_in`."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {how})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def let_in(how: signal.Signals) -> None:
+    """Take a signal that was held back when this process started; at once, if it came meanwhile."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {how})
 
 
 def kill_group(leader: int, how: signal.Signals) -> None:

@@ -28,7 +28,7 @@ from core.settings import ServiceSettings
 from core.store.database import Database
 from core.training.desk import Desk
 from workers.keeper import Claimed, Keeper
-from workers.process import child_environment, clock_seconds, kill_group
+from workers.process import child_environment, clock_seconds, held_back, kill_group
 from workers.run import Run
 from workers.slots import make_slots
 from workers.sweep import Sweeper
@@ -107,14 +107,16 @@ class Supervisor:
     def _spawn(self) -> "subprocess.Popen[bytes]":
         """Start a fresh process, which loads its libraries and then waits for its order."""
         self._spawned_at = clock_seconds()
-        return subprocess.Popen(  # noqa: S603 - our own interpreter and module
-            [sys.executable, "-m", self._trainer, str(os.getpid())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=child_environment(os.environ, self._settings.trainer_threads),
-            start_new_session=True,
-        )
+        # A request to stop that comes while it still loads waits until it can be heard: it would be a death otherwise.
+        with held_back(signal.SIGTERM):
+            return subprocess.Popen(  # noqa: S603 - our own interpreter and module
+                [sys.executable, "-m", self._trainer, str(os.getpid())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=child_environment(os.environ, self._settings.trainer_threads),
+                start_new_session=True,
+            )
 
     def _keep_spare(self) -> None:
         """Have one fresh process ready for the next job, so that it need not wait for imports."""

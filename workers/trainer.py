@@ -18,7 +18,7 @@ from core.errors import Diverged, LedgerFrozen, StaleAttempt
 from core.training.order import Drained, Failed, NoGpu, Phase
 from workers.gather import RANK, gather
 from workers.outcome import Outcome
-from workers.process import die_with_parent, leave_no_core, limit_memory, pin
+from workers.process import die_with_parent, leave_no_core, let_in, limit_memory, pin
 from workers.wire import Order
 
 _PHASES: Final = {
@@ -48,6 +48,7 @@ def main(rank: str = RANK) -> None:
     die_with_parent(parent)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    let_in(signal.SIGTERM)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is the supervisor's to act on
     load_libraries()
     line = sys.stdin.buffer.readline()

@@ -141,6 +141,24 @@ class TestDraining:
         rough.ready()
         assert len(rough.get("/v1/workers")["data"]) == 2, "one left, one came"
 
+    def test_a_trainer_that_still_starts_hears_that_it_shall_stop(self, rough: Cluster) -> None:
+        number = rough.start_worker()
+        rough.ready()
+        for other, process in enumerate(rough.workers):
+            if other != number and process.poll() is None:
+                assert rough.stop_worker(other) == 0
+        for spare in rough.trainers(number):
+            spare.kill()  # the job's own process has to load everything first
+        job = rough.submit(rough.upload())
+        rough.wait_until(job, lambda view: view["state"] != "queued")
+        assert rough.stop_worker(number) == 0
+        rough.start_worker()
+        rough.start_worker()
+        assert rough.wait(job)["state"] == "succeeded"
+        assert [one["outcome"] for one in attempts(rough, job)] == ["drained", "succeeded"]
+        check(rough, [job])
+        rough.ready()
+
     def test_a_worker_ends_well_while_the_broker_hangs(self, rough: Cluster) -> None:
         number = rough.start_worker()
         rough.ready()
