@@ -6,6 +6,7 @@ import struct
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import sqrt
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from core.logs import Template, configure
 from core.store.tables import Checkpoint, Dataset, Entry
 from tests.support.embedded import LINEAR, Embedded, embedded
 
-CELLS = tuple(20 + number * 0.987654321 % 70 for number in range(300))
+CELLS = tuple(20 + number * sqrt(2) % 70 for number in range(1, 301))
 """Ages that no other number of a run could be."""
 UNKNOWN = "a-job-nobody-declared"
 
