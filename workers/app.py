@@ -40,6 +40,7 @@ class Resident:
     def __init__(self, settings: ServiceSettings) -> None:
         self.trainer = TRAINER
         self._settings = settings
+        self._draining = False
         self._host: Host | None = None
         self._thread: threading.Thread | None = None
         self._log: structlog.typing.FilteringBoundLogger = structlog.get_logger("farthing.worker")
@@ -65,11 +66,14 @@ class Resident:
 
     def drain(self) -> None:
         """Have the supervisor start nothing more; asked again, hurry."""
+        self._draining = True
         if self._host is not None:
             self._host.drain()
 
     def wait(self) -> None:
-        """Return once drained: the grace for children bounds it."""
+        """Return once drained, which begins now if nobody has asked for it; the grace for children bounds it."""
+        if not self._draining:
+            self.drain()
         if self._thread is not None:
             self._thread.join()
 
@@ -130,8 +134,7 @@ def _drain(**_: Any) -> None:  # noqa: ANN401 - as above
 
 @signals.worker_shutdown.connect  # type: ignore[untyped-decorator] # as above
 def _wait(**_: Any) -> None:  # noqa: ANN401 - as above
-    """Celery has stopped, by whatever way: drain if nobody has asked to, and wait for the end of it."""
-    RESIDENT.drain()
+    """Celery has stopped, by whatever way."""
     RESIDENT.wait()
 
 
@@ -143,7 +146,7 @@ def main(trainer: str = TRAINER) -> None:
     try:
         app.worker_main(["--quiet", "worker", *options, f"--queues={SETTINGS.queues}"])
     finally:
-        RESIDENT.drain()  # also where Celery could not start
+        RESIDENT.wait()  # also where Celery could not start
 
 
 if __name__ == "__main__":
