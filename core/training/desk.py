@@ -112,7 +112,7 @@ class Desk:
         self._run(jobs.acknowledge_cancel, claim)
 
     def put_back(self, claim: Claim) -> None:
-        """Queue a job again whose child stopped at its supervisor's order; it fails if more was lost than it may repeat.
+        """Queue a job again whose child stopped at its supervisor's order, or fail it where it cannot pay for its loss.
 
         Raises:
             StaleAttempt, LedgerFrozen, Unreachable: as above.
