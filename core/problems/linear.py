@@ -24,6 +24,7 @@ not finite gives a zero factor by selection too. Row i's term depends on record 
 """
 
 from collections.abc import Iterator
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -116,12 +117,11 @@ class LinearProblem:
         assert theta.shape == (self.dimension,), "parameters have shape (p,)"
         assert rows is None or included is None, "rows are chosen in one way"
         total = torch.zeros(self._shape(question), dtype=torch.int64, device=self._features.device)
-        within = torch.ones((), dtype=torch.bool, device=self._features.device)
-        for part in self._parts(question, facts, theta, rows, included):
-            steps = part.div_(step)
-            within &= (steps.abs() < LARGEST_SUM).all()
-            total += steps.round_().to(torch.int64)
-        assert bool(within), "every part is finite and within its public bound"
+        parts = self._parts(question, facts, theta, rows, included)
+        while some := list(islice(parts, max(1, BLOCK_NUMBERS // total.numel()))):
+            steps = torch.stack(some).div_(step)
+            assert bool((steps.abs() < LARGEST_SUM).all()), "every part is finite and within its public bound"
+            total += steps.round_().to(torch.int64).sum(0)
         return total if isinstance(question, Gradient) else _mirror(total)
 
     def bounded_sum(self, question: Question, facts: Facts, theta: Tensor) -> Tensor:
