@@ -33,6 +33,7 @@ from core.store.validation import ColumnReport, ValidationReport
 _ROOT = Path(__file__).resolve().parents[2]
 _ANSWER_BYTES = 16 * 2**20
 _BYTES_PER_CELL = 8
+_BATCH_BYTES = 8 * 2**20  # of the canonical file, however wide it is: a trainer holds one batch at a time
 _DISK_SLACK_BYTES = 64 * 2**20
 _MEDIA_TYPES = {
     "text/csv": "csv",
@@ -215,6 +216,7 @@ def decode(
     reports = [ColumnReport(name=column.name) for column in columns]
     caps = formats.Caps(limits.rows, limits.columns, limits.cells)
     schema = pa.schema([(column.name, _kept_type(column)) for column in columns])
+    length = max(1, _BATCH_BYTES // (_BYTES_PER_CELL * len(columns)))
     with target.writing() as sink, pa.ipc.new_file(pa.PythonFile(sink, "w"), schema) as writer:
         for batch in formats.batches(source, kind, columns, caps):
             gaps = np.zeros(batch.num_rows, dtype=bool)
@@ -226,7 +228,9 @@ def decode(
                 arrays.append(pa.array(values))
             incomplete += int(np.count_nonzero(gaps))
             rows += batch.num_rows
-            writer.write_batch(pa.record_batch(arrays, schema=schema))
+            decoded = pa.record_batch(arrays, schema=schema)
+            for start in range(0, batch.num_rows, length):
+                writer.write_batch(decoded.slice(start, length))
     report = ValidationReport(rows=rows, incomplete_rows=incomplete, columns=tuple(reports))
     with target.path.open("rb") as file:
         return Decoded(rows=rows, bytes=target.path.stat().st_size, digest=digest_of(file), report=report)

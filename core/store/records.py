@@ -102,7 +102,7 @@ def read_records(source: BinaryIO, design: Design, rows: range | None = None) ->
     target = design.target.column
     file = pa.PythonFile(source, "r")
     reader = pa.ipc.open_file(file, options=_only([*names, target], file))
-    wanted = range(reader.count_rows()) if rows is None else rows
+    wanted = range(sum(_lengths(file, reader.num_record_batches))) if rows is None else rows
     encoded = Encoded(
         _aligned(len(wanted), design.dimension), _aligned(len(wanted)), np.empty(len(wanted), dtype=np.bool_)
     )
@@ -126,21 +126,26 @@ def read_records(source: BinaryIO, design: Design, rows: range | None = None) ->
 
 def _pieces(file: Any, batches: int, rows: range | None) -> Iterator[tuple[int, slice]]:  # noqa: ANN401 - as below
     """Yield the numbers of batches that hold some of the rows, and which of their rows those are."""
-    import pyarrow as pa  # noqa: PLC0415 - as in `read_records`
-
     if rows is None:
         yield from ((number, slice(None)) for number in range(batches))
         return
-    narrow = min(pa.ipc.open_file(file).schema, key=lambda field: field.type.bit_width)
-    reader = pa.ipc.open_file(file, options=_only([narrow.name], file))
     first = 0
-    for number in range(batches):
-        if first >= rows.stop:
-            return
-        length = reader.get_batch(number).num_rows
+    for number, length in enumerate(_lengths(file, batches)):
         if first + length > rows.start:
             yield number, slice(max(0, rows.start - first), min(length, rows.stop - first))
         first += length
+        if first >= rows.stop:
+            return
+
+
+def _lengths(file: Any, batches: int) -> Iterator[int]:  # noqa: ANN401 - as below
+    """Yield how many rows each batch has; reads one narrow column, where the library's own count reads all of them."""
+    import pyarrow as pa  # noqa: PLC0415 - as in `read_records`
+
+    narrow = min(pa.ipc.open_file(file).schema, key=lambda field: field.type.bit_width)
+    reader = pa.ipc.open_file(file, options=_only([narrow.name], file))
+    for number in range(batches):
+        yield reader.get_batch(number).num_rows
 
 
 def _aligned(*shape: int) -> "npt.NDArray[np.float64]":
