@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import structlog
 from celery import Celery, signals
-from sqlalchemy.exc import DBAPIError
 
 from core.logs import configure
 from core.service.broker import RING, make_app
 from core.settings import ServiceSettings
+from core.training.desk import Unreachable
 from workers.process import clock_seconds
 from workers.slots import read_queues
 from workers.supervisor import TRAINER, Host
@@ -83,8 +83,8 @@ class Resident:
         while True:
             try:
                 return Host(settings, self._log, self.trainer)
-            except DBAPIError as error:
-                self._log.warning("database", error=type(error).__name__)
+            except Unreachable as error:
+                self._log.warning("database", error=str(error))
                 if clock_seconds() > deadline:
                     raise SystemExit("The database does not answer.") from error
             time.sleep(_PAUSE_SECONDS)

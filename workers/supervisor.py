@@ -25,8 +25,7 @@ from core.logs import configure
 from core.mechanisms.self_test import self_test
 from core.service.bell import make_bell
 from core.settings import ServiceSettings
-from core.store.database import Database
-from core.training.desk import Desk
+from core.training.desk import open_desk
 from workers.keeper import Claimed, Keeper
 from workers.process import child_environment, clock_seconds, held_back, kill_group
 from workers.run import Run
@@ -211,7 +210,7 @@ class Host:
 
     Raises:
         NotReady: the database could lose a commit, or the master key that records are under is not here.
-        DBAPIError: the database does not answer.
+        Unreachable: the database does not answer.
         SystemExit: there is nothing to serve with.
     """
 
@@ -222,8 +221,7 @@ class Host:
         self._locks = ExitStack()
         self._log = log
         self._bell = make_bell(settings)
-        self._desk = Desk(Database(settings.url), settings, f"{platform.node()}:{os.getpid()}")
-        self._desk.check_master_keys()
+        self._desk = open_desk(settings, f"{platform.node()}:{os.getpid()}")
         self._slots = make_slots(settings, self._locks, log)
         self._keeper = Keeper(settings, self._desk, self._slots, self._bell, log)
         self._sweeper = Sweeper(settings, self._desk, self._slots, self._bell, log)

@@ -1,5 +1,6 @@
 """What a supervisor asks of the database: claims, beats, and the ends of attempts. Each is one short transaction."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Concatenate, Final, ParamSpec, TypeVar
@@ -22,6 +23,9 @@ from core.version import code_version
 P = ParamSpec("P")
 T = TypeVar("T")
 
+WITNESS_PART: Final = 0.25
+"""Of a lease: how long a claim may wait for the database to answer again before its child starts."""
+_PAUSE_SECONDS: Final = 0.1
 SILENT_SECONDS: Final = 86400.0
 """After which a supervisor that did not say it ended is forgotten."""
 
@@ -72,9 +76,22 @@ class Desk:
         """
         taken = self._run(self._take, takes)
         if taken is not None:
-            with _reaching():
-                self._witness.keep(self._database, taken[0].job_id)
+            self._witness_claim(taken[0])
         return taken
+
+    def _witness_claim(self, claim: Claim) -> None:
+        """Witness a claim; the database may be away for a part of its lease, so that a restart costs no attempt."""
+        deadline = time.monotonic() + WITNESS_PART * self._settings.lease_seconds
+        while True:
+            try:
+                with _reaching():
+                    self._witness.keep(self._database, claim.job_id)
+            except Unreachable:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_PAUSE_SECONDS)
+            else:
+                return
 
     def _take(self, session: Session, takes: Sequence[str]) -> tuple[Claim, Resources] | None:
         limits = self._settings
@@ -206,6 +223,19 @@ class Desk:
     def _run(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         with _reaching():
             return self._database.run(work, *args, **kwargs)
+
+
+def open_desk(settings: ServiceSettings, worker: str) -> Desk:
+    """Connect to the database and return its face for a supervisor that can open what it will be asked to read.
+
+    Raises:
+        NotReady: the database could lose a commit, or the master key that records are under is not here.
+        Unreachable: the database does not answer.
+    """
+    with _reaching():
+        desk = Desk(Database(settings.url), settings, worker)
+    desk.check_master_keys()
+    return desk
 
 
 @contextmanager
