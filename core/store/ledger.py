@@ -255,8 +255,9 @@ def _pay(session: Session, job: Job, chunk: int, at: float) -> None:
 
 def _pay_again(session: Session, job: Job, chunk: int, at: float) -> None:
     """Pay for a chunk that was paid before and lost."""
-    assert affords_repeats(session, job), "a job with lost chunks is only queued again where its allowance covers them"
-    taken = {account.id: allowance.again(job, account, [chunk]) for account in lock_accounts(session, paying(job))}
+    taken = {account.id: allowance.again(job, account, [chunk]) for account in _payers(session, job)}
+    covered = all(covers(allowance.rest(job, account_id), amount) for account_id, amount in taken.items())
+    assert covered, "a job with lost chunks is only queued again where its allowance covers them"
     content = {"event": _runs(job.schedule[chunk : chunk + 1]), "repeats": chunk, "allowance": taken}
     _spend(session, job, at, lambda account: taken[account.id], chunk=chunk, content=content)
     allowance.take(job, taken)
@@ -285,8 +286,15 @@ def _spend(
 def affords_repeats(session: Session, job: Job) -> bool:
     """Say whether the rest of a job's allowance pays, at every order, for every chunk that is paid and not kept."""
     lost = range(_kept_chunks(session, job), job.chunks_spent)
-    accounts = [session.get_one(Account, account_id) for account_id in paying(job)]
-    return all(covers(allowance.rest(job, account.id), allowance.again(job, account, lost)) for account in accounts)
+    return all(
+        covers(allowance.rest(job, account.id), allowance.again(job, account, lost))
+        for account in _payers(session, job)
+    )
+
+
+def _payers(session: Session, job: Job) -> list[Account]:
+    """Return the accounts that a job pays from, for their orders, which never change; nothing is locked."""
+    return [session.get_one(Account, account_id) for account_id in paying(job)]
 
 
 def keep(session: Session, claim: Claim, state: bytes, step: int) -> None:
