@@ -297,6 +297,20 @@ class TestRepeats:
         with database.read() as session:
             assert ledger.executed_by(session, session.get_one(Job, claim.job_id)) == {self.SCHEDULE[0]: 3}
 
+    def test_several_chunks_are_paid_again_one_after_the_other(self, database: Database, place: Place) -> None:
+        self.submit(database, place, 2)
+        first = claim_one(database)
+        for chunk in (0, 1):
+            database.run(ledger.spend, first, chunk, None, 0)
+        assert lose(database, first) == "queued"
+        second = claim_one(database)
+        for chunk in (0, 1, 2):
+            database.run(ledger.spend, second, chunk, None, 0)
+        told = [(entry["chunk"], entry.get("repeats")) for entry in self.entries(database, place)[-3:]]
+        assert told == [(0, 0), (1, 1), (2, None)]
+        assert lose(database, second) == "failed"  # three chunks are lost, and less than one is left
+        assert verify(database, place.scope_id).ok
+
     def test_a_drained_attempt_that_resumed_keeps_only_what_it_has(self, database: Database, place: Place) -> None:
         """A state kept before the lost chunk was paid again does not hold that chunk."""
         self.submit(database, place, 1)
