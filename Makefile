@@ -6,7 +6,10 @@ STAMP := $(VENV)/.ready
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test test-all check bench migrate clean
+SECRETS := $(addprefix .stack/,database_password redis_password master_key admin_key)
+COMPOSE ?= $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
+
+.PHONY: help setup demo serve stack stack-stop test test-all test-stack check bench migrate clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -24,11 +27,25 @@ demo: setup ## the main job, end to end, on the bank data
 serve: setup ## the service on http://127.0.0.1:8000, its home in .farthing
 	$(BIN)/farthing up --home .farthing
 
+stack: $(SECRETS) ## the whole service in containers: PostgreSQL, Redis, API, worker (docs/stack.md)
+	DOCKER_BUILDKIT=1 COMPOSE_DOCKER_CLI_BUILD=1 $(COMPOSE) up --detach --build
+	@echo "Farthing answers on http://127.0.0.1:$${FARTHING_PORT:-8000}; the first admin key is in .stack/admin_key"
+
+$(SECRETS): # made once; the folder keeps others out, the files are read by the containers' own users
+	@mkdir -p -m 0700 .stack
+	@head -c 32 /dev/urandom | base64 > $@.new && chmod 0444 $@.new && mv $@.new $@
+
+stack-stop: ## stop the containers; their volumes stay
+	$(COMPOSE) --profile gpu down
+
 test: setup ## the tests that gate a change (under 15 minutes on 2 cores)
 	$(BIN)/python -m pytest -n $(WORKERS) -m 'not slow'
 
 test-all: setup ## the same and the long statistical and kill runs
 	$(BIN)/python -m pytest -n $(WORKERS)
+
+test-stack: setup ## build the images, and the integration tests against the running stack (docs/stack.md)
+	$(BIN)/python -m tests.stack
 
 check: setup ## lint, types, import contracts, unused dependencies
 	$(BIN)/ruff check .
