@@ -46,7 +46,7 @@ def make_problem(rows: range) -> LinearProblem:
 def join(rank: int, place: str) -> tuple[Team, LinearProblem]:
     """Meet the others and take this process's rows."""
     torch.set_num_threads(1)
-    team = meet(rank, PROCESSES, place, patience_seconds=PATIENCE_SECONDS, device=torch.device("cpu"))
+    team = meet(rank, PROCESSES, place, key=bytes(32), patience_seconds=PATIENCE_SECONDS, device=torch.device("cpu"))
     return team, make_problem(shard_of(UNITS, rank, PROCESSES))
 
 

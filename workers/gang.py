@@ -5,8 +5,8 @@ other, with one job at a time, whose trainers lead; each of the others waits for
 for each. With the queue `gpu` a place has the GPU of its local rank.
 
 Every machine has the service's settings in its own FARTHING_...: followers read the same storage, with the same master
-key. What the team tells goes over the network as it is, and whoever reaches the store that `torchrun` keeps can ask
-followers for sums: run it on a network of its own.
+key, by which they also know their leader. What the team tells and adds up goes over the network as it is: run it on a
+network of its own.
 """
 
 import os
@@ -16,6 +16,7 @@ from typing import Final
 
 from core.logs import configure
 from core.settings import ServiceSettings
+from core.store.master_key import load_master_keys
 from workers.gather import patience_seconds, start_follower
 from workers.slots import read_queues
 from workers.wire import RankOrder
@@ -56,13 +57,16 @@ def follow_calls(rank: int, address: str, settings: ServiceSettings, gpu: str | 
         address: of the store of `torchrun`.
         settings: for the followers.
         gpu: the place's own, by its index.
+
+    Raises:
+        NotReady: there is no master key.
     """
     from core.problems.team import Calls  # noqa: PLC0415 - the first place loads no torch
 
     log, stop = configure("gang"), threading.Event()
     for signalled in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signalled, lambda *_: stop.set())
-    calls = Calls(address)
+    calls, key = Calls(address), load_master_keys(settings).current.of_teams()
     log.info("waiting", rank=rank)
     while not stop.wait(LOOK_SECONDS):
         called = calls.next()
@@ -73,6 +77,7 @@ def follow_calls(rank: int, address: str, settings: ServiceSettings, gpu: str | 
             rank=rank,
             size=size,
             place=place,
+            key=key.hex(),
             settings=settings,
             memory_bytes=settings.max_memory_bytes,
             patience_seconds=patience_seconds(settings),

@@ -1,6 +1,7 @@
 """How a trainer gets its followers: processes of this machine, in its own process group, that die with it."""
 
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from core.settings import ServiceSettings
+from core.store.master_key import load_master_keys
 from workers.outcome import Outcome
 from workers.process import child_environment, held_back
 from workers.wire import RankOrder
@@ -41,6 +43,7 @@ def gather(size: int, settings: ServiceSettings, memory_bytes: int, module: str 
 
     Raises:
         NoGpu: this process has a GPU, and others of this machine would have none.
+        NotReady: there is no master key, by which processes of several machines know one another.
         RuntimeError: somebody did not come in time.
     """
     if size == 1:
@@ -51,24 +54,26 @@ def gather(size: int, settings: ServiceSettings, memory_bytes: int, module: str 
 
     device, patience = own_device(), patience_seconds(settings)
     if settings.gang is not None:
-        return meet(0, size, call(settings.gang, size), patience_seconds=patience, device=device)
+        place, key = call(settings.gang, size), load_master_keys(settings).current.of_teams()
+        return meet(0, size, place, key=key, patience_seconds=patience, device=device)
     if device.type != "cpu":
         raise NoGpu("a supervisor's job has one GPU; see workers.gang for more")
     folder = Path(tempfile.mkdtemp(prefix="farthing-"))  # for this user only
-    place = f"file://{folder / 'meeting'}"
+    place, key = f"file://{folder / 'meeting'}", secrets.token_bytes(32)
     try:
         for rank in range(1, size):
             order = RankOrder(
                 rank=rank,
                 size=size,
                 place=place,
+                key=key.hex(),
                 settings=settings,
                 memory_bytes=memory_bytes,
                 patience_seconds=patience,
             )
             follower = start_follower(order, module)
             threading.Thread(target=_fall_with, args=(follower,), daemon=True).start()
-        return meet(0, size, place, patience_seconds=patience, device=device)
+        return meet(0, size, place, key=key, patience_seconds=patience, device=device)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -43,8 +43,14 @@ def serve(order: RankOrder) -> Outcome:
 
         torch.set_num_threads(order.settings.trainer_threads)
         torch.set_num_interop_threads(1)
-        patience = order.patience_seconds
-        team = meet(order.rank, order.size, order.place, patience_seconds=patience, device=own_device())
+        team = meet(
+            order.rank,
+            order.size,
+            order.place,
+            key=bytes.fromhex(order.key),
+            patience_seconds=order.patience_seconds,
+            device=own_device(),
+        )
         follow(team, order.settings)
     except BaseException as ending:  # noqa: BLE001 - whatever it was, one code of a closed list leaves
         return judge(ending)

@@ -1,5 +1,7 @@
 """What a supervisor tells its trainer, and a trainer its followers: one line of JSON over a pipe."""
 
+from pydantic import Field
+
 from core.privacy.facts import Frozen
 from core.settings import ServiceSettings
 from core.store.claims import Claim
@@ -23,6 +25,8 @@ class RankOrder(Frozen):
     size: int
     place: str
     """Where the team's processes find each other."""
+    key: str = Field(repr=False)
+    """By which they know one another, in hexadecimal digits."""
     settings: ServiceSettings
     memory_bytes: int
     """Limit of the follower's memory."""

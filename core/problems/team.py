@@ -3,13 +3,19 @@
 The leader tells followers what to do next and shares tensors with them; all of them add up integers, whose total the
 leader alone learns. Nothing but JSON and plain tensors goes over the wire, so a message can carry no code.
 
+Everybody proves to everybody that it has the team's key, and all that the leader tells carries a tag under it, fresh in
+each team and counted: who cannot know the key can neither ask nor stand in for anybody. Tags hide nothing.
+
 Talk is over gloo, and over NCCL for tensors on a GPU. A process that waits longer than its patience, or whose
 counterpart has gone, gets a RuntimeError: nobody waits for ever.
 """
 
+import hmac
 import os
+import secrets
 import sys
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any, Final
 
 import torch
@@ -20,6 +26,7 @@ LEADER: Final = 0
 _LOOPBACK: Final = "lo" if sys.platform == "linux" else "lo0"
 _INTERFACES: Final = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 _LONGEST_TEXT: Final = 2**26
+_KEY_BYTES: Final = 32
 _STORE_PATIENCE: Final = timedelta(seconds=30)
 _CALLS: Final = "farthing/calls"
 _MEETING: Final = "farthing/meeting"
@@ -30,16 +37,26 @@ class Team:
 
     Args:
         device: where this process sums: the CPU, or the one GPU that is its own.
+        key: 32 bytes, everybody's.
+
+    Raises:
+        AssertionError: somebody has another key.
 
     Attributes:
         rank: which one this is; 0 leads.
         size: how many there are.
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, key: bytes) -> None:
+        assert len(key) == _KEY_BYTES, "a team has a key"
         self.rank: Final = dist.get_rank()
         self.size: Final = dist.get_world_size()
         self._device = device
+        self._told = 0
+        self._key = hmac.digest(key, b"".join(self._from_all(secrets.token_bytes(_KEY_BYTES))), sha256)
+        shown = self._from_all(self._tag(bytes([self.rank])))
+        proven = (self._tag(bytes([rank])) for rank in range(self.size))
+        assert all(map(hmac.compare_digest, shown, proven)), "everybody has the team's key"
 
     @property
     def leads(self) -> bool:
@@ -52,7 +69,7 @@ class Team:
         content = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
         assert 0 < len(content) <= _LONGEST_TEXT, "a message is short"
         dist.broadcast(torch.tensor([len(content)]), LEADER)
-        dist.broadcast(content, LEADER)
+        self.share(content)
 
     def hear(self) -> str:
         """Return what the leader tells next; for followers."""
@@ -60,14 +77,21 @@ class Team:
         length = torch.zeros(1, dtype=torch.int64)
         dist.broadcast(length, LEADER)
         assert 0 < int(length) <= _LONGEST_TEXT, "a message is short"
-        content = torch.empty(int(length), dtype=torch.uint8)
-        dist.broadcast(content, LEADER)
-        return bytes(content.tolist()).decode()
+        return bytes(self.share(torch.empty(int(length), dtype=torch.uint8)).tolist()).decode()
 
     def share(self, tensor: Tensor) -> Tensor:
-        """Return the leader's tensor, on the CPU; followers give one of the same shape and type to be filled."""
+        """Return the leader's tensor, on the CPU; followers give one of the same shape and type to be filled.
+
+        Raises:
+            AssertionError: it is not the leader's, or not its next one.
+        """
         shared = tensor.cpu().contiguous()
         dist.broadcast(shared, LEADER)
+        self._told += 1
+        tag = self._tag(self._told.to_bytes(8, "big"), shared.numpy().tobytes())
+        shown = torch.frombuffer(bytearray(tag), dtype=torch.uint8)
+        dist.broadcast(shown, LEADER)
+        assert hmac.compare_digest(bytes(shown.tolist()), tag), "only the leader tells"
         return shared
 
     def add_up(self, total: Tensor) -> Tensor:
@@ -81,12 +105,22 @@ class Team:
         dist.reduce(added, LEADER, op=dist.ReduceOp.SUM)
         return added
 
+    def _tag(self, *parts: bytes) -> bytes:
+        """Return what only this team can make of some bytes."""
+        return hmac.digest(self._key, b"/".join(parts), sha256)
+
+    def _from_all(self, own: bytes) -> list[bytes]:
+        """Return what everybody gives, by rank; all of one length."""
+        given = [torch.empty(len(own), dtype=torch.uint8) for _ in range(self.size)]
+        dist.all_gather(given, torch.frombuffer(bytearray(own), dtype=torch.uint8))
+        return [bytes(one.tolist()) for one in given]
+
     def part(self) -> None:
         """Leave the team."""
         dist.destroy_process_group()
 
 
-def meet(rank: int, size: int, place: str, *, patience_seconds: float, device: torch.device) -> Team:
+def meet(rank: int, size: int, place: str, *, key: bytes, patience_seconds: float, device: torch.device) -> Team:
     """Wait for the other processes and return this one's place in the team.
 
     At `file://PATH`, processes of one machine find each other by a file that only their user can read, in a private
@@ -98,11 +132,13 @@ def meet(rank: int, size: int, place: str, *, patience_seconds: float, device: t
         rank: which one this is.
         size: how many will come.
         place: where they meet.
+        key: 32 bytes, everybody's.
         patience_seconds: how long to wait for the others, now and whenever they talk.
         device: where this process sums.
 
     Raises:
         RuntimeError: somebody did not come in time.
+        AssertionError: somebody has another key.
     """
     patience = timedelta(seconds=patience_seconds)
     scheme, where = place.split("://", 1)
@@ -114,7 +150,7 @@ def meet(rank: int, size: int, place: str, *, patience_seconds: float, device: t
         address, number = where.split("/")
         store = dist.PrefixStore(f"{_MEETING}/{number}", _store(address, patience))  # type: ignore[attr-defined] # as above
     dist.init_process_group(_backend(device), store=store, rank=rank, world_size=size, timeout=patience)
-    return _greeted(device)
+    return _greeted(device, key)
 
 
 def call(address: str, size: int) -> str:
@@ -164,9 +200,9 @@ def _backend(device: torch.device) -> str:
     return "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
 
 
-def _greeted(device: torch.device) -> Team:
+def _greeted(device: torch.device, key: bytes) -> Team:
     """Return a team that has added up once: connections are made now, not while records are open."""
-    team = Team(device)
+    team = Team(device, key)
     ones = team.add_up(torch.ones(1, dtype=torch.int64))
     assert not team.leads or int(ones) == team.size, "everybody is here"
     return team

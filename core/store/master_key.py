@@ -65,6 +65,10 @@ class MasterKey:
         except (InvalidTag, ValueError):
             raise Tampered from None
 
+    def of_teams(self) -> bytes:
+        """Return the key by which processes of several machines know one another."""
+        return self._derive("team")
+
     def _derive(self, purpose: str) -> bytes:
         """Return a key for one purpose, so that none is used for two."""
         return hmac.digest(self.secret, f"farthing master key: {purpose}".encode(), sha256)

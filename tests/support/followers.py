@@ -27,6 +27,7 @@ from tests.support.problems import HUBER, LOGISTIC, WEIGHT_BOUND, rows
 ROOT = Path(__file__).resolve().parents[2]
 CPU = torch.device("cpu")
 PATIENCE_SECONDS = 60.0
+KEY = bytes(range(32))
 
 
 def make_rows(scene: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -104,7 +105,7 @@ def gathered(size: int, folder: Path) -> Iterator[Team]:
     ]
     team = None
     try:
-        team = meet(0, size, place, patience_seconds=PATIENCE_SECONDS, device=CPU)
+        team = meet(0, size, place, key=KEY, patience_seconds=PATIENCE_SECONDS, device=CPU)
         yield team
         team.tell(json.dumps({"kind": "end"}))
         assert [follower.wait(timeout=30) for follower in followers] == [0] * (size - 1)
@@ -121,7 +122,7 @@ def main() -> None:
     """Meet and follow."""
     torch.set_num_threads(1)
     rank, size, place = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-    follow(meet(rank, size, place, patience_seconds=PATIENCE_SECONDS, device=CPU))
+    follow(meet(rank, size, place, key=KEY, patience_seconds=PATIENCE_SECONDS, device=CPU))
 
 
 if __name__ == "__main__":
