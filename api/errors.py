@@ -32,6 +32,7 @@ STATUS: dict[type[Refusal], int] = {
     errors.ScopeFrozen: 409,
     errors.LedgerFrozen: 503,
     errors.LedgerBusy: 503,
+    errors.DatabaseAway: 503,
     errors.StaleAttempt: 409,
     errors.TooLarge: 413,
     errors.UnsupportedMedia: 415,

@@ -143,6 +143,13 @@ class LedgerBusy(Refusal):
     retryable = True
 
 
+class DatabaseAway(LedgerBusy):
+    """The database does not answer; try again, with the same idempotency key."""
+
+    code = "database-away"
+    actor = "operator"
+
+
 class StaleAttempt(Refusal):
     """This attempt no longer holds the job: its lease was lost, or the job was cancelled or ended."""
 

@@ -19,10 +19,10 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.orm import Session, sessionmaker
 
-from core.errors import LedgerBusy, NotReady
+from core.errors import DatabaseAway, LedgerBusy, NotReady
 
 try:
     from pysqlite3 import dbapi2 as sqlite
@@ -44,6 +44,7 @@ SILENCE: Final = {
 """When a PostgreSQL server whose machine is gone counts as gone: the kernel's own patience is a quarter of an hour."""
 RETRIES: Final = 3
 _RETRIED: Final = ("40P01", "40001")  # deadlock, serialization failure
+_GONE: Final = ("57P01", "57P02", "57P03", "08000", "08003", "08006")  # shut down, crashed, starting; connections
 LOCK_TIMEOUT: Final = "55P03"
 _FIRST_SAFE_LOG: Final = (3, 51, 3)
 _NETWORK: Final = frozenset(
@@ -77,6 +78,12 @@ def sqlstate(error: DBAPIError) -> str | None:
 def _is_busy(error: DBAPIError) -> bool:
     """Tell whether a lock could not be had in time; nothing was written then."""
     return sqlstate(error) in (LOCK_TIMEOUT, *_RETRIED) or str(error.orig) == "database is locked"
+
+
+def _is_away(error: DBAPIError) -> bool:
+    """Tell whether a PostgreSQL server could not be reached, or went while it was asked."""
+    code = sqlstate(error)
+    return error.connection_invalidated or (isinstance(error, OperationalError) and (code is None or code in _GONE))
 
 
 class Database:
@@ -165,23 +172,36 @@ class Database:
 
         Raises:
             LedgerBusy: a lock could not be had in time, or others' locks crossed ours; nothing was written.
+            DatabaseAway: the server does not answer; if it went during the commit, that may have been done.
         """
         if not self._turn.acquire(timeout=BUSY_SECONDS):
             raise LedgerBusy("The ledger is busy; try again.", retry_after_seconds=1)
         try:
-            with self._writing.begin() as session:
+            with self._telling(), self._writing.begin() as session:
                 yield session
-        except DBAPIError as error:
-            if _is_busy(error):
-                raise LedgerBusy("The ledger is busy; try again.", retry_after_seconds=1) from error
-            raise
         finally:
             self._turn.release()
 
     @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Turn errors that pass with time into refusals that say so."""
+        try:
+            yield
+        except DBAPIError as error:
+            if _is_busy(error):
+                raise LedgerBusy("The ledger is busy; try again.", retry_after_seconds=1) from error
+            if not self.is_sqlite and _is_away(error):
+                raise DatabaseAway("The database does not answer; try again.", retry_after_seconds=2) from error
+            raise
+
+    @contextmanager
     def read(self) -> Iterator[Session]:
-        """Give one read-only snapshot; writing in it fails."""
-        with self._reading.begin() as session:
+        """Give one read-only snapshot; writing in it fails.
+
+        Raises:
+            DatabaseAway: the server does not answer.
+        """
+        with self._telling(), self._reading.begin() as session:
             yield session
 
     def run(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -194,7 +194,12 @@ class TestLosses:
         dataset = rough.upload()
         jobs = [rough.submit(dataset, **body) for body in JOBS * 2]
         started(rough, jobs[0])
-        rough.restart_postgres(away_seconds=0.5)
+        rough.postgres.stop()
+        answers = [rough.http.get(f"/v1/jobs/{jobs[0]}"), rough.try_submit(dataset)]
+        rough.postgres.start()
+        for answer in answers:
+            assert answer.status_code == 503, answer.text
+            assert (answer.json()["code"], answer.json()["retryable"]) == ("database-away", True)
         states = [wait_through(rough, job)["state"] for job in jobs]
         assert states.count("succeeded") >= len(jobs) - 1, states
         check(rough, jobs)
