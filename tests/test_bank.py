@@ -88,13 +88,14 @@ def test_with_hardly_any_noise_the_estimates_are_the_non_private_ones(data: Bank
     truth, errors = data.reference(job)
     assert summary["n"] == 45_211
     distance = np.abs(table(summary, "estimate") - truth)
-    # Three digits; of a coefficient within a few errors of zero, a fiftieth of its error: the noise itself is about a
-    # 200th of it for the worst one, so that a false alarm is a draw beyond four standard deviations.
-    limit = np.maximum(1e-3 * np.abs(truth), 2e-2 * errors)
+    # Three digits. Noise is no part of a coefficient but of its error: one that lies within a few errors of zero has no
+    # digits that even the records' own sampling would leave alone, so it is held to a 200th of its error. The noise of
+    # the worst coefficient is a 900th of its error, so that a false alarm is a draw beyond 4.5 standard deviations.
+    limit = np.maximum(1e-3 * np.abs(truth), 5e-3 * errors)
     names = [line["name"] for line in summary["coefficients"]]
     assert np.all(distance <= limit), dict(zip(names, distance / limit, strict=True))
     ratio = table(summary, "std_error") / errors
-    assert np.all(np.abs(ratio - 1) < 0.03)  # the matrices of the sandwich are noised, too
+    assert np.all(np.abs(ratio - 1) < 0.02)  # the matrices of the sandwich are noised, too
 
 
 def study(data: Bank, jobs: int) -> tuple[Array, Array, NDArray[np.bool_]]:

@@ -39,6 +39,8 @@ DAMPED_STEPS = 17
 CAREFUL_DAMPING = 0.5
 NOISY_HESSIAN = 0.01
 """Above this ratio of the spectral noise of a Hessian to its public bound, memoryless steps are damped."""
+LOUD_HESSIAN = 2e-3
+"""Above this one Newton steps that pool their Hessians are."""
 QUIET_HESSIAN = 1e-5
 """Below this ratio every direction is resolved, and what remains is the noise of the last gradients."""
 FLOOR_MULTIPLE = 0.75
@@ -62,15 +64,28 @@ class Shape(NamedTuple):
     """The sandwich's Hessian."""
     score_part: float
 
+    memory: float
+    growth: float
+    damping: float
+
 
 NOISY = Shape(
-    hessians=6, gradients=20, averaged=10, curvature_part=0.50, early_part=0.05, final_part=0.03, score_part=0.10
+    hessians=6,
+    gradients=20,
+    averaged=10,
+    curvature_part=0.50,
+    early_part=0.05,
+    final_part=0.03,
+    score_part=0.10,
+    memory=0.7,
+    growth=2.0,
+    damping=1.0,
 )
-QUIET = Shape(
-    hessians=8, gradients=4, averaged=3, curvature_part=0.05, early_part=0.01, final_part=0.04, score_part=0.10
+LOUD = NOISY._replace(
+    hessians=10, curvature_part=0.40, early_part=0.15, final_part=0.05, memory=1.0, growth=1.0, damping=0.5
 )
-PLANNED_GROWTH = 2.0
-PLANNED_MEMORY = 0.7
+"""Few units or little budget: early steps are then small, and as well paid as later ones, lest they lead astray."""
+QUIET = NOISY._replace(hessians=8, gradients=4, averaged=4, curvature_part=0.05, early_part=0.01, final_part=0.04)
 MEMORYLESS_CURVATURE_SHARE = 0.35
 SMALLEST_WEIGHT = 1e-30
 """Of a step relative to the last; smaller shares are refused by the lattice in any case."""
@@ -155,8 +170,8 @@ class NoisyNewton(AbstractSettings):
         """Fill the shape of a run with gradient steps behind its Newton steps."""
         shape = planned_shape(facts, mu)
         estimate = 1 - shape.final_part - shape.score_part
-        settings = fill(self, mu=mu, radius=PLANNED_RADIUS, memory=PLANNED_MEMORY, growth=PLANNED_GROWTH)
-        settings = fill(settings, curvature_share=shape.curvature_part / estimate, damping=1.0)
+        settings = fill(self, mu=mu, radius=PLANNED_RADIUS, memory=shape.memory, growth=shape.growth)
+        settings = fill(settings, curvature_share=shape.curvature_part / estimate, damping=shape.damping)
         if settings.steps is None:
             settings = fill(settings, hessians=shape.hessians)
             assert settings.hessians is not None, "filled above"
@@ -314,5 +329,7 @@ def spectral_noise(deviation: float, facts: Facts) -> float:
 def planned_shape(facts: Facts, mu: float) -> Shape:
     """Return the shape planned for about this budget: by the noise of one Hessian that takes a half of it."""
     curvature = Curvature(of="hessian", sigma=sqrt(2) / mu)
-    quiet = spectral_noise(curvature.sigma * curvature.sensitivity(facts), facts) < QUIET_HESSIAN
-    return QUIET if quiet else NOISY
+    noise = spectral_noise(curvature.sigma * curvature.sensitivity(facts), facts)
+    if noise > LOUD_HESSIAN:
+        return LOUD
+    return QUIET if noise < QUIET_HESSIAN else NOISY
