@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from uuid import uuid4
@@ -24,6 +24,8 @@ from core.store import ledger
 from core.store.bootstrap import first_admin
 from core.store.database import Database
 from core.store.master_key import prepare_master_key
+from core.store.queue import DEVICES
+from core.training.desk import Desk
 from tests.support.api import csv, job, metadata
 from tests.support.store import create_postgresql
 
@@ -146,6 +148,21 @@ class TestRestoringPostgresql:
         assert ledger_is_whole(cluster)
         cluster.submit()
 
+    def test_workers_find_a_database_that_was_put_back_under_them(self, cluster: Cluster, tmp_path: Path) -> None:
+        """Whoever comes first, a claim or a sweep: nothing is read on a ledger that forgot a payment."""
+        cluster.submit()
+        dump = tmp_path / "yesterday.dump"
+        tool("pg_dump", "--format=custom", f"--file={dump}", libpq(cluster.url))
+        cluster.submit()
+        for ask in (lambda desk: desk.claim(DEVICES), lambda desk: desk.watch()):
+            cluster.restore(dump)
+            desk = Desk(cluster.context.database, cluster.settings, "w")
+            assert "has lost entries" in frozen_by(desk, ask)
+            with pytest.raises(LedgerFrozen):
+                desk.claim(DEVICES)
+            with pytest.raises(LedgerFrozen):
+                cluster.submit()
+
     def test_the_newest_dump_is_frozen_where_the_guide_is_followed(self, cluster: Cluster, tmp_path: Path) -> None:
         """Heads agree, so nothing was lost; whether attempts of before still run, only the operator knows."""
         cluster.submit()
@@ -163,6 +180,14 @@ class TestRestoringPostgresql:
         job_id = cluster.submit()
         assert "nothing to do" in cluster.reconcile()
         assert jobs.get(cluster.context, cluster.caller, job_id).state == "queued"
+
+
+def frozen_by(desk: Desk, ask: Callable[[Desk], list[str]]) -> str:
+    """Return what a look at a ledger that is behind finds: its answer, or its refusal."""
+    try:
+        return ask(desk)[0]
+    except LedgerFrozen as frozen:
+        return frozen.detail
 
 
 def ledger_is_whole(cluster: Cluster) -> bool:

@@ -72,6 +72,8 @@ class Sweeper:
                 self._sweep()
                 self._ring()
                 if clock_seconds() >= sum_at:
+                    for problem in self._desk.watch():
+                        self._log.error("ledger-behind-its-witness", problem=problem, remedy="farthing reconcile")
                     sum_at = clock_seconds() + settings.sweep_seconds
                     for scope in self._desk.resum():
                         self._log.error("frozen", scope=scope)

@@ -83,7 +83,7 @@ class Witness:
         """
         self._place.bury(dataset_id)
 
-    def keep(self, database: Database, job_id: str | None = None) -> None:
+    def keep(self, database: Database, job_id: str | None = None, *, entries: Mapping[str, int] | None = None) -> None:
         """Write down, durably, every scope that has moved on since the last time. Any number of processes may.
 
         A scope whose history is not the one witnessed is left as it was seen, for `guard` to find.
@@ -91,16 +91,21 @@ class Witness:
         Args:
             database: the ledger.
             job_id: look at the scopes that pay for this job only; the others are left to those who moved them.
+            entries: the numbers of entries, by scope, that must be known afterwards: no other scope is looked at, and
+                nothing is read where a rival who had the turn before has written down as much.
 
         Raises:
             LedgerFrozen: the witness is gone.
             LedgerBusy: it does not answer.
         """
         try:
-            scopes = None if job_id is None else self._scopes_of(database, job_id)
+            if entries is not None:
+                scopes: Collection[str] | None = entries.keys()
+            else:
+                scopes = None if job_id is None else self.scopes_of(database, job_id)
             refused: dict[str, Change] = {}
             for _ in range(_ROUNDS):
-                refused = self._keep(database, scopes, refused)
+                refused = self._keep(database, scopes, refused, entries or {})
                 if not refused:
                     return
         except NotReady as error:
@@ -108,7 +113,11 @@ class Witness:
         raise LedgerBusy("The witness is busy; try again.", retry_after_seconds=1)
 
     def _keep(
-        self, database: Database, scopes: Collection[str] | None, refused: Mapping[str, Change]
+        self,
+        database: Database,
+        scopes: Collection[str] | None,
+        refused: Mapping[str, Change],
+        entries: Mapping[str, int],
     ) -> dict[str, Change]:
         """Try once; return what somebody else was faster with. The database is read after the place, never before."""
         with self._place.turn():
@@ -117,6 +126,8 @@ class Witness:
             if gone or not self._place.exists(certain=False):
                 database.run(freeze_ledger, MISSING)
                 raise LedgerFrozen(f"The ledger is frozen: {MISSING} An operator must run `farthing reconcile`.")
+            if entries and all(one in known and known[one].seq >= seq for one, seq in entries.items()):
+                return {}
             with database.read() as session:
                 changes = _moved(session, known, scopes)
             again = self._place.write(changes) if changes else set()
@@ -134,8 +145,8 @@ class Witness:
                 changes = {one: Change(known.get(one), change.after) for one, change in moved.items()}
                 refused = bool(self._place.renew(server, changes))
 
-    def _scopes_of(self, database: Database, job_id: str) -> frozenset[str]:
-        """Return the scopes that pay for a job; they never change."""
+    def scopes_of(self, database: Database, job_id: str) -> frozenset[str]:
+        """Return the scopes that pay for a job; they never change, and the last asked for are remembered."""
         if self._scopes is None or self._scopes[0] != job_id:
             with database.read() as session:
                 found = session.execute(select(Entry.scope_id).where(Entry.job_id == job_id).distinct()).scalars()
@@ -143,9 +154,15 @@ class Witness:
         return self._scopes[1]
 
 
-def compare(database: Database, witness: Witness) -> list[str]:
-    """Return in what the ledger is behind its witness; empty where it is not."""
-    seen = witness.read()
+def compare(database: Database, witness: Witness, job_id: str | None = None) -> list[str]:
+    """Return in what the ledger is behind its witness; empty where it is not.
+
+    Args:
+        database: the ledger.
+        witness: what was seen of it.
+        job_id: look at the scopes that pay for this job only.
+    """
+    seen = witness.read(None if job_id is None else witness.scopes_of(database, job_id))
     problems = []
     with database.read() as session:
         if not witness.exists():
@@ -159,12 +176,13 @@ def compare(database: Database, witness: Witness) -> list[str]:
                 problems.append(f"{scope_id} has lost entries: entry {known.seq} was witnessed.")
             elif hashes[scope_id] != known.head:
                 problems.append(f"{scope_id} has another history: entry {known.seq} is not the one witnessed.")
-        problems += [f"{dataset.id} was erased, and is back." for dataset in _risen(session, witness.erased())]
+        if job_id is None:
+            problems += [f"{dataset.id} was erased, and is back." for dataset in _risen(session, witness.erased())]
     return problems
 
 
 def guard(database: Database, witness: Witness) -> list[str]:
-    """Compare at start and on reconnecting; freeze a ledger that is behind, and give a new one its witness.
+    """Compare at start; freeze a ledger that is behind, and give a new one its witness.
 
     Raises:
         NotReady: the witness does not answer, or its place could lose a head.
@@ -175,6 +193,26 @@ def guard(database: Database, witness: Witness) -> list[str]:
         database.run(freeze_ledger, problems[0])
     elif not witness.exists():
         witness.start(database)
+    return problems
+
+
+def watch(database: Database, witness: Witness, job_id: str | None = None) -> list[str]:
+    """Compare while serving, since a database may be put back at any time; freeze a ledger that is behind.
+
+    Args:
+        database: the ledger.
+        witness: what was seen of it.
+        job_id: look at the scopes that pay for this job only.
+
+    Raises:
+        LedgerBusy: the witness does not answer.
+    """
+    try:
+        problems = compare(database, witness, job_id)
+    except NotReady as error:
+        raise LedgerBusy(f"The witness: {error.detail}", retry_after_seconds=2) from error
+    if problems:
+        database.run(freeze_ledger, problems[0])
     return problems
 
 

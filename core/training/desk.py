@@ -9,9 +9,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from core.catalogue.jobs import Resources
-from core.errors import LedgerBusy
+from core.errors import LedgerBusy, LedgerFrozen
 from core.settings import ServiceSettings
-from core.store import datasets, jobs, queries, retention, sweep, verification, workers
+from core.store import datasets, jobs, queries, retention, sweep, verification, witness, workers
 from core.store.claims import Claim
 from core.store.database import Database
 from core.store.master_key import check_master_keys
@@ -85,6 +85,8 @@ class Desk:
         while True:
             try:
                 with _reaching():
+                    if problems := witness.watch(self._database, self._witness, claim.job_id):
+                        raise LedgerFrozen(f"The ledger is frozen: {problems[0]} Run `farthing reconcile`.")
                     self._witness.keep(self._database, claim.job_id)
             except Unreachable:
                 if time.monotonic() > deadline:
@@ -210,6 +212,15 @@ class Desk:
             Unreachable: the database does not answer.
         """
         self._run(workers.leave, self.name)
+
+    def watch(self) -> list[str]:
+        """Compare the ledger with its witness, and freeze it where it is behind; return what is wrong.
+
+        Raises:
+            Unreachable: the database or the witness does not answer.
+        """
+        with _reaching():
+            return witness.watch(self._database, self._witness)
 
     def resum(self) -> list[str]:
         """Sum every chain that has grown since the last time; return the scopes that were frozen for a mismatch.
