@@ -196,7 +196,7 @@ class _Stored:
         self._context = context
         self._storage = open_storage(settings)
         self._kept = False
-        master_keys = load_master_keys(settings)  # before anything is read: without one, nothing can be stored
+        load_master_keys(settings)  # before anything is read: without one, nothing can be stored
         received = receive(
             pieces, folder=settings.spool_path, secret=_digest_key(context), limit_bytes=settings.max_upload_bytes
         )
@@ -215,7 +215,7 @@ class _Stored:
         except BaseException:
             self._remove()
             raise
-        wrapped_key = master_keys.current.wrap(dataset_id, target.key)
+        wrapped_key = load_master_keys(settings).current.wrap(dataset_id, target.key)  # it may be another one by now
         self._arrived = Arrived(dataset_id, received.digest, decoded, location, wrapped_key)
 
     def __enter__(self) -> Self:

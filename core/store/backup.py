@@ -174,6 +174,7 @@ def restore(source: Path, settings: ServiceSettings) -> Manifest:
             raise Conflict(f"{file.path} changed while it was copied.")
     _freeze(staging / DATABASE)
     # The database comes last, whole and frozen: a service that starts on half a restore finds none.
+    settings.records_path.mkdir(mode=0o700, exist_ok=True)
     storage = open_storage(settings)
     for path in sorted((staging / RECORDS).iterdir()):
         with suppress(FileExistsError):  # of a restore that was cut short: what is read of it is checked

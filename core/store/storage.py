@@ -82,7 +82,7 @@ class Storage(ABC):
 
 
 class Folder(Storage):
-    """A folder, made when absent. Several machines may share it."""
+    """A folder that is there: one that is not may be a disk that was not mounted. Several machines may share it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -90,7 +90,7 @@ class Folder(Storage):
     def put(self, source: Path, name: str) -> None:
         """As `Storage.put`; on one file system the content is not copied."""
         target = self._place(name)
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.check()
         sync_file(source)
         try:
             os.link(source, target)
@@ -139,7 +139,7 @@ class Folder(Storage):
     def check(self) -> None:
         """As `Storage.check`."""
         if not (self.path.is_dir() and os.access(self.path, os.W_OK)):
-            raise NotReady("The records' folder cannot be written.", retry_after_seconds=5)
+            raise NotReady("The records' folder is not there, or cannot be written.", retry_after_seconds=5)
 
     def _place(self, name: str) -> Path:
         return self.path / _checked(name)

@@ -149,7 +149,7 @@ def test_readiness_asks_for_storage_and_the_right_key(context: Context, someone:
     assert not key.exists()
     key.write_bytes(saved)
     context.settings.records_path.rename(context.settings.home / "away")
-    with pytest.raises(NotReady, match="folder cannot be written"):
+    with pytest.raises(NotReady, match="folder is not there"):
         health.check(context)
 
 

@@ -26,5 +26,6 @@ def bucket_url(s3: Callable[[], str]) -> str:
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     """An empty storage of each kind."""
     if request.param == "folder":
+        (tmp_path / "records").mkdir()
         return Folder(tmp_path / "records")
     return Objects(request.getfixturevalue("bucket_url"))

@@ -78,6 +78,7 @@ def test_a_folder_on_another_file_system_gets_a_copy_that_is_whole(
 
     monkeypatch.setattr(module.os, "link", refuse)
     folder = Folder(tmp_path / "records")
+    folder.path.mkdir()
     folder.put(write(tmp_path / "source", b"content"), "rec_1")
     assert [path.name for path in folder.path.iterdir()] == ["rec_1"]
     assert (folder.path / "rec_1").read_bytes() == b"content"
@@ -88,14 +89,19 @@ def test_a_folder_on_another_file_system_gets_a_copy_that_is_whole(
 
 def test_an_erased_files_blocks_are_overwritten(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "records")
+    folder.path.mkdir()
     folder.put(write(tmp_path / "source", b"content"), "rec_1")
     folder.erase("rec_1")
     assert (tmp_path / "source").read_bytes() == bytes(7)  # the same blocks, under the name they still have
 
 
 def test_a_folder_that_is_not_there_is_not_ready(tmp_path: Path) -> None:
-    with pytest.raises(NotReady, match="folder cannot be written"):
-        Folder(tmp_path / "nowhere").check()
+    away = Folder(tmp_path / "nowhere")
+    with pytest.raises(NotReady, match="folder is not there"):
+        away.check()
+    with pytest.raises(NotReady, match="folder is not there"):
+        away.put(write(tmp_path / "source", b"content"), "rec_1")
+    assert not away.path.exists()  # it may be a disk that was not mounted
     Folder(tmp_path).check()
 
 
@@ -111,7 +117,7 @@ def test_a_store_that_does_not_answer_is_not_ready_and_its_text_tells_no_secret(
     away = Objects(bucket_url)
     away._bucket._system = bucket._connect.__wrapped__()
     away._bucket._system.client_kwargs = {"endpoint_url": "http://127.0.0.1:9"}
-    for ask in (away.check, lambda: list(away.list()), lambda: away.erase("rec_1"), lambda: away.open("rec_1")):
+    for ask in (away.check, lambda: away.open("rec_1")):
         with pytest.raises(NotReady) as refused:
             ask()
         assert "does not answer" in refused.value.detail
