@@ -118,7 +118,7 @@ def test_a_lost_follower_ends_the_attempt_at_its_whole_price(
     assert not any(unpaid(service, job, rank) for rank in (0, 1))
 
 
-@pytest.mark.parametrize("victim", ["trainer", "supervisor"])
+@pytest.mark.parametrize("victim", ["trainer", pytest.param("supervisor", marks=pytest.mark.slow)])
 def test_followers_outlive_nobody(service: Embedded, dataset: str, victim: str) -> None:
     job = service.submit(dataset, **TWO)
     service.wait_until(job, lambda view: view["progress"]["step"] > 1)
