@@ -17,11 +17,21 @@ BETWEEN_SECONDS = 1.0
 def claim(session: Session, worker: str, lease_seconds: float, takes: Sequence[str], most_running: int) -> Claim | None:
     """Take whatever was seen to be queued a moment ago."""
     del takes, most_running
-    found = session.execute(select(Job.id).where(Job.state == "queued").limit(1)).scalar_one_or_none()
+    found = look(session)
     if found is None:
         return None
     time.sleep(BETWEEN_SECONDS)
-    job = session.execute(select(Job).where(Job.id == found).with_for_update(key_share=True)).scalar_one()
+    return take(session, found, worker, lease_seconds)
+
+
+def look(session: Session) -> str | None:
+    """Return a job that waits at this moment."""
+    return session.execute(select(Job.id).where(Job.state == "queued").limit(1)).scalar_one_or_none()
+
+
+def take(session: Session, job_id: str, worker: str, lease_seconds: float) -> Claim:
+    """Take a job, in whatever state it is by now."""
+    job = session.execute(select(Job).where(Job.id == job_id).with_for_update(key_share=True)).scalar_one()
     at = clock.read(session)
     job.state, job.worker, job.lease_until, job.fence_epoch = "running", worker, at + lease_seconds, epoch(session)
     job.attempt += 1

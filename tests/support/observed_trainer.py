@@ -67,7 +67,8 @@ def observe_sums(rank: int) -> None:
     delay_seconds = float(os.environ.get("SLOW", "0"))
 
     def integer_sum(self: LinearProblem, question: Any, *arguments: Any, **options: Any) -> Any:
-        line = {"job": os.environ[JOB], "rank": rank, "event": EVENT.dump_python(question.event(), mode="json")}
+        event = EVENT.dump_python(question.event(), mode="json")
+        line = {"job": os.environ[JOB], "rank": rank, "by": os.getpid(), "event": event}
         with path.open("a") as file:  # one write, so that lines of several trainers do not mix
             file.write(json.dumps(line) + "\n")
         time.sleep(delay_seconds)

@@ -1,0 +1,287 @@
+"""Each promise that keeps a crash from costing anything twice, and the plainer code that breaks it.
+
+One scenario is run twice: by our code, which must pass, and by a naive variant of the one line that matters, which
+must not. So each of these tests can fail, and says what its line is for.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from sqlalchemy import event, select, update
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
+
+from core.errors import LedgerBusy, LedgerFrozen, Refusal, StaleAttempt
+from core.privacy.budget import Terms
+from core.privacy.renyi import cost_nano
+from core.service.bell import make_bell
+from core.settings import ServiceSettings
+from core.store import clock, jobs, ledger
+from core.store.claims import Claim, lock_job
+from core.store.database import Database
+from core.store.tables import Attempt, Job
+from core.store.witness import Witness, guard
+from core.training.desk import Desk
+from core.training.till import LedgerTill
+from tests.store.test_jobs import lose_lease, sweep_in_contact
+from tests.store.test_witness import roll_back
+from tests.support import naive_worker
+from tests.support.store import STEP, TERMS, Place, make_place, submit
+from workers.keeper import Keeper
+from workers.slots import Slot
+
+LEASE = 60.0
+BELLS = 10
+HOUR = 3600.0
+
+
+@pytest.fixture
+def place(database: Database) -> Place:
+    return make_place(database)
+
+
+def queue_one(database: Database, place: Place, **options: Any) -> str:
+    with database.write() as session:
+        return submit(session, place, **options).id
+
+
+def claim_one(database: Database, worker: str = "w") -> Claim:
+    claim = database.run(jobs.claim, worker, LEASE)
+    assert claim is not None
+    return claim
+
+
+class TestTenBells:
+    """Ten supervisors are rung for one job at the same moment."""
+
+    def runs(self, database: Database, take: Callable[[Database, threading.Barrier], object]) -> int:
+        """Return how many attempts were made."""
+        start = threading.Barrier(BELLS)
+        threads = [threading.Thread(target=take, args=(database, start)) for _ in range(BELLS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        with database.read() as session:
+            return len(session.execute(select(Attempt)).scalars().all())
+
+    def test_make_one_run(self, database: Database, place: Place) -> None:
+        def claim(database: Database, start: threading.Barrier) -> None:
+            start.wait()
+            database.run(jobs.claim, "w", LEASE)
+
+        queue_one(database, place)
+        assert self.runs(database, claim) == 1
+
+    def test_make_several_where_a_claim_does_not_look_at_the_state(self, database: Database, place: Place) -> None:
+        def look_then_take(database: Database, start: threading.Barrier) -> None:
+            with database.read() as session:
+                seen = naive_worker.look(session)
+            start.wait()
+            assert seen is not None
+            database.run(naive_worker.take, seen, "w", LEASE)
+
+        queue_one(database, place)
+        assert self.runs(database, look_then_take) == BELLS
+
+
+class TestAStaleSupervisor:
+    """A supervisor stood still past its lease, another took its job over, and the first one wakes up."""
+
+    def take_over(self, database: Database, place: Place) -> tuple[Claim, Claim]:
+        queue_one(database, place)
+        stale = claim_one(database, "stale")
+        lose_lease(database, stale.job_id)
+        sweep_in_contact(database)
+        return stale, claim_one(database, "fresh")
+
+    def holders(self, database: Database, claims: tuple[Claim, Claim]) -> list[int]:
+        """Return which attempts think that the job is theirs."""
+        return [claim.attempt for claim in claims if database.run(jobs.beat, claim, LEASE).alive]
+
+    def readings(self, database: Database, claims: tuple[Claim, Claim]) -> int:
+        """Return how often the first chunk is read, by supervisors that pay before they read."""
+        count = 0
+        for claim in claims:
+            try:
+                database.run(ledger.spend, claim, 0, None, 0)
+            except StaleAttempt:
+                continue
+            count += 1
+        return count
+
+    def payments(self, database: Database, place: Place) -> int:
+        with database.read() as session:
+            return sum(ledger.executed(session, place.scope_id).values())
+
+    def test_holds_nothing(self, database: Database, place: Place) -> None:
+        assert self.holders(database, self.take_over(database, place)) == [2]
+
+    def test_holds_on_where_a_beat_revives_whatever_it_names(
+        self, database: Database, place: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def revive(session: Session, claim: Claim, lease_seconds: float) -> jobs.Beat:
+            until = clock.read(session) + lease_seconds
+            session.execute(update(Job).where(Job.id == claim.job_id).values(lease_until=until))
+            return jobs.Beat(alive=True)
+
+        claims = self.take_over(database, place)
+        monkeypatch.setattr(jobs, "beat", revive)
+        assert self.holders(database, claims) == [1, 2]
+
+    def test_reads_nothing_and_what_is_read_is_paid(self, database: Database, place: Place) -> None:
+        assert self.readings(database, self.take_over(database, place)) == self.payments(database, place) == 1
+
+    def test_reads_unpaid_where_a_payment_does_not_look_at_the_fence(
+        self, database: Database, place: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def hold(session: Session, claim: Claim) -> tuple[Job, float]:
+            return lock_job(session, claim.job_id), clock.read(session)
+
+        claims = self.take_over(database, place)
+        monkeypatch.setattr(ledger, "hold", hold)
+        assert self.readings(database, claims) == 2
+        assert self.payments(database, place) == 1
+
+
+class TestClocksAnHourApart:
+    """One machine's clock is an hour behind another's."""
+
+    @contextmanager
+    def machine(self, shift_seconds: float) -> Iterator[None]:
+        """Be on a machine with such a clock."""
+        real, real_ns = time.time, time.time_ns
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(time, "time", lambda: real() + shift_seconds)
+            patch.setattr(time, "time_ns", lambda: real_ns() + int(shift_seconds * 1e9))
+            yield
+
+    def keeps_its_job(self, database: Database, place: Place) -> bool:
+        """Claim on the slow machine, sweep on the other; say whether the claim still holds."""
+        with self.machine(-HOUR):
+            queue_one(database, place)
+            claim = claim_one(database)
+        with self.machine(0):
+            sweep_in_contact(database)
+        with self.machine(-HOUR):
+            return database.run(jobs.beat, claim, LEASE).alive
+
+    def test_take_no_job_from_its_worker(self, database: Database, place: Place) -> None:
+        assert self.keeps_its_job(database, place)
+
+    def test_do_where_leases_go_by_the_machine_s_own_clock(
+        self, database: Database, place: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(clock, "read", lambda _: time.time())
+        assert not self.keeps_its_job(database, place)
+
+
+class TestALostBell:
+    """Redis has forgotten the bell of a job."""
+
+    def claimed(self, database: Database, place: Place, home: Path, poll_seconds: float) -> bool:
+        """Say whether a supervisor that nobody rings finds the job within a few seconds."""
+        settings = ServiceSettings(home=home, poll_seconds=poll_seconds, database_url=str(database.url))
+        Witness(settings.witness_path).start(database)
+        desk, log = Desk(database, settings, "w"), structlog.get_logger("test")
+        keeper = Keeper(settings, desk, [Slot(0)], make_bell(settings), log)
+        keeper.start()
+        deadline = time.monotonic() + 5
+        while keeper._claim_at == 0.0:  # its first look, which finds nothing
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        time.sleep(0.2)
+        queue_one(database, place)
+        deadline = time.monotonic() + 3
+        while keeper.claimed.empty() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        keeper.stop()
+        return not keeper.claimed.empty()
+
+    def test_delays_its_job(self, database: Database, place: Place, tmp_path: Path) -> None:
+        assert self.claimed(database, place, tmp_path, 0.2)
+
+    def test_loses_it_where_supervisors_only_listen(self, database: Database, place: Place, tmp_path: Path) -> None:
+        assert not self.claimed(database, place, tmp_path, 1e6)
+
+
+class Hasty(LedgerTill):
+    """The planted bug: what fails once has failed."""
+
+    def _insist(self, act: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return act(*args, **kwargs)
+
+
+class TestADatabaseThatRestarts:
+    """PostgreSQL goes away while a chunk is paid, and is back a moment later."""
+
+    def pays(self, database: Database, place: Place, home: Path, kind: type[LedgerTill]) -> bool:
+        settings = ServiceSettings(home=home, lease_seconds=LEASE)
+        Witness(settings.witness_path).start(database)
+        queue_one(database, place)
+        till = kind(database, claim_one(database), settings)
+        tried = []
+
+        def go_away(*_: object) -> None:
+            tried.append(1)
+            if len(tried) < 3:
+                raise OperationalError("COMMIT", {}, Exception("the server closed the connection"))
+
+        event.listen(database._writer, "before_cursor_execute", go_away)
+        try:
+            till.spend(0, None, 0)
+        except (OperationalError, LedgerBusy):
+            return False
+        finally:
+            event.remove(database._writer, "before_cursor_execute", go_away)
+        return True
+
+    def test_costs_no_attempt(self, database: Database, place: Place, tmp_path: Path) -> None:
+        assert self.pays(database, place, tmp_path, LedgerTill)
+
+    def test_costs_the_attempt_where_a_payment_is_tried_once(
+        self, database: Database, place: Place, tmp_path: Path
+    ) -> None:
+        assert not self.pays(database, place, tmp_path, Hasty)
+
+
+class TestYesterdaysDump:
+    """A budget for two jobs is used up, the database is put back to before both, and two more are asked for."""
+
+    def readings(self, database: Database, home: Path, compare: Callable[[Database, Witness], object]) -> int:
+        """Return how many jobs' readings one budget pays for."""
+        price = cost_nano(STEP, TERMS.orders)
+        place = make_place(database, Terms(**{**TERMS.model_dump(), "caps_nano": tuple(2 * one for one in price)}))
+        witness = Witness(home / "elsewhere" / "witness.jsonl")
+        assert guard(database, witness) == []
+        read = sum(self.train(database, place, witness) for _ in range(2))
+        assert (read, self.train(database, place, witness)) == (2, False), "the budget is used up"
+        roll_back(database, place, 1)
+        compare(database, witness)
+        return read + sum(self.train(database, place, witness) for _ in range(2))
+
+    def train(self, database: Database, place: Place, witness: Witness) -> bool:
+        """Submit, claim, pay, read and end a job; say whether it was admitted."""
+        try:
+            queue_one(database, place, schedule=[STEP])
+            claim = claim_one(database)
+            database.run(ledger.spend, claim, 0, None, 0)
+        except Refusal:
+            return False
+        witness.keep(database)
+        database.run(jobs.fail, claim, "diverged", charge="spent")
+        return True
+
+    def test_pays_for_nothing_twice(self, database: Database, tmp_path: Path) -> None:
+        assert self.readings(database, tmp_path, guard) == 2
+        with pytest.raises(LedgerFrozen):
+            claim_one(database)
+
+    def test_pays_twice_where_nobody_compares_heads(self, database: Database, tmp_path: Path) -> None:
+        assert self.readings(database, tmp_path, lambda *_: None) == 4
