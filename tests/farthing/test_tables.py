@@ -1,0 +1,34 @@
+"""What the command line shows of repeats and of the allowance that pays for them."""
+
+from typing import Any
+
+from rich.console import Console
+
+from farthing import tables
+from farthing.views import Entry, Estimate
+
+HASHES = {"prev_hash": "sha256:0", "hash": "sha256:1", "created_at": "2026-11-21T00:00:00Z"}
+
+
+def shown(content: Any) -> list[str]:
+    console = Console(width=160)
+    with console.capture() as captured:
+        console.print(content)
+    return captured.get().splitlines()
+
+
+def test_an_entry_that_pays_again_says_so() -> None:
+    once = Entry(seq=3, kind="spend", job="job_1", attempt=1, chunk=4, body='{"kind":"spend"}', **HASHES)
+    again = Entry(seq=4, kind="spend", job="job_1", attempt=2, chunk=4, body='{"repeats":4}', **HASHES)
+    _, first, second = shown(tables.entries([once, again]))
+    assert first.split()[:4] == ["3", "spend", "job_1", "4"]
+    assert second.split()[:5] == ["4", "spend", "again", "job_1", "4"]
+
+
+def test_an_estimate_shows_what_is_reserved_beside_the_price() -> None:
+    cost = {"percent": "2.5", "epsilon_alone": "0.4", "rho": "0.005", "mu": "0.1"}
+    quoted = {"plan": {}, "bound": None, "fits": True, "jobs_that_still_fit": 30}
+    for beside, said in (({"percent": "0.2"}, "0.2 %"), (None, "-")):
+        found = Estimate.model_validate({**quoted, "cost": {**cost, "retry_allowance": beside}})
+        (line,) = (line for line in shown(tables.estimate(found)) if "allowance" in line)
+        assert line.split("  ", 1)[1].strip() == said
