@@ -38,9 +38,8 @@ class Bank:
 
     def train(self, mu: str) -> tuple[dict[str, Any], dict[str, Any]]:
         """Run a noisy Newton job; return its job view and its summary."""
-        job = self.service.wait(
-            self.service.submit(self.dataset, model=MODEL, privacy={"mu": mu}, optimizer={"kind": "noisy_newton"}), 240
-        )
+        body = {"model": MODEL, "privacy": {"mu": mu}, "optimizer": {"kind": "noisy_newton"}, "retry_allowance": 0}
+        job = self.service.wait(self.service.submit(self.dataset, **body), 240)
         assert job["state"] == "succeeded", job
         return job, self.service.get(f"/v1/models/{job['result']['model']}/summary")
 

@@ -85,7 +85,9 @@ LOUD = NOISY._replace(
     hessians=10, curvature_part=0.40, early_part=0.15, final_part=0.05, memory=1.0, growth=1.0, damping=0.5
 )
 """Few units or little budget: early steps are then small, and as well paid as later ones, lest they lead astray."""
-QUIET = NOISY._replace(hessians=8, gradients=4, averaged=4, curvature_part=0.05, early_part=0.01, final_part=0.04)
+QUIET = NOISY._replace(
+    hessians=8, gradients=4, averaged=4, curvature_part=0.05, early_part=0.01, final_part=0.04, memory=0.2
+)
 MEMORYLESS_CURVATURE_SHARE = 0.35
 SMALLEST_WEIGHT = 1e-30
 """Of a step relative to the last; smaller shares are refused by the lattice in any case."""

@@ -1,6 +1,6 @@
 """The bank data with planned settings: agreement without noise, coverage and width of intervals with it.
 
-Noise seeds are fixed; the thresholds are those promised, and the planned settings pass them with room to spare.
+Noise seeds are fixed; the thresholds are those promised or stricter, and the planned settings pass.
 """
 
 import numpy as np
@@ -20,8 +20,8 @@ def data() -> dict[str, list[str]]:
 def test_with_almost_no_noise_estimates_agree_to_three_digits(data: dict[str, list[str]]) -> None:
     assert len(data["y"]) == UNITS
     seen = study(plan(declare(data), UNITS, "1000"), data, 1)
-    assert seen.errors.max() < 0.05, "in non-private standard errors"
-    assert np.median(seen.errors) < 0.005
+    assert seen.errors.max() < 0.02, "in non-private standard errors"
+    assert np.median(seen.errors) < 0.002
 
 
 @pytest.mark.parametrize(
@@ -38,20 +38,22 @@ def test_intervals_cover_and_are_no_wider_than_promised(
     seen = study(plan(declare(data, bounds, typical, first), UNITS, "1"), data, 20, seed=1000)
     assert seen.coverage[seen.key].mean() >= 0.95
     assert np.median(seen.ratio[seen.key]) <= 1.8
-    assert seen.coverage.mean() >= 0.90
-    assert np.median(seen.ratio) <= 6
+    assert seen.coverage.mean() >= 0.95
+    assert np.median(seen.ratio) <= 4.5
+    assert seen.coverage.min() >= 0.7, "no coefficient is left out"
 
 
-def test_a_floor_far_above_the_noise_is_seen_to_fail(data: dict[str, list[str]]) -> None:
-    """Planted: with floors of .05, larger than most eigenvalues, intervals are short and wrong."""
+def test_slow_steps_that_are_not_owned_up_to_are_seen_to_fail(data: dict[str, list[str]]) -> None:
+    """Planted: with a floor of .05, larger than most eigenvalues, and no plausible radius, intervals are wrong."""
     planned = plan(declare(data), UNITS, "1")
-    floored = planned.spec.model_copy(
+    assert planned.spec.inference.plausible_radius is not None
+    slow = planned.spec.model_copy(
         update={
             "optimizer": planned.spec.optimizer.model_copy(update={"eigenvalue_floor": 0.05}),
-            "inference": planned.spec.inference.model_copy(update={"curvature_floor": 0.05}),
+            "inference": planned.spec.inference.model_copy(update={"plausible_radius": 1e-6}),
         }
     )
-    seen = study(planned.model_copy(update={"spec": floored}), data, 5)
+    seen = study(planned.model_copy(update={"spec": slow}), data, 5)
     assert seen.coverage.mean() < 0.9
 
 
