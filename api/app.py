@@ -75,7 +75,7 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     for module in (health, catalogue, datasets, scopes, estimates, jobs, models, keys, audit_routes, workers):
         app.include_router(module.router)
     errors.install(app)
-    app.add_middleware(Envelope, metrics=app.state.metrics, audit=Trail(context))
+    app.add_middleware(Envelope, metrics=app.state.metrics, trail=Trail(context))
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign] # FastAPI's documented way to extend the schema
     return app
 

@@ -17,7 +17,7 @@ MAX_PAGE = 100
 T = TypeVar("T")
 
 
-def _context(request: Request) -> Context:
+async def _context(request: Request) -> Context:
     context: Context = request.app.state.context
     return context
 
@@ -55,13 +55,13 @@ def _checked(key: str) -> str:
     return key
 
 
-def _required_key(key: Annotated[str | None, _KEY_HEADER] = None) -> str:
+async def _required_key(key: Annotated[str | None, _KEY_HEADER] = None) -> str:
     if key is None:
         raise IdempotencyKeyMissing("Send an Idempotency-Key header with a value of your own, such as a UUID.")
     return _checked(key)
 
 
-def _optional_key(key: Annotated[str | None, _KEY_HEADER] = None) -> str | None:
+async def _optional_key(key: Annotated[str | None, _KEY_HEADER] = None) -> str | None:
     return None if key is None else _checked(key)
 
 

@@ -1,7 +1,6 @@
 """The envelope of every request: an id, headers, the access log, metrics, and a problem when something broke."""
 
 import re
-from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
@@ -13,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.errors import problem
 from api.metrics import Metrics
+from api.trail import Trail
 from core.logs import describe
 from core.store.ids import new_id
 
@@ -25,11 +25,11 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 class Envelope:
     """Pure ASGI, so that uploads and event streams pass through without being collected."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, audit: Callable[[Request, str, int], None]) -> None:
-        """Wrap `app`; `audit(request, route, status)` is called in a thread before the first byte of an answer."""
+    def __init__(self, app: ASGIApp, metrics: Metrics, trail: Trail) -> None:
+        """Wrap `app`; `trail` is told in a thread before the first byte of an answer."""
         self._app = app
         self._metrics = metrics
-        self._audit = audit
+        self._trail = trail
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -74,7 +74,8 @@ class Envelope:
         headers.setdefault("Cache-Control", "no-store")
         for name, value in getattr(request.state, "rate_headers", {}).items():
             headers[name] = value
-        await to_thread.run_sync(self._audit, request, route, status)
+        if self._trail.wants(request, route):
+            await to_thread.run_sync(self._trail.record, request, route, status)
         code = getattr(request.state, "code", None)
         self._metrics.seen(method, route, status, seconds, code)
         fields: dict[str, Any] = {"method": method, "route": route, "status": status, "seconds": round(seconds, 4)}

@@ -29,11 +29,13 @@ class Trail:
         """Write into this service's database."""
         self._context = context
 
-    def __call__(self, request: Request, route: str, status: int) -> None:
-        """Record one answered request by a known caller; unknown callers leave a log line only."""
-        caller = getattr(request.state, "caller", None)
-        if caller is None or not _is_audited(request.method, route):
-            return
+    def wants(self, request: Request, route: str) -> bool:
+        """Tell whether a request leaves a line: unknown callers leave one in the log only."""
+        return getattr(request.state, "caller", None) is not None and _is_audited(request.method, route)
+
+    def record(self, request: Request, route: str, status: int) -> None:
+        """Record one answered request that is wanted."""
+        caller = request.state.caller
         target = getattr(request.state, "target", None) or request.url.path.removeprefix("/v1/")
         try:
             audit.record(

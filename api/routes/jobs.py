@@ -110,26 +110,26 @@ def list_jobs(
     return page(service.page(db, caller, wanted, after, capped(limit) + 1), capped(limit))
 
 
-@router.get("/{job_id}", responses=problems(NotFound))
+@router.get("/{job_id}", response_model=JobView, responses=problems(NotFound))
 async def get_job(
     job_id: JobId,
     caller: Caller,
     db: Db,
     request: Request,
-    response: Response,
     prefer: Annotated[str | None, Header(description="`wait=30` answers once the job has ended, or after 30 s")] = None,
-) -> JobView:
+) -> Response:
     """Show a job; with `Prefer: wait=30`, wait for its end."""
     view = await to_thread.run_sync(service.get, db, caller, job_id)
+    headers: dict[str, str] = {}
     asked = _PREFER_WAIT.search(prefer or "")
     if asked is not None:
         seconds = min(int(asked[1]), MAX_WAIT_SECONDS)
-        response.headers["Preference-Applied"] = f"wait={seconds}"
+        headers["Preference-Applied"] = f"wait={seconds}"
         if await _ended(request.app.state.watcher, db, job_id, seconds):
             view = await to_thread.run_sync(service.get, db, caller, job_id)
     if view.finished_at is None:
-        response.headers["Retry-After"] = "1"
-    return view
+        headers["Retry-After"] = "1"
+    return Response(view.model_dump_json(), media_type="application/json", headers=headers)  # is checked already
 
 
 async def _ended(watcher: Watcher, db: Context, job_id: str, seconds: float) -> bool:

@@ -26,6 +26,8 @@ from core.store.ledger import balance
 from core.store.tables import Account, Scope
 from core.store.verification import executed
 
+_EMPTY: dict[str, Balance] = {}
+_MOST_KEPT = 4096
 NO_COST = CostFigures(percent="0", epsilon_alone="0", rho="0", mu="0")
 
 
@@ -54,6 +56,21 @@ def allowance_figures(schedule: Iterable[Event], times: int, account: Balance, *
     """Return what it costs to pay for the most expensive chunk of a schedule a number of times."""
     event = compose({dearest(schedule): times}) if times else None
     return cost_figures(event, account, at_head=at_head)
+
+
+def empty_budget(session: Session, scope_id: str) -> Balance:
+    """Return a scope's budget with nothing spent or reserved: its terms never change, so they are read once.
+
+    Raises:
+        NotFound: there is no such scope.
+    """
+    if scope_id not in _EMPTY:
+        terms = balance(session, scope_id).terms
+        nothing = (0,) * len(terms.orders)
+        if len(_EMPTY) >= _MOST_KEPT:
+            _EMPTY.clear()
+        _EMPTY[scope_id] = Balance(terms, nothing, nothing)
+    return _EMPTY[scope_id]
 
 
 def percent_view(terms: Terms, spent: Sequence[int], reserved: Sequence[int]) -> PercentView:

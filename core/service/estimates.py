@@ -1,8 +1,10 @@
 """What a job would cost and what the theory predicts, from public facts alone."""
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from threading import Lock
+from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.orm import Session
@@ -31,17 +33,14 @@ COLUMNS: TypeAdapter[list[Column]] = TypeAdapter(list[Column])
 
 
 @dataclass(frozen=True)
-class Quote:
-    """A planned job, the dataset it reads and the accounts that would pay, at one head."""
+class Plan:
+    """A planned job and the dataset it reads; nothing of it ever changes but what its account holds."""
 
     planned: PlannedJob
-    price: Event
     dataset_id: str
     scope_id: str
-    grant_id: str | None
-    head: str
     account: Balance
-    grant: Balance | None
+    """Of the scope, when the plan was made; its terms are fixed."""
 
     @property
     def steps(self) -> int:
@@ -51,13 +50,59 @@ class Quote:
         return steps
 
 
-def find_dataset(session: Session, caller: Caller, dataset_id: str) -> Dataset:
-    """Return a dataset that exists for the caller.
+@dataclass(frozen=True)
+class Quote(Plan):
+    """A plan with its price, and the accounts that would pay, at one head."""
+
+    price: Event
+    grant_id: str | None
+    head: str
+    grant: Balance | None
+
+
+class Plans:
+    """Plans of jobs that were asked for before, so that the same job is planned once.
+
+    A plan follows from the request and from public facts that never change: a ready dataset's columns and size, its
+    scope's adjacency and terms. Who may submit it, and whether it fits, is asked each time.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: OrderedDict[tuple[str | None, str], Plan] = OrderedDict()
+        self._lock = Lock()
+
+    def find(self, spec: JobSpec, digest: str) -> Plan | None:
+        """Return the plan of a job; None where there is none, or where it depends on what is at work now, as on GPUs.
+
+        Args:
+            spec: the request.
+            digest: of its canonical text.
+        """
+        if spec.resources.served_by == "cuda":
+            return None
+        with self._lock:
+            return self._kept.get((spec.dataset, digest))
+
+    def keep(self, quoted: Quote, digest: str) -> Plan:
+        """Remember a quote's plan; return it."""
+        with self._lock:
+            self._kept[quoted.dataset_id, digest] = quoted
+            if len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+        return quoted
+
+
+PLANS: Final = Plans(1024)
+
+
+def find_dataset(session: Session, caller: Caller, dataset_id: str, *, lock: bool = False) -> Dataset:
+    """Return a dataset that exists for the caller; with `lock`, locked as by a write to it.
 
     Raises:
         NotFound: it does not.
     """
-    found = queries.dataset(session, viewer(caller), dataset_id)
+    found = queries.dataset(session, viewer(caller), dataset_id, lock=lock)
     if found is None:
         raise NotFound("There is no such dataset.", FieldError("/dataset", "name a dataset that you may see"))
     return found

@@ -1,7 +1,7 @@
 """Use cases of jobs: submit one, watch it, cancel it. Submitting plans first and then reserves, in one transaction."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -12,9 +12,9 @@ from core.privacy.events import EVENT, NOTHING, Event, compose
 from core.privacy.facts import Adjacency
 from core.privacy.reports import report as privacy_report
 from core.service import witnessing, workers
-from core.service.budgets import NO_COST, allowance_figures, cost_figures
+from core.service.budgets import NO_COST, allowance_figures, cost_figures, empty_budget
 from core.service.context import Caller, Context
-from core.service.estimates import Quote, find_dataset, quote
+from core.service.estimates import PLANS, Plan, find_dataset, quote
 from core.service.scopes import viewer
 from core.service.views import (
     ArtifactView,
@@ -28,7 +28,6 @@ from core.service.views import (
     ResultView,
     rfc3339,
 )
-from core.store import datasets as dataset_rows
 from core.store import idempotency, ledger, queries, queue
 from core.store import jobs as rows
 from core.store.accounts import Balance
@@ -46,6 +45,8 @@ class Answer:
 
     body: dict[str, Any]
     replayed: bool
+    entries: dict[str, int] = field(default_factory=dict)
+    """The last entry, by scope, that the witness must know of before the answer leaves."""
 
 
 @dataclass(frozen=True)
@@ -86,52 +87,55 @@ def submit(context: Context, caller: Caller, spec: JobSpec, key: str, route: str
     """
     caller.require("owner", "analyst", "admin")
     request = Request(route, key, idempotency.hash_body(spec.model_dump(mode="json")))
-    with context.database.read() as session:
-        stored = idempotency.find(session, caller.id, route, key, request.digest)
-        if stored is not None:
-            return Answer(stored.body, replayed=True)
-        quoted = quote(session, context, caller, spec)
-        workers.require_gpu(session, context, quoted.planned.spec.resources.served_by)
-    answer = context.database.run(_submit, context, caller, quoted, request)
+    plan = PLANS.find(spec, request.digest)
+    if plan is None:
+        with context.database.read() as session:
+            stored = idempotency.find(session, caller.id, route, key, request.digest)
+            if stored is not None:
+                return Answer(stored.body, replayed=True)
+            quoted = quote(session, context, caller, spec)
+            workers.require_gpu(session, context, quoted.planned.spec.resources.served_by)
+        plan = PLANS.keep(quoted, request.digest)
+    answer = context.database.run(_submit, context, caller, plan, request)
     if not answer.replayed:
-        witnessing.keep(context, answer.body["id"])
-        context.bell.ring(answer.body["id"], quoted.planned.spec.resources.served_by)
+        witnessing.keep(context, entries=answer.entries)
+        context.bell.ring(answer.body["id"], plan.planned.spec.resources.served_by)
     return answer
 
 
-def _submit(session: Session, context: Context, caller: Caller, quoted: Quote, request: Request) -> Answer:
+def _submit(session: Session, context: Context, caller: Caller, plan: Plan, request: Request) -> Answer:
     stored = idempotency.begin(session, caller.id, request.route, request.key, request.digest)
     if stored is not None:
         return Answer(stored.body, replayed=True)
-    dataset = dataset_rows.lock(session, quoted.dataset_id)
+    # Access may have gone, or a grant come, since the plan was made.
+    dataset = find_dataset(session, caller, plan.dataset_id, lock=True)
     if dataset.state != "ready":
         raise Conflict(f"This dataset is {dataset.state}: no job can read it.")
     queue.admit(session, caller.id, context.settings.max_queued_per_principal)
-    find_dataset(session, caller, quoted.dataset_id)  # again: access may have gone, or a grant come, since the quote
-    grant = queries.grant(session, quoted.scope_id, caller.id)
-    spec = quoted.planned.spec
+    grant = queries.grant(session, plan.scope_id, caller.id)
+    spec = plan.planned.spec
     if spec.resources.priority > 0 and caller.id != dataset.owner_id and caller.role != "admin":
         raise Forbidden("Only the owner of the data, or an admin, may ask for a priority above 0.")
     job = rows.create(
         session,
         owner_id=caller.id,
-        dataset_id=quoted.dataset_id,
-        scope_id=quoted.scope_id,
+        dataset_id=plan.dataset_id,
+        scope_id=plan.scope_id,
         grant_id=None if grant is None else grant.id,
         spec=spec.model_dump(mode="json"),
         optimizer=spec.optimizer.kind,
-        steps=quoted.steps,
+        steps=plan.steps,
         labels=spec.labels,
         device=spec.resources.served_by,
         priority=spec.resources.priority,
         max_queue_seconds=spec.resources.max_queue_seconds,
         request_id=caller.request_id,
     )
-    ledger.reserve(session, job, quoted.planned.schedule, spec.retry_allowance)
-    view = _view(job, ledger.balance(session, job.scope_id), NOTHING, model=None, until=None)
+    entry = ledger.reserve(session, job, plan.planned.schedule, spec.retry_allowance)
+    view = _view(job, plan.account, NOTHING, model=None, until=None)
     body = view.model_dump(mode="json")
     idempotency.store(session, caller.id, request.route, request.key, status=202, body=body)
-    return Answer(body, replayed=False)
+    return Answer(body, replayed=False, entries={job.scope_id: entry})
 
 
 def clone(context: Context, caller: Caller, job_id: str, key: str) -> Answer:
@@ -176,7 +180,7 @@ def page(context: Context, caller: Caller, wanted: JobFilter, after: str | None,
 def _views(session: Session, context: Context, caller: Caller, found: Sequence[Job]) -> list[JobView]:
     until = queries.grid_time(session, context.settings.visible_grid_seconds)
     hidden = queries.first_hidden(session, [job.id for job in found], until)
-    accounts = {job.scope_id: ledger.balance(session, job.scope_id) for job in found}
+    accounts = {job.scope_id: empty_budget(session, job.scope_id) for job in found}
     views: list[JobView] = []
     for job in found:
         before = hidden.get(job.id)

@@ -18,7 +18,7 @@ def authenticate(context: Context, secret: str) -> Caller | None:
     """Return who holds a key, or None; notes at most once a minute that it was used."""
     if not 1 <= len(secret) <= _MAX_SECRET or not secret.isascii():
         return None
-    with context.database.read() as session:
+    with context.database.look() as session:
         found = principals.find(session, secret)
     if found is None:
         return None

@@ -18,14 +18,19 @@ def start(context: Context) -> list[str]:
     return witness.guard(context.database, _witness(context))
 
 
-def keep(context: Context, job_id: str | None = None) -> None:
+def keep(context: Context, job_id: str | None = None, *, entries: Mapping[str, int] | None = None) -> None:
     """Write down, durably, every scope that has moved on, or those that pay for one job, before the answer leaves.
+
+    Args:
+        context: the service.
+        job_id: look at the scopes that pay for this job only.
+        entries: look at these scopes only, and only where the witness does not know of these entries yet.
 
     Raises:
         LedgerFrozen: the witness is gone.
         LedgerBusy: it does not answer.
     """
-    _witness(context).keep(context.database, job_id)
+    _witness(context).keep(context.database, job_id, entries=entries)
 
 
 def bury(context: Context, dataset_id: str) -> None:

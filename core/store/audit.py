@@ -42,7 +42,7 @@ def append(
         status=status,
         code=code,
         request_id=request_id[:60],
-        created_at=clock.read(session),
+        created_at=clock.now(),
     )
     session.add(row)
     session.flush()

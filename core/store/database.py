@@ -19,7 +19,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError, InvalidatePoolError, OperationalError
 from sqlalchemy.orm import Session, sessionmaker
 
 from core.errors import DatabaseAway, LedgerBusy, NotReady
@@ -33,7 +33,11 @@ MIGRATIONS: Final = Path(__file__).resolve().parents[2] / "migrations"
 BUSY_SECONDS: Final = 10.0
 POLL_SECONDS: Final = 0.003
 POOL: Final = 50
+KEPT: Final = 24
+"""Connections over this number are closed when they go back; to open one takes as long as a dozen statements."""
 LOCK_SECONDS: Final = 2.0
+IDLE_SECONDS: Final = 1.0
+"""A connection that lay for longer is asked whether it lives before it is used."""
 SILENCE: Final = {
     "connect_timeout": 5,
     "keepalives_idle": 10,
@@ -110,6 +114,7 @@ class Database:
             self._open_postgresql()
         self._writing = sessionmaker(self._writer, expire_on_commit=False)
         self._reading = sessionmaker(self._reader, expire_on_commit=False)
+        self._looking = sessionmaker(self._looker, expire_on_commit=False)
         with self._writer.connect():
             pass
 
@@ -131,6 +136,7 @@ class Database:
         self._reader = create_engine(url, **options)
         event.listen(self._writer, "connect", _prepare_writer)
         event.listen(self._reader, "connect", _prepare_reader)
+        self._looker = self._reader
         event.listen(self._writer, "begin", self._begin)
         event.listen(self._reader, "begin", _begin_reading)
 
@@ -152,14 +158,16 @@ class Database:
         """Make the engine of a PostgreSQL server and its read-only face."""
         self._writer = create_engine(
             self.url.set(drivername="postgresql+psycopg"),
-            pool_size=10,
-            max_overflow=POOL - 10,
-            pool_pre_ping=True,
+            pool_size=KEPT,
+            max_overflow=POOL - KEPT,
             connect_args=SILENCE,
             isolation_level="READ COMMITTED",
         )
         event.listen(self._writer, "connect", _prepare_postgresql)
+        event.listen(self._writer, "checkin", _note_use)
+        event.listen(self._writer, "checkout", _ask_if_idle)
         self._reader = self._writer.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        self._looker = self._writer.execution_options(isolation_level="AUTOCOMMIT", postgresql_readonly=True)
 
     @property
     def engine(self) -> Engine:
@@ -202,6 +210,12 @@ class Database:
             DatabaseAway: the server does not answer.
         """
         with self._telling(), self._reading.begin() as session:
+            yield session
+
+    @contextmanager
+    def look(self) -> Iterator[Session]:
+        """Give a session for one statement that reads: no snapshot is opened before and closed behind it."""
+        with self._telling(), self._looking.begin() as session:
             yield session
 
     def run(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -316,6 +330,26 @@ def _prepare_reader(connection: Any, record: object) -> None:  # noqa: ANN401, A
 
 def _begin_reading(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN")
+
+
+def _note_use(connection: Any, record: Any) -> None:  # noqa: ANN401 - the driver's type; the hook's shape
+    """Note when a connection went back to the pool."""
+    if connection is not None:
+        record.info["used_at"] = time.monotonic()
+
+
+def _ask_if_idle(connection: Any, record: Any, proxy: object) -> None:  # noqa: ANN401, ARG001 - as above
+    """Replace connections that lay idle and have died, as all do when the server restarts.
+
+    One that was used a moment ago is taken as it is; should it have died, its error drops all that are as old.
+    """
+    if time.monotonic() < record.info.get("used_at", 0.0) + IDLE_SECONDS:
+        return
+    try:
+        connection.execute("SELECT 1")
+        connection.rollback()
+    except Exception as error:
+        raise InvalidatePoolError("it lay idle and has died") from error
 
 
 def _prepare_postgresql(connection: Any, record: object) -> None:  # noqa: ANN401, ARG001 - the driver's type; the hook's shape

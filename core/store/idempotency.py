@@ -69,7 +69,7 @@ def begin(session: Session, principal_id: str, route: str, key: str, digest: str
     """
     insert = insert_sqlite if session.get_bind().dialect.name == "sqlite" else insert_postgresql
     names = {"principal_id": principal_id, "route": route, "key": key}
-    values = {**names, "request_hash": digest, "created_at": clock.read(session)}
+    values = {**names, "request_hash": digest, "created_at": clock.now()}
     statement = insert(Idempotency).values(values).on_conflict_do_nothing().returning(Idempotency.key)
     try:
         inserted = session.execute(statement).first()

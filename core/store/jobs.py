@@ -114,13 +114,13 @@ def create(
         expires_at=None if max_queue_seconds is None else at + max_queue_seconds,
         request_id=request_id,
         labels=dict(labels),
-        event_seq=0,
+        event_seq=1,
         created_at=at,
     )
     session.add(job)
     session.flush()
     session.add_all([Label(job_id=job.id, key=key, value=value) for key, value in labels.items()])
-    add_event(session, job, "queued", job.created_at)
+    session.add(JobEvent(job_id=job.id, seq=job.event_seq, kind="queued", data={}, created_at=at))
     session.flush()
     return job
 

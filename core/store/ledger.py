@@ -72,7 +72,7 @@ MAX_CHUNKS: Final = 100
 RETRY_SECONDS: Final = 30
 
 
-def reserve(session: Session, job: Job, schedule: Sequence[Event], retry_allowance: int = 0) -> None:
+def reserve(session: Session, job: Job, schedule: Sequence[Event], retry_allowance: int = 0) -> int:
     """Reserve the most a job may cost, from its scope and from its owner's grant, or refuse.
 
     Fills `price`, `schedule`, `chunks` and `allowance` of the job, which was added in this same transaction. A caller
@@ -83,6 +83,9 @@ def reserve(session: Session, job: Job, schedule: Sequence[Event], retry_allowan
         job: a job that is not yet stored.
         schedule: what each chunk draws, in order, frozen from here on; 1 to 100 chunks.
         retry_allowance: how many times the most expensive chunk is reserved beside, to pay lost chunks again.
+
+    Returns:
+        The number of its entry in the scope's chain.
 
     Raises:
         BudgetExhausted: it does not fit; the facts say by how much, the fields whether it would without allowance.
@@ -117,6 +120,7 @@ def reserve(session: Session, job: Job, schedule: Sequence[Event], retry_allowan
         at = clock.read(session)
         chain.append(session, scope, "reserve", at=at, job_id=job.id, attempt=0, chunk=0, content=content)
     session.flush()
+    return scope.seq
 
 
 def _totals(schedule: Sequence[Event], terms: Terms) -> Totals:

@@ -76,8 +76,10 @@ def create_key(
 def find(session: Session, secret: str) -> Caller | None:
     """Return who holds a key, None when it is unknown, revoked or expired. Reads only."""
     at = clock.now()
+    due = or_(ApiKey.last_used_at.is_(None), ApiKey.last_used_at < at - TOUCH_SECONDS)
     row = session.execute(
-        select(ApiKey, Principal, or_(ApiKey.last_used_at.is_(None), ApiKey.last_used_at < at - TOUCH_SECONDS))
+        select(Principal.id, Principal.name, Principal.role, ApiKey.id, due)  # columns: this runs with every request
+        .select_from(ApiKey)
         .join(Principal, Principal.id == ApiKey.principal_id)
         .where(
             ApiKey.sha256 == _digest(secret),
@@ -87,8 +89,8 @@ def find(session: Session, secret: str) -> Caller | None:
     ).one_or_none()
     if row is None:
         return None
-    key, principal, due = row
-    return Caller(principal.id, principal.name, principal.role, key.id, bool(due))
+    principal_id, name, role, key_id, touch_due = row
+    return Caller(principal_id, name, role, key_id, bool(touch_due))
 
 
 def touch(session: Session, key_id: str) -> None:

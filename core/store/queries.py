@@ -64,9 +64,11 @@ def _sees_job(viewer: Viewer) -> ColumnElement[bool]:
     return or_(Job.owner_id == viewer.id, Job.scope_id.in_(owned))
 
 
-def dataset(session: Session, viewer: Viewer, dataset_id: str) -> Dataset | None:
-    """Return a dataset if it exists for the viewer."""
+def dataset(session: Session, viewer: Viewer, dataset_id: str, *, lock: bool = False) -> Dataset | None:
+    """Return a dataset if it exists for the viewer; with `lock`, its row is locked before any job's or scope's."""
     statement = select(Dataset).where(Dataset.id == dataset_id, _sees_dataset(viewer))
+    if lock:
+        statement = statement.with_for_update(of=Dataset).execution_options(populate_existing=True)
     return session.execute(statement).scalar_one_or_none()
 
 

@@ -187,7 +187,13 @@ def test_a_queued_and_a_running_job_are_cancelled_and_give_back_the_rest(admin: 
 
 def test_an_analyst_sees_and_spends_what_was_granted_and_no_more(admin: Client, analyst: Client) -> None:
     made = upload(admin)
-    for hidden in (lambda: analyst.dataset(made.id), lambda: analyst.estimate(job(made.id))):
+    planned = job(made.id, mu="0.01")
+    admin.cancel(admin.submit(planned).id)  # a plan that is remembered is open to nobody else
+    for hidden in (
+        lambda: analyst.dataset(made.id),
+        lambda: analyst.estimate(planned),
+        lambda: analyst.submit(planned),
+    ):
         with pytest.raises(FarthingError) as refused:
             hidden()
         assert refused.value.status == 404
