@@ -1,0 +1,1 @@
+"""What Farthing is measured against: small programs that do the same without its promises."""
