@@ -106,7 +106,7 @@ def submit(client: httpx.Client, body: dict[str, Any], key: str | None = None) -
 
 
 @contextmanager
-def running(home: Path, database_url: str | None = None, **environment: str) -> Iterator[Service]:
+def running(home: Path, database_url: str | None = None, module: str = "api", **environment: str) -> Iterator[Service]:
     """Run `python -m api` under `home` until the end of the block, on SQLite unless another empty database is given."""
     settings = ServiceSettings(home=home, database_url=database_url)
     if database_url is not None:
@@ -121,7 +121,7 @@ def running(home: Path, database_url: str | None = None, **environment: str) -> 
         port = probe.getsockname()[1]
     with (home / "api.log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "api", "--host", "127.0.0.1", "--port", str(port), "--home", str(home)],
+            [sys.executable, "-m", module, "--host", "127.0.0.1", "--port", str(port), "--home", str(home)],
             cwd=ROOT,
             env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"} | environment,
             stdout=log,
