@@ -16,7 +16,7 @@ from core.catalogue.noisy_newton import NoisyNewton
 from core.inference.eigen import floor_eigenvalues, inside, solve
 from core.inference.estimate import Estimate, LateSteps
 from core.optimizers.lifecycle import ended, settled, starting_point
-from core.oracle import Oracle, Status
+from core.oracle import Answer, Oracle, Status
 
 
 def iterate(settings: NoisyNewton, oracle: Oracle) -> tuple[Estimate, Status]:
@@ -36,7 +36,7 @@ def iterate(settings: NoisyNewton, oracle: Oracle) -> tuple[Estimate, Status]:
     """
     assert settings.steps is not None, "plan first"
     assert settings.radius is not None, "plan first"
-    gradients = settings.gradients()
+    gradients, curvatures, floors = settings.gradients(), settings.curvatures(), settings.floors(oracle.facts)
     state = oracle.resume(_start(settings, oracle))
     status = Status.FINISHED
     for step in range(int(state["step"]) + 1, settings.steps + 1):
@@ -48,7 +48,9 @@ def iterate(settings: NoisyNewton, oracle: Oracle) -> tuple[Estimate, Status]:
         if step <= settings.newton_steps:
             assert settings.damping is not None, "plan first"
             damping = settings.damping
-            state = state | _matrix(settings, oracle, state, step)
+            bend = oracle.ask(curvatures[step - 1], state["theta"])
+            before = (curvatures[step - 1].sigma / curvatures[max(0, step - 2)].sigma) ** 2
+            state = state | _matrix(settings, state, bend, before, floors[step - 1])
         moved = state["theta"] - damping * solve(state["hessian"], slope.value)
         theta, left = inside(moved, settings.radius)
         averaged = step > settings.steps - (settings.averaged or 1)
@@ -85,22 +87,22 @@ def _start(settings: NoisyNewton, oracle: Oracle) -> dict[str, Tensor]:
     }
 
 
-def _matrix(settings: NoisyNewton, oracle: Oracle, state: dict[str, Tensor], step: int) -> dict[str, Tensor]:
-    """Ask for a step's Hessian; return the floored matrix of the step, and what is pooled so far.
+def _matrix(
+    settings: NoisyNewton, state: dict[str, Tensor], bend: Answer, before: float, floor: float
+) -> dict[str, Tensor]:
+    """Return the floored matrix of a step with this noised Hessian, and what is pooled so far.
 
-    Weights are relative to the precision of this answer: an earlier one counts as much less as it was noisier, times
-    `memory` for each step since. Without memory, the later half of the Hessians is pooled for the intervals alone.
+    Weights are relative to the precision of this answer: an earlier one counts as much less as it was noisier (`before`
+    for the one before), times `memory` for each step since. Without memory, the later half of the Hessians is pooled
+    for the intervals alone.
     """
-    questions = settings.curvatures()
-    bend = oracle.ask(questions[step - 1], state["theta"])
     memory = settings.memory or 0.0
-    before = (questions[step - 1].sigma / questions[max(0, step - 2)].sigma) ** 2
-    later_half = 2 * (step - 1) > settings.newton_steps
+    later_half = 2 * int(state["step"]) > settings.newton_steps
     kept = before * (memory if memory > 0 else float(later_half))
     total = bend.value + kept * state["pooled_sum"]
     weight = 1 + kept * state["pooled_weight"]
     matrix = total / weight if memory > 0 else bend.value
-    hessian, floored = floor_eigenvalues(matrix, settings.floors(oracle.facts)[step - 1])
+    hessian, floored = floor_eigenvalues(matrix, floor)
     return {
         "hessian": hessian,
         "floored": floored,
