@@ -41,5 +41,5 @@ def test_many_jobs_survive_flushes_a_restart_and_a_kill_every_20_seconds(tmp_pat
 @pytest.mark.timeout(1800)
 def test_paying_after_reading_would_be_seen(tmp_path: Path) -> None:
     """The planted bug: a chunk is paid when the next one is."""
-    plan = Plan(jobs=12, kill_seconds=None, kills=(0.2, 0.4), flushes=(), restarts=(), observed={"NAIVE": "1"})
+    plan = Plan(jobs=4, kill_seconds=None, flushes=(), restarts=(), observed={"NAIVE": "1"})
     assert run_chaos(tmp_path / "home", plan).unpaid > 0
