@@ -65,7 +65,7 @@ USER 10001:10001
 FROM runtime AS worker
 COPY --from=worker-packages /opt/venv /opt/venv
 COPY --from=code /opt/farthing /opt/farthing
-HEALTHCHECK --interval=20s --timeout=10s --start-period=60s --retries=3 CMD ["python", "-m", "workers.alive"]
+HEALTHCHECK --interval=30s --timeout=60s --start-period=60s --retries=3 CMD ["python", "-m", "workers.alive"]
 CMD ["python", "-m", "workers.app"]
 
 FROM runtime AS api
@@ -73,6 +73,6 @@ COPY --from=api-packages /opt/venv /opt/venv
 COPY --from=code /opt/farthing /opt/farthing
 ENV FARTHING_HOST=0.0.0.0
 EXPOSE 8000
-HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=6 \
+HEALTHCHECK --interval=10s --timeout=10s --start-period=30s --retries=6 \
     CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/readyz', timeout=4)"]
 CMD ["python", "-m", "api"]
