@@ -5,6 +5,7 @@ A supervisor runs a sweeper of its own; any number of them may, the database dec
 
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -49,7 +50,9 @@ class Sweeper:
         self._thread = threading.Thread(target=self._work, name="sweeper", daemon=True)
 
     def start(self) -> None:
-        """Begin to sweep."""
+        """Say that this supervisor lives, and begin to sweep."""
+        with suppress(Unreachable):  # said again with the first sweep
+            self._register()
         self._thread.start()
 
     def stop(self) -> None:
