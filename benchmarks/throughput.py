@@ -31,7 +31,7 @@ from tests.support.embedded import KEY, LOGISTIC, ROOT
 from workers.embedded import free_port
 
 CONNECTIONS = 16
-ROUNDS = 2
+ROUNDS = 5
 POSTS = 320
 GETS = 960
 GOALS = {"postgresql": 0.7, "redis": 0.35}
