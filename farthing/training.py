@@ -168,7 +168,9 @@ def _follow(client: Client, job: Job) -> None:
 
         done = client.wait(job.id, progress=show)
     if done.model is None:
-        said = "waits for the owner's approval" if done.approval == "pending" else f"was {done.approval} by the owner"
+        said = {"pending": "waits for the owner's approval", "retired": "is past its time of keeping"}.get(
+            done.approval or "", f"was {done.approval} by the owner"
+        )
         line(f"{done.id} {done.state}; its release {said}")
         return
     out.print(tables.summary(client.summary(done.model)))

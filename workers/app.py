@@ -15,6 +15,7 @@ from typing import Any, Final
 import structlog
 from celery import Celery, signals
 
+from core.errors import Refusal
 from core.logs import configure
 from core.service.broker import RING, make_app
 from core.settings import ServiceSettings
@@ -87,6 +88,8 @@ class Resident:
                 self._log.warning("database", error=str(error))
                 if clock_seconds() > deadline:
                     raise SystemExit("The database does not answer.") from error
+            except Refusal as refusal:  # what an operator must see to, in words
+                raise SystemExit(refusal.detail) from None
             time.sleep(_PAUSE_SECONDS)
 
     def _run(self) -> None:

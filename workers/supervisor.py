@@ -21,6 +21,7 @@ from typing import Final
 
 import structlog
 
+from core.errors import Refusal
 from core.logs import configure
 from core.mechanisms.self_test import self_test
 from core.service.bell import make_bell
@@ -242,7 +243,11 @@ class Host:
 def main(trainer: str = TRAINER) -> None:
     """Supervise trainers until SIGTERM or SIGINT."""
     os.umask(0o077)  # the home holds records, keys' digests and unapproved releases
-    host = Host(ServiceSettings(), configure("supervisor"), trainer)
+    log = configure("supervisor")
+    try:
+        host = Host(ServiceSettings(), log, trainer)
+    except Refusal as refusal:  # what an operator must see to, in words
+        raise SystemExit(refusal.detail) from None
     signal.signal(signal.SIGTERM, host.drain)
     signal.signal(signal.SIGINT, host.drain)
     host.run()

@@ -187,10 +187,17 @@ def most_reserved(planned: PlannedJob, account: Balance) -> list[int]:
 
 
 def plan_of(spec: JobSpec) -> dict[str, Any]:
-    """Return a filled job's settings as people read them: the method's own, then the model and the inference."""
-    questions = {question.kind: question.sigma for question in spec.optimizer.questions()}
+    """Return a filled job's settings as people read them: the method's own, then the model and the inference.
+
+    `sigma` has the noise multipliers of each kind of question, loudest first; one number where all are equal.
+    """
+    asked = spec.optimizer.asked()
+    multipliers: dict[str, list[float]] = {question.kind: [] for question in spec.optimizer.questions()}
+    for question in sorted(asked, key=lambda one: -one.sigma):
+        multipliers[question.kind].append(question.sigma)
+    sigma = {kind: found if len(found) > 1 else found[0] for kind, found in multipliers.items()}
     shown = spec.model_dump(mode="json", include={"model", "inference", "resources"})
-    return {**spec.optimizer.model_dump(mode="json"), "sigma": questions, **shown}
+    return {**spec.optimizer.model_dump(mode="json"), "sigma": sigma, **shown}
 
 
 def estimate(context: Context, caller: Caller, spec: JobSpec) -> EstimateView:
@@ -208,8 +215,8 @@ def estimate(context: Context, caller: Caller, spec: JobSpec) -> EstimateView:
     planned = quoted.planned
     paired = [(account, most_reserved(planned, account)) for account in accounts]
     rows, width = planned.facts.units, planned.facts.dimension
-    curvatures = sum(question.kind == "curvature" for question in planned.spec.optimizer.questions())
-    passes = quoted.steps * (2 + curvatures * width) + (2 * width if planned.spec.inference.intervals else 0)
+    hessians = len(planned.spec.optimizer.schedule(planned.facts)) - quoted.steps  # each step asks for one gradient
+    passes = 2 * quoted.steps + hessians * width + (2 * width if planned.spec.inference.intervals else 0)
     return EstimateView(
         cost=EstimateCost(
             **cost_figures(quoted.price, quoted.account, at_head=True).model_dump(),
