@@ -63,7 +63,7 @@ class Rate:
     def _leave_alone(self, shared: RedisStorage, error: str) -> None:
         """Count in this process for a while; connections to a server that was restarted are of no use any more."""
         self._away_until = time.monotonic() + AWAY_SECONDS
-        shared.storage.connection_pool.disconnect()
+        shared.storage.connection_pool.disconnect(inuse_connections=False)  # others would break in mid-answer
         log.warning("rate-counted-here", error=error, seconds=AWAY_SECONDS)
 
 
