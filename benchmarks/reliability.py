@@ -23,6 +23,7 @@ def table(found: Found) -> list[tuple[str, str]]:
     states = ", ".join(f"{count} {state}" for state, count in sorted(found.states.items()))
     return [
         ("jobs", f"{found.states.total()}: {states}"),
+        ("why jobs failed", ", ".join(f"{count} {code}" for code, count in sorted(found.codes.items())) or "none did"),
         ("seconds, from the first submission to the last end", f"{found.seconds:.0f}"),
         ("workers killed, all their processes with them", str(found.kills)),
         ("attempts lost with them", str(found.attempts_lost)),

@@ -83,6 +83,8 @@ class Found:
     """What was done, and what came of it; the last five must be 0."""
 
     states: Counter[str] = field(default_factory=Counter)
+    codes: Counter[str] = field(default_factory=Counter)
+    """Why jobs failed."""
     seconds: float = 0.0
     kills: int = 0
     attempts_lost: int = 0
@@ -256,6 +258,7 @@ def audit(running: Cluster, found: Found) -> None:
     with database.read() as session:
         jobs = list(session.execute(select(Job)).scalars())
         found.states = Counter(job.state for job in jobs)
+        found.codes = Counter(job.error_code for job in jobs if job.error_code is not None)
         found.unended = sum(job.state not in TERMINAL for job in jobs)
         attempts = list(session.execute(select(Attempt).order_by(Attempt.job_id, Attempt.number)).scalars())
         found.attempts_lost = sum(attempt.outcome == "worker-lost" for attempt in attempts)
