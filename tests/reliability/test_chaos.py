@@ -17,11 +17,11 @@ def broken(found: Found) -> dict[str, int]:
 
 
 def test_a_few_jobs_survive_a_flush_a_restart_and_a_kill(tmp_path: Path) -> None:
-    plan = Plan(jobs=10, kill_seconds=None, kills=(0.2,), flushes=(0.1,), restarts=(0.4,))
+    plan = Plan(jobs=8, kill_seconds=None, kills=(0.2,), flushes=(0.1,), restarts=(0.4,))
     found = run_chaos(tmp_path / "home", plan)
     assert broken(found) == {}, found
     assert (found.kills, found.flushes, found.restarts) == (1, 1, 1)
-    assert found.succeeded >= 0.9, found
+    assert found.states["succeeded"] >= 7, found
     assert found.looks > 0
     assert found.duplicate_bells > 0
 
