@@ -74,6 +74,7 @@ class Cluster:
         self.context = Context(self.settings, Database(self.url))
         self.context.database.migrate()
         prepare_master_key(self.settings, ())
+        self.settings.records_path.mkdir(parents=True)
         witnessing.start(self.context)
         caller = keys.authenticate(self.context, self.context.database.run(first_admin, None) or "")
         assert caller is not None

@@ -133,6 +133,7 @@ class TestModels:
 
     def test_are_gone_for_who_asks_and_their_jobs_and_reports_stay(self, database: Database, tmp_path: Path) -> None:
         settings = ServiceSettings(home=tmp_path, visible_grid_seconds=0, database_url=str(database.url))
+        settings.records_path.mkdir()
         prepare_master_key(settings, ())
         context = Context(settings, database)
         start(context)

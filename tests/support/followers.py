@@ -123,6 +123,7 @@ def main() -> None:
     torch.set_num_threads(1)
     rank, size, place = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     follow(meet(rank, size, place, key=KEY, patience_seconds=PATIENCE_SECONDS, device=CPU))
+    os._exit(0)  # as real ones do: gloo's threads may not outlive an orderly end of the interpreter
 
 
 if __name__ == "__main__":
