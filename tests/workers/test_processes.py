@@ -149,6 +149,7 @@ def test_a_cancel_while_followers_start_costs_nothing(service: Embedded, dataset
     assert float(ended["cost"]["spent"]["percent"]) == 0
 
 
+@pytest.mark.slow
 def test_a_drained_job_goes_on_elsewhere(tmp_path: Path) -> None:
     """SIGTERM reaches the whole group; followers leave it to their leader, who stops between two payments."""
     with embedded(tmp_path / "home", observed={"SLOW": "0.1"}, max_processes=2) as service:
