@@ -104,6 +104,7 @@ def test_a_job_survives_a_restart_of_what_it_runs_on(admin: Client, how: str) ->
     running = admin.submit(job(made.id, **LONGER)).id
     until(lambda: admin.job(running).progress.step > 0)
     docker("restart", "--time", "0" if way == "killed" else "40", container(name))
+    until(lambda: inspected(name)["State"]["Health"]["Status"] == "healthy")
     ended = end_of(admin, running)
     assert ended.state == "succeeded", ended
     assert admin.budget(made.id).percent.reserved == "0"
