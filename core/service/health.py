@@ -81,7 +81,8 @@ def measure(context: Context, agreed: dict[str, int]) -> tuple[Figures, int | No
         agreed: what the witness was seen to know before, see `witnessing.lag`.
     """
     with context.database.read() as session:
-        found = figures.read(session, SILENT_LEASES * context.settings.lease_seconds)
+        silent = SILENT_LEASES * context.settings.lease_seconds
+        found = figures.read(session, silent, context.settings.visible_grid_seconds)
     try:
         return found, witnessing.lag(context, found.heads, agreed)
     except NotReady:

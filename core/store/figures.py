@@ -1,6 +1,7 @@
 """Figures for operators, read from the database when they are asked for: the same whichever process is asked.
 
-Each is a few rows of an index. None names a person, a dataset or a scope.
+Each is a few rows of an index. None names a person, a dataset or a scope. When a job ended shows on the time grid only,
+as everywhere: whoever scrapes learns no finer time than whoever polls.
 """
 
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from typing import Final
 from sqlalchemy import Float, case, cast, func, select
 from sqlalchemy.orm import Session
 
-from core.store import clock
+from core.store import clock, queries
 from core.store.claims import frozen_reason
 from core.store.queue import DEVICES
 from core.store.sweep import contact
@@ -61,15 +62,19 @@ class Figures:
     """The number of each scope's last entry, to compare with the witness; not to be shown."""
 
 
-def read(session: Session, worker_seconds: float) -> Figures:
+def read(session: Session, worker_seconds: float, grid_seconds: float) -> Figures:
     """Return all figures.
 
     Args:
         session: one snapshot.
         worker_seconds: a supervisor that was not seen for longer does not count.
+        grid_seconds: of the time grid; jobs that ended after its last point still count as running.
     """
     at = clock.read(session)
-    states = session.execute(select(Job.state, func.count()).group_by(Job.state))
+    until = at // grid_seconds * grid_seconds if grid_seconds else at
+    hidden = (Job.finished_at > until) & Job.started_at.is_not(None)
+    state = case((hidden, "running"), else_=Job.state).label("seen")
+    states = session.execute(select(state, func.count()).group_by("seen"))
     heads = {row[0]: row[1] for row in session.execute(select(Scope.id, Scope.seq))}
     newest = select(func.max(Entry.created_at)).join(Scope, (Scope.id == Entry.scope_id) & (Scope.seq == Entry.seq))
     last_entry = session.execute(newest).scalar_one()
@@ -82,11 +87,11 @@ def read(session: Session, worker_seconds: float) -> Figures:
         jobs={row[0]: row[1] for row in states},
         waiting={device: waiting.get(device, (0, at))[0] for device in DEVICES},
         oldest_waiting_seconds={device: at - waiting.get(device, (0, at))[1] for device in DEVICES},
-        ended=_ended(session, at),
+        ended=_ended(session, at, until, grid_seconds),
         scopes=len(heads),
         scopes_frozen=session.execute(frozen).scalar_one(),
         entries=sum(heads.values()),
-        head_age_seconds=None if last_entry is None else at - last_entry,
+        head_age_seconds=None if last_entry is None else max(0.0, at - queries.on_grid(last_entry, grid_seconds)),
         spent_nats=(spent or 0.0) / NANO,
         reserved_nats=(reserved or 0.0) / NANO,
         ledger_frozen=frozen_reason(session) is not None,
@@ -102,13 +107,14 @@ def _waiting(session: Session) -> dict[str, tuple[int, float]]:
     return {row[0]: (row[1], row[2]) for row in session.execute(waiting.group_by(Job.device))}
 
 
-def _ended(session: Session, at: float) -> dict[str, Durations]:
-    """Return how long the jobs took that ended within the last hour, by outcome."""
+def _ended(session: Session, at: float, until: float, grid_seconds: float) -> dict[str, Durations]:
+    """Return how long the jobs took that ended within the last hour, by outcome; sums are on the time grid, too."""
     seconds = Job.finished_at - Job.started_at
     within = [func.sum(case((seconds <= bound, 1), else_=0)) for bound in BUCKETS_SECONDS]
-    recent = Job.finished_at > at - RECENT_SECONDS, Job.started_at.is_not(None)
+    recent = Job.finished_at > at - RECENT_SECONDS, Job.finished_at <= until, Job.started_at.is_not(None)
     statement = select(Job.state, func.count(), func.sum(seconds), *within).where(*recent).group_by(Job.state)
-    found = {row[0]: Durations(row[1], row[2], tuple(row[3:])) for row in session.execute(statement)}
+    rows = session.execute(statement)
+    found = {row[0]: Durations(row[1], queries.on_grid(row[2], grid_seconds), tuple(row[3:])) for row in rows}
     nothing = Durations(0, 0.0, (0,) * len(BUCKETS_SECONDS))
     return {state: found.get(state, nothing) for state in TERMINAL_STATES}
 

@@ -50,7 +50,8 @@ def test_what_the_database_says(service: Service) -> None:
     ended = claim(database)
     database.run(jobs.fail, ended, "trainer-failed", charge="all")
     with database.write() as session:
-        session.execute(update(Job).where(Job.id == ended.job_id).values(started_at=Job.finished_at - 20.0))
+        mine = update(Job).where(Job.id == ended.job_id)  # two points of the time grid ago, after twenty seconds
+        session.execute(mine.values(started_at=Job.finished_at - 22.0, finished_at=Job.finished_at - 2.0))
     database.run(sweep, 60.0, 3, 1e9)
     with database.write() as session:
         workers.see(session, name="machine:1", queues="cpu", slots=4, gpus=0, version="1")
@@ -107,7 +108,7 @@ def test_scrapes_ask_a_few_questions_however_much_there_is(database: Database) -
     def ask() -> int:
         asked.clear()
         with database.read() as session:
-            figures.read(session, 60.0)
+            figures.read(session, 60.0, 0.0)
         return len(asked)
 
     place = make_place(database)
@@ -118,3 +119,25 @@ def test_scrapes_ask_a_few_questions_however_much_there_is(database: Database) -
         for _ in range(20):
             submit_row(session, place)
     assert ask() == few <= 14, asked
+
+
+def test_an_end_shows_on_the_time_grid_only(database: Database) -> None:
+    """Planted beside it: without a grid the same look tells at once, to the fraction of a second."""
+    place = make_place(database)
+    with database.write() as session:
+        submit_row(session, place)
+    ended = claim(database)
+    database.run(jobs.fail, ended, "trainer-failed", charge="all")
+    with database.write() as session:
+        session.execute(update(Job).values(started_at=Job.finished_at - 20.25))
+    with database.read() as session:
+        at_once, on_grid = (figures.read(session, 60.0, grid) for grid in (0.0, 1e9))
+    assert (at_once.jobs, at_once.ended["failed"].count) == ({"failed": 1}, 1)
+    assert at_once.ended["failed"].sum_seconds == pytest.approx(20.25)
+    assert (on_grid.jobs, on_grid.ended["failed"].count) == ({"running": 1}, 0)
+    assert on_grid.head_age_seconds == 0
+    with database.write() as session:
+        session.execute(update(Job).values(finished_at=Job.finished_at - 60, started_at=Job.started_at - 60))
+    with database.read() as session:
+        later = figures.read(session, 60.0, 30.0)
+    assert (later.jobs, later.ended["failed"].sum_seconds) == ({"failed": 1}, 30.0)
