@@ -25,7 +25,15 @@ from core.catalogue.columns import (
     centre_of,
     find,
 )
-from core.catalogue.models import AnyModel, LinearModel, LogisticModel, NetworkModel
+from core.catalogue.models import (
+    AnyModel,
+    LinearModel,
+    LogisticModel,
+    MultinomialModel,
+    NetworkModel,
+    PoissonModel,
+    RegressionModel,
+)
 from core.errors import FieldError, Invalid, NotOfferedYet
 from core.privacy.facts import Frozen
 
@@ -52,10 +60,10 @@ class Feature(Frozen):
 
 
 class TargetCoding(Frozen):
-    """How the target becomes a number: 0/1 for a binary column, (value - centre)/scale otherwise."""
+    """How the target becomes a number: a category's code, a count as it is, (value - centre)/scale otherwise."""
 
     column: str
-    kind: Literal["binary", "number"]
+    kind: Literal["binary", "category", "count", "number"]
     centre: float = 0.0
     scale: _Positive = 1.0
 
@@ -67,6 +75,12 @@ class Design(Frozen):
     target: TargetCoding
     columns: tuple[Column, ...] = Field(description="the declared columns behind the features, in the model's order")
     target_column: Column
+
+    @property
+    def classes(self) -> int:
+        """How many values the target has, where it is a category."""
+        assert isinstance(self.target_column, Coded), "only categories have classes"
+        return len(self.target_column.values)
 
     @property
     def dimension(self) -> int:
@@ -230,11 +244,11 @@ def make_design(columns: Sequence[Column], model: AnyModel) -> Design:
             f"Two coefficients would both be called `{doubled}`.",
             FieldError("/model/features", "leave out one of the columns, or rename it in a new upload"),
         )
-    target = _target_coding(target_column, centred=model.intercept)
+    target = _target_coding(target_column, model)
     return Design(features=tuple(features), target=target, columns=used, target_column=target_column)
 
 
-def _target(columns: Sequence[Column], model: LogisticModel | LinearModel) -> Column:
+def _target(columns: Sequence[Column], model: RegressionModel) -> Column:
     column = find(columns, model.target)
     if column is None:
         detail = f"the dataset declares no column `{model.target}`; it declares {_some(c.name for c in columns)}"
@@ -249,10 +263,25 @@ def _target(columns: Sequence[Column], model: LogisticModel | LinearModel) -> Co
             f"The target `{column.name}` is of type {column.type}; a linear model needs a number, integer or date.",
             FieldError("/model/target", "name a numeric column, or fit a logistic model to a binary one"),
         )
+    if isinstance(model, MultinomialModel) and not isinstance(column, Coded):
+        raise Invalid(
+            f"The target `{column.name}` is of type {column.type}; a multinomial model needs a category.",
+            FieldError("/model/target", "name a category, or fit a linear model to a number"),
+        )
+    if isinstance(model, PoissonModel) and not _counts(column):
+        raise Invalid(
+            f"The target `{column.name}` cannot be a count: it may be a category, a date or negative.",
+            FieldError("/model/target", "name a number or integer column whose declared lower bound is 0 or more"),
+        )
     return column
 
 
-def _used(columns: Sequence[Column], model: LogisticModel | LinearModel) -> Iterable[Column]:
+def _counts(column: Column) -> bool:
+    """Say whether a column's declared values may be counts."""
+    return not isinstance(column, Coded) and column.type != "date" and bounds_of(column)[0] >= 0
+
+
+def _used(columns: Sequence[Column], model: RegressionModel) -> Iterable[Column]:
     """Yield the feature columns, in the model's order."""
     if model.features is None:
         others = [column for column in columns if column.name != model.target]
@@ -314,10 +343,12 @@ def _coding(column: Ordered, *, centred: bool) -> tuple[float, float]:
     return centre_of(column), upper / 2 - lower / 2
 
 
-def _target_coding(column: Column, *, centred: bool) -> TargetCoding:
+def _target_coding(column: Column, model: RegressionModel) -> TargetCoding:
     if isinstance(column, Coded):
-        return TargetCoding(column=column.name, kind="binary")
-    centre, scale = _coding(column, centred=centred)
+        return TargetCoding(column=column.name, kind="binary" if isinstance(column, BinaryColumn) else "category")
+    if isinstance(model, PoissonModel):
+        return TargetCoding(column=column.name, kind="count")
+    centre, scale = _coding(column, centred=model.intercept)
     return TargetCoding(column=column.name, kind="number", centre=centre, scale=scale)
 
 

@@ -7,10 +7,10 @@ from math import ceil, isclose, log2, sqrt
 from core.catalogue.columns import Column
 from core.catalogue.design import Design, make_design
 from core.catalogue.jobs import Inference, JobSpec, Resources, Shares
-from core.catalogue.losses import Huber, Logistic, Loss
 from core.catalogue.method import Bound
 from core.catalogue.methods import AnySettings
-from core.catalogue.models import LinearModel, LogisticModel, NetworkModel
+from core.catalogue.modelling import fill_model, make_facts
+from core.catalogue.models import LinearModel, NetworkModel
 from core.catalogue.noisy_newton import NoisyNewton, planned_shape
 from core.catalogue.planning_rules import (
     LARGEST_FLOOR_PART,
@@ -33,8 +33,6 @@ HUBER_RADIUS = 1.0
 """Plausible sizes of encoded slopes: log odds, or halves of the target's range, for half a column's range."""
 CURVATURE_FLOOR_MULTIPLE = 0.9
 SCORE_FLOOR = 1e-4
-RESIDUALS_PER_RANGE = 8
-"""Without a declared scale, a Huber residual scale is taken to be the target's declared range divided by this."""
 MOST_METHOD_CHUNKS = 97
 STEPS_PER_BOUND = 2.0**21
 """The finest grid of the door's lattice: steps for one bound."""
@@ -73,7 +71,7 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
     _refuse_later_features(spec)
     assert not isinstance(spec.model, NetworkModel), "refused above"
     design = make_design(columns, spec.model)
-    model = _filled_model(spec.model, design)
+    model = fill_model(spec.model, design)
     facts = make_facts(model, design, units, adjacency)
     mu = spec.privacy.total_mu(terms)
     asked = _as_printed(spec.optimizer, spec.inference)
@@ -82,7 +80,7 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
     _check_optimizer(optimizer, facts, estimate_mu, spec.inference)
     inference = _planned_floors(inference, optimizer, facts)
     if inference.intervals:
-        radius = LOGISTIC_RADIUS if isinstance(model, LogisticModel) else HUBER_RADIUS
+        radius = HUBER_RADIUS if isinstance(model, LinearModel) else LOGISTIC_RADIUS
         inference = fill(inference, plausible_radius=radius)
     target = next(iter(spec.privacy.model_dump(exclude_none=True)))
     pointer = f"/privacy/{target}" if spec.optimizer.mu is None else "/optimizer/mu"
@@ -100,34 +98,6 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
     )
     schedule = (*chunks(optimizer.schedule(facts)), *(question.event() for question in inference.questions()))
     return PlannedJob(spec=filled, design=design, facts=facts, schedule=schedule, bound=optimizer.bound(facts))
-
-
-def make_facts(model: LogisticModel | LinearModel, design: Design, units: int, adjacency: Adjacency) -> Facts:
-    """Return the public facts of a filled model's records, in encoded units."""
-    bound = model.weights.bound
-    assert bound is not None, "plan first"
-    loss = encoded_loss(model, design)
-    match loss:
-        case Logistic():
-            curvature_bound = loss.curvature_bound(bound)
-        case Huber():
-            assert loss.scale is not None, "plan first"
-            curvature_bound = loss.curvature_bound(bound, loss.scale)
-    return Facts(
-        units=units,
-        dimension=design.dimension,
-        adjacency=adjacency,
-        gradient_bound=loss.gradient_bound(bound),
-        curvature_bound=curvature_bound,
-    )
-
-
-def encoded_loss(model: LogisticModel | LinearModel, design: Design) -> Loss:
-    """Return a filled model's loss on encoded targets: a Huber scale is declared in the target's own units."""
-    if isinstance(model, LogisticModel):
-        return Logistic()
-    assert model.loss.scale is not None, "plan first"
-    return model.loss.model_copy(update={"scale": model.loss.scale / design.target.scale})
 
 
 def chunks(events: Sequence[Event], most: int = MOST_METHOD_CHUNKS) -> tuple[Event, ...]:
@@ -179,15 +149,6 @@ def _planned_resources(resources: Resources) -> Resources:
     if resources.processes > 1 and resources.served_by == "auto":
         return resources.model_copy(update={"device": "cpu"})
     return resources
-
-
-def _filled_model(model: LogisticModel | LinearModel, design: Design) -> LogisticModel | LinearModel:
-    """Fill the weight bound, so that ordinary rows are not down-weighted, and the Huber scale."""
-    weights = fill(model.weights, bound=design.ordinary_norm)
-    if isinstance(model, LogisticModel):
-        return model.model_copy(update={"weights": weights})
-    loss = fill(model.loss, scale=2 * design.target.scale / RESIDUALS_PER_RANGE)
-    return model.model_copy(update={"weights": weights, "loss": loss})
 
 
 def _as_printed(optimizer: AnySettings, inference: Inference) -> AnySettings:

@@ -171,12 +171,15 @@ def bounded_error_grid(clip: float, units: int, coordinates: int, multiple: floa
     return Grid(step=step, sensitivity=ceil(steps), error=error, part_bits=part_bits)
 
 
-def vector_grid(clip: float, units: int, dimension: int, adjacency: Adjacency) -> Grid:
+def vector_grid(clip: float, units: int, dimension: int, adjacency: Adjacency, diameter: float | None = None) -> Grid:
     """Return route (b)'s grid for a sum of vectors of norm at most `clip`.
 
-    Zeroing a unit moves the exact sum by one term, changing it by the difference of two: multiples 1 and 2, attained.
+    Zeroing a unit moves the exact sum by one term, changing it by the difference of two: multiples 1 and 2, attained;
+    or the diameter over the clip, where the terms are known to lie closer together than that.
     """
-    return bounded_error_grid(clip, units, dimension, 2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0)
+    assert diameter is None or 0 < diameter <= 2 * clip, "no two terms are farther apart than twice their bound"
+    changed = 2.0 if diameter is None else diameter / clip
+    return bounded_error_grid(clip, units, dimension, changed if adjacency is Adjacency.REPLACE_ONE else 1.0)
 
 
 def matrix_grid(clip: float, units: int, dimension: int, adjacency: Adjacency, *, semidefinite: bool = True) -> Grid:

@@ -5,7 +5,7 @@ from typing import assert_never
 import torch
 from torch import Tensor
 
-from core.catalogue.questions import Curvature, Gradient, Question
+from core.catalogue.questions import Curvature, Gradient, Question, Secant
 from core.mechanisms.gaussian import noise_symmetric, noise_vector, true_sigma
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.lattice import Grid, from_grid, matrix_grid, round_parts, vector_grid
@@ -18,7 +18,9 @@ def grid_for(question: Question, facts: Facts, terms: int) -> Grid:
     bound = question.bound(facts)
     match question:
         case Gradient():
-            return vector_grid(bound, terms, facts.dimension, facts.adjacency)
+            return vector_grid(bound, terms, facts.dimension, facts.adjacency, question.diameter(facts))
+        case Secant():
+            return vector_grid(bound, terms, 1, facts.adjacency)
         case Curvature():
             return matrix_grid(bound, terms, facts.dimension, facts.adjacency)
     assert_never(question)

@@ -1,9 +1,9 @@
 """Public facts about a set of private records: all that a price, a plan or a sensitivity may depend on."""
 
 from enum import StrEnum
-from typing import Final
+from typing import Any, ClassVar, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 PART_UNITS: Final = 2**13
 """Sums are made of parts: floats add up at most this many consecutive units, and from there on integers do.
@@ -24,6 +24,23 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class Grown(Frozen):
+    """A public value with fields that earlier releases did not know: left out where nobody asked for them.
+
+    Trainers of an earlier release, which may still run beside this code, then read our jobs, and a request repeated
+    across an upgrade is the same request.
+    """
+
+    NEWER: ClassVar[frozenset[str]] = frozenset()
+    """Names of the fields added since the first release."""
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        told: dict[str, Any] = serialize(self)
+        fields = type(self).model_fields
+        return {name: at for name, at in told.items() if name not in self.NEWER or at != fields[name].default}
+
+
 class Adjacency(StrEnum):
     """When two sets of records are neighbours. Fixed per scope; n is public under both."""
 
@@ -34,20 +51,34 @@ class Adjacency(StrEnum):
     """One unit changes into any other."""
 
 
+class UnknownScale(Frozen):
+    """A residual scale that is estimated with the coefficients: the last parameter, positive, in encoded units."""
+
+    start: float = Field(gt=0)
+    floor: float = Field(gt=0, description="no iterate's scale is below it")
+
+
 class Facts(Frozen):
     """What is public about the records behind a door.
 
     The bounds are promises about each unit's contribution, kept by the door (it clips to them):
 
     * ``gradient_bound`` (B): l2 norm of a unit's gradient of the loss;
-    * ``curvature_bound`` (Bbar): squared l2 norm of the factor a of a unit's Hessian a a^T; None where the loss has
-      no such bound, and then curvature questions are refused.
+    * ``gradient_diameter``: l2 distance of two units' gradients at one point, where less than 2 B is proved; None: 2 B;
+    * ``curvature_bound`` (Bbar): Frobenius norm of a unit's positive semidefinite Hessian, |a|^2 where that is a a^T;
+      None where the loss has no such bound, and then curvature questions are refused. With an unknown scale, of the
+      Hessian times the scale;
+    * ``cubic_bound``: of w(x) |x|^3, None where the weights bound no third power.
 
-    The outer product of a unit's score has the factor norm squared B**2.
+    The outer product of a unit's score has Frobenius norm at most B**2.
     """
 
     units: int = Field(gt=0, description="n, the number of units, null records included")
-    dimension: int = Field(gt=0, description="p, the number of parameters")
+    dimension: int = Field(gt=0, description="p, the number of parameters, an unknown scale included")
     adjacency: Adjacency
     gradient_bound: float = Field(gt=0)
+    gradient_diameter: float | None = Field(default=None, gt=0)
     curvature_bound: float | None = Field(default=None, gt=0)
+    cubic_bound: float | None = Field(default=None, gt=0)
+    ridge: float = Field(default=0.0, ge=0, description="lambda of (lambda/2) |theta|^2, added without the records")
+    scale: UnknownScale | None = Field(default=None, description="None: all parameters are coefficients")

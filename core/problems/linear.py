@@ -25,14 +25,15 @@ not finite gives a zero factor by selection too. Row i's term depends on record 
 
 from collections.abc import Iterator
 from itertools import islice
+from math import inf
 
 import torch
 from torch import Tensor
 
-from core.catalogue.losses import Loss
+from core.catalogue.losses import Clip, Loss, Weights, gradient_bound
 from core.catalogue.questions import Curvature, Gradient, Question
 from core.privacy.facts import PART_UNITS, Facts
-from core.problems.losses import mallows, per_record
+from core.problems.losses import per_record, record_weights
 
 BLOCK_NUMBERS = 2**18
 """Most numbers in a block of X: 2 MB, which stay in a core's cache between the two products."""
@@ -60,25 +61,26 @@ class LinearProblem:
         target: float64, shape (n,) or (R, n), on the same device.
         present: bool, same shape and device; False marks a null record.
         loss: the loss, nothing open; a Huber scale is in the units of `target`.
-        weight_bound: t of the Mallows weights, on these features.
+        weights: nothing open, on these features.
     """
 
-    def __init__(self, features: Tensor, target: Tensor, present: Tensor, loss: Loss, weight_bound: float) -> None:
+    def __init__(self, features: Tensor, target: Tensor, present: Tensor, loss: Loss, weights: Weights) -> None:
         assert features.dtype == torch.float64, "features are float64"
         assert target.dtype == torch.float64, "targets are float64"
         assert present.dtype == torch.bool, "presence is boolean"
         assert features.ndim in (2, 3), "features have shape (n, p) or (R, n, p)"
         assert features.is_contiguous(), "blocks of rows are contiguous"
         assert target.shape == present.shape == features.shape[:-1], "every record has a target and a presence"
-        assert weight_bound >= SMALLEST_BOUND, "a weight bound is an ordinary positive number"
+        assert weights.bound is not None, "plan first"
+        assert weights.bound >= SMALLEST_BOUND, "a weight bound is an ordinary positive number"
         self.loss = per_record(loss)
-        self._gradient_bound = loss.gradient_bound(weight_bound)
+        self._gradient_bound = inf if isinstance(weights, Clip) else gradient_bound(loss, weights)
         self._features = features
         valid = present & self.loss.valid(target)
         self._norms = _clean(features.view(-1, features.shape[-1]), valid.reshape(-1)).view(target.shape)
         valid &= self._norms > 0  # x = 0 contributes zero to every sum, so it may count as null
         self._target = torch.where(valid, target, 0.0)
-        self._weights = torch.where(valid, mallows(self._norms, weight_bound), 0.0)
+        self._weights = torch.where(valid, record_weights(self._norms, weights), 0.0)
         # A power of two, so that blocks tile parts.
         most = BLOCK_NUMBERS if features.device.type == "cpu" else GPU_BLOCK_NUMBERS
         self._rows_per_block = min(PART_UNITS, 1 << max(0, (most // features.shape[-1]).bit_length() - 1))

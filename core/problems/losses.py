@@ -11,7 +11,7 @@ from typing import Protocol, assert_never
 import torch
 from torch import Tensor
 
-from core.catalogue.losses import Huber, Logistic, Loss
+from core.catalogue.losses import Clip, Huber, Logistic, Loss, Mallows, Schweppe, Weights
 
 
 class PerRecord(Protocol):
@@ -93,13 +93,21 @@ def per_record(loss: Loss) -> PerRecord:
         case Huber(c=c, scale=scale):
             assert scale is not None, "the planner fills the residual scale"
             return HuberRecords(c, scale)
-    assert_never(loss)
+        case _:
+            raise AssertionError(f"no code for {loss.kind} yet")
 
 
-def mallows(norms: Tensor, weight_bound: float) -> Tensor:
-    """Return W2 weights min(1, t^2/|x|^2), same shape as the norms.
+def record_weights(norms: Tensor, weights: Weights) -> Tensor:
+    """Return what each record's loss is multiplied by, same shape as the norms.
 
-    As a square of a quotient, which overflows for no norm: w |x| <= t and w |x|^2 <= t^2 hold up to a few roundings,
-    far inside the margin that the lattice charges. A norm of zero has weight 1 and nothing to weigh.
+    Mallows weights are powers of a quotient, which overflows for no norm: w |x| <= t and, from the second power on,
+    w |x|^2 <= t^2 hold up to a few roundings, far inside the margin that the lattice charges. A norm of zero has weight
+    1 and nothing to weigh.
     """
-    return (weight_bound / norms).clamp_(max=1.0).square_()
+    assert weights.bound is not None, "plan first"
+    match weights:
+        case Mallows(power=power):
+            return (weights.bound / norms).clamp_(max=1.0).pow_(power)
+        case Clip() | Schweppe():
+            return torch.ones_like(norms)
+    assert_never(weights)

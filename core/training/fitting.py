@@ -4,8 +4,10 @@ from math import isfinite
 
 import torch
 
-from core.catalogue.models import LinearModel, LogisticModel, NetworkModel
-from core.catalogue.planning import PlannedJob, encoded_loss
+from core.catalogue.losses import Huber
+from core.catalogue.modelling import encoded_loss
+from core.catalogue.models import LinearModel, NetworkModel, RegressionModel
+from core.catalogue.planning import PlannedJob
 from core.inference.estimate import Estimate
 from core.inference.results import Flags, Released
 from core.inference.sandwich import Sandwich
@@ -22,7 +24,7 @@ from core.training.order import Order
 
 def make_problem(planned: PlannedJob, records: Encoded) -> LinearProblem:
     """Put a planned job's loss on encoded records, which become the problem's own: only to a GPU are they copied."""
-    model = _linear(planned)
+    model = _regression(planned)
     assert model.weights.bound is not None, "the planner fills it"
     device = own_device()
     return LinearProblem(
@@ -30,7 +32,7 @@ def make_problem(planned: PlannedJob, records: Encoded) -> LinearProblem:
         torch.from_numpy(records.target).to(device),
         torch.from_numpy(records.present).to(device),
         encoded_loss(model, planned.design),
-        model.weights.bound,
+        model.weights,
     )
 
 
@@ -64,7 +66,7 @@ def describe(planned: PlannedJob, order: Order, fitted: Release[Fitted], charged
     Raises:
         AssertionError: something is not finite.
     """
-    model, inference = _linear(planned), planned.spec.inference
+    model, inference = _regression(planned), planned.spec.inference
     estimate, sandwich = fitted.value.estimate, fitted.value.sandwich
     theta = tuple(estimate.theta.tolist())
     covariance = None if sandwich is None else tuple(tuple(row) for row in sandwich.covariance.tolist())
@@ -103,14 +105,14 @@ def _flags(estimate: Estimate, sandwich: Sandwich | None) -> Flags:
     )
 
 
-def _huber(model: LinearModel | LogisticModel) -> tuple[float, float] | None:
-    if isinstance(model, LogisticModel):
+def _huber(model: RegressionModel) -> tuple[float, float] | None:
+    if not isinstance(model, LinearModel) or not isinstance(model.loss, Huber):
         return None
     assert model.loss.scale is not None, "the planner fills it"
     return model.loss.c, model.loss.scale
 
 
-def _linear(planned: PlannedJob) -> LinearModel | LogisticModel:
+def _regression(planned: PlannedJob) -> RegressionModel:
     model = planned.spec.model
     assert not isinstance(model, NetworkModel), "the planner refuses networks"
     return model

@@ -1,0 +1,123 @@
+"""From a model and its design to a filled model, its loss on encoded records, and their public facts."""
+
+from core.catalogue.columns import Coded, bounds_of
+from core.catalogue.design import Design
+from core.catalogue.losses import (
+    AbstractRobust,
+    Clip,
+    Huber,
+    Logistic,
+    Loss,
+    Multinomial,
+    Robust,
+    Schweppe,
+    Squared,
+    Weights,
+    cubic_bound,
+    curvature_bound,
+    gradient_bound,
+    gradient_diameter,
+)
+from core.catalogue.models import LinearModel, LogisticModel, MultinomialModel, PoissonModel, RegressionModel
+from core.catalogue.planning_rules import fill
+from core.errors import FieldError, Invalid
+from core.privacy.facts import Adjacency, Facts, UnknownScale
+
+RESIDUALS_PER_RANGE = 8
+"""Without a declared scale, a residual scale is taken to be the target's declared range divided by this."""
+SCALE_FLOOR_PART = 0.05
+"""Of where an unknown scale starts."""
+
+
+def fill_model(model: RegressionModel, design: Design) -> RegressionModel:
+    """Fill the weight bound, so that ordinary rows are not down-weighted, and what a loss leaves open.
+
+    Raises:
+        Invalid: loss and weights do not go together.
+    """
+    if isinstance(model, LinearModel):
+        _refuse_unbounded(model.loss, model.weights)
+        model = model.model_copy(update={"loss": _filled_loss(model.loss, design)})
+    elif isinstance(model, PoissonModel):
+        assert not isinstance(design.target_column, Coded), "the design refuses categories"
+        model = model.model_copy(update={"loss": fill(model.loss, cap=bounds_of(design.target_column)[1])})
+    bound = design.ordinary_norm
+    if isinstance(model.weights, Clip):
+        bound *= encoded_loss(model, design).score_bound or 1.0  # a residual of 1 is half the target's range
+    return model.model_copy(update={"weights": fill(model.weights, bound=bound)})
+
+
+def encoded_loss(model: RegressionModel, design: Design) -> Loss:
+    """Return a filled model's loss on encoded targets: residual scales are declared in the target's own units."""
+    match model:
+        case LogisticModel():
+            return Logistic()
+        case MultinomialModel():
+            return Multinomial(classes=design.classes)
+        case PoissonModel():
+            return model.loss
+        case LinearModel(loss=AbstractRobust() as loss):
+            assert loss.scale is not None, "plan first"
+            encoded = {"scale": loss.scale / design.target.scale}
+            if isinstance(loss, Huber) and loss.scale_floor is not None:
+                encoded["scale_floor"] = loss.scale_floor / design.target.scale
+            return loss.model_copy(update=encoded)
+        case LinearModel():
+            return model.loss
+
+
+def make_facts(model: RegressionModel, design: Design, units: int, adjacency: Adjacency) -> Facts:
+    """Return the public facts of a filled model's records, in encoded units."""
+    loss, weights = encoded_loss(model, design), model.weights
+    bent = curvature_bound(loss, weights)
+    if isinstance(loss, Squared):  # its Hessian x x^T is bounded by the declared columns; its gradient is clipped
+        bent = design.norm_bound**2
+    scale = None
+    if isinstance(loss, Huber) and loss.joint:
+        assert loss.scale is not None, "plan first"
+        assert loss.scale_floor is not None, "plan first"
+        scale = UnknownScale(start=loss.scale, floor=loss.scale_floor)
+    return Facts(
+        units=units,
+        dimension=parameters(loss, design.dimension),
+        adjacency=adjacency,
+        gradient_bound=gradient_bound(loss, weights),
+        gradient_diameter=gradient_diameter(loss, weights),
+        curvature_bound=bent,
+        cubic_bound=cubic_bound(weights),
+        ridge=model.ridge,
+        scale=scale,
+    )
+
+
+def parameters(loss: Loss, features: int) -> int:
+    """Return how many parameters a loss has on so many encoded features."""
+    if isinstance(loss, Multinomial):
+        assert loss.classes is not None, "plan first"
+        return features * (loss.classes - 1)
+    return features + (isinstance(loss, Huber) and loss.joint)
+
+
+def _filled_loss(loss: Robust, design: Design) -> Robust:
+    """Fill scales from the target's declared range."""
+    if isinstance(loss, Squared):
+        return loss
+    loss = fill(loss, scale=2 * design.target.scale / RESIDUALS_PER_RANGE)
+    if isinstance(loss, Huber) and loss.joint:
+        assert loss.scale is not None, "filled above"
+        return fill(loss, scale_floor=SCALE_FLOOR_PART * loss.scale)
+    return loss
+
+
+def _refuse_unbounded(loss: Robust, weights: Weights) -> None:
+    """Refuse combinations that no bound is proved for."""
+    if isinstance(loss, Squared) and not isinstance(weights, Clip):
+        raise Invalid(
+            "The squared loss has unbounded gradients.",
+            FieldError("/model/weights/kind", "use clip with it, or a robust loss such as huber"),
+        )
+    if isinstance(loss, Huber) and loss.joint and isinstance(weights, Schweppe | Clip):
+        raise Invalid(
+            "A scale is estimated with Mallows weights only.",
+            FieldError("/model/weights/kind", "use mallows, or give a known scale and leave joint out"),
+        )
