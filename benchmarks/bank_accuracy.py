@@ -20,7 +20,8 @@ from scipy.stats import norm
 
 from core.catalogue.columns import BinaryColumn, CategoryColumn, Column, NumberColumn
 from core.catalogue.jobs import JobSpec
-from core.catalogue.planning import PlannedJob, encoded_loss, plan_job
+from core.catalogue.modelling import encoded_loss
+from core.catalogue.planning import PlannedJob, plan_job
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import fit_and_infer
 from core.oracle.simulation import Simulation
@@ -153,7 +154,7 @@ def study(planned: PlannedJob, data: dict[str, list[str]], jobs: int, seed: int 
         torch.from_numpy(target),
         present,
         encoded_loss(model, planned.design),
-        model.weights.bound,
+        model.weights,
     )
     shifts = torch.from_numpy(planned.design.baseline_shifts())
     errors, ratios = [], []

@@ -14,7 +14,7 @@ from functools import partial
 
 import torch
 
-from benchmarks.gradient import DIMENSION, UNITS, WEIGHT_BOUND, facts_for, interleaved
+from benchmarks.gradient import DIMENSION, UNITS, WEIGHTS, facts_for, interleaved
 from core.catalogue.losses import Logistic
 from core.catalogue.questions import Curvature, Gradient, Question
 from core.mechanisms.generator import SystemGenerator
@@ -40,7 +40,7 @@ def make_problem(rows: range) -> LinearProblem:
     target = (torch.rand(UNITS, generator=generator) < 0.5).double()
     own = slice(rows.start, rows.stop)
     present = torch.ones(len(rows), dtype=torch.bool)
-    return LinearProblem(features[own].clone(), target[own].clone(), present, Logistic(), WEIGHT_BOUND)
+    return LinearProblem(features[own].clone(), target[own].clone(), present, Logistic(), WEIGHTS)
 
 
 def join(rank: int, place: str) -> tuple[Team, LinearProblem]:

@@ -9,7 +9,7 @@ from time import perf_counter
 
 import torch
 
-from core.catalogue.losses import Huber, Logistic, Loss
+from core.catalogue.losses import Huber, Logistic, Loss, Mallows, curvature_bound, gradient_bound
 from core.catalogue.questions import Curvature, Gradient, Question
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.oracle.door import FullDoor
@@ -18,19 +18,18 @@ from core.oracle.simulation import Simulation
 from core.privacy.facts import Adjacency, Facts
 from core.problems.linear import LinearProblem
 
-UNITS, DIMENSION, WEIGHT_BOUND = 581_012, 54, 8.0
+UNITS, DIMENSION, WEIGHTS = 581_012, 54, Mallows(bound=8.0)
 TARGET_RATIO = 1.1
 
 
 def facts_for(loss: Loss, units: int, dimension: int) -> Facts:
     """Return public facts with the loss's own bounds."""
-    curvature = loss.curvature_bound(WEIGHT_BOUND, 1.0) if isinstance(loss, Huber) else WEIGHT_BOUND**2 / 4
     return Facts(
         units=units,
         dimension=dimension,
         adjacency=Adjacency.REPLACE_ONE,
-        gradient_bound=loss.gradient_bound(WEIGHT_BOUND),
-        curvature_bound=curvature,
+        gradient_bound=gradient_bound(loss, WEIGHTS),
+        curvature_bound=curvature_bound(loss, WEIGHTS),
     )
 
 
@@ -53,7 +52,7 @@ def compare(loss: Loss, title: str, clip: float | None, threads: int) -> float:
     features = torch.randn(UNITS, DIMENSION, generator=generator, dtype=torch.float64)
     target = (torch.rand(UNITS, generator=generator) < 0.5).double()
     theta = torch.full((DIMENSION,), 0.05, dtype=torch.float64)
-    problem = LinearProblem(features, target, torch.ones(UNITS, dtype=torch.bool), loss, WEIGHT_BOUND)
+    problem = LinearProblem(features, target, torch.ones(UNITS, dtype=torch.bool), loss, WEIGHTS)
     door = FullDoor(problem, facts_for(loss, UNITS, DIMENSION), Unmetered(), SystemGenerator())
     question: Question = Gradient(sigma=30.0, clip=clip)
 
@@ -81,7 +80,7 @@ def lanes() -> None:
     generator = torch.Generator().manual_seed(1)
     features = torch.randn(count, units, dimension, generator=generator, dtype=torch.float64)
     target = (torch.rand(count, units, generator=generator) < 0.5).double()
-    problem = LinearProblem(features, target, torch.ones(count, units, dtype=torch.bool), loss, WEIGHT_BOUND)
+    problem = LinearProblem(features, target, torch.ones(count, units, dtype=torch.bool), loss, WEIGHTS)
     oracle = Simulation(problem, facts_for(loss, units, dimension), SimulationGenerator(1))
     start = perf_counter()
     theta = torch.zeros(dimension, dtype=torch.float64)

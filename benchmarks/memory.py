@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.gradient import WEIGHT_BOUND, facts_for
+from benchmarks.gradient import WEIGHTS, facts_for
 from core.catalogue.losses import Logistic
 from core.catalogue.questions import Curvature, Gradient
 from core.mechanisms.generator import SystemGenerator
@@ -43,7 +43,7 @@ def job(units: int, dimension: int) -> int:
     present = np.ones(units, dtype=np.bool_)
     loss = Logistic()
     problem = LinearProblem(
-        torch.from_numpy(features), torch.from_numpy(target), torch.from_numpy(present), loss, WEIGHT_BOUND
+        torch.from_numpy(features), torch.from_numpy(target), torch.from_numpy(present), loss, WEIGHTS
     )
     door = FullDoor(problem, facts_for(loss, units, dimension), Unmetered(), SystemGenerator())
     theta = torch.zeros(dimension, dtype=torch.float64)

@@ -20,7 +20,7 @@ from core.oracle.door import FullDoor
 from core.oracle.meters import Unmetered
 from core.privacy.facts import Adjacency
 from core.problems.linear import LinearProblem
-from tests.support.problems import WEIGHT_BOUND, facts, repeatable_generator
+from tests.support.problems import WEIGHT_BOUND, WEIGHTS, facts, repeatable_generator
 
 LOSS = Huber(scale=1.0)
 ADJACENCIES = list(Adjacency)
@@ -46,7 +46,7 @@ def audit_gradient(question: Gradient, adjacency: Adjacency, asks: int = 160) ->
         present = torch.from_numpy(coins)
     else:
         target = torch.where(torch.from_numpy(coins), target, -target)
-    records = LinearProblem(features, target, present, LOSS, WEIGHT_BOUND)
+    records = LinearProblem(features, target, present, LOSS, WEIGHTS)
     public = facts(COORDINATES, COORDINATES, LOSS, adjacency)
     oracle = FullDoor(records, public, Unmetered(), repeatable_generator())
     theta = torch.zeros(COORDINATES, dtype=torch.float64)
@@ -66,7 +66,7 @@ def audit_curvature(question: Curvature, adjacency: Adjacency, asks: int = 200) 
     if adjacency is Adjacency.ZERO_OUT:
         present = torch.from_numpy(coins)
     target = torch.full((pairs,), 100.0 if question.of == "score" else 0.0, dtype=torch.float64)
-    records = LinearProblem(features, target, present, LOSS, WEIGHT_BOUND)
+    records = LinearProblem(features, target, present, LOSS, WEIGHTS)
     oracle = FullDoor(records, facts(pairs, p, LOSS, adjacency), Unmetered(), repeatable_generator())
     theta = torch.zeros(p, dtype=torch.float64)
     diagonal = np.stack([oracle.ask(question, theta).value.diagonal().numpy() for _ in range(asks)])
@@ -162,7 +162,7 @@ class TestPlantedBugs:
                         torch.full((4,), 0.3, dtype=torch.float64),
                         torch.ones(4, dtype=torch.bool),
                         LOSS,
-                        WEIGHT_BOUND,
+                        WEIGHTS,
                     ),
                     facts(4, 1, LOSS),
                     Unmetered(),

@@ -12,7 +12,7 @@ from core.oracle import Oracle, door
 from core.privacy.facts import Adjacency, Facts
 from core.problems.linear import LinearProblem
 from tests.support.grey_box import check_neighbours, neighbours, run
-from tests.support.problems import LOSSES, WEIGHT_BOUND, facts, rows
+from tests.support.problems import LOSSES, WEIGHTS, facts, rows
 
 every_loss = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.kind)
 every_adjacency = pytest.mark.parametrize("adjacency", list(Adjacency))
@@ -41,7 +41,7 @@ def replay_on_neighbours(loss: Loss, adjacency: Adjacency) -> None:
 
 
 def _problem(records: tuple[Tensor, Tensor, Tensor], loss: Loss) -> LinearProblem:
-    return LinearProblem(*records, loss, WEIGHT_BOUND)
+    return LinearProblem(*records, loss, WEIGHTS)
 
 
 @every_loss
@@ -101,7 +101,7 @@ def test_features_scaled_by_the_data_are_caught() -> None:
         loss: Loss,
     ) -> LinearProblem:
         x, y, present = records
-        return LinearProblem(x / x.nan_to_num().abs().max(), y, present, loss, WEIGHT_BOUND)
+        return LinearProblem(x / x.nan_to_num().abs().max(), y, present, loss, WEIGHTS)
 
     with patch(f"{__name__}._problem", scaled), pytest.raises(AssertionError, match="sensitivity"):
         replay_on_neighbours(LOSSES[0], Adjacency.REPLACE_ONE)

@@ -23,7 +23,7 @@ from core.oracle import Answer
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Facts
 from core.problems.linear import LinearProblem
-from tests.support.problems import facts
+from tests.support.problems import WEIGHTS, facts
 
 LOSS = Huber(scale=1.0)
 UNITS, DIMENSION, LANES = 2000, 3, 10_000
@@ -61,7 +61,7 @@ def records(*, present: bool) -> LinearProblem:
     target[0], features[0] = 1e6, (1.0, 1.0, 0.0)  # |psi| = c and |w x| = t: the bound is attained
     here = torch.ones(UNITS, dtype=torch.bool)
     here[0] = present
-    return LinearProblem(torch.from_numpy(features), torch.from_numpy(target), here, LOSS, sqrt(2))
+    return LinearProblem(torch.from_numpy(features), torch.from_numpy(target), here, LOSS, WEIGHTS)
 
 
 def thetas(settings: AnySettings, seed: int, factor: float, *, present: bool) -> np.ndarray:

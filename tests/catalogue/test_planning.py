@@ -9,8 +9,9 @@ import pytest
 
 from core.catalogue.columns import BinaryColumn, CategoryColumn, NumberColumn
 from core.catalogue.jobs import JobSpec
+from core.catalogue.modelling import encoded_loss
 from core.catalogue.noisy_newton import NoisyNewton
-from core.catalogue.planning import PlannedJob, chunks, encoded_loss, plan_job
+from core.catalogue.planning import PlannedJob, chunks, plan_job
 from core.errors import Invalid, NotOfferedYet
 from core.mechanisms.gaussian import LARGEST_PARAMETER, SMALLEST_PARAMETER
 from core.oracle.noise import grid_for

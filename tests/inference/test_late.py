@@ -18,7 +18,7 @@ from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import fit, iterate
 from core.oracle.simulation import Simulation
 from core.problems.linear import LinearProblem
-from tests.support.problems import LOGISTIC, WEIGHT_BOUND, facts, rows
+from tests.support.problems import LOGISTIC, WEIGHTS, facts, rows
 
 UNITS, LANES = 4000, 1500
 
@@ -80,7 +80,7 @@ def study(problem: LinearProblem, mu: float, seed: int, radius: float = 3.0) -> 
 
 
 def test_the_private_variance_is_that_of_the_runs_where_all_is_resolved() -> None:
-    distance, sandwich = study(LinearProblem(*rows(UNITS, 4), LOGISTIC, WEIGHT_BOUND), 3.0, seed=1)
+    distance, sandwich = study(LinearProblem(*rows(UNITS, 4), LOGISTIC, WEIGHTS), 3.0, seed=1)
     private = (sandwich.covariance - sandwich.plain).diagonal(dim1=-2, dim2=-1).mean(0) / MIXING
     seen = distance.square().mean(0)
     assert torch.allclose(private / seen, torch.ones(4, dtype=torch.float64), atol=0.2)
@@ -92,7 +92,7 @@ def hidden() -> LinearProblem:
     """A column that hardly differs from the intercept's: the records say next to nothing of it."""
     features, target, present = rows(UNITS, 4)
     features[:, 3] = -0.99 + 0.02 * features[:, 3]
-    return LinearProblem(features, target, present, LOGISTIC, WEIGHT_BOUND)
+    return LinearProblem(features, target, present, LOGISTIC, WEIGHTS)
 
 
 def test_a_coefficient_that_the_records_do_not_tell_has_a_wide_interval(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,13 +7,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.catalogue.losses import Huber, Logistic, Loss
+from core.catalogue.losses import Huber, Logistic, Loss, Mallows, curvature_bound, gradient_bound
 from core.catalogue.questions import Curvature, Gradient
 from core.problems.linear import LinearProblem
-from core.problems.losses import mallows, per_record
+from core.problems.losses import per_record, record_weights
 from tests.support.problems import LOSSES, facts, rows
 
 T = sqrt(2)
+WEIGHTS = Mallows(bound=T)
 ALL = [*LOSSES, Huber(scale=2.5, c=0.9)]
 every_loss = pytest.mark.parametrize("loss", ALL, ids=lambda loss: f"{loss.kind}-{getattr(loss, 'scale', '')}")
 
@@ -21,11 +22,11 @@ every_loss = pytest.mark.parametrize("loss", ALL, ids=lambda loss: f"{loss.kind}
 def test_closed_forms_of_the_constants() -> None:
     huber = Huber(scale=1.0)
     assert isclose(huber.kappa, 0.7101645, abs_tol=1e-7)
-    assert isclose(huber.gradient_bound(T), 1.9021172, abs_tol=1e-7)
-    assert isclose(2 * huber.gradient_bound(T), 3.8042345, abs_tol=1e-7)
-    assert isclose(huber.curvature_bound(T, 2.0), 1.0, abs_tol=1e-12)
-    assert isclose(Logistic().gradient_bound(T), T, abs_tol=1e-12)
-    assert isclose(Logistic().curvature_bound(T), 0.5, abs_tol=1e-12)
+    assert isclose(gradient_bound(huber, WEIGHTS), 1.9021172, abs_tol=1e-7)
+    assert isclose(2 * gradient_bound(huber, WEIGHTS), 3.8042345, abs_tol=1e-7)
+    assert isclose(curvature_bound(Huber(scale=2.0), WEIGHTS), 1.0, abs_tol=1e-12)
+    assert isclose(gradient_bound(Logistic(), WEIGHTS), T, abs_tol=1e-12)
+    assert isclose(curvature_bound(Logistic(), WEIGHTS), 0.5, abs_tol=1e-12)
 
 
 def weighted_loss(loss: Loss, theta: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -47,7 +48,7 @@ class TestAgainstAutograd:
         x, y, present = rows(300, 4, loss, seed=3)
         theta = torch.tensor([0.3, -0.2, 0.5, 0.1], dtype=torch.float64, requires_grad=True)
         (expected,) = torch.autograd.grad(weighted_loss(loss, theta, x, y), theta)
-        problem = LinearProblem(x.clone(), y, present, loss, T)
+        problem = LinearProblem(x.clone(), y, present, loss, WEIGHTS)
         found = problem.bounded_sum(Gradient(sigma=1), facts(300, 4, loss), theta.detach())
         torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
 
@@ -55,7 +56,7 @@ class TestAgainstAutograd:
         x, y, present = rows(300, 4, loss, seed=4)
         theta = torch.tensor([0.3, -0.2, 0.5, 0.1], dtype=torch.float64)
         expected = torch.autograd.functional.hessian(lambda point: weighted_loss(loss, point, x, y), theta)
-        problem = LinearProblem(x.clone(), y, present, loss, T)
+        problem = LinearProblem(x.clone(), y, present, loss, WEIGHTS)
         found = problem.bounded_sum(Curvature(of="hessian", sigma=1), facts(300, 4, loss), theta)
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
         assert torch.equal(found, found.mT)
@@ -65,14 +66,14 @@ class TestAgainstAutograd:
         theta = torch.tensor([0.3, -0.2, 0.5], dtype=torch.float64, requires_grad=True)
         each = [torch.autograd.grad(weighted_loss(loss, theta, x[[i]], y[[i]]), theta)[0] for i in range(40)]
         expected = sum(torch.outer(gradient, gradient) for gradient in each)
-        problem = LinearProblem(x.clone(), y, present, loss, T)
+        problem = LinearProblem(x.clone(), y, present, loss, WEIGHTS)
         found = problem.bounded_sum(Curvature(of="score", sigma=1), facts(40, 3, loss), theta.detach())
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
 
     def test_value(self, loss: Loss) -> None:
         x, y, _ = rows(50, 3, loss, seed=6)
         theta = torch.tensor([0.3, -0.2, 0.5], dtype=torch.float64)
-        found = (per_record(loss).value(x @ theta, y) * mallows(x.norm(dim=-1), T)).sum()
+        found = (per_record(loss).value(x @ theta, y) * record_weights(x.norm(dim=-1), WEIGHTS)).sum()
         torch.testing.assert_close(found, weighted_loss(loss, theta, x, y), rtol=1e-10, atol=1e-12)
 
 
@@ -97,7 +98,7 @@ def test_derivatives_stay_within_their_public_bounds(loss: Loss, margin: float, 
 @settings(max_examples=300, deadline=None)
 def test_mallows_weights_bound_every_norm(exponent: float, t: float) -> None:
     norm = torch.tensor([10.0**exponent], dtype=torch.float64)
-    weight = mallows(norm, t)
+    weight = record_weights(norm, Mallows(bound=t))
     assert 0 <= weight.item() <= 1
     assert (weight * norm).item() <= t * (1 + 1e-12)
     assert (weight * norm).item() * norm.item() <= t**2 * (1 + 1e-12)

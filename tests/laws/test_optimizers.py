@@ -27,7 +27,7 @@ from core.privacy.events import compose
 from core.privacy.facts import Adjacency
 from core.privacy.renyi import cost_nano
 from core.problems.linear import LinearProblem
-from tests.support.problems import LOGISTIC, WEIGHT_BOUND, facts, problem, repeatable_generator, rows
+from tests.support.problems import LOGISTIC, WEIGHT_BOUND, WEIGHTS, facts, problem, repeatable_generator, rows
 
 EXAMPLES: tuple[AnySettings, ...] = (
     NoisyGradientDescent(steps=40, step_size=2.0, mu=1.0, radius=100.0),
@@ -220,7 +220,7 @@ class TestEveryOptimizer:
             changed = features.clone()
             if row is not None:
                 changed[7] = row
-            listening = Listening(oracle(data=LinearProblem(changed, target, present, LOGISTIC, WEIGHT_BOUND)))
+            listening = Listening(oracle(data=LinearProblem(changed, target, present, LOGISTIC, WEIGHTS)))
             if settings.stop == "private":
                 settings = settings.model_copy(update={"stop": "budgeted"})
             iterate(settings, listening)

@@ -13,7 +13,7 @@ from core.oracle.noise import grid_for
 from core.privacy.events import Gaussian
 from core.privacy.facts import Adjacency, Facts
 from core.problems.linear import LinearProblem
-from tests.support.problems import LOSSES, WEIGHT_BOUND, facts
+from tests.support.problems import LOSSES, WEIGHT_BOUND, WEIGHTS, facts
 
 QUESTIONS = [
     Gradient(sigma=1.0),
@@ -37,7 +37,7 @@ def term(question: Question, public: Facts, loss: Loss, x: np.ndarray, y: float,
         torch.tensor([y], dtype=torch.float64),
         torch.ones(1, dtype=torch.bool),
         loss,
-        WEIGHT_BOUND,
+        WEIGHTS,
     )
     return upper(problem.bounded_sum(question, public, torch.from_numpy(theta)).numpy())
 

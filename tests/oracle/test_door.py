@@ -395,8 +395,10 @@ class TestPlantedNoise:
         for name, index in (("matrix_grid", 2), ("vector_grid", 1)):
             genuine = getattr(noise, name)
 
-            def cheaper(clip: float, units: int, p: int, _: Adjacency, grid: object = genuine) -> object:
-                return grid(clip, units, p, Adjacency.ZERO_OUT)
+            def cheaper(
+                clip: float, units: int, p: int, _: Adjacency, *diameter: float, grid: object = genuine
+            ) -> object:
+                return grid(clip, units, p, Adjacency.ZERO_OUT, *diameter)
 
             with patch.object(noise, name, cheaper), pytest.raises(AssertionError, match="scale"):
                 check_noise(*LAWS[index])

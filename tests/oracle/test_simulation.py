@@ -15,7 +15,7 @@ from core.oracle.simulation import Simulation
 from core.privacy.events import Gaussian, Repeated
 from core.privacy.facts import Adjacency
 from core.problems.linear import LinearProblem
-from tests.support.problems import LOSSES, WEIGHT_BOUND, facts, problem, rows
+from tests.support.problems import LOSSES, WEIGHTS, facts, problem, rows
 
 QUESTIONS = [Gradient(sigma=2.0), Gradient(sigma=1.0, clip=0.5), Curvature(of="hessian", sigma=1.5)]
 each = pytest.mark.parametrize("question", QUESTIONS, ids=str)
@@ -25,7 +25,7 @@ THETA = torch.tensor([0.4, -1.0, 0.3], dtype=torch.float64)
 def laned(lanes: int, units: int, dimension: int) -> LinearProblem:
     several = [rows(units, dimension, seed=seed) for seed in range(lanes)]
     x, y, present = (torch.stack(parts) for parts in zip(*several, strict=True))
-    return LinearProblem(x, y, present, LOSSES[0], WEIGHT_BOUND)
+    return LinearProblem(x, y, present, LOSSES[0], WEIGHTS)
 
 
 @each
@@ -116,7 +116,7 @@ def test_many_lanes_take_seconds() -> None:
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(2000, 1000, 4, generator=generator, dtype=torch.float64)
     y = (torch.rand(2000, 1000, generator=generator) < 0.5).double()
-    records = LinearProblem(x, y, torch.ones(2000, 1000, dtype=torch.bool), LOSSES[0], WEIGHT_BOUND)
+    records = LinearProblem(x, y, torch.ones(2000, 1000, dtype=torch.bool), LOSSES[0], WEIGHTS)
     oracle = Simulation(records, facts(1000, 4), SimulationGenerator(1))
     start = perf_counter()
     theta = torch.zeros(4, dtype=torch.float64)

@@ -14,7 +14,7 @@ from core.mechanisms import lattice
 from core.oracle.noise import grid_for
 from core.problems import linear
 from core.problems.linear import LinearProblem
-from tests.support.problems import LOSSES, WEIGHT_BOUND, facts, problem, rows
+from tests.support.problems import LOSSES, WEIGHTS, facts, problem, rows
 
 QUESTIONS = [
     Gradient(sigma=1.0),
@@ -103,9 +103,9 @@ def test_a_part_past_its_public_bound_is_a_broken_promise(spoilt: float, monkeyp
 def test_order_and_blocks_change_nothing_beyond_the_error(question: Question, loss: Loss) -> None:
     x, y, present = rows(5000, 3, loss, seed=8)
     public = facts(5000, 3, loss)
-    straight = LinearProblem(x.clone(), y, present, loss, WEIGHT_BOUND).bounded_sum(question, public, THETA)
+    straight = LinearProblem(x.clone(), y, present, loss, WEIGHTS).bounded_sum(question, public, THETA)
     order = torch.randperm(5000, generator=torch.Generator().manual_seed(1))
-    mixed = LinearProblem(x[order].contiguous(), y[order], present, loss, WEIGHT_BOUND)
+    mixed = LinearProblem(x[order].contiguous(), y[order], present, loss, WEIGHTS)
     error = grid_for(question, public, 5000).error
     assert (mixed.bounded_sum(question, public, THETA) - straight).norm() <= 3 * error
     step = grid_for(question, public, 5000).part_step
@@ -131,7 +131,7 @@ def test_every_row_is_clipped(question: Question, loss: Loss) -> None:
     present = torch.ones(400, dtype=torch.bool)
     public = facts(400, 3, loss)
     tight = public.model_copy(update={"gradient_bound": 0.01, "curvature_bound": 0.001})
-    records = LinearProblem(x, y, present, loss, WEIGHT_BOUND)
+    records = LinearProblem(x, y, present, loss, WEIGHTS)
     for bounds in (public, tight):
         for row in range(400):
             step = grid_for(question, bounds, 1).part_step
@@ -144,13 +144,13 @@ def test_every_row_is_clipped(question: Question, loss: Loss) -> None:
 def test_what_cannot_count_is_exactly_zero(question: Question, loss: Loss) -> None:
     x, y, present = rows(12, 3, loss)
     public = facts(12, 3, loss)
-    clean = LinearProblem(x.clone(), y.clone(), present.clone(), loss, WEIGHT_BOUND)
+    clean = LinearProblem(x.clone(), y.clone(), present.clone(), loss, WEIGHTS)
     step = grid_for(question, public, 12).part_step
     expected = clean.integer_sum(question, public, THETA, step, included=torch.arange(12) >= 7)
     x[0, 1], x[1, 2], x[2, 0], x[3] = nan, inf, -inf, 1e200
     y[4], y[5] = nan, inf
     present[6] = False
-    spoilt = LinearProblem(x, y, present, loss, WEIGHT_BOUND)
+    spoilt = LinearProblem(x, y, present, loss, WEIGHTS)
     assert torch.equal(spoilt.integer_sum(question, public, THETA, step), expected)
     alone = [spoilt.integer_sum(question, public, THETA, step, rows=torch.tensor([row])) for row in range(7)]
     assert not any(total.any() for total in alone)
@@ -168,7 +168,7 @@ def test_any_theta_gives_a_bounded_sum(question: Question, loss: Loss, theta: fl
 def test_a_label_outside_zero_and_one_is_null() -> None:
     x, y, present = rows(3, 3)
     y[:] = torch.tensor([0.5, 7.0, -1.0])
-    assert not LinearProblem(x, y, present, LOSSES[0], 1.0).bounded_sum(QUESTIONS[0], facts(3, 3), THETA).any()
+    assert not LinearProblem(x, y, present, LOSSES[0], WEIGHTS).bounded_sum(QUESTIONS[0], facts(3, 3), THETA).any()
 
 
 @each
@@ -181,7 +181,7 @@ def test_a_row_touches_no_other(question: Question, loss: Loss) -> None:
     def others(change: float) -> list[Tensor]:
         x, y, present = rows(60, 3, loss)
         x[17] = change
-        records = LinearProblem(x, y, present, loss, WEIGHT_BOUND)
+        records = LinearProblem(x, y, present, loss, WEIGHTS)
         margins = torch.mv(records._features, THETA)
         factors = records._factors(question, public, margins, records._target, records._weights, records._norms)
         return [records._features[kept], factors[kept], records._norms[kept]]
@@ -210,9 +210,9 @@ def test_lanes_equal_single_problems(question: Question, loss: Loss, monkeypatch
     x, y, present = (torch.stack(parts) for parts in zip(*several, strict=True))
     thetas = torch.randn(5, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     public = facts(100, 3, loss)
-    together = LinearProblem(x, y, present, loss, WEIGHT_BOUND)
+    together = LinearProblem(x, y, present, loss, WEIGHTS)
     assert together.lanes == 5
-    singles = [LinearProblem(*parts, loss, WEIGHT_BOUND) for parts in several]
+    singles = [LinearProblem(*parts, loss, WEIGHTS) for parts in several]
     expected = [one.bounded_sum(question, public, at) for one, at in zip(singles, thetas, strict=True)]
     torch.testing.assert_close(
         together.bounded_sum(question, public, thetas), torch.stack(expected), rtol=1e-12, atol=1e-12
@@ -225,4 +225,4 @@ def test_lanes_equal_single_problems(question: Question, loss: Loss, monkeypatch
 
 def test_no_second_copy_of_the_features() -> None:
     x, y, present = rows(100, 3)
-    assert LinearProblem(x, y, present, LOSSES[0], 1.0)._features.data_ptr() == x.data_ptr()
+    assert LinearProblem(x, y, present, LOSSES[0], WEIGHTS)._features.data_ptr() == x.data_ptr()

@@ -22,7 +22,7 @@ from core.oracle.noise import grid_for
 from core.problems.linear import LinearProblem
 from core.problems.sharded import Shard, ShardedProblem, Sum, shard_of
 from core.problems.team import Team, meet
-from tests.support.problems import HUBER, LOGISTIC, WEIGHT_BOUND, rows
+from tests.support.problems import HUBER, LOGISTIC, WEIGHTS, rows
 
 ROOT = Path(__file__).resolve().parents[2]
 CPU = torch.device("cpu")
@@ -47,7 +47,7 @@ def make_problem(scene: dict[str, Any], span: range | None = None) -> LinearProb
     loss = Huber(scale=HUBER.scale) if scene["loss"] == "huber" else Logistic()
     part = slice(None) if span is None else slice(span.start, span.stop)
     x, y, present = (tensor[part].clone() for tensor in make_rows(scene))
-    return LinearProblem(x, y, present, loss, WEIGHT_BOUND)
+    return LinearProblem(x, y, present, loss, WEIGHTS)
 
 
 class NoisyShard(Shard):

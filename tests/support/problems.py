@@ -4,7 +4,17 @@ import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from torch import Tensor
 
-from core.catalogue.losses import Huber, Logistic, Loss
+from core.catalogue.losses import (
+    Huber,
+    Logistic,
+    Loss,
+    Mallows,
+    Weights,
+    cubic_bound,
+    curvature_bound,
+    gradient_bound,
+    gradient_diameter,
+)
 from core.mechanisms.generator import SystemGenerator
 from core.privacy.facts import Adjacency, Facts
 from core.problems.linear import LinearProblem
@@ -13,6 +23,7 @@ LOGISTIC = Logistic()
 HUBER = Huber(scale=0.7)
 LOSSES = (LOGISTIC, HUBER)
 WEIGHT_BOUND = 2**0.5
+WEIGHTS = Mallows(bound=WEIGHT_BOUND)
 
 
 def rows(units: int, dimension: int, loss: Loss = LOGISTIC, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
@@ -30,9 +41,9 @@ def rows(units: int, dimension: int, loss: Loss = LOGISTIC, seed: int = 0) -> tu
 
 
 def problem(
-    units: int, dimension: int, loss: Loss = LOGISTIC, seed: int = 0, weight_bound: float = WEIGHT_BOUND
+    units: int, dimension: int, loss: Loss = LOGISTIC, seed: int = 0, weights: Weights = WEIGHTS
 ) -> LinearProblem:
-    return LinearProblem(*rows(units, dimension, loss, seed), loss, weight_bound)
+    return LinearProblem(*rows(units, dimension, loss, seed), loss, weights)
 
 
 def facts(
@@ -40,19 +51,17 @@ def facts(
     dimension: int,
     loss: Loss = LOGISTIC,
     adjacency: Adjacency = Adjacency.ZERO_OUT,
-    weight_bound: float = WEIGHT_BOUND,
+    weights: Weights = WEIGHTS,
 ) -> Facts:
-    if isinstance(loss, Huber):
-        assert loss.scale is not None
-        curvature = loss.curvature_bound(weight_bound, loss.scale)
-    else:
-        curvature = loss.curvature_bound(weight_bound)
+    """Return the facts of these records; `dimension` counts all parameters."""
     return Facts(
         units=units,
         dimension=dimension,
         adjacency=adjacency,
-        gradient_bound=loss.gradient_bound(weight_bound),
-        curvature_bound=curvature,
+        gradient_bound=gradient_bound(loss, weights),
+        gradient_diameter=gradient_diameter(loss, weights),
+        curvature_bound=curvature_bound(loss, weights),
+        cubic_bound=cubic_bound(weights),
     )
 
 

@@ -9,7 +9,7 @@ from scipy.stats import norm
 from torch import Tensor
 
 from core.catalogue.jobs import Inference, Shares
-from core.catalogue.losses import Huber
+from core.catalogue.losses import Huber, Mallows, curvature_bound, gradient_bound
 from core.catalogue.methods import AnySettings
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.inference.sandwich import Correction, Sandwich, correction, infer
@@ -21,6 +21,7 @@ from core.problems.linear import LinearProblem
 
 SCALE = 2.0
 WEIGHT = sqrt(2)
+WEIGHTS = Mallows(bound=WEIGHT)
 LOSS = Huber(scale=SCALE)
 D1 = 4 * np.eye(3)
 D2 = np.array([[1, 0.5, 0], [0.5, 2, 0], [0, 0, 2]])
@@ -32,8 +33,8 @@ def known_scale_facts(units: int) -> Facts:
         units=units,
         dimension=4,
         adjacency=Adjacency.REPLACE_ONE,
-        gradient_bound=LOSS.gradient_bound(WEIGHT),
-        curvature_bound=LOSS.curvature_bound(WEIGHT, SCALE),
+        gradient_bound=gradient_bound(LOSS, WEIGHTS),
+        curvature_bound=curvature_bound(LOSS, WEIGHTS),
     )
 
 
@@ -44,7 +45,7 @@ def known_scale_problem(covariance: np.ndarray, units: int, lanes: int | None, s
     features = np.concatenate([np.ones((*shape, 1)), slopes], axis=-1)
     target = features @ TRUTH + SCALE * draws.standard_normal(shape)
     present = torch.ones(shape, dtype=torch.bool)
-    return LinearProblem(torch.from_numpy(features), torch.from_numpy(target), present, LOSS, WEIGHT)
+    return LinearProblem(torch.from_numpy(features), torch.from_numpy(target), present, LOSS, WEIGHTS)
 
 
 def simulation(problem: LinearProblem, seed: int, lanes: int | None = None, *, noiseless: bool = False) -> Simulation:

@@ -20,7 +20,7 @@ from core.catalogue.questions import Curvature, Gradient
 from core.problems.linear import LinearProblem
 from core.settings import ServiceSettings
 from tests.support.embedded import ROOT, Embedded, embedded
-from tests.support.problems import LOGISTIC, WEIGHT_BOUND, facts, rows
+from tests.support.problems import LOGISTIC, WEIGHTS, facts, rows
 from workers.gpus import Gpu, NoAnswer, find_gpus, free_bytes, hold
 from workers.process import child_environment, pin
 from workers.slots import Slot, make_slots
@@ -187,7 +187,7 @@ class TestCuda:
         sums = []
         for device in ("cpu", "cuda"):
             parts = [tensor.clone().to(device) for tensor in (features, target, present)]
-            held = LinearProblem(*parts, LOGISTIC, WEIGHT_BOUND)
+            held = LinearProblem(*parts, LOGISTIC, WEIGHTS)
             total = held.integer_sum(question, facts(20000, 6), theta, 2.0**-30, included=present)
             assert total.device.type == device
             sums.append(total.cpu())

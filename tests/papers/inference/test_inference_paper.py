@@ -151,7 +151,7 @@ class TestCoverage:
             return genuine(self, margin, target) * self.scale
 
         monkeypatch.setattr(HuberRecords, "curvature", unscaled)
-        monkeypatch.setattr(Huber, "curvature_bound", lambda _, weight_bound, _scale: weight_bound**2)
+        monkeypatch.setattr(Huber, "curvature_peak", 1.0)
         with pytest.raises(AssertionError):
             self.test_newton(0.5, 1000, 17)
         with pytest.raises(AssertionError, match="eigen-variances"):

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from core import optimizers
+from core.catalogue.losses import Mallows
 from core.catalogue.method import AbstractSettings
 from core.catalogue.methods import AnySettings
 from core.catalogue.noisy_gd import NoisyGradientDescent
@@ -83,12 +84,12 @@ class TestLosses:
 
     @pytest.mark.parametrize("loss", test_losses.ALL, ids=lambda loss: loss.kind)
     def test_linear_weights_for_squared_ones(self, loss: object) -> None:
-        def linear_weights(norms: Tensor, weight_bound: float) -> Tensor:
-            return (weight_bound / norms).clamp(max=1.0)
+        def linear_weights(norms: Tensor, weights: Mallows) -> Tensor:
+            return (weights.bound / norms).clamp(max=1.0)
 
-        with patch.object(linear, "mallows", linear_weights):
+        with patch.object(linear, "record_weights", linear_weights):
             seen(partial(autograd.test_gradient, loss))  # the door clips Hessians to their bound in any case
-        with patch.object(test_losses, "mallows", linear_weights):
+        with patch.object(test_losses, "record_weights", linear_weights):
             seen(test_losses.test_mallows_weights_bound_every_norm)
 
 

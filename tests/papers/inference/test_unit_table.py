@@ -35,6 +35,7 @@ from tests.support.studies import (
     LOSS,
     SCALE,
     WEIGHT,
+    WEIGHTS,
     equal_shares,
     known_scale_facts,
     known_scale_problem,
@@ -178,7 +179,7 @@ class TestTwoWorstNeighbours:
         for seed, (x, y) in enumerate(worlds):
             features = torch.tensor([*x, [0.0, 0.0]], dtype=torch.float64)
             target = torch.tensor([y, 0.0], dtype=torch.float64)
-            records = LinearProblem(features, target, torch.ones(2, dtype=torch.bool), LOSS, WEIGHT)
+            records = LinearProblem(features, target, torch.ones(2, dtype=torch.bool), LOSS, WEIGHTS)
             door = Simulation(records, public, SimulationGenerator(seed + 1), lanes=self.RUNS)
             theta = torch.zeros(2, dtype=torch.float64)
             upper = np.triu_indices(2)
