@@ -110,6 +110,13 @@ class Design(Frozen):
         """A norm that rows pass only where numbers lie further from `typical` than half their declared range."""
         return sqrt(len(self.columns) + self.intercept)
 
+    @property
+    def target_reach(self) -> float:
+        """The largest size of an encoded target: 1, and more where `typical` is off the middle of its bounds."""
+        assert not isinstance(self.target_column, Coded), "categories have codes"
+        lower, upper = bounds_of(self.target_column)
+        return max(abs(upper - self.target.centre), abs(lower - self.target.centre)) / self.target.scale
+
     def _reach(self, column: Column) -> float:
         """Return the largest norm of what one column adds to an encoded row."""
         coded = [feature for feature in self.features if feature.column == column.name]

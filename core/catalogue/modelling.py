@@ -11,6 +11,7 @@ from core.catalogue.losses import (
     Multinomial,
     Robust,
     Schweppe,
+    SmoothedHuber,
     Squared,
     Weights,
     cubic_bound,
@@ -85,9 +86,23 @@ def make_facts(model: RegressionModel, design: Design, units: int, adjacency: Ad
         gradient_diameter=gradient_diameter(loss, weights),
         curvature_bound=bent,
         cubic_bound=cubic_bound(weights),
+        concordance=_concordance(loss, weights, design),
+        third_derivative=loss.lipschitz if isinstance(loss, SmoothedHuber) else None,
+        target_bound=design.target_reach if isinstance(loss, Squared) else None,
         ridge=model.ridge,
         scale=scale,
     )
+
+
+def _concordance(loss: Loss, weights: Weights, design: Design) -> float | None:
+    """Return gamma of the loss in theta: that in the margin times the largest norm of a row, as the weights leave it.
+
+    Source: Avella-Medina, Bradshaw and Loh (2023), Lemmas 8 and 9; a weight before the loss changes nothing.
+    """
+    if loss.concordance is None or isinstance(weights, Clip):
+        return None
+    assert weights.bound is not None, "plan first"
+    return loss.concordance * (weights.bound if isinstance(weights, Schweppe) else design.norm_bound)
 
 
 def parameters(loss: Loss, features: int) -> int:

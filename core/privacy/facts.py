@@ -70,6 +70,12 @@ class Facts(Frozen):
       Hessian times the scale;
     * ``cubic_bound``: of w(x) |x|^3, None where the weights bound no third power.
 
+    Others are promises of the loss within the declared bounds; steps may depend on them, no sensitivity does:
+
+    * ``concordance`` (gamma): the loss is (gamma, 2)-self-concordant in theta; None where it is not known to be;
+    * ``third_derivative``: of the loss in the margin, at most; None where there is none or nothing can be made of it;
+    * ``target_bound``: of an encoded target, None where no method asks.
+
     The outer product of a unit's score has Frobenius norm at most B**2.
     """
 
@@ -80,5 +86,8 @@ class Facts(Frozen):
     gradient_diameter: float | None = Field(default=None, gt=0)
     curvature_bound: float | None = Field(default=None, gt=0)
     cubic_bound: float | None = Field(default=None, gt=0)
+    concordance: float | None = Field(default=None, gt=0)
+    third_derivative: float | None = Field(default=None, gt=0)
+    target_bound: float | None = Field(default=None, gt=0)
     ridge: float = Field(default=0.0, ge=0, description="lambda of (lambda/2) |theta|^2, added without the records")
     scale: UnknownScale | None = Field(default=None, description="None: all parameters are coefficients")
