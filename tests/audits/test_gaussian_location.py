@@ -140,8 +140,8 @@ class TestPlantedBugs:
     def test_the_other_adjacencys_sensitivity(self, name: str, question: Question) -> None:
         genuine = getattr(noise, name)
 
-        def cheaper(clip: float, units: int, p: int, _: Adjacency) -> object:
-            return genuine(clip, units, p, Adjacency.ZERO_OUT)
+        def cheaper(clip: float, units: int, p: int, _: Adjacency, *diameter: float) -> object:
+            return genuine(clip, units, p, Adjacency.ZERO_OUT, *diameter)
 
         with patch.object(noise, name, cheaper), pytest.raises(AssertionError, match="more than claimed"):
             check(question, Adjacency.REPLACE_ONE)
