@@ -26,6 +26,10 @@ class AbstractQuestion(Frozen, ABC):
     """Units to consume, on a stream; None elsewhere."""
 
     @abstractmethod
+    def shape(self, dimension: int) -> tuple[int, ...]:
+        """Return the shape of the answer for so many parameters."""
+
+    @abstractmethod
     def sensitivity(self, facts: Facts) -> float:
         """Return the l2 sensitivity of the answer, in its own units."""
 
@@ -47,6 +51,10 @@ class Gradient(AbstractQuestion):
 
     kind: Literal["gradient"] = "gradient"
     clip: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+
+    def shape(self, dimension: int) -> tuple[int, ...]:
+        """Return (p,)."""
+        return (dimension,)
 
     def bound(self, facts: Facts) -> float:
         """Return C, the bound on one unit's gradient norm."""
@@ -79,6 +87,10 @@ class Secant(AbstractQuestion):
 
     kind: Literal["secant"] = "secant"
 
+    def shape(self, dimension: int) -> tuple[int, ...]:  # noqa: ARG002 - a slope is one number
+        """Return (1,)."""
+        return (1,)
+
     def bound(self, facts: Facts) -> float:
         """Return B, the bound on one unit's slope."""
         return facts.gradient_bound
@@ -104,6 +116,10 @@ class Curvature(AbstractQuestion):
 
     kind: Literal["curvature"] = "curvature"
     of: Literal["hessian", "score", "cubic"]
+
+    def shape(self, dimension: int) -> tuple[int, ...]:
+        """Return (p, p)."""
+        return (dimension, dimension)
 
     def bound(self, facts: Facts) -> float:
         """Return the bound on the Frobenius norm of one unit's matrix.

@@ -30,6 +30,7 @@ class Problem(Protocol):
         theta: Tensor,
         step: float,
         *,
+        other: Tensor | None = None,
         rows: Tensor | None = None,
         included: Tensor | None = None,
     ) -> Tensor:
@@ -42,16 +43,17 @@ class Problem(Protocol):
             facts: the public bounds to clip to.
             theta: float64, shape (p,).
             step: a power of two, such that all records together stay below 2^61 steps.
+            other: float64, shape (p,): the second point of a question about two; None for others.
             rows: int64 indices to read, shape (m,), m public; default all. Parts are then parts of this list.
             included: bool, shape (n,): rows left out count as zero in a full pass. Not together with `rows`.
 
         Returns:
-            Shape (p,) for a gradient and (p, p), symmetric, for a curvature; where the records are, GPU or not.
+            The question's shape, symmetric for a curvature; where the records are, GPU or not.
         """
 
 
 class SyntheticProblem(Problem, Protocol):
     """Records that a simulation may sum in floats, in lanes or not."""
 
-    def bounded_sum(self, question: Question, facts: Facts, theta: Tensor) -> Tensor:
-        """Return the sum over records of clipped answers, float64, at theta of shape (p,), or (R, p) for lanes."""
+    def bounded_sum(self, question: Question, facts: Facts, theta: Tensor, *, other: Tensor | None = None) -> Tensor:
+        """Return the sum over records of clipped answers, float64, at points of shape (p,), or (R, p) for lanes."""

@@ -12,14 +12,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from core.catalogue.questions import Question
+from core.catalogue.questions import Question, Secant
 from core.privacy.facts import PART_UNITS, Facts, Frozen, parts_in
 from core.problems import Problem
 from core.problems.team import Team
 
 
 class Sum(Frozen):
-    """What the leader tells before everybody sums; theta follows, and the mask if there is one."""
+    """What the leader tells before everybody sums; theta follows, the other point and the mask where there are any."""
 
     kind: Literal["sum"] = "sum"
     question: Question
@@ -67,6 +67,7 @@ class ShardedProblem:
         theta: Tensor,
         step: float,
         *,
+        other: Tensor | None = None,
         rows: Tensor | None = None,
         included: Tensor | None = None,
     ) -> Tensor:
@@ -77,7 +78,7 @@ class ShardedProblem:
         assert rows is None, "batches of a stream are read by one process"
         told = Sum(question=question, facts=facts, step=step, masked=included is not None)
         self._team.tell(told.model_dump_json())
-        return self._shard.join(told, theta, included)
+        return self._shard.join(told, theta, other, included)
 
 
 class Shard:
@@ -96,12 +97,15 @@ class Shard:
         self._units = units
         self._team = team
 
-    def join(self, told: Sum, theta: Tensor | None = None, included: Tensor | None = None) -> Tensor:
+    def join(
+        self, told: Sum, theta: Tensor | None = None, other: Tensor | None = None, included: Tensor | None = None
+    ) -> Tensor:
         """Take part in a sum that everybody was told of.
 
         Args:
             told: what to sum.
             theta: where; the leader's. Followers are sent it.
+            other: the second point of a question about two; the leader's, sent likewise.
             included: the leader's mask over all records, if the sum has one.
 
         Returns:
@@ -109,9 +113,11 @@ class Shard:
         """
         empty = torch.empty(self._own.dimension, dtype=torch.float64)
         theta = self._team.share(empty if theta is None else theta)
+        if isinstance(told.question, Secant):
+            other = self._team.share(empty.clone() if other is None else other)
         own = None
         if told.masked:
             mask = torch.empty(self._units, dtype=torch.uint8) if included is None else included.to(torch.uint8)
             own = self._team.share(mask)[self._rows.start : self._rows.stop].bool()
-        total = self._own.integer_sum(told.question, told.facts, theta, told.step, included=own)
+        total = self._own.integer_sum(told.question, told.facts, theta, told.step, other=other, included=own)
         return self._team.add_up(total)

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from core.catalogue.losses import Loss
-from core.catalogue.questions import Curvature, Gradient
+from core.catalogue.questions import Curvature, Gradient, Question
 from core.oracle import Oracle, door
 from core.privacy.facts import Adjacency, Facts
+from core.problems.blocks import Factors, Point, Records
 from core.problems.linear import LinearProblem
 from tests.support.grey_box import check_neighbours, neighbours, run
 from tests.support.problems import LOSSES, WEIGHTS, facts, rows
@@ -67,7 +68,7 @@ def test_true_n_division_is_caught() -> None:
     def by_the_present(self: door.FullDoor, question: Gradient) -> door._Selection:
         genuine(self, question)
         problem = self._problem
-        return door._Selection(divisor=int((problem.records._weights > 0).sum()))
+        return door._Selection(divisor=int((problem.records._records.weights > 0).sum()))
 
     with patch.object(door.FullDoor, "_select", by_the_present), pytest.raises(AssertionError, match="public"):
         replay_on_neighbours(LOSSES[0], Adjacency.ZERO_OUT)
@@ -78,16 +79,15 @@ def test_missing_clipping_is_caught() -> None:
 
     def unclipped(
         self: LinearProblem,
-        question: Gradient,
+        question: Question,
         facts: Facts,  # noqa: ARG001 - the bug
-        margin: Tensor,
-        target: Tensor,
-        weights: Tensor,  # noqa: ARG001 - the bug
-        norms: Tensor,  # noqa: ARG001 - the bug
-    ) -> Tensor:
+        records: Records,
+        at: Point,
+    ) -> Factors:
+        margin = records.features @ at.theta
         if isinstance(question, Curvature):
-            return torch.ones_like(margin)
-        return self.loss.score(margin, target)
+            return Factors(outer=torch.ones_like(margin).unsqueeze(0))
+        return Factors(linear=self.loss.score(margin, records.target).unsqueeze(0))
 
     with patch.object(LinearProblem, "_factors", unclipped), pytest.raises(AssertionError, match="sensitivity"):
         replay_on_neighbours(LOSSES[0], Adjacency.REPLACE_ONE)

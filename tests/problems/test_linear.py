@@ -12,7 +12,9 @@ from core.catalogue.losses import Loss
 from core.catalogue.questions import Curvature, Gradient, Question
 from core.mechanisms import lattice
 from core.oracle.noise import grid_for
-from core.problems import linear
+from core.privacy.facts import Facts
+from core.problems import blocks
+from core.problems.blocks import Factors, Point
 from core.problems.linear import LinearProblem
 from tests.support.problems import LOSSES, WEIGHTS, facts, problem, rows
 
@@ -27,14 +29,20 @@ every_loss = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.kind)
 THETA = torch.tensor([0.4, -1.0, 0.3], dtype=torch.float64)
 
 
+def numbers(records: LinearProblem, question: Question, public: Facts, theta: Tensor) -> Tensor:
+    """What each record's x or x x^T is multiplied by, shape (n,)."""
+    factors = records._factors(question, public, records._records, Point(theta))
+    (found,) = [kind[0] for kind in factors if kind is not None]
+    return found
+
+
 def exact_sum(records: LinearProblem, question: Question, loss: Loss, theta: Tensor) -> np.ndarray:
     """The sum of the very floats g_i and x_i in rational arithmetic, each g_i from a pass over row i alone."""
     n, p = records.units, records.dimension
     total = np.full((p,) if isinstance(question, Gradient) else (p, p), Fraction(0), dtype=object)
     public = facts(n, p, loss)
-    margins = torch.mv(records._features, theta)
-    factors = records._factors(question, public, margins, records._target, records._weights, records._norms)
-    for x, g in zip(records._features.tolist(), factors.tolist(), strict=True):
+    factors = numbers(records, question, public, theta)
+    for x, g in zip(records._records.features.tolist(), factors.tolist(), strict=True):
         row = np.array([Fraction(value) for value in x], dtype=object)
         total = total + Fraction(g) * (row if isinstance(question, Gradient) else np.outer(row, row))
     return total
@@ -42,11 +50,11 @@ def exact_sum(records: LinearProblem, question: Question, loss: Loss, theta: Ten
 
 @each
 @every_loss
-@pytest.mark.parametrize("block", [64, 300, linear.BLOCK_NUMBERS])
+@pytest.mark.parametrize("block", [64, 300, blocks.BLOCK_NUMBERS])
 def test_error_stays_within_what_the_lattice_charges(
     question: Question, loss: Loss, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(linear, "BLOCK_NUMBERS", block)
+    monkeypatch.setattr(blocks, "BLOCK_NUMBERS", block)
     records = problem(700, 3, loss, seed=2)
     found = records.bounded_sum(question, facts(700, 3, loss), THETA)
     exact = exact_sum(records, question, loss, THETA)
@@ -61,11 +69,8 @@ def test_float32_sums_would_be_seen(question: Question) -> None:
     """Planted bug: accumulation in single precision passes the charged error."""
     records = problem(700, 3, seed=2)
     exact = records.bounded_sum(question, facts(700, 3), THETA)
-    margins = torch.mv(records._features, THETA)
-    factors = records._factors(
-        question, facts(700, 3), margins, records._target, records._weights, records._norms
-    ).float()
-    x = records._features.float()
+    factors = numbers(records, question, facts(700, 3), THETA).float()
+    x = records._records.features.float()
     single = x.T @ factors if isinstance(question, Gradient) else x.T @ (x * factors.unsqueeze(-1))
     assert (single.double() - exact).norm() > 100 * grid_for(question, facts(700, 3), 700).error
 
@@ -76,7 +81,7 @@ def test_float32_sums_would_be_seen(question: Question) -> None:
 def test_the_integers_err_by_what_the_lattice_charges(
     question: Question, loss: Loss, part: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(linear, "PART_UNITS", part)
+    monkeypatch.setattr(blocks, "PART_UNITS", part)
     monkeypatch.setattr(lattice, "PART_UNITS", part)
     monkeypatch.setattr(lattice, "parts_in", lambda units: -(-units // part))
     records, public = problem(700, 3, loss, seed=2), facts(700, 3, loss)
@@ -93,7 +98,8 @@ def test_the_integers_err_by_what_the_lattice_charges(
 @pytest.mark.parametrize("spoilt", [nan, inf, 1e300])
 def test_a_part_past_its_public_bound_is_a_broken_promise(spoilt: float, monkeypatch: pytest.MonkeyPatch) -> None:
     records, public = problem(700, 3), facts(700, 3)
-    monkeypatch.setattr(records, "_factors", lambda *_: torch.full((700,), spoilt, dtype=torch.float64))
+    spoiling = Factors(linear=torch.full((1, 700), spoilt, dtype=torch.float64))
+    monkeypatch.setattr(records, "_factors", lambda *_: spoiling)
     with pytest.raises(AssertionError, match="public bound"):
         records.integer_sum(QUESTIONS[0], public, THETA, grid_for(QUESTIONS[0], public, 700).part_step)
 
@@ -182,9 +188,8 @@ def test_a_row_touches_no_other(question: Question, loss: Loss) -> None:
         x, y, present = rows(60, 3, loss)
         x[17] = change
         records = LinearProblem(x, y, present, loss, WEIGHTS)
-        margins = torch.mv(records._features, THETA)
-        factors = records._factors(question, public, margins, records._target, records._weights, records._norms)
-        return [records._features[kept], factors[kept], records._norms[kept]]
+        factors = numbers(records, question, public, THETA)
+        return [records._records.features[kept], factors[kept], records._records.norms[kept]]
 
     expected = others(0.1)
     for change in (0.0, 1e9, nan):
@@ -205,7 +210,7 @@ def test_a_mask_counts_what_the_rows_count(question: Question, loss: Loss) -> No
 @each
 @every_loss
 def test_lanes_equal_single_problems(question: Question, loss: Loss, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linear, "BLOCK_NUMBERS", 700)
+    monkeypatch.setattr(blocks, "BLOCK_NUMBERS", 700)
     several = [rows(100, 3, loss, seed) for seed in range(5)]
     x, y, present = (torch.stack(parts) for parts in zip(*several, strict=True))
     thetas = torch.randn(5, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -225,4 +230,4 @@ def test_lanes_equal_single_problems(question: Question, loss: Loss, monkeypatch
 
 def test_no_second_copy_of_the_features() -> None:
     x, y, present = rows(100, 3)
-    assert LinearProblem(x, y, present, LOSSES[0], WEIGHTS)._features.data_ptr() == x.data_ptr()
+    assert LinearProblem(x, y, present, LOSSES[0], WEIGHTS)._records.features.data_ptr() == x.data_ptr()

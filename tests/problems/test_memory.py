@@ -7,12 +7,12 @@ from core.problems import linear
 
 genuine = linear.LinearProblem._factors
 
-def materialised(self, question, facts, margin, target, weights, norms):
-    factors = genuine(self, question, facts, margin, target, weights, norms)
+def materialised(self, question, facts, records, at):
+    factors = genuine(self, question, facts, records, at)
     self.kept = getattr(self, "kept", None)
     if self.kept is None or len(self.kept) >= self.units * self.dimension * 8:
         self.kept = bytearray()
-    self.kept += bytes(range(256)) * (len(factors) * self.dimension * 8 // 256)
+    self.kept += bytes(range(256)) * (len(records.target) * self.dimension * 8 // 256)
     return factors
 
 linear.LinearProblem._factors = materialised

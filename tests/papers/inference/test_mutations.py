@@ -27,7 +27,7 @@ from core.inference.estimate import Estimate
 from core.inference.sandwich import correction
 from core.oracle import Answer, Oracle, Release, Status, noise
 from core.oracle.simulation import Simulation
-from core.problems import linear
+from core.problems import blocks
 from core.problems.losses import HuberRecords, LogisticRecords
 from tests.inference import test_sandwich
 from tests.laws import test_losses, test_optimizers
@@ -87,7 +87,7 @@ class TestLosses:
         def linear_weights(norms: Tensor, weights: Mallows) -> Tensor:
             return (weights.bound / norms).clamp(max=1.0)
 
-        with patch.object(linear, "record_weights", linear_weights):
+        with patch.object(blocks, "record_weights", linear_weights):
             seen(partial(autograd.test_gradient, loss))  # the door clips Hessians to their bound in any case
         with patch.object(test_losses, "record_weights", linear_weights):
             seen(test_losses.test_mallows_weights_bound_every_norm)

@@ -1,0 +1,371 @@
+"""Bounded sums over records, block by block: what problems whose terms are made of x and x x^T share.
+
+Every answer is arranged from sums of three kinds: of numbers, of numbers times x, and of numbers times x x^T, the
+numbers being each record's own. A problem says what its numbers are and how its answer is arranged of the sums; all
+walking over records is here. So no row is ever materialised, and X is read once a question.
+
+Terms. With a record's numbers as floats, its exact term is a sum of products of at most four floats (two factors that
+make up a number, and two entries), each product rounded at most three times on its way into a sum. A problem proves
+that the exact term's norm is at most C (1 + 2^-12), inside the C / (1 - 2^-10) that the lattice charges, and, where it
+claims so, that it is positive semidefinite.
+
+Error. In a part of m rows, blocks of rows and the products inside one are added up in some order by ordinary summation:
+every term passes through at most three roundings for its products and m - 1 for additions, since adding to zero is
+exact and a block's total enters one tree over m leaves. So |float - exact| <= gamma_{m+2} m C in norm for any blocking
+and any order (Higham 2002, section 3.1). Parts are then rounded and added as integers: the E that the lattice's
+bounded-error route charges. Arranging an answer copies entries, mirrors them or leaves them out, in integers.
+
+Same integers. A part's rows, its blocks, and where they lie in memory modulo 64 bytes are the same whatever else this
+object holds, and so is its float sum on equal processors with equal numbers of threads. A problem that holds only some
+parts of the records contributes the very integers that these parts contribute to the whole.
+
+Null records, rows with an entry that is not finite or a norm beyond 2^400, and targets the loss is not defined for
+count as zero: their features are overwritten with zeros once, and their weight is zero by selection. Row i's term
+depends on record i, the points asked about and public shapes only.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from core.catalogue.losses import Weights
+from core.catalogue.questions import Question, Secant
+from core.privacy.facts import PART_UNITS, Facts
+from core.problems.losses import record_weights
+
+BLOCK_NUMBERS = 2**18
+"""Most numbers in a block of X: 2 MB, which stay in a core's cache between the two products."""
+
+GPU_BLOCK_NUMBERS = 2**24
+"""The same where records live on a GPU: 128 MB, for fewer and larger products."""
+
+LARGEST_NORM = 2.0**400
+"""A row beyond this counts as zero: its weight 1/|x|^2 would be a denormal number, whose rounding no margin covers."""
+
+SMALLEST_BOUND = 2.0**-100
+"""Clips below this are refused, for the same reason."""
+
+LARGEST_SUM = 2.0**62
+"""Steps that no part may reach; what the lattice allows for is half of it."""
+
+
+class Records(NamedTuple):
+    """Some records, shape (m, ...) or (L, m, ...) in lanes; null ones have features, target, weight and norm zero."""
+
+    features: Tensor
+    target: Tensor
+    weights: Tensor
+    norms: Tensor
+    """Upper bounds of the norms of the very features that enter the products."""
+
+
+class Point(NamedTuple):
+    """Where a question is asked, float64, shape (p,), lanes first; `other` for questions about two points."""
+
+    theta: Tensor
+    other: Tensor | None = None
+
+
+class Layout(NamedTuple):
+    """How many sums an answer is made of: of numbers, of numbers times x, and of numbers times x x^T."""
+
+    plain: int = 0
+    linear: int = 0
+    outer: int = 0
+
+
+class Factors(NamedTuple):
+    """Each record's numbers, shape (..., how many, m), where the layout has any."""
+
+    plain: Tensor | None = None
+    linear: Tensor | None = None
+    outer: Tensor | None = None
+
+
+class Sums(NamedTuple):
+    """Sums by kind, shapes (..., how many), (..., how many, d) and (..., how many, d, d), float64 or int64.
+
+    The d x d ones are symmetric up to their last bits.
+    """
+
+    plain: Tensor
+    linear: Tensor
+    outer: Tensor
+
+
+class BlockProblem(ABC):
+    """Records (x, y) behind a door: see `core.problems.SyntheticProblem`.
+
+    Args:
+        features: float64, contiguous, shape (n, d), or (R, n, d) for synthetic lanes. They become this object's: rows
+            that count as zero are overwritten with zeros, so that no second copy of the data is needed. All sums are
+            made where they are: on the CPU or, for one set of records, a GPU.
+        target: float64, shape (n,) or (R, n), on the same device.
+        valid: bool, same shape and device; False marks a record that contributes nothing.
+        weights: nothing open, on these features.
+        dimension: p, the number of parameters.
+    """
+
+    def __init__(self, features: Tensor, target: Tensor, valid: Tensor, weights: Weights, dimension: int) -> None:
+        assert features.dtype == torch.float64, "features are float64"
+        assert target.dtype == torch.float64, "targets are float64"
+        assert valid.dtype == torch.bool, "presence is boolean"
+        assert features.ndim in (2, 3), "features have shape (n, d) or (R, n, d)"
+        assert features.is_contiguous(), "blocks of rows are contiguous"
+        assert target.shape == valid.shape == features.shape[:-1], "every record has a target and a presence"
+        assert weights.bound is not None, "plan first"
+        assert weights.bound >= SMALLEST_BOUND, "a weight bound is an ordinary positive number"
+        self.dimension = dimension
+        norms, kept = clean(features.view(-1, features.shape[-1]), valid.reshape(-1))
+        norms, kept = norms.view(target.shape), kept.view(target.shape)
+        scales = torch.where(kept, record_weights(norms, weights), 0.0)
+        self._records = Records(features, torch.where(kept, target, 0.0), scales, norms)
+        # A power of two, so that blocks tile parts.
+        most = BLOCK_NUMBERS if features.device.type == "cpu" else GPU_BLOCK_NUMBERS
+        self._rows_per_block = min(PART_UNITS, 1 << max(0, (most // features.shape[-1]).bit_length() - 1))
+
+    @abstractmethod
+    def _layout(self, question: Question) -> Layout:
+        """Return what the answer is made of; public."""
+
+    @abstractmethod
+    def _factors(self, question: Question, facts: Facts, records: Records, at: Point) -> Factors:
+        """Return each record's numbers, clipped; zero where its weight is, and by selection where none is finite."""
+
+    @abstractmethod
+    def _arrange(self, question: Question, sums: Sums) -> Tensor:
+        """Return the answer, shape (..., p) or (..., p, p), exactly symmetric, or (..., 1), by copying entries."""
+
+    @property
+    def units(self) -> int:
+        """n, null records included."""
+        return self._records.features.shape[-2]
+
+    @property
+    def lanes(self) -> int | None:
+        """R, or None for one set of records."""
+        features = self._records.features
+        return features.shape[0] if features.ndim == 3 else None  # noqa: PLR2004 - as shaped above
+
+    def integer_sum(
+        self,
+        question: Question,
+        facts: Facts,
+        theta: Tensor,
+        step: float,
+        *,
+        other: Tensor | None = None,
+        rows: Tensor | None = None,
+        included: Tensor | None = None,
+    ) -> Tensor:
+        """Return the sum of clipped answers, int64, in steps; see `core.problems.Problem`.
+
+        Memory beyond the records is O(block + the answer).
+        """
+        assert self.lanes is None, "lanes are summed in floats"
+        assert theta.shape == (self.dimension,), "parameters have shape (p,)"
+        assert rows is None or included is None, "rows are chosen in one way"
+        at = self._point(question, theta, other)
+        layout, width = self._layout(question), self._width
+        total = torch.zeros(_size(layout, width), dtype=torch.int64, device=self._records.features.device)
+        parts = self._parts(question, facts, at, rows, included)
+        while some := list(islice(parts, max(1, BLOCK_NUMBERS // total.numel()))):
+            steps = torch.stack(some).div_(step)
+            assert bool((steps.abs() < LARGEST_SUM).all()), "every part is finite and within its public bound"
+            total += steps.round_().to(torch.int64).sum(0)
+        return self._arrange(question, views(total, layout, width))
+
+    def bounded_sum(self, question: Question, facts: Facts, theta: Tensor, *, other: Tensor | None = None) -> Tensor:
+        """Return the sum of clipped answers, float64, for simulations; see `core.problems.SyntheticProblem`.
+
+        Returns:
+            The shapes of the answers, lanes first where a point or the records have them. Memory beyond the records is
+            O(block), and O(R times the answer) for lanes.
+        """
+        assert theta.shape[-1] == self.dimension, "parameters have shape (..., p)"
+        at = self._point(question, theta, other)
+        if self.lanes is not None:
+            shape = (self.lanes, self.dimension)
+            lanes = Point(at.theta.expand(shape), None if at.other is None else at.other.expand(shape))
+            return self._sum_lanes(question, facts, lanes)
+        if theta.ndim > 1:
+            return self._sum_shared(question, facts, at)
+        layout = self._layout(question)
+        total = theta.new_zeros(_size(layout, self._width))
+        for part in self._parts(question, facts, at, None, None):
+            total += part
+        return self._arrange(question, views(total, layout, self._width))
+
+    @property
+    def _width(self) -> int:
+        """The number of features, d."""
+        return self._records.features.shape[-1]
+
+    def _point(self, question: Question, theta: Tensor, other: Tensor | None) -> Point:
+        """Check where a question is asked."""
+        assert theta.dtype == torch.float64, "parameters are float64"
+        assert (other is not None) == isinstance(question, Secant), "slopes are between two points, all else at one"
+        if other is None:
+            return Point(theta)
+        assert other.dtype == torch.float64, "parameters are float64"
+        assert other.shape == theta.shape, "two points have one shape"
+        return Point(theta.to(self._records.features.device), other.to(self._records.features.device))
+
+    def _blocks(self, rows: Tensor | None, included: Tensor | None) -> Iterator[Records]:
+        """Yield records block by block; what is left out gets weight zero."""
+        size, records = self._rows_per_block, self._records
+        if rows is not None:
+            for (part,) in split(size, rows):
+                yield Records(*(tensor[part] for tensor in records))
+            return
+        if included is not None:
+            records = records._replace(weights=torch.where(included, records.weights, 0.0))
+        for block in split(size, *records):
+            yield Records(*block)
+
+    def _parts(
+        self, question: Question, facts: Facts, at: Point, rows: Tensor | None, included: Tensor | None
+    ) -> Iterator[Tensor]:
+        """Yield the float sums of each part in a row, over one set of records at one point."""
+        device = self._records.features.device
+        at = at._replace(theta=at.theta.to(device))
+        rows = None if rows is None else rows.to(device)
+        included = None if included is None else included.to(device)
+        blocks_per_part = PART_UNITS // self._rows_per_block
+        layout = self._layout(question)
+        total = at.theta.new_zeros(_size(layout, self._width))
+        for number, block in enumerate(self._blocks(rows, included), start=1):
+            factors = self._factors(question, facts, block, at)
+            _add(views(total, layout, self._width), block.features, factors)
+            if number % blocks_per_part == 0:
+                yield total
+                total = torch.zeros_like(total)
+        yield total
+
+    def _sum_shared(self, question: Question, facts: Facts, at: Point) -> Tensor:
+        """Sum over one set of records at many points, shape (R, p)."""
+        lanes, width = at.theta.shape[0], self._width
+        layout = self._layout(question)
+        total = at.theta.new_zeros(lanes, _size(layout, width))
+        size = max(1, BLOCK_NUMBERS // max(lanes * sum(layout), width * width))
+        for block in split(size, *self._records):
+            records = Records(*block)
+            x, factors = records.features, self._factors(question, facts, records, at)
+            if factors.plain is not None:
+                views(total, layout, width).plain.add_(factors.plain.sum(-1))
+            if factors.linear is not None:
+                views(total, layout, width).linear.add_(factors.linear @ x)
+            if factors.outer is not None:
+                squares = (x.unsqueeze(-1) * x.unsqueeze(-2)).flatten(1)
+                sums = views(total, layout, width).outer
+                sums.add_((factors.outer @ squares).view(sums.shape))
+        return self._arrange(question, views(total, layout, width))
+
+    def _sum_lanes(self, question: Question, facts: Facts, at: Point) -> Tensor:
+        """Sum over many sets of records, each at its own point, shape (R, p); some lanes at a time."""
+        layout, width = self._layout(question), self._width
+        size = max(1, BLOCK_NUMBERS // (self.units * max(width, sum(layout))))
+        points = (at.theta,) if at.other is None else (at.theta, at.other)
+        sums: list[Tensor] = []
+        for some in split(size, *self._records, *points):
+            records = Records(*some[:4])
+            x, factors = records.features, self._factors(question, facts, records, Point(*some[4:]))
+            total = x.new_zeros(x.shape[0], _size(layout, width))
+            found = views(total, layout, width)
+            if factors.plain is not None:
+                found.plain.copy_(factors.plain.sum(-1))
+            if factors.linear is not None:
+                found.linear.copy_(torch.bmm(factors.linear, x))
+            if factors.outer is not None:
+                for number in range(layout.outer):
+                    found.outer[:, number] = torch.bmm(x.mT, x * factors.outer[:, number].unsqueeze(-1))
+            sums.append(total)
+        return self._arrange(question, views(torch.cat(sums), layout, width))
+
+
+def margins(features: Tensor, coefficients: Tensor) -> Tensor:
+    """Return x.b for every record and coefficient vector b.
+
+    Args:
+        features: shape (m, d), or (L, m, d) in lanes.
+        coefficients: shape (J, d); (R, J, d) for many points about one set of records, (L, J, d) for lanes.
+
+    Returns:
+        Shape (J, m), lanes first.
+    """
+    if features.ndim == 3:  # noqa: PLR2004 - lanes
+        return torch.bmm(coefficients, features.mT)
+    if coefficients.shape[:-1] == (1,):
+        return torch.mv(features, coefficients[0]).unsqueeze(0)
+    return coefficients @ features.mT
+
+
+def views(flat: Tensor, layout: Layout, width: int) -> Sums:
+    """Return sums by kind, as views of their entries in a row, shape (..., entries)."""
+    plain, linear = layout.plain, layout.plain + layout.linear * width
+    lanes = flat.shape[:-1]
+    return Sums(
+        flat[..., :plain],
+        flat[..., plain:linear].view(*lanes, layout.linear, width),
+        flat[..., linear:].view(*lanes, layout.outer, width, width),
+    )
+
+
+def split(size: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Walk through tensors of equal length together, `size` entries at a time."""
+    pieces = [tensor.split(size) for tensor in tensors]  # type: ignore[no-untyped-call] # torch's stub has no types
+    return zip(*pieces, strict=True)
+
+
+def clean(features: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    """Zero the rows that shall not count, in place.
+
+    Args:
+        features: shape (n, d).
+        valid: bool, shape (n,).
+
+    Returns:
+        Upper bounds of the norms, shape (n,), and which rows count.
+    """
+    norms = torch.empty_like(valid, dtype=torch.float64)
+    kept = torch.empty_like(valid)
+    # The computed norm errs by less than (d + 8) 2^-53 relatively; see Higham 2002, section 3.1.
+    upward = 1 + (features.shape[-1] + 8) * 2.0**-52
+    size = max(1, BLOCK_NUMBERS // features.shape[-1])
+    for block, ok, norm, keep in split(size, features, valid, norms, kept):
+        # Norms by the largest entry, so that huge and denormal rows neither overflow nor vanish.
+        largest = block.abs().amax(-1)
+        scaled = block / torch.where(largest > 0, largest, 1.0).unsqueeze(-1)
+        computed = largest * torch.linalg.vector_norm(scaled, dim=-1) * upward
+        keep.copy_(ok & (computed <= LARGEST_NORM))  # false for NaN
+        norm.copy_(torch.where(keep, computed, 0.0))
+        block.copy_(torch.where(keep.unsqueeze(-1), block, 0.0))
+    return norms, kept
+
+
+def mirror(matrix: Tensor) -> Tensor:
+    """Return the symmetric matrix that agrees with this one on and above the diagonal."""
+    return matrix.triu() + matrix.triu(1).mT
+
+
+def _size(layout: Layout, width: int) -> int:
+    """Return the number of entries of all sums."""
+    return layout.plain + layout.linear * width + layout.outer * width * width
+
+
+def _add(total: Sums, x: Tensor, factors: Factors) -> None:
+    """Add a block's sums, one set of records at one point."""
+    if factors.plain is not None:
+        total.plain.add_(factors.plain.sum(-1))
+    if factors.linear is not None:
+        if len(factors.linear) == 1:
+            total.linear[0].addmv_(x.T, factors.linear[0])
+        else:
+            total.linear.addmm_(factors.linear, x)
+    if factors.outer is not None:
+        for matrix, numbers in zip(total.outer, factors.outer, strict=True):
+            matrix.addmm_(x.T, x * numbers.unsqueeze(-1))
