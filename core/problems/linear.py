@@ -1,24 +1,31 @@
 """Clipped sums for linear predictors in closed form: two matrix-vector products a gradient, X read once.
 
-Every term is (a number) times x or x x^T, so clipping needs |number| * |x| only and no row is ever materialised.
+Every term is a number, or a number times x or x x^T, so clipping needs |number| * |x| only and no row is ever
+materialised.
 
 Terms. For the gradient, g_i = score * weight is one float64; |g_i| |x_i| <= C holds by the weights, which are made
 once from the very values that enter the products, and by clipping g_i where C is below the loss's own bound. So the
 term g_i x_i is a product of two floats and its exact norm is at most C (1 + 2^-12), inside the C / (1 - 2^-10) that the
-lattice charges. For the curvature, g_i = curvature * weight (or (score * weight)^2) with 0 <= g_i |x_i|^2 <= bound, the
-term g_i x_ij x_ik is a product of three, and the exact terms are positive semidefinite of rank one. How terms are
+lattice charges. For the matrices, g_i = curvature * weight, or (score * weight)^2, or weight * |x_i|, with
+0 <= g_i |x_i|^2 <= bound by clipping, the term g_i x_ij x_ik is a product of three, and the exact terms are positive
+semidefinite of rank one. For a slope between two points, g_i itself is the term, clipped to [-B, B]. How terms are
 added, what that errs, and which records count are in `core.problems.blocks`.
 
-A margin that is not finite gives a zero factor by selection.
+Schweppe weights stand inside the loss, phi((y - x.b) v/scale): it is the loss of v y and v x, unweighted, so rows and
+targets are scaled once, when the object is made, and everything above holds for what they are then; |v x| <= C up to
+three roundings. Clipped gradients are those of the unweighted loss, and their limit is the facts' bound.
+
+A margin that is not finite gives a zero factor by selection, and so does a slope that is not.
 """
 
 from math import inf
+from typing import assert_never
 
 import torch
 from torch import Tensor
 
-from core.catalogue.losses import Clip, Loss, Weights, gradient_bound
-from core.catalogue.questions import Curvature, Gradient, Question
+from core.catalogue.losses import Clip, Loss, Schweppe, Weights, gradient_bound
+from core.catalogue.questions import Curvature, Gradient, Question, Secant
 from core.privacy.facts import Facts
 from core.problems.blocks import (
     SMALLEST_BOUND,
@@ -33,15 +40,18 @@ from core.problems.blocks import (
 )
 from core.problems.losses import per_record
 
+_UPWARD = 1 + 2.0**-50
+"""Above the roundings of a quotient, its product with an entry, and that with a norm."""
+
 
 class LinearProblem(BlockProblem):
-    """Records (x, y) with a loss of x.theta and Mallows weights.
+    """Records (x, y) with a loss of the margin x.theta, and weights.
 
     Args:
         features: float64, contiguous, shape (n, p), or (R, n, p) for synthetic lanes; they become this object's.
         target: float64, shape (n,) or (R, n), on the same device.
         present: bool, same shape and device; False marks a null record.
-        loss: the loss, nothing open; a Huber scale is in the units of `target`.
+        loss: of one margin, at a known scale, nothing open; a scale is in the units of `target`.
         weights: nothing open, on these features.
     """
 
@@ -49,32 +59,77 @@ class LinearProblem(BlockProblem):
         self.loss = per_record(loss)
         self._gradient_bound = inf if isinstance(weights, Clip) else gradient_bound(loss, weights)
         super().__init__(features, target, present & self.loss.valid(target), weights, features.shape[-1])
+        # x = 0 contributes zero to every sum, so it may count as null, whatever its target leads to.
+        kept = torch.where(self._records.norms > 0, self._records.weights, 0.0)
+        self._records = self._records._replace(weights=kept)
+        if isinstance(weights, Schweppe):
+            self._records = _inside(self._records, weights)
 
     def _layout(self, question: Question) -> Layout:
-        return Layout(linear=1) if isinstance(question, Gradient) else Layout(outer=1)
+        match question:
+            case Gradient():
+                return Layout(linear=1)
+            case Secant():
+                return Layout(plain=1)
+            case Curvature():
+                return Layout(outer=1)
+        assert_never(question)
 
     def _arrange(self, question: Question, sums: Sums) -> Tensor:
-        return sums.linear[..., 0, :] if isinstance(question, Gradient) else mirror(sums.outer[..., 0, :, :])
+        match question:
+            case Gradient():
+                return sums.linear[..., 0, :]
+            case Secant():
+                return sums.plain
+            case Curvature():
+                return mirror(sums.outer[..., 0, :, :])
+        assert_never(question)
 
     def _factors(self, question: Question, facts: Facts, records: Records, at: Point) -> Factors:
-        """Return each record's number g, clipped; its term is g x or g x x^T."""
-        _, target, weights, norms = records
-        margin = margins(records.features, at.theta.unsqueeze(-2)).squeeze(-2)
-        finite = margin.isfinite()
+        """Return each record's number g, clipped; its term is g, g x or g x x^T."""
         bound = question.bound(facts)
         assert bound >= SMALLEST_BOUND, "a clip is an ordinary positive number"
         match question:
             case Gradient():
-                factors = torch.where(finite, self.loss.score(margin, target), 0.0).mul_(weights)
+                factors = self._scores(records, at)
                 if bound < self._gradient_bound:  # public; otherwise the weights have clipped already
-                    limit = bound / norms  # infinite for null records, whose factor is zero
+                    limit = bound / records.norms  # infinite for null records, whose factor is zero
                     factors = torch.minimum(torch.maximum(factors, -limit), limit)
                 return Factors(linear=factors.unsqueeze(-2))
+            case Secant():
+                return Factors(plain=self._slopes(records, at).clamp_(-bound, bound).unsqueeze(-2))
             case Curvature(of="hessian"):
-                factors = torch.where(finite, self.loss.curvature(margin, target), 0.0).mul_(weights)
-                return Factors(outer=torch.minimum(factors, bound / norms / norms).unsqueeze(-2))
+                margin = _margin(records, at.theta)
+                factors = torch.where(margin.isfinite(), self.loss.curvature(margin, records.target), 0.0)
+                factors = factors.mul_(records.weights)
             case Curvature(of="score"):
-                factors = torch.where(finite, self.loss.score(margin, target), 0.0).mul_(weights).square_()
-                return Factors(outer=torch.minimum(factors, bound / norms / norms).unsqueeze(-2))
-            case _:
-                raise AssertionError(f"no answer to {question.kind} yet")
+                factors = self._scores(records, at).square_()
+            case Curvature(of="cubic"):
+                factors = (records.weights * records.norms).expand(*at.theta.shape[:-1], *records.norms.shape[-1:])
+        return Factors(outer=torch.minimum(factors, bound / records.norms / records.norms).unsqueeze(-2))
+
+    def _scores(self, records: Records, at: Point) -> Tensor:
+        """Return weighted scores."""
+        margin = _margin(records, at.theta)
+        return torch.where(margin.isfinite(), self.loss.score(margin, records.target), 0.0).mul_(records.weights)
+
+    def _slopes(self, records: Records, at: Point) -> Tensor:
+        """Return how much the weighted loss rises from theta to the other point, for each unit of the way."""
+        assert at.other is not None, "slopes are between two points"
+        rises = self.loss.value(_margin(records, at.other), records.target)
+        rises -= self.loss.value(_margin(records, at.theta), records.target)
+        slopes = rises.mul_(records.weights).div_(torch.linalg.vector_norm(at.other - at.theta, dim=-1, keepdim=True))
+        return torch.where(slopes.isfinite(), slopes, 0.0)
+
+
+def _margin(records: Records, theta: Tensor) -> Tensor:
+    """Return x.theta for every record, lanes first."""
+    return margins(records.features, theta.unsqueeze(-2)).squeeze(-2)
+
+
+def _inside(records: Records, weights: Schweppe) -> Records:
+    """Scale rows and targets by v(x) = min(1, C/|x|), in place where they are rows; norms stay upper bounds."""
+    assert weights.bound is not None, "plan first"
+    scales = (weights.bound / records.norms).clamp_(max=1.0)
+    records.features.mul_(scales.unsqueeze(-1))
+    return records._replace(target=records.target * scales, norms=records.norms * scales * _UPWARD)

@@ -1,17 +1,41 @@
-"""Per-record losses of a linear predictor, with Mallows weights; their public constants are in the catalogue.
+"""Per-record losses of a linear predictor, and what weighs them; their public constants are in the catalogue.
 
 A record's loss is w(x) * value(margin, y) with margin = x.theta, so that its gradient is score * w * x and its Hessian
 curvature * w * x x^T. Everything broadcasts, so a margin of shape (n,) or (R, n) needs no other code.
 
-Source: Avella-Medina, Bradshaw and Loh (2023), losses (6) and (7) and section 5; W2 is their squared Mallows weight.
+Source: Avella-Medina, Bradshaw and Loh (2023), loss (7) with the signs of its printed gradient, section 5, and
+appendix H for linear and cubic Mallows weights.
 """
 
+from math import inf, log
 from typing import Protocol, assert_never
 
 import torch
 from torch import Tensor
 
-from core.catalogue.losses import Clip, Huber, Logistic, Loss, Mallows, Schweppe, Weights
+from core.catalogue.losses import (
+    Clip,
+    Huber,
+    LogCosh,
+    Logistic,
+    Loss,
+    Mallows,
+    Multinomial,
+    OstrovskiiBach,
+    Poisson,
+    PseudoHuber,
+    Schweppe,
+    SmoothedHuber,
+    Squared,
+    Weights,
+)
+from core.problems.robust import (
+    HuberRecords,
+    LogCoshRecords,
+    OstrovskiiBachRecords,
+    PseudoHuberRecords,
+    SmoothedHuberRecords,
+)
 
 
 class PerRecord(Protocol):
@@ -50,59 +74,106 @@ class LogisticRecords:
         return torch.sigmoid(margin).mul_(torch.sigmoid(-margin))
 
 
-class HuberRecords:
-    """scale * rho_c((target - margin) / scale); |score| <= c and curvature <= 1/scale.
+class PoissonRecords:
+    """F(margin) - target * margin, F' = min(exp, cap), with the residual F' - target cut to [-c, c]; target >= 0.
+
+    |score| <= min(c, cap) and curvature <= cap.
 
     Args:
-        c: where the loss turns linear, in units of the scale.
-        scale: the known residual scale, in the units of the target given here.
+        cap: the largest mean; larger targets are cut to it.
+        c: the largest residual; infinite for none.
     """
 
-    def __init__(self, c: float, scale: float) -> None:
+    def __init__(self, cap: float, c: float) -> None:
+        self.cap = cap
         self.c = c
-        self.scale = scale
+
+    def valid(self, target: Tensor) -> Tensor:
+        """Return where the target is a finite number of at least 0."""
+        return target.isfinite() & (target >= 0)
+
+    def value(self, margin: Tensor, target: Tensor) -> Tensor:
+        """Return the loss: that where the residual is cut first, and c for every unit of the margin beyond."""
+        counts = target.clamp(max=self.cap)
+        # The margins where the residual is -c and c; beyond the cap it is that at the cap, which may be less than c.
+        lowest = (counts - self.c).clamp_(min=0).log_()
+        highest = torch.where(counts + self.c < self.cap, (counts + self.c).log_(), inf)
+        within = torch.minimum(torch.maximum(margin, lowest), highest)
+        bent = within.clamp(max=log(self.cap))
+        values = torch.exp(bent) - counts * bent + (self.cap - counts) * (within - bent)
+        return values if self.c == inf else values.add_((margin - within).abs_(), alpha=self.c)
+
+    def score(self, margin: Tensor, target: Tensor) -> Tensor:
+        """Return the cut residual."""
+        return torch.exp(margin).clamp_(max=self.cap).sub_(target.clamp(max=self.cap)).clamp_(-self.c, self.c)
+
+    def curvature(self, margin: Tensor, target: Tensor) -> Tensor:
+        """Return exp(margin) where neither the mean nor the residual is cut."""
+        mean = torch.exp(margin)
+        uncut = (mean < self.cap) & ((mean - target.clamp(max=self.cap)).abs_() < self.c)
+        return torch.where(uncut, mean, 0.0)
+
+
+class SquaredRecords:
+    """(target - margin)^2 / 2; the score has no bound, so gradients are clipped, and the curvature is 1."""
 
     def valid(self, target: Tensor) -> Tensor:
         """Return where the target is finite."""
         return target.isfinite()
 
     def value(self, margin: Tensor, target: Tensor) -> Tensor:
-        """Return scale * rho_c(r), rho_c(r) = r^2/2 up to c and c|r| - c^2/2 beyond."""
-        size = ((target - margin) / self.scale).abs()
-        return self.scale * torch.where(size <= self.c, size * size / 2, self.c * size - self.c**2 / 2)
+        """Return half the square of the residual."""
+        return (margin - target).square_().div_(2)
 
     def score(self, margin: Tensor, target: Tensor) -> Tensor:
-        """Return -psi_c(r): the derivative carries no 1/scale."""
-        return (margin - target).div_(self.scale).clamp_(-self.c, self.c)
+        """Return margin - target."""
+        return margin - target
 
     def curvature(self, margin: Tensor, target: Tensor) -> Tensor:
-        """Return 1{|r| < c} / scale: the second derivative does carry it."""
-        residual = (margin - target).div_(self.scale)
-        return (residual.abs_() < self.c).to(margin.dtype).div_(self.scale)
+        """Return 1."""
+        return torch.ones_like(margin + target)
 
 
-def per_record(loss: Loss) -> PerRecord:
-    """Return the per-record code of a loss.
+def per_record(loss: Loss) -> PerRecord:  # noqa: PLR0911 - one line for each loss
+    """Return the per-record code of a loss of one margin at a known scale; others have problems of their own.
 
     Raises:
-        AssertionError: a Huber scale is still open; planning fills it before a job is stored.
+        AssertionError: the loss is of another kind, or a figure is still open; planning fills it before a job is
+            stored.
     """
     match loss:
         case Logistic():
             return LogisticRecords()
-        case Huber(c=c, scale=scale):
-            assert scale is not None, "the planner fills the residual scale"
+        case Poisson(cap=cap, c=c):
+            assert cap is not None, "the planner fills the cap"
+            return PoissonRecords(cap, inf if c is None else c)
+        case Squared():
+            return SquaredRecords()
+        case Multinomial() | Huber(joint=True):
+            raise AssertionError("losses of several margins or of an unknown scale have problems of their own")
+    scale = loss.scale
+    assert scale is not None, "the planner fills the residual scale"
+    match loss:
+        case Huber(c=c):
             return HuberRecords(c, scale)
-        case _:
-            raise AssertionError(f"no code for {loss.kind} yet")
+        case SmoothedHuber(c=c, h=h):
+            return SmoothedHuberRecords(c, h, scale)
+        case LogCosh(c=c):
+            return LogCoshRecords(c, scale)
+        case PseudoHuber(c=c):
+            return PseudoHuberRecords(c, scale)
+        case OstrovskiiBach(c=c):
+            return OstrovskiiBachRecords(c, scale)
+    assert_never(loss)
 
 
 def record_weights(norms: Tensor, weights: Weights) -> Tensor:
-    """Return what each record's loss is multiplied by, same shape as the norms.
+    """Return what each record's loss is multiplied by, same shape as the norms; Schweppe's are inside the loss.
 
-    Mallows weights are powers of a quotient, which overflows for no norm: w |x| <= t and, from the second power on,
-    w |x|^2 <= t^2 hold up to a few roundings, far inside the margin that the lattice charges. A norm of zero has weight
-    1 and nothing to weigh.
+    Mallows weights are powers of a quotient, which overflow for no norm: w |x| <= t and, from the second power on,
+    w |x|^2 <= t^2 hold up to a few roundings, far inside the margin that the lattice charges; a cube may be too small
+    for an ordinary float, and then errs by less than 2^-1074, which is nothing beside t^2/|x|^2. A norm of zero has
+    weight 1 and nothing to weigh.
     """
     assert weights.bound is not None, "plan first"
     match weights:

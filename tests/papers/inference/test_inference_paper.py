@@ -19,7 +19,7 @@ from core.optimizers import iterate
 from core.oracle import Answer
 from core.oracle.simulation import Simulation
 from core.problems.linear import LinearProblem
-from core.problems.losses import HuberRecords
+from core.problems.robust import HuberRecords
 from tests.support.studies import (
     D1,
     D2,

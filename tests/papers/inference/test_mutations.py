@@ -28,7 +28,8 @@ from core.inference.sandwich import correction
 from core.oracle import Answer, Oracle, Release, Status, noise
 from core.oracle.simulation import Simulation
 from core.problems import blocks
-from core.problems.losses import HuberRecords, LogisticRecords
+from core.problems.losses import LogisticRecords
+from core.problems.robust import HuberRecords
 from tests.inference import test_sandwich
 from tests.laws import test_losses, test_optimizers
 from tests.oracle import test_door
