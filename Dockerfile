@@ -59,7 +59,8 @@ ENV PATH=/opt/venv/bin:$PATH \
     FARTHING_WITNESS=/var/lib/farthing-witness/witness.jsonl
 RUN groupadd --gid 10001 farthing \
     && useradd --uid 10001 --gid farthing --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin farthing \
-    && install --directory --owner farthing --group farthing --mode 0700 /var/lib/farthing /var/lib/farthing-witness
+    && install --directory --owner farthing --group farthing --mode 0700 \
+        /var/lib/farthing /var/lib/farthing-witness /var/lib/farthing-gpus
 USER 10001:10001
 
 FROM runtime AS worker

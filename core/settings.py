@@ -68,6 +68,9 @@ class ServiceSettings(BaseSettings):
     broker_password: str | None = Field(default=None, description="put into broker_url, which need not name it")
     queues: str = Field(default="cpu", description="what a supervisor takes: cpu, gpu, or cpu,gpu")
     gpu_memory_bytes: int = Field(default=2 * 2**30, ge=0, description="that must be free on a GPU before a claim")
+    gpu_locks: Path | None = Field(
+        default=None, description="folder that all supervisors of a machine share; default: that of temporary files"
+    )
     cluster: bool = Field(default=False, description="several machines: processes never migrate the database")
 
     poll_seconds: float = Field(default=0.2, gt=0)

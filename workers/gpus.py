@@ -59,17 +59,23 @@ def free_bytes(gpu: Gpu) -> int | None:
     return free[gpu]
 
 
-def hold(gpus: list[Gpu], locks: ExitStack, folder: Path | None = None) -> list[Gpu]:
+def hold(gpus: list[Gpu], locks: ExitStack, folder: Path | None) -> list[Gpu]:
     """Return the GPUs that no other supervisor of this machine holds, and hold them until `locks` is closed.
 
     Args:
         gpus: wanted.
         locks: keeps the locks; the kernel lets go of them when the process ends, however it ends.
-        folder: where the locks are; every supervisor of the machine must see the same.
+        folder: where the locks are; every supervisor of the machine must see the same. None: that of temporary files.
+
+    Raises:
+        SystemExit: there is no such folder; without it two supervisors would take one GPU.
     """
+    place = folder or Path(tempfile.gettempdir())
+    if not place.is_dir():
+        raise SystemExit(f"FARTHING_GPU_LOCKS is {place}: there is no such folder.")
     held = []
     for gpu in gpus:
-        path = (folder or Path(tempfile.gettempdir())) / f"farthing-{gpu.uuid}.lock"
+        path = place / f"farthing-{gpu.uuid}.lock"
         try:
             file = locks.enter_context(path.open("a"))
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

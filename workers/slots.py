@@ -48,12 +48,12 @@ def make_slots(
     """Return a supervisor's slots: `settings.workers` for the queue cpu, one a GPU for the queue gpu.
 
     Args:
-        settings: queues and workers.
+        settings: queues, workers, and where GPUs are locked.
         locks: keeps the GPUs held.
         log: for the operator.
 
     Raises:
-        SystemExit: there is nothing that it could serve with.
+        SystemExit: there is nothing that it could serve with, or no folder for the locks.
     """
     queues = read_queues(settings.queues)
     slots = [Slot(number) for number in range(settings.workers)] if "cpu" in queues else []
@@ -63,7 +63,7 @@ def make_slots(
         except NoAnswer as error:
             log.error("no-gpu", error=str(error))  # noqa: TRY400 - the reason is in the line
             found = []
-        held = hold(found, locks)
+        held = hold(found, locks, settings.gpu_locks)
         log.info("gpus", found=len(found), held=[gpu.uuid for gpu in held])
         slots += [Slot(number, gpu) for number, gpu in enumerate(held)]
     if not slots:

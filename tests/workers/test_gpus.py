@@ -124,6 +124,22 @@ class TestSlots:
         assert [slot.gpu.uuid for slot in slots if slot.gpu] == gpus.uuids
         assert [slot.takes for slot in slots] == [("auto", "cpu")] * 3 + [("auto", "cuda")] * 2
 
+    def test_supervisors_that_share_a_folder_share_the_gpus(self, gpus: FakeGpus, tmp_path: Path) -> None:
+        """As containers of one machine do by a volume: each has a folder for temporary files of its own."""
+        settings = ServiceSettings(queues="gpu", gpu_locks=tmp_path)
+        with ExitStack() as one, ExitStack() as other:
+            assert len(make_slots(settings, one, LOG)) == len(gpus.uuids)
+            with pytest.raises(SystemExit, match="free of other supervisors"):
+                make_slots(settings, other, LOG)
+            apart = settings.model_copy(update={"gpu_locks": tmp_path.parent})
+            assert len(make_slots(apart, other, LOG)) == len(gpus.uuids), "who looks elsewhere knows of nobody"
+
+    def test_no_folder_for_the_locks(self, gpus: FakeGpus, tmp_path: Path) -> None:
+        del gpus
+        settings = ServiceSettings(queues="gpu", gpu_locks=tmp_path / "none")
+        with ExitStack() as locks, pytest.raises(SystemExit, match="no such folder"):
+            make_slots(settings, locks, LOG)
+
     def test_nothing_to_serve_with(self, gpus: FakeGpus) -> None:
         gpus.break_down()
         with ExitStack() as locks, pytest.raises(SystemExit, match="nvidia-smi names no GPU"):
