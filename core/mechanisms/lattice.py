@@ -128,8 +128,8 @@ def _in_steps(values: NDArray[np.float64], over: NDArray[np.bool_], clip: float)
 def bounded_error_grid(clip: float, units: int, coordinates: int, multiple: float) -> Grid:
     """Return the grid of route (b): float64 sums of parts of `units` clipped terms, rounded and added as integers.
 
-    The terms v_i have norms at most C' = clip / (1 - 2^-10); each coordinate of v_i is a product of at most three
-    floats (a weight and one or two entries). Parts of at most m = min(n, PART_UNITS) terms, K = ceil(n / PART_UNITS) of
+    The terms v_i have norms at most C' = clip / (1 - 2^-10); each coordinate of v_i is a product of at most four floats
+    (one or two make up the record's number, one or two are entries). Parts of at most m = min(n, PART_UNITS) terms, K = ceil(n / PART_UNITS) of
     them, are each summed in any order by ordinary (not Strassen-like) summation in float64, with or without fused
     multiply-adds, and rounded to the nearest multiple of the part step. These integers are added exactly, by whomever
     and in any order, and the total is rounded to the nearest step.
@@ -174,10 +174,23 @@ def bounded_error_grid(clip: float, units: int, coordinates: int, multiple: floa
 def vector_grid(clip: float, units: int, dimension: int, adjacency: Adjacency, diameter: float | None = None) -> Grid:
     """Return route (b)'s grid for a sum of vectors of norm at most `clip`.
 
-    Zeroing a unit moves the exact sum by one term, changing it by the difference of two: multiples 1 and 2, attained;
-    or the diameter over the clip, where the terms are known to lie closer together than that.
+    Zeroing a unit moves the exact sum by one term: multiple 1. Changing it moves the sum by the difference of two: at
+    most 2 C' by the triangle inequality, so multiple 2; both are attained.
+
+    With a diameter D. All exact terms, the zero of a null record among them, lie within D' = D / (1 - 2^-10) of one
+    another: whoever gives D proves it of the very floats that terms are products of, as `bounded_error_grid` asks it of
+    C. So changing a unit moves the exact sum by at most D' = (D / C) C': multiple D / C. It lies between 1, since a
+    term of norm C and a null record's zero are two of them, and 2. Zeroing a unit is as before: a ball around zero
+    knows nothing of D. What parts and roundings add is that of all sums.
+
+    Args:
+        clip: C.
+        units: n, or a public cap on the number of terms.
+        dimension: p, the number of coordinates.
+        adjacency: when records are neighbours.
+        diameter: D; None: 2 C.
     """
-    assert diameter is None or 0 < diameter <= 2 * clip, "no two terms are farther apart than twice their bound"
+    assert diameter is None or clip <= diameter <= 2 * clip, "terms are up to C apart from zero, and 2 C from others"
     changed = 2.0 if diameter is None else diameter / clip
     return bounded_error_grid(clip, units, dimension, changed if adjacency is Adjacency.REPLACE_ONE else 1.0)
 

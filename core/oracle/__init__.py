@@ -32,7 +32,7 @@ class Status(StrEnum):
 class Answer:
     """A noised mean.
 
-    `value` is float64, shape (p,) or (p, p), with lanes first in a simulation; `scale` is the standard deviation of
+    `value` is float64, of the question's shape, with lanes first in a simulation; `scale` is the standard deviation of
     the noise on each coordinate (on and above the diagonal of a matrix), in the value's units.
     """
 
@@ -74,7 +74,10 @@ class Oracle(Protocol):
         """Data-free draws."""
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
-        """Pay for, sum, noise and return an answer at theta, shape (..., p); lanes exist in simulations only."""
+        """Pay for, sum, noise and return an answer at theta, shape (..., p); lanes exist in simulations only.
+
+        `other`, of the same shape, is the second point of a question about two.
+        """
 
     def affords(self, question: Question) -> bool:
         """Say whether price and units are left for this question: a branch, not an exception."""
@@ -107,14 +110,14 @@ class Meter(Protocol):
     def affords(self, total: Event) -> bool:
         """Say whether the reservation covers `total`."""
 
-    def recall(self, question: Question, theta: Tensor) -> Answer | None:
+    def recall(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer | None:
         """Return the answer that an earlier attempt was given here, after the state it kept; None where it had none.
 
         A method is deterministic given its answers, so it asks the same questions in the same order again; an answer
         that has left the door once is free and exact.
         """
 
-    def note(self, question: Question, theta: Tensor, answer: Answer) -> None:
+    def note(self, question: Question, theta: Tensor, answer: Answer, other: Tensor | None = None) -> None:
         """Hold an answer just given, to be stored with the next payment."""
 
     def keep(self, state: dict[str, Tensor], step: int) -> None:

@@ -50,7 +50,13 @@ class Account:
         return self.meter.affords(self.total(part, event))
 
     def answer(
-        self, part: str | None, event: Event, question: Question, theta: Tensor, draw: Callable[[], Answer]
+        self,
+        part: str | None,
+        event: Event,
+        question: Question,
+        theta: Tensor,
+        other: Tensor | None,
+        draw: Callable[[], Answer],
     ) -> Answer:
         """Return what an earlier attempt was told here; else pay for one more draw, make it and note it.
 
@@ -58,12 +64,12 @@ class Account:
             StaleAttempt: from the meter, when the job is no longer ours. Nothing was drawn then.
         """
         assert self._open, "the door is closed: its value was released"
-        known = self.meter.recall(question, theta)
+        known = self.meter.recall(question, theta, other)
         if known is not None:
             return known
         self.cover(part, event)
         drawn = draw()
-        self.meter.note(question, theta, drawn)
+        self.meter.note(question, theta, drawn, other)
         return drawn
 
     def cover(self, part: str | None, event: Event) -> None:

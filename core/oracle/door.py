@@ -1,6 +1,6 @@
 """Doors to a scope's records: every record once per question, a Poisson sample per question, or each record once.
 
-What every answer goes through, in this order: the shape of theta is checked, the total with this answer is paid,
+What every answer goes through, in this order: the shapes of points are checked, the total with this answer is paid,
 records are selected and summed under a bound, integer noise is added, and the noisy mean leaves.
 
 Sampling belongs to the door, so the rate it prices is the rate it drew with, and every question draws its own sample.
@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from core.catalogue.questions import Question
+from core.catalogue.questions import Question, Secant
 from core.errors import AdjacencyMismatch
 from core.mechanisms import sampling
 from core.mechanisms.generator import SystemGenerator, require_system
@@ -114,7 +114,7 @@ class AbstractDoor(ABC):
         return self._part
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
-        """Pay for, sum, noise and return an answer at theta, float64, shape (p,).
+        """Pay for, sum, noise and return an answer at theta, float64, shape (p,), and at `other` for slopes.
 
         What an earlier attempt of the same job was told at this place is returned as it was, without reading.
 
@@ -125,17 +125,19 @@ class AbstractDoor(ABC):
         assert theta.ndim == 1, "lanes exist in simulations only"
         assert theta.shape == (self._problem.dimension,), "parameters have shape (p,)"
         assert theta.dtype == torch.float64, "parameters are float64"
-        assert other is None, "this question is about one point"
+        assert (other is not None) == isinstance(question, Secant), "slopes are between two points, all else at one"
+        assert other is None or other.shape == theta.shape, "both points have one shape"
+        assert other is None or other.dtype == torch.float64, "parameters are float64"
         part, event = self._priced_part(), self._event(question)
-        return self._account.answer(part, event, question, theta, lambda: self._draw(question, theta))
+        return self._account.answer(part, event, question, theta, other, lambda: self._draw(question, theta, other))
 
-    def _draw(self, question: Question, theta: Tensor) -> Answer:
+    def _draw(self, question: Question, theta: Tensor, other: Tensor | None) -> Answer:
         """Read, sum and noise; it was paid for."""
         selected = self._select(question)
         terms = self._problem.units if selected.rows is None else len(selected.rows)
         part_step = grid_for(question, self._whole_facts, terms).part_step
         total = self._problem.integer_sum(
-            question, self._whole_facts, theta, part_step, rows=selected.rows, included=selected.included
+            question, self._whole_facts, theta, part_step, other=other, rows=selected.rows, included=selected.included
         )
         return noised_mean(total, question, self._whole_facts, terms, selected.divisor, self._generator)
 

@@ -27,11 +27,16 @@ class Unmetered:
         """Return True."""
         return True
 
-    def recall(self, question: Question, theta: Tensor) -> Answer | None:  # noqa: ARG002 - there was no attempt before
+    def recall(  # there was no attempt before
+        self,
+        question: Question,  # noqa: ARG002 - as above
+        theta: Tensor,  # noqa: ARG002 - as above
+        other: Tensor | None = None,  # noqa: ARG002 - as above
+    ) -> Answer | None:
         """Return None."""
         return None
 
-    def note(self, question: Question, theta: Tensor, answer: Answer) -> None:
+    def note(self, question: Question, theta: Tensor, answer: Answer, other: Tensor | None = None) -> None:
         """Do nothing."""
 
     def keep(self, state: dict[str, Tensor], step: int) -> None:  # noqa: ARG002 - the last state is enough here
@@ -82,11 +87,16 @@ class CountingMeter:
             return True
         return all(one <= most for one, most in zip(cost_nano(total, self._orders), self._limit, strict=True))
 
-    def recall(self, question: Question, theta: Tensor) -> Answer | None:  # noqa: ARG002 - there was no attempt before
+    def recall(  # there was no attempt before
+        self,
+        question: Question,  # noqa: ARG002 - as above
+        theta: Tensor,  # noqa: ARG002 - as above
+        other: Tensor | None = None,  # noqa: ARG002 - as above
+    ) -> Answer | None:
         """Return None."""
         return None
 
-    def note(self, question: Question, theta: Tensor, answer: Answer) -> None:
+    def note(self, question: Question, theta: Tensor, answer: Answer, other: Tensor | None = None) -> None:
         """Do nothing."""
 
     def keep(self, state: dict[str, Tensor], step: int) -> None:  # noqa: ARG002 - the last state is enough here

@@ -41,7 +41,7 @@ def noised_mean(
     """Round a sum of parts to the grid, add discrete Gaussian noise there, and divide by a public number.
 
     Args:
-        total: int64, in part steps, shape (p,) or (p, p); only its upper triangle is released from the latter.
+        total: int64, in part steps, of the question's shape; only its upper triangle is released from a matrix.
         question: what was summed.
         facts: its public facts.
         terms: public cap on the number of terms.
@@ -50,7 +50,9 @@ def noised_mean(
     """
     grid = grid_for(question, facts, terms)
     parameter = grid.parameter(question.sigma)
-    draw = noise_vector if isinstance(question, Gradient) else noise_symmetric
-    integers = round_parts(total.cpu().numpy(), grid) + draw(generator, parameter, facts.dimension)
+    shape = question.shape(facts.dimension)
+    assert total.shape == shape, "a sum has the question's shape"
+    draw = noise_symmetric if isinstance(question, Curvature) else noise_vector
+    integers = round_parts(total.cpu().numpy(), grid) + draw(generator, parameter, shape[0])
     value = torch.from_numpy(from_grid(integers, grid)).div_(divisor)
     return Answer(value=value, scale=true_sigma(parameter) * grid.step / divisor)

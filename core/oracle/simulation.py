@@ -9,7 +9,7 @@ from typing import TypeVar, final
 
 from torch import Tensor
 
-from core.catalogue.questions import Gradient, Question
+from core.catalogue.questions import Curvature, Question, Secant
 from core.mechanisms import sampling
 from core.mechanisms.generator import SimulationGenerator
 from core.oracle import Answer, Coins, Meter, Release, Status
@@ -42,7 +42,7 @@ class Simulation:
     """An oracle over synthetic records, in R independent lanes if wanted.
 
     Lanes come from the records, shape (R, n, p), each lane its own data; or from `lanes`, R noise draws about one data
-    set. Starts of shape (p,) are broadcast; answers have shape (R, p) and (R, p, p), or no lanes at all.
+    set. Starts of shape (p,) are broadcast; answers have shape (R, p), (R, p, p) and (R, 1), or no lanes at all.
 
     Args:
         problem: the records.
@@ -77,16 +77,19 @@ class Simulation:
         self._account = Account(Unmetered() if meter is None else meter)
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
-        """Return a noised mean at theta, float64, shape (p,) or (R, p)."""
-        assert other is None, "this question is about one point"
+        """Return a noised mean at theta, float64, shape (p,) or (R, p), and for slopes at `other`, shaped likewise."""
+        assert (other is not None) == isinstance(question, Secant), "slopes are between two points, all else at one"
+        assert other is None or other.shape == theta.shape, "both points have one shape"
         assert question.batch is None, "batches are for streams"
         assert theta.shape in {(self.facts.dimension,), self._shape()}, "parameters have shape (p,) or (R, p)"
-        return self._account.answer(EVERYTHING, question.event(), question, theta, lambda: self._draw(question, theta))
+        return self._account.answer(
+            EVERYTHING, question.event(), question, theta, other, lambda: self._draw(question, theta, other)
+        )
 
-    def _draw(self, question: Question, theta: Tensor) -> Answer:
+    def _draw(self, question: Question, theta: Tensor, other: Tensor | None) -> Answer:
         """Sum and noise."""
         units = question.consumed(self.facts)
-        exact = self._problem.bounded_sum(question, self.facts, theta).div_(units)
+        exact = self._problem.bounded_sum(question, self.facts, theta, other=other).div_(units)
         exact = exact.expand(*self._answer_shape(question))
         if self._noiseless:
             return Answer(value=exact, scale=0.0)
@@ -98,13 +101,13 @@ class Simulation:
         return (self.facts.dimension,) if self._lanes is None else (self._lanes, self.facts.dimension)
 
     def _answer_shape(self, question: Question) -> tuple[int, ...]:
-        """Return (p,) or (p, p), lanes first."""
-        return self._shape() if isinstance(question, Gradient) else (*self._shape(), self.facts.dimension)
+        """Return the shape of an answer, lanes first."""
+        return (*self._shape()[:-1], *question.shape(self.facts.dimension))
 
     def _noise(self, question: Question) -> Tensor:
         """Draw standard normal noise, for a matrix on and above the diagonal and mirrored below."""
         drawn = self._generator.normal(*self._answer_shape(question))
-        return drawn if isinstance(question, Gradient) else drawn.triu() + drawn.triu(1).mT
+        return drawn.triu() + drawn.triu(1).mT if isinstance(question, Curvature) else drawn
 
     def affords(self, question: Question) -> bool:
         """Say whether the meter covers this question."""

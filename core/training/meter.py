@@ -103,7 +103,7 @@ class LedgerMeter:
         """Say whether the reservation covers `total` at every order."""
         return self._within(self._price(total), len(self._schedule))
 
-    def recall(self, question: Question, theta: Tensor) -> Answer | None:
+    def recall(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer | None:
         """Return the next answer that an earlier attempt was given after the state it kept; None after the last.
 
         Raises:
@@ -112,12 +112,13 @@ class LedgerMeter:
         if not self._recalled:
             return None
         noted = self._recalled.popleft()
-        assert noted.answers(question, theta), "a resumed method asks again what it asked before"
+        assert noted.answers(question, theta, other), "a resumed method asks again what it asked before"
         return noted.answer
 
-    def note(self, question: Question, theta: Tensor, answer: Answer) -> None:
+    def note(self, question: Question, theta: Tensor, answer: Answer, other: Tensor | None = None) -> None:
         """Hold an answer just given."""
-        noted = Noted(question, theta.detach().clone(), Answer(answer.value.detach().clone(), answer.scale))
+        told = Answer(answer.value.detach().clone(), answer.scale)
+        noted = Noted(question, theta.detach().clone(), told, None if other is None else other.detach().clone())
         self._notes = replace(self._notes, answers=(*self._notes.answers, noted))
 
     def keep(self, state: dict[str, Tensor], step: int) -> None:

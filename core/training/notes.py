@@ -19,21 +19,23 @@ from core.oracle import Answer
 _QUESTION: Final[TypeAdapter[Question]] = TypeAdapter(Question)
 _ANSWER: Final = "answer/"
 _PARTS: Final = ("question", "theta", "value", "scale")
+_OTHER: Final = "other"
 _ROUNDING: Final = 1e-9
 """Another machine may round otherwise between two answers."""
 
 
 @dataclass(frozen=True)
 class Noted:
-    """An answer that was given, to which question, where."""
+    """An answer that was given, to which question, where: at one point or two."""
 
     question: Question
     theta: Tensor
     answer: Answer
+    other: Tensor | None = None
 
-    def answers(self, question: Question, theta: Tensor) -> bool:
+    def answers(self, question: Question, theta: Tensor, other: Tensor | None = None) -> bool:
         """Say whether this is the answer to that question."""
-        return question == self.question and torch.allclose(theta, self.theta, rtol=_ROUNDING, atol=_ROUNDING)
+        return question == self.question and _same(theta, self.theta) and _same(other, self.other)
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ class Notes:
                 torch.tensor(noted.answer.scale, dtype=torch.float64),
             )
             tensors |= {_name(number, part): value for part, value in zip(_PARTS, values, strict=True)}
+            if noted.other is not None:
+                tensors[_name(number, _OTHER)] = noted.other
         return save({name: value.contiguous() for name, value in tensors.items()})
 
 
@@ -63,14 +67,22 @@ def unpack(kept: bytes | None) -> Notes:
     """Return what was stored; nothing at all where nothing was."""
     tensors = {} if kept is None else load(kept)
     state = {name: value for name, value in tensors.items() if not name.startswith(_ANSWER)}
-    count = (len(tensors) - len(state)) // len(_PARTS)
+    count = sum(name.startswith(_ANSWER) and name.endswith(f"/{_PARTS[0]}") for name in tensors)
     return Notes(state or None, tuple(_noted(tensors, number) for number in range(count)))
 
 
 def _noted(tensors: Mapping[str, Tensor], number: int) -> Noted:
     text, theta, value, scale = (tensors[_name(number, part)] for part in _PARTS)
     question = _QUESTION.validate_json(bytes(text.tolist()))
-    return Noted(question, theta, Answer(value=value, scale=float(scale)))
+    other = tensors.get(_name(number, _OTHER))
+    return Noted(question, theta, Answer(value=value, scale=float(scale)), other)
+
+
+def _same(point: Tensor | None, noted: Tensor | None) -> bool:
+    """Say whether two points are one, up to rounding."""
+    if point is None or noted is None:
+        return point is noted
+    return torch.allclose(point, noted, rtol=_ROUNDING, atol=_ROUNDING)
 
 
 def _name(number: int, part: str) -> str:

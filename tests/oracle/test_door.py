@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.catalogue.questions import Curvature, Gradient, Question
+from core.catalogue.questions import Curvature, Gradient, Question, Secant
 from core.errors import AdjacencyMismatch, StaleAttempt
 from core.mechanisms import sampling
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
@@ -41,12 +41,12 @@ class Journal(CountingMeter):
         self.units, self.dimension, self.lanes = units, dimension, None
         self.stale = stale
 
-    def recall(self, question: Question, theta: Tensor) -> Answer | None:
-        del question, theta
+    def recall(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer | None:
+        del question, theta, other
         return self.told.pop(0) if self.told else None
 
-    def note(self, question: Question, theta: Tensor, answer: Answer) -> None:
-        del question, theta
+    def note(self, question: Question, theta: Tensor, answer: Answer, other: Tensor | None = None) -> None:
+        del question, theta, other
         self.noted.append(answer)
 
     def cover(self, total: Event, position: int) -> None:
@@ -62,12 +62,13 @@ class Journal(CountingMeter):
         theta: Tensor,
         step: float,
         *,
+        other: Tensor | None = None,
         rows: Tensor | None = None,
         included: Tensor | None = None,
     ) -> Tensor:
         self.entries.append("read")
         self.selections.append((rows, included))
-        return self.records.integer_sum(question, facts, theta, step, rows=rows, included=included)
+        return self.records.integer_sum(question, facts, theta, step, other=other, rows=rows, included=included)
 
 
 def doors(journal: Journal) -> list[tuple[FullDoor | PoissonDoor | StreamDoor, Question]]:
@@ -109,14 +110,18 @@ class TestEveryDoor:
         assert journal.noted == [fresh]
         assert oracle.release(None, Status.FINISHED).event == journal.totals[-1]
 
-    def test_answers_one_point_of_the_right_shape(self, kind: int) -> None:
+    def test_answers_points_of_the_right_shape_and_number(self, kind: int) -> None:
         journal = Journal()
         oracle, question = doors(journal)[kind]
         for theta in (ZERO.expand(2, 3), ZERO[:2], ZERO.float()):
             with pytest.raises(AssertionError, match=r"lanes|parameters"):
                 oracle.ask(question, theta)
-        with pytest.raises(AssertionError, match="one point"):
+        with pytest.raises(AssertionError, match="all else at one"):
             oracle.ask(question, ZERO, ZERO)
+        slope = Secant(sigma=2.0, batch=question.batch)
+        for other in (None, ZERO[:2], ZERO.float()):
+            with pytest.raises(AssertionError, match=r"two points|both points|parameters"):
+                oracle.ask(slope, ZERO, other)
         assert journal.entries == []
 
     def test_is_closed_by_a_release(self, kind: int) -> None:

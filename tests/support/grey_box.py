@@ -59,10 +59,18 @@ class Watched:
         return self.records.lanes
 
     def integer_sum(
-        self, question: Question, facts: Facts, theta: Tensor, step: float, **selection: Tensor | None
+        self,
+        question: Question,
+        facts: Facts,
+        theta: Tensor,
+        step: float,
+        *,
+        other: Tensor | None = None,
+        **selection: Tensor | None,
     ) -> Tensor:
-        self.points.append(theta.contiguous().numpy().tobytes())
-        return self.records.integer_sum(question, facts, theta, step, **selection)
+        for point in (theta,) if other is None else (theta, other):
+            self.points.append(point.contiguous().numpy().tobytes())
+        return self.records.integer_sum(question, facts, theta, step, other=other, **selection)
 
 
 @contextmanager
