@@ -117,7 +117,20 @@ def test_the_compose_file_is_valid_in_both_syntaxes(major: str) -> None:
     composes = json.loads(os.environ["FARTHING_STACK_COMPOSES"])
     if major not in composes:
         pytest.skip(f"there is no compose {major} on this machine")
-    command = [*composes[major], "--file", "docker-compose.yml", "--profile", "gpu", "config"]
-    told = subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True)
+    told = configured(composes[major], {}, "docker-compose.yml")
     assert "gpu-worker" in told.stdout
     assert "variable is not set" not in told.stderr
+    assert "/run/secrets/storage" not in told.stdout
+    place = {"FARTHING_STORAGE_URL": "s3://bucket/prefix"}
+    opened = configured(composes[major], place, "docker-compose.yml", "docker-compose.storage.yml")
+    assert opened.stdout.count("FARTHING_STORAGE_URL: s3://bucket/prefix") == 4
+    assert opened.stdout.count("AWS_CONFIG_FILE: /run/secrets/storage") == 4
+    assert opened.stdout.count("FARTHING_DATABASE_URL") == 4, "what is there already stays"
+    assert "variable is not set" not in opened.stderr
+
+
+def configured(compose: list[str], more: dict[str, str], *files: str) -> "subprocess.CompletedProcess[str]":
+    """Return what compose makes of files of the checkout."""
+    named = [part for file in files for part in ("--file", file)]
+    command = [*compose, *named, "--profile", "gpu", "config"]
+    return subprocess.run(command, check=True, cwd=ROOT, env=os.environ | more, capture_output=True, text=True)
