@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from anyio import to_thread
@@ -9,17 +10,20 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from api import errors, upkeep
+from api.door import Door
 from api.metrics import Metrics
 from api.middleware import Envelope
 from api.rate import Rate
 from api.routes import audit as audit_routes
 from api.routes import catalogue, datasets, estimates, health, jobs, keys, models, scopes, workers
 from api.schemas import Problem
+from api.together import Together
 from api.trail import Trail
 from api.watch import Watcher
 from core.catalogue.datasets import Metadata
 from core.service import health as readiness
-from core.service import witnessing
+from core.service import intake, witnessing
+from core.service import jobs as job_cases
 from core.service.bell import make_bell
 from core.service.context import Context
 from core.settings import ServiceSettings
@@ -70,12 +74,15 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     )
     app.state.context = context
     app.state.metrics = Metrics()
-    app.state.rate = Rate(settings.requests_per_minute, settings.broker_url)
+    app.state.door = Door(context, Rate(settings.requests_per_minute, settings.broker_url))
     app.state.watcher = Watcher(context)
+    app.state.trail = Trail(context)
+    app.state.intake = Together(partial(intake.take, context), "intake")
+    app.state.jobs = Together(partial(job_cases.get_all, context), "jobs")
     for module in (health, catalogue, datasets, scopes, estimates, jobs, models, keys, audit_routes, workers):
         app.include_router(module.router)
     errors.install(app)
-    app.add_middleware(Envelope, metrics=app.state.metrics, trail=Trail(context))
+    app.add_middleware(Envelope, metrics=app.state.metrics, trail=app.state.trail)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign] # FastAPI's documented way to extend the schema
     return app
 

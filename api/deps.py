@@ -6,9 +6,9 @@ from typing import Annotated, TypeVar
 from fastapi import Depends, Header, Query, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from api.door import Door, Knock
 from api.schemas import Page
 from core.errors import IdempotencyKeyMissing, Invalid, RateLimited, Unauthenticated
-from core.service import keys
 from core.service.context import Caller as Principal
 from core.service.context import Context
 
@@ -25,16 +25,16 @@ async def _context(request: Request) -> Context:
 Db = Annotated[Context, Depends(_context)]
 
 
-def _caller(
-    request: Request, db: Db, credentials: Annotated[HTTPAuthorizationCredentials | None, Security(bearer)]
+async def _caller(
+    request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Security(bearer)]
 ) -> Principal:
     """Find the principal behind the bearer key, and count the request against its rate."""
-    found = keys.authenticate(db, credentials.credentials) if credentials is not None else None
-    bucket = found.id if found is not None else f"address:{request.client.host if request.client else '?'}"
-    allowed, headers, wait_seconds = request.app.state.rate.hit(bucket)
-    request.state.rate_headers = headers
-    if not allowed:
-        raise RateLimited("Too many requests; wait a little.", retry_after_seconds=wait_seconds)
+    door: Door = request.app.state.door
+    secret = None if credentials is None else credentials.credentials
+    found, hit = await door.knock(Knock(secret, request.client.host if request.client else "?"))
+    request.state.rate_headers = hit.headers
+    if not hit.allowed:
+        raise RateLimited("Too many requests; wait a little.", retry_after_seconds=hit.wait_seconds)
     if found is None:
         raise Unauthenticated("Send `Authorization: Bearer <key>` with a key that is neither revoked nor expired.")
     request.state.caller = found

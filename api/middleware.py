@@ -74,8 +74,9 @@ class Envelope:
         headers.setdefault("Cache-Control", "no-store")
         for name, value in getattr(request.state, "rate_headers", {}).items():
             headers[name] = value
-        if self._trail.wants(request, route):
-            await to_thread.run_sync(self._trail.record, request, route, status)
+        line = None if getattr(request.state, "told", False) else self._trail.line(request, status)
+        if line is not None:
+            await to_thread.run_sync(self._trail.record, line)
         code = getattr(request.state, "code", None)
         self._metrics.seen(method, route, status, seconds, code)
         fields: dict[str, Any] = {"method": method, "route": route, "status": status, "seconds": round(seconds, 4)}

@@ -5,7 +5,9 @@ itself meanwhile: a request waits for it at most `ANSWER_SECONDS`, and none fail
 """
 
 import time
-from typing import Final
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import structlog
 from limits.errors import StorageError
@@ -19,6 +21,16 @@ ANSWER_SECONDS: Final = 0.05
 AWAY_SECONDS: Final = 1.0
 """For so long after a failure Redis is not asked again."""
 POLICY: Final = "requests"
+
+
+class Hit(NamedTuple):
+    """One request, counted."""
+
+    allowed: bool
+    headers: dict[str, str]
+    """What tells the client how many are left."""
+    wait_seconds: int
+    """Until the next minute begins."""
 
 
 class Rate:
@@ -36,12 +48,25 @@ class Rate:
         self._shared = None if broker_url is None else _connect(broker_url)
         self._away_until = 0.0
 
-    def hit(self, bucket: str) -> tuple[bool, dict[str, str], int]:
-        """Count one request; return whether it is allowed, the headers that say so, and the seconds to wait."""
+    def hit(self, bucket: str) -> Hit:
+        """Count one request."""
+        return self.hits([bucket])[0]
+
+    def hits(self, buckets: Sequence[str]) -> list[Hit]:
+        """Count requests that came at the same time, one for each bucket named, as if one by one in this order."""
         minute, second = divmod(time.time(), WINDOW_SECONDS)
-        count = self._count(f"requests/{bucket}/{minute:.0f}")
-        left = max(0, self._limit - count)
         seconds = max(1, round(WINDOW_SECONDS - second))
+        many = Counter(buckets)
+        counted = {name: self._count(f"requests/{name}/{minute:.0f}", more) - more for name, more in many.items()}
+        found = []
+        for name in buckets:
+            counted[name] += 1
+            found.append(self._hit(counted[name], seconds))
+        return found
+
+    def _hit(self, count: int, seconds: int) -> Hit:
+        """Tell of the request that is number `count` of its window."""
+        left = max(0, self._limit - count)
         headers = {
             "RateLimit-Policy": f'"{POLICY}";q={self._limit};w={WINDOW_SECONDS}',
             "RateLimit": f'"{POLICY}";r={left};t={seconds}',
@@ -49,16 +74,16 @@ class Rate:
             "RateLimit-Remaining": str(left),
             "RateLimit-Reset": str(seconds),
         }
-        return count <= self._limit, headers, seconds
+        return Hit(count <= self._limit, headers, seconds)
 
-    def _count(self, key: str) -> int:
-        """Return how many requests this window has had with this one, as far as whoever counts now knows."""
+    def _count(self, key: str, more: int) -> int:
+        """Return how many requests this window has had with these, as far as whoever counts now knows."""
         if self._shared is not None and time.monotonic() >= self._away_until:
             try:
-                return self._shared.incr(key, 2 * WINDOW_SECONDS)
+                return self._shared.incr(key, 2 * WINDOW_SECONDS, more)
             except StorageError as error:
                 self._leave_alone(self._shared, type(error.storage_error).__name__)
-        return self._own.incr(key, 2 * WINDOW_SECONDS)
+        return self._own.incr(key, 2 * WINDOW_SECONDS, amount=more)
 
     def _leave_alone(self, shared: RedisStorage, error: str) -> None:
         """Count in this process for a while; connections to a server that was restarted are of no use any more."""

@@ -6,6 +6,7 @@ from starlette.requests import Request
 from core.errors import Refusal
 from core.service import audit
 from core.service.context import Context
+from core.store.audit import Line
 
 log = structlog.get_logger("farthing.api")
 
@@ -29,23 +30,24 @@ class Trail:
         """Write into this service's database."""
         self._context = context
 
-    def wants(self, request: Request, route: str) -> bool:
-        """Tell whether a request leaves a line: unknown callers leave one in the log only."""
-        return getattr(request.state, "caller", None) is not None and _is_audited(request.method, route)
+    def line(self, request: Request, status: int) -> Line | None:
+        """Return what the trail is to say of a request; unknown callers leave a line in the log only."""
+        caller = getattr(request.state, "caller", None)
+        route = getattr(request.scope.get("route"), "path", "unknown")
+        if caller is None or not _is_audited(request.method, route):
+            return None
+        return Line(
+            principal_id=caller.id,
+            action=f"{request.method} {route}",
+            target=getattr(request.state, "target", None) or request.url.path.removeprefix("/v1/"),
+            status=status,
+            code=getattr(request.state, "code", None),
+            request_id=request.state.request_id,
+        )
 
-    def record(self, request: Request, route: str, status: int) -> None:
-        """Record one answered request that is wanted."""
-        caller = request.state.caller
-        target = getattr(request.state, "target", None) or request.url.path.removeprefix("/v1/")
+    def record(self, line: Line) -> None:
+        """Write a line of a request that was answered, and whose work did not write it itself."""
         try:
-            audit.record(
-                self._context,
-                caller,
-                action=f"{request.method} {route}",
-                target=target[:200],
-                status=status,
-                code=getattr(request.state, "code", None),
-                request_id=request.state.request_id,
-            )
+            audit.record(self._context, line)
         except Refusal as refusal:  # a busy database: the answer stands, the operator's log keeps the line
-            log.error("audit-not-written", route=route, status=status, code=refusal.code)  # noqa: TRY400 - expected
+            log.error("audit-not-written", action=line.action, status=line.status, code=refusal.code)  # noqa: TRY400 - expected

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import anyio
@@ -14,6 +15,7 @@ from api.body import StrictRoute
 from api.deps import After, Caller, Db, IdempotencyKey, Limit, capped, page
 from api.errors import problems
 from api.schemas import Page
+from api.together import Together
 from api.watch import Watcher
 from core.catalogue.jobs import JobSpec
 from core.errors import (
@@ -36,9 +38,12 @@ from core.errors import (
     ScopeFrozen,
     Unauthenticated,
 )
+from core.service import intake
 from core.service import jobs as service
+from core.service.context import Caller as Principal
 from core.service.context import Context
-from core.service.jobs import Answer, Head
+from core.service.intake import Answer, Submission
+from core.service.jobs import Head
 from core.service.pages import report_html
 from core.service.views import ArtifactView, AttemptView, EventView, JobView
 from core.store.queries import JobFilter
@@ -69,21 +74,32 @@ _SUBMIT = problems(
 )
 
 
-def _accepted(answer: Answer) -> JSONResponse:
+async def _accept(request: Request, caller: Principal, spec: JobSpec, key: str, route: str) -> Response:
+    """Hand a job in with all others that wait, and answer once it is stored, or refused."""
+    state = request.app.state
+    asked: Submission | Answer | None = intake.known(caller, spec, key, route)
+    if asked is None:
+        asked = await to_thread.run_sync(intake.planned, state.context, caller, spec, key, route)
+    if isinstance(asked, Submission):
+        submission = replace(asked, line=state.trail.line(request, intake.ACCEPTED))
+        answer: Answer = await state.intake.ask(submission)
+    else:
+        answer = asked
+    request.state.told = answer.entry is not None
     headers = {"Location": f"/v1/jobs/{answer.body['id']}", "Retry-After": "1"}
     if answer.replayed:
         headers["Idempotency-Replayed"] = "true"
-    return JSONResponse(answer.body, status_code=status.HTTP_202_ACCEPTED, headers=headers)
+    return JSONResponse(answer.body, status_code=intake.ACCEPTED, headers=headers)
 
 
 @router.post("", status_code=status.HTTP_202_ACCEPTED, response_model=JobView, responses=_SUBMIT)
-def submit_job(spec: JobSpec, key: IdempotencyKey, caller: Caller, db: Db) -> JSONResponse:
+async def submit_job(spec: JobSpec, key: IdempotencyKey, caller: Caller, request: Request) -> Response:
     """Queue a training job and reserve the most it may cost.
 
     The price follows from the settings and the scope's public facts; no record is read. Sending the same key and
     body again returns the same job.
     """
-    return _accepted(service.submit(db, caller, spec, key))
+    return await _accept(request, caller, spec, key, service.ROUTE)
 
 
 @router.get("")
@@ -119,14 +135,15 @@ async def get_job(
     prefer: Annotated[str | None, Header(description="`wait=30` answers once the job has ended, or after 30 s")] = None,
 ) -> Response:
     """Show a job; with `Prefer: wait=30`, wait for its end."""
-    view = await to_thread.run_sync(service.get, db, caller, job_id)
+    asks: Together[tuple[Principal, str], JobView] = request.app.state.jobs
+    view = await asks.ask((caller, job_id))
     headers: dict[str, str] = {}
     asked = _PREFER_WAIT.search(prefer or "")
     if asked is not None:
         seconds = min(int(asked[1]), MAX_WAIT_SECONDS)
         headers["Preference-Applied"] = f"wait={seconds}"
         if await _ended(request.app.state.watcher, db, job_id, seconds):
-            view = await to_thread.run_sync(service.get, db, caller, job_id)
+            view = await asks.ask((caller, job_id))
     if view.finished_at is None:
         headers["Retry-After"] = "1"
     return Response(view.model_dump_json(), media_type="application/json", headers=headers)  # is checked already
@@ -148,9 +165,10 @@ def cancel_job(job_id: JobId, caller: Caller, db: Db) -> JobView:
 
 
 @router.post("/{job_id}/clone", status_code=status.HTTP_202_ACCEPTED, response_model=JobView, responses=_SUBMIT)
-def clone_job(job_id: JobId, key: IdempotencyKey, caller: Caller, db: Db) -> JSONResponse:
+async def clone_job(job_id: JobId, key: IdempotencyKey, caller: Caller, db: Db, request: Request) -> Response:
     """Submit the same job again: a new job with a new charge."""
-    return _accepted(service.clone(db, caller, job_id, key))
+    spec = await to_thread.run_sync(service.spec_of, db, caller, job_id)
+    return await _accept(request, caller, spec, key, f"{service.ROUTE}/{job_id}/clone")
 
 
 @router.get(

@@ -5,29 +5,20 @@ from collections.abc import Iterator
 from core.service.context import Caller, Context
 from core.service.views import AuditView, rfc3339
 from core.store import audit, queries
+from core.store.audit import Line
 from core.store.queries import Viewer
 from core.store.tables import Audit
 
 _BATCH = 500
 
 
-def record(
-    context: Context, caller: Caller, *, action: str, target: str, status: int, code: str | None, request_id: str
-) -> None:
+def record(context: Context, line: Line) -> None:
     """Add a line, in a transaction of its own.
 
     Raises:
         LedgerBusy: the database took no lock in time.
     """
-    context.database.run(
-        audit.append,
-        principal_id=caller.id,
-        action=action,
-        target=target,
-        status=status,
-        code=code,
-        request_id=request_id,
-    )
+    context.database.run(audit.append, [line])
 
 
 def page(context: Context, caller: Caller, after: str | None, limit: int) -> list[AuditView]:

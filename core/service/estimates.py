@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from threading import Lock
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ from core.store import queries
 from core.store.accounts import Balance, balance_of
 from core.store.allowance import promised
 from core.store.ledger import balance
+from core.store.schedules import Schedule
 from core.store.tables import Dataset, Scope
 
 COLUMNS: TypeAdapter[list[Column]] = TypeAdapter(list[Column])
@@ -41,6 +43,16 @@ class Plan:
     scope_id: str
     account: Balance
     """Of the scope, when the plan was made; its terms are fixed."""
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """What it draws, chunk by chunk, and the allowance beside, with what they cost."""
+        return Schedule(self.planned.schedule, self.planned.spec.retry_allowance)
+
+    @cached_property
+    def stored_spec(self) -> dict[str, Any]:
+        """The filled settings, JSON-ready."""
+        return self.planned.spec.model_dump(mode="json")
 
     @property
     def steps(self) -> int:
@@ -96,16 +108,21 @@ class Plans:
 PLANS: Final = Plans(1024)
 
 
-def find_dataset(session: Session, caller: Caller, dataset_id: str, *, lock: bool = False) -> Dataset:
-    """Return a dataset that exists for the caller; with `lock`, locked as by a write to it.
+def find_dataset(session: Session, caller: Caller, dataset_id: str) -> Dataset:
+    """Return a dataset that exists for the caller.
 
     Raises:
         NotFound: it does not.
     """
-    found = queries.dataset(session, viewer(caller), dataset_id, lock=lock)
+    found = queries.dataset(session, viewer(caller), dataset_id)
     if found is None:
-        raise NotFound("There is no such dataset.", FieldError("/dataset", "name a dataset that you may see"))
+        raise no_dataset()
     return found
+
+
+def no_dataset() -> NotFound:
+    """Return the refusal of a dataset that does not exist for a caller."""
+    return NotFound("There is no such dataset.", FieldError("/dataset", "name a dataset that you may see"))
 
 
 def quote(session: Session, context: Context, caller: Caller, spec: JobSpec) -> Quote:

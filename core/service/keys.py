@@ -1,5 +1,6 @@
 """Use cases of principals and their API keys. A secret leaves once, in the answer that made it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -16,14 +17,23 @@ _MAX_SECRET = 200
 
 def authenticate(context: Context, secret: str) -> Caller | None:
     """Return who holds a key, or None; notes at most once a minute that it was used."""
-    if not 1 <= len(secret) <= _MAX_SECRET or not secret.isascii():
-        return None
-    with context.database.look() as session:
-        found = principals.find(session, secret)
-    if found is None:
-        return None
-    if found.touch_due:
-        context.database.run(principals.touch, found.key_id)
+    return authenticate_all(context, [secret])[0]
+
+
+def authenticate_all(context: Context, secrets: Sequence[str | None]) -> list[Caller | None]:
+    """Return who holds each of some keys, as `authenticate`, in one statement; None has none."""
+    possible = {secret for secret in secrets if secret and len(secret) <= _MAX_SECRET and secret.isascii()}
+    found: dict[str, principals.Caller] = {}
+    if possible:
+        with context.database.look() as session:
+            found = principals.find_all(session, possible)
+    due = {one.key_id for one in found.values() if one.touch_due}
+    if due:
+        context.database.run(principals.touch, due)
+    return [_caller(found[secret]) if secret in found else None for secret in secrets]
+
+
+def _caller(found: principals.Caller) -> Caller:
     role: Role = found.role  # type: ignore[assignment] # the table's CHECK allows no other
     return Caller(id=found.principal_id, name=found.name, role=role, key_id=found.key_id)
 

@@ -1,9 +1,10 @@
 """Who asked for what, and how it was answered. Rows are only ever added; a trigger refuses anything else."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import select
+from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
 from core.store import clock
@@ -13,40 +14,42 @@ from core.store.tables import Audit
 PAGE: Final = 1000
 
 
-def append(
-    session: Session,
-    *,
-    principal_id: str | None,
-    action: str,
-    target: str | None,
-    status: int,
-    code: str | None,
-    request_id: str,
-) -> Audit:
-    """Add a line.
+@dataclass(frozen=True)
+class Line:
+    """Who asked for what, and how it was answered."""
 
-    Args:
-        session: an open write transaction.
-        principal_id: who asked, None where nobody was recognised.
-        action: the method and the route's pattern, for example ``POST /v1/jobs``.
-        target: the id of what it was about.
-        status: the HTTP status of the answer.
-        code: the refusal's code, if it was one.
-        request_id: also in the answer, so that the two can be matched.
-    """
-    row = Audit(
-        id=new_id("evt"),
-        principal_id=principal_id,
-        action=action[:100],
-        target=target and target[:200],
-        status=status,
-        code=code,
-        request_id=request_id[:60],
-        created_at=clock.now(),
-    )
-    session.add(row)
-    session.flush()
-    return row
+    principal_id: str | None
+    """None where nobody was recognised."""
+    action: str
+    """The method and the route's pattern, for example ``POST /v1/jobs``."""
+    target: str | None
+    """The id of what it was about."""
+    status: int
+    code: str | None
+    """The refusal's code, if it was one."""
+    request_id: str
+    """Also in the answer, so that the two can be matched."""
+
+
+def append(session: Session, lines: Sequence[Line]) -> None:
+    """Add lines, in their order, in an open write transaction."""
+    if not lines:
+        return
+    at = clock.read(session)
+    rows = [
+        {
+            "id": new_id("evt"),
+            "principal_id": line.principal_id,
+            "action": line.action[:100],
+            "target": line.target and line.target[:200],
+            "status": line.status,
+            "code": line.code,
+            "request_id": line.request_id[:60],
+            "created_at": at,
+        }
+        for line in lines
+    ]
+    session.execute(insert(Audit), rows)
 
 
 def page(

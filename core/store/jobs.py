@@ -31,8 +31,9 @@ __all__ = [
     "beat",
     "cancel",
     "claim",
-    "create",
+    "draft",
     "end",
+    "enqueue",
     "events",
     "fail",
     "finish",
@@ -57,9 +58,9 @@ class Beat:
     """A person asked to cancel: stop the child, then `acknowledge_cancel`."""
 
 
-def create(
-    session: Session,
+def draft(
     *,
+    at: float,
     owner_id: str,
     dataset_id: str,
     scope_id: str,
@@ -73,10 +74,10 @@ def create(
     max_queue_seconds: float | None = None,
     request_id: str | None = None,
 ) -> Job:
-    """Add a queued job; `ledger.reserve` must follow in the same transaction, for `queued` means reserved.
+    """Return a job that is stored nowhere yet: `ledger.reserve` and `enqueue` follow in one transaction.
 
     Args:
-        session: an open write transaction.
+        at: the database's time.
         owner_id: the principal who asks.
         dataset_id: the records to train on.
         scope_id: the scope that pays.
@@ -90,8 +91,7 @@ def create(
         max_queue_seconds: how long it may wait for its first attempt; None: as long as any job.
         request_id: the request that makes it, for the operator's log.
     """
-    at = clock.read(session)
-    job = Job(
+    return Job(
         id=new_id("job"),
         owner_id=owner_id,
         dataset_id=dataset_id,
@@ -99,9 +99,6 @@ def create(
         grant_id=grant_id,
         spec=dict(spec),
         optimizer=optimizer,
-        price={},
-        schedule=[],
-        chunks={},
         state="queued",
         step=0,
         steps=steps,
@@ -117,12 +114,17 @@ def create(
         event_seq=1,
         created_at=at,
     )
-    session.add(job)
+
+
+def enqueue(session: Session, jobs: Sequence[Job]) -> None:
+    """Store jobs that were reserved for in this same transaction, for `queued` means reserved; in few statements."""
+    session.add_all(jobs)
     session.flush()
-    session.add_all([Label(job_id=job.id, key=key, value=value) for key, value in labels.items()])
-    session.add(JobEvent(job_id=job.id, seq=job.event_seq, kind="queued", data={}, created_at=at))
+    session.add_all(
+        JobEvent(job_id=job.id, seq=job.event_seq, kind="queued", data={}, created_at=job.created_at) for job in jobs
+    )
+    session.add_all(Label(job_id=job.id, key=key, value=value) for job in jobs for key, value in job.labels.items())
     session.flush()
-    return job
 
 
 def add_event(session: Session, job: Job, kind: str, at: float, **data: object) -> None:

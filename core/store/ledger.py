@@ -9,8 +9,8 @@ never sum past C(K). A chunk that was lost with its worker is paid again, out of
 C(K) (`core.store.allowance`), by an entry of the new attempt that says so.
 """
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import sqrt
 from typing import Any, Final
 
@@ -19,12 +19,11 @@ from sqlalchemy.orm import Session
 
 from core.errors import BudgetExhausted, BudgetReserved, FieldError, ScopeFrozen
 from core.privacy.budget import Terms, admits, covers, smallest_change
-from core.privacy.events import EVENT, Event, compose
-from core.privacy.renyi import MAX_NANO, prefix_costs
+from core.privacy.events import EVENT
+from core.privacy.renyi import MAX_NANO
 from core.store import allowance, chain, clock
 from core.store.accounts import (
     Balance,
-    Totals,
     balance,
     balance_of,
     difference,
@@ -40,12 +39,15 @@ from core.store.accounts import (
 from core.store.claims import Claim, hold, refuse_if_frozen
 from core.store.corrections import compensate, freeze, unfreeze
 from core.store.opening import grant_terms, open_scope, set_grant
-from core.store.tables import Account, Checkpoint, Entry, Job, Principal
+from core.store.schedules import MAX_CHUNKS, Schedule, runs_of
+from core.store.tables import Account, Checkpoint, Entry, Job, Scope
 from core.store.verification import Verification, executed, executed_by, resum, verify
 
 __all__ = [
     "MAX_CHUNKS",
     "Balance",
+    "Books",
+    "Schedule",
     "Verification",
     "affords_repeats",
     "balance",
@@ -58,7 +60,9 @@ __all__ = [
     "keep",
     "last_kept",
     "lock_scope",
+    "open_books",
     "open_scope",
+    "price",
     "reserve",
     "resum",
     "set_grant",
@@ -68,21 +72,43 @@ __all__ = [
     "verify",
 ]
 
-MAX_CHUNKS: Final = 100
 RETRY_SECONDS: Final = 30
 
 
-def reserve(session: Session, job: Job, schedule: Sequence[Event], retry_allowance: int = 0) -> int:
-    """Reserve the most a job may cost, from its scope and from its owner's grant, or refuse.
+@dataclass(frozen=True)
+class Books:
+    """The scopes and accounts that some jobs are to pay from, locked until the transaction ends."""
 
-    Fills `price`, `schedule`, `chunks` and `allowance` of the job, which was added in this same transaction. A caller
+    session: Session
+    scopes: Mapping[str, Scope]
+    accounts: Mapping[str, Account]
+    at: float
+    """The database's time once all of them were locked."""
+
+
+def open_books(session: Session, jobs: Iterable[Job]) -> Books:
+    """Lock what some jobs that are not stored yet are to pay from; the caller holds their owners' locks.
+
+    Raises:
+        LedgerFrozen: the ledger is behind its witness.
+    """
+    wanted = list(jobs)
+    refuse_if_frozen(session)
+    scopes = {scope_id: lock_scope(session, scope_id) for scope_id in sorted({job.scope_id for job in wanted})}
+    accounts = lock_accounts(session, {account_id for job in wanted for account_id in paying(job)})
+    return Books(session, scopes, {account.id: account for account in accounts}, clock.read(session))
+
+
+def reserve(books: Books, job: Job, schedule: Schedule) -> int:
+    """Reserve the most a job may cost, from its scope and from its owner's grant, or refuse and change nothing.
+
+    Jobs that share books are admitted one after the other, each against what those before it have left. A caller
     without a grant draws on the scope's own account; whether that is allowed is the service's to say.
 
     Args:
-        session: an open write transaction.
-        job: a job that is not yet stored.
-        schedule: what each chunk draws, in order, frozen from here on; 1 to 100 chunks.
-        retry_allowance: how many times the most expensive chunk is reserved beside, to pay lost chunks again.
+        books: opened for this job, among others.
+        job: a job that is not yet stored; its `price`, `schedule`, `chunks` and `allowance` are filled.
+        schedule: what it draws, frozen from here on.
 
     Returns:
         The number of its entry in the scope's chain.
@@ -91,52 +117,29 @@ def reserve(session: Session, job: Job, schedule: Sequence[Event], retry_allowan
         BudgetExhausted: it does not fit; the facts say by how much, the fields whether it would without allowance.
         BudgetReserved: it would fit if the present reservations were given back.
         ScopeFrozen: the owner or the auditor has frozen the scope.
-        LedgerFrozen: the ledger is behind its witness.
     """
-    assert 1 <= len(schedule) <= MAX_CHUNKS, "a job has 1 to 100 chunks"
-    with session.no_autoflush:
-        refuse_if_frozen(session)
-        session.execute(
-            select(Principal.id).where(Principal.id == job.owner_id).with_for_update(key_share=True)
-        ).scalar_one()
-        scope = lock_scope(session, job.scope_id)
-        if scope.frozen_reason is not None:
-            raise ScopeFrozen("This scope is frozen: it admits no job until its owner unfreezes it.")
-        accounts = lock_accounts(session, paying(job))
-        assert len(accounts) == len(paying(job)), "a job pays from accounts that exist"
-        job.price = EVENT.dump_python(compose(Counter(schedule)), mode="json")
-        job.schedule = [EVENT.dump_python(event, mode="json") for event in schedule]
-        job.chunks = {account.id: _totals(schedule, terms_of(account)) for account in accounts}
-        job.allowance = {
-            account.id: allowance.promised(schedule, retry_allowance, terms_of(account)) for account in accounts
-        }
-        job.allowance_spent = {account.id: slots([]) for account in accounts}
-        _admit(job, accounts)
-        moved = {
-            account.id: move(account, spent=slots([]), reserved=allowance.held(job, account.id)) for account in accounts
-        }
-        content = {"accounts": moved, "event": job.price, "schedule": _runs(job.schedule), "actor": job.owner_id}
-        content |= {"retry_allowance": retry_allowance, "allowance": job.allowance} if retry_allowance else {}
-        at = clock.read(session)
-        chain.append(session, scope, "reserve", at=at, job_id=job.id, attempt=0, chunk=0, content=content)
-    session.flush()
+    scope = books.scopes[job.scope_id]
+    if scope.frozen_reason is not None:
+        raise ScopeFrozen("This scope is frozen: it admits no job until its owner unfreezes it.")
+    accounts = [books.accounts[account_id] for account_id in paying(job)]
+    price(job, schedule, {account.id: terms_of(account) for account in accounts})
+    _admit(job, accounts)
+    moved = {
+        account.id: move(account, spent=slots([]), reserved=allowance.held(job, account.id)) for account in accounts
+    }
+    content = {"accounts": moved, "event": job.price, "schedule": schedule.runs, "actor": job.owner_id}
+    times = schedule.retry_allowance
+    content |= {"retry_allowance": times, "allowance": job.allowance} if times else {}
+    chain.append(books.session, scope, "reserve", at=books.at, job_id=job.id, attempt=0, chunk=0, content=content)
     return scope.seq
 
 
-def _totals(schedule: Sequence[Event], terms: Terms) -> Totals:
-    """Return C(1), ..., C(K) in four slots."""
-    return [slots(total) for total in prefix_costs(schedule, terms.orders)]
-
-
-def _runs(schedule: Sequence[Any]) -> list[list[Any]]:
-    """Return a schedule as runs of equal events: [how many, event]."""
-    runs: list[list[Any]] = []
-    for event in schedule:
-        if runs and runs[-1][1] == event:
-            runs[-1][0] += 1
-        else:
-            runs.append([1, event])
-    return runs
+def price(job: Job, schedule: Schedule, terms: Mapping[str, Terms]) -> None:
+    """Fill in what a job that is not yet stored would cost the accounts with these terms, by their identifiers."""
+    job.price, job.schedule = schedule.price, schedule.chunks
+    job.chunks = {account_id: schedule.amounts(own)[0] for account_id, own in terms.items()}
+    job.allowance = {account_id: schedule.amounts(own)[1] for account_id, own in terms.items()}
+    job.allowance_spent = {account_id: slots([]) for account_id in terms}
 
 
 def _admit(job: Job, accounts: Sequence[Account]) -> None:
@@ -245,7 +248,7 @@ def _is_paid(session: Session, job: Job, chunk: int) -> bool:
 
 def _pay(session: Session, job: Job, chunk: int, at: float) -> None:
     """Pay for a chunk for the first time."""
-    content = {"event": _runs(job.schedule[chunk : chunk + 1])}
+    content = {"event": runs_of(job.schedule[chunk : chunk + 1])}
     _spend(
         session,
         job,
@@ -262,7 +265,7 @@ def _pay_again(session: Session, job: Job, chunk: int, at: float) -> None:
     taken = {account.id: allowance.again(job, account, [chunk]) for account in _payers(session, job)}
     covered = all(covers(allowance.rest(job, account_id), amount) for account_id, amount in taken.items())
     assert covered, "a job with lost chunks is only queued again where its allowance covers them"
-    content = {"event": _runs(job.schedule[chunk : chunk + 1]), "repeats": chunk, "allowance": taken}
+    content = {"event": runs_of(job.schedule[chunk : chunk + 1]), "repeats": chunk, "allowance": taken}
     _spend(session, job, at, lambda account: taken[account.id], chunk=chunk, content=content)
     allowance.take(job, taken)
 
@@ -358,7 +361,7 @@ def charge_all(session: Session, job: Job, reason: str) -> None:
     events = list(job.schedule[job.chunks_spent :])
     repeats = allowance.repeats_left(job, session.get_one(Account, job.scope_id))
     events += [EVENT.dump_python(allowance.dearest(schedule), mode="json")] * repeats
-    content = {"event": _runs(events), "reason": reason, **_unused(job)}
+    content = {"event": runs_of(events), "reason": reason, **_unused(job)}
     at = clock.read(session)
     _spend(session, job, at, lambda account: allowance.held(job, account.id), chunk=len(schedule), content=content)
     job.chunks_spent = len(schedule)

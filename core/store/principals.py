@@ -2,6 +2,7 @@
 
 import hashlib
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -75,29 +76,36 @@ def create_key(
 
 def find(session: Session, secret: str) -> Caller | None:
     """Return who holds a key, None when it is unknown, revoked or expired. Reads only."""
+    return find_all(session, [secret]).get(secret)
+
+
+def find_all(session: Session, secrets: Iterable[str]) -> dict[str, Caller]:
+    """Return who holds each of some keys; those that are unknown, revoked or expired are left out. Reads only."""
+    digests = {_digest(secret): secret for secret in secrets}
     at = clock.now()
     due = or_(ApiKey.last_used_at.is_(None), ApiKey.last_used_at < at - TOUCH_SECONDS)
-    row = session.execute(
-        select(Principal.id, Principal.name, Principal.role, ApiKey.id, due)  # columns: this runs with every request
+    rows = session.execute(
+        select(ApiKey.sha256, Principal.id, Principal.name, Principal.role, ApiKey.id, due)  # columns: it runs always
         .select_from(ApiKey)
         .join(Principal, Principal.id == ApiKey.principal_id)
         .where(
-            ApiKey.sha256 == _digest(secret),
+            ApiKey.sha256.in_(digests),
             ApiKey.revoked_at.is_(None),
             or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > at),
         )
-    ).one_or_none()
-    if row is None:
-        return None
-    principal_id, name, role, key_id, touch_due = row
-    return Caller(principal_id, name, role, key_id, bool(touch_due))
+    )
+    return {
+        digests[digest]: Caller(principal_id, name, role, key_id, bool(touch_due))
+        for digest, principal_id, name, role, key_id, touch_due in rows
+    }
 
 
-def touch(session: Session, key_id: str) -> None:
-    """Note that a key was used, at most once a minute."""
+def touch(session: Session, key_ids: Iterable[str]) -> None:
+    """Note that keys were used, at most once a minute each."""
     at = clock.read(session)
     due = or_(ApiKey.last_used_at.is_(None), ApiKey.last_used_at < at - TOUCH_SECONDS)
-    session.execute(update(ApiKey).where(ApiKey.id == key_id, due).values(last_used_at=at))
+    for key_id in sorted(key_ids):  # in one order, so that rivals do not wait for each other
+        session.execute(update(ApiKey).where(ApiKey.id == key_id, due).values(last_used_at=at))
 
 
 def rotate(session: Session, key_id: str) -> tuple[ApiKey, str]:

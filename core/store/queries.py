@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import ColumnElement, func, or_, select, true
+from sqlalchemy import ColumnElement, func, or_, select, true, tuple_
 from sqlalchemy.orm import Session
 
 from core.store import clock
@@ -64,12 +64,30 @@ def _sees_job(viewer: Viewer) -> ColumnElement[bool]:
     return or_(Job.owner_id == viewer.id, Job.scope_id.in_(owned))
 
 
-def dataset(session: Session, viewer: Viewer, dataset_id: str, *, lock: bool = False) -> Dataset | None:
-    """Return a dataset if it exists for the viewer; with `lock`, its row is locked before any job's or scope's."""
-    statement = select(Dataset).where(Dataset.id == dataset_id, _sees_dataset(viewer))
-    if lock:
-        statement = statement.with_for_update(of=Dataset).execution_options(populate_existing=True)
-    return session.execute(statement).scalar_one_or_none()
+def dataset(session: Session, viewer: Viewer, dataset_id: str) -> Dataset | None:
+    """Return a dataset if it exists for the viewer."""
+    return session.execute(select(Dataset).where(Dataset.id == dataset_id, _sees_dataset(viewer))).scalar_one_or_none()
+
+
+def hold_datasets(session: Session, wanted: Iterable[tuple[Viewer, str]]) -> dict[tuple[Viewer, str], Dataset]:
+    """Return those datasets that exist for their viewers, and keep them as they are until the transaction ends.
+
+    Their rows are locked for sharing before any principal's or scope's: others may hold them, nobody may erase them.
+    """
+    found: dict[tuple[Viewer, str], Dataset] = {}
+    for viewer, ids in _by_viewer(wanted).items():
+        statement = select(Dataset).where(Dataset.id.in_(ids), _sees_dataset(viewer)).order_by(Dataset.id)
+        held = statement.with_for_update(read=True, of=Dataset).execution_options(populate_existing=True)
+        found |= {(viewer, dataset.id): dataset for dataset in session.execute(held).scalars()}
+    return found
+
+
+def _by_viewer(wanted: Iterable[tuple[Viewer, str]]) -> dict[Viewer, set[str]]:
+    """Group identifiers by who asks for them."""
+    grouped: dict[Viewer, set[str]] = {}
+    for viewer, identifier in wanted:
+        grouped.setdefault(viewer, set()).add(identifier)
+    return grouped
 
 
 def datasets(session: Session, viewer: Viewer, after: str | None, limit: int) -> Sequence[Dataset]:
@@ -107,6 +125,13 @@ def grant(session: Session, scope_id: str, principal_id: str) -> Account | None:
     return session.execute(statement).scalar_one_or_none()
 
 
+def grants_of(session: Session, holders: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Return the identifier of each grant that there is, by its scope and its principal."""
+    pair = tuple_(Account.scope_id, Account.principal_id)
+    found = session.execute(select(Account.scope_id, Account.principal_id, Account.id).where(pair.in_(set(holders))))
+    return {(row[0], str(row[1])): row[2] for row in found}
+
+
 def grants(session: Session, scope_id: str) -> Sequence[Account]:
     """Return a scope's grants."""
     statement = select(Account).where(Account.scope_id == scope_id, Account.principal_id.is_not(None))
@@ -139,6 +164,15 @@ def keys(
 def job(session: Session, viewer: Viewer, job_id: str) -> Job | None:
     """Return a job if it exists for the viewer: its owner, its scope's owner, admins and auditors."""
     return session.execute(select(Job).where(Job.id == job_id, _sees_job(viewer))).scalar_one_or_none()
+
+
+def seen_jobs(session: Session, wanted: Iterable[tuple[Viewer, str]]) -> dict[tuple[Viewer, str], Job]:
+    """Return those jobs that exist for their viewers, by viewer and identifier."""
+    found: dict[tuple[Viewer, str], Job] = {}
+    for viewer, ids in _by_viewer(wanted).items():
+        jobs = session.execute(select(Job).where(Job.id.in_(ids), _sees_job(viewer))).scalars()
+        found |= {(viewer, job.id): job for job in jobs}
+    return found
 
 
 @dataclass(frozen=True)
@@ -192,9 +226,11 @@ def attempts(session: Session, job_id: str) -> Sequence[Attempt]:
     return session.execute(select(Attempt).where(Attempt.job_id == job_id).order_by(Attempt.number)).scalars().all()
 
 
-def model_of(session: Session, job_id: str) -> Model | None:
-    """Return what a job released."""
-    return session.execute(select(Model).where(Model.job_id == job_id)).scalar_one_or_none()
+def models_of(session: Session, job_ids: Sequence[str]) -> dict[str, Model]:
+    """Return what each job released, if it did."""
+    if not job_ids:
+        return {}
+    return {model.job_id: model for model in session.execute(select(Model).where(Model.job_id.in_(job_ids))).scalars()}
 
 
 def model(session: Session, viewer: Viewer, model_id: str) -> tuple[Model, Job, Scope] | None:

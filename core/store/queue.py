@@ -4,7 +4,8 @@ A principal's row is locked before a job's, as everywhere: what is counted under
 or the submission that counted it commits, so that any number of supervisors and API processes keep to the caps.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from sqlalchemy import ColumnElement, Select, func, literal, or_, select
@@ -20,20 +21,27 @@ RUNNING: Final = ("running", "cancelling")
 RETRY_SECONDS: Final = 30
 
 
-def admit(session: Session, owner_id: str, most_queued: int) -> None:
-    """Refuse a principal whose jobs that have not ended are at the cap; to be asked before a job is made.
+def lock_live(session: Session, owner_ids: Iterable[str]) -> Counter[str]:
+    """Lock principals, in the order of their ids, and return how many jobs of each have not ended.
 
     Args:
-        session: an open write transaction; the principal stays locked until its end.
-        owner_id: who asks.
-        most_queued: jobs of one principal that have not ended.
+        session: an open write transaction; the principals stay locked until its end.
+        owner_ids: who asks.
+    """
+    owners = sorted(set(owner_ids))
+    for owner_id in owners:
+        _lock_owner(session, owner_id)
+    live = select(Job.owner_id, func.count()).where(Job.owner_id.in_(owners), Job.finished_at.is_(None))
+    return Counter({row[0]: row[1] for row in session.execute(live.group_by(Job.owner_id))})
+
+
+def admit(live: int, most_queued: int) -> None:
+    """Refuse one more job of a principal with so many that have not ended, where that is the most.
 
     Raises:
         RateLimited: there are as many already.
     """
-    _lock_owner(session, owner_id)
-    live = select(func.count()).select_from(Job).where(Job.owner_id == owner_id, Job.finished_at.is_(None))
-    if session.execute(live).scalar_one() >= most_queued:
+    if live >= most_queued:
         raise RateLimited(
             f"{most_queued} of your jobs have not ended yet, the most this service takes of one principal; "
             "wait for some, or cancel them.",

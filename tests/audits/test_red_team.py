@@ -26,14 +26,16 @@ from core.errors import NotFound
 from core.mechanisms.gaussian import DISTANCE_CAP
 from core.privacy.budget import NANO, Terms, plan_orders
 from core.privacy.conversions import renyi_budget
+from core.service import intake
 from core.service import jobs as job_cases
 from core.service import scopes as scope_cases
 from core.service.context import Caller, Context
 from core.service.estimates import quote
-from core.service.jobs import Request
+from core.service.intake import Answer, Submission
 from core.settings import ServiceSettings
 from core.store import cells, datasets, jobs, ledger, queries
 from core.store.database import Database
+from core.store.idempotency import Name
 from core.store.tables import Dataset, Job
 from core.training.attempt import _in
 from core.training.order import Failed, Phase, read_order
@@ -317,13 +319,14 @@ def test_access_and_grants_count_when_the_job_is_made_not_when_it_was_quoted(
     assert quoted.grant_id is None
     terms = plan_orders(Decimal("0.5"), Decimal("1e-6"))
     grant = database.run(ledger.set_grant, secrets["scope_id"], caller.id, terms, {"epsilon": "0.5"}).id
-    answer = database.run(job_cases._submit, context, caller, quoted, Request("POST /v1/jobs", "a", "x"))
+    (answer,) = intake.take(context, [Submission(caller, quoted, Name(caller.id, "POST /v1/jobs", "a"), "x")])
+    assert isinstance(answer, Answer)
     with database.read() as session:
         assert session.get_one(Job, answer.body["id"]).grant_id == grant
     _, other = service.someone("analyst")
     stranger = Caller(other["principal"], "someone", "analyst", other["id"])
-    with pytest.raises(NotFound):
-        database.run(job_cases._submit, context, stranger, quoted, Request("POST /v1/jobs", "b", "x"))
+    (refused,) = intake.take(context, [Submission(stranger, quoted, Name(stranger.id, "POST /v1/jobs", "b"), "x")])
+    assert isinstance(refused, NotFound)
     database.dispose()
 
 

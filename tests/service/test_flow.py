@@ -13,6 +13,7 @@ from core.privacy.amounts import BudgetRequest
 from core.service import audit, datasets, estimates, health, jobs, keys, scopes, uploads
 from core.service.context import Caller, Context
 from core.store import jobs as rows
+from core.store.audit import Line
 from core.store.queries import JobFilter
 from tests.service.conftest import Someone
 from tests.support.api import csv, job, metadata
@@ -144,9 +145,7 @@ def test_an_erasure_waits_for_the_running_job(context: Context, someone: Someone
 def test_the_trail_is_paged_and_exported(context: Context, admin: Caller, someone: Someone) -> None:
     analyst = someone("analyst")
     for caller in (admin, analyst, admin):
-        audit.record(
-            context, caller, action="GET /v1/x", target="x", status=200, code=None, request_id=f"req_{caller.id}"
-        )
+        audit.record(context, Line(caller.id, "GET /v1/x", "x", 200, None, f"req_{caller.id}"))
     assert [line.principal for line in audit.page(context, admin, None, 10)] == [admin.id, analyst.id, admin.id]
     assert [line.principal for line in audit.page(context, analyst, None, 10)] == [analyst.id]
     newest = audit.page(context, admin, None, 1)[0]

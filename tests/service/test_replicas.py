@@ -1,8 +1,8 @@
 """Two API replicas and one idempotency key: the key and the job are one transaction, or they are two jobs."""
 
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 from sqlalchemy.orm import Session
@@ -12,6 +12,7 @@ from core.service import jobs
 from core.service.context import Caller, Context
 from core.store import idempotency
 from core.store.database import Database
+from core.store.idempotency import Claim, Name
 from core.store.queries import JobFilter
 from tests.service.conftest import Someone
 from tests.service.test_flow import submit, upload
@@ -48,10 +49,11 @@ def test_make_two_where_a_key_is_only_looked_up(
     """The planted bug: each replica sees that the key is new, and then does the work."""
     both = threading.Barrier(REPLICAS)
 
-    def look(session: Session, *request: Any) -> idempotency.Replay | None:
-        found = idempotency.find(session, *request)
+    def look(session: Session, claims: Sequence[Claim], at: float) -> set[Name]:
+        del at
+        new = {claim.name for claim in claims if idempotency.find(session, *claim.name, claim.digest) is None}
         both.wait(timeout=60)
-        return found
+        return new
 
-    monkeypatch.setattr(idempotency, "begin", look)
+    monkeypatch.setattr(idempotency, "claim_all", look)
     assert jobs_made(context, someone("owner")) == REPLICAS

@@ -8,6 +8,7 @@ from sqlalchemy import select, text
 
 from core.errors import BudgetExhausted, IdempotencyKeyInFlight, IdempotencyKeyReused, LedgerBusy, NotFound
 from core.store import audit, clock, idempotency, principals
+from core.store.audit import Line
 from core.store.chain import canonical, link
 from core.store.database import Database
 from core.store.ids import new_id
@@ -58,7 +59,7 @@ class TestKeys:
             key, secret = principals.create_key(session, place.principal_id, "laptop")
         seen = []
         for _ in range(2):
-            database.run(principals.touch, key.id)
+            database.run(principals.touch, [key.id])
             with database.read() as session:
                 seen.append(session.get_one(ApiKey, key.id).last_used_at)
                 found = principals.find(session, secret)
@@ -67,7 +68,7 @@ class TestKeys:
         assert seen[0] == seen[1]
         with database.write() as session:
             session.execute(text("UPDATE api_keys SET last_used_at = last_used_at - 61"))
-        database.run(principals.touch, key.id)
+        database.run(principals.touch, [key.id])
         with database.read() as session:
             assert session.get_one(ApiKey, key.id).last_used_at >= seen[0]
 
@@ -150,15 +151,8 @@ class TestIdempotency:
 def test_the_audit_pages_and_exports(database: Database) -> None:
     for number in range(5):
         with database.write() as session:
-            audit.append(
-                session,
-                principal_id="pr_1" if number % 2 else None,
-                action="POST /v1/jobs",
-                target=f"job_{number % 2}",
-                status=202,
-                code=None,
-                request_id=f"req_{number}",
-            )
+            who = "pr_1" if number % 2 else None
+            audit.append(session, [Line(who, "POST /v1/jobs", f"job_{number % 2}", 202, None, f"req_{number}")])
     with database.read() as session:
         every = audit.page(session)
         assert len(every) == 5

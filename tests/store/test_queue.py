@@ -11,13 +11,13 @@ from sqlalchemy import insert, select, text, update
 from sqlalchemy.orm import Session
 
 from core.errors import RateLimited
-from core.store import clock, jobs, ledger, principals, queue
+from core.store import clock, jobs, principals, queue
 from core.store.claims import Claim
 from core.store.database import Database
 from core.store.queue import DEVICES, RUNNING, next_job
 from core.store.sweep import sweep
 from core.store.tables import Account, Job
-from tests.support.store import STEP, Place, make_dataset, make_place, submit
+from tests.support.store import STEP, Place, enter, make_dataset, make_place, submit
 
 LEASE = 60.0
 MANY = 10_000
@@ -39,8 +39,8 @@ def waiting(
 ) -> str:
     """Reserve a job that waits; return its identifier."""
     with database.write() as session:
-        job = jobs.create(
-            session,
+        job = jobs.draft(
+            at=clock.read(session),
             owner_id=owner or place.principal_id,
             dataset_id=place.dataset_id,
             scope_id=place.scope_id,
@@ -53,8 +53,7 @@ def waiting(
             priority=priority,
             max_queue_seconds=max_queue_seconds,
         )
-        ledger.reserve(session, job, [STEP])
-        return job.id
+        return enter(session, job, [STEP]).id
 
 
 def somebody(database: Database, name: str = "Ada") -> str:
@@ -205,7 +204,7 @@ class TestRaces:
     def test_many_submissions_at_once_keep_to_the_cap_of_waiting_jobs(self, database: Database, place: Place) -> None:
         def try_submit(_: int) -> bool:
             def work(session: Session) -> None:
-                queue.admit(session, place.principal_id, 5)
+                queue.admit(queue.lock_live(session, [place.principal_id])[place.principal_id], 5)
                 submit(session, place)
 
             try:

@@ -103,9 +103,9 @@ def submit(
     grant: tuple[str, str] | None = None,
     retry_allowance: int = 0,
 ) -> Job:
-    """Create a job and reserve for it; `grant` is (principal, grant) of another caller."""
-    job = jobs.create(
-        session,
+    """Make a job, reserve for it and queue it; `grant` is (principal, grant) of another caller."""
+    job = jobs.draft(
+        at=clock.read(session),
         owner_id=grant[0] if grant else place.principal_id,
         dataset_id=place.dataset_id,
         scope_id=place.scope_id,
@@ -115,5 +115,11 @@ def submit(
         steps=len(schedule),
         labels={"study": "a"},
     )
-    ledger.reserve(session, job, schedule, retry_allowance)
+    return enter(session, job, schedule, retry_allowance)
+
+
+def enter(session: Session, job: Job, schedule: Sequence[Event], retry_allowance: int = 0) -> Job:
+    """Reserve for a job that was drafted, and queue it."""
+    ledger.reserve(ledger.open_books(session, [job]), job, ledger.Schedule(schedule, retry_allowance))
+    jobs.enqueue(session, [job])
     return job

@@ -1,0 +1,228 @@
+"""Where jobs come in: submissions that wait together are admitted one by one, and stored in one transaction.
+
+To store one job takes a dozen statements and two syncs of a disk, the database's and the witness's; to store sixteen
+takes as many. So whoever serves hands over all that wait. Locks are taken once for all of them; then each is decided
+alone, in the order in which they came, against what those before it have left: answers, refusals and the ledger are
+what they would be had the jobs come one at a time.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from core.catalogue.jobs import JobSpec
+from core.errors import Conflict, Forbidden, Refusal
+from core.service import showing, witnessing, workers
+from core.service.context import Caller, Context
+from core.service.estimates import PLANS, Plan, no_dataset, quote
+from core.service.scopes import viewer
+from core.store import audit, clock, idempotency, ledger, queries, queue
+from core.store import jobs as rows
+from core.store.idempotency import Claim, Name
+from core.store.ledger import Books
+from core.store.queries import Viewer
+from core.store.tables import Dataset, Job
+
+ACCEPTED = 202
+_APART_SECONDS = 1e-6
+"""Between the times of two jobs that are stored together, so that the queue keeps their order."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A job that somebody asks for, planned and priced."""
+
+    caller: Caller
+    plan: Plan
+    name: Name
+    digest: str
+    """Of the request's canonical text."""
+    line: audit.Line | None = None
+    """What the trail says of it if it is accepted, stored with the job; None where somebody else will tell it."""
+
+    @property
+    def spec(self) -> JobSpec:
+        """The job, as the planner filled it."""
+        return self.plan.planned.spec
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A stored answer to a create request: the view as JSON, and whether it was given before."""
+
+    body: dict[str, Any]
+    replayed: bool
+    entry: tuple[str, int] | None = None
+    """A new job's scope, and the number of its entry there."""
+
+
+def known(caller: Caller, spec: JobSpec, key: str, route: str) -> Submission | None:
+    """Return a submission of a job that was planned before; reads nothing. None where it must be planned.
+
+    Raises:
+        Forbidden: the key's role submits no jobs.
+    """
+    caller.require("owner", "analyst", "admin")
+    digest = idempotency.hash_body(spec.model_dump(mode="json"))
+    plan = PLANS.find(spec, digest)
+    return None if plan is None else Submission(caller, plan, Name(caller.id, route, key), digest)
+
+
+def planned(context: Context, caller: Caller, spec: JobSpec, key: str, route: str) -> Submission | Answer:
+    """Plan a job, and return its submission, or the answer that was given to this very request before.
+
+    Raises:
+        Forbidden: the key's role submits no jobs.
+        NotFound, Conflict, Invalid, NotOfferedYet: as for an estimate.
+        IdempotencyKeyReused, IdempotencyKeyInFlight: the key belongs to another request.
+        GpuUnavailable: only a GPU would do, and none is at work.
+    """
+    found = known(caller, spec, key, route)
+    if found is not None:
+        return found
+    name, digest = Name(caller.id, route, key), idempotency.hash_body(spec.model_dump(mode="json"))
+    with context.database.read() as session:
+        stored = idempotency.find(session, *name, digest)
+        if stored is not None:
+            return Answer(stored.body, replayed=True)
+        quoted = quote(session, context, caller, spec)
+        workers.require_gpu(session, context, quoted.planned.spec.resources.served_by)
+    return Submission(caller, PLANS.keep(quoted, digest), name, digest)
+
+
+def take(context: Context, submissions: Sequence[Submission]) -> list[Answer | Refusal]:
+    """Queue jobs and reserve the most that each may cost; return an answer or a refusal to each, in order.
+
+    The refusals are those of `core.service.jobs.submit`. Where this raises, the submissions that have not been stored
+    may be put to it again; those that have, are answered as before.
+
+    Raises:
+        LedgerFrozen, LedgerBusy, DatabaseAway: nobody's fault among them.
+    """
+    answers: dict[int, Answer | Refusal] = {}
+    while len(answers) < len(submissions):
+        waiting = [place for place in range(len(submissions)) if place not in answers]
+        first = {submissions[place].name: place for place in reversed(waiting)}
+        turn = sorted(first.values())  # rivals with one key wait for each other, here as everywhere
+        answers |= zip(turn, _take(context, [submissions[place] for place in turn]), strict=True)
+    return [answers[place] for place in range(len(submissions))]
+
+
+def _take(context: Context, submissions: Sequence[Submission]) -> list[Answer | Refusal]:
+    """Take submissions with different keys."""
+    answers = context.database.run(_store, context, submissions)
+    made = [answer for answer in answers if isinstance(answer, Answer) and answer.entry is not None]
+    try:
+        if made:  # the last entry of each scope
+            witnessing.keep(context, entries=dict(answer.entry for answer in made if answer.entry is not None))
+    except Refusal as refusal:  # the jobs are stored, and nobody may rely on them before the witness knows
+        return [refusal if answer in made else answer for answer in answers]
+    for submission, answer in zip(submissions, answers, strict=True):
+        if isinstance(answer, Answer) and not answer.replayed:
+            context.bell.ring(answer.body["id"], submission.spec.resources.served_by)
+    return answers
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A job that is stored nowhere yet, and the answer that it gets if it is admitted."""
+
+    submission: Submission
+    job: Job
+    body: dict[str, Any]
+
+
+def _store(session: Session, context: Context, submissions: Sequence[Submission]) -> list[Answer | Refusal]:
+    """Decide each submission, and store what was decided."""
+    at = clock.read(session)
+    drafts = [_draft(submission, at + place * _APART_SECONDS) for place, submission in enumerate(submissions)]
+    claims = [Claim(draft.submission.name, draft.submission.digest, ACCEPTED, draft.body) for draft in drafts]
+    new = idempotency.claim_all(session, claims, at)
+    counter = _Counter.open(session, context, [draft for draft in drafts if draft.submission.name in new])
+    answers: list[Answer | Refusal] = []
+    made: list[_Draft] = []
+    for draft in drafts:
+        try:
+            if draft.submission.name in new:
+                answers.append(Answer(draft.body, replayed=False, entry=counter.admit(draft)))
+                made.append(draft)
+            else:
+                answers.append(_stored(session, draft.submission))
+        except Refusal as refusal:
+            answers.append(refusal)
+    idempotency.release_all(session, sorted(new - {draft.submission.name for draft in made}))
+    rows.enqueue(session, [draft.job for draft in made])
+    audit.append(session, [draft.submission.line for draft in made if draft.submission.line is not None])
+    return answers
+
+
+def _draft(submission: Submission, at: float) -> _Draft:
+    spec, plan = submission.spec, submission.plan
+    job = rows.draft(
+        at=at,
+        owner_id=submission.caller.id,
+        dataset_id=plan.dataset_id,
+        scope_id=plan.scope_id,
+        grant_id=None,
+        spec=plan.stored_spec,
+        optimizer=spec.optimizer.kind,
+        steps=plan.steps,
+        labels=spec.labels,
+        device=spec.resources.served_by,
+        priority=spec.resources.priority,
+        max_queue_seconds=spec.resources.max_queue_seconds,
+        request_id=submission.caller.request_id,
+    )
+    ledger.price(job, plan.schedule, {plan.scope_id: plan.account.terms})
+    return _Draft(submission, job, showing.queued_view(job, plan.account).model_dump(mode="json"))
+
+
+def _stored(session: Session, submission: Submission) -> Answer:
+    """Return the answer that a request with this key was given."""
+    stored = idempotency.find(session, *submission.name, submission.digest)
+    assert stored is not None, "a key that could not be claimed is there"
+    return Answer(stored.body, replayed=True)
+
+
+@dataclass(frozen=True)
+class _Counter:
+    """All that decides who is admitted, as it stands under locks that last until the transaction ends."""
+
+    datasets: Mapping[tuple[Viewer, str], Dataset]
+    grants: Mapping[tuple[str, str], str]
+    live: Counter[str]
+    books: Books
+    most_queued: int
+
+    @classmethod
+    def open(cls, session: Session, context: Context, drafts: Sequence[_Draft]) -> "_Counter":
+        """Lock datasets, then principals, then scopes and accounts: everybody in this order."""
+        jobs = [draft.job for draft in drafts]
+        datasets = queries.hold_datasets(
+            session, [(viewer(draft.submission.caller), draft.job.dataset_id) for draft in drafts]
+        )
+        grants = queries.grants_of(session, [(job.scope_id, job.owner_id) for job in jobs])
+        for job in jobs:
+            job.grant_id = grants.get((job.scope_id, job.owner_id))
+        live = queue.lock_live(session, [job.owner_id for job in jobs])
+        books = ledger.open_books(session, jobs)
+        return cls(datasets, grants, live, books, context.settings.max_queued_per_principal)
+
+    def admit(self, draft: _Draft) -> tuple[str, int]:
+        """Reserve for one job, or refuse it; return its scope and the number of its entry there."""
+        submission, job = draft.submission, draft.job
+        # Access may have gone since the plan was made.
+        dataset = self.datasets.get((viewer(submission.caller), job.dataset_id))
+        if dataset is None:
+            raise no_dataset()
+        if dataset.state != "ready":
+            raise Conflict(f"This dataset is {dataset.state}: no job can read it.")
+        queue.admit(self.live[job.owner_id], self.most_queued)
+        if job.priority > 0 and job.owner_id != dataset.owner_id and submission.caller.role != "admin":
+            raise Forbidden("Only the owner of the data, or an admin, may ask for a priority above 0.")
+        entry = ledger.reserve(self.books, job, submission.plan.schedule)
+        self.live[job.owner_id] += 1
+        return job.scope_id, entry

@@ -1,0 +1,116 @@
+"""How a job is shown: what has not reached the time grid yet is left out, and so is a model that waits for approval."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from sqlalchemy.orm import Session
+
+from core.catalogue.jobs import RETRY_ALLOWANCE
+from core.privacy.events import EVENT, NOTHING, Event, compose
+from core.service.budgets import NO_COST, allowance_figures, cost_figures, empty_budget
+from core.service.context import Context
+from core.service.views import CostFigures, FailureView, JobCost, JobView, ProgressView, ResultView, rfc3339
+from core.store import ledger, queries
+from core.store.accounts import Balance
+from core.store.queries import Viewer
+from core.store.retention import RETIRED
+from core.store.tables import Job, JobEvent, Model, Scope
+
+_OPEN_MODELS = ("not-needed", "approved")
+
+
+def views(session: Session, context: Context, seen: Sequence[tuple[Viewer, Job]]) -> list[JobView]:
+    """Return jobs as their viewers, for whom they exist, are to see them now."""
+    grid = context.settings.visible_grid_seconds
+    found = {job.id: job for _, job in seen}
+    hidden = queries.first_hidden(session, found, queries.grid_time(session, grid))
+    models = queries.models_of(session, [job.id for job in found.values() if job.state == "succeeded"])
+    made: list[JobView] = []
+    for viewer, job in seen:
+        before = hidden.get(job.id)
+        until = None if before is None else _Seen.of(queries.history(session, job.id, 0, before, 10_000))
+        account = empty_budget(session, job.scope_id)
+        charged = compose(ledger.executed_by(session, job)) if job.chunks_spent else NOTHING
+        model = models.get(job.id)
+        shown = visible(session, viewer, job, model)
+        made.append(_view(job, account, charged, shown, until=until, made=model, grid_seconds=grid))
+    return made
+
+
+def visible(session: Session, viewer: Viewer, job: Job, model: Model | None) -> Model | None:
+    """Return a job's model if the viewer may have it: before approval only the scope's owner and admins do."""
+    if model is None or model.approval in _OPEN_MODELS:
+        return model
+    if model.approval == RETIRED:
+        return None
+    owner = session.get_one(Scope, job.scope_id).owner_id
+    return model if viewer.role == "admin" or viewer.id == owner else None
+
+
+def queued_view(job: Job, account: Balance) -> JobView:
+    """Return the view of a job that was just made, and that nobody has claimed yet."""
+    return _view(job, account, NOTHING, model=None, until=None)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What a job's visible history says of it, while later lines wait for the time grid."""
+
+    state: str
+    step: int
+
+    @staticmethod
+    def of(history: Sequence[JobEvent]) -> "_Seen":
+        steps = [line.data["step"] for line in history if line.kind == "progress"]
+        states = [line.kind for line in history if line.kind != "progress"]
+        return _Seen(state=states[-1], step=steps[-1] if steps else 0)
+
+
+def _view(
+    job: Job,
+    account: Balance,
+    charged: Event,
+    model: Model | None,
+    *,
+    until: _Seen | None,
+    made: Model | None = None,
+    grid_seconds: float = 0.0,
+) -> JobView:
+    """Return a job's view; `until` replaces state and step while its newest lines are not to be seen yet."""
+    ended = until is None
+    finished_at = None if job.finished_at is None else queries.on_grid(job.finished_at, grid_seconds)
+    spec = job.spec
+    return JobView(
+        id=job.id,
+        state=job.state if until is None else until.state,
+        dataset=job.dataset_id,
+        owner=job.owner_id,
+        model=spec["model"],
+        optimizer=spec["optimizer"],
+        privacy=spec["privacy"],
+        inference=spec["inference"],
+        progress=ProgressView(step=job.step if until is None else until.step, steps=job.steps),
+        cost=JobCost(
+            reserved=cost_figures(EVENT.validate_python(job.price), account, at_head=False),
+            retry_allowance=_allowance(job, account),
+            spent=cost_figures(charged, account, at_head=False) if job.chunks_spent else NO_COST,
+        ),
+        attempt=job.attempt,
+        created_at=rfc3339(job.created_at),
+        started_at=rfc3339(job.started_at),
+        finished_at=rfc3339(finished_at) if ended else None,
+        error=FailureView(code=job.error_code) if ended and job.error_code else None,
+        result=ResultView(model=model.id) if ended and model is not None else None,
+        approval=made.approval if ended and made is not None else None,
+        labels=job.labels,
+    )
+
+
+def _allowance(job: Job, account: Balance) -> CostFigures:
+    """Return what a job reserved to pay lost chunks again; one from before there were allowances did not."""
+    if not any(map(any, job.allowance.values())):
+        return NO_COST
+    schedule = [EVENT.validate_python(event) for event, _ in groupby(job.schedule)]
+    times = job.spec.get("retry_allowance", RETRY_ALLOWANCE)
+    return allowance_figures(schedule, times, account, at_head=False)
