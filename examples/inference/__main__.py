@@ -1,0 +1,47 @@
+"""Run experiments: `python -m examples.inference all|page|E1 E2 ... [--quick|--full] [--to FOLDER]`."""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from examples.inference import rates
+from examples.inference.results import Result
+
+FOLDER = Path(__file__).parents[2] / "docs" / "papers" / "inference"
+
+EXPERIMENTS: dict[str, Callable[..., Result]] = {
+    "E1": rates.trajectories,
+    "E2": rates.newton_against_descent,
+    "E4": rates.three_rates,
+    "E8": rates.far_start,
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Run what is asked for; return how many compared numbers differ by more than was expected."""
+    parser = argparse.ArgumentParser(prog="python -m examples.inference", description=__doc__)
+    parser.add_argument("experiments", nargs="+", choices=[*EXPERIMENTS, "all"])
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--quick", action="store_true", help="fewer repetitions; the default")
+    size.add_argument("--full", action="store_true", help="as many repetitions as the tables of the page have")
+    parser.add_argument("--to", type=Path, default=FOLDER, help="where JSON and figures go")
+    asked = parser.parse_args(arguments)
+    names = list(EXPERIMENTS) if "all" in asked.experiments else asked.experiments
+    differing = 0
+    for name in names:
+        began = time.monotonic()
+        result = EXPERIMENTS[name](full=asked.full)
+        seconds = time.monotonic() - began
+        result.write(asked.to, "full" if asked.full else "quick", seconds)
+        print(f"{result.key}. {result.title} ({seconds:.1f} s)")
+        for row in result.rows:
+            verdict = {None: "", True: "agrees", False: "DIFFERS"}[row.agrees]
+            print(f"  {row.what:58} {row.reference!s:>10} {row.ours:10.4g}  {verdict}")
+        differing += sum(row.agrees is False for row in result.rows)
+    return differing
+
+
+if __name__ == "__main__":
+    sys.exit(min(1, main(sys.argv[1:])))
