@@ -129,10 +129,10 @@ def bounded_error_grid(clip: float, units: int, coordinates: int, multiple: floa
     """Return the grid of route (b): float64 sums of parts of `units` clipped terms, rounded and added as integers.
 
     The terms v_i have norms at most C' = clip / (1 - 2^-10); each coordinate of v_i is a product of at most four floats
-    (one or two make up the record's number, one or two are entries). Parts of at most m = min(n, PART_UNITS) terms, K = ceil(n / PART_UNITS) of
-    them, are each summed in any order by ordinary (not Strassen-like) summation in float64, with or without fused
-    multiply-adds, and rounded to the nearest multiple of the part step. These integers are added exactly, by whomever
-    and in any order, and the total is rounded to the nearest step.
+    (one or two make up the record's number, one or two are entries). Parts of at most m = min(n, PART_UNITS) terms,
+    K = ceil(n / PART_UNITS) of them, are each summed in any order by ordinary (not Strassen-like) summation in float64,
+    with or without fused multiply-adds, and rounded to the nearest multiple of the part step. These integers are added
+    exactly, by whomever and in any order, and the total is rounded to the nearest step.
 
     Error before the last rounding. Higham 2002, section 3.1: each coordinate of a part errs by at most gamma_{m+2}
     times the sum of its absolute products, gamma_k = k u / (1 - k u), u = 2^-53: at most three roundings for the

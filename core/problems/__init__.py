@@ -4,8 +4,12 @@ from typing import Protocol
 
 from torch import Tensor
 
+from core.catalogue.losses import Clip, Huber, Loss, Mallows, Multinomial, Weights
 from core.catalogue.questions import Question
 from core.privacy.facts import Facts
+from core.problems.joint import JointProblem
+from core.problems.linear import LinearProblem
+from core.problems.multinomial import MultinomialProblem
 
 
 class Problem(Protocol):
@@ -57,3 +61,27 @@ class SyntheticProblem(Problem, Protocol):
 
     def bounded_sum(self, question: Question, facts: Facts, theta: Tensor, *, other: Tensor | None = None) -> Tensor:
         """Return the sum over records of clipped answers, float64, at points of shape (p,), or (R, p) for lanes."""
+
+
+def make_problem(
+    features: Tensor, target: Tensor, present: Tensor, loss: Loss, weights: Weights
+) -> LinearProblem | JointProblem | MultinomialProblem:
+    """Return the problem of a loss on records.
+
+    Args:
+        features: float64, contiguous, shape (n, d), or (R, n, d) for synthetic lanes. They become the problem's, and
+            rows that count as zero are overwritten with zeros.
+        target: float64, shape (n,) or (R, n), on the same device.
+        present: bool, same shape and device; False marks a null record.
+        loss: nothing open.
+        weights: nothing open, on these features.
+    """
+    match loss:
+        case Huber(joint=True):
+            assert isinstance(weights, Mallows), "a scale is estimated with Mallows weights only"
+            return JointProblem(features, target, present, loss, weights)
+        case Multinomial():
+            assert isinstance(weights, Mallows | Clip), "the model offers these alone"
+            return MultinomialProblem(features, target, present, loss, weights)
+        case _:
+            return LinearProblem(features, target, present, loss, weights)

@@ -13,7 +13,9 @@ Error. In a part of m rows, blocks of rows and the products inside one are added
 every term passes through at most three roundings for its products and m - 1 for additions, since adding to zero is
 exact and a block's total enters one tree over m leaves. So |float - exact| <= gamma_{m+2} m C in norm for any blocking
 and any order (Higham 2002, section 3.1). Parts are then rounded and added as integers: the E that the lattice's
-bounded-error route charges. Arranging an answer copies entries, mirrors them or leaves them out, in integers.
+bounded-error route charges. Arranging an answer copies entries, mirrors them or leaves them out, in integers. (A
+product that underflows errs by 2^-1074 times at most two entries of 2^400, far below the last bit that is charged,
+since no bound is below 2^-100.)
 
 Same integers. A part's rows, its blocks, and where they lie in memory modulo 64 bytes are the same whatever else this
 object holds, and so is its float sum on equal processors with equal numbers of threads. A problem that holds only some
@@ -33,7 +35,7 @@ import torch
 from torch import Tensor
 
 from core.catalogue.losses import Weights
-from core.catalogue.questions import Question, Secant
+from core.catalogue.questions import Gradient, Question, Secant
 from core.privacy.facts import PART_UNITS, Facts
 from core.problems.losses import record_weights
 
@@ -108,9 +110,21 @@ class BlockProblem(ABC):
         valid: bool, same shape and device; False marks a record that contributes nothing.
         weights: nothing open, on these features.
         dimension: p, the number of parameters.
+        numbers: the most numbers of one record that a question makes; blocks are the smaller for it.
+        diameter: the largest distance of two records' gradients, where it is less than twice their bound.
     """
 
-    def __init__(self, features: Tensor, target: Tensor, valid: Tensor, weights: Weights, dimension: int) -> None:
+    def __init__(
+        self,
+        features: Tensor,
+        target: Tensor,
+        valid: Tensor,
+        weights: Weights,
+        dimension: int,
+        *,
+        numbers: int = 1,
+        diameter: float | None = None,
+    ) -> None:
         assert features.dtype == torch.float64, "features are float64"
         assert target.dtype == torch.float64, "targets are float64"
         assert valid.dtype == torch.bool, "presence is boolean"
@@ -120,13 +134,14 @@ class BlockProblem(ABC):
         assert weights.bound is not None, "plan first"
         assert weights.bound >= SMALLEST_BOUND, "a weight bound is an ordinary positive number"
         self.dimension = dimension
-        norms, kept = clean(features.view(-1, features.shape[-1]), valid.reshape(-1))
-        norms, kept = norms.view(target.shape), kept.view(target.shape)
+        self._diameter = diameter
+        found = clean(features.view(-1, features.shape[-1]), valid.reshape(-1))
+        norms, kept = (one.view(target.shape) for one in found)
         scales = torch.where(kept, record_weights(norms, weights), 0.0)
         self._records = Records(features, torch.where(kept, target, 0.0), scales, norms)
         # A power of two, so that blocks tile parts.
         most = BLOCK_NUMBERS if features.device.type == "cpu" else GPU_BLOCK_NUMBERS
-        self._rows_per_block = min(PART_UNITS, 1 << max(0, (most // features.shape[-1]).bit_length() - 1))
+        self._rows_per_block = min(PART_UNITS, 1 << max(0, (most // max(features.shape[-1], numbers)).bit_length() - 1))
 
     @abstractmethod
     def _layout(self, question: Question) -> Layout:
@@ -169,7 +184,7 @@ class BlockProblem(ABC):
         assert self.lanes is None, "lanes are summed in floats"
         assert theta.shape == (self.dimension,), "parameters have shape (p,)"
         assert rows is None or included is None, "rows are chosen in one way"
-        at = self._point(question, theta, other)
+        at = self._point(question, facts, theta, other)
         layout, width = self._layout(question), self._width
         total = torch.zeros(_size(layout, width), dtype=torch.int64, device=self._records.features.device)
         parts = self._parts(question, facts, at, rows, included)
@@ -187,7 +202,7 @@ class BlockProblem(ABC):
             O(block), and O(R times the answer) for lanes.
         """
         assert theta.shape[-1] == self.dimension, "parameters have shape (..., p)"
-        at = self._point(question, theta, other)
+        at = self._point(question, facts, theta, other)
         if self.lanes is not None:
             shape = (self.lanes, self.dimension)
             lanes = Point(at.theta.expand(shape), None if at.other is None else at.other.expand(shape))
@@ -205,8 +220,12 @@ class BlockProblem(ABC):
         """The number of features, d."""
         return self._records.features.shape[-1]
 
-    def _point(self, question: Question, theta: Tensor, other: Tensor | None) -> Point:
-        """Check where a question is asked."""
+    def _point(self, question: Question, facts: Facts, theta: Tensor, other: Tensor | None) -> Point:
+        """Check what is promised of an answer and where it is asked."""
+        assert question.bound(facts) >= SMALLEST_BOUND, "a clip is an ordinary positive number"
+        if isinstance(question, Gradient) and question.diameter(facts) < 2 * question.bound(facts):
+            assert self._diameter is not None, "no diameter is proved here"
+            assert self._diameter <= question.diameter(facts), "gradients may lie as far apart as is proved"
         assert theta.dtype == torch.float64, "parameters are float64"
         assert (other is not None) == isinstance(question, Secant), "slopes are between two points, all else at one"
         if other is None:
@@ -302,6 +321,25 @@ def margins(features: Tensor, coefficients: Tensor) -> Tensor:
     if coefficients.shape[:-1] == (1,):
         return torch.mv(features, coefficients[0]).unsqueeze(0)
     return coefficients @ features.mT
+
+
+def slopes(before: Tensor, after: Tensor, weights: Tensor, at: Point, bound: float) -> Tensor:
+    """Return each record's mean slope of its loss from one point to the other.
+
+    Args:
+        before: the losses at theta, without weights, shape (..., m); not a number where one is not defined.
+        after: the same at the other point.
+        weights: shape (m,), or (L, m) in lanes.
+        at: both points.
+        bound: what slopes are clamped to.
+
+    Returns:
+        Shape (..., m), zero where there is none, as between equal points.
+    """
+    assert at.other is not None, "a slope is between two points"
+    distance = torch.linalg.vector_norm(at.other - at.theta, dim=-1, keepdim=True)
+    slope = (after - before) * weights / distance
+    return torch.where(slope.isfinite(), slope, 0.0).clamp_(-bound, bound)
 
 
 def views(flat: Tensor, layout: Layout, width: int) -> Sums:
