@@ -4,6 +4,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, StringConstraints, model_serializer, model_validator
 
+from core.catalogue.assumed import Assumed
 from core.catalogue.methods import AnySettings
 from core.catalogue.models import AnyModel
 from core.catalogue.planning_rules import SLACK, Floor, MatrixNoise
@@ -43,7 +44,11 @@ class Inference(Frozen):
     intervals: bool = True
     level: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
     correction: Literal["stationary", "plain", "printed"] = "stationary"
-    shares: Shares | None = Field(default=None, description="null: planned")
+    shares: Shares | Literal["equal", "optimised"] | None = Field(
+        default=None,
+        description="equal: every answer takes as much of mu^2, as in the paper; optimised: predicted to give the "
+        "narrowest intervals; null: planned",
+    )
     curvature_floor: Floor | None = Field(
         default=None, description="smallest eigenvalue of the noised mean Hessian, in encoded units; null: planned"
     )
@@ -125,6 +130,9 @@ class JobSpec(Frozen):
     privacy: PrivacyTarget
     inference: Inference = Inference()
     resources: Resources = Resources()
+    assume: Assumed | None = Field(
+        default=None, description="what the records may well look like, for predictions and for optimised shares"
+    )
     retry_allowance: Annotated[int, Field(ge=0, le=5)] = Field(
         default=RETRY_ALLOWANCE,
         description="chunks that are reserved beside the price, to pay again for what is lost with a worker",
@@ -133,6 +141,10 @@ class JobSpec(Frozen):
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out a usual allowance, which the first release did not know; as in `Resources`."""
+        """Leave out a usual allowance, and assumptions where there are none, which the first release did not know.
+
+        As in `Resources`; a filled job has no assumptions, for its plan has taken what it needs of them.
+        """
         told: dict[str, Any] = serialize(self)
-        return {name: at for name, at in told.items() if (name, at) != ("retry_allowance", RETRY_ALLOWANCE)}
+        unsaid = (("retry_allowance", RETRY_ALLOWANCE), ("assume", None))
+        return {name: at for name, at in told.items() if (name, at) not in unsaid}

@@ -2,37 +2,32 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from math import ceil, isclose, log2, sqrt
+from math import ceil, log2
 
+from core.catalogue.choices import choose
 from core.catalogue.columns import Column
+from core.catalogue.completion import contradiction
 from core.catalogue.design import Design, make_design
-from core.catalogue.jobs import Inference, JobSpec, Resources, Shares
+from core.catalogue.jobs import Inference, JobSpec, Resources
+from core.catalogue.losses import Clip
 from core.catalogue.method import Bound
 from core.catalogue.methods import AnySettings
-from core.catalogue.modelling import fill_model, make_facts
-from core.catalogue.models import LinearModel, NetworkModel
-from core.catalogue.noisy_newton import NoisyNewton, planned_shape
-from core.catalogue.planning_rules import (
-    LARGEST_FLOOR_PART,
-    SLACK,
-    fill,
-    matrix_floor,
-    matrix_sigma,
-    required_curvature_bound,
-)
-from core.catalogue.questions import Curvature, Gradient
-from core.errors import FieldError, Invalid, NotOfferedYet
+from core.catalogue.modelling import encoded_loss, fill_model, make_facts
+from core.catalogue.models import LinearModel, NetworkModel, RegressionModel
+from core.catalogue.noisy_gd import NoisyGradientDescent
+from core.catalogue.noisy_newton import NoisyNewton
+from core.catalogue.planning_rules import fill
+from core.catalogue.questions import Question
+from core.catalogue.reference import check_assumed
+from core.catalogue.refusals import refuse_unbounded
+from core.errors import FieldError, NotOfferedYet
 from core.privacy.budget import Terms
 from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency, Facts, Frozen, parts_in
 
-PLANNED_SHARES = Shares(estimate=0.85, curvature=0.08, score=0.07)
-"""Of methods without a plan of their own for the matrices."""
 LOGISTIC_RADIUS = 3.0
 HUBER_RADIUS = 1.0
 """Plausible sizes of encoded slopes: log odds, or halves of the target's range, for half a column's range."""
-CURVATURE_FLOOR_MULTIPLE = 0.9
-SCORE_FLOOR = 1e-4
 MOST_METHOD_CHUNKS = 97
 STEPS_PER_BOUND = 2.0**21
 """The finest grid of the door's lattice: steps for one bound."""
@@ -74,14 +69,15 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
     model = fill_model(spec.model, design)
     facts = make_facts(model, design, units, adjacency)
     mu = spec.privacy.total_mu(terms)
-    asked = _as_printed(spec.optimizer, spec.inference)
-    inference, estimate_mu = _planned_shares(spec.inference, mu, asked, facts)
-    optimizer = asked.plan(facts, estimate_mu)
-    _check_optimizer(optimizer, facts, estimate_mu, spec.inference)
-    inference = _planned_floors(inference, optimizer, facts)
-    if inference.intervals:
-        radius = HUBER_RADIUS if isinstance(model, LinearModel) else LOGISTIC_RADIUS
-        inference = fill(inference, plausible_radius=radius)
+    if spec.assume is not None:
+        check_assumed(spec.assume, design, model)
+    refuse_unbounded(spec.optimizer, spec.inference, model, facts)
+    asked = _steady(_as_printed(spec.optimizer, spec.inference), model, design, facts)
+    radius = HUBER_RADIUS if isinstance(model, LinearModel) else LOGISTIC_RADIUS
+    inference = fill(spec.inference, plausible_radius=radius)
+    optimizer, inference = choose(asked, inference, mu, facts, (design, model, spec.assume))
+    if not inference.intervals:
+        inference = inference.model_copy(update={"plausible_radius": spec.inference.plausible_radius})
     target = next(iter(spec.privacy.model_dump(exclude_none=True)))
     pointer = f"/privacy/{target}" if spec.optimizer.mu is None else "/optimizer/mu"
     check_lattice(optimizer.asked(), facts, pointer)
@@ -94,6 +90,7 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
             "optimizer": optimizer,
             "inference": inference,
             "resources": _planned_resources(spec.resources),
+            "assume": None,
         }
     )
     schedule = (*chunks(optimizer.schedule(facts)), *(question.event() for question in inference.questions()))
@@ -106,7 +103,7 @@ def chunks(events: Sequence[Event], most: int = MOST_METHOD_CHUNKS) -> tuple[Eve
     return tuple(compose(Counter(events[first : first + size])) for first in range(0, len(events), size))
 
 
-def check_lattice(questions: Iterable[Gradient | Curvature], facts: Facts, pointer: str) -> None:
+def check_lattice(questions: Iterable[Question], facts: Facts, pointer: str) -> None:
     """Refuse what the door's integer lattice cannot carry, before anything is charged.
 
     A bound C is cut into 2^20 to 2^21 steps, so that the sensitivity of the integer sum is at least 2^20 steps and at
@@ -118,14 +115,14 @@ def check_lattice(questions: Iterable[Gradient | Curvature], facts: Facts, point
     """
     for question in questions:
         if not SMALLEST_BOUND <= question.bound(facts) <= LARGEST_BOUND:
-            raise _contradiction("/model", "bounds a unit's gradient or Hessian by a figure too small or too large")
+            raise contradiction("/model", "bounds a unit's gradient or Hessian by a figure too small or too large")
         error = (facts.units + 2.0) ** 2 * 2.0**-52
         roundings = (1 + parts_in(facts.units) * 2.0 ** -_part_bits(facts.units)) * (facts.dimension + 1)
         steps = STEPS_PER_BOUND * 1.01 * (2 + error) + roundings + 1
         if question.sigma * steps > LARGEST_NOISE_STEPS:
-            raise _contradiction(pointer, "asks for more noise than integers carry; raise the privacy target")
+            raise contradiction(pointer, "asks for more noise than integers carry; raise the privacy target")
         if question.sigma < SMALLEST_SIGMA:
-            raise _contradiction(pointer, "asks for less noise than integers carry; lower the privacy target")
+            raise contradiction(pointer, "asks for less noise than integers carry; lower the privacy target")
 
 
 def _part_bits(units: int) -> int:
@@ -151,91 +148,19 @@ def _planned_resources(resources: Resources) -> Resources:
     return resources
 
 
+def _steady(optimizer: AnySettings, model: RegressionModel, design: Design, facts: Facts) -> AnySettings:
+    """Return the settings; gradient descent without a bound on all Hessians takes that of rows within the bounds."""
+    if not isinstance(optimizer, NoisyGradientDescent) or facts.curvature_bound is not None:
+        return optimizer
+    assert model.weights.bound is not None, "filled"
+    largest = design.norm_bound
+    weighted = largest if isinstance(model.weights, Clip) else min(largest, model.weights.bound)
+    peak = encoded_loss(model, design).curvature_peak
+    return fill(optimizer, step_size=1 / (peak * weighted * largest + facts.ridge))
+
+
 def _as_printed(optimizer: AnySettings, inference: Inference) -> AnySettings:
     """Return the settings; the printed correction is one for the printed Newton's method, which has no memory."""
     if isinstance(optimizer, NoisyNewton) and inference.intervals and inference.correction == "printed":
         return fill(optimizer, memory=0.0)
     return optimizer
-
-
-def _planned_shares(inference: Inference, mu: float, optimizer: AnySettings, facts: Facts) -> tuple[Inference, float]:
-    """Fill the division of mu^2 and return it with the estimate's own mu."""
-    if not inference.intervals:
-        estimate_mu = optimizer.mu if optimizer.mu is not None else mu
-        if estimate_mu > mu * (1 + SLACK):
-            raise _contradiction("/optimizer/mu", "is more than the job's total; lower it or leave it out")
-        return inference, estimate_mu
-    shares, default = inference.shares, PLANNED_SHARES
-    if isinstance(optimizer, NoisyNewton) and optimizer.memory != 0:
-        shape = planned_shape(facts, mu)
-        estimate = 1 - shape.final_part - shape.score_part
-        default = Shares(estimate=estimate, curvature=shape.final_part, score=shape.score_part)
-    if shares is None and optimizer.mu is not None:
-        rest = 1 - (optimizer.mu / mu) ** 2
-        if rest <= SLACK:
-            raise _contradiction("/optimizer/mu", "leaves nothing for the intervals; lower it or leave it out")
-        matrices = default.curvature + default.score
-        shares = Shares(
-            estimate=1 - rest, curvature=rest * default.curvature / matrices, score=rest * default.score / matrices
-        )
-    shares = shares or default
-    estimate_mu = mu * sqrt(shares.estimate)
-    if optimizer.mu is not None and not isclose(optimizer.mu, estimate_mu, rel_tol=SLACK):
-        raise _contradiction("/optimizer/mu", "does not agree with the shares; leave one of the two out")
-    sigmas = {
-        "curvature_sigma": matrix_sigma(mu * sqrt(shares.curvature), inference.matrix_noise),
-        "score_sigma": matrix_sigma(mu * sqrt(shares.score), inference.matrix_noise),
-    }
-    for name, value in sigmas.items():
-        given = getattr(inference, name)
-        if given is not None and not isclose(given, value, rel_tol=SLACK):
-            raise _contradiction(f"/inference/{name}", "does not agree with the shares; leave it out")
-    return fill(inference, shares=shares, **sigmas), estimate_mu
-
-
-def _check_optimizer(optimizer: AnySettings, facts: Facts, estimate_mu: float, inference: Inference) -> None:
-    """Refuse settings that contradict the rest of the job."""
-    if isinstance(optimizer, NoisyNewton):
-        _check_newton(optimizer, inference)
-    if optimizer.start != "zeros" and len(optimizer.start) != facts.dimension:
-        raise _contradiction("/optimizer/start", f"must have {facts.dimension} numbers, one for each parameter")
-    assert optimizer.mu is not None, "planned"
-    assert isclose(optimizer.mu, estimate_mu, rel_tol=10 * SLACK), "the estimate spends its share"
-
-
-def _check_newton(optimizer: NoisyNewton, inference: Inference) -> None:
-    """Refuse numbers of steps and shares that do not fit each other."""
-    assert optimizer.averaged is not None, "planned"
-    if optimizer.late_steps < 0:
-        raise _contradiction("/optimizer/hessians", "is more than the steps there are; lower it")
-    if optimizer.averaged > max(1, optimizer.late_steps):
-        raise _contradiction("/optimizer/averaged", "is more than the steps after the last Hessian; lower it")
-    if optimizer.last_gradient_share == 1 and optimizer.steps != 1:
-        raise _contradiction("/optimizer/last_gradient_share", "leaves nothing for the earlier steps; lower it")
-    if optimizer.late_steps and inference.intervals and inference.correction == "printed":
-        raise _contradiction("/inference/correction", "is printed for Newton steps alone; ask for no others")
-
-
-def _planned_floors(inference: Inference, optimizer: AnySettings, facts: Facts) -> Inference:
-    """Fill the floors of both matrices of the sandwich from the noise they will have."""
-    if not inference.intervals:
-        return inference
-    curvature, _ = inference.questions()
-    precision = _precision(curvature, facts)
-    if isinstance(optimizer, NoisyNewton) and optimizer.memory:
-        precision += optimizer.matrix_deviations(facts)[-1] ** -2
-    elif isinstance(optimizer, NoisyNewton):
-        later = optimizer.newton_steps - optimizer.newton_steps // 2
-        precision += later * _precision(optimizer.curvatures()[-1], facts)
-    largest = LARGEST_FLOOR_PART * required_curvature_bound(facts)
-    floor = matrix_floor(1 / sqrt(precision), facts.dimension, largest, CURVATURE_FLOOR_MULTIPLE)
-    return fill(inference, curvature_floor=floor, score_floor=min(1 / facts.units, SCORE_FLOOR))
-
-
-def _precision(question: Curvature, facts: Facts) -> float:
-    """Return one over the variance of the noise on an entry of a matrix answer."""
-    return (question.sigma * question.sensitivity(facts)) ** -2
-
-
-def _contradiction(pointer: str, detail: str) -> Invalid:
-    return Invalid(f"{pointer} {detail}.", FieldError(pointer, detail))
