@@ -14,7 +14,6 @@ from core.catalogue.planning import PlannedJob
 from core.oracle.account import EVERYTHING, Account
 from core.privacy.facts import Frozen
 from core.problems import Problem
-from core.problems.linear import LinearProblem
 from core.problems.sharded import Shard, ShardedProblem, Sum, shard_of
 from core.problems.team import Team
 from core.settings import ServiceSettings
@@ -64,7 +63,7 @@ def open_problem(planned: PlannedJob, order: Order, settings: ServiceSettings, t
     return ShardedProblem(own, order.units, team)
 
 
-def _own_rows(planned: PlannedJob, records: Kept, settings: ServiceSettings, rows: range | None) -> LinearProblem:
+def _own_rows(planned: PlannedJob, records: Kept, settings: ServiceSettings, rows: range | None) -> Problem:
     """Read rows as the design encodes them, every byte of them checked."""
     with open_records(settings, records) as file:
         return make_problem(planned, read_records(file, planned.design, rows))
