@@ -7,7 +7,7 @@ from typing import Self
 from pydantic import Field
 
 from core.privacy.events import Event
-from core.privacy.facts import Facts, Frozen
+from core.privacy.facts import Facts, Frozen, Grown
 
 
 class Bound(Frozen):
@@ -47,7 +47,7 @@ class Card(Frozen):
     returns: str
 
 
-class AbstractSettings(Frozen, ABC):
+class AbstractSettings(Grown, ABC):
     """One method's public settings: frozen, on the wire and in the database as they are."""
 
     @abstractmethod

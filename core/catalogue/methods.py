@@ -6,7 +6,8 @@ from pydantic import Field, TypeAdapter
 
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
+from core.catalogue.sufficient_statistics import SufficientStatistics
 
-AnySettings = Annotated[NoisyGradientDescent | NoisyNewton, Field(discriminator="kind")]
+AnySettings = Annotated[NoisyGradientDescent | NoisyNewton | SufficientStatistics, Field(discriminator="kind")]
 SETTINGS: TypeAdapter[AnySettings] = TypeAdapter(AnySettings)
-METHODS = (NoisyGradientDescent, NoisyNewton)
+METHODS = (NoisyGradientDescent, NoisyNewton, SufficientStatistics)

@@ -5,7 +5,7 @@ Source: Avella-Medina, Bradshaw and Loh (2023), equation (4), Theorem 2 and Coro
 
 from collections.abc import Sequence
 from math import ceil, log, sqrt
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -31,8 +31,12 @@ MOST_STEPS = 1500
 class NoisyGradientDescent(AbstractSettings):
     """theta <- theta - step_size * (mean gradient + noise), `steps` times from a public start.
 
-    Each gradient takes an equal share of `mu`: its noise is sqrt(steps)/mu times the sensitivity.
+    Each gradient takes an equal share of `mu`: its noise is sqrt(steps)/mu times the sensitivity. A ridge is added to
+    the gradient without noise. With an unknown residual scale a step is also multiplied by the current one, which makes
+    it the same whatever the target's units (the Hessian is as 1/scale), and the scale is kept above its public floor.
     """
+
+    NEWER: ClassVar = frozenset({"scaling"})
 
     kind: Literal["noisy_gd"] = "noisy_gd"
     steps: Steps | None = Field(default=None, description="null: planned from the number of units")
@@ -44,24 +48,31 @@ class NoisyGradientDescent(AbstractSettings):
     start: Start = Field(default="zeros", description="in encoded units; never from the records")
     stop: Literal["budgeted", "private"] = Field(
         default="budgeted",
-        description="private: stop once a noised gradient is no longer than the noise of one coordinate",
+        description="private: stop once a noised gradient is no longer than the noise of one coordinate, or half of it "
+        "where the scale is unknown",
+    )
+    scaling: Literal["scaled", "plain"] = Field(
+        default="scaled", description="with an unknown scale; plain: steps are not multiplied by it, as printed"
     )
 
     def plan(self, facts: Facts, mu: float) -> Self:
         """Fill what is open.
 
-        The step is 1/Bbar, with Bbar the public bound on every Hessian (and no more than 1 without one). After K steps
-        a direction of curvature l has its start forgotten up to (1 - l/Bbar)^K, while the noise grows as sqrt(K) and
-        the sampling error shrinks as 1/sqrt(n); K grows with n and mu up to MOST_STEPS (`docs/weights.md`).
+        The step is 1/Bbar, with Bbar the public bound on every Hessian, its ridge included (and no more than 1 without
+        one). After K steps a direction of curvature l has its start forgotten up to (1 - l/Bbar)^K, while the noise
+        grows as sqrt(K) and the sampling error shrinks as 1/sqrt(n); K grows with n and mu up to MOST_STEPS
+        (`docs/weights.md`). With an unknown scale Bbar bounds the Hessian times it, so a plain step is 1/Bbar times
+        where the scale starts; no step size is safe for every scale then.
         """
-        bound = facts.curvature_bound
         return fill(
-            self,
-            steps=planned_steps(facts, mu),
-            step_size=1.0 if bound is None else 1.0 / bound,
-            mu=mu,
-            radius=PLANNED_RADIUS,
+            self, steps=planned_steps(facts, mu), step_size=self._planned_step(facts), mu=mu, radius=PLANNED_RADIUS
         )
+
+    def _planned_step(self, facts: Facts) -> float:
+        """Return the largest step that the theory allows."""
+        start = 1.0 if facts.scale is None else facts.scale.start
+        bent = (facts.curvature_bound or start) + facts.ridge * start
+        return (start if self.scaling == "plain" else 1.0) / bent
 
     def questions(self) -> tuple[Gradient]:
         """Return the question of every step, the very value that the schedule prices and the oracle is asked."""
@@ -85,14 +96,15 @@ class NoisyGradientDescent(AbstractSettings):
 
         With every Hessian between m and 1/step_size on these directions a step contracts by f = 1 - step_size*m, so
         |theta_K - theta_hat| <= f^K R + (1 - f^K)/m * (largest noise of one step), as in the proof of Theorem 2.
-        m = log(n)/(step_size*K) is where the first term has fallen to R/n.
+        m = log(n)/(step_size*K) is where the first term has fallen to R/n. With an unknown scale both m and the step
+        are relative to it, and it is taken to be where it starts.
         """
         assert self.steps is not None, "plan first"
         assert self.step_size is not None, "plan first"
         assert self.radius is not None, "plan first"
         (gradient,) = self.questions()
         least = log(facts.units + 1) / (self.step_size * self.steps)
-        deviation = gradient.sigma * gradient.sensitivity(facts)
+        deviation = gradient.sigma * gradient.sensitivity(facts) * (1.0 if facts.scale is None else facts.scale.start)
         start = self.radius / (facts.units + 1)
         value = start + noise_norm(deviation, facts.dimension, self.steps) / least
         return Bound(
@@ -116,7 +128,7 @@ class NoisyGradientDescent(AbstractSettings):
             adjacency=tuple(Adjacency),
             assumptions=(
                 Assumption(text="each unit's gradient is bounded (the weights see to it)", checked="static"),
-                Assumption(text="the step is at most 1/curvature bound", checked="static"),
+                Assumption(text="the planned step is at most 1/curvature bound", checked="static"),
                 Assumption(text="the loss is locally strongly convex around its minimiser", checked="declared"),
             ),
             returns="coefficients, and private intervals where the job asks for them",

@@ -6,12 +6,14 @@ Hessian costs p^2, and noise of the matrix only slows them down.
 """
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from math import sqrt
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from core.catalogue.method import AbstractSettings, Assumption, Bound, Card
+from core.catalogue.method import Assumption, Bound, Card
+from core.catalogue.newton_options import NewtonOptions
 from core.catalogue.planning_rules import (
     CONFIDENCE,
     LARGEST_FLOOR_PART,
@@ -30,7 +32,7 @@ from core.catalogue.planning_rules import (
     noise_norm,
     required_curvature_bound,
 )
-from core.catalogue.questions import Curvature, Gradient
+from core.catalogue.questions import Curvature, Gradient, Secant
 from core.privacy.events import Event
 from core.privacy.facts import Adjacency, Facts
 
@@ -93,7 +95,7 @@ SMALLEST_WEIGHT = 1e-30
 """Of a step relative to the last; smaller shares are refused by the lattice in any case."""
 
 
-class NoisyNewton(AbstractSettings):
+class NoisyNewton(NewtonOptions):
     """theta <- theta - damping * floored(matrix)^-1 (gradient + noise), `steps` times from a public start.
 
     The first `hessians` steps ask for a Hessian each; the matrix of a step is its noised Hessian pooled with the
@@ -105,6 +107,10 @@ class NoisyNewton(AbstractSettings):
     equally, or that the last one takes where every step asks for a Hessian. What is not given and has not been planned
     is the paper's: every step asks for a Hessian of its own, all shares are equal, and the last iterate is the
     estimate; with a `curvature_share` of one half each answer is worth mu/sqrt(2 steps).
+
+    A ridge is added to gradients and matrices without noise. With an unknown residual scale Hessians are told times
+    that scale, and each step divides by the current one, which is kept above its public floor. What a line search, a
+    Lipschitz estimate or gradient steps in front take is taken off mu^2 first.
     """
 
     kind: Literal["noisy_newton"] = "noisy_newton"
@@ -162,6 +168,9 @@ class NoisyNewton(AbstractSettings):
         """Fill what is open, from public facts alone (`docs/weights.md` says how the constants were found)."""
         memoryless = self.memory == 0
         settings = self._memoryless_plan(facts, mu) if memoryless else self._pooled_plan(facts, mu)
+        settings.refuse_endless(settings.newton_steps, settings.late_steps)
+        settings = settings.filled_options(facts, settings.newton_steps)
+        settings.refuse_endless(settings.newton_steps, settings.late_steps)
         deviation = settings.matrix_deviations(facts)[-1]
         largest = required_curvature_bound(facts)
         part = LARGEST_FLOOR_PART if memoryless else 1.0
@@ -173,13 +182,14 @@ class NoisyNewton(AbstractSettings):
         shape = planned_shape(facts, mu)
         estimate = 1 - shape.final_part - shape.score_part
         settings = fill(self, mu=mu, radius=PLANNED_RADIUS, memory=shape.memory, growth=shape.growth)
-        settings = fill(settings, curvature_share=shape.curvature_part / estimate, damping=shape.damping)
+        settings = fill(settings, curvature_share=shape.curvature_part / estimate)
+        settings = fill(settings, damping=self._planned_damping(shape.damping))
         if settings.steps is None:
             settings = fill(settings, hessians=shape.hessians)
             assert settings.hessians is not None, "filled above"
-            settings = fill(settings, steps=settings.hessians + shape.gradients)
+            settings = fill(settings, steps=self.warm_steps + settings.hessians + shape.gradients)
         assert settings.steps is not None, "filled above"
-        settings = fill(settings, hessians=min(settings.steps, shape.hessians))
+        settings = fill(settings, hessians=min(settings.steps - self.warm_steps, shape.hessians))
         late, gradients = settings.late_steps, estimate - shape.curvature_part
         last = 1 - shape.early_part / gradients if late > 0 else settings.newton_weights()[-1]
         return fill(
@@ -192,25 +202,34 @@ class NoisyNewton(AbstractSettings):
         """Fill the paper's run: a Hessian at every step, used at that step alone."""
         settings = fill(self, mu=mu, radius=PLANNED_RADIUS, growth=1.0, averaged=1)
         settings = fill(settings, curvature_share=MEMORYLESS_CURVATURE_SHARE)
-        pure = fill(settings, steps=PURE_STEPS)
+        pure = fill(settings, steps=PURE_STEPS + self.warm_steps)
         noise = spectral_noise(pure.matrix_deviations(facts)[-1], facts)
-        settings = fill(settings, damping=CAREFUL_DAMPING if noise > NOISY_HESSIAN else 1.0)
-        settings = fill(settings, steps=PURE_STEPS if settings.damping == 1 else DAMPED_STEPS)
-        settings = fill(settings, hessians=settings.steps)
+        damping = CAREFUL_DAMPING if noise > NOISY_HESSIAN else 1.0
+        settings = fill(settings, damping=self._planned_damping(damping))
+        count = DAMPED_STEPS if self.careful or settings.damping != 1 else PURE_STEPS
+        settings = fill(settings, steps=count + self.warm_steps)
+        assert settings.steps is not None, "filled above"
+        settings = fill(settings, hessians=settings.steps - self.warm_steps)
         last = 0.5 if settings.late_steps > 0 else settings.newton_weights()[-1]
         return fill(settings, last_gradient_share=last)
 
+    def _planned_damping(self, usual: float) -> float:
+        """Return the damping of steps that nothing else damps; switching needs one to switch from."""
+        if self.step_rule == "switching":
+            return min(usual, CAREFUL_DAMPING)
+        return 1.0 if self.careful else usual
+
     @property
     def newton_steps(self) -> int:
-        """How many steps, the first ones, ask for a Hessian."""
+        """How many steps ask for a Hessian: the first ones, but for gradient steps in front."""
         assert self.steps is not None, "plan first"
-        return self.steps if self.hessians is None else self.hessians
+        return self.steps - self.warm_steps if self.hessians is None else self.hessians
 
     @property
     def late_steps(self) -> int:
         """How many steps, the last ones, ask for a gradient alone."""
         assert self.steps is not None, "plan first"
-        return self.steps - self.newton_steps
+        return self.steps - self.warm_steps - self.newton_steps
 
     def newton_weights(self) -> tuple[float, ...]:
         """Return how each kind's budget is divided over the Newton steps; they sum to 1."""
@@ -220,7 +239,6 @@ class NoisyNewton(AbstractSettings):
 
     def gradients(self) -> tuple[Gradient, ...]:
         """Return every step's gradient question, in order: the very values that are priced and asked."""
-        assert self.mu is not None, "plan first"
         assert self.curvature_share is not None, "plan first"
         weights, late, last = self.newton_weights(), self.late_steps, self.last_gradient_share
         if late > 0:
@@ -230,14 +248,19 @@ class NoisyNewton(AbstractSettings):
             parts = list(weights)
         else:
             parts = [weight * (1 - last) / (1 - weights[-1]) for weight in weights[:-1]] + [last]
-        mus = [self.mu * sqrt((1 - self.curvature_share) * max(part, SMALLEST_WEIGHT)) for part in parts]
-        return tuple(Gradient(sigma=1 / mu) for mu in mus)
+        mus = [self._steps_mu() * sqrt((1 - self.curvature_share) * max(part, SMALLEST_WEIGHT)) for part in parts]
+        assert self.mu is not None, "plan first"
+        return (*self.warm_gradients(self.mu), *(Gradient(sigma=1 / mu) for mu in mus))
+
+    def _steps_mu(self) -> float:
+        """Return what Newton steps and those behind them are worth together."""
+        assert self.mu is not None, "plan first"
+        return self.mu * sqrt(1 - self.other_shares) if self.other_shares else self.mu
 
     def curvatures(self) -> tuple[Curvature, ...]:
         """Return every Newton step's Hessian question, in order."""
-        assert self.mu is not None, "plan first"
         assert self.curvature_share is not None, "plan first"
-        mus = [self.mu * sqrt(self.curvature_share * weight) for weight in self.newton_weights()]
+        mus = [self._steps_mu() * sqrt(self.curvature_share * weight) for weight in self.newton_weights()]
         return tuple(Curvature(of="hessian", sigma=matrix_sigma(mu, self.matrix_noise)) for mu in mus)
 
     def questions(self) -> tuple[Gradient, Curvature]:
@@ -245,21 +268,29 @@ class NoisyNewton(AbstractSettings):
         last = self.newton_steps - 1
         if self.late_steps == 0 and last > 0 and (self.growth or 1.0) == 1:
             last -= 1  # the last gradient may have a share of its own
-        return self.gradients()[last], self.curvatures()[last]
+        return self.gradients()[self.warm_steps + last], self.curvatures()[last]
 
-    def asked(self) -> frozenset[Gradient | Curvature]:
+    def asked(self) -> frozenset[Gradient | Curvature | Secant]:
         """Return every question that some step asks."""
-        return frozenset((*self.gradients(), *self.curvatures()))
+        assert self.mu is not None, "plan first"
+        asked: set[Gradient | Curvature | Secant] = {*self.gradients(), *self.curvatures()}
+        asked.update(self.lipschitz_questions(self.mu))
+        asked.update(self.comparisons(self.mu))
+        return frozenset(asked)
 
     def schedule(self, facts: Facts) -> Sequence[Event]:
-        """Return each step's events, gradient first, in the order they are drawn."""
+        """Return each step's events, gradient first, in the order they are drawn.
+
+        When a line search compares is up to its answers: its comparisons, all that there may be, are priced last, and
+        those that were not made are given back.
+        """
         del facts  # a multiplier of the sensitivity means the same for every scope
-        curvatures = self.curvatures()
-        events: list[Event] = []
-        for step, gradient in enumerate(self.gradients()):
-            events.append(gradient.event())
-            events += [curvature.event() for curvature in curvatures[step : step + 1]]
-        return events
+        assert self.mu is not None, "plan first"
+        curvatures = (None,) * self.warm_steps + self.curvatures()
+        events = [question.event() for question in self.lipschitz_questions(self.mu)]
+        for gradient, curvature in zip_longest(self.gradients(), curvatures):
+            events += [question.event() for question in (gradient, curvature) if question is not None]
+        return [*events, *(question.event() for question in self.comparisons(self.mu))]
 
     def matrix_deviations(self, facts: Facts) -> tuple[float, ...]:
         """Return the standard deviation of the noise on an entry of each Newton step's matrix, pooled ones included."""
@@ -284,15 +315,16 @@ class NoisyNewton(AbstractSettings):
         Close to the minimiser theta_{k+1} - theta_hat = (1 - damping)(theta_k - theta_hat) - damping * H^-1 noise up to
         second order (the proof of Theorem 3), so the distance ends below R (1 - damping)^K plus the largest noise of a
         step divided by the smallest eigenvalue. Gradient steps with the last matrix are such steps, undamped, and a
-        mean is no farther than the farthest of its iterates.
+        mean is no farther than the farthest of its iterates. An unknown scale is taken to be where it starts.
         """
         assert self.steps is not None, "plan first"
         assert self.damping is not None, "plan first"
         assert self.radius is not None, "plan first"
         assert self.eigenvalue_floor is not None, "plan first"
-        gradient = self.gradients()[-1] if self.late_steps else max(self.gradients(), key=lambda one: one.sigma)
-        deviation = gradient.sigma * gradient.sensitivity(facts)
-        forgotten = 0.0 if self.late_steps else (1 - self.damping) ** self.steps
+        asked = self.gradients()[self.warm_steps :]
+        gradient = asked[-1] if self.late_steps else max(asked, key=lambda one: one.sigma)
+        deviation = gradient.sigma * gradient.sensitivity(facts) * (1.0 if facts.scale is None else facts.scale.start)
+        forgotten = 0.0 if self.late_steps else (1 - self.damping) ** self.newton_steps
         value = forgotten * self.radius + noise_norm(deviation, facts.dimension, self.steps) / self.eigenvalue_floor
         return Bound(
             quantity="distance of the private from the non-private estimate, to first order, in encoded units, along "
@@ -317,6 +349,7 @@ class NoisyNewton(AbstractSettings):
                 Assumption(text="each unit's gradient is bounded (the weights see to it)", checked="static"),
                 Assumption(text="each unit's Hessian is a bounded rank-one matrix", checked="static"),
                 Assumption(text="the start lies where damped steps converge", checked="declared"),
+                Assumption(text="adaptive steps: the loss is self-concordant with a public constant", checked="static"),
                 Assumption(text="noised Hessians are positive definite after flooring", checked="runtime"),
             ),
             returns="coefficients, and private intervals where the job asks for them",

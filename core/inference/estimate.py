@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 
@@ -20,35 +21,45 @@ class LateSteps:
 class Estimate:
     """The last iterate or the mean of the last ones, with what its intervals need at no further cost.
 
-    Shapes have lanes first in a simulation. Methods without Hessians leave the fields after `steps` as they are.
+    Shapes have lanes first in a simulation, and what steps may differ in between lanes, shape (...), is one number
+    where it is the same for all. Methods without Hessians leave the fields after `scale_floored` as they are.
     """
 
     theta: Tensor
     """Shape (..., p), in encoded units."""
     start: Tensor
     """The public start, shape (p,)."""
-    family: Literal["gradient", "newton"]
+    family: Literal["gradient", "newton", "statistics"]
     left: Tensor
     """Whether the last step had to be brought back into the public radius; bool, shape (...)."""
-    scale: float
+    scale: Tensor | float
     """Standard deviation of the noise on each coordinate of a gradient."""
-    step: float
-    """Step size, or damping."""
-    steps: int
+    step: Tensor | float
+    """Step size, or damping, at the end: what a gradient is really multiplied by, an unknown scale included."""
+    steps: Tensor | int
     """Steps really taken."""
-    eigenvalue_floor: float = 0.0
+    scale_floored: Tensor | int = 0
+    """Steps after which an unknown residual scale was raised to its floor."""
+    eigenvalue_floor: Tensor | float = 0.0
     """Of noised Hessians."""
     floored: Tensor | None = None
     """Eigenvalues moved at the last step, shape (...)."""
     hessian: Tensor | None = None
-    """The floored noised Hessian of the last step, shape (..., p, p)."""
+    """The floored noised Hessian of the last step, shape (..., p, p), its ridge included."""
     late_sum: Tensor | None = None
-    """Weighted sum of noised Hessians, not floored; the last one has weight 1."""
-    late_count: float = 0.0
+    """Weighted sum of noised Hessians as they were told, not floored; the last one has weight 1."""
+    late_count: Tensor | float = 0.0
     """Sum of these weights."""
-    late_squares: float = 0.0
+    late_squares: Tensor | float = 0.0
     """Variance of the noise on an entry of `late_sum`, relative to that of the last Hessian."""
-    curvature_scale: float = 0.0
+    curvature_scale: Tensor | float = 0.0
     """Standard deviation of the noise on each entry of the last noised Hessian."""
     late: LateSteps | None = None
     """Where gradient steps with the matrix `hessian` came last."""
+
+
+def by_lane(value: Tensor | float, further: int) -> Tensor:
+    """Return a number of each lane, or of all, ready to meet tensors with so many further dimensions."""
+    number = torch.as_tensor(value)
+    number = number if number.dtype == torch.bool else number.to(torch.float64)
+    return number.reshape(number.shape + (1,) * further)

@@ -26,6 +26,8 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from core.inference.estimate import by_lane
+
 NODES: Final = 16
 """Curvatures at which a law is averaged: the middles of so many equally likely parts."""
 CAUTION: Final = 1.5
@@ -65,7 +67,7 @@ class Matrices:
 
 
 def late_covariance(
-    steps: Steps, matrices: Matrices, units: int, radius: float, shifts: Tensor | None
+    steps: Steps, matrices: Matrices, units: int, radius: Tensor | float, shifts: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Return the covariance, shape (..., p, p), and how many eigenvectors have not forgotten, shape (...).
 
@@ -73,7 +75,7 @@ def late_covariance(
         steps: the late steps.
         matrices: as told, not floored.
         units: n.
-        radius: plausible size of a coefficient; INTERCEPT_RADII times that of the first one.
+        radius: plausible size of a coefficient, shape (...); INTERCEPT_RADII times that of the first one.
         shifts: unit vectors, shape (q, p), that move many coefficients together.
     """
     values, vectors = torch.linalg.eigh((matrices.curvature + matrices.curvature.mT) / 2)
@@ -117,11 +119,11 @@ def _quadratic_deviation(directions: Tensor, deviation: float) -> Tensor:
     return deviation * (2 * squares.sum(-1).square() - squares.square().sum(-1)).sqrt()
 
 
-def _plausible(directions: Tensor, radius: float) -> Tensor:
+def _plausible(directions: Tensor, radius: Tensor | float) -> Tensor:
     """Return the variance of coefficients of plausible size along unit vectors, shape (..., q, p) to (..., q)."""
-    sizes = torch.full(directions.shape[-1:], radius**2, dtype=directions.dtype)
+    sizes = torch.ones(directions.shape[-1:], dtype=directions.dtype)
     sizes[0] *= INTERCEPT_RADII**2
-    return directions.square() @ sizes
+    return by_lane(radius, 1).square() * (directions.square() @ sizes)
 
 
 def _filter(steps: Steps, directions: Tensor, law: Tensor, seen: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -171,7 +173,7 @@ def _scores(score: Tensor, curvature: Tensor, matrices: Matrices) -> tuple[Tenso
 
 
 def _widened(
-    covariance: Tensor, directions: Tensor, floor: float, steps: Steps, told: Matrices, radius: float
+    covariance: Tensor, directions: Tensor, floor: float, steps: Steps, told: Matrices, radius: Tensor | float
 ) -> Tensor:
     """Return the private part of the covariance with what public directions, shape (q, p), lack.
 

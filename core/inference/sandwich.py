@@ -27,11 +27,13 @@ from torch import Tensor
 
 from core.catalogue.jobs import Inference
 from core.inference.eigen import floor_eigenvalues
-from core.inference.estimate import Estimate
+from core.inference.estimate import Estimate, by_lane
 from core.inference.late import REMEMBERED, Matrices, Steps, late_covariance
+from core.inference.parameters import penalised_hessian, scale_of
 from core.oracle import Answer, Oracle
+from core.privacy.facts import Facts
 
-Correction = Literal["stationary", "plain", "printed"]
+Correction = Literal["stationary", "plain", "printed", "released"]
 NEAREST_TO_ONE = 0.999
 """A step that contracts by less is taken to contract by this much."""
 UNSEEN = 0.1
@@ -61,41 +63,49 @@ class Sandwich:
 def infer(inference: Inference, estimate: Estimate, oracle: Oracle, shifts: Tensor | None = None) -> Sandwich:
     """Ask for both matrices at the last iterate and return its covariance.
 
+    With an unknown scale all floors are of the Hessian times it, as it was told; what is returned is divided by it.
+
     Args:
         inference: public settings, nothing open, with intervals.
         estimate: what the optimizer returned.
         oracle: the door it used, still open.
-        shifts: unit vectors, shape (q, p), that move many coefficients together (`Design.baseline_shifts`); what is
-            not known along one enters all of them.
+        shifts: unit vectors, shape (q, features), that move many coefficients together (`Design.baseline_shifts`);
+            what is not known along one enters all of them.
     """
     assert inference.curvature_floor is not None, "plan first"
     assert inference.score_floor is not None, "plan first"
+    facts, scale = oracle.facts, scale_of(oracle.facts, estimate.theta)
+    shifts = None if shifts is None else spread(shifts, facts)
     curvature_question, score_question = inference.questions()
     last = oracle.ask(curvature_question, estimate.theta)
-    noised = pooled(last, estimate)
-    curvature, curvature_floored = floor_eigenvalues(noised, inference.curvature_floor)
+    told = penalised_hessian(facts, pooled(last, estimate), scale)
+    floored, curvature_floored = floor_eigenvalues(told, inference.curvature_floor)
+    curvature = floored / by_lane(scale, 2)
     scored = oracle.ask(score_question, estimate.theta)
     score, score_floored = floor_eigenvalues(scored.value, inference.score_floor)
     inverse = torch.linalg.inv(curvature)
-    plain = inverse @ score @ inverse / oracle.facts.units
+    plain = inverse @ score @ inverse / facts.units
     plain = (plain + plain.mT) / 2
     if estimate.late is None or inference.correction == "plain":
-        leaning = remembered(estimate, noised, inference.curvature_floor, inference.correction, shifts)
+        noised, floor = told / by_lane(scale, 2), inference.curvature_floor / scale
+        leaning = remembered(estimate, noised, floor, inference.correction, shifts)
         covariance = plain + correction(inference.correction, estimate, curvature) + leaning
         slow = _slow(estimate, curvature)
     else:
         assert inference.correction == "stationary", "the planner refuses others with late steps"
         assert inference.plausible_radius is not None, "plan first"
-        told = Matrices(
-            curvature=noised,
+        matrices = Matrices(
+            curvature=told,
             deviation=_pooled_deviation(last, estimate),
             score=scored.value,
             score_deviation=scored.scale,
-            ratio=score_question.bound(oracle.facts) / curvature_question.bound(oracle.facts),
+            ratio=score_question.bound(facts) / curvature_question.bound(facts),
         )
-        covariance, slow = late_covariance(
-            _late_steps(estimate), told, oracle.facts.units, inference.plausible_radius, shifts
+        # In units of the scale: parameters are divided by it, so Hessians are multiplied, and scores stay.
+        relative, slow = late_covariance(
+            _late_steps(estimate, scale), matrices, facts.units, inference.plausible_radius / scale, shifts
         )
+        covariance = by_lane(scale, 2).square() * relative
     return Sandwich(
         covariance=covariance,
         plain=plain,
@@ -107,38 +117,55 @@ def infer(inference: Inference, estimate: Estimate, oracle: Oracle, shifts: Tens
     )
 
 
+def spread(shifts: Tensor, facts: Facts) -> Tensor:
+    """Return directions of the features, shape (q, features), as directions of all parameters, shape (..., p).
+
+    An unknown scale has no part in them; with many margins each has its own.
+    """
+    if facts.scale is not None:
+        return torch.cat([shifts, shifts.new_zeros(len(shifts), 1)], -1)
+    margins = facts.dimension // shifts.shape[-1]
+    return torch.kron(torch.eye(margins, dtype=shifts.dtype), shifts)
+
+
 def pooled(last: Answer, estimate: Estimate) -> Tensor:
     """Return the average of the last Hessian and the optimizer's late ones, weighted by precision."""
-    if estimate.late_sum is None or not estimate.late_count:
+    weight = _earlier_weight(last, estimate)
+    if estimate.late_sum is None or not bool((weight > 0).any()):
         return last.value
-    if last.scale == 0 or estimate.curvature_scale == 0:  # a simulation without noise: the last is exact
-        return last.value
-    weight = (last.scale / estimate.curvature_scale) ** 2
-    return (last.value + weight * estimate.late_sum) / (1 + weight * estimate.late_count)
+    return (last.value + by_lane(weight, 2) * estimate.late_sum) / by_lane(1 + weight * estimate.late_count, 2)
+
+
+def _earlier_weight(last: Answer, estimate: Estimate) -> Tensor:
+    """Return the precision of the optimizer's last Hessian relative to this one's, shape (...).
+
+    Zero where it took none, and without noise, in a simulation: the last is exact then.
+    """
+    earlier = torch.as_tensor(estimate.curvature_scale, dtype=torch.float64)
+    return torch.where(earlier > 0, last.scale / earlier.clamp(min=1e-300), 0.0).square()
 
 
 def _pooled_deviation(last: Answer, estimate: Estimate) -> float:
-    """Return the standard deviation of the noise on an entry of what `pooled` returns."""
-    if last.scale == 0 or estimate.curvature_scale == 0:
-        return 0.0
-    weight = (last.scale / estimate.curvature_scale) ** 2
-    return last.scale * sqrt(1 + weight * estimate.late_squares) / (1 + weight * estimate.late_count)
+    """Return the standard deviation of the noise on an entry of what `pooled` returns; the same in all lanes."""
+    weight = float(_earlier_weight(last, estimate))
+    count, squares = float(estimate.late_count), float(estimate.late_squares)
+    return last.scale * sqrt(1 + weight * squares) / (1 + weight * count)
 
 
-def _late_steps(estimate: Estimate) -> Steps:
-    """Return the late steps as the covariance needs them."""
+def _late_steps(estimate: Estimate, scale: Tensor) -> Steps:
+    """Return the late steps as the covariance needs them, in units of the scale."""
     assert estimate.late is not None, "there were some"
     assert estimate.hessian is not None, "they used a matrix"
-    inverse = torch.linalg.inv(estimate.hessian)
-    return Steps(estimate.late.steps, estimate.late.averaged, estimate.scale, (inverse + inverse.mT) / 2)
+    inverse = torch.linalg.inv(estimate.hessian * by_lane(scale, 2))
+    return Steps(estimate.late.steps, estimate.late.averaged, float(estimate.scale), (inverse + inverse.mT) / 2)
 
 
 def _slow(estimate: Estimate, curvature: Tensor) -> Tensor:
     """Count eigenvectors of the floored Hessian along which the steps still remember their start."""
-    speed = estimate.step * torch.linalg.eigvalsh(curvature)
+    speed = torch.linalg.eigvalsh(curvature)
     if estimate.family == "newton":
-        speed = (speed / estimate.eigenvalue_floor).clamp(max=estimate.step)
-    slow: Tensor = ((1 - speed).abs() ** estimate.steps > REMEMBERED).sum(-1)
+        speed = (speed / by_lane(estimate.eigenvalue_floor, 1)).clamp(max=1.0)
+    slow: Tensor = ((1 - by_lane(estimate.step, 1) * speed).abs() ** by_lane(estimate.steps, 1) > REMEMBERED).sum(-1)
     return slow
 
 
@@ -147,19 +174,23 @@ def correction(kind: Correction, estimate: Estimate, curvature: Tensor) -> Tenso
 
     Args:
         kind: `stationary` as above; `printed` as in the paper: twice one step's variance for gradient descent, one
-            step's for Newton; `plain` none.
-        estimate: what the optimizer returned.
+            step's for Newton with its last floored Hessian; `released` as in its authors' code: for Newton the floored
+            M in its place; `plain` none.
+        estimate: what the optimizer returned; its step includes an unknown scale where steps are multiplied by it.
         curvature: the floored Hessian M, with the 1/scale of a Huber loss.
     """
     if kind == "plain":
         return torch.zeros_like(curvature)
-    variance = (estimate.step * estimate.scale) ** 2
+    step = by_lane(estimate.step, 2)
+    variance = (step * by_lane(estimate.scale, 2)).square()
     if estimate.family == "gradient":
-        return variance * (_printed_factor(curvature) if kind == "printed" else _spread(estimate, curvature))
+        return variance * (_spread(estimate, curvature) if kind == "stationary" else _printed_factor(curvature))
     if kind == "printed":
         assert estimate.hessian is not None, "a Newton step was taken"
         return variance * _inverse_squared(estimate.hessian)
-    return variance / (1 - (1 - estimate.step) ** 2) * _inverse_squared(curvature)
+    if kind == "released":
+        return variance * _inverse_squared(curvature)
+    return variance / (1 - (1 - step).square()) * _inverse_squared(curvature)
 
 
 def _printed_factor(curvature: Tensor) -> Tensor:
@@ -176,14 +207,14 @@ def _inverse_squared(matrix: Tensor) -> Tensor:
 def _spread(estimate: Estimate, curvature: Tensor) -> Tensor:
     """Return the variance after all steps relative to that of one, shape (..., p, p)."""
     values, vectors = torch.linalg.eigh(curvature)
-    contraction = (1 - estimate.step * values).clamp(-NEAREST_TO_ONE, NEAREST_TO_ONE)
-    spread = (1 - contraction ** (2 * estimate.steps)) / (1 - contraction**2)
-    relative: Tensor = (vectors * spread.unsqueeze(-2)) @ vectors.mT
+    contraction = (1 - by_lane(estimate.step, 1) * values).clamp(-NEAREST_TO_ONE, NEAREST_TO_ONE)
+    grown = (1 - contraction ** (2 * by_lane(estimate.steps, 1))) / (1 - contraction**2)
+    relative: Tensor = (vectors * grown.unsqueeze(-2)) @ vectors.mT
     return relative
 
 
 def remembered(
-    estimate: Estimate, noised: Tensor, floor: float, kind: Correction, shifts: Tensor | None = None
+    estimate: Estimate, noised: Tensor, floor: Tensor | float, kind: Correction, shifts: Tensor | None = None
 ) -> Tensor:
     """Return the squared bias of what has not forgotten its start, shape (..., p, p).
 
@@ -199,9 +230,11 @@ def remembered(
     if kind != "stationary":
         return torch.zeros_like(noised)
     values, vectors = torch.linalg.eigh((noised + noised.mT) / 2)
-    curvature = torch.where(values < floor, UNSEEN * floor, values)
-    relative = curvature if estimate.family == "gradient" else (curvature / estimate.eigenvalue_floor).clamp(max=1.0)
-    left = (1 - estimate.step * relative).clamp(0.0, NEAREST_TO_ONE) ** estimate.steps
+    least = by_lane(floor, 1)
+    speed = torch.where(values < least, UNSEEN * least, values)
+    if estimate.family == "newton":
+        speed = (speed / by_lane(estimate.eigenvalue_floor, 1)).clamp(max=1.0)
+    left = (1 - by_lane(estimate.step, 1) * speed).clamp(0.0, NEAREST_TO_ONE) ** by_lane(estimate.steps, 1)
     to_go = (left / (1 - left)).unsqueeze(-2)
     moved = estimate.theta - estimate.start
     bias = torch.diag_embed(((vectors.square() * to_go).sum(-1) * moved).square())

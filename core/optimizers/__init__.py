@@ -9,9 +9,10 @@ from core.catalogue.jobs import Inference
 from core.catalogue.methods import AnySettings
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
+from core.catalogue.sufficient_statistics import SufficientStatistics
 from core.inference.estimate import Estimate
 from core.inference.sandwich import Sandwich, infer
-from core.optimizers import noisy_gd, noisy_newton
+from core.optimizers import noisy_gd, noisy_newton, sufficient_statistics
 from core.oracle import Oracle, Release, Status
 
 
@@ -34,6 +35,8 @@ def iterate(settings: AnySettings, oracle: Oracle) -> tuple[Estimate, Status]:
             return noisy_gd.iterate(settings, oracle)
         case NoisyNewton():
             return noisy_newton.iterate(settings, oracle)
+        case SufficientStatistics():
+            return sufficient_statistics.iterate(settings, oracle)
         case _:
             assert_never(settings)
 

@@ -7,7 +7,9 @@ from torch import Tensor
 
 from core.catalogue.planning_rules import Start
 from core.errors import Diverged
+from core.inference.eigen import inside
 from core.inference.estimate import Estimate
+from core.inference.parameters import above_floor
 from core.oracle import Answer, Status
 
 if TYPE_CHECKING:
@@ -15,20 +17,31 @@ if TYPE_CHECKING:
 
 
 def starting_point(start: Start, facts: "Facts") -> Tensor:
-    """Return the public start, float64, shape (features,)."""
+    """Return the public start, float64, shape (p,); an unknown scale starts where the facts say."""
     if start == "zeros":
-        return torch.zeros(facts.dimension, dtype=torch.float64)
+        point = torch.zeros(facts.dimension, dtype=torch.float64)
+        if facts.scale is not None:
+            point[-1] = facts.scale.start
+        return point
     point = torch.tensor(start, dtype=torch.float64)
     assert point.shape == (facts.dimension,), "a start has one number for each parameter; the planner checks it"
     return point
 
 
-def settled(slope: Answer, multiple: float) -> bool:
-    """Say whether a noised gradient is at most `multiple` times the noise on one of its coordinates.
+def settled(slope: Answer, multiple: float) -> Tensor:
+    """Say in which lanes a noised gradient is at most `multiple` times the noise on one of its coordinates.
 
-    Free of charge: the answer has been paid for. A truth value, so it refuses to be asked of many lanes at once.
+    Free of charge: the answer has been paid for, and its noise is that of the budgeted steps.
     """
-    return bool(torch.linalg.vector_norm(slope.value, dim=-1) <= multiple * slope.scale)
+    still: Tensor = torch.linalg.vector_norm(slope.value, dim=-1) <= multiple * slope.scale
+    return still
+
+
+def arrived(facts: "Facts", moved: Tensor, radius: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the iterate within the public bounds, whether it had left the radius, and whether its scale was raised."""
+    theta, left = inside(moved, radius)
+    theta, raised = above_floor(facts, theta)
+    return theta, left, raised
 
 
 def ended(estimate: Estimate, status: Status) -> tuple[Estimate, Status]:

@@ -1,0 +1,71 @@
+"""What the entries of theta mean to whoever steps or infers: coefficients, then perhaps an unknown residual scale.
+
+The door tells of the loss without its ridge, and with an unknown scale it tells the Hessian times that scale. What is
+missing needs no record: theta is made of released values, so all of this is post-processing.
+
+Source: Avella-Medina, Bradshaw and Loh (2023), display (12) for the ridge and loss (6) for the scale. The penalty is on
+coefficients alone.
+"""
+
+import torch
+from torch import Tensor
+
+from core.privacy.facts import Facts
+
+
+def scale_of(facts: Facts, theta: Tensor) -> Tensor:
+    """Return the residual scale, shape (...), by which Hessian answers are too large; 1 where no scale is unknown."""
+    if facts.scale is None:
+        return torch.ones((), dtype=theta.dtype)
+    return theta[..., -1]
+
+
+def penalised_gradient(facts: Facts, gradient: Tensor, theta: Tensor, ridge: Tensor | float = 0.0) -> Tensor:
+    """Return the gradient of the loss with its penalty.
+
+    Args:
+        facts: for the job's own ridge.
+        gradient: as the door told it, shape (..., p).
+        theta: where, shape (..., p).
+        ridge: more of it, shape (...); a warm start's.
+    """
+    amount = torch.as_tensor(facts.ridge + ridge, dtype=theta.dtype).unsqueeze(-1)
+    return gradient + amount * theta * _coefficients(facts, theta)
+
+
+def penalised_hessian(facts: Facts, matrix: Tensor, scale: Tensor, ridge: Tensor | float = 0.0) -> Tensor:
+    """Return the Hessian of the loss with its penalty, times the scale, shape (..., p, p).
+
+    Args:
+        facts: for the job's own ridge.
+        matrix: the Hessian without it, times the scale, shape (..., p, p).
+        scale: shape (...).
+        ridge: more of it, shape (...).
+    """
+    amount = torch.as_tensor((facts.ridge + ridge) * scale, dtype=matrix.dtype)[..., None, None]
+    return matrix + amount * torch.diag(_coefficients(facts, matrix))
+
+
+def penalty(facts: Facts, theta: Tensor) -> Tensor:
+    """Return (ridge/2) |coefficients|^2, shape (...)."""
+    return facts.ridge / 2 * (theta * _coefficients(facts, theta)).square().sum(-1)
+
+
+def above_floor(facts: Facts, theta: Tensor) -> tuple[Tensor, Tensor]:
+    """Return theta with its scale raised to the public floor, and whether it was below, shape (...).
+
+    A noised step may take the scale to zero or below, where the loss is not defined.
+    """
+    if facts.scale is None:
+        return theta, torch.zeros(theta.shape[:-1], dtype=torch.bool)
+    below = theta[..., -1] < facts.scale.floor
+    scale = theta[..., -1:].clamp(min=facts.scale.floor)
+    return torch.cat([theta[..., :-1], scale], -1), below
+
+
+def _coefficients(facts: Facts, like: Tensor) -> Tensor:
+    """Return 1 for each coefficient and 0 for an unknown scale, shape (p,)."""
+    ones = torch.ones(facts.dimension, dtype=like.dtype)
+    if facts.scale is not None:
+        ones[-1] = 0.0
+    return ones
