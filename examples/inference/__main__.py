@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from examples.inference import rates
+from examples.inference import coverage, rates, rivals
 from examples.inference.results import Result
 
 FOLDER = Path(__file__).parents[2] / "docs" / "papers" / "inference"
@@ -15,7 +15,13 @@ EXPERIMENTS: dict[str, Callable[..., Result]] = {
     "E1": rates.trajectories,
     "E2": rates.newton_against_descent,
     "E4": rates.three_rates,
+    "E5": coverage.descent_coverage,
+    "E6": coverage.newton_coverage,
+    "E7": coverage.ellipse,
     "E8": rates.far_start,
+    "E9": rivals.mallows_or_clip,
+    "E13": rivals.linear_rivals,
+    "E14": rivals.logistic_rivals,
 }
 
 

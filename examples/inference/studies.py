@@ -18,7 +18,7 @@ from core.catalogue.methods import AnySettings
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
 from core.catalogue.questions import Gradient, Question
-from core.inference.estimate import Estimate
+from core.inference.estimate import Estimate, by_lane
 from core.inference.sandwich import Sandwich, correction, infer
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import iterate
@@ -26,6 +26,7 @@ from core.oracle import Answer, Release, Status
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Adjacency, Facts, UnknownScale
 from core.problems import SyntheticProblem
+from core.problems.joint import JointProblem
 from core.problems.linear import LinearProblem
 from examples.inference.designs import Records
 
@@ -61,9 +62,24 @@ class Study:
 
 
 def study(
-    records: Records, loss: Loss, weights: Weights = MALLOWS, *, ridge: float = 0.0, concordance: float | None = None
+    records: Records,
+    loss: Loss,
+    weights: Weights = MALLOWS,
+    *,
+    concordance: float | None = None,
+    bounds: tuple[float, float] | None = None,
+    scale_floor: float = SCALE_FLOOR,
 ) -> Study:
-    """Put a loss on records, under replace_one; an unknown scale starts at 1 and stays above SCALE_FLOOR."""
+    """Put a loss on records, under replace_one; an unknown scale starts at 1 and stays above its floor.
+
+    Args:
+        records: with lanes or without.
+        loss: nothing open.
+        weights: nothing open.
+        concordance: a constant of self-concordance for adaptive steps.
+        bounds: of |x| and |y|, where a method needs them.
+        scale_floor: of an unknown scale.
+    """
     features, target = records
     joint = isinstance(loss, Huber) and loss.joint
     facts = Facts(
@@ -72,14 +88,17 @@ def study(
         adjacency=Adjacency.REPLACE_ONE,
         gradient_bound=gradient_bound(loss, weights),
         gradient_diameter=diameter(loss, weights),
-        curvature_bound=curvature_bound(loss, weights),
+        curvature_bound=curvature_bound(loss, weights) if bounds is None else bounds[0] ** 2,
         cubic_bound=cubic_bound(weights),
         concordance=concordance,
-        ridge=ridge,
-        scale=UnknownScale(start=1.0, floor=SCALE_FLOOR) if joint else None,
+        target_bound=None if bounds is None else bounds[1],
+        scale=UnknownScale(start=1.0, floor=scale_floor) if joint else None,
     )
-    present = torch.ones(target.shape, dtype=torch.bool)
-    return Study(LinearProblem(features.contiguous(), target, present, loss, weights), facts)
+    rows = features.contiguous(), target, torch.ones(target.shape, dtype=torch.bool)
+    if isinstance(loss, Huber) and loss.joint:
+        assert isinstance(weights, Mallows), "a scale is estimated with Mallows weights"
+        return Study(JointProblem(*rows, loss, weights), facts)
+    return Study(LinearProblem(*rows, loss, weights), facts)
 
 
 def blocks(repetitions: int, numbers_per_lane: int, seed: int) -> Iterator[tuple[int, SimulationGenerator]]:
@@ -168,6 +187,7 @@ def repeat(
     *,
     noiseless: bool = False,
     pooled: bool = False,
+    block: bool = False,
 ) -> Intervals:
     """Fit and infer on fresh records in every lane.
 
@@ -181,20 +201,30 @@ def repeat(
         weights: nothing open.
         noiseless: the non-private fit and intervals.
         pooled: whether Newton's Hessians enter the matrix M, as in jobs; the paper noises one more.
+        block: with an unknown scale, matrices of the coefficients alone, which is right for symmetric errors and needs
+            less noise; jobs ask for matrices of all parameters.
     """
     settings, inference = method
     features = len(truth)
     units = draw(SimulationGenerator(0), 1)[1].shape[-1]
     parts: list[tuple[Tensor, dict[str, Tensor], Tensor]] = []
     for lanes, generator in blocks(repetitions, units * features, seed):
-        made = study(draw(generator, lanes), loss, weights)
-        door = made.door(generator.seed + 500, noiseless=noiseless)
+        records = draw(generator, lanes)
+        door = study(records, loss, weights).door(generator.seed + 500, noiseless=noiseless)
         estimate, _ = iterate(settings, door)
+        unit = estimate.theta.new_ones(())
+        if block:
+            unit = estimate.theta[:, -1]
+            estimate, door = in_units_of_the_scale(estimate, records, weights, generator.seed + 600)
         if not pooled:
-            estimate = _alone(estimate)
+            estimate = replace(estimate, late_sum=None, late_count=0.0)
         sandwich = infer(inference, estimate, door)
-        kept = {name: one[..., :features, :features] for name, one in covariances(sandwich, estimate).items()}
-        parts.append((estimate.theta[:, :features] - truth, kept, sandwich.score_floored > 0))
+        theta = by_lane(unit, 1) * estimate.theta[:, :features]
+        kept = {
+            name: by_lane(unit, 2).square() * one[..., :features, :features]
+            for name, one in covariances(sandwich, estimate).items()
+        }
+        parts.append((theta - truth, kept, sandwich.score_floored > 0))
     return Intervals(
         errors=torch.cat([errors for errors, _, _ in parts]),
         covariances={kind: torch.cat([kept[kind] for _, kept, _ in parts]) for kind in parts[0][1]},
@@ -208,9 +238,20 @@ def covariances(sandwich: Sandwich, estimate: Estimate) -> dict[str, Tensor]:
     return {"plain": sandwich.plain, "printed": printed, "stationary": sandwich.covariance}
 
 
-def _alone(estimate: Estimate) -> Estimate:
-    """Forget the Hessians of earlier steps."""
-    return replace(estimate, late_sum=None, late_count=0.0)
+def in_units_of_the_scale(
+    estimate: Estimate, records: Records, weights: Weights, seed: int
+) -> tuple[Estimate, Simulation]:
+    """Take a released scale as known: return the coefficients divided by it, and a door to targets divided by it."""
+    features, target = records
+    scale = estimate.theta[:, -1]
+    size = features.shape[-1]
+    known = replace(
+        estimate,
+        theta=estimate.theta[:, :size] / scale.unsqueeze(-1),
+        start=estimate.start[:size],
+        step=estimate.step / scale,
+    )
+    return known, study((features, target / scale.unsqueeze(-1)), Huber(scale=1.0), weights).door(seed)
 
 
 class Watched:
