@@ -4,6 +4,8 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from shutil import copyfileobj
+from tempfile import TemporaryFile
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 from uuid import uuid4
@@ -87,7 +89,8 @@ class Client:
         """Upload records with their declared columns and budget.
 
         Args:
-            file: a path to, or an open binary file of, CSV, Parquet or Arrow IPC.
+            file: a path to, or an open binary file of, CSV, Parquet or Arrow IPC. It is sent from its start, and again
+                where no answer comes or the service is busy: what cannot be rewound is kept in a temporary file.
             metadata: name, columns, and a budget or a scope to join.
             key: idempotency key; made here unless given.
 
@@ -97,17 +100,22 @@ class Client:
         if isinstance(file, str | Path):
             with Path(file).open("rb") as stream:
                 return self._upload(stream, Path(file).name, metadata, key)
-        return self._upload(file, Path(str(getattr(file, "name", "records.csv"))).name, metadata, key)
+        name = Path(str(getattr(file, "name", "records.csv"))).name
+        if file.seekable():
+            return self._upload(file, name, metadata, key)
+        with TemporaryFile() as kept:
+            copyfileobj(file, kept)
+            return self._upload(kept, name, metadata, key)
 
     def _upload(self, stream: BinaryIO, name: str, metadata: Spec, key: str | None) -> Dataset:
+        """Send a file that can be rewound."""
         kind = CONTENT_TYPES.get(Path(name).suffix.lower(), "text/csv")
         parts = [
             ("metadata", (None, json.dumps(metadata).encode(), "application/json")),
             ("file", (name, stream, kind)),
         ]
         headers = {KEY: key or str(uuid4())}
-        # One send only: a stream that broke half-way cannot be rewound for every caller.
-        answer = self._wire.send("POST", "/v1/datasets", sends=1, files=parts, headers=headers, timeout=None)
+        answer = self._wire.send("POST", "/v1/datasets", files=parts, headers=headers, timeout=None)
         return Dataset.model_validate(answer.json())
 
     def datasets(self) -> Iterator[Dataset]:

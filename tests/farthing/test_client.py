@@ -1,14 +1,19 @@
 """The SDK against a real service: every method once, and every way a request can fail."""
 
+import io
 import json
 import math
+import os
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from sqlalchemy import select
 
+from core.errors import LedgerBusy
 from farthing import Client, FarthingError, JobFailed, Unreachable
 from farthing.errors import FarthingError as Refused
 from tests.farthing.conftest import Released, body
@@ -295,3 +300,35 @@ class TestWire:
     def test_a_request_is_sent_again_while_the_service_starts_again(self, service: Embedded, client: Client) -> None:
         assert service.kill("api")
         assert client.me().role == "admin"
+
+    def test_an_upload_is_sent_again_while_the_service_starts_again(
+        self, service: Embedded, client: Client, records: Path
+    ) -> None:
+        assert service.kill("api")
+        assert client.upload(records, metadata()).rows == 300
+
+    def test_an_upload_is_sent_again_while_the_ledger_is_busy(
+        self, service: Embedded, client: Client, records: Path
+    ) -> None:
+        """Its rows went over the wire each time: it was read again from its start."""
+        database, busy = service.database(), f'"{LedgerBusy.code}"'
+        log = service.home / "stderr.txt"
+        before = log.read_text().count(busy)
+        with ThreadPoolExecutor(1) as pool, io.BytesIO(records.read_bytes()) as stream:
+            with database.write() as session:
+                session.execute(select(1))  # the lock is taken with the first statement
+                sent = pool.submit(client.upload, stream, metadata())
+                deadline = time.monotonic() + 60
+                while log.read_text().count(busy) == before:
+                    assert time.monotonic() < deadline, log.read_text()[-2000:]
+                    time.sleep(0.05)
+            assert sent.result(60).rows == 300
+        database.dispose()
+
+    def test_what_cannot_be_rewound_is_sent_again_too(self, service: Embedded, client: Client, records: Path) -> None:
+        reading, writing = os.pipe()
+        with os.fdopen(reading, "rb") as stream:
+            with os.fdopen(writing, "wb") as source:
+                source.write(records.read_bytes())
+            assert service.kill("api")
+            assert client.upload(stream, metadata()).rows == 300
