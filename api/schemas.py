@@ -1,6 +1,6 @@
 """Request bodies and envelopes of the HTTP interface; the views themselves are made in `core.service.views`."""
 
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -9,6 +9,10 @@ from core.service.views import View
 T = TypeVar("T")
 Reason = Annotated[str, Field(min_length=3, max_length=500)]
 Role = Literal["owner", "analyst", "auditor", "admin"]
+LARGEST = 1e100
+"""Of numbers that people send: their squares are floats too."""
+Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
+OneLevel = Annotated[float, Field(gt=0.5, lt=1)] | None
 
 
 class Body(BaseModel):
@@ -77,27 +81,46 @@ class PredictRows(Body):
     """Rows in the units of the declared columns."""
 
     rows: list[dict[str, str | int | float | bool | None]] = Field(min_length=1, max_length=10_000)
+    level: OneLevel = Field(default=None, description="also give each mean's standard error and its interval")
 
 
 class Predictions(View):
     """One prediction for each row, in order."""
 
-    predictions: list[dict[str, float | None]]
+    predictions: list[dict[str, Any]]
 
 
 class WaldRequest(Body):
     """A joint test that some coefficients, or linear combinations of them, equal given values."""
 
     coefficients: list[str] | None = Field(default=None, min_length=1, max_length=1000)
-    hypotheses: list[dict[str, float]] | None = Field(default=None, min_length=1, max_length=1000)
-    values: list[float] | None = Field(default=None, description="default: zeros")
+    hypotheses: list[dict[str, Number]] | None = Field(default=None, min_length=1, max_length=1000)
+    values: list[Number] | None = Field(default=None, description="default: zeros")
 
 
 class ContrastRequest(Body):
     """A linear combination of coefficients: name to weight."""
 
-    weights: dict[str, float] = Field(min_length=1, max_length=1000)
-    level: Annotated[float, Field(gt=0.5, lt=1)] | None = None
+    weights: dict[str, Number] = Field(min_length=1, max_length=1000)
+    level: OneLevel = None
+    value: Number = Field(default=0.0, description="what it is tested against")
+    alternative: Literal["two_sided", "greater", "less"] = "two_sided"
+    margin: Annotated[float, Field(gt=0, le=LARGEST)] | None = Field(
+        default=None, description="also test that it lies within so much of `value` (two one-sided tests)"
+    )
+    method: Literal["pointwise", "scheffe"] = Field(
+        default="pointwise", description="scheffe: the interval holds together with those of all combinations"
+    )
+
+
+class RegionRequest(Body):
+    """Coefficients to see together, and a point to place among them."""
+
+    coefficients: list[str] = Field(min_length=1, max_length=500)
+    levels: list[Annotated[float, Field(gt=0.5, lt=1)]] = Field(
+        default=[], max_length=10, description="default: the job's own"
+    )
+    point: dict[str, Number] | None = Field(default=None, description="a value for each coefficient")
 
 
 class Acknowledged(View):

@@ -3,14 +3,17 @@
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Response
-from fastapi.responses import PlainTextResponse
+from fastapi.responses import HTMLResponse, PlainTextResponse
+from pydantic import Field
 
 from api.body import StrictRoute
 from api.deps import Caller, Db
 from api.errors import problems
-from api.schemas import ContrastRequest, Paragraph, Predictions, PredictRows, WaldRequest
+from api.schemas import ContrastRequest, Paragraph, Predictions, PredictRows, RegionRequest, WaldRequest
 from core.errors import Conflict, FieldError, Forbidden, Invalid, ModelRetired, NotFound, Unauthenticated
+from core.inference.regions import Joint
 from core.service import models as service
+from core.service import readings
 from core.service.views import ModelView
 
 router = APIRouter(
@@ -21,6 +24,18 @@ router = APIRouter(
 )
 ModelId = Annotated[str, Path(max_length=60)]
 Level = Annotated[float | None, Query(gt=0.5, lt=1, description="of the intervals; default: the job's own")]
+Levels = Annotated[
+    list[Annotated[float, Field(gt=0.5, lt=1)]],
+    Query(
+        alias="level",
+        default_factory=list,
+        max_length=10,
+        description="of the intervals, several if repeated; default: the job's own",
+    ),
+]
+TEXT = {"text/plain": {"schema": {"type": "string"}}}
+SEALED = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
+"""A page of ours loads nothing and runs nothing, whatever its texts say."""
 
 
 @router.get("/{model_id}")
@@ -32,37 +47,79 @@ def get_model(model_id: ModelId, caller: Caller, db: Db) -> ModelView:
 @router.get(
     "/{model_id}/summary",
     response_model=dict[str, Any],
-    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    responses={200: {"content": TEXT | {"text/html": {"schema": {"type": "string"}}}}},
 )
 def get_summary(
     model_id: ModelId,
     caller: Caller,
     db: Db,
-    level: Level = None,
-    kind: Annotated[Literal["json", "text"], Query(alias="format")] = "json",
-) -> Any:  # noqa: ANN401 - JSON, or a plain text answer
-    """Show the coefficient table, in the units of the declared columns; `format=text` prints it."""
+    levels: Levels,
+    kind: Annotated[Literal["json", "text", "html"], Query(alias="format")] = "json",
+) -> Any:  # noqa: ANN401 - JSON, plain text or HTML
+    """Show the coefficient table, in the units of the declared columns.
+
+    `format=text` prints it as statistics packages do, `format=html` is a page with a plot that needs nothing else.
+    """
     if kind == "text":
-        return PlainTextResponse(service.summary_text(db, caller, model_id, level))
-    return service.summary(db, caller, model_id, level)
+        return PlainTextResponse(readings.summary_text(db, caller, model_id, levels))
+    if kind == "html":
+        return HTMLResponse(readings.summary_page(db, caller, model_id, levels), headers=SEALED)
+    return readings.summary(db, caller, model_id, levels)
 
 
 @router.get("/{model_id}/intervals", responses=problems(Invalid))
-def get_intervals(model_id: ModelId, caller: Caller, db: Db, level: Level = None) -> dict[str, Any]:
-    """Show each coefficient's interval at a level of one's choice."""
-    return service.intervals(db, caller, model_id, level)
+def get_intervals(
+    model_id: ModelId,
+    caller: Caller,
+    db: Db,
+    levels: Levels,
+    method: Annotated[
+        Joint, Query(description="bonferroni, sidak and scheffe intervals hold all at once, pointwise ones one by one")
+    ] = "pointwise",
+    coefficient: Annotated[
+        list[str] | None, Query(max_length=500, description="those to compare; default: all")
+    ] = None,
+) -> dict[str, Any]:
+    """Show each coefficient's interval at levels of one's choice."""
+    return readings.intervals(db, caller, model_id, levels, method, coefficient)
 
 
 @router.get("/{model_id}/odds-ratios", responses=problems(Invalid))
-def get_odds_ratios(model_id: ModelId, caller: Caller, db: Db, level: Level = None) -> dict[str, Any]:
-    """Show odds ratios of a logistic model, with their intervals."""
-    return service.odds_ratios(db, caller, model_id, level)
+def get_odds_ratios(
+    model_id: ModelId,
+    caller: Caller,
+    db: Db,
+    levels: Levels,
+) -> dict[str, Any]:
+    """Show odds ratios of a logistic model, or of a multinomial one against its baseline, with their intervals."""
+    return readings.ratios(db, caller, model_id, levels, "odds_ratio")
+
+
+@router.get("/{model_id}/rate-ratios", responses=problems(Invalid))
+def get_rate_ratios(
+    model_id: ModelId,
+    caller: Caller,
+    db: Db,
+    levels: Levels,
+) -> dict[str, Any]:
+    """Show rate ratios of a Poisson model, with their intervals."""
+    return readings.ratios(db, caller, model_id, levels, "rate_ratio")
 
 
 @router.post("/{model_id}/contrasts", responses=problems(Invalid))
 def compute_contrast(model_id: ModelId, body: ContrastRequest, caller: Caller, db: Db) -> dict[str, Any]:
-    """Compute a linear combination of coefficients with its interval."""
-    return service.contrast(db, caller, model_id, body.weights, body.level)
+    """Compute a linear combination of coefficients with its interval, and test it: two-sided, one-sided, for size."""
+    return readings.contrast(
+        db,
+        caller,
+        model_id,
+        body.weights,
+        [] if body.level is None else [body.level],
+        value=body.value,
+        alternative=body.alternative,
+        margin=body.margin,
+        scheffe=body.method == "scheffe",
+    )
 
 
 @router.post("/{model_id}/tests", responses=problems(Invalid))
@@ -73,20 +130,46 @@ def compute_test(model_id: ModelId, body: WaldRequest, caller: Caller, db: Db) -
             "Give exactly one of coefficients and hypotheses.",
             FieldError("/coefficients", "name coefficients to test against 0, or give hypotheses instead"),
         )
-    hypotheses = body.hypotheses or [{name: 1.0} for name in body.coefficients or ()]
-    return service.wald_test(db, caller, model_id, hypotheses, body.values)
+    restrictions = body.hypotheses or [{name: 1.0} for name in body.coefficients or ()]
+    return readings.wald_test(db, caller, model_id, restrictions, body.values)
+
+
+@router.post("/{model_id}/regions", responses=problems(Invalid))
+def compute_region(model_id: ModelId, body: RegionRequest, caller: Caller, db: Db) -> dict[str, Any]:
+    """Compute the ellipsoid that holds some coefficients together, with an outline where they are two."""
+    return readings.ellipsoid(db, caller, model_id, body.coefficients, body.levels, body.point)
+
+
+@router.get(
+    "/{model_id}/compare/{other_id}",
+    response_model=dict[str, Any],
+    responses={200: {"content": TEXT}, **problems(Invalid)},
+)
+def compare_models(
+    model_id: ModelId,
+    other_id: ModelId,
+    caller: Caller,
+    db: Db,
+    level: Level = None,
+    kind: Annotated[Literal["json", "text"], Query(alias="format")] = "json",
+) -> Any:  # noqa: ANN401 - JSON, or a plain text answer
+    """Show two models of one target side by side: estimates, bounds on their differences, widths, and costs."""
+    if kind == "text":
+        return PlainTextResponse(readings.compare_text(db, caller, model_id, other_id, level))
+    return readings.compare(db, caller, model_id, other_id, level)
 
 
 @router.get("/{model_id}/methods")
 def get_methods(model_id: ModelId, caller: Caller, db: Db) -> Paragraph:
     """Show a paragraph to paste into the methods section of a paper."""
-    return Paragraph(text=service.methods(db, caller, model_id))
+    return Paragraph(text=readings.methods(db, caller, model_id))
 
 
 @router.post("/{model_id}/predict", responses=problems(Invalid))
 def predict(model_id: ModelId, body: PredictRows, caller: Caller, db: Db) -> Predictions:
-    """Predict rows given in the units of the declared columns."""
-    return Predictions.model_validate({"predictions": service.predict(db, caller, model_id, body.rows)})
+    """Predict rows given in the units of the declared columns; with a level, say how well each mean is known."""
+    found = readings.predict(db, caller, model_id, body.rows, body.level)
+    return Predictions.model_validate({"predictions": found})
 
 
 @router.get(

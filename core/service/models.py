@@ -1,7 +1,6 @@
-"""Use cases of released models: all post-processing of what was paid for, so reading is free."""
+"""Use cases of released models as they were released; what is reckoned from them is in `readings`."""
 
 import json
-from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -9,11 +8,9 @@ from safetensors.numpy import save
 from sqlalchemy.orm import Session
 
 from core.errors import Conflict, Forbidden, ModelRetired, NotFound
-from core.inference import results
-from core.inference.results import Released
+from core.inference.released import Released, declared, residual_scale
 from core.service.context import Caller, Context
 from core.service.scopes import viewer
-from core.service.tables import coefficient_table
 from core.service.views import ModelView, rfc3339
 from core.store import queries
 from core.store.retention import RETIRED
@@ -45,11 +42,15 @@ def find(session: Session, context: Context, caller: Caller, model_id: str) -> t
     return found
 
 
-def _released(context: Context, caller: Caller, model_id: str) -> tuple[Released, str]:
-    """Return what a model released, and its job's identifier."""
+def released_by(context: Context, caller: Caller, model_id: str) -> tuple[Released, Job]:
+    """Return what a model released, and its job.
+
+    Raises:
+        NotFound: it does not exist for the caller.
+    """
     with context.database.read() as session:
         model, job, _ = find(session, context, caller, model_id)
-        return Released.model_validate(model.release), job.id
+        return Released.model_validate(model.release), job
 
 
 def get(context: Context, caller: Caller, model_id: str) -> ModelView:
@@ -95,116 +96,22 @@ def judge(context: Context, caller: Caller, model_id: str, verdict: Literal["app
     return context.database.run(work)
 
 
-def summary(context: Context, caller: Caller, model_id: str, level: float | None) -> dict[str, Any]:
-    """Return the coefficient table, in the units of the declared columns.
-
-    Raises:
-        NotFound: it does not exist for the caller.
-    """
-    released, job_id = _released(context, caller, model_id)
-    return {"model": model_id, "job": job_id, **results.summary(released, level)}
-
-
-def summary_text(context: Context, caller: Caller, model_id: str, level: float | None) -> str:
-    """Return the same table as text, as statistics packages print it.
-
-    Raises:
-        NotFound: it does not exist for the caller.
-    """
-    return coefficient_table(summary(context, caller, model_id, level))
-
-
-def intervals(context: Context, caller: Caller, model_id: str, level: float | None) -> dict[str, Any]:
-    """Return each coefficient's interval.
-
-    Raises:
-        NotFound: it does not exist for the caller.
-        Invalid: the job asked for no intervals.
-    """
-    released, _ = _released(context, caller, model_id)
-    shown = released.level if level is None else level
-    return {"model": model_id, "level": shown, "intervals": results.intervals(released, shown)}
-
-
-def odds_ratios(context: Context, caller: Caller, model_id: str, level: float | None) -> dict[str, Any]:
-    """Return odds ratios of a logistic model.
-
-    Raises:
-        NotFound: it does not exist for the caller.
-        Invalid: this is no logistic model.
-    """
-    released, _ = _released(context, caller, model_id)
-    shown = released.level if level is None else level
-    return {"model": model_id, "level": shown, "odds_ratios": results.odds_ratios(released, shown)}
-
-
-def contrast(
-    context: Context, caller: Caller, model_id: str, weights: Mapping[str, float], level: float | None
-) -> dict[str, Any]:
-    """Return a linear combination of coefficients with its interval.
-
-    Raises:
-        NotFound: it does not exist for the caller.
-        Invalid: an unknown coefficient, or no intervals were asked for.
-    """
-    released, _ = _released(context, caller, model_id)
-    shown = released.level if level is None else level
-    return {"model": model_id, "level": shown, **results.contrast(released, weights, shown)}
-
-
-def wald_test(
-    context: Context,
-    caller: Caller,
-    model_id: str,
-    hypotheses: Sequence[Mapping[str, float]],
-    values: Sequence[float] | None,
-) -> dict[str, Any]:
-    """Test linear hypotheses jointly.
-
-    Raises:
-        NotFound: it does not exist for the caller.
-        Invalid: an unknown coefficient, values of another length, or no intervals were asked for.
-    """
-    released, _ = _released(context, caller, model_id)
-    return {"model": model_id, **results.wald_test(released, hypotheses, values)}
-
-
-def methods(context: Context, caller: Caller, model_id: str) -> str:
-    """Return a paragraph for the methods section of a paper.
-
-    Raises:
-        NotFound: it does not exist for the caller.
-    """
-    return results.methods_paragraph(_released(context, caller, model_id)[0])
-
-
-def predict(
-    context: Context, caller: Caller, model_id: str, rows: Sequence[Mapping[str, Any]]
-) -> list[dict[str, float]]:
-    """Predict rows given in the units of the declared columns.
-
-    Raises:
-        NotFound: it does not exist for the caller.
-        Invalid: a row misses a column of the model, or has a value that cannot be read.
-    """
-    return results.predict(_released(context, caller, model_id)[0], rows)
-
-
 def export_json(context: Context, caller: Caller, model_id: str) -> dict[str, Any]:
     """Return a model with all that is needed to predict without the service.
 
     Raises:
         NotFound: it does not exist for the caller.
     """
-    released, job_id = _released(context, caller, model_id)
-    shown = results.declared(released)
+    released, job = released_by(context, caller, model_id)
+    shown, scale = declared(released), residual_scale(released)
     return {
         "format": "farthing-model",
         "version": 1,
         "model": model_id,
-        "job": job_id,
+        "job": job.id,
         "coefficients": dict(zip(shown.names, shown.estimate, strict=True)),
         "covariance": shown.covariance,
+        "scale": None if scale is None else scale.model_dump(),
         "released": released.model_dump(mode="json"),
     }
 
@@ -215,14 +122,14 @@ def export_safetensors(context: Context, caller: Caller, model_id: str) -> bytes
     Raises:
         NotFound: it does not exist for the caller.
     """
-    released, job_id = _released(context, caller, model_id)
-    shown = results.declared(released)
+    released, job = released_by(context, caller, model_id)
+    shown = declared(released)
     tensors = {"coefficients": np.asarray(shown.estimate, dtype=np.float64)}
     if shown.covariance is not None:
         tensors["covariance"] = np.asarray(shown.covariance, dtype=np.float64)
     metadata = {
         "model": model_id,
-        "job": job_id,
+        "job": job.id,
         "kind": released.kind,
         "names": json.dumps(shown.names),
         "privacy": released.privacy.model_dump_json(),

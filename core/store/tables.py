@@ -320,7 +320,7 @@ class Model(Base):
     id: Mapped[str] = mapped_column(Id, primary_key=True)
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), unique=True)
     dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"), index=True)
-    release: Mapped[Any] = mapped_column(Json)  # core.inference.results.Released
+    release: Mapped[Any] = mapped_column(Json)  # core.inference.released.Released
     approval: Mapped[str] = mapped_column(String(16))  # not-needed | pending | approved | rejected | retired
     created_at: Mapped[float] = mapped_column(Float)
 

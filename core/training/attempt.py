@@ -16,7 +16,7 @@ from core.catalogue.columns import Column
 from core.catalogue.jobs import JobSpec
 from core.catalogue.planning import PlannedJob, plan_job
 from core.errors import Diverged, LedgerFrozen, StaleAttempt
-from core.inference.results import Released
+from core.inference.released import Released
 from core.mechanisms.generator import SystemGenerator
 from core.oracle.door import FullDoor
 from core.settings import ServiceSettings

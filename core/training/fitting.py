@@ -1,33 +1,38 @@
 """From opened records to a release: the method, the sandwich, and the row that a model stores."""
 
 from math import isfinite
+from typing import Final
 
 import torch
 
-from core.catalogue.losses import Huber
+from core import problems
+from core.catalogue.losses import Huber, Loss, Mallows, Multinomial, Weights
 from core.catalogue.modelling import encoded_loss
-from core.catalogue.models import LinearModel, NetworkModel, RegressionModel
+from core.catalogue.models import LinearModel, MultinomialModel, NetworkModel, PoissonModel, RegressionModel
 from core.catalogue.planning import PlannedJob
 from core.inference.estimate import Estimate
-from core.inference.results import Flags, Released
+from core.inference.released import Flags, Released
 from core.inference.sandwich import Sandwich
 from core.optimizers import Fitted, fit_and_infer
 from core.oracle import Oracle, Release
 from core.privacy.events import Event
 from core.privacy.reports import report
-from core.problems.linear import LinearProblem
+from core.problems import Problem
 from core.store.records import Encoded
 from core.training.device import own_device
 from core.training.meter import LedgerMeter
 from core.training.order import Order
 
+ROUNDING: Final = 1e-9
+"""What a scale may pass its floor by and still be at it."""
 
-def make_problem(planned: PlannedJob, records: Encoded) -> LinearProblem:
+
+def make_problem(planned: PlannedJob, records: Encoded) -> Problem:
     """Put a planned job's loss on encoded records, which become the problem's own: only to a GPU are they copied."""
     model = _regression(planned)
     assert model.weights.bound is not None, "the planner fills it"
     device = own_device()
-    return LinearProblem(
+    return problems.make_problem(
         torch.from_numpy(records.features).to(device),
         torch.from_numpy(records.target).to(device),
         torch.from_numpy(records.present).to(device),
@@ -78,21 +83,24 @@ def describe(planned: PlannedJob, order: Order, fitted: Release[Fitted], charged
         target=model.target,
         optimizer=planned.spec.optimizer.kind,
         units=order.units,
-        steps=estimate.steps,
+        steps=int(estimate.steps),
         status=fitted.status.value,
         level=inference.level,
         correction=inference.correction,
         design=planned.design,
         theta=theta,
         covariance=covariance,
-        flags=_flags(estimate, sandwich),
+        flags=_flags(estimate, sandwich, scale_floored=_at_floor(planned, theta[-1])),
         privacy=report(charged, order.terms, order.adjacency, declared=True),
         weight_bound=model.weights.bound,
         huber=_huber(model),
+        loss=_newer_loss(planned),
+        weights=_newer_weights(model.weights),
+        ridge=model.ridge,
     )
 
 
-def _flags(estimate: Estimate, sandwich: Sandwich | None) -> Flags:
+def _flags(estimate: Estimate, sandwich: Sandwich | None, *, scale_floored: bool) -> Flags:
     """Count what was done to noised matrices, from released values."""
     curvature = 0 if sandwich is None else int(sandwich.curvature_floored)
     score = 0 if sandwich is None else int(sandwich.score_floored)
@@ -102,14 +110,40 @@ def _flags(estimate: Estimate, sandwich: Sandwich | None) -> Flags:
         score_floored=score,
         optimizer_floored=0 if estimate.floored is None else int(estimate.floored),
         slow_directions=0 if sandwich is None else int(sandwich.slow),
+        scale_floored=scale_floored,
     )
 
 
+def _at_floor(planned: PlannedJob, last: float) -> bool:
+    """Say whether the last parameter is an unknown scale at its floor."""
+    loss = encoded_loss(_regression(planned), planned.design)
+    return isinstance(loss, Huber) and loss.scale_floor is not None and last <= loss.scale_floor * (1 + ROUNDING)
+
+
 def _huber(model: RegressionModel) -> tuple[float, float] | None:
-    if not isinstance(model, LinearModel) or not isinstance(model.loss, Huber):
+    """Return what the first release wrote of a loss, None for those that it did not know."""
+    if not isinstance(model, LinearModel) or not isinstance(model.loss, Huber) or model.loss.joint:
         return None
     assert model.loss.scale is not None, "the planner fills it"
     return model.loss.c, model.loss.scale
+
+
+def _newer_loss(planned: PlannedJob) -> Loss | None:
+    """Return a loss that the first release did not know."""
+    match _regression(planned):
+        case LinearModel() as model if _huber(model) is None:
+            return model.loss
+        case PoissonModel() as model:
+            return model.loss
+        case MultinomialModel():
+            return Multinomial(classes=planned.design.classes)
+        case _:
+            return None
+
+
+def _newer_weights(weights: Weights) -> Weights | None:
+    """Return weights that the first release did not know."""
+    return None if isinstance(weights, Mallows) and weights.power == Mallows().power else weights
 
 
 def _regression(planned: PlannedJob) -> RegressionModel:

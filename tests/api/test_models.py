@@ -10,7 +10,7 @@ from safetensors.numpy import load
 
 from core.catalogue.jobs import JobSpec
 from core.catalogue.planning import plan_job
-from core.inference.results import Flags, Released
+from core.inference.released import Flags, Released
 from core.privacy.events import EVENT
 from core.privacy.facts import Adjacency
 from core.privacy.reports import report

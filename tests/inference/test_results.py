@@ -1,67 +1,48 @@
-"""Tables, tests, contrasts and text from one released value."""
+"""Tables, tests, contrasts, predictions and text from one released value, for every kind of model."""
 
-from collections import Counter
-from decimal import Decimal
+import json
+from math import exp
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from scipy.optimize import approx_fprime
 from scipy.stats import chi2, norm
+from statsmodels.stats.weightstats import ztost
 
-from core.catalogue.columns import BinaryColumn, CategoryColumn, NumberColumn
-from core.catalogue.design import make_design
-from core.catalogue.models import LogisticModel
+from core.catalogue.design import Feature
+from core.catalogue.losses import Clip, Huber, Mallows, Poisson, Schweppe, Squared
 from core.errors import Invalid
-from core.inference.results import (
-    Flags,
-    Released,
-    contrast,
-    intervals,
-    methods_paragraph,
-    odds_ratios,
-    predict,
-    summary,
-    wald_test,
-)
-from core.privacy.budget import plan_orders
-from core.privacy.events import Gaussian, compose
-from core.privacy.facts import Adjacency
-from core.privacy.reports import report
+from core.inference.hypotheses import contrast, wald_test
+from core.inference.predictions import predict
+from core.inference.regions import intervals
+from core.inference.released import Released, declared, residual_scale
+from core.inference.results import line, ratios, summary
+from core.inference.wording import loss_words, methods_paragraph, notes
+from tests.support.released import COVARIANCE, KINDS, THETA, of_kind, released, rows_of, spread
 
-COLUMNS = (
-    NumberColumn(name="age", lower=20, upper=80),
-    CategoryColumn(name="job", values=("a", "b", "c")),
-    BinaryColumn(name="y", values=("no", "yes")),
-)
-THETA = (0.3, -1.2, 0.5, 0.1)
-ROOT = np.random.default_rng(5).standard_normal((4, 4)) / 10
-COVARIANCE = ROOT @ ROOT.T
+ROW: dict[str, Any] = {"age": 40, "job": "c", "y": "yes"}
 
 
-def released(*, with_covariance: bool = True) -> Released:
-    design = make_design(COLUMNS, LogisticModel(target="y"))
-    drawn = compose(Counter({Gaussian(sigma=4.0): 4}))
-    return Released(
-        kind="logistic",
-        target="y",
-        optimizer="noisy_newton",
-        units=1000,
-        steps=8,
-        status="finished",
-        level=0.95,
-        correction="stationary",
-        design=design,
-        theta=THETA,
-        covariance=tuple(map(tuple, COVARIANCE.tolist())) if with_covariance else None,
-        flags=Flags(
-            eigenvalues_floored=1, curvature_floored=1, score_floored=0, optimizer_floored=0, slow_directions=0
-        ),
-        privacy=report(drawn, plan_orders(Decimal(3), Decimal("1e-6")), Adjacency.ZERO_OUT),
-        weight_bound=2.0,
-    )
+@pytest.mark.parametrize("kind", KINDS)
+def test_survives_storage(kind: str) -> None:
+    assert Released.model_validate_json(of_kind(kind).model_dump_json()) == of_kind(kind)
 
 
-def test_survives_storage() -> None:
-    assert Released.model_validate_json(released().model_dump_json()) == released()
+def test_a_row_with_nothing_new_is_written_as_the_first_release_wrote_it_and_read_back() -> None:
+    known = {
+        "kind", "target", "optimizer", "units", "steps", "status", "level", "correction", "design", "theta",
+        "covariance", "flags", "privacy", "weight_bound", "huber",
+    }  # fmt: skip
+    for kind in ("logistic", "linear"):
+        stored = json.loads(of_kind(kind).model_dump_json())
+        assert set(stored) == known
+    assert stored["design"]["target"]["kind"] == "number"
+    old = Released.model_validate(stored)
+    assert old.fitted_loss == Huber(c=1.345, scale=20.0)
+    assert old.weighting == Mallows(bound=2.0)
+    assert {"loss", "weights", "ridge"} <= set(of_kind("joint", weights=Schweppe(bound=1.0), ridge=0.1).model_dump())
 
 
 def test_the_table_is_in_declared_units_and_its_arithmetic_holds() -> None:
@@ -74,18 +55,134 @@ def test_the_table_is_in_declared_units_and_its_arithmetic_holds() -> None:
         assert row["z"] == pytest.approx(row["estimate"] / row["std_error"], rel=1e-12)
         assert row["p_value"] == pytest.approx(2 * norm.cdf(-abs(row["z"])), rel=1e-9)
         assert row["interval"][1] - row["interval"][0] == pytest.approx(2 * norm.ppf(0.975) * row["std_error"])
-    wider = intervals(released(), 0.99)[1]["interval"]
-    assert wider[0] < age["interval"][0] < age["interval"][1] < wider[1]
+        assert set(row) == {"name", "estimate", "std_error", "z", "p_value", "interval"}
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "z"),
+    [
+        (-0.1835649, 0.002066234, -88.84036),
+        (0.6434390, 0.001411104, 455.98285),
+        (0.4578594, 0.001696891, 269.82252),
+        (-0.2743499, 0.003084991, -88.93053),
+        (0.8731473, 0.004160866, 209.84747),
+        (-0.1559515, 0.003732295, -41.78435),
+        (0.2388637, 0.002969860, 80.42928),
+        (-0.6718810, 0.003007074, -223.43350),
+    ],
+)
+def test_z_and_p_of_the_printed_table(value: float, error: float, z: float) -> None:
+    """U12: the eight lines of Table 1, all of whose p values are printed as 0."""
+    row = line(value, error, (0.95,))
+    assert row["z"] == pytest.approx(z, rel=1e-5)
+    assert row["p_value"] < 1e-300
+
+
+def _declared_value(feature: Feature) -> float:
+    if feature.column is None:
+        return 1.0
+    return float(ROW[feature.column] if feature.level is None else ROW[feature.column] == feature.level)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_declared_coefficients_give_the_same_margins_as_encoded_ones(kind: str) -> None:
+    """For each class, and with covariances that give the margin the same variance."""
+    model = of_kind(kind)
+    shown = declared(model)
+    plain = np.array([[_declared_value(feature) for feature in model.design.features]])
+    blocks = np.kron(np.eye(len(model.levels) or 1), plain)
+    encoded = np.kron(np.eye(len(model.levels) or 1), [model.design.encode_row(ROW)])
+    coding = model.design.target
+    margins = coding.centre + coding.scale * (encoded @ model.coefficients)
+    np.testing.assert_allclose(blocks @ np.asarray(shown.estimate), margins, rtol=1e-12)
+    own = np.asarray(model.covariance)[: len(model.names), : len(model.names)]
+    np.testing.assert_allclose(
+        blocks @ np.asarray(shown.covariance) @ blocks.T, coding.scale**2 * encoded @ own @ encoded.T, rtol=1e-10
+    )
+
+
+def test_names_of_a_multinomial_model_go_class_after_class_without_the_baseline() -> None:
+    model = of_kind("multinomial")
+    assert model.names == ("b: intercept", "b: age", "b: y", "c: intercept", "c: age", "c: y")
+    assert [row["name"] for row in ratios(model)] == ["b: age", "b: y", "c: age", "c: y"]
+
+
+def test_an_estimated_scale_is_told_in_the_targets_units_and_is_no_coefficient() -> None:
+    model = of_kind("joint")
+    assert model.names == ("intercept", "age", "y")
+    found = residual_scale(model)
+    assert found is not None
+    assert model.covariance is not None
+    assert found.estimate == pytest.approx(200 * 0.15)
+    assert found.std_error == pytest.approx(200 * np.sqrt(model.covariance[3][3]))
+    told = summary(model)["scale"]
+    assert told["estimate"] == found.estimate
+    assert not {"z", "p_value"} & set(told), "no test of a scale against zero means anything"
+    assert summary(of_kind("linear"))["scale"] is None
+
+
+def test_several_levels_at_once() -> None:
+    one = summary(released(), [0.9, 0.99])
+    assert (one["level"], one["levels"]) == (0.9, [0.9, 0.99])
+    for row in one["coefficients"]:
+        narrow, wide = (told["interval"] for told in row["intervals"])
+        assert row["interval"] == narrow
+        assert wide[0] < narrow[0] < narrow[1] < wide[1]
+    assert [told["level"] for told in one["coefficients"][0]["intervals"]] == [0.9, 0.99]
 
 
 def test_predictions_agree_with_declared_coefficients() -> None:
     table = {row["name"]: row["estimate"] for row in summary(released())["coefficients"]}
     margin = table["intercept"] + 40 * table["age"] + table["job[c]"]
     (one,) = predict(released(), [{"age": 40, "job": "c"}])
-    assert one["probability"] == pytest.approx(1 / (1 + np.exp(-margin)))
+    assert one == {"probability": pytest.approx(1 / (1 + np.exp(-margin)))}
     with pytest.raises(Invalid) as refusal:
         predict(released(), [{"age": 40, "job": "c"}, {"age": 40}])
     assert refusal.value.fields[0].pointer == "/rows/1/job"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_not_known_of_a_mean_is_its_gradients_variance(kind: str) -> None:
+    """The delta method, with gradients by finite differences of the prediction itself."""
+    model = of_kind(kind)
+    (found,) = predict(model, [ROW], level=0.9)
+    chances = kind == "multinomial"
+    names = list(found["probabilities"]) if chances else [next(iter(found))]
+
+    def at(theta: np.ndarray) -> np.ndarray:
+        (one,) = predict(model.model_copy(update={"theta": tuple(theta)}), [ROW])
+        return np.array([one["probabilities"][name] if chances else one[name] for name in names])
+
+    slopes = np.atleast_2d(approx_fprime(np.asarray(model.theta), at, 1e-7))
+    expected = np.sqrt(np.diag(slopes @ np.asarray(model.covariance) @ slopes.T))
+    told = list(found["std_errors"].values()) if chances else [found["std_error"]]
+    np.testing.assert_allclose(told, expected, rtol=1e-5)
+    for name, error in zip(names, told, strict=True):
+        value = found["probabilities"][name] if chances else found[name]
+        low, high = found["intervals"][name] if chances else found["interval"]
+        assert low < value < high
+        assert (high - low) / (2 * norm.ppf(0.95) * error) == pytest.approx(1.0, abs=0.1)
+        if kind in ("logistic", "multinomial"):
+            assert 0 < low < high < 1
+
+
+def test_probabilities_of_classes_are_a_softmax_with_the_baseline_at_zero() -> None:
+    model = of_kind("multinomial")
+    rows = [{"age": age, "y": answer} for age in (20, 47, 80) for answer in ("no", "yes")]
+    encoded = torch.tensor([model.design.encode_row(row) for row in rows], dtype=torch.float64)
+    theta = torch.tensor(model.theta, dtype=torch.float64).reshape(2, 3)
+    margins = torch.cat([torch.zeros(6, 1, dtype=torch.float64), encoded @ theta.mT], dim=1)
+    expected = torch.softmax(margins, dim=1).tolist()
+    found = predict(model, rows)
+    assert [list(one["probabilities"]) for one in found] == [["a", "b", "c"]] * 6
+    np.testing.assert_allclose([list(one["probabilities"].values()) for one in found], expected, rtol=1e-12)
+
+
+def test_a_mean_count_is_never_above_its_cap() -> None:
+    steep = of_kind("poisson", theta=(900.0, 0.0, 0.0), loss=Poisson(cap=40.0))
+    (one,) = predict(steep, [ROW], level=0.95)
+    assert one["mean"] == pytest.approx(40.0)
+    assert one["interval"][1] == pytest.approx(40.0)
 
 
 def test_contrasts_odds_ratios_and_the_wald_test() -> None:
@@ -97,20 +194,123 @@ def test_contrasts_odds_ratios_and_the_wald_test() -> None:
     assert joint["p_value"] == pytest.approx(table["job[b]"]["p_value"])
     both = wald_test(released(), [{"job[b]": 1.0}, {"job[c]": 1.0}, {"job[b]": 1.0, "job[c]": 1.0}])
     assert both["degrees_of_freedom"] == 2, "the third hypothesis follows from the others"
+    assert both["redundant"] == [2]
     assert both["p_value"] == pytest.approx(float(chi2.sf(both["statistic"], 2)))
-    ratio = {row["name"]: row for row in odds_ratios(released())}
+    ratio = {row["name"]: row for row in ratios(released())}
     assert "intercept" not in ratio
     assert ratio["age"]["odds_ratio"] == pytest.approx(np.exp(table["age"]["estimate"]))
     with pytest.raises(Invalid):
         contrast(released(), {"nothing": 1.0})
 
 
+def test_the_joint_test_is_that_of_any_statistics_package() -> None:
+    """Against the textbook's formula with an explicit inverse, for random hypotheses and values."""
+    draws = np.random.default_rng(11)
+    shown = declared(released())
+    beta, covariance = np.asarray(shown.estimate), np.asarray(shown.covariance)
+    for count in (1, 2, 3, 4):
+        rows, values = draws.standard_normal((count, 4)), draws.standard_normal(count)
+        away = rows @ beta - values
+        expected = away @ np.linalg.inv(rows @ covariance @ rows.T) @ away
+        found = wald_test(
+            released(), [dict(zip(shown.names, row, strict=True)) for row in rows.tolist()], values.tolist()
+        )
+        assert found["statistic"] == pytest.approx(expected, rel=1e-8)
+        assert found["degrees_of_freedom"] == count
+
+
+def test_units_that_differ_by_ten_orders_of_magnitude_change_no_rank() -> None:
+    """A rank reckoned in declared units would be 1: one variance is 1e-20 of the other."""
+    wild = released(covariance=rows_of(np.diag([1e-12, 1e-12, 1e8, 1e-4])), theta=(1e-6, 1e-6, 3e4, 0.01))
+    found = wald_test(wild, [{"age": 1.0}, {"job[b]": 1.0}])
+    assert found["degrees_of_freedom"] == 2
+    assert found["statistic"] == pytest.approx(1.0 + 9.0)
+
+
+def test_one_sided_tests_and_tests_of_equivalence() -> None:
+    two = contrast(released(), {"age": 1.0}, value=-0.045)
+    greater = contrast(released(), {"age": 1.0}, value=-0.045, alternative="greater")
+    less = contrast(released(), {"age": 1.0}, value=-0.045, alternative="less")
+    assert two["z"] == pytest.approx((two["estimate"] + 0.045) / two["std_error"])
+    assert greater["p_value"] + less["p_value"] == pytest.approx(1.0)
+    assert two["p_value"] == pytest.approx(2 * min(greater["p_value"], less["p_value"]))
+    for value, margin in ((-0.04, 0.02), (-0.05, 0.011), (0.0, 0.03)):
+        found = contrast(released(), {"age": 1.0}, value=value, margin=margin)["equivalence"]
+        away, error = (found["margin"] - 0, contrast(released(), {"age": 1.0})["std_error"])
+        assert away == margin
+        distance = two["estimate"] - value
+        data = np.array([distance - error, distance + error])  # their mean has the standard error `error`
+        expected, *_ = ztost(data, -margin, margin, usevar="pooled", ddof=1.0)
+        assert found["p_value"] == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("hypotheses", "values", "pointer"),
+    [
+        ([], None, "/hypotheses"),
+        ([{"age": 1.0}], [1.0, 2.0], "/values"),
+        ([{"age": 1.0}, {"nope/x": 1.0}], None, "/hypotheses/1/nope~1x"),
+        ([{"age": 1.0}, {"age": 0.0}], None, "/hypotheses/1"),
+        ([{"age": 1.0}, {"job[b]": 1.0}, {"age": 2.0, "job[b]": 2.0}], [0.0, 1.0, 3.0], "/hypotheses/2"),
+    ],
+    ids=["nothing", "values", "unknown", "no weights", "contradiction"],
+)
+def test_hypotheses_that_make_no_sense_are_named(
+    hypotheses: list[dict[str, float]], values: list[float] | None, pointer: str
+) -> None:
+    with pytest.raises(Invalid) as refusal:
+        wald_test(released(), hypotheses, values)
+    assert refusal.value.fields[0].pointer == pointer
+    assert refusal.value.fields[0].detail
+
+
+def test_ratios_are_those_of_the_kind() -> None:
+    rates = {row["name"]: row for row in ratios(of_kind("poisson"), (0.9, 0.5001), "rate_ratio")}
+    table = {row["name"]: row for row in summary(of_kind("poisson"), [0.9])["coefficients"]}
+    assert rates["y"]["rate_ratio"] == pytest.approx(exp(table["y"]["estimate"]))
+    assert rates["y"]["interval"] == pytest.approx([exp(end) for end in table["y"]["interval"]])
+    assert [told["level"] for told in rates["y"]["intervals"]] == [0.9, 0.5001]
+    for kind, wrong in (("linear", "odds_ratio"), ("poisson", "odds_ratio"), ("logistic", "rate_ratio")):
+        with pytest.raises(Invalid):
+            ratios(of_kind(kind), (), wrong)
+
+
 def test_without_intervals_there_is_no_covariance_to_ask_for() -> None:
     bare = released(with_covariance=False)
     assert all(row["std_error"] is None for row in summary(bare)["coefficients"])
-    for ask in (intervals, lambda one: contrast(one, {"age": 1.0}), lambda one: wald_test(one, [{"age": 1.0}])):
-        with pytest.raises(Invalid):
+    asks = (
+        intervals,
+        lambda one: contrast(one, {"age": 1.0}),
+        lambda one: wald_test(one, [{"age": 1.0}]),
+        lambda one: predict(one, [ROW], level=0.9),
+    )
+    for ask in asks:
+        with pytest.raises(Invalid) as refusal:
             ask(bare)
+        assert refusal.value.fields[0].pointer == "/model"
+    assert predict(bare, [ROW])[0].keys() == {"probability"}
+
+
+def test_flags_are_said_in_words_wherever_intervals_are() -> None:
+    flagged = released(
+        flags=released().flags.model_copy(update={"slow_directions": 2, "optimizer_floored": 3, "scale_floored": True})
+    )
+    said = " ".join(notes(flagged))
+    for phrase in ("1 eigenvalue of", "3 eigenvalues", "2 directions", "was widened", "public floor", "too short"):
+        assert phrase in said
+    for shown in (
+        summary(flagged),
+        intervals(flagged),
+        contrast(flagged, {"age": 1.0}),
+        wald_test(flagged, [{"age": 1.0}]),
+    ):
+        assert shown["notes"] == notes(flagged)
+        assert shown["flags"]["slow_directions"] == 2
+    assert notes(of_kind("logistic")) == []
+    assert "rule of thumb" in notes(of_kind("logistic", correction="printed"))[0]
+    assert "left out" in notes(of_kind("logistic", correction="plain"))[0]
+    assert "biased" in notes(of_kind("linear", weights=Clip(bound=1.0), covariance=None))[-1]
+    assert "0.5" in notes(of_kind("linear", ridge=0.5))[0]
 
 
 def test_both_promises_are_printed() -> None:
@@ -122,3 +322,29 @@ def test_both_promises_are_printed() -> None:
     assert "zero_out" in text
     assert "replace_one" in text
     assert "1,000 records" in text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_methods_paragraph_says_what_was_fitted(kind: str) -> None:
+    words = {
+        "logistic": "a logistic regression of y (logistic loss)",
+        "linear": "Huber loss (c = 1.345, residual scale known, 20)",
+        "joint": "residual scale estimated",
+        "poisson": "means and counts up to 40",
+        "multinomial": "a multinomial logistic regression of job",
+    }
+    assert words[kind] in methods_paragraph(of_kind(kind))
+    assert "No intervals" in methods_paragraph(of_kind(kind, covariance=None))
+    assert loss_words(of_kind("linear", loss=Squared(), huber=None)) == "squared loss"
+
+
+def test_a_covariance_of_the_wrong_block_would_be_seen() -> None:
+    """The planted bug: classes' blocks swapped change a multinomial model's table."""
+    right = of_kind("multinomial")
+    swapped = np.roll(np.asarray(right.covariance), (3, 3), (0, 1))
+    errors = [row["std_error"] for row in summary(right)["coefficients"]]
+    wrong = [
+        row["std_error"] for row in summary(right.model_copy(update={"covariance": rows_of(swapped)}))["coefficients"]
+    ]
+    assert wrong != pytest.approx(errors)
+    assert spread(6)[0, 0] != spread(6)[3, 3]

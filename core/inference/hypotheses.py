@@ -1,0 +1,191 @@
+"""Linear combinations of coefficients and tests of them (Wald): two-sided, one-sided, of equivalence, and joint.
+
+Source: Avella-Medina, Bradshaw and Loh (2023), section 5; equivalence by two one-sided tests (Schuirmann, 1987). All in
+declared units, all post-processing of one release.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import sqrt
+from typing import Any, Literal
+
+import numpy as np
+from scipy.stats import chi2, norm
+
+from core.errors import FieldError, Invalid
+from core.inference.released import REPEATED_FROM, Array, Released, declared
+from core.inference.results import asked, bands, caveats, need_covariance, std_errors
+
+Alternative = Literal["two_sided", "greater", "less"]
+
+
+def contrast(
+    released: Released,
+    weights: Mapping[str, float],
+    levels: Sequence[float] = (),
+    *,
+    value: float = 0.0,
+    alternative: Alternative = "two_sided",
+    margin: float | None = None,
+    scheffe: bool = False,
+) -> dict[str, Any]:
+    """Return a linear combination of coefficients with its standard error, interval, z and p value.
+
+    Args:
+        released: a model's row.
+        weights: a number for each coefficient named, in declared units; the others count 0.
+        levels: of the interval; none: the job's own.
+        value: what it is tested against.
+        alternative: `greater` and `less` ask whether it lies on that side of `value`.
+        margin: also test whether it lies within so much of `value`, by two one-sided tests.
+        scheffe: the interval holds together with those of all other combinations at once.
+
+    Raises:
+        Invalid: an unknown name, weights that are all 0, or no intervals were asked for.
+    """
+    need_covariance(released)
+    row = restriction(released, weights, "/weights")
+    shown = declared(released)
+    estimate = float(row @ np.asarray(shown.estimate))
+    error = sqrt(max(float(row @ np.asarray(shown.covariance) @ row), 0.0))
+    z = (estimate - value) / error if error > 0 else None
+    reaches = [
+        (level, sqrt(chi2.ppf(level, len(row))) if scheffe else float(norm.ppf((1 + level) / 2)))
+        for level in asked(released, levels)
+    ]
+    return {
+        "weights": dict(weights),
+        "estimate": estimate,
+        "std_error": error,
+        "value": value,
+        "alternative": alternative,
+        "z": z,
+        "p_value": None if z is None else p_value(z, alternative),
+        "method": "scheffe" if scheffe else "pointwise",
+        **bands(estimate, error, reaches),
+        "equivalence": None if margin is None else _equivalence(estimate - value, error, margin),
+        **caveats(released),
+    }
+
+
+def p_value(z: float, alternative: Alternative = "two_sided") -> float:
+    """Return how likely a standard normal is to lie as far out as z, on the side or sides asked for."""
+    if alternative == "two_sided":
+        return float(2 * norm.sf(abs(z)))
+    return float(norm.sf(z) if alternative == "greater" else norm.cdf(z))
+
+
+def _equivalence(distance: float, error: float, margin: float) -> dict[str, float] | None:
+    """Return the p value of `not within the margin`: the larger one of both one-sided tests."""
+    if error <= 0:
+        return None
+    above, below = p_value((distance + margin) / error, "greater"), p_value((distance - margin) / error, "less")
+    return {"margin": margin, "p_value": max(above, below)}
+
+
+def wald_test(
+    released: Released, hypotheses: Sequence[Mapping[str, float]], values: Sequence[float] | None = None
+) -> dict[str, Any]:
+    """Test linear hypotheses jointly: each a combination of coefficients, equal to its value (0 by default).
+
+    A hypothesis that follows from others adds nothing and is left out. Everything is reckoned on the scale of standard
+    errors, so units do not matter.
+
+    Returns:
+        The chi-squared statistic, its degrees of freedom (the rank of the hypotheses) and the p value.
+
+    Raises:
+        Invalid: an unknown name, a hypothesis without coefficients or against others, no hypothesis, values of
+            another length, or no intervals were asked for.
+    """
+    need_covariance(released)
+    if not hypotheses:
+        raise Invalid("There is nothing to test.", FieldError("/hypotheses", "give at least one hypothesis"))
+    values = [0.0] * len(hypotheses) if values is None else values
+    if len(values) != len(hypotheses):
+        raise Invalid(
+            "Give one value for each hypothesis.", FieldError("/values", f"must have {len(hypotheses)} numbers")
+        )
+    rows = np.array([restriction(released, one, f"/hypotheses/{index}") for index, one in enumerate(hypotheses)])
+    shown, errors = declared(released), np.array(std_errors(released), dtype=float)
+    sizes = np.linalg.norm(rows * errors, axis=1)
+    distance = (rows @ np.asarray(shown.estimate) - np.asarray(values)) / sizes
+    scaled = rows * errors / sizes[:, None]
+    kept = _independent(scaled, np.asarray(values) / sizes)
+    correlation = np.asarray(shown.covariance) / np.outer(errors, errors)
+    statistic = quadratic(distance[kept], scaled[kept] @ correlation @ scaled[kept].T, "/hypotheses")
+    return {
+        "statistic": statistic,
+        "degrees_of_freedom": len(kept),
+        "p_value": float(chi2.sf(statistic, len(kept))),
+        "redundant": [index for index in range(len(rows)) if index not in kept],
+        **caveats(released),
+    }
+
+
+def quadratic(distance: Array, covariance: Array, pointer: str) -> float:
+    """Return distance' covariance^-1 distance, shapes (k,) and (k, k).
+
+    Raises:
+        Invalid: the covariance is singular.
+    """
+    try:
+        factor = np.linalg.cholesky(covariance)
+    except np.linalg.LinAlgError:
+        raise Invalid(
+            "The released covariance says nothing about some of these together.",
+            FieldError(pointer, "name fewer coefficients at once"),
+        ) from None
+    return float(np.sum(np.linalg.solve(factor, distance) ** 2))
+
+
+def restriction(released: Released, weights: Mapping[str, float], pointer: str) -> Array:
+    """Return a row of weights in the order of the coefficients, shape (p,).
+
+    Raises:
+        Invalid: an unknown name, or weights that are all 0.
+    """
+    row = np.zeros(len(released.names))
+    for name, weight in weights.items():
+        row[place(released, name, f"{pointer}/{escape(name)}")] = weight
+    if not row.any():
+        raise Invalid(
+            "This combines no coefficients.", FieldError(pointer, "give at least one coefficient a weight but 0")
+        )
+    return row
+
+
+def place(released: Released, name: str, pointer: str) -> int:
+    """Return a coefficient's place.
+
+    Raises:
+        Invalid: there is no such coefficient.
+    """
+    if name not in released.names:
+        raise Invalid(
+            f"There is no coefficient {name!r}.", FieldError(pointer, f"must be one of {', '.join(released.names)}")
+        )
+    return released.names.index(name)
+
+
+def escape(name: str) -> str:
+    """Return a name as a step of a JSON pointer."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def _independent(rows: Array, values: Array) -> list[int]:
+    """Return the places of rows, of length 1, that do not follow from those before them.
+
+    Raises:
+        Invalid: a row follows from others, its value does not.
+    """
+    kept: list[int] = []
+    for index, row in enumerate(rows):
+        mix = np.linalg.lstsq(rows[kept].T, row, rcond=None)[0] if kept else np.zeros(0)
+        if np.linalg.norm(row - mix @ rows[kept]) > REPEATED_FROM:
+            kept.append(index)
+        elif abs(values[index] - mix @ values[kept]) > REPEATED_FROM * (1 + np.abs(values).max()):
+            raise Invalid(
+                f"Hypothesis {index} contradicts those before it: the same combination cannot have two values.",
+                FieldError(f"/hypotheses/{index}", "leave it out, or give it the value that follows from the others"),
+            )
+    return kept

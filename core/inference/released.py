@@ -1,0 +1,161 @@
+"""What a model row stores, and its coefficients in the units of the declared columns.
+
+Parameters are stored in encoded units with their covariance: coefficients first, for a multinomial model class after
+class, then an unknown residual scale. Shown are declared units: declared = A encoded + offset, covariance = A V A^T,
+one block of A for each class.
+"""
+
+from typing import Annotated, ClassVar, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+from scipy.linalg import block_diag
+
+from core.catalogue.columns import Coded
+from core.catalogue.design import Design
+from core.catalogue.losses import Huber, Logistic, Loss, Mallows, Weights
+from core.privacy.facts import Frozen, Grown
+from core.privacy.reports import Report
+
+Vector = tuple[float, ...]
+Matrix = tuple[Vector, ...]
+Array = NDArray[np.float64]
+Level = Annotated[float, Field(gt=0.5, lt=1)]
+Kind = Literal["logistic", "linear", "poisson", "multinomial"]
+REPEATED_FROM: Final = 1e-9
+"""Directions closer than this to a combination of others, on the scale of standard errors, follow from them."""
+
+
+class Flags(Frozen):
+    """What was done to noised matrices before they were inverted; wide intervals often start here."""
+
+    eigenvalues_floored: int = Field(description="of both matrices of the covariance together")
+    curvature_floored: int
+    score_floored: int
+    optimizer_floored: int = Field(description="of the last Newton step's Hessian")
+    slow_directions: int = Field(
+        description="directions in which the steps had not forgotten their start, going by the noised Hessian: the "
+        "estimate still leans towards the start there, and intervals may be too short"
+    )
+    scale_floored: bool = False
+
+
+class Released(Grown):
+    """All that leaves a job: one row of models, as JSON.
+
+    A row with nothing newer than the first release in it is written as that release wrote it: `weight_bound` and, for
+    a Huber loss with a known scale, `huber`. `loss` and `weights` say the rest.
+    """
+
+    NEWER: ClassVar = frozenset({"loss", "weights", "ridge"})
+
+    kind: Kind
+    target: str
+    optimizer: str
+    units: int
+    steps: int
+    status: Literal["finished", "stopped"]
+    level: Level
+    correction: Literal["stationary", "plain", "printed"]
+    design: Design
+    theta: Vector
+    """Encoded units, intercept first; class after class; an unknown scale last."""
+    covariance: Matrix | None
+    """Of theta, encoded units; None where the job asked for no intervals."""
+    flags: Flags
+    privacy: Report
+    weight_bound: float
+    huber: tuple[float, float] | None = None
+    """c and the known scale in the target's units; None for other losses."""
+    loss: Loss | None = None
+    """As the model was filled, scales in the target's units; None: logistic, or as `huber` says."""
+    weights: Weights | None = None
+    """None: Mallows weights of the second power."""
+    ridge: float = 0.0
+
+    @property
+    def fitted_loss(self) -> Loss:
+        """The loss, whichever release wrote the row."""
+        if self.loss is not None:
+            return self.loss
+        return Logistic() if self.huber is None else Huber(c=self.huber[0], scale=self.huber[1])
+
+    @property
+    def weighting(self) -> Weights:
+        """The weights, whichever release wrote the row."""
+        return Mallows(bound=self.weight_bound) if self.weights is None else self.weights
+
+    @property
+    def scaled(self) -> bool:
+        """Whether the last parameter is a residual scale."""
+        return isinstance(self.loss, Huber) and self.loss.joint
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The classes that have coefficients, all but the baseline; none unless the model is multinomial."""
+        column = self.design.target_column
+        return column.values[1:] if self.kind == "multinomial" and isinstance(column, Coded) else ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The coefficients' names, `job[technician]` for a level, after `class: ` in a multinomial model."""
+        own = self.design.names
+        return tuple(f"{level}: {name}" for level in self.levels for name in own) if self.levels else own
+
+    @property
+    def columns(self) -> tuple[str | None, ...]:
+        """The column behind each coefficient; None for intercepts."""
+        return tuple(feature.column for feature in self.design.features) * (len(self.levels) or 1)
+
+    @property
+    def coefficients(self) -> Array:
+        """Theta without a scale, shape (p,)."""
+        return np.asarray(self.theta[: len(self.names)])
+
+    @property
+    def equation(self) -> tuple[object, ...]:
+        """What says which equation was solved: two rows of the same records that agree here estimate one value."""
+        loss = self.fitted_loss if self.kind != "logistic" else None
+        return (self.kind, self.design, loss, self.weighting, self.ridge)
+
+
+class Declared(Frozen):
+    """Coefficients and their covariance in the units of the declared columns."""
+
+    names: tuple[str, ...]
+    estimate: Vector
+    covariance: Matrix | None
+
+
+class Scale(Frozen):
+    """An estimated residual scale in the target's units."""
+
+    estimate: float
+    std_error: float | None
+
+
+def declared(released: Released) -> Declared:
+    """Return coefficients and covariance in declared units."""
+    one, start = released.design.to_declared()
+    blocks = len(released.levels) or 1
+    matrix, offset = block_diag(*[one] * blocks), np.tile(start, blocks)
+    estimate = matrix @ released.coefficients + offset
+    covariance = None
+    if released.covariance is not None:
+        own = np.asarray(released.covariance)[: len(offset), : len(offset)]
+        covariance = _rows(matrix @ own @ matrix.T)
+    return Declared(names=released.names, estimate=tuple(estimate.tolist()), covariance=covariance)
+
+
+def residual_scale(released: Released) -> Scale | None:
+    """Return an estimated residual scale; None where it was known or there is none."""
+    if not released.scaled:
+        return None
+    unit = released.design.target.scale
+    error = None if released.covariance is None else unit * max(released.covariance[-1][-1], 0.0) ** 0.5
+    return Scale(estimate=unit * released.theta[-1], std_error=error)
+
+
+def _rows(matrix: Array) -> Matrix:
+    return tuple(tuple(row) for row in matrix.tolist())

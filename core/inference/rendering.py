@@ -1,0 +1,188 @@
+"""A model's summary and comparisons as plain text, set as statistics packages set theirs.
+
+Nothing of the day it is printed on is in it, so the same release always reads the same. HTML is made in `pages`.
+"""
+
+from collections.abc import Mapping, Sequence
+from textwrap import wrap
+from typing import Any, Final
+from unicodedata import category, combining, east_asian_width
+
+_NUMBER: Final = 11
+"""Width of a column of numbers."""
+_LEAST: Final = 78
+"""Width of a page where names are short."""
+Head = list[tuple[str, str]]
+
+
+def summary_text(shown: Mapping[str, Any]) -> str:
+    """Return a summary as text: a head in two columns, a line for each coefficient, and a foot.
+
+    Args:
+        shown: what `results.summary` returned, with `model` and `job`.
+    """
+    ends = [name for level in shown["levels"] for name in bounds(level)]
+    header = ["", "coef", "std err", "z", "P>|z|", *ends]
+    rows = [_row(line, len(shown["levels"])) for line in shown["coefficients"]]
+    if shown["scale"] is not None:
+        rows.append(_row({"name": "(residual scale)", **shown["scale"]}, len(shown["levels"])))
+    lines = columns([header, *rows])
+    width = max(_LEAST, *(wide(line) for line in lines))
+    body = [lines[0], "-" * width, *lines[1:]]
+    head = _pairs(head_of(shown), width)
+    foot = [line for text in foot_of(shown) for line in wrap(text, width, subsequent_indent="  ")]
+    rule = "=" * width
+    return "\n".join([centred(plain(shown["title"]), width), rule, *head, rule, *body, rule, *foot, ""])
+
+
+def comparison_text(shown: Mapping[str, Any]) -> str:
+    """Return two models side by side as text.
+
+    Args:
+        shown: what `comparison.compare` returned, with `model` and `job` in each of its models.
+    """
+    header = ["", "first", "std err", "second", "std err", "difference", "in SE", "P <=", "widths"]
+    lines = columns([header, *[_compared(line) for line in shown["coefficients"]]])
+    width = max(_LEAST, *(wide(line) for line in lines))
+    head: list[str] = []
+    for name, one in zip(("first", "second"), shown["models"], strict=True):
+        privacy = one["privacy"]
+        text = f"{name}: {one['model']}, {one['optimizer']}, {one['loss']}, {one['weights']}, n = {one['n']:,}; "
+        head += wrap(plain(text + f"cost {promise_words(privacy)}"), width, subsequent_indent="  ")
+    joint = shown["joint"]
+    foot = [shown["assumes"]]
+    if joint is not None:
+        statistic, degrees = joint["statistic_bound"], joint["degrees_of_freedom"]
+        exact = shown["relation"] == "different_people"
+        said = f"= {statistic:.4g}, P = " if exact else f"at least {statistic:.4g}, P at most "
+        foot.append(f"No difference at all: chi2({degrees}) {said}{joint['p_value_bound']:.3g}.")
+    foot += [f"{name}: {note}" for name, one in zip(("first", "second"), shown["models"], strict=True)
+             for note in one["notes"]]  # fmt: skip
+    rule = "=" * width
+    wrapped = [line for text in foot for line in wrap(plain(text), width, subsequent_indent="  ")]
+    title = centred(f"Two {shown['kind']} models of {plain(shown['target'])}", width)
+    return "\n".join([title, rule, *head, rule, lines[0], "-" * width, *lines[1:], rule, *wrapped, ""])
+
+
+def head_of(shown: Mapping[str, Any]) -> Head:
+    """Return the facts at the head of a summary, in the order to read them."""
+    return [
+        ("Target", plain(shown["target"])),
+        ("Records", f"{shown['n']:,}"),
+        ("Method", shown["optimizer"].replace("_", " ")),
+        ("Steps", f"{shown['steps']:,} ({shown['status']})"),
+        ("Loss", shown["loss"]),
+        ("Correction", shown["correction"]),
+        ("Weights", shown["weights"]),
+        ("Parameters", str(len(shown["coefficients"]) + (shown["scale"] is not None))),
+    ]
+
+
+def foot_of(shown: Mapping[str, Any]) -> list[str]:
+    """Return what stands below the table: the promise, what it implies, flags, and what to be wary of."""
+    privacy = shown["privacy"]
+    said = [f"Privacy ({privacy['label']}): {promise_words(privacy)}, adjacency {privacy['adjacency']}."]
+    said += [f"Under {relation}: {promise_words(one)}." for relation, one in privacy["implies"].items()]
+    flags = shown["flags"]
+    said.append(
+        f"Eigenvalues floored: {flags['curvature_floored']} of the Hessian, {flags['score_floored']} of the scores, "
+        f"{flags['optimizer_floored']} in the last step. Slow directions: {flags['slow_directions']}."
+    )
+    said += [f"Note: {note}" for note in shown["notes"]]
+    said.append(f"Model {shown['model']}, job {shown['job']}.")
+    return [plain(text) for text in said]
+
+
+def promise_words(promise: Mapping[str, Any]) -> str:
+    """Return a promise in the currencies that state it."""
+    mu = "" if promise["mu"] is None else f"mu {promise['mu']}, "
+    return f"{mu}epsilon {promise['epsilon']} at delta {promise['delta']}"
+
+
+def bounds(level: float) -> tuple[str, str]:
+    """Return the names of an interval's ends: [0.025 and 0.975] at the level 0.95."""
+    return f"[{(1 - level) / 2:.5g}", f"{(1 + level) / 2:.5g}]"
+
+
+def number(value: float | None) -> str:
+    """Return a number in at most ten places, four digits of it said; nothing for None."""
+    return "" if value is None else f"{value:.4g}"
+
+
+def p_words(value: float | None) -> str:
+    """Return a p value to three places."""
+    return "" if value is None else f"{value:.3f}"
+
+
+def plain(text: str) -> str:
+    """Return a name on one line: what would break or turn a line around is shown as its code point."""
+    return "".join(f"\\u{ord(one):04x}" if category(one) in {"Cc", "Cf", "Zl", "Zp"} else one for one in text)
+
+
+def wide(text: str) -> int:
+    """Return how many places a terminal gives to a text."""
+    return sum(0 if combining(one) else 2 if east_asian_width(one) in {"W", "F"} else 1 for one in text)
+
+
+def centred(text: str, width: int) -> str:
+    """Return a text in the middle of a line."""
+    return " " * max((width - wide(text)) // 2, 0) + text
+
+
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows as lines: names to the left, numbers to the right, each column as wide as it must be."""
+    widths = [max(wide(row[at]) for row in rows) for at in range(len(rows[0]))]
+    sizes = [widths[0] + 1, *(max(_NUMBER, size + 2) for size in widths[1:])]
+    return [
+        row[0] + " " * (sizes[0] - wide(row[0])) + "".join(
+            " " * (size - wide(cell)) + cell for cell, size in zip(row[1:], sizes[1:], strict=True)
+        )
+        for row in rows
+    ]  # fmt: skip
+
+
+def _row(line: Mapping[str, Any], levels: int) -> list[str]:
+    """Return a line of the table as cells."""
+    several = line.get("intervals") or [line]
+    ends = [number(end) for one in several for end in one["interval"] or (None, None)]
+    ends += [""] * (2 * levels - len(ends))
+    return [
+        plain(line["name"]),
+        number(line["estimate"]),
+        number(line["std_error"]),
+        "" if line.get("z") is None else f"{line['z']:.3f}",
+        p_words(line.get("p_value")),
+        *ends,
+    ]
+
+
+def _compared(line: Mapping[str, Any]) -> list[str]:
+    """Return a line of a comparison as cells."""
+    cells = [plain(line["name"])]
+    for one in (line["first"], line["second"]):
+        cells += ["", ""] if one is None else [number(one["estimate"]), number(one["std_error"])]
+    ratio = line["width_ratio"]
+    return [
+        *cells,
+        number(line["difference"]),
+        "" if line["difference_in_std_errors"] is None else f"{line['difference_in_std_errors']:.2f}",
+        p_words(line["p_value_bound"]),
+        "" if ratio is None else f"{ratio:.2f}",
+    ]
+
+
+def _pairs(facts: Head, width: int) -> list[str]:
+    """Return facts in two columns, name to the left and value to the right of each; long ones on lines of their own."""
+    half = (width - 3) // 2
+    lines, waiting = [], ""
+    for name, value in facts:
+        text = f"{name}:" + " " * max(half - wide(name) - wide(value) - 1, 1) + value
+        if wide(text) > half:
+            lines += [waiting] * bool(waiting) + wrap(f"{name}: {value}", width, subsequent_indent="  ")
+            waiting = ""
+        elif waiting:
+            lines.append(waiting + "   " + text)
+            waiting = ""
+        else:
+            waiting = text
+    return lines + [waiting] * bool(waiting)

@@ -1,0 +1,141 @@
+"""What is said in words beside the numbers of a release: what was fitted, what to be wary of, what a paper may quote.
+
+Every figure in it is public or released.
+"""
+
+from typing import Final
+
+from core.catalogue.losses import AbstractRobust, Clip, Huber, Mallows, Poisson, Schweppe
+from core.inference.released import Released
+from core.privacy.reports import Promise
+
+TITLES: Final = {
+    "logistic": "Logistic regression",
+    "linear": "Linear regression",
+    "poisson": "Poisson regression",
+    "multinomial": "Multinomial logistic regression",
+}
+_NAMES: Final = {"poisson": "Poisson", "multinomial": "multinomial logistic"}
+_LOSSES: Final = {
+    "huber": "Huber",
+    "smoothed_huber": "smoothed Huber",
+    "log_cosh": "log-cosh",
+    "pseudo_huber": "pseudo-Huber",
+    "ostrovskii_bach": "Ostrovskii-Bach",
+}
+
+
+def title(released: Released) -> str:
+    """Return what was fitted to what."""
+    return f"{TITLES[released.kind]} of {released.target}, differentially private"
+
+
+def loss_words(released: Released) -> str:
+    """Return the loss as a phrase."""
+    loss = released.fitted_loss
+    if isinstance(loss, AbstractRobust):
+        known = "estimated" if isinstance(loss, Huber) and loss.joint else f"known, {loss.scale:g}"
+        return f"{_LOSSES[loss.kind]} loss (c = {loss.c:g}, residual scale {known})"
+    if isinstance(loss, Poisson):
+        residual = "" if loss.c is None else f", residuals cut at {loss.c:g}"
+        return f"Poisson loss (means and counts up to {loss.cap:g}{residual})"
+    return {"squared": "squared loss", "multinomial": "multinomial logistic loss"}.get(loss.kind, "logistic loss")
+
+
+def weight_words(released: Released) -> str:
+    """Return the weights as a phrase."""
+    weights = released.weighting
+    if released.optimizer == "sufficient_statistics":
+        return "rows within their declared bounds"
+    match weights:
+        case Clip(bound=bound):
+            return f"each record's gradient clipped at {bound:.3g}"
+        case Schweppe(bound=bound):
+            return f"Schweppe weights (bound {bound:.3g})"
+        case Mallows(bound=bound, power=power):
+            return f"Mallows weights (bound {bound:.3g}{'' if power == 2 else f', power {power}'})"  # noqa: PLR2004 - the usual one
+
+
+def notes(released: Released) -> list[str]:
+    """Return what a reader of intervals must know; shown wherever intervals are, and empty where all went well."""
+    flags, said = released.flags, []
+    if released.covariance is None:
+        said.append(_why_none(released))
+    if flags.eigenvalues_floored:
+        said.append(
+            f"{_count(flags.eigenvalues_floored, 'eigenvalue')} of the covariance's noised matrices fell below a "
+            f"public floor ({flags.curvature_floored} of the Hessian, {flags.score_floored} of the score matrix): what "
+            "is said along such directions rests on the floor, not on the records."
+        )
+    if flags.optimizer_floored:
+        said.append(
+            f"{_count(flags.optimizer_floored, 'eigenvalue')} of the last Newton step's Hessian fell below the floor: "
+            "steps along such directions are shorter than Newton's."
+        )
+    if flags.slow_directions:
+        widened = "" if released.correction != "stationary" else (
+            "the covariance was widened by what a public guess of plausible coefficients allows, and "
+        )  # fmt: skip
+        said.append(
+            f"{_count(flags.slow_directions, 'direction')} had not forgotten where the steps began: the estimate leans "
+            f"towards the start there; {widened}intervals may still be too short."
+        )
+    if flags.scale_floored:
+        said.append("The residual scale ended at its public floor: intervals may be far too short.")
+    if released.covariance is not None and released.correction != "stationary":
+        said.append(_other_correction(released))
+    if released.ridge:
+        said.append(f"A ridge penalty of {released.ridge:g} on encoded coefficients pulls estimates towards zero.")
+    if isinstance(released.weighting, Clip) and released.optimizer != "sufficient_statistics":
+        said.append(
+            "Clipped gradients solve another equation than the model's: estimates may be biased however many records "
+            "there are."
+        )
+    return said
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def _why_none(released: Released) -> str:
+    if isinstance(released.weighting, Clip):
+        return "There are no intervals: no covariance is known for clipped gradients or sufficient statistics."
+    return "There are no intervals: the job asked for none."
+
+
+def _other_correction(released: Released) -> str:
+    if released.correction == "plain":
+        return "The variance that the optimizer's noise adds is left out (plain): intervals are too short."
+    return "The printed correction counts the optimizer's noise by a rule of thumb: intervals may be too short."
+
+
+def methods_paragraph(released: Released) -> str:
+    """Return a paragraph for the methods section of a paper; every figure in it is public."""
+    report = released.privacy
+    other = "; ".join(f"({_promise(p)}) under {relation.value}" for relation, p in report.implies.items())
+    inference = (
+        "No intervals were released."
+        if released.covariance is None
+        else f"Intervals ({100 * released.level:g} %) use a private sandwich covariance; the variance added by the "
+        f"optimizer's noise is {'left out' if released.correction == 'plain' else 'included'} ({released.correction} "
+        f"correction), and {released.flags.eigenvalues_floored} eigenvalues of noised matrices were floored."
+    )
+    ridge = "" if not released.ridge else f", a ridge penalty of {released.ridge:g}"
+    return (
+        f"We fitted a {_NAMES.get(released.kind, released.kind)} regression of {released.target} "
+        f"({loss_words(released)}) on {len(released.theta)} parameters and {released.units:,} records with "
+        f"{weight_words(released)}{ridge}, features scaled by their declared bounds, by "
+        f"{released.optimizer.replace('_', ' ')} with {released.steps} steps and Gaussian noise on every answer "
+        f"(Avella-Medina, Bradshaw and Loh, 2023). {inference} The release is differentially private with "
+        f"{_promise(report.promise)} for neighbouring data sets under {report.adjacency.value}"
+        f"{', which implies ' + other if other else ''}."
+    )
+
+
+def _promise(promise: Promise) -> str:
+    """Write a promise in the currencies that can state it."""
+    parts = [f"(epsilon, delta) = ({promise.epsilon}, {promise.delta})"]
+    if promise.mu is not None:
+        parts.insert(0, f"mu = {promise.mu} (Gaussian differential privacy)")
+    return ", that is ".join(parts)

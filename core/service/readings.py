@@ -1,0 +1,137 @@
+"""Use cases of those who read a model: all post-processing of what was paid for, so reading is free.
+
+Each raises `NotFound` where the model does not exist for the caller, and `Invalid` as the reckoning below does.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from core.errors import FieldError, Invalid
+from core.inference import comparison, hypotheses, pages, predictions, regions, rendering, results, wording
+from core.inference.comparison import Records
+from core.inference.hypotheses import Alternative
+from core.inference.regions import Joint
+from core.service.context import Caller, Context
+from core.service.models import released_by
+from core.store.tables import Job
+
+Levels = Sequence[float]
+
+
+def summary(context: Context, caller: Caller, model_id: str, levels: Levels) -> dict[str, Any]:
+    """Return the coefficient table, in the units of the declared columns."""
+    released, job = released_by(context, caller, model_id)
+    return {"model": model_id, "job": job.id, **results.summary(released, levels)}
+
+
+def summary_text(context: Context, caller: Caller, model_id: str, levels: Levels) -> str:
+    """Return the same table as text, as statistics packages print it."""
+    return rendering.summary_text(summary(context, caller, model_id, levels))
+
+
+def summary_page(context: Context, caller: Caller, model_id: str, levels: Levels) -> str:
+    """Return the same table as an HTML page with a plot; it needs nothing from anywhere else."""
+    released, job = released_by(context, caller, model_id)
+    shown = {"model": model_id, "job": job.id, **results.summary(released, levels)}
+    return pages.summary_page(released, shown, results.table(released, pages.plot_levels(shown["levels"])))
+
+
+def intervals(
+    context: Context, caller: Caller, model_id: str, levels: Levels, method: Joint, names: Sequence[str] | None
+) -> dict[str, Any]:
+    """Return each coefficient's interval, on its own or so that all hold together."""
+    released, _ = released_by(context, caller, model_id)
+    return {"model": model_id, **regions.intervals(released, levels, method, names)}
+
+
+def ratios(context: Context, caller: Caller, model_id: str, levels: Levels, kind: str) -> dict[str, Any]:
+    """Return odds or rate ratios, as `odds_ratio` or `rate_ratio` says."""
+    released, _ = released_by(context, caller, model_id)
+    shown = results.asked(released, levels)
+    return {
+        "model": model_id,
+        "level": shown[0],
+        "levels": list(shown),
+        f"{kind}s": results.ratios(released, shown, kind),
+        **results.caveats(released),
+    }
+
+
+def contrast(
+    context: Context,
+    caller: Caller,
+    model_id: str,
+    weights: Mapping[str, float],
+    levels: Levels,
+    *,
+    value: float,
+    alternative: Alternative,
+    margin: float | None,
+    scheffe: bool,
+) -> dict[str, Any]:
+    """Return a linear combination of coefficients with its interval and tests."""
+    released, _ = released_by(context, caller, model_id)
+    found = hypotheses.contrast(
+        released, weights, levels, value=value, alternative=alternative, margin=margin, scheffe=scheffe
+    )
+    return {"model": model_id, "level": results.asked(released, levels)[0], **found}
+
+
+def wald_test(
+    context: Context,
+    caller: Caller,
+    model_id: str,
+    restrictions: Sequence[Mapping[str, float]],
+    values: Sequence[float] | None,
+) -> dict[str, Any]:
+    """Test linear hypotheses jointly."""
+    released, _ = released_by(context, caller, model_id)
+    return {"model": model_id, **hypotheses.wald_test(released, restrictions, values)}
+
+
+def ellipsoid(
+    context: Context,
+    caller: Caller,
+    model_id: str,
+    names: Sequence[str],
+    levels: Levels,
+    point: Mapping[str, float] | None,
+) -> dict[str, Any]:
+    """Return the region that holds some coefficients together."""
+    released, _ = released_by(context, caller, model_id)
+    return {"model": model_id, **regions.ellipsoid(released, names, levels, point)}
+
+
+def compare(context: Context, caller: Caller, model_id: str, other_id: str, level: float | None) -> dict[str, Any]:
+    """Return two models side by side, both of which the caller may see."""
+    if model_id == other_id:
+        raise Invalid("This is one model twice.", FieldError("/other", "name another model of the same target"))
+    (first, one), (second, other) = (released_by(context, caller, found) for found in (model_id, other_id))
+    shown = comparison.compare(first, second, _records(one, other), level)
+    for described, found, job in zip(shown["models"], (model_id, other_id), (one, other), strict=True):
+        described |= {"model": found, "job": job.id}
+    return shown
+
+
+def _records(one: Job, other: Job) -> Records:
+    """Say whose records two jobs read: a scope is the people behind its datasets."""
+    if one.dataset_id == other.dataset_id:
+        return "same_dataset"
+    return "same_people" if one.scope_id == other.scope_id else "different_people"
+
+
+def compare_text(context: Context, caller: Caller, model_id: str, other_id: str, level: float | None) -> str:
+    """Return the same comparison as text."""
+    return rendering.comparison_text(compare(context, caller, model_id, other_id, level))
+
+
+def methods(context: Context, caller: Caller, model_id: str) -> str:
+    """Return a paragraph for the methods section of a paper."""
+    return wording.methods_paragraph(released_by(context, caller, model_id)[0])
+
+
+def predict(
+    context: Context, caller: Caller, model_id: str, rows: Sequence[Mapping[str, Any]], level: float | None
+) -> list[dict[str, Any]]:
+    """Predict rows given in the units of the declared columns, with intervals of the mean where a level is given."""
+    return predictions.predict(released_by(context, caller, model_id)[0], rows, level)
