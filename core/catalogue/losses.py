@@ -14,6 +14,7 @@ from math import erf, exp, pi, sqrt
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from core.privacy.facts import Frozen, Grown
 
@@ -198,7 +199,9 @@ class Huber(AbstractRobust):
     @model_validator(mode="after")
     def _floored_only_if_joint(self) -> Self:
         if self.scale_floor is not None and not self.joint:
-            raise ValueError("scale_floor is for joint scales; leave it out or set joint")
+            raise PydanticCustomError(
+                "floor_of_a_known_scale", "is for joint scales; leave it out or set joint", {"field": "scale_floor"}
+            )
         return self
 
     @property

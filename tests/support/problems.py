@@ -9,6 +9,7 @@ from core.catalogue.losses import (
     Logistic,
     Loss,
     Mallows,
+    Poisson,
     Weights,
     cubic_bound,
     curvature_bound,
@@ -35,6 +36,8 @@ def rows(units: int, dimension: int, loss: Loss = LOGISTIC, seed: int = 0) -> tu
     margin = features @ truth
     if isinstance(loss, Logistic):
         target = (torch.rand(units, generator=generator, dtype=torch.float64) < torch.sigmoid(margin)).double()
+    elif isinstance(loss, Poisson):
+        target = torch.poisson(torch.exp(margin).clamp(max=9.0), generator=generator)
     else:
         target = margin + 0.7 * torch.randn(units, generator=generator, dtype=torch.float64)
     return features, target, torch.ones(units, dtype=torch.bool)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from core import optimizers
-from core.catalogue.losses import Mallows
+from core.catalogue.losses import AbstractRobust, Mallows
 from core.catalogue.method import AbstractSettings
 from core.catalogue.methods import AnySettings
 from core.catalogue.noisy_gd import NoisyGradientDescent
@@ -28,17 +28,18 @@ from core.inference.sandwich import correction
 from core.oracle import Answer, Oracle, Release, Status, noise
 from core.oracle.simulation import Simulation
 from core.problems import blocks
-from core.problems.losses import LogisticRecords
+from core.problems.losses import LogisticRecords, per_record
 from core.problems.robust import HuberRecords
 from tests.inference import test_sandwich
-from tests.laws import test_losses, test_optimizers
+from tests.laws import test_losses, test_optimizers, test_weights
 from tests.oracle import test_door
 from tests.papers.inference import test_inference_paper, test_unit_table
 from tests.support import studies
+from tests.support.losses import ALL, LOGISTIC, WEIGHTS, told
 from tests.support.studies import SCALE
 
 Guard = Callable[[], object]
-LOGISTIC, HUBER, WIDE_HUBER = test_losses.ALL
+SCALED = [loss for loss in ALL if isinstance(loss, AbstractRobust)]
 DESCENT, STOPPING_DESCENT, NEWTON, *_ = test_optimizers.EXAMPLES
 autograd = test_losses.TestAgainstAutograd()
 law = test_optimizers.TestEveryOptimizer()
@@ -64,34 +65,39 @@ class TestLosses:
             return target * chance + (1 - target) * (1 - chance)
 
         with patch.object(LogisticRecords, "score", swapped):
-            seen(partial(autograd.test_gradient, LOGISTIC))
+            seen(partial(autograd.test_gradient, LOGISTIC, WEIGHTS))
 
-    @pytest.mark.parametrize("loss", [HUBER, WIDE_HUBER], ids=lambda loss: str(loss.scale))
-    def test_the_hessian_without_its_scale_and_the_gradient_with_one(self, loss: object) -> None:
+    @pytest.mark.parametrize("loss", SCALED, ids=told)
+    def test_the_hessian_without_its_scale_and_the_gradient_with_one(self, loss: AbstractRobust) -> None:
+        code = type(per_record(loss))
         for name, guard, power in (
             ("curvature", autograd.test_hessian, 1),
             ("score", autograd.test_gradient, -1),
             ("score", autograd.test_outer_product_of_the_score, -1),
         ):
-            genuine = getattr(HuberRecords, name)
+            genuine = getattr(code, name)
 
             def scaled(
                 self: HuberRecords, margin: Tensor, target: Tensor, genuine: object = genuine, power: int = power
             ) -> Tensor:
                 return genuine(self, margin, target) * self.scale**power  # type: ignore[operator, no-any-return] # a method
 
-            with patch.object(HuberRecords, name, scaled):
-                seen(partial(guard, loss))
+            with patch.object(code, name, scaled):
+                seen(partial(guard, loss, WEIGHTS))
 
-    @pytest.mark.parametrize("loss", test_losses.ALL, ids=lambda loss: loss.kind)
+    @pytest.mark.parametrize("loss", ALL[:-1], ids=told)
     def test_linear_weights_for_squared_ones(self, loss: object) -> None:
         def linear_weights(norms: Tensor, weights: Mallows) -> Tensor:
             return (weights.bound / norms).clamp(max=1.0)
 
         with patch.object(blocks, "record_weights", linear_weights):
-            seen(partial(autograd.test_gradient, loss))  # the door clips Hessians to their bound in any case
-        with patch.object(test_losses, "record_weights", linear_weights):
-            seen(test_losses.test_mallows_weights_bound_every_norm)
+            seen(partial(autograd.test_gradient, loss, WEIGHTS))  # the door clips Hessians to their bound in any case
+        with patch.object(test_weights, "record_weights", linear_weights):
+            seen(partial(test_weights.check_mallows, 1e3, 1.0))
+
+    def test_a_curvature_bound_for_linear_weights(self) -> None:
+        with patch.object(test_weights, "curvature_bound", lambda *_: 2.0):
+            seen(test_weights.TestWeights().test_linear_mallows_weights_bound_no_curvature)
 
 
 def multiplied(

@@ -1,0 +1,147 @@
+"""Weights bound what they are for, and no adversary moves an answer further than claimed, whatever loss and weights."""
+
+from math import log
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from core.catalogue.losses import (
+    Clip,
+    Logistic,
+    Loss,
+    Mallows,
+    Poisson,
+    Schweppe,
+    Weights,
+    cubic_bound,
+    curvature_bound,
+)
+from core.catalogue.questions import Curvature, Gradient, Question, Secant
+from core.privacy.facts import Adjacency
+from core.problems.linear import LinearProblem
+from core.problems.losses import record_weights
+from tests.support.losses import ALL, HUBER, LOGISTIC, PAIRS, T, public, suitable, told
+
+every_pair = pytest.mark.parametrize(("loss", "weights"), PAIRS, ids=told)
+
+
+def check_mallows(norm: float, t: float) -> None:
+    at = torch.tensor([norm], dtype=torch.float64)
+    for power in (1, 2, 3):
+        weights = Mallows(bound=t, power=power)
+        weight = record_weights(at, weights)
+        assert 0 <= weight.item() <= 1
+        assert (weight * at).item() <= t * (1 + 1e-12)
+        if curvature_bound(LOGISTIC, weights) is not None:
+            assert (weight * at).item() * norm <= t**2 * (1 + 1e-12)
+        if norm <= t:
+            assert weight.item() == 1.0
+
+
+class TestWeights:
+    @given(exponent=st.floats(-300, 120), t=st.floats(1e-3, 1e3))
+    @settings(max_examples=300, deadline=None)
+    def test_mallows_weights_bound_every_norm(self, exponent: float, t: float) -> None:
+        check_mallows(10.0**exponent, t)
+
+    @given(exponent=st.floats(-200, 120), bound=st.floats(1e-3, 1e3))
+    @settings(max_examples=200, deadline=None)
+    def test_schweppe_weights_bound_what_enters_the_loss(self, exponent: float, bound: float) -> None:
+        x = torch.tensor([[0.6, -0.8, 0.1]], dtype=torch.float64) * 10.0**exponent
+        before, target = x.clone(), torch.ones(1, dtype=torch.float64)
+        problem = LinearProblem(x, target, torch.ones(1, dtype=torch.bool), HUBER, Schweppe(bound=bound))
+        kept = problem._records
+        scaled = (kept.features / kept.features.abs().max()).norm() * kept.features.abs().max()
+        assert scaled.item() <= bound * (1 + 1e-12)
+        assert scaled.item() <= kept.norms.item() <= min(bound, before.abs().max().item() * 2) * (1 + 1e-12)
+        torch.testing.assert_close(kept.features * before[0, 0], before * kept.features[0, 0], rtol=1e-12, atol=0)
+        assert kept.target.item() == pytest.approx((kept.features[0, 0] / before[0, 0]).item(), rel=1e-12)
+
+    def test_linear_mallows_weights_bound_no_curvature(self) -> None:
+        """W1 = min(1, t/|x|) in place of W2."""
+        norm = torch.tensor([1e6], dtype=torch.float64)
+        linear = record_weights(norm, Mallows(bound=T, power=1))
+        assert (linear * norm).item() <= T * (1 + 1e-12)
+        assert (linear * norm * norm).item() > 1000 * T**2
+        for loss in ALL[:-1]:
+            assert curvature_bound(loss, Mallows(bound=T, power=1)) is None
+            assert curvature_bound(loss, Clip(bound=T)) is None
+
+    def test_only_cubic_weights_bound_third_powers(self) -> None:
+        norm = torch.tensor([0.5, 1.3, 7.0, 1e30], dtype=torch.float64)
+        for weights in suitable(HUBER):
+            bound = cubic_bound(weights)
+            assert (bound is None) == (weights != Mallows(bound=1.3, power=3))
+            if bound is not None:
+                assert (record_weights(norm, weights) * norm**3).max().item() == pytest.approx(bound, rel=1e-12)
+
+
+class TestSensitivity:
+    """An adversary's best pair of records, with everything else their choice, against what is claimed.
+
+    Rows on the axes and next to them, in both directions, small, as long as the weights allow, and huge; targets on the
+    margin, on the kinks and far off; points at zero, far off, and where curvatures peak. All pairs are compared.
+    """
+
+    AXES = torch.eye(3, dtype=torch.float64)
+
+    def directions(self) -> Tensor:
+        tilted = [self.AXES[2] + sign * 1e-3 * self.AXES[0] for sign in (1, -1)]
+        spread = torch.randn(12, 3, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+        return torch.stack([*self.AXES, *-self.AXES, *tilted, *spread])
+
+    def records(self, loss: Loss, bound: float, theta: Tensor) -> tuple[Tensor, Tensor]:
+        x = torch.cat([self.directions() * scale for scale in (0.1, bound, 1e3, 1e9)])
+        margin = x @ theta
+        if isinstance(loss, Logistic):
+            targets = [torch.zeros_like(margin), torch.ones_like(margin)]
+        elif isinstance(loss, Poisson):
+            targets = [torch.full_like(margin, count) for count in (0.0, 1.0, loss.cap, 1e9)]
+        else:
+            targets = [margin + offset for offset in (0.0, 1.0, -1.0, 1e15, -1e15)]
+        return x.repeat(len(targets), 1), torch.cat(targets)
+
+    def points(self, loss: Loss, bound: float) -> list[tuple[Tensor, Tensor]]:
+        ones = torch.ones(3, dtype=torch.float64)
+        peak = (log(loss.cap) - 1e-6) / bound if isinstance(loss, Poisson) else 1.0
+        starts = [0 * ones, 50 * ones, -50 * ones, peak * ones, 1e6 * self.AXES[0]]
+        return [(start, start + self.AXES[2] * step) for start in starts for step in (0.1, 10.0)]
+
+    def worst(self, question: Question, loss: Loss, weights: Weights, adjacency: Adjacency) -> float:
+        assert weights.bound is not None
+        most = 0.0
+        for theta, other in self.points(loss, weights.bound):
+            x, y = self.records(loss, weights.bound, theta)
+            every = torch.ones(len(x), 1, dtype=torch.bool)
+            single = LinearProblem(x.unsqueeze(1).contiguous(), y.unsqueeze(1), every, loss, weights)
+            at = other if isinstance(question, Secant) else None
+            terms = single.bounded_sum(question, public(1, 3, loss, weights), theta, other=at)
+            if terms.ndim == 3:
+                above, right = torch.triu_indices(3, 3)
+                terms = terms[:, above, right]
+            if adjacency is Adjacency.ZERO_OUT:
+                most = max(most, terms.norm(dim=-1).max().item())
+            else:
+                most = max(most, torch.cdist(terms, terms, compute_mode="donot_use_mm_for_euclid_dist").max().item())
+        return most
+
+    def questions(self, loss: Loss, weights: Weights) -> list[Question]:
+        asked: list[Question] = [Gradient(sigma=1), Gradient(sigma=1, clip=0.3), Secant(sigma=1)]
+        asked.append(Curvature(of="score", sigma=1))
+        if public(1, 3, loss, weights).curvature_bound is not None:
+            asked.append(Curvature(of="hessian", sigma=1))
+        if cubic_bound(weights) is not None:
+            asked.append(Curvature(of="cubic", sigma=1))
+        return asked
+
+    @every_pair
+    @pytest.mark.parametrize("adjacency", list(Adjacency))
+    def test_is_never_passed_and_almost_reached(self, loss: Loss, weights: Weights, adjacency: Adjacency) -> None:
+        for question in self.questions(loss, weights):
+            claimed = question.sensitivity(public(1, 3, loss, weights, adjacency=adjacency))
+            found = self.worst(question, loss, weights, adjacency)
+            assert found <= claimed * (1 + 1e-9), f"{question} moves by {found}, not {claimed}"
+            assert found >= 0.95 * claimed, f"{question} moves by {found} at most, not {claimed}"

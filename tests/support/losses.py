@@ -1,0 +1,132 @@
+"""Losses and weights for laws, with independent formulas; a new loss joins by a line in `FORMULAS` and one in `ALL`."""
+
+from collections.abc import Callable
+from math import log, sqrt
+
+import torch
+from torch import Tensor
+
+from core.catalogue.losses import (
+    AbstractRobust,
+    Clip,
+    Huber,
+    LogCosh,
+    Logistic,
+    Loss,
+    Mallows,
+    OstrovskiiBach,
+    Poisson,
+    PseudoHuber,
+    Schweppe,
+    SmoothedHuber,
+    Squared,
+    Weights,
+)
+from core.privacy.facts import Adjacency, Facts, Frozen
+from tests.support.problems import LOSSES, facts
+
+T = sqrt(2)
+WEIGHTS = Mallows(bound=T)
+LOGISTIC, HUBER = LOSSES
+WIDE_HUBER = Huber(scale=2.5, c=0.9)
+ALL = [
+    LOGISTIC,
+    HUBER,
+    WIDE_HUBER,
+    SmoothedHuber(scale=2.5, c=0.9, h=0.4),
+    LogCosh(scale=2.5, c=0.9),
+    PseudoHuber(scale=2.5, c=0.9),
+    OstrovskiiBach(scale=2.5, c=0.9),
+    Poisson(cap=6.0),
+    Poisson(cap=6.0, c=1.5),
+    Squared(),
+]
+
+
+def poisson(loss: Poisson, m: Tensor, y: Tensor) -> Tensor:
+    """Piece by piece: from where the residual is -c to where it is c or the mean is at its cap, and straight on."""
+    y = y.clamp(max=loss.cap)
+    knee = torch.tensor(log(loss.cap), dtype=torch.float64)
+    uncut = torch.where(m <= knee, torch.exp(torch.minimum(m, knee)), loss.cap * (1 + m - knee)) - y * m
+    if loss.c is None:
+        return uncut
+    lowest = torch.log((y - loss.c).clamp(min=1e-300))
+    highest = torch.where(y + loss.c < loss.cap, torch.log(y + loss.c), 1e300)
+    low = torch.exp(lowest) - y * lowest + loss.c * (lowest - m)
+    high = torch.exp(highest) - y * highest + loss.c * (m - highest)
+    return torch.where(m < lowest, low, torch.where(m > highest, high, uncut))
+
+
+def smoothed(loss: SmoothedHuber, r: Tensor) -> Tensor:
+    """As the paper's matching conditions give it."""
+    size, c, h = r.abs(), loss.c, loss.h
+    s = (size - c) / h
+    bent = c**2 / 2 + c * h * s + h**2 * (s**2 / 2 - s**4 / 4 + s**5 / 10)
+    beyond = c**2 / 2 + c * h + 0.35 * h**2 + (c + h / 2) * (size - c - h)
+    return torch.where(size <= c, r**2 / 2, torch.where(size < c + h, bent, beyond))
+
+
+def ostrovskii_bach(loss: OstrovskiiBach, r: Tensor) -> Tensor:
+    s = torch.sqrt(1 + 4 * (r / loss.c) ** 2)
+    return loss.c**2 / 2 * (s - 1 + torch.log(2 / (1 + s)))
+
+
+FORMULAS: dict[type, Callable[..., Tensor]] = {
+    Logistic: lambda _, m, y: torch.log(1 + torch.exp(m)) - y * m,
+    Poisson: poisson,
+    Squared: lambda _, m, y: (y - m) ** 2 / 2,
+    Huber: lambda one, r: torch.where(r.abs() <= one.c, r**2 / 2, one.c * r.abs() - one.c**2 / 2),
+    SmoothedHuber: smoothed,
+    LogCosh: lambda one, r: one.c**2 * torch.log(torch.cosh(r / one.c)),
+    PseudoHuber: lambda one, r: one.c**2 * (torch.sqrt(1 + (r / one.c) ** 2) - 1),
+    OstrovskiiBach: ostrovskii_bach,
+}
+"""Independent code with elementary functions only: of margin and target, or, for robust losses, of the residual."""
+
+
+def plain_value(loss: Loss, margin: Tensor, y: Tensor) -> Tensor:
+    formula = FORMULAS[type(loss)]
+    if isinstance(loss, AbstractRobust):
+        return loss.scale * formula(loss, (y - margin) / loss.scale)
+    return formula(loss, margin, y)
+
+
+def suitable(loss: Loss) -> list[Weights]:
+    """The weights that a loss goes with."""
+    if isinstance(loss, Squared):
+        return [Clip(bound=1.1)]
+    inside = [Schweppe(bound=1.3)] if isinstance(loss, AbstractRobust) else []
+    return [WEIGHTS, Mallows(bound=1.3, power=1), Mallows(bound=1.3, power=3), *inside, Clip(bound=0.6)]
+
+
+def told(value: object) -> str:
+    if isinstance(value, Frozen):
+        return "-".join(str(part) for part in value.model_dump(exclude={"joint"}).values() if part is not None)
+    return str(value)
+
+
+PAIRS = [(loss, weights) for loss in ALL for weights in suitable(loss)]
+
+
+def weighted(loss: Loss, weights: Weights, theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Each record's weighted loss, shape (n,)."""
+    norm = (x**2).sum(-1).sqrt()
+    if isinstance(weights, Schweppe):
+        inside = (weights.bound / norm).clamp(max=1.0)
+        return plain_value(loss, (x @ theta) * inside, y * inside)
+    weight = (weights.bound / norm).clamp(max=1.0) ** weights.power if isinstance(weights, Mallows) else 1.0
+    return plain_value(loss, x @ theta, y) * weight
+
+
+def gradients(loss: Loss, weights: Weights, theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Each record's gradient by automatic differentiation, clipped where that is asked for, shape (n, p)."""
+    found = torch.autograd.functional.jacobian(lambda at: weighted(loss, weights, at, x, y), theta)
+    if isinstance(weights, Clip):
+        found = found * (weights.bound / found.norm(dim=-1, keepdim=True)).clamp(max=1.0)
+    return found
+
+
+def public(units: int, dimension: int, loss: Loss, weights: Weights, **more: Adjacency) -> Facts:
+    """The facts of these records; a squared loss has its columns' bound."""
+    found = facts(units, dimension, loss, weights=weights, **more)
+    return found.model_copy(update={"curvature_bound": 400.0}) if isinstance(loss, Squared) else found
