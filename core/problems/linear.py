@@ -37,6 +37,7 @@ from core.problems.blocks import (
     Sums,
     margins,
     mirror,
+    slopes,
 )
 from core.problems.losses import per_record
 
@@ -97,7 +98,7 @@ class LinearProblem(BlockProblem):
                     factors = torch.minimum(torch.maximum(factors, -limit), limit)
                 return Factors(linear=factors.unsqueeze(-2))
             case Secant():
-                return Factors(plain=self._slopes(records, at).clamp_(-bound, bound).unsqueeze(-2))
+                return Factors(plain=self._slopes(records, at, bound).unsqueeze(-2))
             case Curvature(of="hessian"):
                 margin = _margin(records, at.theta)
                 factors = torch.where(margin.isfinite(), self.loss.curvature(margin, records.target), 0.0)
@@ -113,13 +114,11 @@ class LinearProblem(BlockProblem):
         margin = _margin(records, at.theta)
         return torch.where(margin.isfinite(), self.loss.score(margin, records.target), 0.0).mul_(records.weights)
 
-    def _slopes(self, records: Records, at: Point) -> Tensor:
-        """Return how much the weighted loss rises from theta to the other point, for each unit of the way."""
+    def _slopes(self, records: Records, at: Point, bound: float) -> Tensor:
+        """Return how much the weighted loss rises from theta to the other point, for each unit of the way, clipped."""
         assert at.other is not None, "slopes are between two points"
-        rises = self.loss.value(_margin(records, at.other), records.target)
-        rises -= self.loss.value(_margin(records, at.theta), records.target)
-        slopes = rises.mul_(records.weights).div_(torch.linalg.vector_norm(at.other - at.theta, dim=-1, keepdim=True))
-        return torch.where(slopes.isfinite(), slopes, 0.0)
+        before, after = (self.loss.value(_margin(records, point), records.target) for point in (at.theta, at.other))
+        return slopes(before, after, records.weights, at, bound)
 
 
 def _margin(records: Records, theta: Tensor) -> Tensor:
