@@ -1,9 +1,11 @@
 """Figures for operators, read from the database when they are asked for: the same whichever process is asked.
 
-Each is a few rows of an index. None names a person, a dataset or a scope. When a job ended shows on the time grid only,
-as everywhere: whoever scrapes learns no finer time than whoever polls.
+Each is a few rows of an index. None names a person, a dataset or a scope. When a job ended, and when the ledger moved,
+shows on the time grid only: whoever scrapes without a key learns no finer time than it.
 """
 
+import json
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,6 +22,10 @@ RECENT_SECONDS: Final = 3600.0
 """How far back the figures of jobs that have ended go."""
 BUCKETS_SECONDS: Final = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10000.0)
 NANO: Final = 1e9
+ENTRY_SECONDS: Final = 1.0
+"""What an entry tells of its time: the second in which it was made."""
+_LATEST: Final = 20
+"""Entries of a scope that are looked at first."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,7 @@ class Figures:
     workers: dict[str, Workers]
     last_sweep_seconds: float | None
     heads: dict[str, int] = field(repr=False)
-    """The number of each scope's last entry, to compare with the witness; not to be shown."""
+    """The number of each scope's last entry by the grid, to compare with the witness; not to be shown."""
 
 
 def read(session: Session, worker_seconds: float, grid_seconds: float) -> Figures:
@@ -68,18 +74,15 @@ def read(session: Session, worker_seconds: float, grid_seconds: float) -> Figure
     Args:
         session: one snapshot.
         worker_seconds: a supervisor that was not seen for longer does not count.
-        grid_seconds: of the time grid; jobs that ended after its last point still count as running.
+        grid_seconds: of the time grid; jobs that ended after its last point still count as running, and the ledger
+            is told of as it was then. 0: as it is.
     """
     at = clock.read(session)
     until = at // grid_seconds * grid_seconds if grid_seconds else at
     hidden = (Job.finished_at > until) & Job.started_at.is_not(None)
     state = case((hidden, "running"), else_=Job.state).label("seen")
     states = session.execute(select(state, func.count()).group_by("seen"))
-    heads = {row[0]: row[1] for row in session.execute(select(Scope.id, Scope.seq))}
-    newest = select(func.max(Entry.created_at)).join(Scope, (Scope.id == Entry.scope_id) & (Scope.seq == Entry.seq))
-    last_entry = session.execute(newest).scalar_one()
-    sums = select(func.sum(cast(Account.spent_1, Float)), func.sum(cast(Account.reserved_1, Float)))
-    spent, reserved = session.execute(sums.where(Account.principal_id.is_(None))).one()
+    ledger = _ledger(session, until - ENTRY_SECONDS if grid_seconds else at)
     frozen = select(func.count()).select_from(Scope).where(Scope.frozen_reason.is_not(None))
     swept = contact(session)
     waiting = _waiting(session)
@@ -88,17 +91,73 @@ def read(session: Session, worker_seconds: float, grid_seconds: float) -> Figure
         waiting={device: waiting.get(device, (0, at))[0] for device in DEVICES},
         oldest_waiting_seconds={device: at - waiting.get(device, (0, at))[1] for device in DEVICES},
         ended=_ended(session, at, until, grid_seconds),
-        scopes=len(heads),
+        scopes=len(ledger.heads),
         scopes_frozen=session.execute(frozen).scalar_one(),
-        entries=sum(heads.values()),
-        head_age_seconds=None if last_entry is None else max(0.0, at - queries.on_grid(last_entry, grid_seconds)),
-        spent_nats=(spent or 0.0) / NANO,
-        reserved_nats=(reserved or 0.0) / NANO,
+        entries=sum(ledger.heads.values()),
+        head_age_seconds=None if ledger.last is None else max(0.0, at - _shown_at(ledger.last, grid_seconds)),
+        spent_nats=ledger.spent / NANO,
+        reserved_nats=ledger.reserved / NANO,
         ledger_frozen=frozen_reason(session) is not None,
         workers=_workers(session, at - worker_seconds),
         last_sweep_seconds=None if swept is None else at - swept[1],
-        heads=heads,
+        heads=ledger.heads,
     )
+
+
+@dataclass(frozen=True)
+class _Ledger:
+    """All chains up to a second."""
+
+    heads: dict[str, int]
+    last: float | None
+    spent: float
+    reserved: float
+
+
+def _ledger(session: Session, until: float) -> _Ledger:
+    """Sum up all chains without what was made after a second: the present sums less what those entries moved."""
+    head = (Entry.scope_id == Scope.id) & (Entry.seq == Scope.seq)
+    rows = session.execute(select(Scope.id, Scope.seq, Entry.created_at).outerjoin(Entry, head)).all()
+    made = {row[0]: row[2] for row in rows if row[2] is not None}
+    own = Account.principal_id.is_(None)
+    sums = select(func.sum(cast(Account.spent_1, Float)), func.sum(cast(Account.reserved_1, Float))).where(own)
+    spent, reserved = session.execute(sums).one()
+    busy = [scope for scope, at in made.items() if at > until]
+    latest = _latest(session, busy, until)
+    later = [entry for entry in latest if entry.created_at > until]
+    accounts = select(Account.id).where(own, Account.scope_id.in_({entry.scope_id for entry in later}))
+    mine = set(session.execute(accounts).scalars()) if later else set()
+    moved = Counter[str]()
+    for entry in later:
+        for account, movement in json.loads(entry.body).get("accounts", {}).items():
+            if account in mine:
+                moved.update({name: movement[name][0] for name in ("spent", "reserved")})
+    hidden = Counter(entry.scope_id for entry in later)
+    older = [at for at in (*made.values(), *(entry.created_at for entry in latest)) if at <= until]
+    return _Ledger(
+        heads={row[0]: row[1] - hidden[row[0]] for row in rows},
+        last=max(older, default=None),
+        spent=max(0.0, (spent or 0.0) - moved["spent"]),
+        reserved=max(0.0, (reserved or 0.0) - moved["reserved"]),
+    )
+
+
+def _latest(session: Session, scopes: list[str], until: float) -> list[Entry]:
+    """Return the last entries of some scopes, so many that all which were made after a second are among them."""
+    most = _LATEST
+    while scopes:
+        last = (Entry.scope_id == Scope.id) & (Entry.seq > Scope.seq - most)
+        found = session.execute(select(Entry).join(Scope, last).where(Scope.id.in_(scopes))).scalars().all()
+        later = Counter(entry.scope_id for entry in found if entry.created_at > until)
+        if max(later.values(), default=0) < most:
+            return list(found)
+        most *= 10
+    return []
+
+
+def _shown_at(second: float, grid_seconds: float) -> float:
+    """Return when an entry of some second showed."""
+    return queries.on_grid(second + ENTRY_SECONDS, grid_seconds) if grid_seconds else second
 
 
 def _waiting(session: Session) -> dict[str, tuple[int, float]]:

@@ -1,6 +1,8 @@
 """Figures for operators: read from the database, whichever process is asked, and without the id of anybody."""
 
+import math
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,12 +11,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import event, update
 
-from core.store import figures, jobs, workers
+from core.store import clock, figures, jobs, ledger, workers
 from core.store.database import Database
 from core.store.sweep import sweep
 from core.store.tables import Job
 from tests.support.api import Service, job, running, submit, upload
-from tests.support.store import make_place
+from tests.support.store import Place, make_place
 from tests.support.store import submit as submit_row
 
 ANY_ID = re.compile(r"(pr|ds|sc|job|mdl|key|evt|req|gr)_[0-9a-z]{20}")
@@ -55,6 +57,7 @@ def test_what_the_database_says(service: Service) -> None:
     database.run(sweep, 60.0, 3, 1e9)
     with database.write() as session:
         workers.see(session, name="machine:1", queues="cpu", slots=4, gpus=0, version="1")
+    time.sleep(2)  # an entry tells its second, and shows at the point of the time grid after that
     found = scrape(service)
     database.dispose()
 
@@ -135,9 +138,64 @@ def test_an_end_shows_on_the_time_grid_only(database: Database) -> None:
     assert (at_once.jobs, at_once.ended["failed"].count) == ({"failed": 1}, 1)
     assert at_once.ended["failed"].sum_seconds == pytest.approx(20.25)
     assert (on_grid.jobs, on_grid.ended["failed"].count) == ({"running": 1}, 0)
-    assert on_grid.head_age_seconds == 0
     with database.write() as session:
         session.execute(update(Job).values(finished_at=Job.finished_at - 60, started_at=Job.started_at - 60))
     with database.read() as session:
         later = figures.read(session, 60.0, 30.0)
     assert (later.jobs, later.ended["failed"].sum_seconds) == ({"failed": 1}, 30.0)
+
+
+def test_the_ledger_shows_on_the_time_grid_only(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted beside it: without a grid the same looks tell of each payment at once."""
+    now = [clock_at(database)]
+    monkeypatch.setattr(clock, "read", lambda _: now[0])
+    place = make_place(database)
+
+    def look(grid_seconds: float) -> tuple[object, ...]:
+        with database.read() as session:
+            found = figures.read(session, 60.0, grid_seconds)
+        assert found.head_age_seconds is not None
+        return found.entries, found.spent_nats, found.reserved_nats, found.heads, now[0] - found.head_age_seconds
+
+    now[0] += 10.0
+    still = look(1.0)
+    opened = now[0] - 9.0
+    assert still == (1, 0.0, 0.0, {place.scope_id: 1}, opened), "within the second that the grid rounds up"
+    submit_and_pay(database, place)
+    assert look(0.0)[0] == 3
+    now[0] += 0.75
+    assert look(1.0) == still, "nothing has moved yet"
+    now[0] += 0.5
+    moved = look(1.0)
+    assert moved[:4] == look(0.0)[:4]
+    assert (moved[0], moved[4]) == (3, opened + 10.0), "as of the last point of the grid"
+    assert moved[1:3] > (0.0, 0.0)
+
+
+def test_many_entries_in_a_second_wait_for_the_grid(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than are looked at first."""
+    now = [clock_at(database)]
+    monkeypatch.setattr(clock, "read", lambda _: now[0])
+    place, other = make_place(database), make_place(database)
+    now[0] += 10.0
+    with database.write() as session:
+        for _ in range(30):
+            submit_row(session, place)
+        submit_row(session, other)
+    with database.read() as session:
+        hidden, shown = (figures.read(session, 60.0, grid) for grid in (1.0, 0.0))
+    assert (hidden.entries, shown.entries) == (2, 33)
+    assert hidden.reserved_nats == pytest.approx(0.0, abs=1e-9)
+
+
+def clock_at(database: Database) -> float:
+    """Return a whole second of the database's clock."""
+    with database.read() as session:
+        return math.floor(clock.read(session))
+
+
+def submit_and_pay(database: Database, place: Place) -> None:
+    """Queue a job, claim it, and pay for its first chunk: two entries."""
+    with database.write() as session:
+        submit_row(session, place)
+    database.run(ledger.spend, claim(database), 0, None, 0)
