@@ -287,7 +287,7 @@ def attempt(
         return Answer(ZERO, 0.0)
 
     for question in asked:
-        account.answer(EVERYTHING, question.event(), question, ZERO, lambda question=question: read(question))
+        account.answer(EVERYTHING, question.event(), question, ZERO, None, lambda question=question: read(question))
 
 
 SIGMAS = (3.0, 5.0, 11.0)

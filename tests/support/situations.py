@@ -1,0 +1,102 @@
+"""One problem of every kind that answers questions, with records to ask about; every draw has a fixed seed.
+
+What must hold of all of them is tested of all of them, over these.
+"""
+
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.catalogue.losses import Clip, Huber, Logistic, Loss, Mallows, Multinomial, Weights
+from core.catalogue.modelling import parameters
+from core.catalogue.questions import Curvature, Gradient, Question, Secant
+from core.privacy.facts import Adjacency, Facts
+from core.problems import make_problem
+from core.problems.blocks import BlockProblem
+from tests.support import problems
+
+SCALE_START = 1.7
+
+
+@dataclass(frozen=True)
+class Situation:
+    """A loss with its weights on records of so many features."""
+
+    name: str
+    loss: Loss
+    weights: Weights
+    features: int = 3
+
+    @property
+    def dimension(self) -> int:
+        """The number of parameters."""
+        return parameters(self.loss, self.features)
+
+    @property
+    def questions(self) -> list[Question]:
+        """All that may be asked here."""
+        asked: list[Question] = [Gradient(sigma=1.0), Gradient(sigma=1.0, clip=0.5), Secant(sigma=1.0)]
+        if not isinstance(self.weights, Clip):
+            asked.append(Curvature(of="hessian", sigma=1.0))
+        return [*asked, Curvature(of="score", sigma=1.0)]
+
+    def facts(self, units: int, adjacency: Adjacency = Adjacency.ZERO_OUT) -> Facts:
+        """Return what is public about so many of these records."""
+        return problems.facts(units, self.dimension, self.loss, adjacency, self.weights)
+
+    def rows(self, units: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+        """Return features with an intercept, targets and presence."""
+        x, y, present = problems.rows(units, self.features, self.loss, seed)
+        if isinstance(self.loss, Multinomial):
+            assert self.loss.classes is not None
+            y = ((y - y.min()) / (y.max() - y.min()) * self.loss.classes).floor().clamp(max=self.loss.classes - 1)
+        return x, y, present
+
+    def problem(self, rows: tuple[Tensor, Tensor, Tensor]) -> BlockProblem:
+        """Return the problem of copies of some records."""
+        return make_problem(*(tensor.clone() for tensor in rows), self.loss, self.weights)
+
+    def point(self, seed: int = 0) -> Tensor:
+        """Return parameters of ordinary size; an unknown scale is positive and not one."""
+        theta = torch.randn(self.dimension, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        if isinstance(self.loss, Huber) and self.loss.joint:
+            theta[-1] = SCALE_START / (1 + seed % 5)
+        return theta
+
+    def target(self, draws: np.random.Generator) -> float:
+        """Return a target, extreme ones among them."""
+        if isinstance(self.loss, Logistic):
+            return float(draws.integers(0, 2))
+        if isinstance(self.loss, Multinomial):
+            assert self.loss.classes is not None
+            return float(draws.integers(0, self.loss.classes))
+        return float(draws.normal() * 10)
+
+
+JOINT = Huber(joint=True, scale=1.0, scale_floor=0.05)
+WEIGHTS = problems.WEIGHTS
+SITUATIONS = [
+    Situation("logistic", problems.LOGISTIC, WEIGHTS),
+    Situation("huber", problems.HUBER, WEIGHTS),
+    Situation("joint", JOINT, WEIGHTS),
+    Situation("joint, other figures", JOINT.model_copy(update={"c": 0.6}), Mallows(bound=2.5, power=3), features=2),
+    Situation("multinomial", Multinomial(classes=4), WEIGHTS),
+    Situation("multinomial, clipped", Multinomial(classes=3), Clip(bound=0.8)),
+    Situation("multinomial, two classes", Multinomial(classes=2), Mallows(bound=sqrt(3)), features=2),
+]
+NEW = SITUATIONS[2:]
+ASKED = [(situation, question) for situation in SITUATIONS for question in situation.questions]
+
+
+def ask(problem: BlockProblem, question: Question, public: Facts, theta: Tensor, other: Tensor) -> Tensor:
+    """Return an exact answer; the other point is for questions about two."""
+    second = other if isinstance(question, Secant) else None
+    return problem.bounded_sum(question, public, theta, other=second)
+
+
+def named(value: object) -> str:
+    """Name a parameter of a test."""
+    return value.name if isinstance(value, Situation) else str(value)
