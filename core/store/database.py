@@ -36,6 +36,8 @@ POOL: Final = 50
 KEPT: Final = 24
 """Connections over this number are closed when they go back; to open one takes as long as a dozen statements."""
 LOCK_SECONDS: Final = 2.0
+STALL_SECONDS: Final = 30.0
+"""For so long a transaction may ask nothing: its process stands still then, and all sweeps would wait for its locks."""
 IDLE_SECONDS: Final = 1.0
 """A connection that lay for longer is asked whether it lives before it is used."""
 SILENCE: Final = {
@@ -362,6 +364,7 @@ def _prepare_postgresql(connection: Any, record: object) -> None:  # noqa: ANN40
             if value == "off"
         ]
         cursor.execute(f"SET lock_timeout = '{LOCK_SECONDS:.0f}s'")
+        cursor.execute(f"SET idle_in_transaction_session_timeout = '{STALL_SECONDS:.0f}s'")
     connection.commit()
     if unsafe:
         raise NotReady(f"PostgreSQL runs with {' and '.join(unsafe)} off: a paid charge could be lost. Turn it on.")

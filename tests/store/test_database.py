@@ -1,3 +1,4 @@
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import DBAPIError
 
 from core.errors import LedgerBusy, NotReady
-from core.store import clock
+from core.store import clock, sweep
 from core.store import database as module
 from core.store.database import Database, journal, refuse_network_file_system
 from core.store.tables import Base, Principal
@@ -78,6 +79,26 @@ def test_waits_for_a_lock_no_longer_than_its_limit(database: Database, monkeypat
         session.execute(text("UPDATE scopes SET units = 2 WHERE id = :id"), {"id": place.scope_id})
         with pytest.raises(LedgerBusy), other.write() as rival:
             rival.execute(text("UPDATE scopes SET units = 3 WHERE id = :id"), {"id": place.scope_id})
+    other.dispose()
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize(("patience_seconds", "freed"), [(1.0, True), (0.0, False)])
+def test_a_process_that_stands_still_keeps_no_lock(
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+    patience_seconds: float,
+    freed: bool,
+) -> None:
+    """A supervisor was stopped amid its sweep; a server with endless patience keeps all others from theirs."""
+    monkeypatch.setattr(module, "STALL_SECONDS", patience_seconds)
+    still, other = Database(database.url), Database(database.url)
+    with pytest.raises(LedgerBusy) if freed else nullcontext(), still.write() as session:
+        sweep.sweep(session, 60.0, 3, 1e9)
+        with nullcontext() if freed else pytest.raises(LedgerBusy):
+            other.run(sweep.sweep, 60.0, 3, 1e9)
+        session.execute(select(Principal))  # it wakes
+    still.dispose()
     other.dispose()
 
 
