@@ -5,7 +5,6 @@ from fastapi import APIRouter
 from api.body import StrictRoute
 from api.deps import Caller, Db
 from api.errors import problems
-from core.catalogue.jobs import JobSpec
 from core.errors import AdjacencyMismatch, Conflict, Invalid, NotFound, NotOfferedYet, Unauthenticated
 from core.service import estimates as service
 from core.service.views import EstimateView
@@ -14,6 +13,10 @@ router = APIRouter(prefix="/v1/estimates", tags=["planning"], route_class=Strict
 
 
 @router.post("", responses=problems(Unauthenticated, NotFound, Conflict, Invalid, NotOfferedYet, AdjacencyMismatch))
-def estimate(spec: JobSpec, caller: Caller, db: Db) -> EstimateView:
-    """Price a job and predict its error. The body is a job's; nothing is reserved and no record is read."""
+def estimate(spec: service.EstimateSpec, caller: Caller, db: Db) -> EstimateView:
+    """Price a job and predict its intervals; nothing is reserved and no record is read.
+
+    The body is a job's, or one with a `goal`: without a privacy target the plan is the smallest that is predicted to
+    reach it, with one the answer tells the smallest target and the smallest number of units that would.
+    """
     return service.estimate(db, caller, spec)

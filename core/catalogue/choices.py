@@ -1,10 +1,12 @@
 """What the planner chooses by predicted widths: the division of mu^2, and how many steps gradient descent takes.
 
 Too few steps leave the start unforgotten, each step more makes all of them noisier: the error as a function of their
-number is U-shaped. As columns may fill less of their declared ranges than the reference design's do, and directions be
-slower to learn, the reference of this choice has them fill FILLED_PART of it, unless deviations are assumed.
+number is U-shaped. Columns may fill less of their declared ranges than those of the reference design, and directions be
+slower to learn. So of the numbers of steps that are as good for the reference as the usual one, that is taken which is
+best when columns fill FILLED_PART of their ranges as well; with assumed deviations both designs are one.
 """
 
+from dataclasses import replace
 from math import ceil
 from typing import Final
 
@@ -16,24 +18,24 @@ from core.catalogue.losses import Clip
 from core.catalogue.methods import AnySettings
 from core.catalogue.models import RegressionModel
 from core.catalogue.noisy_gd import MOST_STEPS, NoisyGradientDescent
+from core.catalogue.predicted_covariance import Outlook
 from core.catalogue.prediction import (
     MOST_COEFFICIENTS,
-    Outlook,
+    demerit,
+    demerit_of_estimate,
     make_outlook,
-    mean_log_error,
-    mean_log_width,
 )
 from core.catalogue.shares import best_shares, equal_shares
 from core.catalogue.sufficient_statistics import SufficientStatistics
 from core.errors import FieldError, Invalid
 from core.privacy.facts import Facts
 
-FILLED_PART: Final = 0.5
+FILLED_PART: Final = 0.25
+PATTERNS: Final = 16
+"""Of noise: fewer than for a prediction that is shown."""
 FEWEST_STEPS: Final = 10
 STRIDE: Final = 1.4
 """From one number of steps that is compared to the next."""
-WORTHWHILE: Final = 0.01
-"""A change of steps must promise intervals narrower by this part."""
 
 
 def choose(
@@ -71,36 +73,38 @@ def choose(
             f"Widths are predicted for models of up to {MOST_COEFFICIENTS} coefficients.",
             FieldError("/inference/shares", "leave it out, give equal, or give numbers"),
         )
-    if isinstance(optimizer, NoisyGradientDescent) and optimizer.steps is None and predictable:
-        cautious = make_outlook(design, model, assumed, filled=FILLED_PART)
-        optimizer = _with_steps(optimizer, inference, mu, facts, cautious)
+    steps_open = isinstance(optimizer, NoisyGradientDescent) and optimizer.steps is None
+    if not predictable or not (steps_open or asked == "optimised"):
+        return complete(optimizer, inference, mu, facts)
+    outlook = replace(make_outlook(design, model, assumed), patterns=PATTERNS)
+    if isinstance(optimizer, NoisyGradientDescent) and steps_open:
+        cautious = replace(make_outlook(design, model, assumed, filled=FILLED_PART), patterns=PATTERNS)
+        optimizer = _with_steps(optimizer, inference, mu, facts, (outlook, cautious))
     if asked == "optimised":
-        outlook = make_outlook(design, model, assumed)
         inference = _with_best_shares(optimizer, inference, mu, facts, outlook)
     return complete(optimizer, inference, mu, facts)
 
 
 def _with_steps(
-    optimizer: NoisyGradientDescent, inference: Inference, mu: float, facts: Facts, outlook: Outlook
+    optimizer: NoisyGradientDescent, inference: Inference, mu: float, facts: Facts, outlooks: tuple[Outlook, Outlook]
 ) -> NoisyGradientDescent:
-    """Return gradient descent with the number of steps that predicts the narrowest intervals."""
+    """Return gradient descent with the best number of steps for the second outlook among those good for the first."""
+    judged = demerit if inference.intervals else demerit_of_estimate
 
-    def predicted(steps: int) -> float:
+    def predicted(steps: int) -> tuple[float, float]:
         tried = complete(optimizer.model_copy(update={"steps": steps}), inference, mu, facts)
-        if inference.intervals:
-            return mean_log_width(outlook, facts, tried.optimizer, tried.inference)
-        assert inference.plausible_radius is not None, "filled before"
-        return mean_log_error(outlook, facts, tried.optimizer, inference.plausible_radius)
+        first, second = (judged(outlook, facts, tried.optimizer, tried.inference) for outlook in outlooks)
+        return first, second
 
     usual = complete(optimizer, inference, mu, facts).optimizer.steps
     assert usual is not None, "planned"
-    candidates, steps = [], float(FEWEST_STEPS)
+    candidates, steps = {usual}, float(FEWEST_STEPS)
     while steps <= MOST_STEPS:
-        candidates.append(ceil(steps))
+        candidates.add(ceil(steps))
         steps *= STRIDE
-    best = min((predicted(steps), steps) for steps in candidates)
-    chosen = best[1] if best[0] < predicted(usual) - WORTHWHILE else usual
-    return optimizer.model_copy(update={"steps": chosen})
+    found = {steps: predicted(steps) for steps in candidates}
+    good = [steps for steps in sorted(candidates) if found[steps][0] <= found[usual][0]]
+    return optimizer.model_copy(update={"steps": min(good, key=lambda steps: sum(found[steps]))})
 
 
 def _with_best_shares(
@@ -110,6 +114,6 @@ def _with_best_shares(
 
     def predicted(shares: Shares) -> float:
         tried = complete(optimizer, inference.model_copy(update={"shares": shares}), mu, facts)
-        return mean_log_width(outlook, facts, tried.optimizer, tried.inference)
+        return demerit(outlook, facts, tried.optimizer, tried.inference)
 
     return inference.model_copy(update={"shares": best_shares(predicted, planned_shares(optimizer, mu, facts))})

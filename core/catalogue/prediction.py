@@ -9,39 +9,34 @@ their declared range are the most frequent reason for wider intervals.
 Source: Avella-Medina, Bradshaw and Loh (2023), section 5.1; Farthing's own plan as in `core.inference.late`.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from math import sqrt
+from collections.abc import Callable
+from dataclasses import replace
+from math import inf, isfinite
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from core.catalogue.assumed import Assumed
 from core.catalogue.columns import Coded
 from core.catalogue.design import Design
 from core.catalogue.jobs import Inference
-from core.catalogue.late_covariance import LateSteps, Told, late_covariance
 from core.catalogue.methods import AnySettings
 from core.catalogue.models import MultinomialModel, RegressionModel
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
-from core.catalogue.reference import Reference, reference_of, scattered
+from core.catalogue.predicted_covariance import Outlook, covariance_of, inverted, noised_matrices, penalised
+from core.catalogue.reference import reference_of
 from core.catalogue.sufficient_statistics import SufficientStatistics
 from core.privacy.facts import Facts, Frozen
 
 Array = NDArray[np.float64]
 MOST_COEFFICIENTS: Final = 150
 """No prediction of larger models: their matrices would be inverted again and again while somebody waits."""
-WORK: Final = 60_000
-MOST_PATTERNS, FEWEST_PATTERNS = 64, 8
-NEAREST_TO_ONE: Final = 0.999
-UNSEEN: Final = 0.1
-MOVED_PART: Final = 1 / 3
-"""Of the plausible radius: how far coefficients are taken to lie from their start."""
 EXACT: Final = 1e-9
+COVERAGE_PRICE: Final = 20.0
 
 
 class PredictedWidth(Frozen):
@@ -53,24 +48,12 @@ class PredictedWidth(Frozen):
     ratio: float
 
 
-@dataclass(frozen=True)
-class Outlook:
-    """What widths are predicted from, beside what the planner fills: none of it depends on n or mu.
-
-    `to_declared` takes encoded coefficients, one after the other for each margin, to declared units.
-    """
-
-    reference: Reference
-    names: tuple[str, ...]
-    to_declared: Array
-    shifts: Array
-
-
 def make_outlook(
     design: Design, model: RegressionModel, assumed: Assumed | None = None, *, filled: float = 1.0
 ) -> Outlook:
     """Put the reference of a filled model, as `reference_of` makes it, beside its encoding; margins have one each."""
-    reference = reference_of(design, model, assumed, filled=filled)
+    with np.errstate(all="ignore"):
+        reference = reference_of(design, model, assumed, filled=filled)
     matrix, _ = design.to_declared()
     margins = max(1, len(reference.score) // len(matrix))
     unknown = len(reference.score) - margins * len(matrix)
@@ -107,7 +90,13 @@ def predict(
         return None
     if isinstance(optimizer, SufficientStatistics):
         return None
-    private, nonprivate = widths(outlook, facts, optimizer, inference)
+    try:
+        with np.errstate(all="ignore"):
+            private, nonprivate = widths(outlook, facts, optimizer, inference)
+    except np.linalg.LinAlgError:
+        return None
+    if not (np.isfinite(private).all() and np.isfinite(nonprivate).all() and (nonprivate > 0).all()):
+        return None
     return tuple(
         PredictedWidth(name=name, width=width, nonprivate_width=without, ratio=width / without)
         for name, width, without in zip(outlook.names, private.tolist(), nonprivate.tolist(), strict=True)
@@ -118,234 +107,74 @@ def widths(
     outlook: Outlook, facts: Facts, optimizer: NoisyGradientDescent | NoisyNewton, inference: Inference
 ) -> tuple[Array, Array]:
     """Return the widths of private and non-private intervals in declared units, shape (q,) each."""
+    noised = noised_matrices(outlook, facts, inference, optimizer)
+    private = _declared(outlook, covariance_of(outlook, facts, optimizer, inference, noised))
     quantile = 2 * float(ndtri(0.5 + inference.level / 2))
-    private = _covariance(outlook, facts, optimizer, inference, _noised(outlook.reference, facts, inference, optimizer))
-    declared = outlook.to_declared
-    variances = np.einsum("ij,rjk,ik->ri", declared, private, declared)
-    inverse = _inverted(_penalised(outlook.reference.curvature, facts, outlook.reference.scale))
-    sampling = outlook.reference.scale**2 * inverse @ outlook.reference.score @ inverse / facts.units
-    without = np.einsum("ij,jk,ik->i", declared, sampling, declared)
-    return quantile * np.median(np.sqrt(variances), axis=0), quantile * np.sqrt(without)
+    return quantile * np.median(private, axis=0), quantile * _sampling_deviations(outlook, facts)
 
 
-def mean_log_error(outlook: Outlook, facts: Facts, optimizer: AnySettings, radius: float) -> float:
-    """Return the same for an estimate without intervals, going by intervals that exact matrices would make.
+def demerit(outlook: Outlook, facts: Facts, optimizer: AnySettings, inference: Inference) -> float:
+    """Return what plans are compared by: the mean logarithm of how much wider private intervals are, and a penalty.
 
-    Args:
-        outlook: the public reference.
-        facts: of the job.
-        optimizer: nothing open.
-        radius: plausible size of a coefficient.
+    Matrices that are all noise may make intervals that are narrow and wrong. So each point by which the predicted
+    coverage, over the noise patterns, falls short of the level counts as much as COVERAGE_PRICE points of width. The
+    estimate's own deviation is taken from exact matrices.
     """
-    exact = Inference(
-        curvature_sigma=EXACT, score_sigma=EXACT, curvature_floor=EXACT, score_floor=EXACT, plausible_radius=radius
-    )
-    return mean_log_width(outlook, facts, optimizer, exact)
-
-
-def mean_log_width(outlook: Outlook, facts: Facts, optimizer: AnySettings, inference: Inference) -> float:
-    """Return the mean logarithm of how much wider private intervals are: what plans are compared by."""
     assert not isinstance(optimizer, SufficientStatistics), "it has no intervals"
-    private, without = widths(outlook, facts, optimizer, inference)
-    return float(np.log(private / without).mean())
+    with np.errstate(all="ignore"):
+        return _or_infinite(lambda: _demerit(outlook, facts, optimizer, inference))
 
 
-@dataclass(frozen=True)
-class _Noised:
-    """Matrices with noise patterns, shapes (R, p, p), as the door would tell them, ridge included."""
-
-    told: Array
-    """The final Hessian, pooled with the optimizer's."""
-    deviation: float
-    stepped: Array
-    """The Hessian of the last Newton step; without one, the final one."""
-    score: Array
-    score_deviation: float
+def _demerit(
+    outlook: Outlook, facts: Facts, optimizer: NoisyGradientDescent | NoisyNewton, inference: Inference
+) -> float:
+    noised = noised_matrices(outlook, facts, inference, optimizer)
+    told = _declared(outlook, covariance_of(outlook, facts, optimizer, inference, noised))
+    wider = float(np.log(np.median(told, axis=0) / _sampling_deviations(outlook, facts)).mean())
+    exact, quantile = _exact(outlook, facts, optimizer, inference), float(ndtri(0.5 + inference.level / 2))
+    covered = float((2 * ndtr(quantile * told / exact) - 1).mean())
+    return wider + COVERAGE_PRICE * max(0.0, inference.level - covered)
 
 
-def _noised(
-    reference: Reference, facts: Facts, inference: Inference, optimizer: NoisyGradientDescent | NoisyNewton
-) -> _Noised:
-    """Add to the reference the noise that answers will have."""
-    final_question, score_question = inference.questions()
-    final_deviation = final_question.sigma * final_question.sensitivity(facts)
-    score_deviation = score_question.sigma * score_question.sensitivity(facts)
-    exact = _penalised(reference.curvature, facts, reference.scale)
-    final, other, scored = _patterns(facts.dimension, 3)
-    told, deviation, stepped = exact + final_deviation * final, final_deviation, exact
-    if isinstance(optimizer, NoisyNewton):
-        weight, pooled_deviation = _pooled(optimizer, facts)
-        weight *= final_deviation**2
-        noise = (final_deviation * final + weight * pooled_deviation * other) / (1 + weight)
-        told = exact + noise
-        deviation = sqrt(final_deviation**2 + (weight * pooled_deviation) ** 2) / (1 + weight)
-        stepped = exact + optimizer.matrix_deviations(facts)[-1] * other
-    return _Noised(told, deviation, stepped, reference.score + score_deviation * scored, score_deviation)
+def demerit_of_estimate(outlook: Outlook, facts: Facts, optimizer: AnySettings, inference: Inference) -> float:
+    """Return the same for an estimate without intervals, going by those that exact matrices would make."""
+    assert not isinstance(optimizer, SufficientStatistics), "it is not iterated"
+    with np.errstate(all="ignore"):
+        return _or_infinite(
+            lambda: np.log(_exact(outlook, facts, optimizer, inference) / _sampling_deviations(outlook, facts)).mean()
+        )
 
 
-def _pooled(optimizer: NoisyNewton, facts: Facts) -> tuple[float, float]:
-    """Return the weight of the optimizer's pooled Hessians, times the variance of the final one, and their deviation.
-
-    Without memory the later half of them is pooled for the intervals.
-    """
-    memory, count, squares = optimizer.memory or 0.0, 0.0, 0.0
-    for step, question in enumerate(optimizer.curvatures()):
-        kept = memory if memory > 0 else float(2 * step > optimizer.newton_steps)
-        precision = (question.sigma * question.sensitivity(facts)) ** -2
-        count, squares = kept * count + precision, kept**2 * squares + precision
-    return count, sqrt(squares) / count
+def _or_infinite(figure: Callable[[], float]) -> float:
+    """Return a figure, or infinity where it cannot be computed."""
+    try:
+        found = float(figure())
+    except np.linalg.LinAlgError:
+        return inf
+    return found if isfinite(found) else inf
 
 
-def _covariance(
-    outlook: Outlook,
-    facts: Facts,
-    optimizer: NoisyGradientDescent | NoisyNewton,
-    inference: Inference,
-    noised: _Noised,
+def _exact(
+    outlook: Outlook, facts: Facts, optimizer: NoisyGradientDescent | NoisyNewton, inference: Inference
 ) -> Array:
-    """Return the covariance that intervals would be made of, shape (R, p, p), as `core.inference.sandwich` does."""
-    assert inference.curvature_floor is not None, "plan first"
-    assert inference.score_floor is not None, "plan first"
-    assert inference.plausible_radius is not None, "plan first"
-    scale = outlook.reference.scale
-    if isinstance(optimizer, NoisyNewton) and optimizer.late_steps > 0 and inference.correction != "plain":
-        return scale**2 * _late(outlook, facts, optimizer, inference, noised)
-    curvature = _floored(noised.told, inference.curvature_floor) / scale
-    inverse = _inverted(curvature)
-    plain: Array = inverse @ _floored(noised.score, inference.score_floor) @ inverse / facts.units
-    if inference.correction == "plain":
-        return plain
+    """Return the deviations that exact matrices would tell, in declared units, shape (q,)."""
+    silent = inference.model_copy(
+        update=dict.fromkeys(("curvature_sigma", "score_sigma", "curvature_floor", "score_floor"), EXACT)
+    )
     if isinstance(optimizer, NoisyGradientDescent):
-        return plain + _descended(outlook, facts, optimizer, inference, noised, curvature)
-    return plain + _stepped(outlook, facts, optimizer, inference, noised, curvature)
+        outlook = replace(outlook, patterns=1)  # without any Hessian of its own all patterns are one
+    noised = noised_matrices(outlook, facts, silent, optimizer)
+    return np.asarray(np.median(_declared(outlook, covariance_of(outlook, facts, optimizer, silent, noised)), axis=0))
 
 
-def _late(outlook: Outlook, facts: Facts, optimizer: NoisyNewton, inference: Inference, noised: _Noised) -> Array:
-    """Return the covariance of the mean of late gradient steps, in units of the scale."""
-    assert optimizer.averaged is not None, "plan first"
-    assert optimizer.eigenvalue_floor is not None, "plan first"
-    assert inference.plausible_radius is not None, "plan first"
-    gradient = optimizer.gradients()[-1]
-    curvature_question, score_question = inference.questions()
-    steps = LateSteps(
-        count=optimizer.late_steps,
-        averaged=optimizer.averaged,
-        scale=gradient.sigma * gradient.sensitivity(facts),
-        inverse=_inverted(_floored(noised.stepped, optimizer.eigenvalue_floor)),
-    )
-    told = Told(
-        curvature=noised.told,
-        deviation=noised.deviation,
-        score=noised.score,
-        score_deviation=noised.score_deviation,
-        ratio=score_question.bound(facts) / curvature_question.bound(facts),
-    )
-    radius = inference.plausible_radius / outlook.reference.scale
-    return late_covariance(steps, told, facts.units, radius, outlook.shifts)
+def _declared(outlook: Outlook, covariance: Array) -> Array:
+    """Return the deviations of coefficients in declared units, shape (..., q)."""
+    declared = outlook.to_declared
+    return np.sqrt(np.einsum("ij,...jk,ik->...i", declared, covariance, declared))
 
 
-def _descended(
-    outlook: Outlook,
-    facts: Facts,
-    optimizer: NoisyGradientDescent,
-    inference: Inference,
-    noised: _Noised,
-    curvature: Array,
-) -> Array:
-    """Return what gradient descent's noise and its start add, shape (R, p, p)."""
-    assert optimizer.step_size is not None, "plan first"
-    assert optimizer.steps is not None, "plan first"
-    scale = outlook.reference.scale
-    step = optimizer.step_size * (scale if optimizer.scaling == "scaled" else 1.0)
-    (gradient,) = optimizer.questions()
-    variance = (step * gradient.sigma * gradient.sensitivity(facts)) ** 2
-    if inference.correction != "stationary":
-        printed: Array = 2 * variance * np.broadcast_to(np.eye(facts.dimension), curvature.shape)
-        return printed
-    values, vectors = np.linalg.eigh(curvature)
-    factor = np.clip(1 - step * values, -NEAREST_TO_ONE, NEAREST_TO_ONE)
-    grown = variance * (1 - factor ** (2 * optimizer.steps)) / (1 - factor**2)
-    leaning = _remembered(outlook, inference, noised, lambda speed: step * speed, optimizer.steps)
-    spread: Array = (vectors * grown[..., None, :]) @ vectors.mT + leaning
-    return spread
-
-
-def _stepped(
-    outlook: Outlook,
-    facts: Facts,
-    optimizer: NoisyNewton,
-    inference: Inference,
-    noised: _Noised,
-    curvature: Array,
-) -> Array:
-    """Return what the noise of Newton steps and their start add, shape (R, p, p)."""
-    assert optimizer.damping is not None, "plan first"
-    assert optimizer.steps is not None, "plan first"
-    assert optimizer.eigenvalue_floor is not None, "plan first"
-    damping, floor = 1.0 if optimizer.careful else optimizer.damping, optimizer.eigenvalue_floor
-    asked = optimizer.gradients()[optimizer.warm_steps :]
-    gradients = [gradient.sigma * gradient.sensitivity(facts) for gradient in asked]
-    if inference.correction == "stationary":
-        used, variance = curvature, 0.0
-        for deviation in gradients:
-            variance = (1 - damping) ** 2 * variance + (damping * deviation) ** 2
-    else:
-        stepped = _floored(noised.stepped, floor) / outlook.reference.scale
-        used, variance = stepped, (damping * gradients[-1]) ** 2
-    inverse = _inverted(used)
-    added: Array = variance * inverse @ inverse
-    if inference.correction != "stationary":
-        return added
-    relative = floor / outlook.reference.scale
-    return added + _remembered(
-        outlook, inference, noised, lambda speed: damping * np.minimum(speed / relative, 1.0), optimizer.steps
-    )
-
-
-def _remembered(
-    outlook: Outlook, inference: Inference, noised: _Noised, speed_of: Callable[[Array], Array], steps: int
-) -> Array:
-    """Return the squared bias that intervals reckon with where the start has not been forgotten, shape (R, p, p)."""
-    assert inference.curvature_floor is not None, "plan first"
-    assert inference.plausible_radius is not None, "plan first"
-    scale = outlook.reference.scale
-    least = inference.curvature_floor / scale
-    values, vectors = np.linalg.eigh(noised.told / scale)
-    speed = speed_of(np.where(values < least, UNSEEN * least, values))
-    left = np.clip(1 - speed, 0.0, NEAREST_TO_ONE) ** steps
-    to_go = (left / (1 - left))[..., None, :]
-    moved = MOVED_PART * inference.plausible_radius
-    bias = ((vectors**2 * to_go).sum(-1) * moved) ** 2
-    leaning = bias[..., None] * np.eye(values.shape[-1])
-    if len(outlook.shifts):
-        along = ((outlook.shifts @ vectors) ** 2 * to_go).sum(-1) * moved
-        leaning = leaning + (outlook.shifts.T * along[..., None, :] ** 2) @ outlook.shifts
-    found: Array = leaning
-    return found
-
-
-def _penalised(curvature: Array, facts: Facts, scale: float) -> Array:
-    """Return the Hessian with its ridge, times an unknown scale."""
-    coefficients = np.ones(len(curvature))
-    if facts.scale is not None:
-        coefficients[-1] = 0.0
-    return curvature + facts.ridge * scale * np.diag(coefficients)
-
-
-def _inverted(matrix: Array) -> Array:
-    return np.asarray(np.linalg.inv(matrix), dtype=np.float64)
-
-
-def _floored(matrix: Array, floor: float) -> Array:
-    """Return the nearest matrices with no eigenvalue below `floor`."""
-    values, vectors = np.linalg.eigh(matrix)
-    floored: Array = (vectors * np.maximum(values, floor)[..., None, :]) @ vectors.mT
-    return floored
-
-
-def _patterns(dimension: int, kinds: int) -> Sequence[Array]:
-    """Return patterns of standard normal noise on symmetric matrices, shape (R, p, p) of each kind; always the same."""
-    count = int(min(MOST_PATTERNS, max(FEWEST_PATTERNS, WORK // dimension**2)))
-    normal = ndtri(scattered(kinds * count * dimension**2, 10**6)).reshape(kinds, count, dimension, dimension)
-    upper = np.triu(normal)
-    return list(upper + np.triu(normal, 1).mT)
+def _sampling_deviations(outlook: Outlook, facts: Facts) -> Array:
+    """Return the deviations without privacy, in declared units, shape (q,)."""
+    reference = outlook.reference
+    inverse = inverted(penalised(reference.curvature, facts, reference.scale))
+    return _declared(outlook, reference.scale**2 * inverse @ reference.score @ inverse / facts.units)

@@ -2,19 +2,22 @@
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import cached_property
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 from sqlalchemy.orm import Session
 
 from core.catalogue.blame import figures_at_fault
 from core.catalogue.columns import Column
+from core.catalogue.forecast import Asker, Forecast, Goal, Reached, forecast, reach
 from core.catalogue.jobs import JobSpec
 from core.catalogue.planning import PlannedJob, plan_job
 from core.errors import Conflict, FieldError, Invalid, NotFound, NotOfferedYet, Refusal
+from core.privacy.amounts import PrivacyTarget
 from core.privacy.budget import Terms, admits, jobs_that_still_fit
 from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency
@@ -217,7 +220,75 @@ def plan_of(spec: JobSpec) -> dict[str, Any]:
     return {**spec.optimizer.model_dump(mode="json"), "sigma": sigma, **shown}
 
 
-def estimate(context: Context, caller: Caller, spec: JobSpec) -> EstimateView:
+class EstimateSpec(JobSpec):
+    """A job, or what is wanted of one: with a goal, the privacy target may be left out."""
+
+    privacy: PrivacyTarget = Field(
+        default=PrivacyTarget(mu=Decimal(1)), description="with a goal it may be left out: the smallest is found"
+    )
+    goal: Goal | None = Field(default=None, description="what the intervals are wanted to be; tells what that takes")
+
+    def job(self) -> JobSpec:
+        """Return the job without its goal.
+
+        Raises:
+            Invalid: there is neither a goal nor a privacy target.
+        """
+        if self.goal is None and "privacy" not in self.model_fields_set:
+            raise Invalid("A job needs a privacy target.", FieldError("/privacy", "give one, or a goal to find it by"))
+        given = self.model_fields_set - {"goal"} | {"privacy"}
+        return JobSpec.model_validate({name: getattr(self, name) for name in given})
+
+
+class Foreseen(NamedTuple):
+    """The plan to show, what to expect of it, and what a goal takes."""
+
+    planned: PlannedJob
+    prediction: Forecast | None
+    goal: Reached | None
+
+
+class Forecasts:
+    """What was predicted before: it follows from requests and from public facts that never change."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: OrderedDict[tuple[str, str], Foreseen] = OrderedDict()
+        self._lock = Lock()
+
+    def find(self, quoted: Quote, spec: EstimateSpec) -> Foreseen:
+        """Return what to expect of a quoted job, and the plan that reaches its goal.
+
+        Raises:
+            Invalid: as `reach` does.
+        """
+        key = (quoted.dataset_id, spec.model_dump_json(exclude_unset=True))
+        with self._lock:
+            if key in self._kept:
+                return self._kept[key]
+        made = _foresee(quoted, spec)
+        with self._lock:
+            self._kept[key] = made
+            if len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+        return made
+
+
+FORECASTS: Final = Forecasts(1024)
+
+
+def _foresee(quoted: Quote, spec: EstimateSpec) -> Foreseen:
+    """Predict, and plan again for what is wanted."""
+    design, facts = quoted.planned.design, quoted.planned.facts
+    columns = (*design.columns, design.target_column)
+    asker = Asker(spec.job(), columns, facts.units, facts.adjacency, quoted.account.terms)
+    if spec.goal is None:
+        return Foreseen(quoted.planned, forecast(asker, quoted.planned), None)
+    planned, reached = reach(asker, spec.goal, privacy_given="privacy" in spec.model_fields_set)
+    return Foreseen(planned, forecast(asker, planned), reached)
+
+
+def estimate(context: Context, caller: Caller, spec: EstimateSpec) -> EstimateView:
     """Return price, plan and prediction of a job; nothing is reserved.
 
     Raises:
@@ -226,10 +297,13 @@ def estimate(context: Context, caller: Caller, spec: JobSpec) -> EstimateView:
         Invalid: the job does not fit the dataset.
         NotOfferedYet: part of it is not offered yet.
     """
+    job = spec.job()
     with context.database.read() as session:
-        quoted = quote(session, context, caller, spec)
+        quoted = quote(session, context, caller, job)
+    foreseen = FORECASTS.find(quoted, spec)
+    planned, price = foreseen.planned, composed(foreseen.planned.schedule)
+    quoted = replace(quoted, planned=planned, price=price)
     accounts = [account for account in (quoted.account, quoted.grant) if account is not None]
-    planned = quoted.planned
     paired = [(account, most_reserved(planned, account)) for account in accounts]
     rows, width = planned.facts.units, planned.facts.dimension
     hessians = len(planned.spec.optimizer.schedule(planned.facts)) - quoted.steps  # each step asks for one gradient
@@ -253,4 +327,6 @@ def estimate(context: Context, caller: Caller, spec: JobSpec) -> EstimateView:
         coefficients=width,
         compute={"multiplications": float(passes * rows * width), "records_bytes": float(8 * rows * (width + 1))},
         head=quoted.head,
+        prediction=foreseen.prediction,
+        goal=foreseen.goal,
     )

@@ -9,6 +9,7 @@ from typing import Any, Literal, overload
 from pydantic import BaseModel, ConfigDict
 
 from core.catalogue.columns import Column, Unit
+from core.catalogue.forecast import Forecast, Reached
 from core.catalogue.method import Bound
 
 
@@ -196,6 +197,8 @@ class EstimateView(View):
     coefficients: int
     compute: dict[str, float]
     head: str
+    prediction: Forecast | None = None
+    goal: Reached | None = None
 
 
 class ProgressView(View):

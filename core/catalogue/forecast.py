@@ -1,0 +1,226 @@
+"""What to expect of a job before it is paid for, and what a job would have to be for what is wanted of it.
+
+A plan tells the widths of its intervals (`core.catalogue.prediction`). The other way round, the smallest privacy target
+or number of units for a wanted width is found by planning again and again: down from where the width is predicted, so
+that it is predicted for everything between. No record is read, whatever is asked.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from math import ceil, exp, log
+from statistics import fmean
+from typing import Final
+
+from pydantic import Field
+
+from core.catalogue.columns import Column
+from core.catalogue.jobs import JobSpec
+from core.catalogue.losses import Clip
+from core.catalogue.models import NetworkModel
+from core.catalogue.planning import PlannedJob, plan_job
+from core.catalogue.prediction import MOST_COEFFICIENTS, PredictedWidth, make_outlook, predict
+from core.errors import FieldError, Invalid
+from core.privacy.amounts import PrivacyTarget, format_figure
+from core.privacy.budget import Terms
+from core.privacy.facts import Adjacency, Frozen
+
+LEAST_MU, MOST_MU = 1e-4, 1e4
+LEAST_UNITS, MOST_UNITS = 10, 10**10
+CLOSE: Final = 1.002
+"""Searches end within this factor."""
+USEFUL_RATIO: Final = 2.0
+
+
+class WantedWidth(Frozen):
+    """How wide a coefficient's interval may be."""
+
+    coefficient: str = Field(max_length=200, description="as estimates and summaries name it")
+    at_most: float = Field(gt=0, allow_inf_nan=False, description="in declared units")
+
+
+class Goal(Frozen):
+    """What is wanted of a job."""
+
+    width: WantedWidth
+
+
+class UsefulFrom(Frozen):
+    """From where on private intervals are at most twice as wide as non-private ones, in the geometric mean."""
+
+    mu: str | None = Field(description="at this number of units; null: at no privacy target")
+    units: int | None = Field(description="at this privacy target; null: at no number of units")
+
+
+class Forecast(Frozen):
+    """Interval widths as predicted for the public reference design; no record was read."""
+
+    level: float
+    coefficients: tuple[PredictedWidth, ...]
+    useful_from: UsefulFrom
+
+
+class Reached(Frozen):
+    """What a goal takes."""
+
+    coefficient: str
+    at_most: float
+    predicted: float = Field(description="width of the plan that is shown")
+    met: bool = Field(description="whether that is at most what is wanted")
+    nonprivate_width: float
+    mu: str | None = Field(description="the smallest at this number of units; null: sampling alone is wider")
+    units: int | None = Field(description="the smallest number at the shown privacy target; null: above 10^10")
+
+
+@dataclass(frozen=True)
+class Asker:
+    """A job that is planned under changed circumstances: another privacy target, another number of units."""
+
+    spec: JobSpec
+    columns: Sequence[Column]
+    units: int
+    adjacency: Adjacency
+    terms: Terms
+
+    def plan(self) -> PlannedJob:
+        """Return the plan.
+
+        Raises:
+            Invalid: as `plan_job` does.
+        """
+        return plan_job(self.spec, columns=self.columns, units=self.units, adjacency=self.adjacency, terms=self.terms)
+
+    def worth(self, mu: float) -> "Asker":
+        """Return the same with another privacy target, rounded up to a figure that can be asked for."""
+        privacy = PrivacyTarget(mu=Decimal(format_figure(mu, "up")))
+        return replace(self, spec=self.spec.model_copy(update={"privacy": privacy}))
+
+    def predicted(self, planned: PlannedJob) -> tuple[PredictedWidth, ...] | None:
+        """Return the widths of a plan; None where none are predicted."""
+        model, inference = planned.spec.model, planned.spec.inference
+        assert not isinstance(model, NetworkModel), "the planner refuses networks"
+        if not inference.intervals or isinstance(model.weights, Clip) or planned.facts.dimension > MOST_COEFFICIENTS:
+            return None
+        outlook = make_outlook(planned.design, model, self.spec.assume)
+        return predict(outlook, planned.facts, planned.spec.optimizer, inference)
+
+    def attempt(self) -> tuple[PredictedWidth, ...] | None:
+        """Return the widths; None also where the job cannot be planned."""
+        try:
+            return self.predicted(self.plan())
+        except (Invalid, ArithmeticError):
+            return None
+
+
+def forecast(asker: Asker, planned: PlannedJob) -> Forecast | None:
+    """Return what to expect of a plan; None where nothing is predicted: no intervals, or too many coefficients."""
+    widths = asker.predicted(planned)
+    if widths is None:
+        return None
+
+    def useful(found: tuple[PredictedWidth, ...]) -> bool:
+        return fmean(log(one.ratio) for one in found) <= log(USEFUL_RATIO)
+
+    mu = smallest_mu(asker, useful)
+    return Forecast(
+        level=planned.spec.inference.level,
+        coefficients=widths,
+        useful_from=UsefulFrom(mu=None if mu is None else format_figure(mu, "up"), units=smallest_units(asker, useful)),
+    )
+
+
+def smallest_mu(asker: Asker, good: Callable[[tuple[PredictedWidth, ...]], bool]) -> float | None:
+    """Return the smallest mu from which on a prediction is good, up to CLOSE; None: none is."""
+
+    def holds(mu: float) -> bool:
+        found = asker.worth(mu).attempt()
+        return found is not None and good(found)
+
+    present = min(max(asker.spec.privacy.total_mu(asker.terms), LEAST_MU), MOST_MU)
+    return _smallest(holds, (LEAST_MU, present, MOST_MU))
+
+
+def smallest_units(asker: Asker, good: Callable[[tuple[PredictedWidth, ...]], bool]) -> int | None:
+    """Return the smallest number of units from which on a prediction is good, up to CLOSE; None: none is."""
+
+    def holds(units: float) -> bool:
+        found = replace(asker, units=ceil(units)).attempt()
+        return found is not None and good(found)
+
+    present = min(max(asker.units, LEAST_UNITS), MOST_UNITS)
+    found = _smallest(holds, (LEAST_UNITS, present, MOST_UNITS))
+    return None if found is None else ceil(found)
+
+
+def _smallest(holds: Callable[[float], bool], limits: tuple[float, float, float]) -> float | None:
+    """Return where something begins to hold: from the present upwards or downwards by strides, then by halving."""
+    least, high, most = limits
+    stride = 2.0
+    while not holds(high):
+        if high >= most:
+            return None
+        high, stride = min(high * stride, most), stride**2
+    low = high
+    while holds(low):
+        if low <= least:
+            return low
+        high, low = low, max(low / 2, least)
+    while high / low > CLOSE:
+        middle = exp((log(low) + log(high)) / 2)
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def reach(asker: Asker, goal: Goal, *, privacy_given: bool) -> tuple[PlannedJob, Reached]:
+    """Return the plan to show and what the goal takes.
+
+    Args:
+        asker: the job; without a privacy target of its own, that of the plan to show is what the goal takes.
+        goal: what is wanted.
+        privacy_given: whether the job says what it is worth.
+
+    Raises:
+        Invalid: there is no such coefficient, nothing is predicted for such a job, or no privacy target reaches the
+            goal and none was given.
+    """
+    wanted = goal.width
+    planned = asker.plan()
+    widths = asker.predicted(planned)
+    if widths is None:
+        raise _unreachable(
+            "/goal/width", "no widths are predicted of such a job: ask for intervals, of a smaller model"
+        )
+    place = next((place for place, one in enumerate(widths) if one.name == wanted.coefficient), None)
+    if place is None:
+        names = ", ".join(one.name for one in widths[:10])
+        raise _unreachable("/goal/width/coefficient", f"is no coefficient of this model; it has {names}")
+    mu = smallest_mu(asker, lambda found: found[place].width <= wanted.at_most)
+    if mu is not None and not privacy_given:
+        asker = asker.worth(mu)
+        planned = asker.plan()
+        widths = asker.predicted(planned)
+        assert widths is not None, "as before"
+    shown = widths[place]
+    if mu is None and not privacy_given:
+        needed = ceil(asker.units * (shown.nonprivate_width / wanted.at_most) ** 2)
+        raise _unreachable(
+            "/goal/width/at_most",
+            f"no privacy target reaches it: without privacy the interval is {shown.nonprivate_width:.3g} wide; that "
+            f"takes at least {needed} units, or a wider one",
+        )
+    units: int | None = asker.units
+    if privacy_given:
+        units = smallest_units(asker, lambda found: found[place].width <= wanted.at_most)
+    return planned, Reached(
+        coefficient=wanted.coefficient,
+        at_most=wanted.at_most,
+        predicted=shown.width,
+        met=shown.width <= wanted.at_most,
+        nonprivate_width=shown.nonprivate_width,
+        mu=None if mu is None else format_figure(mu, "up"),
+        units=units,
+    )
+
+
+def _unreachable(pointer: str, detail: str) -> Invalid:
+    return Invalid(f"{pointer} {detail}.", FieldError(pointer, detail))
