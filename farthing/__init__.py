@@ -7,26 +7,33 @@
 
 from farthing.client import Client
 from farthing.errors import FarthingError, JobFailed, Unreachable
+from farthing.models import Model
+from farthing.restrictions import RestrictionError
+from farthing.results import (
+    Coefficient,
+    Comparison,
+    Contrast,
+    Ellipsoid,
+    Interval,
+    OddsRatio,
+    RateRatio,
+    Summary,
+    WaldTest,
+)
 from farthing.views import (
     AuditLine,
     Budget,
-    Coefficient,
-    Contrast,
     Dataset,
     Entry,
     Estimate,
     Event,
     Grant,
-    Interval,
     Job,
     Key,
-    OddsRatio,
     Principal,
     Scope,
-    Summary,
     Validation,
     Verification,
-    WaldTest,
 )
 
 __all__ = [
@@ -34,8 +41,10 @@ __all__ = [
     "Budget",
     "Client",
     "Coefficient",
+    "Comparison",
     "Contrast",
     "Dataset",
+    "Ellipsoid",
     "Entry",
     "Estimate",
     "Event",
@@ -45,8 +54,11 @@ __all__ = [
     "Job",
     "JobFailed",
     "Key",
+    "Model",
     "OddsRatio",
     "Principal",
+    "RateRatio",
+    "RestrictionError",
     "Scope",
     "Summary",
     "Unreachable",

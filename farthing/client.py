@@ -13,25 +13,28 @@ from uuid import uuid4
 import httpx
 
 from farthing.errors import FarthingError, JobFailed
+from farthing.models import Levels, Model
+from farthing.results import (
+    Contrast,
+    Interval,
+    OddsRatio,
+    Summary,
+    WaldTest,
+)
 from farthing.views import (
     AuditLine,
     Budget,
-    Contrast,
     Dataset,
     Entry,
     Estimate,
     Event,
     Grant,
-    Interval,
     Job,
     Key,
-    OddsRatio,
     Principal,
     Scope,
-    Summary,
     Validation,
     Verification,
-    WaldTest,
     Worker,
 )
 from farthing.wire import KEY, Wire
@@ -261,64 +264,58 @@ class Client:
 
     # Models --------------------------------------------------------------------------------------------------------
 
-    def summary(self, model: str, *, level: float | None = None) -> Summary:
+    def model(self, model: str) -> Model:
+        """Return a released model to read, compare and predict with; nothing is asked yet."""
+        return Model(self._wire, model)
+
+    def summary(self, model: str, *, level: Levels = None) -> Summary:
         """Return the coefficient table with private intervals, at the job's own level unless one is given."""
-        return Summary.model_validate(self._wire.get(f"/v1/models/{model}/summary", level=level))
+        return self.model(model).table(level)
 
-    def summary_text(self, model: str, *, level: float | None = None) -> str:
+    def summary_text(self, model: str, *, level: Levels = None) -> str:
         """Return the coefficient table as plain text."""
-        query = {"format": "text"} if level is None else {"format": "text", "level": str(level)}
-        return self._wire.send("GET", f"/v1/models/{model}/summary", params=query).text
+        return self.model(model).summary(level)
 
-    def intervals(self, model: str, *, level: float | None = None) -> list[Interval]:
+    def intervals(self, model: str, *, level: Levels = None) -> list[Interval]:
         """Return each coefficient's interval."""
-        answer = self._wire.get(f"/v1/models/{model}/intervals", level=level)
-        return [Interval.model_validate(item) for item in answer["intervals"]]
+        return self.model(model).conf_int(level)
 
-    def odds_ratios(self, model: str, *, level: float | None = None) -> list[OddsRatio]:
+    def odds_ratios(self, model: str, *, level: Levels = None) -> list[OddsRatio]:
         """Return a logistic model's odds ratios with their intervals."""
-        answer = self._wire.get(f"/v1/models/{model}/odds-ratios", level=level)
-        return [OddsRatio.model_validate(item) for item in answer["odds_ratios"]]
+        return self.model(model).odds_ratios(level)
 
     def contrast(self, model: str, weights: Mapping[str, float], *, level: float | None = None) -> Contrast:
         """Return a linear combination of coefficients with its interval."""
-        body = {"weights": dict(weights)} | ({} if level is None else {"level": level})
-        return Contrast.model_validate(self._wire.post(f"/v1/models/{model}/contrasts", body))
+        return self.model(model).contrast(weights, level=level)
 
     def test(
-        self, model: str, hypotheses: Sequence[str | Mapping[str, float]], values: Iterable[float] | None = None
+        self,
+        model: str,
+        hypotheses: str | Mapping[str, float] | Sequence[str | Mapping[str, float]],
+        values: Iterable[float] | None = None,
     ) -> WaldTest:
-        """Test jointly that coefficients, or linear combinations of them, equal given values, by default 0 (Wald).
-
-        Args:
-            model: its id.
-            hypotheses: names of coefficients, or weights by name.
-            values: one for each hypothesis.
-        """
-        rows = [{one: 1.0} if isinstance(one, str) else dict(one) for one in hypotheses]
-        body = {"hypotheses": rows} | ({} if values is None else {"values": list(values)})
-        return WaldTest.model_validate(self._wire.post(f"/v1/models/{model}/tests", body))
+        """Test jointly that coefficients, or linear combinations of them, equal given values; as `Model.test`."""
+        return self.model(model).test(hypotheses, values)
 
     def methods(self, model: str) -> str:
         """Return a paragraph that a paper's methods section may quote."""
-        return str(self._wire.get(f"/v1/models/{model}/methods")["text"])
+        return self.model(model).methods()
 
-    def predict(self, model: str, rows: Iterable[Spec]) -> list[dict[str, float]]:
-        """Return predictions for rows in declared units: `probability` of a logistic model, `value` of a linear one."""
-        answer = self._wire.post(f"/v1/models/{model}/predict", {"rows": [dict(row) for row in rows]})
-        return list(answer["predictions"])
+    def predict(self, model: str, rows: Iterable[Spec], *, level: float | None = None) -> list[dict[str, Any]]:
+        """Return predictions for rows in declared units; as `Model.predict`."""
+        return self.model(model).predict(rows, level=level)
 
     def export(self, model: str, kind: str = "json") -> bytes:
         """Return the model as `json` or `safetensors`."""
-        return self._wire.send("GET", f"/v1/models/{model}/export", params={"format": kind}).content
+        return self.model(model).export(kind)
 
     def approve(self, model: str) -> None:
         """Let a release be seen, where its scope asks for the owner's approval."""
-        self._wire.post(f"/v1/models/{model}/approve")
+        self.model(model).approve()
 
     def reject(self, model: str) -> None:
         """Keep a release from being seen; what it cost stays spent."""
-        self._wire.post(f"/v1/models/{model}/reject")
+        self.model(model).reject()
 
     # Keys and the audit trail --------------------------------------------------------------------------------------
 

@@ -26,7 +26,9 @@ err = Console(stderr=True)
 Url = Annotated[str, typer.Option(envvar="FARTHING_URL", help="where the service listens")]
 Secret = Annotated[str, typer.Option("--key", envvar="FARTHING_KEY", help="API key", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="print JSON instead of a table")]
-Level = Annotated[float | None, typer.Option(help="of the intervals, such as 0.9; default: the job's own")]
+Levels = Annotated[
+    list[float] | None, typer.Option("--level", help="of the intervals, may be repeated; default: the job's own")
+]
 DEFAULT_URL: Final = "http://127.0.0.1:8000"
 
 

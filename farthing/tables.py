@@ -8,7 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from farthing.views import Budget, Dataset, Entry, Estimate, Interval, Job, OddsRatio, Summary, Validation, Worker
+from farthing.results import Coefficient, Comparison, Ellipsoid, Interval, OddsRatio, RateRatio, Summary
+from farthing.views import Budget, Dataset, Entry, Estimate, Goal, Job, Prediction, Validation, Worker
 
 
 def _table(title: str, rows: Sequence[Sequence[str]], *, left: Sequence[str] = (), right: Sequence[str] = ()) -> Table:
@@ -121,7 +122,42 @@ def estimate(found: Estimate) -> RenderableType:
             ("source", bound.source),
         ]
         parts += ["", _facts("theory", theory)]
+    if found.goal is not None:
+        parts += ["", _goal(found.goal)]
+    if found.prediction is not None:
+        parts += ["", *_prediction(found.prediction)]
     return Group(*parts)
+
+
+def _goal(found: Goal) -> RenderableType:
+    """Show what a wanted width takes."""
+    rows = [
+        ("coefficient", found.coefficient),
+        ("wanted width", _number(found.at_most)),
+        ("predicted", f"{_number(found.predicted)}, {'met' if found.met else 'not met'}"),
+        ("without privacy", _number(found.nonprivate_width)),
+        ("smallest mu", "none: sampling alone is wider" if found.mu is None else found.mu),
+        ("smallest n", "-" if found.units is None else f"{found.units:,}"),
+    ]
+    return _facts("goal", rows)
+
+
+def _prediction(found: Prediction) -> list[RenderableType]:
+    """Show the predicted widths of the intervals."""
+    rows = [
+        (one.name, _number(one.width), _number(one.nonprivate_width), f"{one.ratio:.2f}") for one in found.coefficients
+    ]
+    widths = _table(
+        f"predicted widths of {100 * found.level:g} % intervals",
+        rows,
+        left=("coefficient",),
+        right=("private", "non-private", "ratio"),
+    )
+    useful = [
+        ("at this n, from mu", found.useful_from.mu or "-"),
+        ("at this mu, from n", "-" if found.useful_from.units is None else f"{found.useful_from.units:,}"),
+    ]
+    return [widths, "", _facts("within twice the non-private width", useful)]
 
 
 def _between(interval: tuple[float | None, float | None] | None) -> str:
@@ -131,7 +167,7 @@ def _between(interval: tuple[float | None, float | None] | None) -> str:
 
 def summary(found: Summary) -> RenderableType:
     """Show the coefficient table."""
-    level = "" if found.level is None else f"{100 * found.level:g} % interval"
+    levels = _shown_levels(found.levels or [found.level or 0.0])
     rows = [
         (
             one.name,
@@ -139,31 +175,102 @@ def summary(found: Summary) -> RenderableType:
             _number(one.std_error),
             _number(one.z),
             _number(one.p_value),
-            _between(one.interval),
+            *_bands(one, len(levels)),
         )
         for one in found.coefficients
     ]
+    if found.scale is not None:
+        scale = found.scale
+        rows.append(("(residual scale)", _number(scale.estimate), _number(scale.std_error), "-", "-",
+                     _between(scale.interval), *["-"] * (len(levels) - 1)))  # fmt: skip
     title = f"{found.optimizer}, n = {found.n:,}, model {found.model}"
-    table = _table(title, rows, left=("coefficient",), right=("estimate", "std. error", "z", "p", level))
+    table = _table(title, rows, left=("coefficient",), right=("estimate", "std. error", "z", "p", *levels))
     privacy = found.privacy
     promise = ", ".join(f"{name} {privacy[name]}" for name in ("mu", "rho", "epsilon", "delta") if privacy.get(name))
     said = f"{promise} under {privacy.get('adjacency')}; intervals count the noise ({found.correction})"
-    if floored := found.flags.get("eigenvalues_floored"):
-        said += f"\n{floored} eigenvalues of noised matrices were floored: intervals along them are wide"
-    if slow := found.flags.get("slow_directions"):
-        said += f"\n{slow} directions had not forgotten their start: intervals along them may be too short"
-    return Group(table, "", _said(said))
+    return Group(table, "", _said("\n".join([said, *found.notes])))
 
 
-def intervals(found: Sequence[Interval]) -> RenderableType:
-    """Show each coefficient's interval."""
-    return _table("", [(one.name, _between(one.interval)) for one in found], left=("coefficient",), right=("interval",))
+def _shown_levels(levels: Sequence[float]) -> list[str]:
+    return [f"{100 * level:g} % interval" for level in levels]
 
 
-def odds_ratios(found: Sequence[OddsRatio]) -> RenderableType:
-    """Show odds ratios with their intervals."""
-    rows = [(one.name, _number(one.odds_ratio), _between(one.interval)) for one in found]
-    return _table("", rows, left=("coefficient",), right=("odds ratio", "interval"))
+def _bands(one: Interval | OddsRatio | RateRatio | Coefficient, levels: int) -> list[str]:
+    """Return a line's intervals as cells, one for each level."""
+    several = [band.interval for band in one.intervals] or [one.interval]
+    return [_between(interval) for interval in several] + ["-"] * (levels - len(several))
+
+
+def intervals(found: Sequence[Interval], levels: Sequence[float]) -> RenderableType:
+    """Show each coefficient's interval, at each level."""
+    names = _shown_levels(levels) or ["interval"]
+    return _table("", [(one.name, *_bands(one, len(names))) for one in found], left=("coefficient",), right=names)
+
+
+def ratios(found: Sequence[OddsRatio] | Sequence[RateRatio]) -> RenderableType:
+    """Show odds or rate ratios with their intervals."""
+    rows = [
+        (one.name, _number(one.odds_ratio if isinstance(one, OddsRatio) else one.rate_ratio), _between(one.interval))
+        for one in found
+    ]
+    name = "rate ratio" if found and isinstance(found[0], RateRatio) else "odds ratio"
+    return _table("", rows, left=("coefficient",), right=(name, "interval"))
+
+
+def ellipsoid(found: Ellipsoid) -> RenderableType:
+    """Show where some coefficients may be together."""
+    centre = [
+        (name, _number(middle), _number(row[at] ** 0.5))
+        for at, (name, middle, row) in enumerate(zip(found.coefficients, found.centre, found.shape, strict=True))
+    ]
+    parts: list[RenderableType] = [_table("centre", centre, left=("coefficient",), right=("estimate", "std. error"))]
+    rows = [
+        (
+            f"{100 * one.level:g} %",
+            "-" if one.inside is None else "inside" if one.inside else "outside",
+            _number(one.radius),
+            _number(one.volume),
+            ", ".join(map(_number, one.half_axes)),
+        )
+        for one in found.regions
+    ]
+    parts += ["", _table("", rows, left=("level", "point"), right=("radius", "volume", "half axes"))]
+    if found.point is not None:
+        parts.append(_said(f"\npoint: chi-squared {found.point['statistic']:.4g}, p {found.point['p_value']:.4g}"))
+    return Group(*parts, *([_said("\n" + "\n".join(found.notes))] if found.notes else []))
+
+
+def _side(one: dict[str, Any] | None) -> tuple[str, str]:
+    return ("-", "-") if one is None else (_number(one["estimate"]), _number(one["std_error"]))
+
+
+def comparison(found: Comparison) -> RenderableType:
+    """Show two models side by side."""
+    rows = [
+        (
+            one.name,
+            *(
+                _number((side or {}).get(name))
+                for side in (one.first, one.second)
+                for name in ("estimate", "std_error")
+            ),
+            _number(one.difference),
+            _number(one.difference_in_std_errors),
+            _number(one.p_value_bound),
+            _number(one.width_ratio),
+        )
+        for one in found.coefficients
+    ]
+    right = ("first", "std. error", "second", "std. error", "difference", "in SE", "p at most", "width ratio")
+    heads = [
+        f"{name}: {one['model']}, {one['optimizer']}, {one['weights']}, epsilon {one['privacy']['epsilon']} at delta "
+        f"{one['privacy']['delta']}"
+        for name, one in zip(("first", "second"), found.models, strict=True)
+    ]
+    notes = [f"{name}: {note}" for name, one in zip(("first", "second"), found.models, strict=True)
+             for note in one["notes"]]  # fmt: skip
+    table = _table("", rows, left=("coefficient",), right=right)
+    return Group(_said("\n".join(heads)), "", table, "", _said("\n".join([found.assumes, *notes])))
 
 
 def jobs(found: Sequence[Job]) -> RenderableType:

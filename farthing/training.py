@@ -1,6 +1,5 @@
-"""Commands of the analyst: price a job, run it, read what it released."""
+"""Commands of the analyst: price a job and run it. What it released is read by `reading`."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -8,22 +7,40 @@ import typer
 
 from farthing import tables
 from farthing.client import Client
-from farthing.console import DEFAULT_URL, WRONG_INPUT, Json, Level, Secret, Url, app, bar, complain, err, line, out
+from farthing.console import DEFAULT_URL, WRONG_INPUT, Json, Secret, Url, app, bar, complain, err, line, out
 from farthing.console import read_json as read
 from farthing.views import Job
 
 JobFile = Annotated[Path, typer.Argument(help="JSON of the job, or - for standard input")]
 JobId = Annotated[str, typer.Argument(help="job_...")]
-ModelId = Annotated[str, typer.Argument(help="mdl_...")]
 
 
 @app.command()
-def estimate(job: JobFile, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
-    """Price a job and predict its accuracy; no record is read."""
+def estimate(
+    job: JobFile,
+    *,
+    width: Annotated[str | None, typer.Option(help="coefficient=width: what a so wide interval takes")] = None,
+    as_json: Json = False,
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
+    """Price a job and predict its intervals; no record is read."""
     asked = read(job, "job")
+    if width is not None:
+        asked = {**asked, "goal": {"width": _wanted(width)}}
     with Client(url, secret) as client:
         found = client.estimate(asked)
     out.print_json(found.model_dump_json()) if as_json else out.print(tables.estimate(found))
+
+
+def _wanted(width: str) -> dict[str, str | float]:
+    """Read `age=0.1`; names may have an equals sign of their own."""
+    name, _, size = width.rpartition("=")
+    try:
+        return {"coefficient": name, "at_most": float(size)}
+    except ValueError:
+        complain(f"--width {width}: write it as age=0.1")
+        raise typer.Exit(WRONG_INPUT) from None
 
 
 @app.command()
@@ -86,76 +103,6 @@ def report(job: JobId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
     """Print a job's privacy report as JSON."""
     with Client(url, secret) as client:
         out.print_json(data=client.report(job))
-
-
-@app.command()
-def summary(
-    model: ModelId, level: Level = None, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = ""
-) -> None:
-    """Print a model's coefficient table with private intervals."""
-    with Client(url, secret) as client:
-        found = client.summary(model, level=level)
-    out.print_json(found.model_dump_json()) if as_json else out.print(tables.summary(found))
-
-
-@app.command("odds-ratios")
-def odds_ratios(model: ModelId, level: Level = None, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
-    """Print a logistic model's odds ratios with their intervals."""
-    with Client(url, secret) as client:
-        out.print(tables.odds_ratios(client.odds_ratios(model, level=level)))
-
-
-@app.command("test")
-def wald(
-    model: ModelId,
-    coefficients: Annotated[list[str], typer.Argument(help="names as the summary prints them")],
-    url: Url = DEFAULT_URL,
-    secret: Secret = "",
-) -> None:
-    """Test jointly that coefficients are zero (Wald)."""
-    with Client(url, secret) as client:
-        found = client.test(model, coefficients)
-    line(f"chi-squared {found.statistic:.4g} on {found.degrees_of_freedom} degrees of freedom, p {found.p_value:.4g}")
-
-
-@app.command()
-def methods(model: ModelId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
-    """Print a paragraph for the methods section of a paper."""
-    with Client(url, secret) as client:
-        line(client.methods(model))
-
-
-@app.command()
-def predict(
-    model: ModelId,
-    rows: Annotated[Path, typer.Argument(help="JSON list of rows, or - for standard input")],
-    url: Url = DEFAULT_URL,
-    secret: Secret = "",
-) -> None:
-    """Predict rows given in the units of the declared columns; prints JSON."""
-    asked = read(rows, "rows")
-    if not isinstance(asked, list) or not all(isinstance(row, dict) for row in asked):
-        complain(f'rows {rows}: must be a JSON list of objects, such as [{{"age": 40}}]')
-        raise typer.Exit(WRONG_INPUT)
-    with Client(url, secret) as client:
-        out.print_json(data=client.predict(model, asked))
-
-
-@app.command()
-def export(
-    model: ModelId,
-    to: Annotated[Path | None, typer.Option("--to", "-o", help="a file; its ending .safetensors chooses that")] = None,
-    url: Url = DEFAULT_URL,
-    secret: Secret = "",
-) -> None:
-    """Download a model as JSON, to standard output or a file, or as safetensors."""
-    kind = "safetensors" if to is not None and to.suffix == ".safetensors" else "json"
-    with Client(url, secret) as client:
-        content = client.export(model, kind)
-    if to is None:
-        sys.stdout.buffer.write(content + b"\n")
-    else:
-        to.write_bytes(content)
 
 
 def _follow(client: Client, job: Job) -> None:

@@ -73,6 +73,42 @@ class Bound(View):
     source: str
 
 
+class PredictedWidth(View):
+    """How wide a coefficient's interval will be, going by public facts, and would be without privacy."""
+
+    name: str
+    width: float
+    nonprivate_width: float
+    ratio: float
+
+
+class UsefulFrom(View):
+    """From where on private intervals are at most twice as wide as non-private ones; null: from nowhere."""
+
+    mu: str | None
+    units: int | None
+
+
+class Prediction(View):
+    """Interval widths as predicted before any record is read."""
+
+    level: float
+    coefficients: list[PredictedWidth]
+    useful_from: UsefulFrom
+
+
+class Goal(View):
+    """What a wanted width takes."""
+
+    coefficient: str
+    at_most: float
+    predicted: float
+    met: bool
+    nonprivate_width: float
+    mu: str | None
+    units: int | None
+
+
 class Estimate(View):
     """The price of a job and its plan; no record was read."""
 
@@ -82,6 +118,8 @@ class Estimate(View):
     fits: bool
     jobs_that_still_fit: int
     compute: dict[str, float] = {}
+    prediction: Prediction | None = None
+    goal: Goal | None = None
 
 
 class Progress(View):
@@ -213,65 +251,6 @@ class Entry(View):
     prev_hash: str
     hash: str
     created_at: str
-
-
-class Coefficient(View):
-    """One line of a coefficient table, in the units of the declared columns."""
-
-    name: str
-    estimate: float | None
-    std_error: float | None
-    z: float | None
-    p_value: float | None
-    interval: tuple[float | None, float | None] | None
-
-
-class Summary(View):
-    """A coefficient table with private intervals and what it cost."""
-
-    model: str
-    job: str
-    optimizer: str
-    n: int
-    level: float | None = None
-    correction: str | None = None
-    coefficients: list[Coefficient]
-    flags: dict[str, Any] = {}
-    privacy: dict[str, Any] = {}
-
-
-class Interval(View):
-    """A coefficient's interval."""
-
-    name: str
-    interval: tuple[float | None, float | None] | None
-
-
-class OddsRatio(View):
-    """exp(coefficient) of a logistic model; null where no float holds it."""
-
-    name: str
-    odds_ratio: float | None
-    interval: tuple[float | None, float | None] | None
-
-
-class Contrast(View):
-    """A linear combination of coefficients."""
-
-    weights: dict[str, float]
-    estimate: float
-    std_error: float | None
-    z: float | None
-    p_value: float | None
-    interval: tuple[float, float] | None
-
-
-class WaldTest(View):
-    """A joint test of linear hypotheses."""
-
-    statistic: float
-    degrees_of_freedom: int
-    p_value: float
 
 
 class Key(View):

@@ -127,12 +127,44 @@ def test_what_a_model_says(farthing: Command, released: Released, tmp_path: Path
     assert json.loads(ok(farthing("summary", model, "--json")))["n"] == 2000
     assert re.search(r"^age +1\.\d+ +\[", ok(farthing("odds-ratios", model)), re.MULTILINE)
     assert "on 2 degrees of freedom" in ok(farthing("test", model, "job[b]", "job[c]"))
+    assert "on 1 degrees of freedom" in ok(farthing("test", model, "job[b] = job[c]"))
+    unread = farthing("test", model, "job[b] == 0")
+    assert (unread.returncode, unread.stdout) == (2, "")
+    assert unread.stderr.splitlines()[-1].endswith("^")
     assert "differentially private" in ok(farthing("methods", model))
     (found,) = json.loads(ok(farthing("predict", model, "-", stdin='[{"age": 40, "job": "b"}]')))
     assert 0 < found["probability"] < 1
+    (known,) = json.loads(ok(farthing("predict", model, "-", "--level", "0.9", stdin='[{"age": 40, "job": "b"}]')))
+    assert known["interval"][0] < known["probability"] < known["interval"][1]
     assert json.loads(ok(farthing("export", model)))["model"] == model
     ok(farthing("export", model, "--to", tmp_path / "model.safetensors"))
     assert (tmp_path / "model.safetensors").stat().st_size > 100
+
+
+def test_what_is_reckoned_from_a_model(farthing: Command, client: Client, released: Released, tmp_path: Path) -> None:
+    model = released.model
+    both = ok(farthing("summary", model, "--level", "0.9", "--level", "0.99"))
+    assert "90 % interval" in both
+    assert "99 % interval" in both
+    assert "P>|z|" in ok(farthing("summary", model, "--text"))
+    page = tmp_path / "model.html"
+    assert ok(farthing("summary", model, "--html", page)) == ""
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert re.search(r"^job\[c\] +\[", ok(farthing("intervals", model, "--method", "scheffe")), re.MULTILINE)
+    asked = ok(farthing("intervals", model, "--coefficient", "age", "--level", "0.8", "--level", "0.9"))
+    assert len(re.findall(r"\[", asked.splitlines()[-1])) == 2
+    assert farthing("intervals", model, "--method", "guess").returncode == 1
+    region = ok(farthing("region", model, "age", "job[b]", "--at", "0,0.2", "--level", "0.9"))
+    assert re.search(r"^90 % +(in|out)side", region, re.MULTILINE)
+    assert json.loads(ok(farthing("region", model, "age", "--json")))["degrees_of_freedom"] == 1
+    assert farthing("region", model, "age", "--at", "0,1").returncode == 2
+    refused = farthing("rate-ratios", model)
+    assert refused.returncode == 1
+    assert "Poisson" in refused.stderr
+    other = client.wait(client.submit(body(released.dataset, mu="0.8")).id).model
+    assert re.search(r"^job\[b\]( +\S+){8}$", ok(farthing("compare", model, str(other))), re.MULTILINE)
+    assert "upper bounds" in ok(farthing("compare", model, str(other), "--text")).replace("\n  ", " ")
+    assert json.loads(ok(farthing("compare", model, str(other), "--json")))["relation"] == "same_equation"
 
 
 def test_what_an_auditor_reads(farthing: Command, released: Released) -> None:

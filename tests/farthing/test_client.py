@@ -5,6 +5,7 @@ import json
 import math
 import os
 import socket
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from sqlalchemy import select
 
 from core.errors import LedgerBusy
-from farthing import Client, FarthingError, JobFailed, Unreachable
+from farthing import Client, FarthingError, JobFailed, RestrictionError, Unreachable
 from farthing.errors import FarthingError as Refused
 from tests.farthing.conftest import Released, body
 from tests.support.embedded import COLUMNS, KEY, Embedded
@@ -222,6 +223,92 @@ class TestModels:
         tensors = load(client.export(released.model, "safetensors"))
         assert list(tensors["coefficients"]) == pytest.approx(list(table.values()))
         assert "differentially private" in client.methods(released.model)
+
+    def test_a_model_is_read_as_text_page_and_frame(self, client: Client, released: Released) -> None:
+        model = client.model(released.model)
+        assert model.names == ("intercept", "age", "job[b]", "job[c]")
+        text = model.summary(level=[0.9, 0.99])
+        assert "P>|z|" in text
+        assert "0.005]" not in text
+        assert "[0.005" in text
+        assert repr(text) == str(text), "a prompt shows lines, not their escapes"
+        assert model.page().startswith("<!doctype html>")
+        shown = model._repr_html_()
+        assert shown.startswith("<iframe sandbox")
+        assert "<script" not in shown
+        assert "&lt;!doctype html&gt;" in shown
+        table = model.table([0.9, 0.99])
+        assert [band.level for band in table.coefficients[1].intervals] == [0.9, 0.99]
+        assert repr(model) == f"Model('{released.model}')"
+
+    def test_a_frame_needs_pandas_and_has_the_table(
+        self, client: Client, released: Released, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        model = client.model(released.model)
+        frame = model.frame(0.9)
+        assert list(frame.index) == list(model.names)
+        assert frame.loc["age", "lower"] < frame.loc["age", "estimate"] < frame.loc["age", "upper"]
+        monkeypatch.setitem(sys.modules, "pandas", None)
+        with pytest.raises(ImportError):
+            model.frame()
+
+    def test_hypotheses_may_be_text_values_or_weights(self, client: Client, released: Released) -> None:
+        model = client.model(released.model)
+        same = [
+            model.test("age = 0.01, job[b] = job[c]"),
+            model.test([{"age": 1.0}, {"job[b]": 1.0, "job[c]": -1.0}], values=[0.01, 0.0]),
+        ]
+        assert same[0].p_value == pytest.approx(same[1].p_value)
+        assert model.test({"age": 0.01}).p_value == pytest.approx(model.test("age = 0.01").p_value)
+        assert client.test(released.model, "age = 0.01").statistic == model.test({"age": 0.01}).statistic
+        with pytest.raises(RestrictionError) as wrong:
+            model.test("age = 0, jbo[b] = 0")
+        assert wrong.value.place == 9
+        with pytest.raises(FarthingError) as contradiction:
+            model.test("age = 0, age = 1")
+        assert "/hypotheses/1" in str(contradiction.value)
+
+    def test_a_region_holds_what_the_test_of_a_point_says(self, client: Client, released: Released) -> None:
+        model = client.model(released.model)
+        point = {"age": 0.0, "job[b]": 0.2}
+        found = model.ellipsoid(["age", "job[b]"], [0.8, 0.95], point=point)
+        tested = model.test(point)
+        assert found.point is not None
+        assert found.point["p_value"] == pytest.approx(tested.p_value)
+        assert [one.inside for one in found.regions] == [tested.p_value >= 0.2, tested.p_value >= 0.05]
+        assert found.regions[0].outline is not None
+        assert model.ellipsoid(["age"]).regions[0].level == 0.95
+
+    def test_intervals_that_hold_at_once_are_wider(self, client: Client, released: Released) -> None:
+        model = client.model(released.model)
+        widths = {}
+        for method in ("pointwise", "sidak", "bonferroni", "scheffe"):
+            (one,) = (found for found in model.conf_int(0.9, method=method) if found.name == "age")
+            assert one.interval is not None
+            assert one.interval[0] is not None
+            assert one.interval[1] is not None
+            widths[method] = one.interval[1] - one.interval[0]
+        assert widths["pointwise"] < widths["sidak"] < widths["bonferroni"] < widths["scheffe"]
+        (alone,) = model.conf_int(0.9, method="scheffe", coefficients=["age"])
+        assert alone.name == "age"
+
+    def test_predictions_say_how_well_they_are_known(self, client: Client, released: Released) -> None:
+        (found,) = client.predict(released.model, [{"age": 40, "job": "b"}], level=0.9)
+        low, high = found["interval"]
+        assert 0 < low < found["probability"] < high < 1
+        assert client.model(released.model).contrast({"age": 1.0}, alternative="greater", margin=0.5).equivalence
+
+    def test_two_models_of_one_equation_differ_by_noise_alone(self, client: Client, released: Released) -> None:
+        other = client.wait(client.submit(body(released.dataset, mu="0.9")).id).model
+        assert other is not None
+        found = client.model(released.model).compare(client.model(other))
+        assert found.relation == "same_equation"
+        assert [one["model"] for one in found.models] == [released.model, other]
+        assert all(one.p_value_bound is not None for one in found.coefficients)
+        assert "upper bounds" in client.model(released.model).compare_text(other).replace("\n  ", " ")
+        with pytest.raises(FarthingError) as itself:
+            client.model(other).compare(other)
+        assert "/other" in str(itself.value)
 
     def test_a_release_waits_for_its_owner(self, service: Embedded, client: Client, records: Path) -> None:
         analyst = client.create_key("ana", "analyst")

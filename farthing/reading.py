@@ -1,0 +1,177 @@
+"""Commands of those who read a released model: tables, intervals, regions, tests, comparisons, predictions."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from farthing import tables
+from farthing.client import Client
+from farthing.console import DEFAULT_URL, WRONG_INPUT, Json, Levels, Secret, Url, app, complain, line, out
+from farthing.console import read_json as read
+from farthing.restrictions import RestrictionError
+
+ModelId = Annotated[str, typer.Argument(help="mdl_...")]
+OneLevel = Annotated[float | None, typer.Option("--level", help="of the intervals; default: the job's own")]
+
+
+@app.command()
+def summary(
+    model: ModelId,
+    level: Levels = None,
+    *,
+    as_json: Json = False,
+    text: Annotated[bool, typer.Option("--text", help="print it as statistics packages do")] = False,
+    html: Annotated[Path | None, typer.Option(help="write it to a file, as a page with a plot")] = None,
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
+    """Print a model's coefficient table with private intervals."""
+    with Client(url, secret) as client:
+        found = client.model(model)
+        if html is not None:
+            html.write_text(found.page(level), encoding="utf-8")
+        elif text:
+            line(found.summary(level).rstrip())
+        elif as_json:
+            out.print_json(found.table(level).model_dump_json())
+        else:
+            out.print(tables.summary(found.table(level)))
+
+
+@app.command()
+def intervals(
+    model: ModelId,
+    level: Levels = None,
+    method: Annotated[
+        str, typer.Option(help="pointwise, or bonferroni, sidak, scheffe: all hold at once")
+    ] = "pointwise",
+    coefficient: Annotated[list[str] | None, typer.Option(help="those to compare; default: all")] = None,
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
+    """Print intervals of coefficients, one by one or such that all hold at once."""
+    with Client(url, secret) as client:
+        found = client.model(model).conf_int(level, method=method, coefficients=coefficient or None)
+    out.print(tables.intervals(found, level or []))
+
+
+@app.command("odds-ratios")
+def odds_ratios(model: ModelId, level: OneLevel = None, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """Print a logistic or multinomial model's odds ratios with their intervals."""
+    with Client(url, secret) as client:
+        out.print(tables.ratios(client.model(model).odds_ratios(level)))
+
+
+@app.command("rate-ratios")
+def rate_ratios(model: ModelId, level: OneLevel = None, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """Print a Poisson model's rate ratios with their intervals."""
+    with Client(url, secret) as client:
+        out.print(tables.ratios(client.model(model).rate_ratios(level)))
+
+
+@app.command("test")
+def wald(
+    model: ModelId,
+    hypotheses: Annotated[
+        list[str], typer.Argument(help="such as age, or 'age = 0, job[b] = job[c]', names as the summary prints them")
+    ],
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
+    """Test jointly that coefficients are zero, or that equations between them hold (Wald)."""
+    with Client(url, secret) as client:
+        try:
+            found = client.model(model).test(", ".join(hypotheses))
+        except RestrictionError as wrong:
+            complain(str(wrong))
+            raise typer.Exit(WRONG_INPUT) from wrong
+    line(f"chi-squared {found.statistic:.4g} on {found.degrees_of_freedom} degrees of freedom, p {found.p_value:.4g}")
+    for note in found.notes:
+        line(note)
+
+
+@app.command()
+def region(
+    model: ModelId,
+    coefficients: Annotated[list[str], typer.Argument(help="names as the summary prints them")],
+    level: Levels = None,
+    at: Annotated[str | None, typer.Option(help="a point: its values in that order, as 0,0.5")] = None,
+    *,
+    as_json: Json = False,
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
+    """Print the ellipsoid that holds some coefficients together, and whether a point is inside."""
+    try:
+        point = None if at is None else dict(zip(coefficients, map(float, at.split(",")), strict=True))
+    except ValueError as wrong:
+        complain(f"--at {at}: must be {len(coefficients)} numbers with commas between them")
+        raise typer.Exit(WRONG_INPUT) from wrong
+    with Client(url, secret) as client:
+        found = client.model(model).ellipsoid(coefficients, level, point=point)
+    out.print_json(found.model_dump_json()) if as_json else out.print(tables.ellipsoid(found))
+
+
+@app.command()
+def compare(
+    model: ModelId,
+    other: ModelId,
+    level: OneLevel = None,
+    *,
+    as_json: Json = False,
+    text: Annotated[bool, typer.Option("--text", help="print it as plain text")] = False,
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
+    """Print two models of one target side by side, and what their difference allows to say."""
+    with Client(url, secret) as client:
+        first = client.model(model)
+        if text:
+            line(first.compare_text(other, level=level).rstrip())
+        elif as_json:
+            out.print_json(first.compare(other, level=level).model_dump_json())
+        else:
+            out.print(tables.comparison(first.compare(other, level=level)))
+
+
+@app.command()
+def methods(model: ModelId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """Print a paragraph for the methods section of a paper."""
+    with Client(url, secret) as client:
+        line(client.methods(model))
+
+
+@app.command()
+def predict(
+    model: ModelId,
+    rows: Annotated[Path, typer.Argument(help="JSON list of rows, or - for standard input")],
+    level: Annotated[float | None, typer.Option(help="also give each mean's interval, at this level")] = None,
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
+    """Predict rows given in the units of the declared columns; prints JSON."""
+    asked = read(rows, "rows")
+    if not isinstance(asked, list) or not all(isinstance(row, dict) for row in asked):
+        complain(f'rows {rows}: must be a JSON list of objects, such as [{{"age": 40}}]')
+        raise typer.Exit(WRONG_INPUT)
+    with Client(url, secret) as client:
+        out.print_json(data=client.predict(model, asked, level=level))
+
+
+@app.command()
+def export(
+    model: ModelId,
+    to: Annotated[Path | None, typer.Option("--to", "-o", help="a file; its ending .safetensors chooses that")] = None,
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
+    """Download a model as JSON, to standard output or a file, or as safetensors."""
+    kind = "safetensors" if to is not None and to.suffix == ".safetensors" else "json"
+    with Client(url, secret) as client:
+        content = client.export(model, kind)
+    if to is None:
+        sys.stdout.buffer.write(content + b"\n")
+    else:
+        to.write_bytes(content)
