@@ -158,9 +158,8 @@ def _exact(
     outlook: Outlook, facts: Facts, optimizer: NoisyGradientDescent | NoisyNewton, inference: Inference
 ) -> Array:
     """Return the deviations that exact matrices would tell, in declared units, shape (q,)."""
-    silent = inference.model_copy(
-        update=dict.fromkeys(("curvature_sigma", "score_sigma", "curvature_floor", "score_floor"), EXACT)
-    )
+    figures = dict.fromkeys(("curvature_sigma", "score_sigma", "curvature_floor", "score_floor"), EXACT)
+    silent = inference.model_copy(update={"intervals": True, **figures})
     if isinstance(optimizer, NoisyGradientDescent):
         outlook = replace(outlook, patterns=1)  # without any Hessian of its own all patterns are one
     noised = noised_matrices(outlook, facts, silent, optimizer)
@@ -170,7 +169,7 @@ def _exact(
 def _declared(outlook: Outlook, covariance: Array) -> Array:
     """Return the deviations of coefficients in declared units, shape (..., q)."""
     declared = outlook.to_declared
-    return np.sqrt(np.einsum("ij,...jk,ik->...i", declared, covariance, declared))
+    return np.asarray(np.sqrt(np.einsum("ij,...jk,ik->...i", declared, covariance, declared)))
 
 
 def _sampling_deviations(outlook: Outlook, facts: Facts) -> Array:
