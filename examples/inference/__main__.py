@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from examples.inference import coverage, rates, rivals
+from examples.inference import coverage, curves, housing, marketing, rates, rivals, stability
 from examples.inference.results import Result
 
 FOLDER = Path(__file__).parents[2] / "docs" / "papers" / "inference"
@@ -14,14 +14,19 @@ FOLDER = Path(__file__).parents[2] / "docs" / "papers" / "inference"
 EXPERIMENTS: dict[str, Callable[..., Result]] = {
     "E1": rates.trajectories,
     "E2": rates.newton_against_descent,
+    "E3": stability.joint_newton,
     "E4": rates.three_rates,
     "E5": coverage.descent_coverage,
     "E6": coverage.newton_coverage,
     "E7": coverage.ellipse,
     "E8": rates.far_start,
     "E9": rivals.mallows_or_clip,
+    "E10": housing.surrogate,
+    "E11": marketing.resamples,
+    "E12": stability.line_search,
     "E13": rivals.linear_rivals,
     "E14": rivals.logistic_rivals,
+    "E15": curves.losses,
 }
 
 

@@ -134,21 +134,27 @@ def answers_of(settings: AnySettings) -> int:
     return settings.steps * (2 if isinstance(settings, NoisyNewton) else 1)
 
 
-def sharing(settings: AnySettings, mu: float, units: int, *, floor: float = 5e-4) -> tuple[AnySettings, Inference]:
+def sharing(
+    settings: AnySettings, mu: float, units: int, *, floor: float = 5e-4, parts: tuple[float, float] | None = None
+) -> tuple[AnySettings, Inference]:
     """Divide mu equally among all answers of the estimate and the two matrices, as the paper's experiments do.
 
-    Floors are those of the reference simulations: `floor` on the Hessian, min(1/n, 1e-4) on the scores' matrix.
+    Args:
+        settings: the method's.
+        mu: for the whole.
+        units: n.
+        floor: on M; that on Q is min(1/n, 1e-4), as in the reference simulations.
+        parts: of mu^2, for M and Q, in place of equal ones.
     """
-    answers = answers_of(settings) + 2
-    part = 1 / answers
+    curvature, score = parts or (1 / (answers_of(settings) + 2),) * 2
     inference = Inference(
-        shares=Shares(estimate=1 - 2 * part, curvature=part, score=part),
-        curvature_sigma=sqrt(answers) / mu,
-        score_sigma=sqrt(answers) / mu,
+        shares=Shares(estimate=1 - curvature - score, curvature=curvature, score=score),
+        curvature_sigma=1 / (mu * sqrt(curvature)),
+        score_sigma=1 / (mu * sqrt(score)),
         curvature_floor=floor,
         score_floor=min(1 / units, 1e-4),
     )
-    return settings.model_copy(update={"mu": mu * sqrt(1 - 2 * part)}), inference
+    return settings.model_copy(update={"mu": mu * sqrt(1 - curvature - score)}), inference
 
 
 @dataclass(frozen=True)
@@ -255,12 +261,13 @@ def in_units_of_the_scale(
 
 
 class Watched:
-    """A door that notes where gradients were asked: the path of the iterates."""
+    """A door that notes where gradients were asked, the path of the iterates, and the states offered to be kept."""
 
     def __init__(self, door: Simulation) -> None:
         self._door = door
         self.facts, self.coins = door.facts, door.coins
         self.path: list[Tensor] = []
+        self.states: list[dict[str, Tensor]] = []
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
         """Answer, and note the point if it is a gradient's."""
@@ -281,7 +288,8 @@ class Watched:
         return self._door.resume(initial)
 
     def keep(self, state: dict[str, Tensor], step: int) -> None:
-        """Offer a state."""
+        """Offer a state, and note it."""
+        self.states.append(state)
         self._door.keep(state, step)
 
     def release(self, value: Estimate, status: Status) -> Release[Estimate]:
