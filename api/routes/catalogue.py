@@ -8,16 +8,20 @@ from pydantic import BaseModel
 from api.body import StrictRoute
 from api.errors import problems
 from api.schemas import Page
-from core.catalogue.losses import Huber, Logistic
+from core.catalogue.loss_cards import LOSSES, WEIGHTS, entry
 from core.catalogue.method import AbstractSettings
 from core.catalogue.methods import METHODS
-from core.catalogue.models import LinearModel, LogisticModel, NetworkModel
+from core.catalogue.models import LinearModel, LogisticModel, MultinomialModel, NetworkModel, PoissonModel
 from core.errors import NotFound
 
 router = APIRouter(prefix="/v1", tags=["catalogue"], route_class=StrictRoute)
 
-_OFFERED: dict[str, type[BaseModel]] = {"logistic": LogisticModel, "linear": LinearModel}
-_LOSSES: dict[str, type[BaseModel]] = {"logistic": Logistic, "huber": Huber}
+_OFFERED: dict[str, type[BaseModel]] = {
+    "logistic": LogisticModel,
+    "linear": LinearModel,
+    "poisson": PoissonModel,
+    "multinomial": MultinomialModel,
+}
 
 
 def _optimizer(method: type[AbstractSettings]) -> dict[str, Any]:
@@ -49,13 +53,14 @@ def get_optimizer(name: Annotated[str, Path(max_length=60)]) -> dict[str, Any]:
 
 @router.get("/losses")
 def list_losses() -> Page[dict[str, Any]]:
-    """List the losses with the JSON Schema of their public constants."""
-    return _list(
-        [
-            {"object": "loss", "kind": kind, "description": loss.__doc__, "settings": loss.model_json_schema()}
-            for kind, loss in _LOSSES.items()
-        ]
-    )
+    """List the losses: public constants as formulas, assumptions, and the JSON Schema of their settings."""
+    return _list([{"object": "loss", **entry(card, loss)} for loss, card in LOSSES.items()])
+
+
+@router.get("/weights")
+def list_weights() -> Page[dict[str, Any]]:
+    """List the weights: the bounds that they give a loss as formulas, assumptions, and their settings' JSON Schema."""
+    return _list([{"object": "weights", **entry(card, weights)} for weights, card in WEIGHTS.items()])
 
 
 @router.get("/models")
@@ -69,6 +74,7 @@ def list_models() -> Page[dict[str, Any]]:
                 "kind": kind,
                 "description": model.__doc__,
                 "offered": kind in _OFFERED,
+                "losses": [card.kind for card in LOSSES.values() if kind in card.models],
                 "settings": model.model_json_schema(),
             }
             for kind, model in kinds

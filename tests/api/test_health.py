@@ -47,9 +47,23 @@ class TestMeta:
         assert all(item["checked"] in ("declared", "static", "runtime") for item in one["assumptions"])
         assert "steps" in one["settings"]["properties"]
         assert admin.get("/v1/optimizers/nope").status_code == 404
-        assert {item["kind"] for item in admin.get("/v1/losses").json()["data"]} == {"logistic", "huber"}
         offered = {item["kind"]: item["offered"] for item in admin.get("/v1/models").json()["data"]}
-        assert offered == {"logistic": True, "linear": True, "network": False}
+        assert offered == {"logistic": True, "linear": True, "poisson": True, "multinomial": True, "network": False}
+
+    def test_the_catalogue_of_losses_and_weights(self, admin: httpx.Client) -> None:
+        losses = {item["kind"]: item for item in admin.get("/v1/losses").json()["data"]}
+        assert losses["log_cosh"]["concordance"] == "2/(c*scale)"
+        assert losses["squared"]["score_bound"] is None
+        assert losses["squared"]["weights"] == ["clip"]
+        weights = {item["kind"]: item for item in admin.get("/v1/weights").json()["data"]}
+        assert set(weights) == {"mallows", "schweppe", "clip"}
+        assert weights["clip"]["curvature_bound"] is None
+        for item in (*losses.values(), *weights.values()):
+            assert item["assumptions"]
+            assert all(one["checked"] in ("declared", "static", "runtime") for one in item["assumptions"])
+            assert "kind" in item["settings"]["properties"]
+        models = {item["kind"]: item for item in admin.get("/v1/models").json()["data"]}
+        assert set(models["linear"]["losses"]) >= {"huber", "smoothed_huber", "squared"}
 
     def test_openapi_names_problems_and_closed_choices(self, admin: httpx.Client) -> None:
         document = admin.get("/openapi.json").json()
