@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from core.catalogue.questions import Curvature, Gradient
+from core.catalogue.questions import Curvature, Gradient, Secant
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.lattice import Grid
 from core.oracle.door import FullDoor, PoissonDoor, StreamDoor
@@ -18,15 +18,16 @@ from core.privacy.facts import PART_UNITS
 from core.problems import Problem
 from core.problems.sharded import ShardedProblem, shard_of
 from core.problems.team import Team
-from tests.support.followers import gathered, lead, make_problem
+from tests.support.followers import gathered, lead, make_problem, situation_of
 from tests.support.noise_law import judge
-from tests.support.problems import HUBER, LOGISTIC, facts, problem, repeatable_generator
+from tests.support.problems import facts, problem, repeatable_generator
 
 QUESTIONS = [
     Gradient(sigma=1.0),
     Gradient(sigma=1.0, clip=0.5),
     Curvature(of="hessian", sigma=1.0),
     Curvature(of="score", sigma=1.0),
+    Secant(sigma=1.0),
 ]
 SCENES = [
     {"units": 5, "dimension": 3},  # one part: all but one process hold nothing
@@ -38,6 +39,10 @@ SCENES = [
     {"units": 70_003, "dimension": 4, "rows": "ties"},
     {"units": 70_003, "dimension": 5, "rows": "ties", "loss": "huber"},
     {"units": 40_000, "dimension": 7, "rows": "odd"},
+    {"units": 30_011, "dimension": 5, "loss": "joint", "rows": "odd"},
+    {"units": 3 * PART_UNITS, "dimension": 11, "loss": "joint"},
+    {"units": 30_011, "dimension": 4, "loss": "multinomial", "rows": "odd"},
+    {"units": 2 * PART_UNITS + 9, "dimension": 3, "loss": "multinomial"},
 ]
 
 
@@ -54,19 +59,20 @@ def point(dimension: int, seed: int) -> torch.Tensor:
 @pytest.mark.parametrize("scene", SCENES, ids=str)
 def test_the_integers_are_those_of_one_process(team: Team, scene: dict[str, object]) -> None:
     scene = {"loss": "logistic", **scene}
-    units, dimension = int(str(scene["units"])), int(str(scene["dimension"]))
-    public = facts(units, dimension, HUBER if scene["loss"] == "huber" else LOGISTIC)
+    units, situation = int(str(scene["units"])), situation_of(scene)
+    public = situation.facts(units)
     sharded, whole = lead(team, **scene), make_problem(scene)
     for seed, question in enumerate(QUESTIONS):
         step = grid_for(question, public, units).part_step
-        theta = point(dimension, seed)
-        expected = whole.integer_sum(question, public, theta, step)
+        theta = situation.point(seed)
+        other = situation.point(seed + 1) if isinstance(question, Secant) else None
+        expected = whole.integer_sum(question, public, theta, step, other=other)
         assert expected.dtype == torch.int64
-        assert torch.equal(sharded.integer_sum(question, public, theta, step), expected)
+        assert torch.equal(sharded.integer_sum(question, public, theta, step, other=other), expected)
         mask = torch.rand(units, generator=torch.Generator().manual_seed(seed)) < 0.3
-        masked = sharded.integer_sum(question, public, theta, step, included=mask)
-        assert torch.equal(masked, whole.integer_sum(question, public, theta, step, included=mask))
-    assert expected.any()
+        masked = sharded.integer_sum(question, public, theta, step, other=other, included=mask)
+        assert torch.equal(masked, whole.integer_sum(question, public, theta, step, other=other, included=mask))
+        assert expected.any()
 
 
 @pytest.mark.parametrize("units", [1, PART_UNITS, PART_UNITS + 1, 10 * PART_UNITS - 3, 581_012])
@@ -128,7 +134,7 @@ def test_answers_and_prices_are_those_of_one_process(team: Team) -> None:
         oracle = FullDoor(records, public, meter, repeatable_generator())
         theta = torch.zeros(6, dtype=torch.float64)
         for question in QUESTIONS:
-            answer = oracle.ask(question, theta)
+            answer = oracle.ask(question, theta, other=point(6, 1) if isinstance(question, Secant) else None)
             released.append((answer.value.numpy().tobytes(), answer.scale))
         totals.append(meter.totals)
     assert released[: len(QUESTIONS)] == released[len(QUESTIONS) :]

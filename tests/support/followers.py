@@ -10,19 +10,19 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from core.catalogue.losses import Huber, Logistic
 from core.mechanisms.gaussian import noise_vector
 from core.mechanisms.generator import SystemGenerator
 from core.oracle.noise import grid_for
-from core.problems.linear import LinearProblem
+from core.problems.blocks import BlockProblem
 from core.problems.sharded import Shard, ShardedProblem, Sum, shard_of
 from core.problems.team import Team, meet
-from tests.support.problems import HUBER, LOGISTIC, WEIGHTS, rows
+from tests.support.situations import SITUATIONS, Situation
 
 ROOT = Path(__file__).resolve().parents[2]
 CPU = torch.device("cpu")
@@ -30,30 +30,34 @@ PATIENCE_SECONDS = 60.0
 KEY = bytes(range(32))
 
 
+def situation_of(scene: dict[str, Any]) -> Situation:
+    """Return the kind of problem that a scene names, with as many features as it says."""
+    (found,) = [one for one in SITUATIONS if one.name == scene.get("loss", "logistic")]
+    return replace(found, features=scene["dimension"])
+
+
 def make_rows(scene: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the records of a scene: ordinary ones, ones full of ties, or some that cannot count."""
-    loss = HUBER if scene["loss"] == "huber" else LOGISTIC
-    x, y, present = rows(scene["units"], scene["dimension"], loss, seed=scene.get("seed", 0))
+    x, y, present = situation_of(scene).rows(scene["units"], seed=scene.get("seed", 0))
     if scene.get("rows") == "ties":  # sums of halves, most of them between two steps
-        x, y = x.sign() * 0.5, y.sign().abs() if loss is LOGISTIC else y.sign()
+        x, y = x.sign() * 0.5, y.sign().abs() if scene["loss"] == "logistic" else y.sign()
     if scene.get("rows") == "odd":
         x[::7, 0], x[1::11] = torch.nan, 1e6
         present[::5] = False
     return x, y, present
 
 
-def make_problem(scene: dict[str, Any], span: range | None = None) -> LinearProblem:
+def make_problem(scene: dict[str, Any], span: range | None = None) -> BlockProblem:
     """Return the problem of some rows of a scene, by default all."""
-    loss = Huber(scale=HUBER.scale) if scene["loss"] == "huber" else Logistic()
     part = slice(None) if span is None else slice(span.start, span.stop)
-    x, y, present = (tensor[part].clone() for tensor in make_rows(scene))
-    return LinearProblem(x, y, present, loss, WEIGHTS)
+    x, y, present = make_rows(scene)
+    return situation_of(scene).problem((x[part], y[part], present[part]))
 
 
 class NoisyShard(Shard):
     """Planted bug: every process noises its own sum."""
 
-    def join(self, told: Sum, theta: torch.Tensor | None = None, included: torch.Tensor | None = None) -> torch.Tensor:
+    def join(self, told: Sum, *arguments: torch.Tensor | None) -> torch.Tensor:
         genuine, generator = self._own.integer_sum, SystemGenerator()
 
         def noised(question: Any, facts: Any, *arguments: Any, **options: Any) -> torch.Tensor:
@@ -63,7 +67,7 @@ class NoisyShard(Shard):
 
         self._own.integer_sum = noised  # type: ignore[method-assign]
         try:
-            return super().join(told, theta, included)
+            return super().join(told, *arguments)
         finally:
             self._own.integer_sum = genuine  # type: ignore[method-assign]
 
