@@ -43,6 +43,7 @@ class Told:
     """Public bound on scores, squared, over that on Hessians."""
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def late_covariance(steps: LateSteps, told: Told, units: int, radius: float, shifts: Array) -> Array:
     """Return the covariance, shape (..., p, p).
 

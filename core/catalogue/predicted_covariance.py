@@ -119,7 +119,6 @@ def covariance_of(
 def _late(outlook: Outlook, facts: Facts, optimizer: NoisyNewton, inference: Inference, noised: Noised) -> Array:
     """Return the covariance of the mean of late gradient steps, in units of the scale."""
     assert optimizer.averaged is not None, "plan first"
-    assert optimizer.eigenvalue_floor is not None, "plan first"
     assert inference.plausible_radius is not None, "plan first"
     gradient = optimizer.gradients()[-1]
     curvature_question, score_question = inference.questions()
@@ -127,7 +126,7 @@ def _late(outlook: Outlook, facts: Facts, optimizer: NoisyNewton, inference: Inf
         count=optimizer.late_steps,
         averaged=optimizer.averaged,
         scale=gradient.sigma * gradient.sensitivity(facts),
-        inverse=inverted(_floored(noised.stepped, optimizer.eigenvalue_floor)),
+        inverse=inverted(_floored(noised.stepped, optimizer.floors(facts)[-1])),
     )
     told = Told(
         curvature=noised.told,
@@ -177,8 +176,7 @@ def _stepped(
     """Return what the noise of Newton steps and their start add, shape (R, p, p)."""
     assert optimizer.damping is not None, "plan first"
     assert optimizer.steps is not None, "plan first"
-    assert optimizer.eigenvalue_floor is not None, "plan first"
-    damping, floor = 1.0 if optimizer.careful else optimizer.damping, optimizer.eigenvalue_floor
+    damping, floor = 1.0 if optimizer.careful else optimizer.damping, optimizer.floors(facts)[-1]
     asked = optimizer.gradients()[optimizer.warm_steps :]
     gradients = [gradient.sigma * gradient.sensitivity(facts) for gradient in asked]
     if inference.correction == "stationary":
