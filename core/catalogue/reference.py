@@ -105,8 +105,10 @@ def expected(loss: Loss, weights: Weights, points: Array, spread: float) -> Refe
         kind = each * np.eye(others) - each**2
     else:
         assert isinstance(loss, Poisson), "squared losses are for clipped gradients"
-        sizes = np.array([spread]) if loss.c is None else _robust_moments(_cut(loss.c), sqrt(spread), np.ones(1))
-        return Reference(bent * (spread if loss.c is None else spread * sizes[0][0]), scored * sizes[-1][0], 1.0)
+        if loss.c is None:
+            return Reference(bent * spread, scored * spread, 1.0)
+        (slope,), (square,) = _robust_moments(_cut(loss.c), sqrt(spread), np.ones(1))
+        return Reference(bent * spread * slope, scored * square, 1.0)
     return Reference(np.kron(kind, bent), np.kron(kind, scored), 1.0)
 
 

@@ -115,6 +115,114 @@ class TestReading:
         assert odds == pytest.approx({name: math.exp(by_name[name]) for name in odds})
         assert "age" in odds
 
+    def test_several_levels_at_once(self, admin: httpx.Client, made: tuple[str, str]) -> None:
+        told = admin.get(f"/v1/models/{made[0]}/summary?level=0.8&level=0.95").json()
+        assert (told["level"], told["levels"]) == (0.8, [0.8, 0.95])
+        for row in told["coefficients"]:
+            assert [band["level"] for band in row["intervals"]] == [0.8, 0.95]
+        for level in ("0.4", "1", "nan", "0.9&" + "&".join(["level=0.9"] * 11)):
+            assert admin.get(f"/v1/models/{made[0]}/summary?level={level}").status_code == 422
+
+    def test_a_page_runs_and_loads_nothing(self, admin: httpx.Client, made: tuple[str, str]) -> None:
+        answer = admin.get(f"/v1/models/{made[0]}/summary?format=html")
+        assert answer.headers["content-type"].startswith("text/html")
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "sandbox" in policy
+        assert "job[technician]" in answer.text
+        assert "<script" not in answer.text
+        assert made[0] in answer.text
+
+    def test_intervals_may_hold_all_at_once(self, admin: httpx.Client, made: tuple[str, str]) -> None:
+        base = f"/v1/models/{made[0]}/intervals"
+        wide, single = (admin.get(f"{base}?method={method}").json() for method in ("scheffe", "pointwise"))
+        assert (wide["method"], wide["comparisons"]) == ("scheffe", 4)
+        for one, other in zip(wide["intervals"], single["intervals"], strict=True):
+            assert one["interval"][0] < other["interval"][0]
+        some = admin.get(f"{base}?method=sidak&coefficient=age&coefficient=job[other]").json()
+        assert [one["name"] for one in some["intervals"]] == ["age", "job[other]"]
+        assert some["flags"]["slow_directions"] == 0
+        assert some["notes"] == []
+        wrong = admin.get(f"{base}?coefficient=age&coefficient=age")
+        assert (wrong.status_code, wrong.json()["errors"][0]["pointer"]) == (422, "/coefficients/1")
+        assert admin.get(f"{base}?method=guess").status_code == 422
+
+    def test_regions(self, admin: httpx.Client, made: tuple[str, str]) -> None:
+        base = f"/v1/models/{made[0]}"
+        point = {"age": 0.0, "job[other]": 0.1}
+        told = admin.post(
+            f"{base}/regions", json={"coefficients": list(point), "levels": [0.5001, 0.9], "point": point}
+        )
+        assert told.status_code == 200, told.text
+        region = told.json()
+        wald = admin.post(f"{base}/tests", json={"coefficients": list(point), "values": list(point.values())}).json()
+        assert region["point"]["p_value"] == pytest.approx(wald["p_value"])
+        assert [one["inside"] for one in region["regions"]] == [wald["p_value"] >= 0.4999, wald["p_value"] >= 0.1]
+        assert len(region["regions"][0]["outline"]) > 30
+        for body, pointer in (
+            ({"coefficients": ["nope"]}, "/coefficients/0"),
+            ({"coefficients": ["age", "age"]}, "/coefficients/1"),
+            ({"coefficients": ["age"], "point": {"job[other]": 1}}, "/point/age"),
+            ({"coefficients": []}, "/coefficients"),
+            ({"coefficients": ["age"], "point": {"age": 1e200}}, "/point/age"),
+            ({"coefficients": ["age"], "levels": [0.5]}, "/levels/0"),
+        ):
+            refused = admin.post(f"{base}/regions", json=body)
+            assert refused.status_code == 422
+            assert refused.json()["errors"][0]["pointer"] == pointer
+
+    def test_one_sided_tests_equivalence_and_scheffe(self, admin: httpx.Client, made: tuple[str, str]) -> None:
+        base = f"/v1/models/{made[0]}/contrasts"
+        plain = admin.post(base, json={"weights": {"age": 1}}).json()
+        told = admin.post(
+            base,
+            json={"weights": {"age": 1}, "alternative": "greater", "value": 0.001, "margin": 0.5, "method": "scheffe"},
+        ).json()
+        assert told["z"] < plain["z"]
+        assert told["interval"][0] < plain["interval"][0]
+        assert told["equivalence"]["p_value"] < 1e-6
+        for changed in ({"margin": 0}, {"alternative": "other"}, {"weights": {"age": 0}}, {"value": "inf"}):
+            assert admin.post(base, json={"weights": {"age": 1}} | changed).status_code == 422
+
+    def test_ratios_are_those_of_the_kind(self, admin: httpx.Client, made: tuple[str, str]) -> None:
+        refused = admin.get(f"/v1/models/{made[0]}/rate-ratios")
+        assert refused.status_code == 422
+        assert "Poisson" in refused.json()["detail"]
+
+    def test_two_models_side_by_side(
+        self, service: Service, admin: httpx.Client, made: tuple[str, str], dataset: str
+    ) -> None:
+        other = finish(service, submit(admin, job(dataset)).json()["id"])
+        told = admin.get(f"/v1/models/{made[0]}/compare/{other}?level=0.9").json()
+        assert told["relation"] == "same_equation"
+        assert [one["model"] for one in told["models"]] == [made[0], other]
+        assert told["models"][0]["privacy"]["mu"] == "0.1"
+        assert all(row["difference"] == 0 and row["p_value_bound"] == 1 for row in told["coefficients"])
+        text = admin.get(f"/v1/models/{made[0]}/compare/{other}?format=text")
+        assert text.headers["content-type"].startswith("text/plain")
+        elsewhere = finish(service, submit(admin, job(upload(admin, shift=870)["id"])).json()["id"])
+        assert admin.get(f"/v1/models/{other}/compare/{elsewhere}").json()["relation"] == "different_people"
+        assert admin.get(f"/v1/models/{other}/compare/{other}").json()["errors"][0]["pointer"] == "/other"
+        assert admin.get(f"/v1/models/{other}/compare/mdl_nowhere").status_code == 404
+
+    def test_a_stranger_sees_neither_side_of_a_comparison(self, service: Service, made: tuple[str, str]) -> None:
+        owner, _ = service.someone("owner")
+        own = upload(owner, shift=871)
+        mine = finish(service, submit(owner, job(own["id"])).json()["id"])
+        assert owner.get(f"/v1/models/{mine}/summary").status_code == 200
+        for one, other in ((mine, made[0]), (made[0], mine)):
+            assert owner.get(f"/v1/models/{one}/compare/{other}").status_code == 404
+
+    def test_predictions_with_intervals(self, admin: httpx.Client, made: tuple[str, str]) -> None:
+        rows = {"rows": [{"age": 40, "job": "other"}]}
+        (plain,), (told,) = (
+            admin.post(f"/v1/models/{made[0]}/predict", json=rows | level).json()["predictions"]
+            for level in ({}, {"level": 0.9})
+        )
+        assert set(plain) == {"probability"}
+        assert told["interval"][0] < plain["probability"] < told["interval"][1]
+        assert admin.post(f"/v1/models/{made[0]}/predict", json=rows | {"level": 1}).status_code == 422
+
     def test_tests_and_contrasts(self, admin: httpx.Client, made: tuple[str, str]) -> None:
         base = f"/v1/models/{made[0]}"
         row = next(r for r in admin.get(f"{base}/summary").json()["coefficients"] if r["name"] == "age")
@@ -174,8 +282,11 @@ class TestReading:
 
     def test_strangers(self, service: Service, admin: httpx.Client, made: tuple[str, str]) -> None:
         stranger, _ = service.someone("analyst")
-        for path in ("", "/summary", "/intervals", "/odds-ratios", "/methods", "/export"):
+        for path in ("", "/summary", "/summary?format=html", "/intervals", "/odds-ratios", "/rate-ratios", "/methods",
+                     "/export", f"/compare/{made[0]}x"):  # fmt: skip
             assert stranger.get(f"/v1/models/{made[0]}{path}").status_code == 404
+        region = stranger.post(f"/v1/models/{made[0]}/regions", json={"coefficients": ["age"]})
+        assert region.status_code == 404
         assert admin.get("/v1/models/mdl_nowhere").status_code == 404
 
 
