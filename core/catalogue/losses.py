@@ -212,9 +212,13 @@ class Huber(AbstractRobust):
     @property
     def kappa(self) -> float:
         """E psi_c(Z)^2 for standard normal Z."""
+        return self.scale_curvature + self.c**2 * (1 - erf(self.c / sqrt(2)))
+
+    @property
+    def scale_curvature(self) -> float:
+        """E Z^2 1{|Z| < c} for standard normal Z: the scale's entry of the Hessian times the scale, at the truth."""
         density = exp(-(self.c**2) / 2) / sqrt(2 * pi)
-        tail = (1 - erf(self.c / sqrt(2))) / 2
-        return (1 - 2 * tail) - 2 * self.c * density + 2 * self.c**2 * tail
+        return erf(self.c / sqrt(2)) - 2 * self.c * density
 
 
 class SmoothedHuber(AbstractRobust):

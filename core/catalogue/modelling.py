@@ -77,7 +77,7 @@ def make_facts(model: RegressionModel, design: Design, units: int, adjacency: Ad
     if isinstance(loss, Huber) and loss.joint:
         assert loss.scale is not None, "plan first"
         assert loss.scale_floor is not None, "plan first"
-        scale = UnknownScale(start=loss.scale, floor=loss.scale_floor)
+        scale = UnknownScale(start=loss.scale, floor=loss.scale_floor, curvature=loss.scale_curvature)
     return Facts(
         units=units,
         dimension=parameters(loss, design.dimension),

@@ -64,7 +64,9 @@ WarmStart = Annotated[RidgeStart | GradientStart, Field(discriminator="kind")]
 class NewtonOptions(AbstractSettings):
     """What NoisyNewton may do beside steps of fixed damping."""
 
-    NEWER: ClassVar = frozenset({"step_rule", "damped_steps", "warm_start", "lipschitz_share", "line_search"})
+    NEWER: ClassVar = frozenset(
+        {"step_rule", "damped_steps", "warm_start", "lipschitz_share", "line_search", "scale_step"}
+    )
 
     step_rule: Literal["fixed", "adaptive", "switching"] = Field(
         default="fixed",
@@ -80,6 +82,11 @@ class NewtonOptions(AbstractSettings):
         "Mallows weights of power 3); switching and warm starts then test with it",
     )
     line_search: LineSearch | None = None
+    scale_step: Literal["newton", "own"] | None = Field(
+        default=None,
+        description="with an unknown scale; newton: by the noised matrix, as the coefficients' (unstable far from the "
+        "truth); own: by a public curvature, which multiplies the scale by a bounded factor; null: planned",
+    )
 
     @model_validator(mode="after")
     def _one_rule_of_damping(self) -> Self:
@@ -147,6 +154,8 @@ class NewtonOptions(AbstractSettings):
             settings = settings.model_copy(update={"warm_start": fill(self.warm_start, step_size=size)})
         if self.step_rule == "switching":
             settings = fill(settings, damped_steps=half)
+        if facts.scale is not None:
+            settings = fill(settings, scale_step="own")
         return settings
 
     def _refuse_unknown_constants(self, facts: Facts) -> None:

@@ -46,6 +46,8 @@ LOUD_HESSIAN = 2e-3
 QUIET_HESSIAN = 1e-5
 """Below this ratio every direction is resolved, and what remains is the noise of the last gradients."""
 FLOOR_MULTIPLE = 0.75
+STEADY_PART = 0.3
+"""Of an unknown scale, by which the noise of one step may move a prediction."""
 _PLANNED_BY_THE_FIRST = frozenset(
     {"steps", "damping", "mu", "curvature_share", "last_gradient_share", "eigenvalue_floor", "radius"}
 )
@@ -175,6 +177,8 @@ class NoisyNewton(NewtonOptions):
         largest = required_curvature_bound(facts)
         part = LARGEST_FLOOR_PART if memoryless else 1.0
         floor = matrix_floor(deviation, facts.dimension, part * largest, FLOOR_MULTIPLE)
+        if facts.scale is not None and settings.scale_step != "newton":
+            floor = max(floor, steady_floor(settings.gradients()[-1], facts))
         return fill(settings, eigenvalue_floor=floor)
 
     def _pooled_plan(self, facts: Facts, mu: float) -> Self:
@@ -307,7 +311,11 @@ class NoisyNewton(NewtonOptions):
         assert self.eigenvalue_floor is not None, "plan first"
         deviations = self.matrix_deviations(facts)
         most = max(self.eigenvalue_floor, required_curvature_bound(facts))
-        return tuple(min(most, self.eigenvalue_floor * one / deviations[-1]) for one in deviations)
+        floors = [min(most, self.eigenvalue_floor * one / deviations[-1]) for one in deviations]
+        if facts.scale is None or self.scale_step == "newton":
+            return tuple(floors)
+        gradients = self.gradients()[self.warm_steps :][: len(floors)]
+        return tuple(max(pair) for pair in zip(floors, (steady_floor(one, facts) for one in gradients), strict=True))
 
     def bound(self, facts: Facts) -> Bound:
         """Predict the distance to the non-private estimate, over directions above the eigenvalue floor.
@@ -359,6 +367,17 @@ class NoisyNewton(NewtonOptions):
 def spectral_noise(deviation: float, facts: Facts) -> float:
     """Return the spectral size of a noised Hessian's noise relative to the matrix's public bound."""
     return 2 * deviation * sqrt(facts.dimension) / required_curvature_bound(facts)
+
+
+def steady_floor(gradient: Gradient, facts: Facts) -> float:
+    """Return a floor at which noise moves no prediction by more than a part of an unknown scale.
+
+    The noise of a step is in proportion to the current scale, and what it adds to residuals raises the next one: if it
+    adds as much as the scale itself, both grow without end. With the noise s of a gradient's coordinate and features of
+    norm t, a step at this floor moves a prediction by about s t/floor scales.
+    """
+    deviation = gradient.sigma * gradient.sensitivity(facts)
+    return deviation * sqrt(required_curvature_bound(facts)) / STEADY_PART
 
 
 def planned_shape(facts: Facts, mu: float) -> Shape:

@@ -7,10 +7,14 @@ Source: Avella-Medina, Bradshaw and Loh (2023), display (12) for the ridge and l
 coefficients alone.
 """
 
+from typing import Final
+
 import torch
 from torch import Tensor
 
 from core.privacy.facts import Facts
+
+REACH: Final = 2.0
 
 
 def scale_of(facts: Facts, theta: Tensor) -> Tensor:
@@ -44,6 +48,33 @@ def penalised_hessian(facts: Facts, matrix: Tensor, scale: Tensor, ridge: Tensor
     """
     amount = torch.as_tensor((facts.ridge + ridge) * scale, dtype=matrix.dtype)[..., None, None]
     return matrix + amount * torch.diag(_coefficients(facts, matrix))
+
+
+def with_own_scale(facts: Facts, matrix: Tensor) -> Tensor:
+    """Return a Hessian times the scale with the scale's row and column replaced by its public curvature alone.
+
+    The scale's gradient lies between two public numbers, so a step divided by that curvature multiplies the scale by a
+    bounded factor, whatever the noise and however far the scale is off; one divided by the noised entry may take it
+    anywhere, for that entry vanishes where the scale is much too large.
+    """
+    if facts.scale is None:
+        return matrix
+    coefficient = _coefficients(facts, matrix)
+    return matrix * torch.outer(coefficient, coefficient) + facts.scale.curvature * torch.diag(1 - coefficient)
+
+
+def within_reach(facts: Facts, direction: Tensor, scale: Tensor) -> Tensor:
+    """Return a step's direction with its coefficients no further than REACH scales, shapes (..., p).
+
+    Where the scale is much too small nearly all residuals are cut, the Hessian is next to nothing, and an unlimited
+    step would go far beyond the minimiser; the scale grows meanwhile, so that later steps may be longer.
+    """
+    if facts.scale is None:
+        return direction
+    coefficient = _coefficients(facts, direction)
+    length = torch.linalg.vector_norm(direction * coefficient, dim=-1)
+    shorter = (REACH * scale / length.clamp(min=1e-300)).clamp(max=1.0).unsqueeze(-1)
+    return direction * torch.where(coefficient > 0, shorter, 1.0)
 
 
 def penalty(facts: Facts, theta: Tensor) -> Tensor:

@@ -15,7 +15,13 @@ from core.catalogue.noisy_newton import NoisyNewton
 from core.catalogue.planning_rules import required_curvature_bound
 from core.catalogue.questions import Secant
 from core.inference.eigen import floor_eigenvalues, solve
-from core.inference.parameters import above_floor, penalised_gradient, penalised_hessian, penalty, scale_of
+from core.inference.parameters import (
+    above_floor,
+    penalised_gradient,
+    penalised_hessian,
+    penalty,
+    scale_of,
+)
 from core.oracle import Oracle
 from core.privacy.facts import Facts
 

@@ -16,7 +16,7 @@ from core.catalogue.newton_options import GradientStart
 from core.catalogue.noisy_newton import NoisyNewton
 from core.inference.eigen import solve
 from core.inference.estimate import Estimate, LateSteps, by_lane
-from core.inference.parameters import penalised_gradient, scale_of
+from core.inference.parameters import penalised_gradient, scale_of, with_own_scale, within_reach
 from core.optimizers.lifecycle import arrived, ended, settled, starting_point
 from core.optimizers.newton_rules import Searched, Told, damped, search
 from core.oracle import Answer, Oracle, Status
@@ -131,12 +131,14 @@ def _moved(settings: NoisyNewton, oracle: Oracle, state: State, slope: Answer, s
     theta, number = state["theta"], step - settings.warm_steps
     if number > settings.newton_steps:
         along = solve(state["hessian"], penalised_gradient(oracle.facts, slope.value, theta))
-        return {"theta": theta - scale_of(oracle.facts, theta).unsqueeze(-1) * along}
+        unit = scale_of(oracle.facts, theta)
+        return {"theta": theta - _limited(settings, oracle.facts, unit.unsqueeze(-1) * along, unit)}
     if number < 1:
         along = penalised_gradient(oracle.facts, slope.value, theta)
         return {"theta": theta - by_lane(_warm_size(settings, oracle.facts, theta), 1) * along}
     pooled = _pooled(settings, oracle, state, number)
-    told = Told(theta, slope.value, pooled["matrix"], settings.floors(oracle.facts)[number - 1])
+    matrix = pooled["matrix"] if settings.scale_step == "newton" else with_own_scale(oracle.facts, pooled["matrix"])
+    told = Told(theta, slope.value, matrix, settings.floors(oracle.facts)[number - 1])
     model, damping, early = damped(settings, oracle.facts, told, number, state["early"], state["lipschitz"])
     moved = pooled | {"hessian": model.hessian, "floored": model.floored, "early": early}
     del moved["matrix"]
@@ -147,7 +149,13 @@ def _moved(settings: NoisyNewton, oracle: Oracle, state: State, slope: Answer, s
         found = search(settings.line_search, question, oracle, theta, model, so_far)
         damping = found.size
         moved |= {"evaluations": found.evaluations, "searching": found.searching}
-    return moved | {"damping": damping, "theta": theta - by_lane(damping, 1) * model.direction}
+    along = _limited(settings, oracle.facts, model.direction, model.scale)
+    return moved | {"damping": damping, "theta": theta - by_lane(damping, 1) * along}
+
+
+def _limited(settings: NoisyNewton, facts: Facts, direction: Tensor, scale: Tensor) -> Tensor:
+    """Return a direction that goes no further than its residual scale allows, but for the paper's own steps."""
+    return direction if settings.scale_step == "newton" else within_reach(facts, direction, scale)
 
 
 def _warm_size(settings: NoisyNewton, facts: Facts, theta: Tensor) -> Tensor:

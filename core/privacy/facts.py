@@ -56,6 +56,9 @@ class UnknownScale(Frozen):
 
     start: float = Field(gt=0)
     floor: float = Field(gt=0, description="no iterate's scale is below it")
+    curvature: float = Field(
+        default=1.0, gt=0, le=1, description="of the loss along the scale, times it, for normal errors of that scale"
+    )
 
 
 class Facts(Frozen):
