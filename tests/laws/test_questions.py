@@ -1,14 +1,14 @@
 """Laws that every question obeys: the claimed sensitivity is never passed and almost reached"""
 
 from dataclasses import dataclass, fields, replace
-from math import sqrt
+from math import log, sqrt
 
 import pytest
 import torch
 from pydantic import TypeAdapter
 from torch import Tensor
 
-from core.catalogue.losses import Huber, Multinomial
+from core.catalogue.losses import Huber, Multinomial, Poisson
 from core.catalogue.questions import Curvature, Gradient, Question, Secant
 from core.oracle.noise import grid_for
 from core.privacy.events import Gaussian
@@ -163,6 +163,9 @@ class Search:
         thetas = [torch.zeros(dimension).double(), torch.full((dimension,), 50.0).double()]
         thetas += [sign * 50 * axis for sign in (1, -1) for axis in units[: dimension - self.joint]]
         far = 1e6 * units[0]
+        if isinstance(self.situation.loss, Poisson):  # margins just below the cap, where the curvature is largest
+            assert self.situation.loss.cap is not None
+            thetas += [torch.full((dimension,), log(self.situation.loss.cap) - 1e-6).double()]
         if isinstance(self.situation.loss, Multinomial):
             targets = [(0.0, last), (last, last), (last, 1.0), (0.0, 0.0), (1.0, last)]
             thetas += [50 * pulling, 50 * (pulling + units[-features:].sum(0))]

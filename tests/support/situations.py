@@ -10,7 +10,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.catalogue.losses import Clip, Huber, Logistic, Loss, Mallows, Multinomial, Weights
+from core.catalogue.losses import (
+    Clip,
+    Huber,
+    Logistic,
+    Loss,
+    Mallows,
+    Multinomial,
+    Poisson,
+    Schweppe,
+    SmoothedHuber,
+    Squared,
+    Weights,
+    cubic_bound,
+)
 from core.catalogue.modelling import parameters
 from core.catalogue.questions import Curvature, Gradient, Question, Secant
 from core.privacy.facts import Adjacency, Facts
@@ -41,6 +54,8 @@ class Situation:
         asked: list[Question] = [Gradient(sigma=1.0), Gradient(sigma=1.0, clip=0.5), Secant(sigma=1.0)]
         if not isinstance(self.weights, Clip):
             asked.append(Curvature(of="hessian", sigma=1.0))
+        if cubic_bound(self.weights) is not None and self.dimension == self.features:
+            asked.append(Curvature(of="cubic", sigma=1.0))
         return [*asked, Curvature(of="score", sigma=1.0)]
 
     def facts(self, units: int, adjacency: Adjacency = Adjacency.ZERO_OUT) -> Facts:
@@ -73,7 +88,7 @@ class Situation:
         if isinstance(self.loss, Multinomial):
             assert self.loss.classes is not None
             return float(draws.integers(0, self.loss.classes))
-        return float(draws.normal() * 10)
+        return abs(float(draws.normal() * 10)) if isinstance(self.loss, Poisson) else float(draws.normal() * 10)
 
 
 JOINT = Huber(joint=True, scale=1.0, scale_floor=0.05)
@@ -85,6 +100,9 @@ SITUATIONS = [
     Situation("joint, other figures", JOINT.model_copy(update={"c": 0.6}), Mallows(bound=2.5, power=3), features=2),
     Situation("multinomial", Multinomial(classes=4), WEIGHTS),
     Situation("multinomial, clipped", Multinomial(classes=3), Clip(bound=0.8)),
+    Situation("schweppe", SmoothedHuber(scale=0.7), Schweppe(bound=1.3)),
+    Situation("poisson, cubic weights", Poisson(cap=6.0, c=2.5), Mallows(bound=1.3, power=3)),
+    Situation("squared, clipped", Squared(), Clip(bound=0.8)),
     Situation("multinomial, two classes", Multinomial(classes=2), Mallows(bound=sqrt(3)), features=2),
 ]
 NEW = SITUATIONS[2:]
