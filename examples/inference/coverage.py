@@ -251,18 +251,20 @@ def chart(title: str, units: list[int], lines: dict[str, list[float]]) -> str:
     return line_chart(title, *axes, series, (LEVEL,))
 
 
+def region_coverage(errors: Tensor, covariances: Tensor) -> float:
+    """Return the share of joint regions at LEVEL that hold the truth; shapes (R, q) and (R, q, q)."""
+    distances = (errors * torch.linalg.solve(covariances, errors.unsqueeze(-1)).squeeze(-1)).sum(-1)
+    return float((distances <= chi2.ppf(LEVEL, errors.shape[-1])).double().mean())
+
+
 def ellipse(*, full: bool) -> Result:
     """E7: a joint region for two coefficients."""
     repetitions = REPETITIONS[full]
     seen = joint(55, D2, block=True).intervals(1000, repetitions, seed=77)
     errors = seen.errors[:, 1:3]
-    inside: dict[str, float] = {}
     regions = dict(seen.covariances)
     regions["published"] = regions["plain"] + (regions["printed"] - regions["plain"]) / 4
-    for kind, matrices in regions.items():
-        block = matrices[:, 1:3, 1:3]
-        distances = (errors * torch.linalg.solve(block, errors.unsqueeze(-1)).squeeze(-1)).sum(-1)
-        inside[kind] = float((distances <= chi2.ppf(LEVEL, 2)).double().mean())
+    inside = {kind: region_coverage(errors, matrices[:, 1:3, 1:3]) for kind, matrices in regions.items()}
     deviation = float(regions["stationary"][:, 1, 1].mean().sqrt())
     rows = [
         covered("joint coverage, plain", 0.758, inside["plain"], repetitions),

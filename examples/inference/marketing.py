@@ -107,7 +107,7 @@ def resamples(*, full: bool) -> Result:
         "E11",
         "Bank marketing, logistic regression on resamples (figure 9b)",
         f"45,211 records, p = 42, Mallows weights at 5, mu = .25 shared with an interval, steps of 1, K = 50 to 100, "
-        f"{repetitions} resamples for each n, half as many without noise; distance from 500 exact steps on all records.",
+        f"{repetitions} resamples for each n, half as many without noise; distance from 500 exact steps on all.",
         tuple(rows),
         "The reference has not converged (it is 2.06 away from the minimiser), and steps of 1 are longer than the "
         "theory allows (.16), as in the paper.",

@@ -72,8 +72,8 @@ def joint_newton(*, full: bool) -> Result:
         "Divergence of damped Newton steps with an unknown scale (figure 2b)",
         f"D1, n = 1000, mu = 2, K = 20, {repetitions} repetitions for each damping, all steps.",
         tuple(rows),
-        "A run has diverged where the exact Hessian vanishes or a coefficient errs by more than 5. Without floors under "
-        "eigenvalues and scale, as in the published code, longer steps do; floors of .05 under both save the damped "
+        "A run has diverged where the exact Hessian vanishes or a coefficient errs by more than 5. Without floors "
+        "under eigenvalues and scale, as in the published code, longer steps do; floors of .05 under both save the damped "
         "ones, not the pure ones. One matrix of all parameters is released, where the published code releases "
         "two, with less noise than replacing a record needs.",
         {"shares": line_chart("E3: diverged", Axis("damping", 0, 1), Axis("share", 0, 1), series)},

@@ -36,6 +36,7 @@ FAR = 1e6
 """A radius that no sensible iterate leaves."""
 LEVEL = 0.95
 KNOWN = Huber(scale=2.0)
+HUBER_OF_ONE = Huber(scale=1.0)
 MALLOWS = Mallows(bound=sqrt(2))
 SCALE_FLOOR = 0.05
 
