@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -39,3 +41,26 @@ def test_the_demo_runs_to_its_end(tmp_path: Path) -> None:
     assert "HTTP 403 privacy-budget-exhausted" in said
     assert re.search(r"The ledger's chain is whole: \d+ entries recomputed", said)
     assert list(tmp_path.iterdir()) == []  # it cleans up after itself
+
+
+@pytest.mark.slow
+def test_the_bank_models_are_read_to_the_end(tmp_path: Path) -> None:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("FARTHING_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "examples.bank_models"],
+        cwd=ROOT,
+        env=clean | {"TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    said = " ".join(done.stdout.split())
+    assert "residual scale estimated" in said
+    assert "(residual scale)" in said
+    assert "housing and loan, 95 %: half axes" in said
+    assert re.search(r"housing = 0, loan = 0: chi2\(2\) \d+", said)
+    assert "no test of the difference is justified" in said
+    assert "gradient clipped at 1" in said
+    assert list(tmp_path.iterdir()) == []

@@ -92,7 +92,7 @@ def _row(line: Mapping[str, Any], levels: int) -> str:
     several = line.get("intervals") or [line]
     ends = [number(end) for one in several for end in one["interval"] or (None, None)]
     ends += [""] * (2 * levels - len(ends))
-    z = "" if line.get("z") is None else f"{line['z']:.3f}"
+    z = "" if line.get("z") is None else f"{line['z']:z.3f}"
     cells = [number(line["estimate"]), number(line["std_error"]), z, p_words(line.get("p_value")), *ends]
     return f'<tr><th scope="row">{_text(line["name"])}</th>' + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>\n"
 

@@ -150,7 +150,7 @@ def _row(line: Mapping[str, Any], levels: int) -> list[str]:
         plain(line["name"]),
         number(line["estimate"]),
         number(line["std_error"]),
-        "" if line.get("z") is None else f"{line['z']:.3f}",
+        "" if line.get("z") is None else f"{line['z']:z.3f}",
         p_words(line.get("p_value")),
         *ends,
     ]
@@ -165,7 +165,7 @@ def _compared(line: Mapping[str, Any]) -> list[str]:
     return [
         *cells,
         number(line["difference"]),
-        "" if line["difference_in_std_errors"] is None else f"{line['difference_in_std_errors']:.2f}",
+        "" if line["difference_in_std_errors"] is None else f"{line['difference_in_std_errors']:z.2f}",
         p_words(line["p_value_bound"]),
         "" if ratio is None else f"{ratio:.2f}",
     ]
