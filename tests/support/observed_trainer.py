@@ -3,7 +3,8 @@
 OBSERVED names the file. SLOW delays each reading, in seconds. A file `halt` beside it, such as `paid 3` or `told 3`,
 has the first attempt at a job write a file `halted`, and stand still, once chunk 3 is paid, or once an answer out of it
 is given. NAIVE and FREE plant the bugs that the kill tests must see: the ledger is paid after the reading, and a chunk
-that was lost is read again for its first payment. WRITES names a file for what the trainer writes to.
+that was lost is read again for its first payment. UNFENCED has it pay and publish whoever holds its job by now, and
+HASTY has it fail where a payment fails once. WRITES names a file for what the trainer writes to.
 """
 
 import json
@@ -20,6 +21,7 @@ from core.store import ledger
 from core.training import attempt
 from core.training.meter import LedgerMeter
 from core.training.till import LedgerTill
+from tests.support.naive_fences import forget_fences
 from workers import trainer
 
 JOB = "OBSERVED_JOB"
@@ -41,6 +43,10 @@ def observe() -> None:
         pay_late()
     if "FREE" in os.environ:
         pay_once()
+    if "UNFENCED" in os.environ:
+        forget_fences()
+    if "HASTY" in os.environ:
+        LedgerTill._insist = act_once  # type: ignore[method-assign]
     if "WRITES" in os.environ:
         watch_writes(os.open(os.environ["WRITES"], os.O_WRONLY | os.O_APPEND | os.O_CREAT))
 
@@ -114,6 +120,11 @@ def pay_once() -> None:
 
     LedgerMeter.__init__ = make  # type: ignore[method-assign]
     ledger._due = lambda session, job: job.chunks_spent  # noqa: ARG005 - as called
+
+
+def act_once(_: LedgerTill, act: Any, *arguments: Any, **options: Any) -> Any:
+    """Do what the till does, and do not try again: what fails once has failed."""
+    return act(*arguments, **options)
 
 
 def pay_late() -> None:

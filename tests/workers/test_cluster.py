@@ -19,7 +19,13 @@ from tests.workers.test_kills import check
 
 SLOW = {"SLOW": "0.12"}
 """Seconds each reading takes: a job takes some."""
-JOBS: tuple[dict[str, Any], ...] = ({"model": LOGISTIC}, {"model": LINEAR, "optimizer": {"kind": "noisy_gd"}})
+JOBS: tuple[dict[str, Any], ...] = (
+    {"model": LOGISTIC, "optimizer": {"kind": "noisy_newton", "steps": 12}},
+    {"model": LINEAR, "optimizer": {"kind": "noisy_gd", "steps": 12}},
+)
+SHORT = JOBS[0]
+RING_SECONDS = 1.0
+"""After which a ring that was sent, from a thread, is in Redis."""
 
 
 @pytest.fixture(scope="module")
@@ -67,13 +73,13 @@ class TestTheBell:
     def test_a_job_starts_because_it_was_rung_for(self, quiet: Cluster) -> None:
         dataset = quiet.upload()
         began = time.monotonic()
-        job = quiet.submit(dataset)
+        job = quiet.submit(dataset, **SHORT)
         assert quiet.wait(job)["state"] == "succeeded"
         assert time.monotonic() - began < quiet.settings.poll_seconds / 3
         check(quiet, [job])
 
     def test_ten_bells_one_run(self, quiet: Cluster) -> None:
-        job = quiet.submit(quiet.upload())
+        job = quiet.submit(quiet.upload(), **SHORT)
         ring(quiet, job, 10)
         assert quiet.wait(job)["state"] == "succeeded"
         ring(quiet, job, 10)
@@ -89,7 +95,7 @@ class TestTheBell:
             took = []
             for _ in range(5):
                 began = time.monotonic()
-                assert quiet.try_submit(dataset).status_code == 202
+                assert quiet.try_submit(dataset, **SHORT).status_code == 202
                 took.append(time.monotonic() - began)
         finally:
             quiet.redis.process.send_signal(signal.SIGCONT)
@@ -171,7 +177,7 @@ class TestDraining:
         try:
             number = rough.start_worker()
             rough.ready()
-            job = rough.submit(rough.upload())
+            job = rough.submit(rough.upload(), **SHORT)
             assert rough.wait(job)["state"] == "succeeded", "the database is enough"
             assert rough.stop_worker(number) == 0
         finally:
@@ -179,30 +185,19 @@ class TestDraining:
 
 
 class TestLosses:
+    """Naive workers fail the first three: `reliability/test_naive_processes.py`."""
+
     def test_redis_forgets_and_restarts_and_every_job_ends(self, rough: Cluster) -> None:
-        dataset = rough.upload()
-        jobs = [rough.submit(dataset, **body) for body in JOBS]
-        rough.flush_redis()
-        jobs += [rough.submit(dataset, **body) for body in JOBS]
-        rough.restart_redis()
-        jobs.append(rough.submit(dataset))
-        rough.flush_redis()
-        assert [rough.wait(job, seconds=180)["state"] for job in jobs] == ["succeeded"] * len(jobs)
-        check(rough, jobs)
+        redis_forgets(rough)
 
     def test_postgresql_restarts_and_every_job_ends(self, rough: Cluster) -> None:
-        dataset = rough.upload()
-        jobs = [rough.submit(dataset, **body) for body in JOBS * 2]
-        started(rough, jobs[0])
-        rough.postgres.stop()
-        answers = [rough.http.get(f"/v1/jobs/{jobs[0]}"), rough.try_submit(dataset)]
-        rough.postgres.start()
-        for answer in answers:
-            assert answer.status_code == 503, answer.text
-            assert (answer.json()["code"], answer.json()["retryable"]) == ("database-away", True)
-        states = [wait_through(rough, job)["state"] for job in jobs]
-        assert states.count("succeeded") >= len(jobs) - 1, states
-        check(rough, jobs)
+        postgresql_restarts(rough)
+
+    def test_a_supervisor_that_slept_past_its_lease_writes_nothing(self, rough: Cluster) -> None:
+        rough.ready()
+        a_supervisor_sleeps(rough)
+        after = rough.submit(rough.upload(), **SHORT)
+        assert rough.wait(after)["state"] == "succeeded"
 
     @pytest.mark.slow
     def test_a_killed_worker_takes_its_trainer_along_and_its_job_ends(self, rough: Cluster) -> None:
@@ -219,29 +214,68 @@ class TestLosses:
         assert rough.wait(job, seconds=180)["state"] in ("succeeded", "failed")
         check(rough, [job])
 
-    def test_a_supervisor_that_slept_past_its_lease_writes_nothing(self, rough: Cluster) -> None:
-        rough.ready()
-        job = rough.submit(rough.upload())
-        started(rough, job)
-        number = holder(rough, job)
-        trainers = rough.trainers(number)
-        for process in (*trainers, rough.workers[number]):
-            process.send_signal(signal.SIGSTOP)
-        try:
-            ended = rough.wait(job)
-            others = attempts(rough, job)
-        finally:
-            for process in (*trainers, rough.workers[number]):
-                process.send_signal(signal.SIGCONT)
-        time.sleep(3)
-        assert others[0]["outcome"] == "worker-lost"
-        assert rough.get(f"/v1/jobs/{job}") == ended, "nothing was written after the end"
-        assert attempts(rough, job) == others
-        numbers = payments(rough, job)
-        assert numbers == sorted(numbers), "no payment of the first attempt after one of the second"
-        check(rough, [job])
-        after = rough.submit(rough.upload())
-        assert rough.wait(after)["state"] == "succeeded"
+
+def redis_forgets(running: Cluster, patience_seconds: float = 180) -> None:
+    """Flush Redis, restart it, flush it again while jobs run and wait: all of them end."""
+    dataset = running.upload()
+    jobs = [running.submit(dataset, **body) for body in JOBS]
+    time.sleep(RING_SECONDS)
+    running.flush_redis()
+    jobs += [running.submit(dataset, **body) for body in JOBS]
+    time.sleep(RING_SECONDS)
+    running.restart_redis()
+    jobs.append(running.submit(dataset, **SHORT))
+    time.sleep(RING_SECONDS)
+    running.flush_redis()
+    assert [running.wait(job, patience_seconds)["state"] for job in jobs] == ["succeeded"] * len(jobs)
+    check(running, jobs)
+
+
+def postgresql_restarts(running: Cluster) -> None:
+    """Restart PostgreSQL while jobs run and wait: all of them end, and the restart costs one attempt at most."""
+    dataset = running.upload()
+    jobs = [running.submit(dataset, **body) for body in JOBS]
+    started(running, jobs[0])
+    running.postgres.stop()
+    answers = [running.http.get(f"/v1/jobs/{jobs[0]}"), running.try_submit(dataset)]
+    running.postgres.start()
+    for answer in answers:
+        assert answer.status_code == 503, answer.text
+        assert (answer.json()["code"], answer.json()["retryable"]) == ("database-away", True)
+    states = [wait_through(running, job)["state"] for job in jobs]
+    assert states.count("succeeded") >= len(jobs) - 1, states
+    check(running, jobs)
+
+
+def a_supervisor_sleeps(running: Cluster, watch_seconds: float = 3) -> None:
+    """Stop a worker and its trainers past their lease, wake them when another has ended the job, and watch them."""
+    job = running.submit(running.upload())
+    started(running, job)
+    number = holder(running, job)
+    trainers = running.trainers(number)
+    before = reads(running, job)
+    while reads(running, job) == before:  # a trainer that begins to read asks nothing of the database for a moment
+        time.sleep(0.005)
+    for process in (*trainers, running.workers[number]):
+        process.send_signal(signal.SIGSTOP)
+    try:
+        ended = running.wait(job)
+        others = attempts(running, job)
+    finally:
+        for process in (*trainers, running.workers[number]):
+            process.send_signal(signal.SIGCONT)
+    time.sleep(watch_seconds)
+    assert others[0]["outcome"] == "worker-lost"
+    assert running.get(f"/v1/jobs/{job}") == ended, "nothing was written after the end"
+    assert attempts(running, job) == others
+    numbers = payments(running, job)
+    assert numbers == sorted(numbers), "no payment of the first attempt after one of the second"
+    check(running, [job])
+
+
+def reads(running: Cluster, job: str) -> int:
+    """Return how many readings of a job have begun."""
+    return (running.home / "observed.jsonl").read_text().count(job)
 
 
 def is_alive(process: psutil.Process) -> bool:

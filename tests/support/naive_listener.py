@@ -1,0 +1,42 @@
+"""`workers.app` with a planted bug: the broker is the truth, as in a plain task queue.
+
+A job is looked for when its message comes, once for each, and the next message is taken when that job has ended; nobody
+polls, and no sweeper rings again.
+"""
+
+import threading
+import time
+from typing import Any
+
+from tests.support.observed_worker import main
+from workers.app import RESIDENT
+from workers.keeper import Keeper
+from workers.sweep import Sweeper
+
+LOOK_SECONDS = 0.1
+heard = threading.Event()
+plain_claim_all, plain_ring = Keeper._claim_all, RESIDENT.ring
+
+
+def claim_all(self: Keeper) -> None:
+    """Claim once for each message."""
+    if heard.is_set():
+        plain_claim_all(self)
+        heard.clear()
+
+
+def ring() -> None:
+    """Have the job of a message claimed, and wait until it has ended."""
+    assert RESIDENT._host is not None
+    keeper: Any = RESIDENT._host._keeper
+    heard.set()
+    plain_ring()
+    while heard.is_set() or len(keeper._free) < len(keeper._slots):
+        time.sleep(LOOK_SECONDS)
+
+
+if __name__ == "__main__":
+    Keeper._claim_all = claim_all  # type: ignore[method-assign] # the bug
+    Sweeper._ring = lambda _: None  # type: ignore[method-assign] # as above
+    RESIDENT.ring = ring  # type: ignore[method-assign] # as above
+    main(trainer="tests.support.observed_trainer")
