@@ -86,13 +86,13 @@ def kill_at_random(service: Embedded, seed: int) -> None:
     check(service, jobs)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_kills_at_random_points_leave_nothing_unpaid(service: Embedded, seed: int) -> None:
     kill_at_random(service, seed)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 150))
+@pytest.mark.parametrize("seed", [3, 4, *range(100, 150)])
 def test_many_kills_at_random_points_leave_nothing_unpaid(service: Embedded, seed: int) -> None:
     kill_at_random(service, seed)
 

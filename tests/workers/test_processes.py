@@ -164,6 +164,7 @@ def test_a_drained_job_goes_on_elsewhere(tmp_path: Path) -> None:
         assert readings(service.home)[job] == readings(service.home, rank=1)[job]
 
 
+@pytest.mark.slow
 def test_paying_after_reading_would_be_seen_in_every_process(tmp_path: Path) -> None:
     """Planted bug: payments are told, and committed later."""
     with embedded(tmp_path / "home", observed={"SLOW": "0.1", "NAIVE": "1"}, max_processes=2) as service:
