@@ -243,6 +243,38 @@ class TestBoundedError:
             assert integer_norm(moved) > 0.99 * grid.sensitivity  # and it is attained
 
     @settings(max_examples=100, deadline=None)
+    @given(seed=st.integers(0, 2**32 - 1), clip=st.sampled_from([1.0, 1.9021172, 1e-5]))
+    def test_terms_that_lie_together_move_sums_by_their_diameter(self, seed: int, clip: float) -> None:
+        """Terms of norm up to C whose last entry is in [-C, C/2]: up to 1.7 C apart, and null records among them."""
+        draws = np.random.default_rng(seed)
+        flat, last = sqrt(0.5) * clip, np.array([-0.5, 0.5]) * clip
+        diameter = sqrt((2 * flat) ** 2 + (last[1] - last[0]) ** 2)
+        directions = unit_rows(draws.normal(size=(40, 2)))
+        rows = np.column_stack((directions * flat, draws.choice(last, 40)))
+        opposite = np.append(-rows[0, :2], -rows[0, 2])
+        for changed_row in (opposite, np.zeros(3)):
+            changed = rows.copy()
+            changed[0] = changed_row
+            grid = vector_grid(clip, 40, 3, Adjacency.REPLACE_ONE, diameter)
+            moved = in_steps(rows.sum(axis=0), grid) - in_steps(changed[::-1].sum(axis=0), grid)
+            assert norm_squared(moved) <= grid.sensitivity**2
+            if changed_row.any():
+                assert integer_norm(moved) > 0.99 * grid.sensitivity
+                too_near = vector_grid(clip, 40, 3, Adjacency.REPLACE_ONE, 0.98 * diameter)
+                assert norm_squared(moved) > too_near.sensitivity**2  # planted: a diameter two per cent too small
+
+    def test_a_diameter_lies_between_one_bound_and_two(self) -> None:
+        """Zeroing knows nothing of it; twice the clip is what is charged without it."""
+        for diameter in (1.0, 1.5, 2.0):
+            assert vector_grid(1.0, 40, 3, Adjacency.ZERO_OUT, diameter) == vector_grid(1.0, 40, 3, Adjacency.ZERO_OUT)
+            found = vector_grid(1.0, 40, 3, Adjacency.REPLACE_ONE, diameter)
+            assert found == bounded_error_grid(1.0, 40, 3, diameter)
+        assert found == vector_grid(1.0, 40, 3, Adjacency.REPLACE_ONE)
+        for diameter in (0.0, 0.99, 2.01, float("nan")):
+            with pytest.raises(AssertionError, match="apart"):
+                vector_grid(1.0, 40, 3, Adjacency.REPLACE_ONE, diameter)
+
+    @settings(max_examples=100, deadline=None)
     @given(seed=st.integers(0, 2**32 - 1), axes=st.booleans(), semidefinite=st.booleans())
     def test_neighbouring_matrix_sums_are_within_the_sensitivity(
         self, seed: int, axes: bool, semidefinite: bool

@@ -6,7 +6,7 @@ from time import perf_counter
 import pytest
 import torch
 
-from core.catalogue.questions import Curvature, Gradient, Question
+from core.catalogue.questions import Curvature, Gradient, Question, Secant
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.oracle import Oracle, Status
 from core.oracle.door import FullDoor
@@ -16,8 +16,10 @@ from core.privacy.events import Gaussian, Repeated
 from core.privacy.facts import Adjacency
 from core.problems.linear import LinearProblem
 from tests.support.problems import LOSSES, WEIGHTS, facts, problem, rows
+from tests.support.situations import SITUATIONS
 
 QUESTIONS = [Gradient(sigma=2.0), Gradient(sigma=1.0, clip=0.5), Curvature(of="hessian", sigma=1.5)]
+SLOPE = Secant(sigma=2.0)
 each = pytest.mark.parametrize("question", QUESTIONS, ids=str)
 THETA = torch.tensor([0.4, -1.0, 0.3], dtype=torch.float64)
 
@@ -78,6 +80,29 @@ def test_lanes_of_noise_about_one_data_set(question: Question) -> None:
     if errors.ndim == 3:
         assert torch.equal(errors, errors.mT)
     assert oracle.ask(question, answer.value if errors.ndim == 2 else THETA.expand(40_000, 3)).value.isfinite().all()
+
+
+def test_slopes_in_lanes() -> None:
+    """Each lane between its own two points; deviations are the scale within 4.5 standard errors, the seed fixed."""
+    situation = SITUATIONS[2]
+    records, public = situation.problem(situation.rows(40)), situation.facts(40)
+    real: Oracle = FullDoor(records, public, Unmetered(), SystemGenerator())
+    oracle = Simulation(records, public, SimulationGenerator(3), lanes=40_000)
+    theta, other = situation.point(1), situation.point(2)
+    answer = oracle.ask(SLOPE, theta, other)
+    exact = records.bounded_sum(SLOPE, public, theta, other=other) / 40
+    assert answer.value.shape == (40_000, 1)
+    assert answer.scale == real.ask(SLOPE, theta, other).scale
+    assert abs((answer.value - exact).std().item() / answer.scale - 1) < 4.5 / sqrt(2 * 40_000)
+    silent = Simulation(records, public, SimulationGenerator(3), noiseless=True, lanes=2)
+    both = silent.ask(SLOPE, torch.stack((theta, other)), torch.stack((other, theta))).value
+    torch.testing.assert_close(both, torch.stack((exact, -exact)))
+    with pytest.raises(AssertionError, match="two points"):
+        oracle.ask(SLOPE, theta)
+    with pytest.raises(AssertionError, match="one shape"):
+        oracle.ask(SLOPE, theta, torch.stack([other] * 2))
+    with pytest.raises(AssertionError, match="all else at one"):
+        oracle.ask(QUESTIONS[0], theta, other)
 
 
 def test_a_meter_counts_and_closes() -> None:

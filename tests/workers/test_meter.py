@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.catalogue.questions import Gradient
+from core.catalogue.questions import Gradient, Secant
 from core.oracle import Answer
 from core.oracle.account import EVERYTHING, Account
 from core.privacy.events import NOTHING, Event, Gaussian, compose
@@ -232,6 +232,27 @@ def test_notes_survive_being_stored() -> None:
     }
     (noted,) = notes.answers
     assert noted.answer.value.tolist() == [[0.0, 2.0], [1.0, 3.0]]
+
+
+def test_an_answer_about_two_points_is_recalled_for_both() -> None:
+    slope, other = Secant(sigma=3.0), ZERO + 2
+    meter = make([A, A], till := Paper())
+    meter.cover(total(A), 1)
+    meter.note(slope, ZERO, Answer(torch.ones(1, dtype=torch.float64), 0.5), other)
+    other += 5  # a method that works in place
+    meter.cover(total(A, A), 2)
+
+    def again() -> LedgerMeter:
+        return make([A, A], Paper(), kept=till.state, kept_chunks=1)
+
+    known = again().recall(slope, ZERO, ZERO + 2)
+    assert known is not None
+    assert known.value.tolist() == [1.0]
+    for end in (None, ZERO + 7, ZERO):
+        with pytest.raises(AssertionError, match="asks again"):
+            again().recall(slope, ZERO, end)
+    with pytest.raises(AssertionError, match="asks again"):
+        again().recall(slope, ZERO + 2, ZERO)
 
 
 class Killed(Exception):
