@@ -163,7 +163,7 @@ def _joint(first: Released, second: Released, relation: Relation) -> dict[str, A
     total = np.asarray(one.covariance) + np.asarray(other.covariance)
     errors = np.sqrt(np.diag(total))
     away = (np.asarray(other.estimate) - np.asarray(one.estimate)) / errors
-    statistic = quadratic(away, total / np.outer(errors, errors), "/other")
+    statistic = quadratic(away, total / errors / errors[:, None], "/other")
     count = len(errors)
     return {
         "statistic_bound": statistic,

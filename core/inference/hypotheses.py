@@ -6,6 +6,7 @@ declared units, all post-processing of one release.
 
 from collections.abc import Mapping, Sequence
 from math import sqrt
+from sys import float_info
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +17,8 @@ from core.inference.released import REPEATED_FROM, Array, Released, declared
 from core.inference.results import asked, bands, caveats, need_covariance, std_errors
 
 Alternative = Literal["two_sided", "greater", "less"]
+SMALLEST_WEIGHT = 1e-100
+"""Times a standard error of the smallest units allowed it is still a float."""
 
 
 def contrast(
@@ -44,9 +47,9 @@ def contrast(
     """
     need_covariance(released)
     row = restriction(released, weights, "/weights")
-    shown = declared(released)
-    estimate = float(row @ np.asarray(shown.estimate))
-    error = sqrt(max(float(row @ np.asarray(shown.covariance) @ row), 0.0))
+    estimate = float(row @ np.asarray(declared(released).estimate))
+    scaled, size, correlation = _scaled(released, row[None])
+    error = float(size[0]) * sqrt(max(float(scaled[0] @ correlation @ scaled[0]), 0.0))
     z = (estimate - value) / error if error > 0 else None
     reaches = [
         (level, sqrt(chi2.ppf(level, len(row))) if scheffe else float(norm.ppf((1 + level) / 2)))
@@ -106,12 +109,9 @@ def wald_test(
             "Give one value for each hypothesis.", FieldError("/values", f"must have {len(hypotheses)} numbers")
         )
     rows = np.array([restriction(released, one, f"/hypotheses/{index}") for index, one in enumerate(hypotheses)])
-    shown, errors = declared(released), np.array(std_errors(released), dtype=float)
-    sizes = np.linalg.norm(rows * errors, axis=1)
-    distance = (rows @ np.asarray(shown.estimate) - np.asarray(values)) / sizes
-    scaled = rows * errors / sizes[:, None]
+    scaled, sizes, correlation = _scaled(released, rows)
+    distance = (rows @ np.asarray(declared(released).estimate) - np.asarray(values)) / sizes
     kept = _independent(scaled, np.asarray(values) / sizes)
-    correlation = np.asarray(shown.covariance) / np.outer(errors, errors)
     statistic = quadratic(distance[kept], scaled[kept] @ correlation @ scaled[kept].T, "/hypotheses")
     return {
         "statistic": statistic,
@@ -120,6 +120,19 @@ def wald_test(
         "redundant": [index for index in range(len(rows)) if index not in kept],
         **caveats(released),
     }
+
+
+def _scaled(released: Released, rows: Array) -> tuple[Array, Array, Array]:
+    """Return rows on the scale of standard errors and of length 1, their sizes, and the correlation, shape (p, p).
+
+    Row by row, size times row gives the combination of errors; columns may have units of any magnitude.
+    """
+    errors = np.array(std_errors(released), dtype=float)
+    weighted = rows * errors
+    largest = np.abs(weighted).max(1, keepdims=True)
+    lengths = np.linalg.norm(weighted / largest, axis=1, keepdims=True)
+    correlation = np.asarray(declared(released).covariance) / errors / errors[:, None]
+    return weighted / largest / lengths, (largest * lengths)[:, 0], correlation
 
 
 def quadratic(distance: Array, covariance: Array, pointer: str) -> float:
@@ -135,17 +148,28 @@ def quadratic(distance: Array, covariance: Array, pointer: str) -> float:
             "The released covariance says nothing about some of these together.",
             FieldError(pointer, "name fewer coefficients at once"),
         ) from None
-    return float(np.sum(np.linalg.solve(factor, distance) ** 2))
+    return squared_length(np.linalg.solve(factor, distance))
+
+
+def squared_length(vector: Array) -> float:
+    """Return |vector|^2, the largest float where it would be more."""
+    largest = float(np.abs(vector).max())
+    return min(largest * largest * float(np.sum((vector / largest) ** 2)), float_info.max) if largest else 0.0
 
 
 def restriction(released: Released, weights: Mapping[str, float], pointer: str) -> Array:
     """Return a row of weights in the order of the coefficients, shape (p,).
 
     Raises:
-        Invalid: an unknown name, or weights that are all 0.
+        Invalid: an unknown name, a weight that floats lose, or weights that are all 0.
     """
     row = np.zeros(len(released.names))
     for name, weight in weights.items():
+        if 0 < abs(weight) < SMALLEST_WEIGHT:
+            raise Invalid(
+                f"The weight of {name!r} is next to nothing.",
+                FieldError(f"{pointer}/{escape(name)}", f"must be 0, or at least {SMALLEST_WEIGHT:g} in size"),
+            )
         row[place(released, name, f"{pointer}/{escape(name)}")] = weight
     if not row.any():
         raise Invalid(

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.stats import chi2, norm
 
 from core.errors import FieldError, Invalid
-from core.inference.hypotheses import escape, place
+from core.inference.hypotheses import escape, place, squared_length
 from core.inference.released import REPEATED_FROM, Array, Released, declared
 from core.inference.results import LARGEST_EXPONENT, asked, bands, caveats, need_covariance, pointwise, std_errors
 
@@ -94,7 +94,7 @@ def ellipsoid(
     centre = np.asarray(shown.estimate)[places]
     shape = np.asarray(shown.covariance)[np.ix_(places, places)]
     errors = np.sqrt(np.diag(shape))
-    factor = errors[:, None] * _factor(shape / np.outer(errors, errors))
+    factor = errors[:, None] * _factor(shape / errors / errors[:, None])
     axes, lengths, _ = np.linalg.svd(factor)  # of the factor, not the shape: small axes keep their digits
     statistic = None if point is None else _statistic(names, point, centre, factor)
     regions = [_region(level, centre, factor, lengths, statistic) for level in asked(released, levels)]
@@ -117,7 +117,7 @@ def _region(level: float, centre: Array, factor: Array, lengths: Array, statisti
     count = len(centre)
     limit = float(chi2.ppf(level, count))
     radius = sqrt(limit)
-    size = count / 2 * log(pi) - lgamma(count / 2 + 1) + count * log(radius) + float(np.log(lengths).sum())
+    size = count / 2 * log(pi) - lgamma(count / 2 + 1) + count * log(radius) + float(np.log(np.diag(factor)).sum())
     return {
         "level": level,
         "radius": radius,
@@ -144,7 +144,8 @@ def _statistic(names: Sequence[str], point: Mapping[str, float], centre: Array, 
     if wrong:
         raise Invalid("A point has one value for each coefficient of the region.", *wrong)
     away = np.array([point[name] for name in names]) - centre
-    return float(np.sum(np.linalg.solve(factor, away) ** 2))
+    scale = np.linalg.norm(factor, axis=1)
+    return squared_length(np.linalg.solve(factor / scale[:, None], away / scale))
 
 
 def _places(released: Released, names: Sequence[str]) -> list[int]:
@@ -169,9 +170,9 @@ def _factor(correlation: Array) -> Array:
         Invalid: it is singular.
     """
     try:
-        factor: Array = np.linalg.cholesky(correlation)
+        factor = np.linalg.cholesky(correlation).astype(np.float64)
     except np.linalg.LinAlgError:
-        factor = np.zeros_like(correlation)
+        factor = np.zeros(correlation.shape)
     if factor.diagonal().min() < REPEATED_FROM:
         raise Invalid(
             "The released covariance says nothing about some of these together.",

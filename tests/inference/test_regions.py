@@ -1,15 +1,25 @@
 """Ellipsoids and joint intervals, against numpy, scipy and draws from the law that they are about."""
 
+import json
+from contextlib import suppress
 from math import gamma, pi
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.stats import chi2, norm
 
+from core.catalogue.columns import BinaryColumn, NumberColumn
+from core.catalogue.design import make_design
+from core.catalogue.models import LogisticModel
 from core.errors import Invalid
 from core.inference.hypotheses import contrast, wald_test
+from core.inference.pages import plot_levels, summary_page
 from core.inference.regions import Joint, ellipsoid, intervals
 from core.inference.released import Released, declared
+from core.inference.results import summary, table
 from tests.support.released import KINDS, of_kind, released, rows_of, spread
 
 LEVELS = (0.8, 0.95)
@@ -175,3 +185,35 @@ def test_a_region_needs_a_covariance_that_says_something() -> None:
     with pytest.raises(Invalid):
         wald_test(singular, [{"job[b]": 1.0}, {"job[c]": 1.0}])
     assert ellipsoid(singular, ("age", "job[b]"))["degrees_of_freedom"] == 2
+
+
+EXTREME = st.sampled_from([0.0, 1e-300, 1e-100, 1e-12, 1.0, -1.0, 1e12, 1e100, -1e100])
+SIZES = st.sampled_from([1e-100, 1e-12, 1.0, 1e12, 1e99])
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(st.tuples(EXTREME, EXTREME), st.tuples(EXTREME, EXTREME), st.tuples(SIZES, SIZES))
+def test_whatever_units_and_numbers_people_bring_the_answer_is_a_number_or_a_refusal(
+    weights: tuple[float, float], values: tuple[float, float], ranges: tuple[float, float]
+) -> None:
+    columns = (
+        NumberColumn(name="a", lower=0, upper=ranges[0]),
+        NumberColumn(name="b", lower=0, upper=ranges[1]),
+        BinaryColumn(name="y", values=("no", "yes")),
+    )
+    model = released(
+        design=make_design(columns, LogisticModel(target="y")), theta=(0.1, 0.2, 0.3), covariance=rows_of(spread(3))
+    )
+    answers: list[dict[str, Any]] = [ellipsoid(model, ("a", "b"), (), dict(zip("ab", values, strict=True)))]
+    shown = {"model": "mdl_1", "job": "job_1", **summary(model)}
+    assert summary_page(model, shown, table(model, plot_levels(shown["levels"])))
+    for row in (dict(zip("ab", weights, strict=True)), {"a": 1.0}):
+        asks = (
+            lambda row=row: contrast(model, row, value=values[0], margin=1e100),
+            lambda row=row: wald_test(model, [row, {"b": 1.0}], values),
+        )
+        for ask in asks:
+            with suppress(Invalid):
+                answers.append(ask())
+    for answer in answers:
+        json.dumps(answer, allow_nan=False)

@@ -1,7 +1,11 @@
 """Tables, tests, contrasts, predictions and text from one released value, for every kind of model."""
 
 import json
+import os
+import subprocess
+import sys
 from math import exp
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +25,7 @@ from core.inference.released import Released, declared, residual_scale
 from core.inference.results import line, ratios, summary
 from core.inference.wording import loss_words, methods_paragraph, notes
 from tests.support.released import COVARIANCE, KINDS, THETA, of_kind, released, rows_of, spread
+from tests.support.releases import first_release
 
 ROW: dict[str, Any] = {"age": 40, "job": "c", "y": "yes"}
 
@@ -43,6 +48,31 @@ def test_a_row_with_nothing_new_is_written_as_the_first_release_wrote_it_and_rea
     assert old.fitted_loss == Huber(c=1.345, scale=20.0)
     assert old.weighting == Mallows(bound=2.0)
     assert {"loss", "weights", "ridge"} <= set(of_kind("joint", weights=Schweppe(bound=1.0), ridge=0.1).model_dump())
+
+
+def test_the_first_release_reads_a_row_with_nothing_new(tmp_path: Path) -> None:
+    """Its API may still serve beside trainers of this code; a row with something new is refused, not misread."""
+    code = first_release(tmp_path / "first")
+    read = "import sys; from core.inference.results import Released, summary; "
+    read += "print(len(summary(Released.model_validate_json(sys.stdin.read()))['coefficients']))"
+
+    def asked(model: Released) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, "-c", read],
+            cwd=code,
+            env=os.environ | {"PYTHONPATH": str(code)},
+            input=model.model_dump_json(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    for kind in ("logistic", "linear"):
+        done = asked(of_kind(kind))
+        assert done.returncode == 0, done.stderr
+        assert int(done.stdout) == len(of_kind(kind).names)
+    for kind in ("joint", "poisson"):
+        assert "ValidationError" in asked(of_kind(kind)).stderr
 
 
 def test_the_table_is_in_declared_units_and_its_arithmetic_holds() -> None:
