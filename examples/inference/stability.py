@@ -41,7 +41,7 @@ def diverged(damping: float, repetitions: int, *, safe: bool) -> float:
         safe: with floors and with bounded steps, as in jobs; else as printed.
     """
     loss = Huber(scale=1.0, joint=True, scale_floor=0.05)
-    settings = newton(20, damping, 2 * sqrt(40 / 42), floor=0.05)
+    settings = newton(20, damping, 2 * sqrt(40 / 42), floor=0.05).model_copy(update={"scale_step": "own"})
     if not safe:  # as printed; the published code has no floors, and no job can be asked for that
         settings = settings.model_copy(update={"scale_step": "newton", "eigenvalue_floor": -NEVER})
     lost = []

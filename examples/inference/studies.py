@@ -93,7 +93,7 @@ def study(
         cubic_bound=cubic_bound(weights),
         concordance=concordance,
         target_bound=None if bounds is None else bounds[1],
-        scale=UnknownScale(start=1.0, floor=scale_floor) if joint else None,
+        scale=UnknownScale(start=1.0, floor=scale_floor, curvature=loss.scale_curvature) if joint else None,
     )
     rows = features.contiguous(), target, torch.ones(target.shape, dtype=torch.bool)
     if isinstance(loss, Huber) and loss.joint:

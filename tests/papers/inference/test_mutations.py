@@ -20,16 +20,25 @@ from core import optimizers
 from core.catalogue.losses import AbstractRobust, Mallows
 from core.catalogue.method import AbstractSettings
 from core.catalogue.methods import AnySettings
+from core.catalogue.newton_options import LineSearch
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
-from core.catalogue.questions import Curvature, Gradient, Question
+from core.catalogue.questions import Curvature, Gradient, Question, Secant
 from core.inference.estimate import Estimate
 from core.inference.sandwich import correction
+from core.mechanisms.generator import SimulationGenerator
+from core.optimizers import lifecycle, noisy_newton
+from core.optimizers.newton_rules import Searched
 from core.oracle import Answer, Oracle, Release, Status, noise
 from core.oracle.simulation import Simulation
+from core.privacy.facts import Facts
 from core.problems import blocks
 from core.problems.losses import LogisticRecords, per_record
 from core.problems.robust import HuberRecords
+from examples.inference.coverage import JOINT, JOINT_STEP
+from examples.inference.designs import D1
+from examples.inference.stability import FIGURE_10
+from examples.inference.studies import HUBER_OF_ONE, descent, newton, study
 from tests.inference import test_sandwich
 from tests.laws import test_losses, test_optimizers, test_weights
 from tests.oracle import test_door
@@ -281,3 +290,56 @@ class TestCorrections:
         with patch.object(test_sandwich, "correction", rule_of_thumb):
             seen(test_sandwich.test_gradient_descent_formulas)
             seen(partial(test_sandwich.test_newton_formulas, 0.5))
+
+
+class TestSearchAndScale:
+    """What a line search pays for, and the floor under an unknown scale."""
+
+    RULE = LineSearch(evaluations=3, shrink=0.5, alpha=0.4, share=0.5)
+
+    def comparisons_stay_within_their_number(self) -> None:
+        """Five comparisons are needed to shorten the first step enough, and three may be asked."""
+        made = study(FIGURE_10.linear(SimulationGenerator(21), 2000), HUBER_OF_ONE)
+        settings = newton(8, 1.0, 2.0, floor=1e-9, start=(4.0, -2.0, 0.0, 4.0))
+        settings = settings.model_copy(update={"line_search": self.RULE})
+        asked = []
+        door = made.door(2, noiseless=True, lanes=1)  # lanes report that they diverge, and go on
+        genuine = door.ask
+
+        def counting(question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
+            asked.append(isinstance(question, Secant))
+            return genuine(question, theta, other)
+
+        with patch.object(Simulation, "ask", lambda _, *given: counting(*given)):
+            optimizers.iterate(settings, door)
+        assert sum(asked) == self.RULE.evaluations, "each comparison is one of those that were priced"
+
+    def test_every_comparison_of_a_line_search_is_counted(self) -> None:
+        self.comparisons_stay_within_their_number()
+
+    def test_a_last_comparison_that_is_not_counted(self) -> None:
+        genuine = noisy_newton.search
+
+        def uncounted(*given: object) -> Searched:
+            found: Searched = genuine(*given)  # type: ignore[arg-type] # whatever it takes
+            before: Searched = given[-1]  # type: ignore[assignment] # where it stood
+            return replace(found, evaluations=torch.maximum(found.evaluations - 1, before.evaluations))
+
+        with patch.object(noisy_newton, "search", uncounted):
+            seen(self.comparisons_stay_within_their_number)
+
+    def scales_stay_above_their_floor(self) -> None:
+        made = study(D1.linear(SimulationGenerator(5), 200, 100), JOINT)
+        estimate, _ = optimizers.iterate(descent(30, JOINT_STEP, 0.3), made.door(6))
+        assert made.facts.scale is not None
+        assert estimate.theta[:, -1].min() >= made.facts.scale.floor
+
+    def test_scales_stay_above_their_floor(self) -> None:
+        self.scales_stay_above_their_floor()
+
+    def test_no_floor_under_an_unknown_scale(self) -> None:
+        def bare(_: Facts, theta: Tensor) -> tuple[Tensor, Tensor]:
+            return theta, torch.zeros(theta.shape[:-1], dtype=torch.bool)
+
+        with patch.object(lifecycle, "above_floor", bare):
+            seen(self.scales_stay_above_their_floor)
