@@ -7,6 +7,7 @@ best when columns fill FILLED_PART of their ranges as well; with assumed deviati
 """
 
 from dataclasses import replace
+from functools import partial
 from math import ceil
 from typing import Final
 
@@ -18,7 +19,7 @@ from core.catalogue.losses import Clip
 from core.catalogue.methods import AnySettings
 from core.catalogue.models import RegressionModel
 from core.catalogue.noisy_gd import MOST_STEPS, NoisyGradientDescent
-from core.catalogue.predicted_covariance import Outlook
+from core.catalogue.predicted_covariance import FEWEST_PATTERNS, Outlook
 from core.catalogue.prediction import (
     MOST_COEFFICIENTS,
     demerit,
@@ -31,10 +32,10 @@ from core.errors import FieldError, Invalid
 from core.privacy.facts import Facts
 
 FILLED_PART: Final = 0.25
-PATTERNS: Final = 16
-"""Of noise: fewer than for a prediction that is shown."""
+PATTERNS: Final = 24
+"""Of noise, where shares are compared: fewer than for a prediction that is shown."""
 FEWEST_STEPS: Final = 10
-STRIDE: Final = 1.4
+STRIDE: Final = 1.7
 """From one number of steps that is compared to the next."""
 
 
@@ -78,22 +79,23 @@ def choose(
         return complete(optimizer, inference, mu, facts)
     outlook = replace(make_outlook(design, model, assumed), patterns=PATTERNS)
     if isinstance(optimizer, NoisyGradientDescent) and steps_open:
-        cautious = replace(make_outlook(design, model, assumed, filled=FILLED_PART), patterns=PATTERNS)
-        optimizer = _with_steps(optimizer, inference, mu, facts, (outlook, cautious))
+        cautious = make_outlook(design, model, assumed, filled=FILLED_PART)
+        optimizer = with_best_steps(optimizer, inference, mu, facts, (outlook, cautious))
     if asked == "optimised":
-        inference = _with_best_shares(optimizer, inference, mu, facts, outlook)
+        return narrowest(optimizer, inference, mu, facts, outlook)
     return complete(optimizer, inference, mu, facts)
 
 
-def _with_steps(
+def with_best_steps(
     optimizer: NoisyGradientDescent, inference: Inference, mu: float, facts: Facts, outlooks: tuple[Outlook, Outlook]
 ) -> NoisyGradientDescent:
     """Return gradient descent with the best number of steps for the second outlook among those good for the first."""
     judged = demerit if inference.intervals else demerit_of_estimate
+    coarse = [replace(outlook, patterns=FEWEST_PATTERNS) for outlook in outlooks]
 
     def predicted(steps: int) -> tuple[float, float]:
         tried = complete(optimizer.model_copy(update={"steps": steps}), inference, mu, facts)
-        first, second = (judged(outlook, facts, tried.optimizer, tried.inference) for outlook in outlooks)
+        first, second = (judged(outlook, facts, tried.optimizer, tried.inference) for outlook in coarse)
         return first, second
 
     usual = complete(optimizer, inference, mu, facts).optimizer.steps
@@ -107,13 +109,20 @@ def _with_steps(
     return optimizer.model_copy(update={"steps": min(good, key=lambda steps: sum(found[steps]))})
 
 
-def _with_best_shares(
-    optimizer: AnySettings, inference: Inference, mu: float, facts: Facts, outlook: Outlook
-) -> Inference:
-    """Return the inference with the shares that predict the narrowest intervals."""
+def narrowest(optimizer: AnySettings, inference: Inference, mu: float, facts: Facts, outlook: Outlook) -> Completed:
+    """Return what the shares with the narrowest predicted intervals make, beginning at the planned and at equal ones.
 
-    def predicted(shares: Shares) -> float:
-        tried = complete(optimizer, inference.model_copy(update={"shares": shares}), mu, facts)
-        return demerit(outlook, facts, tried.optimizer, tried.inference)
+    What is open of the division within a method is planned in the first case and equal in the second.
+    """
 
-    return inference.model_copy(update={"shares": best_shares(predicted, planned_shares(optimizer, mu, facts))})
+    def tried(asked: AnySettings, shares: Shares) -> Completed:
+        return complete(asked, inference.model_copy(update={"shares": shares}), mu, facts)
+
+    def predicted(asked: AnySettings, shares: Shares) -> float:
+        made = tried(asked, shares)
+        return demerit(outlook, facts, made.optimizer, made.inference)
+
+    beginnings = ((optimizer, planned_shares(optimizer, mu, facts)), equal_shares(optimizer, facts, mu))
+    found = [(*best_shares(partial(predicted, asked), first), asked) for asked, first in beginnings]
+    _, shares, asked = min(found, key=lambda one: one[0])
+    return tried(asked, shares)

@@ -37,6 +37,7 @@ MOST_COEFFICIENTS: Final = 150
 """No prediction of larger models: their matrices would be inverted again and again while somebody waits."""
 EXACT: Final = 1e-9
 COVERAGE_PRICE: Final = 20.0
+COVERAGE_SLACK: Final = 0.005
 
 
 class PredictedWidth(Frozen):
@@ -117,7 +118,8 @@ def demerit(outlook: Outlook, facts: Facts, optimizer: AnySettings, inference: I
     """Return what plans are compared by: the mean logarithm of how much wider private intervals are, and a penalty.
 
     Matrices that are all noise may make intervals that are narrow and wrong. So each point by which the predicted
-    coverage, over the noise patterns, falls short of the level counts as much as COVERAGE_PRICE points of width. The
+    coverage, over the noise patterns, falls short of the level, by more than COVERAGE_SLACK, counts as much as
+    COVERAGE_PRICE points of width. The
     estimate's own deviation is taken from exact matrices.
     """
     assert not isinstance(optimizer, SufficientStatistics), "it has no intervals"
@@ -133,7 +135,7 @@ def _demerit(
     wider = float(np.log(np.median(told, axis=0) / _sampling_deviations(outlook, facts)).mean())
     exact, quantile = _exact(outlook, facts, optimizer, inference), float(ndtri(0.5 + inference.level / 2))
     covered = float((2 * ndtr(quantile * told / exact) - 1).mean())
-    return wider + COVERAGE_PRICE * max(0.0, inference.level - covered)
+    return wider + COVERAGE_PRICE * max(0.0, inference.level - COVERAGE_SLACK - covered)
 
 
 def demerit_of_estimate(outlook: Outlook, facts: Facts, optimizer: AnySettings, inference: Inference) -> float:

@@ -49,8 +49,8 @@ def equal_shares(optimizer: AnySettings, facts: Facts, mu: float) -> tuple[AnySe
     return optimizer, Shares(estimate=1 - MATRICES * each, curvature=each, score=each)
 
 
-def best_shares(predicted: Callable[[Shares], float], first: Shares) -> Shares:
-    """Return the division of mu^2 with the least predicted figure, by a pattern search around `first`.
+def best_shares(predicted: Callable[[Shares], float], first: Shares) -> tuple[float, Shares]:
+    """Return the least predicted figure and the division of mu^2 that has it, by a pattern search around `first`.
 
     Args:
         predicted: what is to be small, such as the mean logarithm of the widths.
@@ -68,7 +68,7 @@ def best_shares(predicted: Callable[[Shares], float], first: Shares) -> Shares:
             best, place = least
         else:
             stride /= 2
-    return _shares(*place)
+    return best, _shares(*place)
 
 
 def _shares(curvature: float, score: float) -> Shares:
