@@ -39,6 +39,8 @@ TINY, HUGE = 5e-324, 1.7e308
     [
         (job(model={"kind": "logistic", "target": "y", "weights": {"bound": HUGE}}), ["/model/weights/bound"]),
         (job(model={**LINEAR, "loss": {"c": 2.0, "scale": TINY}}), ["/model/loss/scale"]),
+        (job(model={**LINEAR, "loss": {"kind": "smoothed_huber", "c": 2.0, "scale": TINY}}), ["/model/loss/scale"]),
+        (job(model={**LINEAR, "weights": {"kind": "schweppe", "bound": HUGE}}), ["/model/weights/bound"]),
         (job(optimizer={"kind": "noisy_gd", "mu": TINY, "steps": 5}), ["/optimizer/mu"]),
         (job(optimizer={"kind": "noisy_newton", "curvature_share": TINY}), ["/optimizer/curvature_share"]),
     ],
@@ -58,10 +60,29 @@ def some(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
 
 
 SHARE = st.sampled_from([TINY, 1e-200, 0.5, 0.9999999999999999])
+POWER = st.sampled_from([1, 2, 3])
+SCALED = {"c": EXTREME, "scale": EXTREME}
+LOSSES = st.one_of(
+    some(**SCALED),
+    some(**SCALED, joint=st.just(True), scale_floor=EXTREME),
+    some(**SCALED, h=EXTREME, kind=st.just("smoothed_huber")),
+    some(**SCALED).map(lambda one: {"kind": "pseudo_huber"} | one),
+)
+WEIGHTS = st.one_of(
+    some(bound=EXTREME, power=POWER),
+    some(bound=EXTREME).map(lambda one: {"kind": "schweppe"} | one),
+    some(bound=EXTREME).map(lambda one: {"kind": "clip"} | one),
+)
 BODIES = st.fixed_dictionaries(
     {
-        "model": some(weights=some(bound=EXTREME), loss=some(c=EXTREME, scale=EXTREME)).map(lambda one: LINEAR | one)
-        | some(weights=some(bound=EXTREME)).map(lambda one: {"kind": "logistic", "target": "y"} | one),
+        "model": some(weights=WEIGHTS, loss=LOSSES, ridge=st.sampled_from([TINY, 0.1, 1e6])).map(
+            lambda one: LINEAR | one
+        )
+        | some(weights=some(bound=EXTREME)).map(lambda one: {"kind": "logistic", "target": "y"} | one)
+        | some(weights=some(bound=EXTREME, power=POWER), loss=some(cap=EXTREME, c=EXTREME)).map(
+            lambda one: {"kind": "poisson", "target": "income", "features": ["age"]} | one
+        )
+        | some(weights=some(bound=EXTREME)).map(lambda one: {"kind": "multinomial", "target": "job"} | one),
         "privacy": st.builds(lambda name, figure: {name: figure}, st.sampled_from(["mu", "rho", "percent"]), FIGURE),
         "optimizer": some(steps=st.sampled_from([1, 2, 20_000]), step_size=EXTREME, radius=EXTREME).map(
             lambda one: {"kind": "noisy_gd"} | one
