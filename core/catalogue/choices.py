@@ -66,6 +66,7 @@ def choose(
         return complete(optimizer, inference.model_copy(update={"shares": shares}), mu, facts)
     predictable = (
         facts.dimension <= MOST_COEFFICIENTS
+        and facts.curvature_bound is not None
         and not isinstance(model.weights, Clip)
         and not isinstance(optimizer, SufficientStatistics)
     )

@@ -10,6 +10,7 @@ import pytest
 from core.catalogue.columns import BinaryColumn, CategoryColumn, NumberColumn
 from core.catalogue.jobs import JobSpec
 from core.catalogue.modelling import encoded_loss
+from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
 from core.catalogue.planning import PlannedJob, chunks, plan_job
 from core.errors import Invalid, NotOfferedYet
@@ -26,6 +27,7 @@ COLUMNS = (
     CategoryColumn(name="job", values=("a", "b", "c")),
     BinaryColumn(name="y", values=("no", "yes")),
 )
+LINEAR = {"kind": "linear", "target": "income", "features": ["age"]}
 TERMS = plan_orders(Decimal(3), Decimal("1e-6"))
 
 
@@ -197,12 +199,88 @@ def test_chunks_hold_every_step(steps: int) -> None:
             "/inference/shares",
         ),
         ({"model": {"kind": "logistic", "target": "y", "weights": {"bound": 1e-60}}}, "/model"),
+        ({"model": LINEAR | {"weights": {"power": 1}}}, "/model/weights/power"),
+        ({"model": LINEAR | {"weights": {"power": 1}}, "optimizer": {"kind": "noisy_gd"}}, "/model/weights/power"),
+        (
+            {"model": LINEAR | {"weights": {"power": 1}}, "inference": {"intervals": False}},
+            "/model/weights/power",
+        ),
+        ({"model": LINEAR | {"weights": {"kind": "clip"}}}, "/model/weights/kind"),
+        (
+            {"model": LINEAR | {"weights": {"kind": "clip"}}, "optimizer": {"kind": "noisy_gd"}},
+            "/inference/intervals",
+        ),
+        ({"model": LINEAR | {"loss": {"kind": "squared"}}}, "/model/weights/kind"),
+        ({"model": LINEAR | {"loss": {"kind": "squared"}, "weights": {"kind": "schweppe"}}}, "/model/weights/kind"),
+        ({"model": LINEAR | {"loss": {"joint": True}, "weights": {"kind": "schweppe"}}}, "/model/weights/kind"),
+        ({"optimizer": {"kind": "sufficient_statistics"}, "inference": {"intervals": False}}, "/optimizer/kind"),
+        (
+            {
+                "model": LINEAR | {"loss": {"kind": "squared"}, "weights": {"kind": "clip"}},
+                "optimizer": {"kind": "sufficient_statistics"},
+            },
+            "/inference/intervals",
+        ),
+        (
+            {"model": LINEAR | {"loss": {"joint": True}}, "optimizer": {"kind": "noisy_gd", "start": [0.0, 0.0, 0.0]}},
+            "/optimizer/start",
+        ),
     ],
 )
 def test_contradictions_are_named(changes: dict[str, Any], pointer: str) -> None:
     with pytest.raises(Invalid) as refusal:
         plan(**changes)
     assert [field.pointer for field in refusal.value.fields] == [pointer]
+
+
+@pytest.mark.parametrize(
+    ("model", "optimizer"),
+    [
+        (LINEAR | {"weights": {"power": 1}}, "noisy_gd"),
+        (LINEAR | {"weights": {"kind": "clip"}}, "noisy_gd"),
+        ({"kind": "logistic", "target": "y", "weights": {"kind": "clip"}}, "noisy_gd"),
+        (LINEAR | {"loss": {"kind": "squared"}, "weights": {"kind": "clip"}}, "noisy_gd"),
+        (LINEAR | {"loss": {"kind": "squared"}, "weights": {"kind": "clip"}}, "sufficient_statistics"),
+    ],
+)
+def test_without_a_bound_on_hessians_estimates_alone_are_planned(model: dict[str, Any], optimizer: str) -> None:
+    planned = plan(model=model, optimizer={"kind": optimizer}, inference={"intervals": False})
+    assert worth(planned.schedule) == pytest.approx(0.5, rel=1e-9)
+    settings = planned.spec.optimizer
+    if isinstance(settings, NoisyGradientDescent):
+        largest = planned.design.norm_bound
+        loss = encoded_loss(planned.spec.model, planned.design)  # type: ignore[arg-type]  # no network
+        assert settings.step_size is not None
+        assert settings.step_size >= 0.99 / (loss.curvature_peak * largest**2), "no row's Hessian is larger"
+        assert settings.step_size <= 1 / (loss.curvature_peak * min(1.0, largest))
+
+
+NEW_MODELS = [
+    {"kind": "poisson", "target": "income", "features": ["age"]},
+    {"kind": "multinomial", "target": "job", "features": ["age"]},
+    LINEAR | {"loss": {"joint": True}},
+    LINEAR | {"loss": {"kind": "smoothed_huber"}, "weights": {"power": 3}},
+    LINEAR | {"loss": {"kind": "ostrovskii_bach"}, "weights": {"kind": "schweppe"}},
+    LINEAR | {"ridge": 0.1},
+]
+
+
+@pytest.mark.parametrize("model", NEW_MODELS)
+@pytest.mark.parametrize("kind", ["noisy_gd", "noisy_newton"])
+def test_every_model_is_planned_whole(model: dict[str, Any], kind: str) -> None:
+    planned = plan(model=model, optimizer={"kind": kind}, privacy={"mu": "1"})
+    assert worth(planned.schedule) == pytest.approx(1.0, rel=1e-9)
+    assert planned.spec.inference.plausible_radius == (1.0 if model["kind"] == "linear" else 3.0)
+    again = plan_job(planned.spec, columns=COLUMNS, units=5000, adjacency=Adjacency.ZERO_OUT, terms=TERMS)
+    assert again == planned, "a filled job is its own plan"
+
+
+def test_an_unknown_scale_starts_at_the_planned_one_and_never_falls_below_a_public_floor() -> None:
+    planned = plan(model=LINEAR | {"loss": {"joint": True}})
+    assert planned.facts.scale is not None
+    assert planned.facts.scale.start == pytest.approx(2 / 8), "an eighth of the declared range, in halves of it"
+    assert planned.facts.scale.floor == pytest.approx(0.05 * planned.facts.scale.start)
+    assert planned.facts.dimension == 3
 
 
 @pytest.mark.parametrize("mu", ["1e-9", "1e-7", "1e-6", "1e-3", "1000", "999999"])
