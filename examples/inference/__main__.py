@@ -1,4 +1,4 @@
-"""Run experiments: `python -m examples.inference all|page|E1 E2 ... [--quick|--full] [--to FOLDER]`."""
+"""Run experiments: `python -m examples.inference all|E1 E2 ... [--quick|--full] [--to FOLDER]`; `page` shows them."""
 
 import argparse
 import sys
@@ -7,9 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from examples.inference import coverage, curves, housing, marketing, rates, rivals, stability
+from examples.inference.page import fill
 from examples.inference.results import Result
 
-FOLDER = Path(__file__).parents[2] / "docs" / "papers" / "inference"
+PAGE = Path(__file__).parents[2] / "docs" / "papers" / "inference.md"
+FOLDER = PAGE.parent / "inference"
 
 EXPERIMENTS: dict[str, Callable[..., Result]] = {
     "E1": rates.trajectories,
@@ -33,13 +35,15 @@ EXPERIMENTS: dict[str, Callable[..., Result]] = {
 def main(arguments: list[str]) -> int:
     """Run what is asked for; return how many compared numbers differ by more than was expected."""
     parser = argparse.ArgumentParser(prog="python -m examples.inference", description=__doc__)
-    parser.add_argument("experiments", nargs="+", choices=[*EXPERIMENTS, "all"])
+    parser.add_argument("experiments", nargs="+", choices=[*EXPERIMENTS, "all", "page"])
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="fewer repetitions; the default")
     size.add_argument("--full", action="store_true", help="as many repetitions as the tables of the page have")
     parser.add_argument("--to", type=Path, default=FOLDER, help="where JSON and figures go")
     asked = parser.parse_args(arguments)
-    names = list(EXPERIMENTS) if "all" in asked.experiments else asked.experiments
+    names = (
+        list(EXPERIMENTS) if "all" in asked.experiments else [one for one in asked.experiments if one in EXPERIMENTS]
+    )
     differing = 0
     for name in names:
         began = time.monotonic()
@@ -51,6 +55,8 @@ def main(arguments: list[str]) -> int:
             verdict = {None: "", True: "agrees", False: "DIFFERS"}[row.agrees]
             print(f"  {row.what:58} {row.reference!s:>10} {row.ours:10.4g}  {verdict}")
         differing += sum(row.agrees is False for row in result.rows)
+    if asked.to == FOLDER:
+        fill(PAGE, FOLDER)
     return differing
 
 

@@ -55,13 +55,18 @@ class Result:
             "note": self.note,
             "charts": sorted(f"{self.name}-{chart}.svg" for chart in self.charts),
             "rows": [
-                {"what": row.what, "reference": row.reference, "ours": rounded(row.ours), "agrees": row.agrees}
+                {"what": row.what, "reference": tidy(row.reference), "ours": rounded(row.ours), "agrees": row.agrees}
                 for row in self.rows
             ],
         }
         (folder / f"{self.name}.json").write_text(json.dumps(told, indent=1) + "\n")
         for chart, text in self.charts.items():
             (folder / f"{self.name}-{chart}.svg").write_text(text)
+
+
+def tidy(value: Number) -> Number:
+    """Return a reference value without the last bits of its arithmetic."""
+    return float(f"{value:.9g}") if isinstance(value, float) else value
 
 
 def rounded(value: float) -> float:
@@ -77,7 +82,8 @@ def table(told: dict[str, object]) -> str:
     rows = told["rows"]
     assert isinstance(rows, list), "as written"
     for row in rows:
-        reference = "-" if row["reference"] is None else row["reference"]
+        at = row["reference"]
+        reference = "-" if at is None else at if isinstance(at, str) else f"{at:.4g}"
         lines.append(f"| {row['what']} | {reference} | {row['ours']:.4g} | {marks[row['agrees']]} |")
     lines += ["", str(told["note"]), ""]
     charts = told["charts"]
