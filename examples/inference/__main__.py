@@ -41,9 +41,7 @@ def main(arguments: list[str]) -> int:
     size.add_argument("--full", action="store_true", help="as many repetitions as the tables of the page have")
     parser.add_argument("--to", type=Path, default=FOLDER, help="where JSON and figures go")
     asked = parser.parse_args(arguments)
-    names = (
-        list(EXPERIMENTS) if "all" in asked.experiments else [one for one in asked.experiments if one in EXPERIMENTS]
-    )
+    names = [name for name in EXPERIMENTS if {name, "all"} & set(asked.experiments)]
     differing = 0
     for name in names:
         began = time.monotonic()

@@ -72,7 +72,7 @@ class TestDivergence:
         shares = [diverged(damping, 200, safe=False) for damping in (1.0, 0.6, 0.1)]
         assert shares[0] >= 0.9
         assert shares[0] > shares[1] + 0.2 > shares[2] + 0.4
-        assert shares[2] <= 0.1
+        assert shares[2] <= 0.2, "more than the published code's .02: its noise is 2.2 times smaller"
 
     def test_the_steps_of_jobs_do_not(self) -> None:
         assert all(diverged(damping, 200, safe=True) <= 0.01 for damping in (1.0, 0.6, 0.1))
