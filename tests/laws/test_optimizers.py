@@ -13,6 +13,7 @@ from torch import Tensor
 from core.catalogue.jobs import Inference
 from core.catalogue.method import AbstractSettings
 from core.catalogue.methods import METHODS, SETTINGS, AnySettings
+from core.catalogue.newton_options import GradientStart, LineSearch, RidgeStart
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
 from core.catalogue.questions import Curvature, Gradient, Question
@@ -24,12 +25,33 @@ from core.oracle.door import FullDoor
 from core.oracle.meters import ORDERS, CountingMeter
 from core.oracle.simulation import Simulation
 from core.privacy.events import compose
-from core.privacy.facts import Adjacency
+from core.privacy.facts import Adjacency, Facts
 from core.privacy.renyi import cost_nano
 from core.problems.linear import LinearProblem
 from tests.support.problems import LOGISTIC, WEIGHT_BOUND, WEIGHTS, facts, problem, repeatable_generator, rows
 
-EXAMPLES: tuple[AnySettings, ...] = (
+Iterating = NoisyGradientDescent | NoisyNewton
+
+
+def newton(**options: object) -> NoisyNewton:
+    """Return the paper's method with options."""
+    usual = {
+        "steps": 8,
+        "hessians": 8,
+        "last_gradient_share": 0.125,
+        "damping": 1.0,
+        "mu": 1.0,
+        "curvature_share": 0.5,
+        "eigenvalue_floor": 0.02,
+        "radius": 100.0,
+        "memory": 0.0,
+        "growth": 1.0,
+        "averaged": 1,
+    }
+    return NoisyNewton.model_validate(usual | options)
+
+
+EXAMPLES: tuple[Iterating, ...] = (
     NoisyGradientDescent(steps=40, step_size=2.0, mu=1.0, radius=100.0),
     NoisyGradientDescent(steps=40, step_size=2.0, mu=1.0, radius=100.0, stop="private"),
     NoisyNewton(
@@ -73,6 +95,11 @@ EXAMPLES: tuple[AnySettings, ...] = (
         growth=1.0,
         averaged=1,
     ),
+    newton(step_rule="adaptive"),
+    newton(step_rule="switching", damping=0.5, damped_steps=4),
+    newton(warm_start=RidgeStart(ridge=0.2, damping=0.4, steps=4), last_gradient_share=0.3),
+    newton(warm_start=GradientStart(steps=5, step_size=2.0, share=0.2), steps=13),
+    newton(line_search=LineSearch(evaluations=1, share=0.1)),
     NoisyNewton(
         steps=14,
         hessians=5,
@@ -88,6 +115,11 @@ EXAMPLES: tuple[AnySettings, ...] = (
     ),
 )
 UNITS, DIMENSION = 2000, 4
+
+
+def public(adjacency: Adjacency = Adjacency.ZERO_OUT) -> Facts:
+    """Return the facts of logistic regression on rows whose norm is known to be at most 6."""
+    return facts(UNITS, DIMENSION, adjacency=adjacency).model_copy(update={"concordance": 6.0})
 
 
 class Listening:
@@ -122,7 +154,7 @@ class Listening:
         return self._oracle.release(value, status)
 
     @classmethod
-    def transcript(cls, settings: AnySettings) -> list[Question]:
+    def transcript(cls, settings: Iterating) -> list[Question]:
         """Return all that a method asks."""
         listening = cls(oracle())
         iterate(settings, listening)
@@ -131,7 +163,7 @@ class Listening:
 
 def oracle(seed: int = 1, *, noiseless: bool = False, data: LinearProblem | None = None, **more: object) -> Simulation:
     data = data or problem(UNITS, DIMENSION)
-    return Simulation(data, facts(UNITS, DIMENSION), SimulationGenerator(seed), noiseless=noiseless, **more)
+    return Simulation(data, public(), SimulationGenerator(seed), noiseless=noiseless, **more)
 
 
 class Silencing:
@@ -149,7 +181,7 @@ class Silencing:
         return self._oracle.ask(question, theta, other)
 
 
-def longer(settings: AnySettings, more: int) -> AnySettings:
+def longer(settings: Iterating, more: int) -> AnySettings:
     """Return settings that take more steps than these, each asked with the noise of these."""
     assert settings.steps is not None
     steps = settings.steps + more
@@ -169,51 +201,58 @@ def longer(settings: AnySettings, more: int) -> AnySettings:
     return Longer(**(settings.model_dump() | {"steps": steps, "hessians": hessians}))
 
 
-def answers(settings: AnySettings, steps: int) -> int:
-    """Count what the first `steps` steps ask."""
-    return steps + (min(steps, settings.newton_steps) if isinstance(settings, NoisyNewton) else 0)
+def answers(settings: Iterating, steps: int) -> int:
+    """Count what the first `steps` steps ask; the one comparison of a line search is made at the first."""
+    if isinstance(settings, NoisyGradientDescent):
+        return steps
+    hessians = max(0, min(steps - settings.warm_steps, settings.newton_steps))
+    return steps + hessians + (settings.line_search is not None)
 
 
-@pytest.mark.parametrize("settings", EXAMPLES, ids=lambda one: f"{one.kind}-{one.stop}")
+def named(settings: Iterating) -> str:
+    options = (one for one in NoisyNewton.NEWER if getattr(settings, one, "fixed") not in (None, "fixed"))
+    return "-".join([settings.kind, settings.stop, *sorted(options)])
+
+
+@pytest.mark.parametrize("settings", EXAMPLES, ids=named)
 class TestEveryOptimizer:
-    def test_survives_the_wire(self, settings: AnySettings) -> None:
+    def test_survives_the_wire(self, settings: Iterating) -> None:
         assert SETTINGS.validate_json(settings.model_dump_json()) == settings
 
-    def test_draws_at_most_its_price(self, settings: AnySettings) -> None:
-        public = facts(UNITS, DIMENSION)
-        price = compose(Counter(settings.schedule(public)))
+    def test_draws_at_most_its_price(self, settings: Iterating) -> None:
+        price = compose(Counter(settings.schedule(public())))
         drawn = fit(settings, oracle(meter=CountingMeter(price))).event
         pairs = list(zip(cost_nano(drawn, ORDERS), cost_nano(price, ORDERS), strict=True))
         assert all(one <= most for one, most in pairs)
         if settings.stop == "budgeted":
             assert drawn == price
 
-    def test_one_answer_without_its_noise_is_seen_in_what_was_drawn(self, settings: AnySettings) -> None:
+    def test_one_answer_without_its_noise_is_seen_in_what_was_drawn(self, settings: Iterating) -> None:
         """Planted: the first or the last question of each kind is asked with a millionth of its noise."""
-        price = compose(Counter(settings.schedule(facts(UNITS, DIMENSION))))
+        price = compose(Counter(settings.schedule(public())))
         budgeted = settings.model_copy(update={"stop": "budgeted"})
         asked = Counter(question.kind for question in Listening.transcript(budgeted))
-        assert set(asked) == ({"gradient", "curvature"} if isinstance(settings, NoisyNewton) else {"gradient"})
+        assert set(asked) == {question.kind for question in settings.asked()}
         for kind, times in asked.items():
             for number in (1, times):
                 with pytest.raises(AssertionError, match="never passes what was priced"):
                     fit(budgeted, Silencing(oracle(meter=CountingMeter(price)), kind, number))
 
     @pytest.mark.parametrize("more", [1, 2])
-    def test_a_plan_that_draws_more_steps_than_it_prices_is_caught(self, settings: AnySettings, more: int) -> None:
+    def test_a_plan_that_draws_more_steps_than_it_prices_is_caught(self, settings: Iterating, more: int) -> None:
         """Planted: K + 1 or K + 2 steps at the price of K, each as noisy as was priced."""
-        price = compose(Counter(settings.schedule(facts(UNITS, DIMENSION))))
+        price = compose(Counter(settings.schedule(public())))
         budgeted = settings.model_copy(update={"stop": "budgeted"})
         with pytest.raises(AssertionError, match="never passes what was priced"):
             fit(longer(budgeted, more), oracle(meter=CountingMeter(price)))
 
-    def test_is_worth_its_mu(self, settings: AnySettings) -> None:
-        squares = sum(event.sigma**-2 for event in settings.schedule(facts(UNITS, DIMENSION)))
+    def test_is_worth_its_mu(self, settings: Iterating) -> None:
+        squares = sum(event.sigma**-2 for event in settings.schedule(public()))
         printed = isinstance(settings, NoisyNewton) and settings.matrix_noise == "printed"
         expected = sqrt(0.75) if printed else 1.0
         assert sqrt(squares) == pytest.approx(expected, rel=1e-12)
 
-    def test_neighbours_see_equal_questions(self, settings: AnySettings) -> None:
+    def test_neighbours_see_equal_questions(self, settings: Iterating) -> None:
         features, target, present = rows(UNITS, DIMENSION)
         transcripts = []
         for row in (None, torch.zeros(DIMENSION), torch.full((DIMENSION,), 1e6), torch.full((DIMENSION,), nan)):
@@ -227,11 +266,11 @@ class TestEveryOptimizer:
             transcripts.append(listening.questions)
         assert all(questions == transcripts[0] for questions in transcripts)
 
-    def test_finds_the_answer_without_noise(self, settings: AnySettings) -> None:
+    def test_finds_the_answer_without_noise(self, settings: Iterating) -> None:
         """U10: the minimiser of an independent solver."""
         more = {"steps": 400, "eigenvalue_floor": 1e-6, "stop": "budgeted"}
         if isinstance(settings, NoisyNewton):
-            more["hessians"] = 400 if settings.late_steps == 0 else settings.newton_steps
+            more["hessians"] = 400 - settings.warm_steps if settings.late_steps == 0 else settings.newton_steps
         long = settings.model_copy(update=more)
         found = fit(long, oracle(noiseless=True)).value.theta
         features, target, _ = (part.numpy() for part in rows(UNITS, DIMENSION))
@@ -244,17 +283,16 @@ class TestEveryOptimizer:
         answer = root(slope, np.zeros(DIMENSION), tol=1e-12).x
         assert torch.allclose(found, torch.from_numpy(answer), atol=1e-6)
 
-    def test_a_lane_equals_a_single_run_of_the_real_door(self, settings: AnySettings) -> None:
+    def test_a_lane_equals_a_single_run_of_the_real_door(self, settings: Iterating) -> None:
         """The same code serves jobs: with a tiny noise both end at the same point."""
         quiet = settings.model_copy(update={"mu": 1e6, "stop": "budgeted"})
-        public = facts(UNITS, DIMENSION)
-        door = FullDoor(problem(UNITS, DIMENSION), public, CountingMeter(), repeatable_generator())
+        door = FullDoor(problem(UNITS, DIMENSION), public(), CountingMeter(), repeatable_generator())
         real = fit(quiet, door).value.theta
         lanes = fit(quiet, oracle(lanes=3)).value.theta
         assert lanes.shape == (3, DIMENSION)
         assert torch.allclose(lanes, real.expand(3, -1), atol=1e-4)
 
-    def test_a_second_attempt_goes_on_from_the_last_kept_step(self, settings: AnySettings) -> None:
+    def test_a_second_attempt_goes_on_from_the_last_kept_step(self, settings: Iterating) -> None:
         settings = settings.model_copy(update={"stop": "budgeted"})
         meter = CountingMeter()
         dying = Listening(oracle(seed=1, meter=meter), die_after=answers(settings, 3))
@@ -271,16 +309,16 @@ class TestEveryOptimizer:
         assert going_on.kept[0] == 4
         assert estimate.steps == settings.steps
 
-    def test_an_iterate_that_leaves_the_radius_is_a_failure(self, settings: AnySettings) -> None:
+    def test_an_iterate_that_leaves_the_radius_is_a_failure(self, settings: Iterating) -> None:
         with pytest.raises(Diverged):
             fit(settings.model_copy(update={"radius": 1e-6}), oracle(seed=1))
 
-    def test_planned_settings_stay_as_they_are(self, settings: AnySettings) -> None:
+    def test_planned_settings_stay_as_they_are(self, settings: Iterating) -> None:
         for adjacency in Adjacency:
-            public = facts(UNITS, DIMENSION, adjacency=adjacency)
-            assert settings.plan(public, 1.0) == settings
-            bare = type(settings)().plan(public, 0.7)
-            assert bare.plan(public, 5.0) == bare
+            known = public(adjacency)
+            assert settings.plan(known, 1.0) == settings
+            bare = type(settings)().plan(known, 0.7)
+            assert bare.plan(known, 5.0) == bare
             assert None not in bare.model_dump().values()
 
 
@@ -307,9 +345,7 @@ def test_an_early_stop_never_changes_the_noise() -> None:
 def test_inference_is_asked_through_the_same_door() -> None:
     inference = Inference(curvature_sigma=4.0, score_sigma=5.0, curvature_floor=1e-3, score_floor=1e-4)
     settings = EXAMPLES[2]
-    price = compose(
-        Counter([*settings.schedule(facts(UNITS, DIMENSION)), *(one.event() for one in inference.questions())])
-    )
+    price = compose(Counter([*settings.schedule(public()), *(one.event() for one in inference.questions())]))
     release = fit_and_infer(settings, inference, oracle(meter=CountingMeter(price)))
     assert release.event == price
     assert release.value.sandwich is not None
