@@ -227,7 +227,8 @@ class _Score:
             case PseudoHuber():
                 return residual / np.sqrt(1 + (residual / loss.c) ** 2)
             case OstrovskiiBach():
-                return 2 * residual / (1 + np.sqrt(1 + 4 * (residual / loss.c) ** 2))
+                slower: Array = 1 + np.sqrt(1 + 4 * (residual / loss.c) ** 2)
+                return 2 * residual / slower
             case _:
                 return np.clip(residual, -loss.c, loss.c)
 

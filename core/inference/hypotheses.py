@@ -77,10 +77,8 @@ def p_value(z: float, alternative: Alternative = "two_sided") -> float:
     return float(norm.sf(z) if alternative == "greater" else norm.cdf(z))
 
 
-def _equivalence(distance: float, error: float, margin: float) -> dict[str, float] | None:
+def _equivalence(distance: float, error: float, margin: float) -> dict[str, float]:
     """Return the p value of `not within the margin`: the larger one of both one-sided tests."""
-    if error <= 0:
-        return None
     above, below = p_value((distance + margin) / error, "greater"), p_value((distance - margin) / error, "less")
     return {"margin": margin, "p_value": max(above, below)}
 

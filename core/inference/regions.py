@@ -34,7 +34,7 @@ def reach(method: Joint, level: float, comparisons: int) -> float:
             return float(norm.isf((1 - level) / (2 * comparisons)))
         case "sidak":
             return pointwise(level ** (1 / comparisons))
-        case "scheffe":
+        case _:  # scheffe
             return sqrt(float(chi2.ppf(level, comparisons)))
 
 

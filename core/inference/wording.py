@@ -47,13 +47,12 @@ def weight_words(released: Released) -> str:
     weights = released.weighting
     if released.optimizer == "sufficient_statistics":
         return "rows within their declared bounds"
-    match weights:
-        case Clip(bound=bound):
-            return f"each record's gradient clipped at {bound:.3g}"
-        case Schweppe(bound=bound):
-            return f"Schweppe weights (bound {bound:.3g})"
-        case Mallows(bound=bound, power=power):
-            return f"Mallows weights (bound {bound:.3g}{'' if power == 2 else f', power {power}'})"  # noqa: PLR2004 - the usual one
+    if isinstance(weights, Clip):
+        return f"each record's gradient clipped at {weights.bound:.3g}"
+    if isinstance(weights, Schweppe):
+        return f"Schweppe weights (bound {weights.bound:.3g})"
+    power = "" if weights.power == Mallows().power else f", power {weights.power}"
+    return f"Mallows weights (bound {weights.bound:.3g}{power})"
 
 
 def notes(released: Released) -> list[str]:

@@ -233,6 +233,14 @@ def test_many_coefficients_are_all_in_the_table() -> None:
     assert "no intervals" in page(alone)
 
 
+def test_an_intercept_alone_has_no_plot() -> None:
+    design = make_design((BinaryColumn(name="y", values=("0", "1")),), LogisticModel(target="y"))
+    text = page(released(design=design, theta=(0.2,), covariance=rows_of(spread(1))))
+    parsed(text)
+    assert "<svg" not in text
+    assert "intercept" in text
+
+
 def test_two_models_as_text_say_what_is_assumed() -> None:
     clipped = released(covariance=None, weights=Clip(bound=1.0), theta=(0.5, -0.9, 0.2, 0.0), flags=UNTOUCHED)
     told = compare(released(), clipped, "same_dataset")

@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
+from decimal import Decimal
 from math import exp
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from scipy.stats import chi2, norm
 from statsmodels.stats.weightstats import ztost
 
 from core.catalogue.design import Feature
-from core.catalogue.losses import Clip, Huber, Mallows, Poisson, Schweppe, Squared
+from core.catalogue.losses import Clip, Huber, LogCosh, Mallows, Poisson, Schweppe, Squared
 from core.errors import Invalid
 from core.inference.hypotheses import contrast, wald_test
 from core.inference.predictions import predict
@@ -24,6 +26,10 @@ from core.inference.regions import intervals
 from core.inference.released import Released, declared, residual_scale
 from core.inference.results import line, ratios, summary
 from core.inference.wording import loss_words, methods_paragraph, notes
+from core.privacy.budget import plan_orders
+from core.privacy.events import Sampled, compose
+from core.privacy.facts import Adjacency
+from core.privacy.reports import report
 from tests.support.released import COVARIANCE, KINDS, THETA, of_kind, released, rows_of, spread
 from tests.support.releases import first_release
 
@@ -366,6 +372,34 @@ def test_the_methods_paragraph_says_what_was_fitted(kind: str) -> None:
     assert words[kind] in methods_paragraph(of_kind(kind))
     assert "No intervals" in methods_paragraph(of_kind(kind, covariance=None))
     assert loss_words(of_kind("linear", loss=Squared(), huber=None)) == "squared loss"
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"weights": Schweppe(bound=1.5)}, "Schweppe weights (bound 1.5)"),
+        ({"weights": Mallows(bound=1.5, power=3)}, "Mallows weights (bound 1.5, power 3)"),
+        ({"weights": Clip(bound=0.5)}, "gradient clipped at 0.5"),
+        ({"optimizer": "sufficient_statistics", "weights": Clip(bound=1.0)}, "within their declared bounds"),
+        ({"loss": LogCosh(scale=3.0), "huber": None}, "log-cosh loss (c = 1.345, residual scale known, 3)"),
+        ({"ridge": 0.25}, "a ridge penalty of 0.25"),
+    ],
+    ids=["schweppe", "mallows", "clip", "sufficient", "log-cosh", "ridge"],
+)
+def test_losses_and_weights_in_words(changed: dict[str, Any], words: str) -> None:
+    assert words in methods_paragraph(of_kind("linear", **changed))
+    assert "residuals cut at 3" in methods_paragraph(of_kind("poisson", loss=Poisson(cap=40.0, c=3.0)))
+
+
+def test_a_promise_that_no_mu_states_is_told_in_epsilon() -> None:
+    sampled = report(
+        compose(Counter({Sampled(numerator=2**60, sigma=2.0): 5})),
+        plan_orders(Decimal(3), Decimal("1e-6")),
+        Adjacency.ZERO_OUT,
+    )
+    text = methods_paragraph(released(privacy=sampled))
+    assert "mu =" not in text
+    assert "(epsilon, delta) = " in text
 
 
 def test_a_covariance_of_the_wrong_block_would_be_seen() -> None:
