@@ -79,7 +79,7 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     app.state.trail = Trail(context)
     app.state.intake = Together(partial(intake.take, context), "intake")
     app.state.jobs = Together(partial(job_cases.get_all, context), "jobs")
-    for module in (health, catalogue, datasets, scopes, estimates, jobs, models, keys, audit_routes, workers):
+    for module in (jobs, health, catalogue, datasets, scopes, estimates, models, keys, audit_routes, workers):
         app.include_router(module.router)
     errors.install(app)
     app.add_middleware(Envelope, metrics=app.state.metrics, trail=app.state.trail)

@@ -2,9 +2,9 @@
 
 `python -m benchmarks.throughput`.
 All of it on this machine and in one run: one uvicorn process each, PostgreSQL with every commit synced, one Redis, no
-worker, 16 connections. The bare apps do what a job service does without a ledger: (i) reads and writes as many
-PostgreSQL rows as Farthing was seen to, (ii) keeps jobs in Redis alone. The three take turns; ratios are medians over
-the rounds.
+worker, 16 connections, each of which asks for a job of its own. The bare apps do what a job service does without a
+ledger: (i) reads and writes as many PostgreSQL rows as Farthing was seen to with that many connections, (ii) keeps jobs
+in Redis alone. The three take turns; ratios are medians over the rounds.
 """
 
 import asyncio
@@ -34,6 +34,8 @@ CONNECTIONS = 16
 ROUNDS = 5
 POSTS = 320
 GETS = 960
+SHARE = 10
+"""Requests of each connection while rows are counted."""
 GOALS = {"postgresql": 0.7, "redis": 0.35}
 
 
@@ -46,42 +48,43 @@ class Side:
         self._port = int(port)
         self._key = key
         self._body = json.dumps(body).encode()
-        self._job = ""
+        self._jobs: list[str] = []
 
     def posts(self, count: int) -> float:
         """Post jobs; return how many a second."""
         return self._measure(count, self._post, 202)
 
     def gets(self, count: int) -> float:
-        """Ask for the status of one of them; return how often a second."""
+        """Ask for the status of the last of them, each connection of another; return how often a second."""
         return self._measure(count, self._get, 200)
 
-    def _post(self) -> bytes:
+    def _post(self, number: int) -> bytes:
+        del number
         named = f"Idempotency-Key: {uuid4().hex}\r\nContent-Type: application/json\r\n"
         return self._head("POST", "/v1/jobs", f"{named}Content-Length: {len(self._body)}\r\n") + self._body
 
-    def _get(self) -> bytes:
-        return self._head("GET", f"/v1/jobs/{self._job}", "")
+    def _get(self, number: int) -> bytes:
+        return self._head("GET", f"/v1/jobs/{self._jobs[-1 - number]}", "")
 
     def _head(self, method: str, path: str, headers: str) -> bytes:
         return f"{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {self._key}\r\n{headers}\r\n".encode()
 
-    def _measure(self, count: int, request: Callable[[], bytes], status: int) -> float:
-        async def connection(share: int) -> None:
+    def _measure(self, count: int, request: Callable[[int], bytes], status: int) -> float:
+        async def connection(number: int, share: int) -> None:
             reader, writer = await asyncio.open_connection(self._host, self._port)
             for _ in range(share):
                 answered = 503
                 while answered == 503:  # busy: asked again, and counted once
-                    writer.write(request())
+                    writer.write(request(number))
                     answered, body = await _answer(reader)
                 assert answered == status, (self.name, answered, body)
                 if status == 202:
-                    self._job = json.loads(body)["id"]
+                    self._jobs.append(json.loads(body)["id"])
             writer.close()
 
         async def all_of_them() -> float:
             started = time.perf_counter()
-            await asyncio.gather(*(connection(count // CONNECTIONS) for _ in range(CONNECTIONS)))
+            await asyncio.gather(*(connection(number, count // CONNECTIONS) for number in range(CONNECTIONS)))
             return count / (time.perf_counter() - started)
 
         return asyncio.run(all_of_them())
@@ -111,32 +114,46 @@ class Rows:
             self.inserted += cursor.rowcount * (word == "INSERT")
             self.updated += cursor.rowcount * (word == "UPDATE")
 
-    def taken(self) -> tuple[int, int, int]:
-        """Return rows read, inserted and updated since the last time."""
-        found = (self.read, self.inserted, self.updated)
+    def taken(self, requests: int) -> tuple[float, float, float]:
+        """Return rows read, inserted and updated since the last time, of each of so many requests."""
+        found = (self.read / requests, self.inserted / requests, self.updated / requests)
         self.read = self.inserted = self.updated = 0
         return found
 
 
-async def rows_per_request(running: Cluster, body: dict[str, object]) -> tuple[tuple[int, int, int], ...]:
-    """Return rows read, inserted and updated by a POST and by a GET, from the same application in this process."""
+async def rows_per_request(running: Cluster, body: dict[str, object]) -> tuple[tuple[float, float, float], ...]:
+    """Return rows read, inserted and updated by a POST and by a GET, from the same application in this process.
+
+    As many requests come at a time as there are connections: Farthing serves them together, and reads some rows once
+    for all of them.
+    """
     app = create_app(running.settings)
     rows = Rows(app.state.context.database.engine)
     transport = httpx.ASGITransport(app)
     headers = {"Authorization": f"Bearer {KEY}"}
     async with httpx.AsyncClient(transport=transport, base_url="http://x", headers=headers) as client:
 
-        async def post() -> str:
+        async def post(_: int) -> str:
             answer = await client.post("/v1/jobs", json=body, headers={"Idempotency-Key": uuid4().hex})
             assert answer.status_code == 202, answer.text
             return str(answer.json()["id"])
 
-        await post()  # a first one looks more up
-        rows.taken()
-        job = await post()
-        posted = rows.taken()
-        await client.get(f"/v1/jobs/{job}")
-        return posted, rows.taken()
+        async def one_after_the_other(number: int) -> None:
+            for _ in range(SHARE):
+                job = await post(number)
+                posted.append(job)
+
+        async def look(job: str) -> None:
+            for _ in range(SHARE):
+                await client.get(f"/v1/jobs/{job}")
+
+        posted: list[str] = []
+        await post(0)  # a first one looks more up
+        rows.taken(1)
+        await asyncio.gather(*map(one_after_the_other, range(CONNECTIONS)))
+        per_post = rows.taken(CONNECTIONS * SHARE)
+        await asyncio.gather(*map(look, posted[:CONNECTIONS]))
+        return per_post, rows.taken(CONNECTIONS * SHARE)
 
 
 @contextmanager
@@ -171,9 +188,10 @@ def main() -> int:
         ours = Side("farthing", running.url, KEY, body)
         ours.posts(CONNECTIONS)
         posted, read = asyncio.run(rows_per_request(running, body))
-        print(f"Farthing, rows a request (read, inserted, updated): POST {posted}, GET {read}")
+        told = [", ".join(f"{rows:.2f}" for rows in way) for way in (posted, read)]
+        print(f"Farthing, rows a request (read, inserted, updated): POST {told[0]}; GET {told[1]}")
         names = ("BARE_POST_READS", "BARE_POST_INSERTS", "BARE_POST_UPDATES")
-        rows = dict(zip(names, posted, strict=True)) | {"BARE_GET_READS": read[0]}
+        rows = dict(zip(names, map(round, posted), strict=True)) | {"BARE_GET_READS": round(read[0])}
         sides = [ours]
         for kind in GOALS:
             url = stack.enter_context(bare(kind, running, rows))

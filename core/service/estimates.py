@@ -22,10 +22,10 @@ from core.privacy.budget import Terms, admits, jobs_that_still_fit
 from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency
 from core.privacy.renyi import cost_nano
-from core.service.budgets import allowance_figures, cost_figures
+from core.service.budgets import NO_COST, allowance_figures, cost_figures
 from core.service.context import Caller, Context
 from core.service.scopes import viewer
-from core.service.views import EstimateCost, EstimateView
+from core.service.views import EstimateCost, EstimateView, JobCost
 from core.store import queries
 from core.store.accounts import Balance, balance_of
 from core.store.allowance import promised
@@ -51,6 +51,16 @@ class Plan:
     def schedule(self) -> Schedule:
         """What it draws, chunk by chunk, and the allowance beside, with what they cost."""
         return Schedule(self.planned.schedule, self.planned.spec.retry_allowance)
+
+    @cached_property
+    def cost(self) -> JobCost:
+        """What it costs, before anything of it is spent."""
+        schedule, times = self.planned.schedule, self.planned.spec.retry_allowance
+        return JobCost(
+            reserved=cost_figures(composed(schedule), self.account, at_head=False),
+            retry_allowance=allowance_figures(schedule, times, self.account, at_head=False),
+            spent=NO_COST,
+        )
 
     @cached_property
     def stored_spec(self) -> dict[str, Any]:

@@ -155,7 +155,7 @@ def _store(session: Session, context: Context, submissions: Sequence[Submission]
             answers.append(refusal)
     idempotency.release_all(session, sorted(new - {draft.submission.name for draft in made}))
     rows.enqueue(session, [draft.job for draft in made])
-    audit.append(session, [draft.submission.line for draft in made if draft.submission.line is not None])
+    audit.append(session, [draft.submission.line for draft in made if draft.submission.line is not None], at)
     return answers
 
 
@@ -177,7 +177,7 @@ def _draft(submission: Submission, at: float) -> _Draft:
         request_id=submission.caller.request_id,
     )
     ledger.price(job, plan.schedule, {plan.scope_id: plan.account.terms})
-    return _Draft(submission, job, showing.queued_view(job, plan.account).model_dump(mode="json"))
+    return _Draft(submission, job, showing.queued_view(job, plan.cost).model_dump(mode="json"))
 
 
 def _stored(session: Session, submission: Submission) -> Answer:

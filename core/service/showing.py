@@ -7,7 +7,7 @@ from itertools import groupby
 from sqlalchemy.orm import Session
 
 from core.catalogue.jobs import RETRY_ALLOWANCE
-from core.privacy.events import EVENT, NOTHING, Event, compose
+from core.privacy.events import EVENT, compose
 from core.service.budgets import NO_COST, allowance_figures, cost_figures, empty_budget
 from core.service.context import Context
 from core.service.views import CostFigures, FailureView, JobCost, JobView, ProgressView, ResultView, rfc3339
@@ -30,11 +30,9 @@ def views(session: Session, context: Context, seen: Sequence[tuple[Viewer, Job]]
     for viewer, job in seen:
         before = hidden.get(job.id)
         until = None if before is None else _Seen.of(queries.history(session, job.id, 0, before, 10_000))
-        account = empty_budget(session, job.scope_id)
-        charged = compose(ledger.executed_by(session, job)) if job.chunks_spent else NOTHING
         model = models.get(job.id)
         shown = visible(session, viewer, job, model)
-        made.append(_view(job, account, charged, shown, until=until, made=model, grid_seconds=grid))
+        made.append(_view(job, _cost(session, job), shown, until=until, made=model, grid_seconds=grid))
     return made
 
 
@@ -48,9 +46,9 @@ def visible(session: Session, viewer: Viewer, job: Job, model: Model | None) -> 
     return model if viewer.role == "admin" or viewer.id == owner else None
 
 
-def queued_view(job: Job, account: Balance) -> JobView:
+def queued_view(job: Job, cost: JobCost) -> JobView:
     """Return the view of a job that was just made, and that nobody has claimed yet."""
-    return _view(job, account, NOTHING, model=None, until=None)
+    return _view(job, cost, model=None, until=None)
 
 
 @dataclass(frozen=True)
@@ -69,8 +67,7 @@ class _Seen:
 
 def _view(
     job: Job,
-    account: Balance,
-    charged: Event,
+    cost: JobCost,
     model: Model | None,
     *,
     until: _Seen | None,
@@ -91,11 +88,7 @@ def _view(
         privacy=spec["privacy"],
         inference=spec["inference"],
         progress=ProgressView(step=job.step if until is None else until.step, steps=job.steps),
-        cost=JobCost(
-            reserved=cost_figures(EVENT.validate_python(job.price), account, at_head=False),
-            retry_allowance=_allowance(job, account),
-            spent=cost_figures(charged, account, at_head=False) if job.chunks_spent else NO_COST,
-        ),
+        cost=cost,
         attempt=job.attempt,
         created_at=rfc3339(job.created_at),
         started_at=rfc3339(job.started_at),
@@ -104,6 +97,16 @@ def _view(
         result=ResultView(model=model.id) if ended and model is not None else None,
         approval=made.approval if ended and made is not None else None,
         labels=job.labels,
+    )
+
+
+def _cost(session: Session, job: Job) -> JobCost:
+    account = empty_budget(session, job.scope_id)
+    charged = compose(ledger.executed_by(session, job)) if job.chunks_spent else None
+    return JobCost(
+        reserved=cost_figures(EVENT.validate_python(job.price), account, at_head=False),
+        retry_allowance=_allowance(job, account),
+        spent=cost_figures(charged, account, at_head=False),
     )
 
 

@@ -31,11 +31,17 @@ class Line:
     """Also in the answer, so that the two can be matched."""
 
 
-def append(session: Session, lines: Sequence[Line]) -> None:
-    """Add lines, in their order, in an open write transaction."""
+def append(session: Session, lines: Sequence[Line], at: float | None = None) -> None:
+    """Add lines, in their order.
+
+    Args:
+        session: an open write transaction.
+        lines: what to add.
+        at: the database's time; read where it is left out.
+    """
     if not lines:
         return
-    at = clock.read(session)
+    at = clock.read(session) if at is None else at
     rows = [
         {
             "id": new_id("evt"),

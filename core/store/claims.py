@@ -65,9 +65,20 @@ def refuse_if_frozen(session: Session) -> None:
     Raises:
         LedgerFrozen: until an operator has reconciled.
     """
-    reason = frozen_reason(session)
-    if reason is not None:
-        raise LedgerFrozen(f"The ledger is frozen: {reason} An operator must run `farthing reconcile`.")
+    time_unless_frozen(session)
+
+
+def time_unless_frozen(session: Session) -> float:
+    """Return the database's time, in the statement that refuses while the ledger is behind its witness.
+
+    Raises:
+        LedgerFrozen: until an operator has reconciled.
+    """
+    reason = select(Secret.value).where(Secret.name == FROZEN).scalar_subquery()
+    at, why = session.execute(select(clock.now(), reason)).one()
+    if why is not None:
+        raise LedgerFrozen(f"The ledger is frozen: {why} An operator must run `farthing reconcile`.")
+    return float(at)
 
 
 def frozen_reason(session: Session) -> str | None:

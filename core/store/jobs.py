@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from sqlalchemy import select, update
+from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
 from core.errors import StaleAttempt
@@ -120,11 +120,15 @@ def enqueue(session: Session, jobs: Sequence[Job]) -> None:
     """Store jobs that were reserved for in this same transaction, for `queued` means reserved; in few statements."""
     session.add_all(jobs)
     session.flush()
-    session.add_all(
-        JobEvent(job_id=job.id, seq=job.event_seq, kind="queued", data={}, created_at=job.created_at) for job in jobs
-    )
-    session.add_all(Label(job_id=job.id, key=key, value=value) for job in jobs for key, value in job.labels.items())
-    session.flush()
+    first = [
+        {"job_id": job.id, "seq": job.event_seq, "kind": "queued", "data": {}, "created_at": job.created_at}
+        for job in jobs
+    ]
+    labels = [{"job_id": job.id, "key": key, "value": value} for job in jobs for key, value in job.labels.items()]
+    if first:
+        session.execute(insert(JobEvent), first)
+    if labels:
+        session.execute(insert(Label), labels)
 
 
 def add_event(session: Session, job: Job, kind: str, at: float, **data: object) -> None:

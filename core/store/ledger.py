@@ -36,7 +36,7 @@ from core.store.accounts import (
     terms_of,
     total_at,
 )
-from core.store.claims import Claim, hold, refuse_if_frozen
+from core.store.claims import Claim, hold, refuse_if_frozen, time_unless_frozen
 from core.store.corrections import compensate, freeze, unfreeze
 from core.store.opening import grant_terms, open_scope, set_grant
 from core.store.schedules import MAX_CHUNKS, Schedule, runs_of
@@ -93,10 +93,9 @@ def open_books(session: Session, jobs: Iterable[Job]) -> Books:
         LedgerFrozen: the ledger is behind its witness.
     """
     wanted = list(jobs)
-    refuse_if_frozen(session)
     scopes = {scope_id: lock_scope(session, scope_id) for scope_id in sorted({job.scope_id for job in wanted})}
     accounts = lock_accounts(session, {account_id for job in wanted for account_id in paying(job)})
-    return Books(session, scopes, {account.id: account for account in accounts}, clock.read(session))
+    return Books(session, scopes, {account.id: account for account in accounts}, time_unless_frozen(session))
 
 
 def reserve(books: Books, job: Job, schedule: Schedule) -> int:

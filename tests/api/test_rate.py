@@ -44,6 +44,13 @@ class TestInProcess:
         assert [rate.hit("ada")[0] for _ in range(5)] == [True, True, True, False, False]
         assert rate.hit("eve")[0], "others have requests of their own"
 
+    def test_those_that_come_together_are_counted_as_if_one_by_one(self) -> None:
+        early_in_a_window()
+        buckets = ["ada", "eve", "ada", "ada", "eve", "ada"]
+        together, alone = Rate(3).hits(buckets), Rate(3)
+        assert together == [alone.hit(bucket) for bucket in buckets]
+        assert [hit.allowed for hit in together] == [True, True, True, True, True, False]
+
     def test_headers_say_what_is_left_and_until_when(self) -> None:
         early_in_a_window()
         rate = Rate(3)
@@ -61,6 +68,8 @@ class TestRedis:
         early_in_a_window()
         one, two = (Rate(10, valkey.connection_url) for _ in range(2))
         assert [left(one), left(two), left(one)] == [9, 8, 7]
+        assert [hit.headers["RateLimit-Remaining"] for hit in one.hits(["ada", "eve", "ada"])] == ["6", "9", "5"]
+        assert left(two) == 4
 
     def test_each_counts_for_itself_while_redis_is_away_and_together_again_after(self, valkey: ValkeyServer) -> None:
         early_in_a_window()

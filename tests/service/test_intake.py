@@ -1,0 +1,301 @@
+"""Jobs that come in together: each is decided as if it had come alone, in that order, and all are stored or none is."""
+
+import asyncio
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import func, select
+from sqlalchemy.exc import IntegrityError
+
+from api.together import Together
+from core.catalogue.jobs import JobSpec
+from core.errors import IdempotencyKeyReused, NotFound, RateLimited, Refusal
+from core.service import audit, health, intake, jobs, scopes
+from core.service.context import Caller, Context
+from core.service.intake import Answer, Submission
+from core.store import ledger, queries
+from core.store.accounts import Balance
+from core.store.audit import Line
+from core.store.database import Database
+from core.store.queries import JobFilter, Viewer
+from core.store.tables import Account, Audit, Entry, Idempotency, Job, JobEvent, Label
+from tests.service.conftest import Someone
+from tests.service.test_flow import upload
+from tests.support.api import job
+from tests.support.embedded import ROOT
+
+MUS = ("0.3", "100", "0.3", "0.2", "0.3", "0.25", "0.1", "0.3", "0.05", "0.3")
+"""Some of these fit the budget of three, others only once a larger one was refused, one never."""
+
+
+def asked(context: Context, caller: Caller, dataset: str, key: str | None = None, **changes: Any) -> Submission:
+    spec = JobSpec.model_validate(job(dataset, **changes))
+    found = intake.planned(context, caller, spec, key or uuid4().hex, jobs.ROUTE)
+    assert isinstance(found, Submission)
+    return found
+
+
+def told(answers: Sequence[Answer | Refusal]) -> list[str]:
+    """Return each answer in one word."""
+    return [answer.code if isinstance(answer, Refusal) else "accepted" for answer in answers]
+
+
+def ids(answers: Sequence[Answer | Refusal]) -> list[str]:
+    return [answer.body["id"] for answer in answers if isinstance(answer, Answer)]
+
+
+def one_by_one(context: Context, submissions: Sequence[Submission]) -> list[Answer | Refusal]:
+    return [intake.take(context, [submission])[0] for submission in submissions]
+
+
+def twins(context: Context, owner: Caller) -> list[str]:
+    """Return two datasets with equal budgets of their own."""
+    return [upload(context, owner, shift)["id"] for shift in (0, 1)]
+
+
+def of_all_kinds(context: Context, owner: Caller, stranger: Caller, dataset: str) -> list[Submission]:
+    """Return submissions that meet every kind of end."""
+    found = [asked(context, owner, dataset, mu=mu) for mu in MUS]
+    found.insert(3, replace(asked(context, owner, dataset, mu="0.01"), caller=stranger))
+    found.insert(5, asked(context, owner, dataset, mu="0.02", resources={"priority": 3}))
+    return found
+
+
+class TestOrder:
+    def test_each_is_decided_as_if_it_had_come_alone(self, context: Context, someone: Someone) -> None:
+        owner, stranger = someone("owner"), someone("analyst")
+        one, two = twins(context, owner)
+        together = intake.take(context, of_all_kinds(context, owner, stranger, one))
+        alone = one_by_one(context, of_all_kinds(context, owner, stranger, two))
+        assert told(together) == told(alone)
+        assert {"accepted", "not-found", "privacy-budget-exhausted", "privacy-budget-reserved"} <= set(told(together))
+
+    def test_the_ledger_has_them_in_the_order_of_the_answers(self, context: Context, someone: Someone) -> None:
+        owner = someone("owner")
+        made = upload(context, owner)
+        answers = intake.take(context, [asked(context, owner, made["id"], mu=mu) for mu in MUS])
+        entries = scopes.entries(context, owner, made["scope"], 0, 50)
+        assert [entry.job for entry in entries if entry.kind == "reserve"] == ids(answers)
+        assert [answer.entry for answer in answers if isinstance(answer, Answer)] == [
+            (made["scope"], entry.seq) for entry in entries if entry.kind == "reserve"
+        ]
+        assert scopes.verify(context, owner, made["scope"]).ok
+        assert health.check(context)["ledger"] == "ok", "the witness knows of the last one"
+
+    def test_the_queue_keeps_their_order(self, context: Context, someone: Someone) -> None:
+        owner = someone("owner")
+        dataset = upload(context, owner)["id"]
+        answers = intake.take(context, [asked(context, owner, dataset, mu="0.01") for _ in range(8)])
+        with context.database.read() as session:
+            waiting = [job_id for job_id, _ in queries.waiting(session, 50)]
+        assert waiting == ids(answers)
+
+    def test_answers_that_look_at_the_balance_of_the_beginning_are_found_out(
+        self, context: Context, someone: Someone, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The planted bug; the table's CHECK is the second net, and nothing of it is stored."""
+        first: dict[str, Balance] = {}
+        genuine = ledger.balance_of
+        monkeypatch.setattr(ledger, "balance_of", lambda account: first.setdefault(account.id, genuine(account)))
+        owner = someone("owner")
+        one = upload(context, owner)["id"]
+        with pytest.raises(IntegrityError):
+            intake.take(context, [asked(context, owner, one, mu=mu) for mu in MUS])
+        assert jobs.page(context, owner, JobFilter(), None, 50) == []
+
+
+class TestLimits:
+    @pytest.fixture
+    def narrow(self, context: Context) -> Context:
+        return replace(context, settings=context.settings.model_copy(update={"max_queued_per_principal": 3}))
+
+    def test_a_principal_has_so_many_also_where_they_come_together(self, narrow: Context, someone: Someone) -> None:
+        owner, other = someone("owner"), someone("owner")
+        dataset, others = upload(narrow, owner)["id"], upload(narrow, other, 1)["id"]
+        wanted = [asked(narrow, owner, dataset, mu="0.01") for _ in range(5)]
+        wanted.insert(1, asked(narrow, owner, dataset, mu="100"))
+        wanted.append(asked(narrow, other, others, mu="0.01"))
+        assert told(intake.take(narrow, wanted)) == [
+            "accepted", "privacy-budget-exhausted", "accepted", "accepted", "rate-limited", "rate-limited", "accepted",
+        ]  # fmt: skip
+        (refused,) = intake.take(narrow, [asked(narrow, owner, dataset, mu="0.01")])
+        assert isinstance(refused, RateLimited)
+
+    def test_rounds_of_many_processes_admit_exactly_what_the_budget_holds(
+        self, context: Context, someone: Someone
+    ) -> None:
+        owner = someone("owner")
+        one, two = twins(context, owner)
+        alone = told(one_by_one(context, [asked(context, owner, one, mu="0.3") for _ in range(12)]))
+        processes = [replace(context, database=Database(context.database.url)) for _ in range(4)]
+
+        def take(process: Context) -> list[str]:
+            wanted = [asked(process, owner, two, mu="0.3") for _ in range(6)]
+            found: list[str] = []
+            while wanted:
+                answers = intake.take(process, wanted)
+                busy = [place for place, answer in enumerate(told(answers)) if answer == "ledger-busy"]
+                found += [answer for place, answer in enumerate(told(answers)) if place not in busy]
+                wanted = [wanted[place] for place in busy]
+            return found
+
+        with ThreadPoolExecutor(len(processes)) as pool:
+            counts = Counter(answer for found in pool.map(take, processes) for answer in found)
+        for process in processes:
+            process.database.dispose()
+        assert counts["accepted"] == alone.count("accepted")
+        assert sum(counts.values()) == 24
+
+
+class TestKeys:
+    def test_one_key_twice_is_one_job(self, context: Context, someone: Someone) -> None:
+        owner = someone("owner")
+        dataset = upload(context, owner)["id"]
+        same = [asked(context, owner, dataset, key="k") for _ in range(2)]
+        first, again, other, free = intake.take(
+            context, [*same, asked(context, owner, dataset, key="k", mu="0.2"), asked(context, owner, dataset)]
+        )
+        assert isinstance(first, Answer)
+        assert isinstance(again, Answer)
+        assert isinstance(free, Answer)
+        assert (first.replayed, again.replayed) == (False, True)
+        assert again.body == first.body != free.body
+        assert isinstance(other, IdempotencyKeyReused)
+
+    def test_a_key_whose_request_is_refused_serves_the_next(self, context: Context, someone: Someone) -> None:
+        owner = someone("owner")
+        dataset = upload(context, owner)["id"]
+        wanted = [asked(context, owner, dataset, key="k", mu=mu) for mu in ("100", "0.1")]
+        assert told(intake.take(context, wanted)) == ["privacy-budget-exhausted", "accepted"]
+
+    def test_two_jobs_where_rivals_do_not_take_turns(self, context: Context, someone: Someone) -> None:
+        """The planted bug: both are taken at once."""
+        owner = someone("owner")
+        dataset = upload(context, owner)["id"]
+        answers = intake._take(context, [asked(context, owner, dataset, key="k") for _ in range(2)])
+        assert len(set(ids(answers))) == 2
+
+
+class TestFailure:
+    def test_one_that_cannot_be_stored_harms_no_other(self, context: Context, someone: Someone) -> None:
+        owner = someone("owner")
+        dataset = upload(context, owner)["id"]
+        good = [asked(context, owner, dataset, mu="0.01") for _ in range(3)]
+        bad = replace(good[1], plan=replace(good[1].plan, scope_id="sc_gone"))
+        wanted = [good[0], bad, good[2]]
+        with pytest.raises(NotFound):
+            intake.take(context, wanted)
+        assert jobs.page(context, owner, JobFilter(), None, 50) == [], "and nothing is stored where it raises"
+
+        async def ask() -> list[Answer | BaseException]:
+            together: Together[Submission, Answer] = Together(partial(intake.take, context), "intake")
+            return await asyncio.gather(*map(together.ask, wanted), return_exceptions=True)
+
+        one, refused, three = asyncio.run(ask())
+        assert isinstance(one, Answer)
+        assert isinstance(refused, NotFound)
+        assert isinstance(three, Answer)
+        assert {view.id for view in jobs.page(context, owner, JobFilter(), None, 50)} == set(ids([one, three]))
+
+    def test_a_witness_that_is_gone_is_told_to_those_who_would_rely_on_it(
+        self, context: Context, someone: Someone
+    ) -> None:
+        owner = someone("owner")
+        dataset = upload(context, owner)["id"]
+        wanted = [asked(context, owner, dataset, mu=mu) for mu in ("0.01", "100", "0.01")]
+        assert not isinstance(context.settings.witness_path, str)
+        context.settings.witness_path.unlink()
+        assert told(intake.take(context, wanted)) == ["ledger-frozen", "privacy-budget-exhausted", "ledger-frozen"]
+
+    def test_a_round_killed_before_its_commit_leaves_nothing(self, context: Context, someone: Someone) -> None:
+        owner = someone("owner")
+        dataset = upload(context, owner)["id"]
+        before = stored(context)
+        killed(context, owner, dataset)
+        assert stored(context) == before
+        assert told(intake.take(context, [asked(context, owner, dataset, mu="0.01")])) == ["accepted"]
+
+    def test_a_round_stored_in_parts_is_found_out(self, context: Context, someone: Someone) -> None:
+        """The planted bug: a commit halfway."""
+        owner = someone("owner")
+        dataset = upload(context, owner)["id"]
+        before = stored(context)
+        killed(context, owner, dataset, "halfway")
+        assert stored(context) != before
+
+
+def stored(context: Context) -> dict[str, Any]:
+    """Return how many rows a submission could have left, and what is reserved."""
+    with context.database.read() as session:
+        tables = (Job, JobEvent, Label, Entry, Idempotency, Audit)
+        counts = {table.__tablename__: session.execute(select(func.count()).select_from(table)).scalar_one()
+                  for table in tables}  # fmt: skip
+        reserved = session.execute(select(func.sum(Account.reserved_1))).scalar_one()
+    return {**counts, "reserved": int(reserved)}
+
+
+def killed(context: Context, caller: Caller, dataset: str, how: str = "") -> None:
+    """Have another process take four submissions, and kill it just before the commit."""
+    told = [str(context.database.url.render_as_string(hide_password=False)), str(context.settings.home)]
+    command = [sys.executable, "-m", "tests.support.killed_intake", *told, caller.id, dataset, how]
+    assert subprocess.run(command, cwd=ROOT, check=False).returncode == -9
+
+
+class TestTrail:
+    def test_a_line_is_stored_with_its_job_and_none_with_a_refusal(
+        self, context: Context, admin: Caller, someone: Someone
+    ) -> None:
+        owner = someone("owner")
+        dataset = upload(context, owner)["id"]
+        wanted = [
+            replace(asked(context, owner, dataset, mu=mu), line=Line(owner.id, jobs.ROUTE, "jobs", 202, None, name))
+            for name, mu in (("req_1", "0.01"), ("req_2", "100"), ("req_3", "0.01"))
+        ]
+        intake.take(context, wanted)
+        lines = audit.page(context, admin, None, 50)
+        assert {line.request_id for line in lines} == {"req_1", "req_3"}
+        assert {(line.principal, line.action, line.status) for line in lines} == {(owner.id, jobs.ROUTE, 202)}
+
+
+class TestShowing:
+    def test_many_looks_at_once_show_each_what_exists_for_him(self, context: Context, someone: Someone) -> None:
+        assert looks(context, someone) == [["queued", "queued"], ["queued", "not-found"], ["not-found", "queued"]]
+
+    def test_looks_that_are_all_taken_for_the_first_ones_are_found_out(
+        self, context: Context, someone: Someone, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The planted bug."""
+
+        def naive(wanted: Sequence[tuple[Viewer, str]]) -> dict[Viewer, set[str]]:
+            pairs = list(wanted)
+            return {viewer: {identifier for _, identifier in pairs} for viewer, _ in pairs[:1]}
+
+        genuine = queries.seen_jobs
+
+        def mixed(session: Any, wanted: Sequence[tuple[Viewer, str]]) -> dict[tuple[Viewer, str], Job]:
+            found = {identifier: seen for (_, identifier), seen in genuine(session, wanted).items()}
+            return {(viewer, identifier): found[identifier] for viewer, identifier in wanted if identifier in found}
+
+        monkeypatch.setattr(queries, "_by_viewer", naive)
+        monkeypatch.setattr(queries, "seen_jobs", mixed)
+        assert looks(context, someone) != [["queued", "queued"], ["queued", "not-found"], ["not-found", "queued"]]
+
+
+def looks(context: Context, someone: Someone) -> list[list[str]]:
+    """Return what an auditor and two owners see of the owners' jobs, all asked at once."""
+    auditor, one, two = someone("auditor"), someone("owner"), someone("owner")
+    made = [
+        ids(intake.take(context, [asked(context, owner, upload(context, owner, shift)["id"], mu="0.01")]))[0]
+        for shift, owner in enumerate((one, two))
+    ]
+    pairs = [(caller, job_id) for caller in (auditor, one, two) for job_id in made]
+    shown = [found.code if isinstance(found, NotFound) else found.state for found in jobs.get_all(context, pairs)]
+    return [shown[place : place + 2] for place in (0, 2, 4)]
