@@ -77,7 +77,8 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     app.state.door = Door(context, Rate(settings.requests_per_minute, settings.broker_url))
     app.state.watcher = Watcher(context)
     app.state.trail = Trail(context)
-    app.state.intake = Together(partial(intake.take, context), "intake")
+    app.state.intake = Together(partial(intake.store, context), "intake")
+    app.state.witness = Together(partial(intake.vouch, context), "witness")
     app.state.jobs = Together(partial(job_cases.get_all, context), "jobs")
     for module in (jobs, health, catalogue, datasets, scopes, estimates, models, keys, audit_routes, workers):
         app.include_router(module.router)

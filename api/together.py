@@ -11,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
 from typing import Final, Generic, TypeVar
 
+from core.errors import DatabaseAway, LedgerBusy
+
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")
 
@@ -23,8 +25,9 @@ class Together(Generic[Question, Answer]):
 
     Args:
         answer_all: called in a thread with the questions of a round; returns an answer to each, in order, or the
-            exception that its asker is to see. Where it raises, it has done nothing: each question is then put to it
-            alone, so that one which cannot be answered harms no other.
+            exception that its asker is to see. Where it raises, each question is put to it again, alone, so that one
+            which cannot be answered harms no other. A database that is busy or away would keep each waiting as long
+            as all of them, so all are told.
         name: of the thread.
     """
 
@@ -58,6 +61,8 @@ class Together(Generic[Question, Answer]):
     def _answers(self, questions: Sequence[Question]) -> Sequence[Answer | Exception]:
         try:
             return self._answer_all(questions)
+        except (LedgerBusy, DatabaseAway) as error:
+            return [error] * len(questions)
         except Exception as error:  # noqa: BLE001 - handed on to whoever asked
             if len(questions) == 1:
                 return [error]

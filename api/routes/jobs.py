@@ -82,10 +82,11 @@ async def _accept(request: Request, caller: Principal, spec: JobSpec, key: str, 
         asked = await to_thread.run_sync(intake.planned, state.context, caller, spec, key, route)
     if isinstance(asked, Submission):
         submission = replace(asked, line=state.trail.line(request, intake.ACCEPTED))
-        answer: Answer = await state.intake.ask(submission)
+        stored: Answer = await state.intake.ask(submission)
+        answer: Answer = await state.witness.ask(stored) if stored.made else stored
     else:
         answer = asked
-    request.state.told = answer.entry is not None
+    request.state.told = answer.made is not None
     headers = {"Location": f"/v1/jobs/{answer.body['id']}", "Retry-After": "1"}
     if answer.replayed:
         headers["Idempotency-Replayed"] = "true"

@@ -4,6 +4,9 @@ To store one job takes a dozen statements and two syncs of a disk, the database'
 takes as many. So whoever serves hands over all that wait. Locks are taken once for all of them; then each is decided
 alone, in the order in which they came, against what those before it have left: answers, refusals and the ledger are
 what they would be had the jobs come one at a time.
+
+`store` decides and stores; `vouch` has the witness know of what was stored, before any answer leaves. They are two
+steps so that the next jobs can be stored meanwhile; `take` is both.
 """
 
 from collections import Counter
@@ -14,7 +17,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from core.catalogue.jobs import JobSpec
-from core.errors import Conflict, Forbidden, Refusal
+from core.errors import Conflict, Forbidden, LedgerBusy, Refusal
 from core.service import showing, witnessing, workers
 from core.service.context import Caller, Context
 from core.service.estimates import PLANS, Plan, no_dataset, quote
@@ -55,8 +58,17 @@ class Answer:
 
     body: dict[str, Any]
     replayed: bool
-    entry: tuple[str, int] | None = None
-    """A new job's scope, and the number of its entry there."""
+    made: "Made | None" = None
+    """What nobody may rely on before it was vouched for; None where there is nothing new."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A job just stored: the number of its entry in its scope's chain, and the device that it waits for."""
+
+    scope_id: str
+    entry: int
+    device: str
 
 
 def known(caller: Caller, spec: JobSpec, key: str, route: str) -> Submission | None:
@@ -93,7 +105,14 @@ def planned(context: Context, caller: Caller, spec: JobSpec, key: str, route: st
     return Submission(caller, PLANS.keep(quoted, digest), name, digest)
 
 
-def take(context: Context, submissions: Sequence[Submission]) -> list[Answer | Refusal]:
+def take(context: Context, submissions: Sequence[Submission]) -> list[Answer | Exception]:
+    """Store jobs, and vouch for them; see `store` and `vouch`."""
+    answers = store(context, submissions)
+    vouched = iter(vouch(context, [answer for answer in answers if isinstance(answer, Answer)]))
+    return [next(vouched) if isinstance(answer, Answer) else answer for answer in answers]
+
+
+def store(context: Context, submissions: Sequence[Submission]) -> list[Answer | Exception]:
     """Queue jobs and reserve the most that each may cost; return an answer or a refusal to each, in order.
 
     The refusals are those of `core.service.jobs.submit`. Where this raises, the submissions that have not been stored
@@ -102,28 +121,56 @@ def take(context: Context, submissions: Sequence[Submission]) -> list[Answer | R
     Raises:
         LedgerFrozen, LedgerBusy, DatabaseAway: nobody's fault among them.
     """
-    answers: dict[int, Answer | Refusal] = {}
+    answers: dict[int, Answer | Exception] = {}
     while len(answers) < len(submissions):
         waiting = [place for place in range(len(submissions)) if place not in answers]
         first = {submissions[place].name: place for place in reversed(waiting)}
         turn = sorted(first.values())  # rivals with one key wait for each other, here as everywhere
-        answers |= zip(turn, _take(context, [submissions[place] for place in turn]), strict=True)
+        try:
+            decided = _decide(context, [submissions[place] for place in turn])
+        except Exception as error:
+            if not answers:
+                raise
+            decided = [error] * len(turn)  # what was stored before must not lose its answer
+        answers |= zip(turn, decided, strict=True)
     return [answers[place] for place in range(len(submissions))]
 
 
-def _take(context: Context, submissions: Sequence[Submission]) -> list[Answer | Refusal]:
-    """Take submissions with different keys."""
-    answers = context.database.run(_store, context, submissions)
-    made = [answer for answer in answers if isinstance(answer, Answer) and answer.entry is not None]
+def _decide(context: Context, submissions: Sequence[Submission]) -> list[Answer | Exception]:
+    """Decide submissions with different keys; where a lock is not to be had, those apart that share none with it."""
     try:
-        if made:  # the last entry of each scope
-            witnessing.keep(context, entries=dict(answer.entry for answer in made if answer.entry is not None))
-    except Refusal as refusal:  # the jobs are stored, and nobody may rely on them before the witness knows
-        return [refusal if answer in made else answer for answer in answers]
-    for submission, answer in zip(submissions, answers, strict=True):
-        if isinstance(answer, Answer) and not answer.replayed:
-            context.bell.ring(answer.body["id"], submission.spec.resources.served_by)
-    return answers
+        return context.database.run(_store, context, submissions)
+    except LedgerBusy:
+        sharing = [(submission.plan.scope_id, submission.caller.id) for submission in submissions]
+        if len(set(sharing)) == 1:
+            raise
+    answers: dict[int, Answer | Exception] = {}
+    for each in dict.fromkeys(sharing):
+        places = [place for place, one in enumerate(sharing) if one == each]
+        try:
+            decided = context.database.run(_store, context, [submissions[place] for place in places])
+        except Exception as error:  # noqa: BLE001 - whatever it is: others were stored, and must not lose their answers
+            decided = [error] * len(places)
+        answers |= zip(places, decided, strict=True)
+    return [answers[place] for place in range(len(submissions))]
+
+
+def vouch(context: Context, answers: Sequence[Answer]) -> list[Answer | Exception]:
+    """Have the witness know of all jobs just stored, then ring for them; where it cannot, refuse their answers."""
+    made = [answer.made for answer in answers if answer.made is not None]
+    if not made:
+        return list(answers)
+    entries: dict[str, int] = {}
+    for one in made:
+        entries[one.scope_id] = max(one.entry, entries.get(one.scope_id, 0))
+    try:
+        witnessing.keep(context, entries=entries)
+    except Refusal as refusal:
+        return [answer if answer.made is None else refusal for answer in answers]
+    for answer in answers:
+        if answer.made is not None:
+            context.bell.ring(answer.body["id"], answer.made.device)
+    return list(answers)
 
 
 @dataclass(frozen=True)
@@ -135,19 +182,19 @@ class _Draft:
     body: dict[str, Any]
 
 
-def _store(session: Session, context: Context, submissions: Sequence[Submission]) -> list[Answer | Refusal]:
+def _store(session: Session, context: Context, submissions: Sequence[Submission]) -> list[Answer | Exception]:
     """Decide each submission, and store what was decided."""
     at = clock.read(session)
     drafts = [_draft(submission, at + place * _APART_SECONDS) for place, submission in enumerate(submissions)]
     claims = [Claim(draft.submission.name, draft.submission.digest, ACCEPTED, draft.body) for draft in drafts]
     new = idempotency.claim_all(session, claims, at)
     counter = _Counter.open(session, context, [draft for draft in drafts if draft.submission.name in new])
-    answers: list[Answer | Refusal] = []
+    answers: list[Answer | Exception] = []
     made: list[_Draft] = []
     for draft in drafts:
         try:
             if draft.submission.name in new:
-                answers.append(Answer(draft.body, replayed=False, entry=counter.admit(draft)))
+                answers.append(Answer(draft.body, replayed=False, made=counter.admit(draft)))
                 made.append(draft)
             else:
                 answers.append(_stored(session, draft.submission))
@@ -211,8 +258,8 @@ class _Counter:
         books = ledger.open_books(session, jobs)
         return cls(datasets, grants, live, books, context.settings.max_queued_per_principal)
 
-    def admit(self, draft: _Draft) -> tuple[str, int]:
-        """Reserve for one job, or refuse it; return its scope and the number of its entry there."""
+    def admit(self, draft: _Draft) -> Made:
+        """Reserve for one job, or refuse it."""
         submission, job = draft.submission, draft.job
         # Access may have gone since the plan was made.
         dataset = self.datasets.get((viewer(submission.caller), job.dataset_id))
@@ -225,4 +272,4 @@ class _Counter:
             raise Forbidden("Only the owner of the data, or an admin, may ask for a priority above 0.")
         entry = ledger.reserve(self.books, job, submission.plan.schedule)
         self.live[job.owner_id] += 1
-        return job.scope_id, entry
+        return Made(job.scope_id, entry, job.device)

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from core.catalogue.jobs import JobSpec
-from core.errors import Forbidden, NotFound, Refusal
+from core.errors import Forbidden, NotFound
 from core.privacy.events import compose
 from core.privacy.facts import Adjacency
 from core.privacy.reports import report as privacy_report
@@ -55,7 +55,7 @@ def submit(context: Context, caller: Caller, spec: JobSpec, key: str, route: str
     if isinstance(asked, Answer):
         return asked
     (answer,) = intake.take(context, [asked])
-    if isinstance(answer, Refusal):
+    if isinstance(answer, Exception):
         raise answer
     return answer
 

@@ -63,9 +63,9 @@ def terms_of(account: Account) -> Terms:
     )
 
 
-def balance_of(account: Account) -> Balance:
-    """Return an account's terms with what is spent and reserved."""
-    terms = terms_of(account)
+def balance_of(account: Account, terms: Terms | None = None) -> Balance:
+    """Return an account's terms, which never change and may be known, with what is spent and reserved."""
+    terms = terms or terms_of(account)
     used = len(terms.orders)
     return Balance(terms, tuple(read_slots(account, "spent")[:used]), tuple(read_slots(account, "reserved")[:used]))
 

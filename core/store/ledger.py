@@ -82,6 +82,8 @@ class Books:
     session: Session
     scopes: Mapping[str, Scope]
     accounts: Mapping[str, Account]
+    terms: Mapping[str, Terms]
+    """Of each account."""
     at: float
     """The database's time once all of them were locked."""
 
@@ -95,7 +97,13 @@ def open_books(session: Session, jobs: Iterable[Job]) -> Books:
     wanted = list(jobs)
     scopes = {scope_id: lock_scope(session, scope_id) for scope_id in sorted({job.scope_id for job in wanted})}
     accounts = lock_accounts(session, {account_id for job in wanted for account_id in paying(job)})
-    return Books(session, scopes, {account.id: account for account in accounts}, time_unless_frozen(session))
+    return Books(
+        session,
+        scopes,
+        accounts={account.id: account for account in accounts},
+        terms={account.id: terms_of(account) for account in accounts},
+        at=time_unless_frozen(session),
+    )
 
 
 def reserve(books: Books, job: Job, schedule: Schedule) -> int:
@@ -121,8 +129,8 @@ def reserve(books: Books, job: Job, schedule: Schedule) -> int:
     if scope.frozen_reason is not None:
         raise ScopeFrozen("This scope is frozen: it admits no job until its owner unfreezes it.")
     accounts = [books.accounts[account_id] for account_id in paying(job)]
-    price(job, schedule, {account.id: terms_of(account) for account in accounts})
-    _admit(job, accounts)
+    price(job, schedule, {account.id: books.terms[account.id] for account in accounts})
+    _admit(job, [(account.id, balance_of(account, books.terms[account.id])) for account in accounts])
     moved = {
         account.id: move(account, spent=slots([]), reserved=allowance.held(job, account.id)) for account in accounts
     }
@@ -141,13 +149,13 @@ def price(job: Job, schedule: Schedule, terms: Mapping[str, Terms]) -> None:
     job.allowance_spent = {account_id: slots([]) for account_id in terms}
 
 
-def _admit(job: Job, accounts: Sequence[Account]) -> None:
+def _admit(job: Job, balances: Sequence[tuple[str, Balance]]) -> None:
     """Refuse a job that does not fit each of its accounts, its allowance with it; say if it would without."""
-    for account in accounts:
-        refusal = _refusal(balance_of(account), job.chunks[account.id][-1], job.allowance[account.id])
+    for account_id, held in balances:
+        refusal = _refusal(held, job.chunks[account_id][-1], job.allowance[account_id])
         if refusal is None:
             continue
-        bare = all(_fits(balance_of(other), job.chunks[other.id][-1]) for other in accounts)
+        bare = all(_fits(other, job.chunks[other_id][-1]) for other_id, other in balances)
         if not bare:
             raise refusal
         raise type(refusal)(

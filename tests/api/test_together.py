@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from api.together import MOST, Together
+from core.errors import LedgerBusy
 
 
 class Scribe:
@@ -21,6 +22,8 @@ class Scribe:
         self.rounds.append(list(numbers))
         self.begun.set()
         assert self.go_on.wait(10)
+        if -2 in numbers:
+            raise LedgerBusy("all must wait")
         if -1 in numbers:
             raise ValueError("a number that fells its whole round")
         return [KeyError("zero") if number == 0 else 2 * number for number in numbers]
@@ -77,6 +80,12 @@ def test_a_round_has_a_bound() -> None:
 def test_one_that_cannot_be_answered_harms_no_other(bad: int) -> None:
     answers = asyncio.run(ask_all(Together(Scribe(), "scribe"), [1, bad, 3]))
     assert kinds(answers) == [2, "ValueError" if bad else "KeyError", 6]
+
+
+def test_where_all_must_wait_all_are_told_at_once() -> None:
+    scribe = Scribe()
+    assert kinds(asyncio.run(ask_all(Together(scribe, "scribe"), [1, -2, 3]))) == ["LedgerBusy"] * 3
+    assert len(scribe.rounds) == 1
 
 
 def test_others_are_harmed_where_the_rest_is_not_asked_again() -> None:

@@ -18,6 +18,7 @@ from sqlalchemy.exc import IntegrityError
 from api.together import Together
 from core.catalogue.jobs import JobSpec
 from core.errors import IdempotencyKeyReused, NotFound, RateLimited, Refusal
+from core.privacy.budget import Terms
 from core.service import audit, health, intake, jobs, scopes
 from core.service.context import Caller, Context
 from core.service.intake import Answer, Submission
@@ -43,16 +44,16 @@ def asked(context: Context, caller: Caller, dataset: str, key: str | None = None
     return found
 
 
-def told(answers: Sequence[Answer | Refusal]) -> list[str]:
+def told(answers: Sequence[Answer | Exception]) -> list[str]:
     """Return each answer in one word."""
     return [answer.code if isinstance(answer, Refusal) else "accepted" for answer in answers]
 
 
-def ids(answers: Sequence[Answer | Refusal]) -> list[str]:
+def ids(answers: Sequence[Answer | Exception]) -> list[str]:
     return [answer.body["id"] for answer in answers if isinstance(answer, Answer)]
 
 
-def one_by_one(context: Context, submissions: Sequence[Submission]) -> list[Answer | Refusal]:
+def one_by_one(context: Context, submissions: Sequence[Submission]) -> list[Answer | Exception]:
     return [intake.take(context, [submission])[0] for submission in submissions]
 
 
@@ -84,9 +85,8 @@ class TestOrder:
         answers = intake.take(context, [asked(context, owner, made["id"], mu=mu) for mu in MUS])
         entries = scopes.entries(context, owner, made["scope"], 0, 50)
         assert [entry.job for entry in entries if entry.kind == "reserve"] == ids(answers)
-        assert [answer.entry for answer in answers if isinstance(answer, Answer)] == [
-            (made["scope"], entry.seq) for entry in entries if entry.kind == "reserve"
-        ]
+        numbers = [answer.made.entry for answer in answers if isinstance(answer, Answer) and answer.made is not None]
+        assert numbers == [entry.seq for entry in entries if entry.kind == "reserve"]
         assert scopes.verify(context, owner, made["scope"]).ok
         assert health.check(context)["ledger"] == "ok", "the witness knows of the last one"
 
@@ -104,7 +104,11 @@ class TestOrder:
         """The planted bug; the table's CHECK is the second net, and nothing of it is stored."""
         first: dict[str, Balance] = {}
         genuine = ledger.balance_of
-        monkeypatch.setattr(ledger, "balance_of", lambda account: first.setdefault(account.id, genuine(account)))
+
+        def stale(account: Account, terms: Terms) -> Balance:
+            return first.setdefault(account.id, genuine(account, terms))
+
+        monkeypatch.setattr(ledger, "balance_of", stale)
         owner = someone("owner")
         one = upload(context, owner)["id"]
         with pytest.raises(IntegrityError):
@@ -180,7 +184,8 @@ class TestKeys:
         """The planted bug: both are taken at once."""
         owner = someone("owner")
         dataset = upload(context, owner)["id"]
-        answers = intake._take(context, [asked(context, owner, dataset, key="k") for _ in range(2)])
+        rivals = [asked(context, owner, dataset, key="k") for _ in range(2)]
+        answers = context.database.run(intake._store, context, rivals)
         assert len(set(ids(answers))) == 2
 
 
@@ -204,6 +209,18 @@ class TestFailure:
         assert isinstance(refused, NotFound)
         assert isinstance(three, Answer)
         assert {view.id for view in jobs.page(context, owner, JobFilter(), None, 50)} == set(ids([one, three]))
+
+    @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+    def test_a_scope_that_somebody_holds_keeps_no_other_waiting_for_long(
+        self, context: Context, someone: Someone
+    ) -> None:
+        owner = someone("owner")
+        held, free = upload(context, owner), upload(context, owner, 1)
+        wanted = [asked(context, owner, made["id"], mu="0.01") for made in (held, free, held)]
+        with context.database.write() as session:
+            ledger.lock_scope(session, held["scope"])
+            assert told(intake.take(context, wanted)) == ["ledger-busy", "accepted", "ledger-busy"]
+        assert told(intake.take(context, wanted)) == ["accepted"] * 3
 
     def test_a_witness_that_is_gone_is_told_to_those_who_would_rely_on_it(
         self, context: Context, someone: Someone
