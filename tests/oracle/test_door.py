@@ -328,10 +328,8 @@ class TestStream:
             FullDoor(journal, facts(30, 3), journal, SystemGenerator()).ask(Gradient(sigma=1.0, batch=3), ZERO)
 
 
-def noise_of(
-    situation: Situation, question: Question, adjacency: Adjacency, units: int
-) -> tuple[np.ndarray, float, float]:
-    """Return (noisy - exact) of many answers, of the question's shape each, with the stated scale and the priced one.
+def noise_of(situation: Situation, question: Question, adjacency: Adjacency, units: int) -> tuple[np.ndarray, float]:
+    """Return (noisy - exact) of many answers, of the question's shape each, and their priced scale.
 
     2e5 coordinates of vectors, or on diagonals, for one kind of problem, 4e4 for others; 5,000 slopes.
     """
@@ -343,15 +341,15 @@ def noise_of(
     exact = records.bounded_sum(question, public, theta, other=other) / units
     draws = 200_000 if situation is LOGISTIC else 40_000
     asks = 5_000 if isinstance(question, Secant) else draws // situation.dimension
-    answers = [oracle.ask(question, theta, other) for _ in range(asks)]
-    errors = torch.stack([answer.value - exact for answer in answers]).numpy()
-    return errors, answers[0].scale, question.sigma * question.sensitivity(public)
+    claimed = question.sigma * question.sensitivity(public)
+    assert claimed <= oracle.ask(question, theta, other).scale <= 1.002 * claimed, "the scale is what the price says"
+    errors = [oracle.ask(question, theta, other).value - exact for _ in range(asks)]
+    return torch.stack(errors).numpy(), claimed
 
 
 def check_noise(situation: Situation, question: Question, adjacency: Adjacency, units: int) -> None:
     """Fail unless the noise has the law it was priced with: false alarm 1 in 150,000 each, the generator forced."""
-    errors, scale, claimed = noise_of(situation, question, adjacency, units)
-    assert claimed <= scale <= 1.002 * claimed, "the scale is what the price says"
+    errors, claimed = noise_of(situation, question, adjacency, units)
     if errors.ndim == 3:
         assert (errors == errors.transpose(0, 2, 1)).all(), "the noise is symmetric"
         size = errors.shape[-1]

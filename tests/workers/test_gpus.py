@@ -16,11 +16,11 @@ import pytest
 import structlog
 import torch
 
-from core.catalogue.questions import Curvature, Gradient
-from core.problems.linear import LinearProblem
+from core.catalogue.questions import Question, Secant
+from core.problems import make_problem
 from core.settings import ServiceSettings
 from tests.support.embedded import ROOT, Embedded, embedded
-from tests.support.problems import LOGISTIC, WEIGHTS, facts, rows
+from tests.support.situations import ASKED, Situation, named
 from workers.gpus import Gpu, NoAnswer, find_gpus, free_bytes, hold
 from workers.process import child_environment, pin
 from workers.slots import Slot, make_slots
@@ -195,16 +195,18 @@ class TestAService:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
 class TestCuda:
-    @pytest.mark.parametrize("question", [Gradient(sigma=1.0), Curvature(of="hessian", sigma=1.0)])
-    def test_sums_on_a_gpu_are_those_of_the_cpu_up_to_rounding(self, question: Gradient | Curvature) -> None:
-        features, target, present = rows(20000, 6)
+    @pytest.mark.parametrize(("situation", "question"), ASKED, ids=named)
+    def test_sums_on_a_gpu_are_those_of_the_cpu_up_to_rounding(self, situation: Situation, question: Question) -> None:
+        features, target, present = situation.rows(20000)
         present[::7] = False
-        theta = torch.linspace(-1, 2, 6, dtype=torch.float64)
+        theta = situation.point(1)
+        other = situation.point(2) if isinstance(question, Secant) else None
+        public = situation.facts(20000)
         sums = []
         for device in ("cpu", "cuda"):
             parts = [tensor.clone().to(device) for tensor in (features, target, present)]
-            held = LinearProblem(*parts, LOGISTIC, WEIGHTS)
-            total = held.integer_sum(question, facts(20000, 6), theta, 2.0**-30, included=present)
+            held = make_problem(*parts, situation.loss, situation.weights)
+            total = held.integer_sum(question, public, theta, 2.0**-30, other=other, included=present)
             assert total.device.type == device
             sums.append(total.cpu())
         assert int((sums[0] - sums[1]).abs().max()) <= 4, "a few steps of 2^-30"
