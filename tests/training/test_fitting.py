@@ -1,0 +1,141 @@
+"""The row that a job leaves: what was fitted, as the model was filled, and what of it the first release wrote."""
+
+from collections import Counter
+from decimal import Decimal
+from typing import Any
+
+import pytest
+import torch
+from pydantic import TypeAdapter
+
+from core.catalogue.columns import Column
+from core.catalogue.jobs import JobSpec
+from core.catalogue.losses import Clip, Huber, LogCosh, Mallows, Multinomial, Poisson, Schweppe
+from core.catalogue.planning import plan_job
+from core.inference.estimate import Estimate
+from core.inference.released import Released, declared, residual_scale
+from core.inference.sandwich import Sandwich
+from core.optimizers import Fitted
+from core.oracle import Release, Status
+from core.privacy.budget import plan_orders
+from core.privacy.events import Gaussian, compose
+from core.privacy.facts import Adjacency
+from core.store.claims import Claim
+from core.store.records import Kept
+from core.training.fitting import describe
+from core.training.order import Order
+from tests.support.embedded import COLUMNS
+
+TERMS = plan_orders(Decimal(3), Decimal("1e-6"))
+EVENT = compose(Counter({Gaussian(sigma=8.0): 4}))
+LINEAR = {"kind": "linear", "target": "balance", "features": ["age"]}
+SCALE_FLOOR = 0.01
+
+
+def row(model: dict[str, Any], theta: list[float], *, intervals: bool = True, **method: Any) -> Released:
+    """Return the row of a job whose method ended at `theta`."""
+    spec = JobSpec.model_validate(
+        {
+            "dataset": "ds_1",
+            "model": model,
+            "optimizer": {"kind": "noisy_gd"} | method,
+            "privacy": {"mu": "0.2"},
+            "inference": {"intervals": intervals},
+        }
+    )
+    columns = TypeAdapter(tuple[Column, ...]).validate_python(COLUMNS)
+    planned = plan_job(spec, columns=columns, units=2000, adjacency=Adjacency.ZERO_OUT, terms=TERMS)
+    size = len(theta)
+    estimate = Estimate(
+        theta=torch.tensor(theta, dtype=torch.float64),
+        start=torch.zeros(size, dtype=torch.float64),
+        family="gradient",
+        left=torch.tensor(False),
+        scale=0.1,
+        step=0.5,
+        steps=7,
+    )
+    identity = torch.eye(size, dtype=torch.float64)
+    sandwich = Sandwich(
+        covariance=0.01 * identity,
+        plain=0.01 * identity,
+        curvature=identity,
+        score=identity,
+        curvature_floored=torch.tensor(2),
+        score_floored=torch.tensor(1),
+        slow=torch.tensor(0),
+    )
+    order = Order(
+        claim=Claim("job_1", 1, "epoch", 1),
+        spec={},
+        columns=[],
+        records=Kept("ds_1", "nowhere", "sha256:0", None),
+        units=2000,
+        adjacency=Adjacency.ZERO_OUT,
+        approval="not-needed",
+        terms=TERMS,
+        schedule=(),
+        payers=(),
+        kept=None,
+        kept_chunks=0,
+        charged=Counter(),
+    )
+    fitted = Release(Fitted(estimate, sandwich if intervals else None), Status.FINISHED, EVENT)
+    return describe(planned, order, fitted, EVENT)
+
+
+@pytest.mark.parametrize(
+    ("model", "loss", "huber"),
+    [
+        ({"kind": "logistic", "target": "y", "features": ["age"]}, None, False),
+        (LINEAR, None, True),
+        (LINEAR | {"loss": {"kind": "log_cosh"}}, LogCosh, False),
+        (LINEAR | {"kind": "poisson"}, Poisson, False),
+    ],
+    ids=["logistic", "huber", "log-cosh", "poisson"],
+)
+def test_a_loss_that_the_first_release_knew_is_written_as_it_wrote_it(
+    model: dict[str, Any], loss: type | None, huber: bool
+) -> None:
+    found = row(model, [0.1, 0.2])
+    assert (found.loss is None) == (loss is None)
+    assert loss is None or isinstance(found.loss, loss)
+    assert (found.huber is not None) == huber
+    assert (found.weights, found.ridge) == (None, 0.0)
+    assert found.weighting == Mallows(bound=found.weight_bound)
+    assert (found.steps, found.status) == (7, "finished")
+    assert (found.flags.curvature_floored, found.flags.score_floored, found.flags.eigenvalues_floored) == (2, 1, 3)
+    assert Released.model_validate(found.model_dump(mode="json")) == found
+    assert len(declared(found).estimate) == 2
+
+
+def test_an_unknown_scale_is_the_last_parameter_and_its_floor_is_told() -> None:
+    model = LINEAR | {"loss": {"kind": "huber", "joint": True, "scale": 3.0, "scale_floor": 15 * SCALE_FLOOR}}
+    free, floored = (row(model, [0.1, 0.2, last]) for last in (0.2, SCALE_FLOOR))
+    assert isinstance(free.loss, Huber)
+    assert free.loss.scale == 3.0, "in the target's own units"
+    assert free.huber is None
+    assert (free.flags.scale_floored, floored.flags.scale_floored) == (False, True)
+    found = residual_scale(free)
+    assert found is not None
+    assert found.estimate == pytest.approx(15 * 0.2), "half the declared range of the target"
+    assert found.std_error == pytest.approx(15 * 0.1)
+
+
+def test_classes_are_counted_and_weights_and_ridges_kept() -> None:
+    found = row({"kind": "multinomial", "target": "job", "features": ["age"], "ridge": 0.5}, [0.1, 0.2, 0.3, 0.4])
+    assert found.loss == Multinomial(classes=3)
+    assert found.ridge == 0.5
+    assert len(found.names) == 4
+    weighted = row(LINEAR | {"weights": {"kind": "schweppe", "bound": 1.5}}, [0.1, 0.2])
+    assert weighted.weights == Schweppe(bound=1.5)
+    cubed = row(LINEAR | {"weights": {"kind": "mallows", "bound": 1.5, "power": 3}}, [0.1, 0.2])
+    assert cubed.weights == Mallows(bound=1.5, power=3)
+    clipped = row(
+        {"kind": "logistic", "target": "y", "features": ["age"], "weights": {"kind": "clip", "bound": 1.0}},
+        [0.1, 0.2],
+        intervals=False,
+    )
+    assert clipped.weights == Clip(bound=1.0)
+    assert clipped.covariance is None
+    assert clipped.flags.eigenvalues_floored == 0
