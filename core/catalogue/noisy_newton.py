@@ -168,9 +168,10 @@ class NoisyNewton(NewtonOptions):
 
     def plan(self, facts: Facts, mu: float) -> Self:
         """Fill what is open, from public facts alone (`docs/weights.md` says how the constants were found)."""
+        if self.steps is not None:
+            self.refuse_endless(self.steps - self.warm_steps, late_steps=1)
         memoryless = self.memory == 0
         settings = self._memoryless_plan(facts, mu) if memoryless else self._pooled_plan(facts, mu)
-        settings.refuse_endless(settings.newton_steps, settings.late_steps)
         settings = settings.filled_options(facts, settings.newton_steps)
         settings.refuse_endless(settings.newton_steps, settings.late_steps)
         deviation = settings.matrix_deviations(facts)[-1]
