@@ -29,7 +29,6 @@ depends on record i, the points asked about and public shapes only.
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from itertools import islice
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -38,6 +37,7 @@ from core.catalogue.losses import Weights
 from core.catalogue.questions import Gradient, Question, Secant
 from core.privacy.facts import PART_UNITS, Facts
 from core.problems.losses import record_weights
+from core.problems.terms import Factors, Layout, Point, Records, Sums, size_of, views
 
 BLOCK_NUMBERS = 2**18
 """Most numbers in a block of X: 2 MB, which stay in a core's cache between the two products."""
@@ -53,50 +53,6 @@ SMALLEST_BOUND = 2.0**-100
 
 LARGEST_SUM = 2.0**62
 """Steps that no part may reach; what the lattice allows for is half of it."""
-
-
-class Records(NamedTuple):
-    """Some records, shape (m, ...) or (L, m, ...) in lanes; null ones have features, target, weight and norm zero."""
-
-    features: Tensor
-    target: Tensor
-    weights: Tensor
-    norms: Tensor
-    """Upper bounds of the norms of the very features that enter the products."""
-
-
-class Point(NamedTuple):
-    """Where a question is asked, float64, shape (p,), lanes first; `other` for questions about two points."""
-
-    theta: Tensor
-    other: Tensor | None = None
-
-
-class Layout(NamedTuple):
-    """How many sums an answer is made of: of numbers, of numbers times x, and of numbers times x x^T."""
-
-    plain: int = 0
-    linear: int = 0
-    outer: int = 0
-
-
-class Factors(NamedTuple):
-    """Each record's numbers, shape (..., how many, m), where the layout has any."""
-
-    plain: Tensor | None = None
-    linear: Tensor | None = None
-    outer: Tensor | None = None
-
-
-class Sums(NamedTuple):
-    """Sums by kind, shapes (..., how many), (..., how many, d) and (..., how many, d, d), float64 or int64.
-
-    The d x d ones are symmetric up to their last bits.
-    """
-
-    plain: Tensor
-    linear: Tensor
-    outer: Tensor
 
 
 class BlockProblem(ABC):
@@ -186,7 +142,7 @@ class BlockProblem(ABC):
         assert rows is None or included is None, "rows are chosen in one way"
         at = self._point(question, facts, theta, other)
         layout, width = self._layout(question), self._width
-        total = torch.zeros(_size(layout, width), dtype=torch.int64, device=self._records.features.device)
+        total = torch.zeros(size_of(layout, width), dtype=torch.int64, device=self._records.features.device)
         parts = self._parts(question, facts, at, rows, included)
         while some := list(islice(parts, max(1, BLOCK_NUMBERS // total.numel()))):
             steps = torch.stack(some).div_(step)
@@ -210,7 +166,7 @@ class BlockProblem(ABC):
         if theta.ndim > 1:
             return self._sum_shared(question, facts, at)
         layout = self._layout(question)
-        total = theta.new_zeros(_size(layout, self._width))
+        total = theta.new_zeros(size_of(layout, self._width))
         for part in self._parts(question, facts, at, None, None):
             total += part
         return self._arrange(question, views(total, layout, self._width))
@@ -256,7 +212,7 @@ class BlockProblem(ABC):
         included = None if included is None else included.to(device)
         blocks_per_part = PART_UNITS // self._rows_per_block
         layout = self._layout(question)
-        total = at.theta.new_zeros(_size(layout, self._width))
+        total = at.theta.new_zeros(size_of(layout, self._width))
         for number, block in enumerate(self._blocks(rows, included), start=1):
             factors = self._factors(question, facts, block, at)
             _add(views(total, layout, self._width), block.features, factors)
@@ -269,7 +225,7 @@ class BlockProblem(ABC):
         """Sum over one set of records at many points, shape (R, p)."""
         lanes, width = at.theta.shape[0], self._width
         layout = self._layout(question)
-        total = at.theta.new_zeros(lanes, _size(layout, width))
+        total = at.theta.new_zeros(lanes, size_of(layout, width))
         size = max(1, BLOCK_NUMBERS // max(lanes * sum(layout), width * width))
         for block in split(size, *self._records):
             records = Records(*block)
@@ -293,7 +249,7 @@ class BlockProblem(ABC):
         for some in split(size, *self._records, *points):
             records = Records(*some[:4])
             x, factors = records.features, self._factors(question, facts, records, Point(*some[4:]))
-            total = x.new_zeros(x.shape[0], _size(layout, width))
+            total = x.new_zeros(x.shape[0], size_of(layout, width))
             found = views(total, layout, width)
             if factors.plain is not None:
                 found.plain.copy_(factors.plain.sum(-1))
@@ -342,17 +298,6 @@ def slopes(before: Tensor, after: Tensor, weights: Tensor, at: Point, bound: flo
     return torch.where(slope.isfinite(), slope, 0.0).clamp_(-bound, bound)
 
 
-def views(flat: Tensor, layout: Layout, width: int) -> Sums:
-    """Return sums by kind, as views of their entries in a row, shape (..., entries)."""
-    plain, linear = layout.plain, layout.plain + layout.linear * width
-    lanes = flat.shape[:-1]
-    return Sums(
-        flat[..., :plain],
-        flat[..., plain:linear].view(*lanes, layout.linear, width),
-        flat[..., linear:].view(*lanes, layout.outer, width, width),
-    )
-
-
 def split(size: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """Walk through tensors of equal length together, `size` entries at a time."""
     pieces = [tensor.split(size) for tensor in tensors]  # type: ignore[no-untyped-call] # torch's stub has no types
@@ -388,11 +333,6 @@ def clean(features: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
 def mirror(matrix: Tensor) -> Tensor:
     """Return the symmetric matrix that agrees with this one on and above the diagonal."""
     return matrix.triu() + matrix.triu(1).mT
-
-
-def _size(layout: Layout, width: int) -> int:
-    """Return the number of entries of all sums."""
-    return layout.plain + layout.linear * width + layout.outer * width * width
 
 
 def _add(total: Sums, x: Tensor, factors: Factors) -> None:

@@ -30,7 +30,8 @@ from torch import Tensor
 from core.catalogue.losses import Huber, Mallows, gradient_bound, gradient_diameter
 from core.catalogue.questions import Curvature, Gradient, Question, Secant
 from core.privacy.facts import Facts
-from core.problems.blocks import BlockProblem, Factors, Layout, Point, Records, Sums, margins, mirror, slopes
+from core.problems.blocks import BlockProblem, margins, mirror, slopes
+from core.problems.terms import Factors, Layout, Point, Records, Sums
 
 
 class JointProblem(BlockProblem):

@@ -27,19 +27,9 @@ from torch import Tensor
 from core.catalogue.losses import Clip, Loss, Schweppe, Weights, gradient_bound
 from core.catalogue.questions import Curvature, Gradient, Question, Secant
 from core.privacy.facts import Facts
-from core.problems.blocks import (
-    SMALLEST_BOUND,
-    BlockProblem,
-    Factors,
-    Layout,
-    Point,
-    Records,
-    Sums,
-    margins,
-    mirror,
-    slopes,
-)
+from core.problems.blocks import SMALLEST_BOUND, BlockProblem, margins, mirror, slopes
 from core.problems.losses import per_record
+from core.problems.terms import Factors, Layout, Point, Records, Sums
 
 _UPWARD = 1 + 2.0**-50
 """Above the roundings of a quotient, its product with an entry, and that with a norm."""

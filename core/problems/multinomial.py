@@ -29,7 +29,8 @@ from torch import Tensor
 from core.catalogue.losses import Clip, Mallows, Multinomial, curvature_bound, gradient_bound
 from core.catalogue.questions import Curvature, Gradient, Question, Secant
 from core.privacy.facts import Facts
-from core.problems.blocks import BlockProblem, Factors, Layout, Point, Records, Sums, margins, mirror, slopes
+from core.problems.blocks import BlockProblem, margins, mirror, slopes
+from core.problems.terms import Factors, Layout, Point, Records, Sums
 
 
 class MultinomialProblem(BlockProblem):

@@ -10,8 +10,9 @@ from core.catalogue.questions import Curvature, Gradient, Question, Secant
 from core.oracle import Oracle, door
 from core.privacy.facts import Adjacency, Facts
 from core.problems import blocks, joint, linear
-from core.problems.blocks import BlockProblem, Factors, Point, Records
+from core.problems.blocks import BlockProblem
 from core.problems.linear import LinearProblem
+from core.problems.terms import Factors, Point, Records
 from tests.support.grey_box import check_neighbours, neighbours, run
 from tests.support.situations import SITUATIONS, Situation, named
 

@@ -13,7 +13,8 @@ from core.mechanisms import lattice
 from core.oracle.noise import grid_for
 from core.privacy.facts import Facts
 from core.problems import blocks
-from core.problems.blocks import BlockProblem, Layout, Point, views
+from core.problems.blocks import BlockProblem
+from core.problems.terms import Factors, Layout, Point, views
 from tests.support.situations import ASKED, SITUATIONS, Situation, ask, named
 
 each = pytest.mark.parametrize(("situation", "question"), ASKED, ids=named)
@@ -90,8 +91,8 @@ def test_float32_sums_would_be_seen(situation: Situation, question: Question) ->
     exact = exact_sum(records, question, public, at)
     genuine = records._factors
 
-    def single(*arguments: object) -> blocks.Factors:
-        return blocks.Factors(*(None if one is None else one.float().double() for one in genuine(*arguments)))
+    def single(*arguments: object) -> Factors:
+        return Factors(*(None if one is None else one.float().double() for one in genuine(*arguments)))
 
     records._factors = single  # type: ignore[method-assign]
     found = records.bounded_sum(question, public, at.theta, other=at.other)
@@ -106,7 +107,7 @@ def test_a_part_past_its_public_bound_is_a_broken_promise(
     question = Gradient(sigma=1.0)
     genuine = records._factors
 
-    def spoilt(*arguments: object) -> blocks.Factors:
+    def spoilt(*arguments: object) -> Factors:
         found = genuine(*arguments)
         assert found.linear is not None
         return found._replace(linear=found.linear * inf)
