@@ -222,7 +222,7 @@ def test_lanes_switch_each_by_itself() -> None:
 
 
 def test_lanes_stop_each_by_itself() -> None:
-    settings = newton(steps=30, hessians=30, stop="private", mu=8.0, last_gradient_share=1 / 30)
+    settings = newton(steps=30, hessians=30, damping=0.3, stop="private", mu=8.0, last_gradient_share=1 / 30)
     found, _ = iterate(settings, simulation(lanes=200, seed=4))
     assert isinstance(found.steps, Tensor)
     assert 0 < int((found.steps < 30).sum()) < 200
