@@ -83,11 +83,18 @@ class TestVectors:
     def test_a_planted_bug_fails(self, planted: Noise) -> None:
         assert not judge(planted(SimulationGenerator(21), DRAWS), SIGMA).passes()
 
-    def test_the_scale_is_the_priced_multiple_of_the_sensitivity(self) -> None:
+    @pytest.mark.parametrize(
+        ("coordinates", "diameter", "moved"),
+        [(30, None, 2 * 1.98), (1, None, 2 * 1.98), (31, 3.9102868, 3.9102868)],
+        ids=["gradient", "slope", "gradient with an unknown scale"],
+    )
+    def test_the_scale_is_the_priced_multiple_of_the_sensitivity(
+        self, coordinates: int, diameter: float | None, moved: float
+    ) -> None:
         """End to end over the grid: deviation in the sum's units = multiplier * sensitivity, z-test at 4.5."""
-        grid = vector_grid(1.9021172, 45_211, 30, Adjacency.REPLACE_ONE)
+        grid = vector_grid(1.98, 45_211, coordinates, Adjacency.REPLACE_ONE, diameter)
         drawn = noise_vector(SimulationGenerator(22), grid.parameter(3.0), DRAWS) * grid.step
-        assert 3.0 * 2 * 1.9021172 < 3.0 * grid.sensitivity * grid.step < 3.0 * 2 * 1.9021172 * 1.002
+        assert 3.0 * moved < 3.0 * grid.sensitivity * grid.step < 3.0 * moved * 1.002
         ratio = (drawn**2).mean() / (3.0 * grid.sensitivity * grid.step) ** 2
         assert abs(ratio - 1) / sqrt(2 / DRAWS) < MOST_Z
 

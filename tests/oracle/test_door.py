@@ -39,17 +39,23 @@ class Journal(CountingMeter):
         self.entries: list[str] = []
         self.told: list[Answer] = []
         self.noted: list[Answer] = []
+        self.points: list[tuple[list[float], list[float]]] = []
         self.selections: list[tuple[Tensor | None, Tensor | None]] = []
         self.records = problem(units, dimension)
         self.units, self.dimension, self.lanes = units, dimension, None
         self.stale = stale
+
+    def _at(self, question: Question, theta: Tensor, other: Tensor | None) -> None:
+        if isinstance(question, Secant):
+            assert other is not None
+            self.points.append((theta.tolist(), other.tolist()))
 
     def recall(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer | None:
         del question, theta, other
         return self.told.pop(0) if self.told else None
 
     def note(self, question: Question, theta: Tensor, answer: Answer, other: Tensor | None = None) -> None:
-        del question, theta, other
+        self._at(question, theta, other)
         self.noted.append(answer)
 
     def cover(self, total: Event, position: int) -> None:
@@ -70,6 +76,7 @@ class Journal(CountingMeter):
         included: Tensor | None = None,
     ) -> Tensor:
         self.entries.append("read")
+        self._at(question, theta, other)
         self.selections.append((rows, included))
         return self.records.integer_sum(question, facts, theta, step, other=other, rows=rows, included=included)
 
@@ -126,6 +133,19 @@ class TestEveryDoor:
             with pytest.raises(AssertionError, match=r"two points|both points|parameters"):
                 oracle.ask(slope, ZERO, other)
         assert journal.entries == []
+
+    def test_slopes_are_paid_read_noised_and_told_again(self, kind: int) -> None:
+        journal = Journal()
+        oracle, question = doors(journal)[kind]
+        slope = Secant(sigma=2.0, batch=question.batch)
+        answer = oracle.ask(slope, ZERO, ZERO + 1)
+        assert journal.entries == ["paid", "read"]
+        assert (answer.value.shape, answer.scale > 0) == ((1,), True)
+        assert journal.points == [(ZERO.tolist(), (ZERO + 1).tolist())] * 2, "read and noted where it was asked"
+        assert journal.noted == [answer]
+        journal.told = [answer]
+        assert oracle.ask(slope, ZERO, ZERO + 1) is answer
+        assert journal.entries == ["paid", "read"]
 
     def test_is_closed_by_a_release(self, kind: int) -> None:
         journal = Journal()
