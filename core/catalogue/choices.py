@@ -19,7 +19,7 @@ from core.catalogue.losses import Clip
 from core.catalogue.methods import AnySettings
 from core.catalogue.models import RegressionModel
 from core.catalogue.noisy_gd import MOST_STEPS, NoisyGradientDescent
-from core.catalogue.predicted_covariance import FEWEST_PATTERNS, Outlook
+from core.catalogue.predicted_covariance import Outlook
 from core.catalogue.prediction import (
     MOST_COEFFICIENTS,
     demerit,
@@ -35,7 +35,9 @@ FILLED_PART: Final = 0.25
 PATTERNS: Final = 24
 """Of noise, where shares are compared: fewer than for a prediction that is shown."""
 FEWEST_STEPS: Final = 10
-STRIDE: Final = 1.7
+COARSE_PATTERNS: Final = 3
+"""Where numbers of steps are."""
+STRIDE: Final = 2.0
 """From one number of steps that is compared to the next."""
 
 
@@ -92,7 +94,7 @@ def with_best_steps(
 ) -> NoisyGradientDescent:
     """Return gradient descent with the best number of steps for the second outlook among those good for the first."""
     judged = demerit if inference.intervals else demerit_of_estimate
-    coarse = [replace(outlook, patterns=FEWEST_PATTERNS) for outlook in outlooks]
+    coarse = [replace(outlook, patterns=COARSE_PATTERNS) for outlook in outlooks]
 
     def predicted(steps: int) -> tuple[float, float]:
         tried = complete(optimizer.model_copy(update={"steps": steps}), inference, mu, facts)

@@ -27,7 +27,7 @@ from core.privacy.facts import Adjacency, Frozen
 
 LEAST_MU, MOST_MU = 1e-4, 1e4
 LEAST_UNITS, MOST_UNITS = 10, 10**10
-CLOSE: Final = 1.002
+CLOSE: Final = 1.01
 """Searches end within this factor."""
 USEFUL_RATIO: Final = 2.0
 

@@ -22,8 +22,8 @@ from core.catalogue.reference import Reference, scattered
 from core.privacy.facts import Facts
 
 Array = NDArray[np.float64]
-WORK: Final = 60_000
-FEWEST_PATTERNS: Final = 8
+WORK: Final = 15_000
+FEWEST_PATTERNS: Final = 6
 NEAREST_TO_ONE: Final = 0.999
 UNSEEN: Final = 0.1
 MOVED_PART: Final = 1 / 3
@@ -92,6 +92,19 @@ def _pooled(optimizer: NoisyNewton, facts: Facts) -> tuple[float, float]:
     return count, sqrt(squares) / count
 
 
+@dataclass(frozen=True)
+class _Spectrum:
+    """The final Hessians' eigenvectors, shape (R, p, p), and eigenvalues as told and floored, shape (R, p)."""
+
+    vectors: Array
+    values: Array
+    floored: Array
+
+    def of(self, values: Array) -> Array:
+        """Return the matrices with these eigenvalues."""
+        return np.asarray((self.vectors * values[..., None, :]) @ self.vectors.mT)
+
+
 def covariance_of(
     outlook: Outlook,
     facts: Facts,
@@ -106,14 +119,15 @@ def covariance_of(
     scale = outlook.reference.scale
     if isinstance(optimizer, NoisyNewton) and optimizer.late_steps > 0 and inference.correction != "plain":
         return scale**2 * _late(outlook, facts, optimizer, inference, noised)
-    curvature = _floored(noised.told, inference.curvature_floor) / scale
-    inverse = inverted(curvature)
+    values, vectors = np.linalg.eigh(noised.told / scale)
+    spectrum = _Spectrum(vectors, values, np.maximum(values, inference.curvature_floor / scale))
+    inverse = spectrum.of(1 / spectrum.floored)
     plain: Array = inverse @ _floored(noised.score, inference.score_floor) @ inverse / facts.units
     if inference.correction == "plain":
         return plain
     if isinstance(optimizer, NoisyGradientDescent):
-        return plain + _descended(outlook, facts, optimizer, inference, noised, curvature)
-    return plain + _stepped(outlook, facts, optimizer, inference, noised, curvature)
+        return plain + _descended(outlook, facts, optimizer, inference, noised, spectrum)
+    return plain + _stepped(outlook, facts, optimizer, inference, noised, spectrum)
 
 
 def _late(outlook: Outlook, facts: Facts, optimizer: NoisyNewton, inference: Inference, noised: Noised) -> Array:
@@ -145,7 +159,7 @@ def _descended(
     optimizer: NoisyGradientDescent,
     inference: Inference,
     noised: Noised,
-    curvature: Array,
+    spectrum: _Spectrum,
 ) -> Array:
     """Return what gradient descent's noise and its start add, shape (R, p, p)."""
     assert optimizer.step_size is not None, "plan first"
@@ -155,14 +169,11 @@ def _descended(
     (gradient,) = optimizer.questions()
     variance = (step * gradient.sigma * gradient.sensitivity(facts)) ** 2
     if inference.correction != "stationary":
-        printed: Array = 2 * variance * np.broadcast_to(np.eye(facts.dimension), curvature.shape)
+        printed: Array = 2 * variance * np.broadcast_to(np.eye(facts.dimension), noised.told.shape)
         return printed
-    values, vectors = np.linalg.eigh(curvature)
-    factor = np.clip(1 - step * values, -NEAREST_TO_ONE, NEAREST_TO_ONE)
+    factor = np.clip(1 - step * spectrum.floored, -NEAREST_TO_ONE, NEAREST_TO_ONE)
     grown = variance * (1 - factor ** (2 * optimizer.steps)) / (1 - factor**2)
-    leaning = _remembered(outlook, inference, noised, lambda speed: step * speed, optimizer.steps)
-    spread: Array = (vectors * grown[..., None, :]) @ vectors.mT + leaning
-    return spread
+    return spectrum.of(grown) + _remembered(outlook, inference, spectrum, lambda speed: step * speed, optimizer.steps)
 
 
 def _stepped(
@@ -171,7 +182,7 @@ def _stepped(
     optimizer: NoisyNewton,
     inference: Inference,
     noised: Noised,
-    curvature: Array,
+    spectrum: _Spectrum,
 ) -> Array:
     """Return what the noise of Newton steps and their start add, shape (R, p, p)."""
     assert optimizer.damping is not None, "plan first"
@@ -180,31 +191,28 @@ def _stepped(
     asked = optimizer.gradients()[optimizer.warm_steps :]
     gradients = [gradient.sigma * gradient.sensitivity(facts) for gradient in asked]
     if inference.correction == "stationary":
-        used, variance = curvature, 0.0
+        variance = 0.0
         for deviation in gradients:
             variance = (1 - damping) ** 2 * variance + (damping * deviation) ** 2
+        added = variance * spectrum.of(spectrum.floored**-2)
     else:
-        stepped = _floored(noised.stepped, floor) / outlook.reference.scale
-        used, variance = stepped, (damping * gradients[-1]) ** 2
-    inverse = inverted(used)
-    added: Array = variance * inverse @ inverse
-    if inference.correction != "stationary":
-        return added
+        inverse = inverted(_floored(noised.stepped, floor) / outlook.reference.scale)
+        printed: Array = (damping * gradients[-1]) ** 2 * inverse @ inverse
+        return printed
     relative = floor / outlook.reference.scale
     return added + _remembered(
-        outlook, inference, noised, lambda speed: damping * np.minimum(speed / relative, 1.0), optimizer.steps
+        outlook, inference, spectrum, lambda speed: damping * np.minimum(speed / relative, 1.0), optimizer.steps
     )
 
 
 def _remembered(
-    outlook: Outlook, inference: Inference, noised: Noised, speed_of: Callable[[Array], Array], steps: int
+    outlook: Outlook, inference: Inference, spectrum: _Spectrum, speed_of: Callable[[Array], Array], steps: int
 ) -> Array:
     """Return the squared bias that intervals reckon with where the start has not been forgotten, shape (R, p, p)."""
     assert inference.curvature_floor is not None, "plan first"
     assert inference.plausible_radius is not None, "plan first"
-    scale = outlook.reference.scale
-    least = inference.curvature_floor / scale
-    values, vectors = np.linalg.eigh(noised.told / scale)
+    least = inference.curvature_floor / outlook.reference.scale
+    values, vectors = spectrum.values, spectrum.vectors
     speed = speed_of(np.where(values < least, UNSEEN * least, values))
     left = np.clip(1 - speed, 0.0, NEAREST_TO_ONE) ** steps
     to_go = (left / (1 - left))[..., None, :]

@@ -33,7 +33,7 @@ from core.catalogue.sufficient_statistics import SufficientStatistics
 from core.privacy.facts import Facts, Frozen
 
 Array = NDArray[np.float64]
-MOST_COEFFICIENTS: Final = 150
+MOST_COEFFICIENTS: Final = 80
 """No prediction of larger models: their matrices would be inverted again and again while somebody waits."""
 EXACT: Final = 1e-9
 COVERAGE_PRICE: Final = 20.0

@@ -329,7 +329,7 @@ def test_points_have_the_declared_margins() -> None:
 def test_more_coefficients_than_can_be_waited_for_are_not_predicted() -> None:
     job = plan()
     assert job.spec.model.kind == "logistic"
-    large = job.facts.model_copy(update={"dimension": 151})
+    large = job.facts.model_copy(update={"dimension": 81})
     outlook = make_outlook(job.design, job.spec.model)
     assert predict(outlook, large, job.spec.optimizer, job.spec.inference) is None
     assert predict(outlook, job.facts, job.spec.optimizer, Inference(intervals=False)) is None
