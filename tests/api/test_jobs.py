@@ -74,6 +74,8 @@ class TestEstimate:
             ({"model": {"kind": "logistic", "target": "age"}}, "/model/target"),
             ({"model": {"kind": "logistic", "target": "y", "features": ["age", "nope"]}}, "/model/features/1"),
             ({"model": {"kind": "forest", "target": "y"}}, "/model"),
+            ({"model": {"kind": "linear", "target": "age", "loss": {"kind": "log_cosh", "c": -1}}}, "/model/loss/c"),
+            ({"model": {"kind": "linear", "target": "age", "weights": {"power": 1}}}, "/model/weights/power"),
             ({"optimizer": {"kind": "noisy_newton", "steps": 0}}, "/optimizer/steps"),
             ({"optimizer": {"kind": "magic"}}, "/optimizer"),
             ({"privacy": {"mu": "0.1", "rho": "0.1"}}, "/privacy"),
