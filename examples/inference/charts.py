@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor, isfinite, log10
 
-WIDTH, HEIGHT = 620, 380
-LEFT, RIGHT, TOP, BOTTOM = 62, 160, 34, 46
+WIDTH, HEIGHT = 700, 380
+LEFT, RIGHT, TOP, BOTTOM = 62, 240, 34, 46
 COLOURS = ("#0b5fa5", "#c2410c", "#15803d", "#7c3aed", "#b91c1c", "#0f766e", "#525252", "#a16207")
 TICKS = 6
 
