@@ -88,6 +88,7 @@ def make_facts(model: RegressionModel, design: Design, units: int, adjacency: Ad
         cubic_bound=cubic_bound(weights),
         concordance=_concordance(loss, weights, design),
         third_derivative=loss.lipschitz if isinstance(loss, SmoothedHuber) else None,
+        residual_scale=loss.scale if isinstance(loss, AbstractRobust) and scale is None else None,
         target_bound=design.target_reach if isinstance(loss, Squared) else None,
         ridge=model.ridge,
         scale=scale,

@@ -64,13 +64,16 @@ def with_own_scale(facts: Facts, matrix: Tensor) -> Tensor:
 
 
 def within_reach(facts: Facts, direction: Tensor, scale: Tensor) -> Tensor:
-    """Return a step's direction with its coefficients no further than REACH scales, shapes (..., p).
+    """Return a step's direction with its coefficients no further than REACH residual scales, shapes (..., p).
 
-    Where the scale is much too small nearly all residuals are cut, the Hessian is next to nothing, and an unlimited
-    step would go far beyond the minimiser; the scale grows meanwhile, so that later steps may be longer.
+    Where nearly all residuals are cut, because the start is far off or the scale too small, a robust loss has next to
+    no Hessian, and an unlimited step would go far beyond the minimiser. An unknown scale grows meanwhile, so that later
+    steps may be longer. Losses without a residual scale are not limited.
     """
     if facts.scale is None:
-        return direction
+        if facts.residual_scale is None:
+            return direction
+        scale = scale * facts.residual_scale
     coefficient = _coefficients(facts, direction)
     length = torch.linalg.vector_norm(direction * coefficient, dim=-1)
     shorter = (REACH * scale / length.clamp(min=1e-300)).clamp(max=1.0).unsqueeze(-1)

@@ -105,8 +105,14 @@ def near(facts: Facts, model: Local, lipschitz: Tensor, ridge: float | None = No
 
     With a bound L on how fast Hessians change, that of Theorem 3: |G| <= tau^2/L, 2 tau the smallest eigenvalue. For a
     self-concordant loss that of Theorem 4: lambda_min^(-1/2) (G'H^-1 G)^(1/2) <= 1/(16 gamma). Without either, for a
-    loss with a ridge, that of section 4.4: |G| <= ridge/(ridge + Bbar).
+    loss with a ridge, that of section 4.4: |G| <= ridge/(ridge + Bbar). Nowhere where an eigenvalue was floored: the
+    smallest one is not known to be as large as the floor.
     """
+    return (model.floored == 0) & _near(facts, model, lipschitz, ridge)
+
+
+def _near(facts: Facts, model: Local, lipschitz: Tensor, ridge: float | None) -> Tensor:
+    """Say where the inequality holds, shape (...)."""
     length: Tensor = torch.linalg.vector_norm(model.gradient, dim=-1)
     smallest: Tensor = torch.linalg.eigvalsh(model.hessian)[..., 0] / model.scale
     if not bool(lipschitz.isnan().any()):

@@ -7,6 +7,7 @@ everything after an answer is post-processing.
 Failure: depends on noised values only, so it tells no more than the release.
 """
 
+from dataclasses import replace
 from math import nan, sqrt
 
 import torch
@@ -140,6 +141,7 @@ def _moved(settings: NoisyNewton, oracle: Oracle, state: State, slope: Answer, s
     matrix = pooled["matrix"] if settings.scale_step == "newton" else with_own_scale(oracle.facts, pooled["matrix"])
     told = Told(theta, slope.value, matrix, settings.floors(oracle.facts)[number - 1])
     model, damping, early = damped(settings, oracle.facts, told, number, state["early"], state["lipschitz"])
+    model = replace(model, direction=_limited(settings, oracle.facts, model.direction, model.scale))
     moved = pooled | {"hessian": model.hessian, "floored": model.floored, "early": early}
     del moved["matrix"]
     if settings.line_search is not None:
@@ -149,13 +151,13 @@ def _moved(settings: NoisyNewton, oracle: Oracle, state: State, slope: Answer, s
         found = search(settings.line_search, question, oracle, theta, model, so_far)
         damping = found.size
         moved |= {"evaluations": found.evaluations, "searching": found.searching}
-    along = _limited(settings, oracle.facts, model.direction, model.scale)
-    return moved | {"damping": damping, "theta": theta - by_lane(damping, 1) * along}
+    return moved | {"damping": damping, "theta": theta - by_lane(damping, 1) * model.direction}
 
 
 def _limited(settings: NoisyNewton, facts: Facts, direction: Tensor, scale: Tensor) -> Tensor:
     """Return a direction that goes no further than its residual scale allows, but for the paper's own steps."""
-    return direction if settings.scale_step == "newton" else within_reach(facts, direction, scale)
+    own = bool(settings.memory) if facts.scale is None else settings.scale_step != "newton"
+    return within_reach(facts, direction, scale) if own else direction
 
 
 def _warm_size(settings: NoisyNewton, facts: Facts, theta: Tensor) -> Tensor:

@@ -77,7 +77,8 @@ class Facts(Frozen):
 
     * ``concordance`` (gamma): the loss is (gamma, 2)-self-concordant in theta; None where it is not known to be;
     * ``third_derivative``: of the loss in the margin, at most; None where there is none or nothing can be made of it;
-    * ``target_bound``: of an encoded target, None where no method asks.
+    * ``target_bound``: of an encoded target, None where no method asks;
+    * ``residual_scale``: of a robust loss whose scale is known, None for others.
 
     The outer product of a unit's score has Frobenius norm at most B**2.
     """
@@ -92,5 +93,6 @@ class Facts(Frozen):
     concordance: float | None = Field(default=None, gt=0)
     third_derivative: float | None = Field(default=None, gt=0)
     target_bound: float | None = Field(default=None, gt=0)
+    residual_scale: float | None = Field(default=None, gt=0)
     ridge: float = Field(default=0.0, ge=0, description="lambda of (lambda/2) |theta|^2, added without the records")
     scale: UnknownScale | None = Field(default=None, description="None: all parameters are coefficients")

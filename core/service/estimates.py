@@ -222,7 +222,8 @@ def plan_of(spec: JobSpec) -> dict[str, Any]:
     `sigma` has the noise multipliers of each kind of question, loudest first; one number where all are equal.
     """
     asked = spec.optimizer.asked()
-    multipliers: dict[str, list[float]] = {question.kind: [] for question in spec.optimizer.questions()}
+    kinds = [question.kind for question in spec.optimizer.questions()]
+    multipliers: dict[str, list[float]] = {kind: [] for kind in (*kinds, *sorted({one.kind for one in asked}))}
     for question in sorted(asked, key=lambda one: -one.sigma):
         multipliers[question.kind].append(question.sigma)
     sigma = {kind: found if len(found) > 1 else found[0] for kind, found in multipliers.items()}
