@@ -5,6 +5,8 @@ is below 20 %, times 1.25/sqrt(LANES)); with predictions within 10 % of the trut
 with probability below 1e-4 for each of the numbers that are compared.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -40,7 +42,8 @@ from core.inference.sandwich import infer
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import iterate
 from core.oracle.simulation import Simulation
-from core.privacy.facts import Facts
+from core.privacy.facts import Adjacency, Facts, UnknownScale
+from core.problems.joint import JointProblem
 from core.problems.linear import LinearProblem
 from tests.catalogue.test_planning import plan
 from tests.support.problems import facts
@@ -106,6 +109,40 @@ def test_widths_are_predicted_within_a_fifth(method: str, design: str, units: in
     optimizer, inference = planned(method, public, mu)
     predicted, _ = widths(outlook(design), public, optimizer, inference)
     assert predicted == pytest.approx(simulated(design, units, optimizer, inference), rel=0.2)
+
+
+JOINT = Huber(scale=2.0, scale_floor=0.05, joint=True)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("design", ["D1", "D2"])
+def test_widths_are_predicted_with_an_unknown_scale_too(method: str, design: str) -> None:
+    """It starts where it is: early Hessians far from there are pooled by Farthing's plan, and widen its intervals."""
+    units, mu = 2000, 1.0
+    public = facts(units, 5, JOINT, Adjacency.REPLACE_ONE, WEIGHTS).model_copy(
+        update={"scale": UnknownScale(start=2.0, floor=0.05)}
+    )
+    optimizer, inference = planned(method, public, mu)
+    draws = np.random.default_rng(7)
+    slopes = draws.multivariate_normal(np.zeros(3), DESIGNS[design], size=(LANES, units))
+    rows = np.concatenate([np.ones((LANES, units, 1)), slopes], axis=-1)
+    target = torch.from_numpy(rows.sum(-1) + SCALE * draws.standard_normal((LANES, units)))
+    present = torch.ones((LANES, units), dtype=torch.bool)
+    oracle = Simulation(
+        JointProblem(torch.from_numpy(rows), target, present, JOINT, WEIGHTS), public, SimulationGenerator(1)
+    )
+    estimate, _ = iterate(optimizer, oracle)
+    deviations = infer(inference, estimate, oracle).covariance.diagonal(dim1=-2, dim2=-1).sqrt()
+    seen = 2 * 1.959964 * deviations.median(0).values.numpy()[:4]
+    known = outlook(design)
+    reference = expected(JOINT, WEIGHTS, rows.reshape(-1, 4), SCALE)
+    predicted, _ = widths(
+        replace(known, reference=reference, to_declared=np.eye(4, 5), shifts=np.zeros((0, 5))),
+        public,
+        optimizer,
+        inference,
+    )
+    assert predicted == pytest.approx(seen, rel=0.2)
 
 
 def test_leaving_out_the_optimizers_noise_is_seen_to_fail() -> None:
