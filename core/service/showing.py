@@ -2,21 +2,24 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from functools import lru_cache
+from typing import Final
 
+from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from core.catalogue.jobs import RETRY_ALLOWANCE
-from core.privacy.events import EVENT, compose
+from core.privacy.events import EVENT, Event, compose
 from core.service.budgets import NO_COST, allowance_figures, cost_figures, empty_budget
 from core.service.context import Context
 from core.service.views import CostFigures, FailureView, JobCost, JobView, ProgressView, ResultView, rfc3339
-from core.store import ledger, queries
+from core.store import chain, ledger, queries
 from core.store.accounts import Balance
 from core.store.queries import Viewer
 from core.store.retention import RETIRED
 from core.store.tables import Job, JobEvent, Model, Scope
 
+_SCHEDULE: Final[TypeAdapter[list[Event]]] = TypeAdapter(list[Event])
 _OPEN_MODELS = ("not-needed", "approved")
 
 
@@ -114,6 +117,10 @@ def _allowance(job: Job, account: Balance) -> CostFigures:
     """Return what a job reserved to pay lost chunks again; one from before there were allowances did not."""
     if not any(map(any, job.allowance.values())):
         return NO_COST
-    schedule = [EVENT.validate_python(event) for event, _ in groupby(job.schedule)]
-    times = job.spec.get("retry_allowance", RETRY_ALLOWANCE)
-    return allowance_figures(schedule, times, account, at_head=False)
+    return _allowance_of(chain.canonical(job.schedule), job.spec.get("retry_allowance", RETRY_ALLOWANCE), account)
+
+
+@lru_cache(maxsize=4096)
+def _allowance_of(schedule: str, times: int, account: Balance) -> CostFigures:
+    """Return what it costs to pay for the most expensive chunk of a schedule again: asked with every look at a job."""
+    return allowance_figures(_SCHEDULE.validate_json(schedule), times, account, at_head=False)
