@@ -12,6 +12,7 @@ from core.errors import Conflict, Forbidden, IdempotencyKeyReused, NotFound, Pre
 from core.privacy.amounts import BudgetRequest
 from core.service import audit, datasets, estimates, health, jobs, keys, scopes, uploads
 from core.service.context import Caller, Context
+from core.service.estimates import EstimateSpec
 from core.store import jobs as rows
 from core.store.audit import Line
 from core.store.queries import JobFilter
@@ -32,7 +33,7 @@ def submit(context: Context, caller: Caller, dataset: str, mu: str = "0.1", key:
 def test_from_upload_to_erasure(context: Context, admin: Caller, someone: Someone) -> None:
     owner, analyst, auditor = someone("owner"), someone("analyst"), someone("auditor")
     made = upload(context, owner)
-    spec = JobSpec.model_validate(job(made["id"]))
+    spec = EstimateSpec.model_validate(job(made["id"]))
     with pytest.raises(NotFound):
         estimates.estimate(context, analyst, spec)
     datasets.share(context, owner, made["id"], analyst.id)
