@@ -15,8 +15,9 @@ from core.inference.sandwich import infer
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import iterate
 from examples.inference.charts import Axis, Series, line_chart
-from examples.inference.coverage import JOINT, JOINT_STEP
+from examples.inference.coverage import JOINT
 from examples.inference.designs import Records, uniform, with_intercept
+from examples.inference.rates import JOINT_STEP
 from examples.inference.results import Result, Row
 from examples.inference.studies import MALLOWS, Intervals, blocks, covariances, descent, sharing, study
 
@@ -124,11 +125,11 @@ def surrogate(*, full: bool) -> Result:
     slope = (log(drawn["non-private"][-1]) - log(drawn["non-private"][0])) / (log(sizes[-1]) - log(sizes[0]))
     rows.append(Row("non-private: slope of log error in log n", -0.5, slope, 0.1))
     for units, seen in FIGURE_8.items():
-        found = resampled(units, repetitions, exact=False)
-        z = (found.errors + torch.tensor(TRUTH, dtype=torch.float64)) / found.covariances["printed"].diagonal(
+        fitted = resampled(units, repetitions, exact=False)
+        scores = (fitted.errors + torch.tensor(TRUTH, dtype=torch.float64)) / fitted.covariances["printed"].diagonal(
             dim1=-2, dim2=-1
         ).sqrt()
-        chances = torch.from_numpy(2 * norm.sf(z.abs().numpy())).mean(0)
+        chances = torch.from_numpy(2 * norm.sf(scores.abs().numpy())).mean(0)
         rows.append(Row(f"n = {units}: coefficients with mean p below .05", seen, float((chances < 0.05).sum())))  # noqa: PLR2004 - as said
     series = [Series(name, sizes, values, marks=True) for name, values in drawn.items()]
     series += [

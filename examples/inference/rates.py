@@ -117,7 +117,7 @@ def newton_against_descent(*, full: bool) -> Result:
     count = 1000 if full else 200
     made = many_data_sets(count)
     shares = {"newton": 2 / sqrt(2 * 8 + 2), "gradient descent": 2 / sqrt(80 + 2)}
-    runs = {
+    runs: dict[str, AnySettings] = {
         "newton": newton(120, 1.0, shares["newton"] * sqrt(2 * 120)),
         "gradient descent": descent(120, 0.499, shares["gradient descent"] * sqrt(120)),
     }
@@ -157,7 +157,7 @@ def three_rates(*, full: bool) -> Result:
     """E4: quadratic, linear by damping, linear by curvature."""
     count = 1000 if full else 200
     made = many_data_sets(count)
-    each = {
+    each: dict[str, tuple[AnySettings, float]] = {
         "pure newton": (newton(100, 1.0, 2 / sqrt(22) * sqrt(200)), -4.2),
         "damped newton": (newton(100, 0.25, 2 / sqrt(42) * sqrt(200)), -4.8),
         "gradient descent": (descent(100, 0.499, 2 / sqrt(72) * 10), -5.1),

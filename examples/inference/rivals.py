@@ -119,8 +119,8 @@ def mallows_or_clip(*, full: bool) -> Result:
         )
         for number, at in enumerate(CLIPPED_LIMIT)
     ]
-    units = list(STEPS_BY_UNITS)
-    series = [Series(name, units, values, marks=True) for name, values in drawn.items()]
+    sizes = list(STEPS_BY_UNITS)
+    series = [Series(name, sizes, values, marks=True) for name, values in drawn.items()]
     axes = Axis("n", 250, 4000, logarithmic=True), Axis("median", 0.3, 1.1)
     return Result(
         "E9",

@@ -6,6 +6,7 @@ Memory stays bounded: repetitions are done in blocks of lanes, each with its own
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import sqrt
+from typing import TypeVar
 
 import torch
 from scipy.stats import norm
@@ -40,6 +41,7 @@ HUBER_OF_ONE = Huber(scale=1.0)
 MALLOWS = Mallows(bound=sqrt(2))
 SCALE_FLOOR = 0.05
 
+T = TypeVar("T")
 Draw = Callable[[SimulationGenerator, int], Records]
 """From a generator and a number of lanes to records."""
 
@@ -69,9 +71,8 @@ def study(
     *,
     concordance: float | None = None,
     bounds: tuple[float, float] | None = None,
-    scale_floor: float = SCALE_FLOOR,
 ) -> Study:
-    """Put a loss on records, under replace_one; an unknown scale starts at 1 and stays above its floor.
+    """Put a loss on records, under replace_one; an unknown scale starts at 1 and stays above SCALE_FLOOR.
 
     Args:
         records: with lanes or without.
@@ -79,13 +80,14 @@ def study(
         weights: nothing open.
         concordance: a constant of self-concordance for adaptive steps.
         bounds: of |x| and |y|, where a method needs them.
-        scale_floor: of an unknown scale.
     """
     features, target = records
-    joint = isinstance(loss, Huber) and loss.joint
+    scale = None
+    if isinstance(loss, Huber) and loss.joint:
+        scale = UnknownScale(start=1.0, floor=SCALE_FLOOR, curvature=loss.scale_curvature)
     facts = Facts(
         units=features.shape[-2],
-        dimension=features.shape[-1] + joint,
+        dimension=features.shape[-1] + (scale is not None),
         adjacency=Adjacency.REPLACE_ONE,
         gradient_bound=gradient_bound(loss, weights),
         gradient_diameter=diameter(loss, weights),
@@ -93,7 +95,7 @@ def study(
         cubic_bound=cubic_bound(weights),
         concordance=concordance,
         target_bound=None if bounds is None else bounds[1],
-        scale=UnknownScale(start=1.0, floor=scale_floor, curvature=loss.scale_curvature) if joint else None,
+        scale=scale,
     )
     rows = features.contiguous(), target, torch.ones(target.shape, dtype=torch.bool)
     if isinstance(loss, Huber) and loss.joint:
@@ -293,7 +295,7 @@ class Watched:
         self.states.append(state)
         self._door.keep(state, step)
 
-    def release(self, value: Estimate, status: Status) -> Release[Estimate]:
+    def release(self, value: T, status: Status) -> Release[T]:
         """Close the door."""
         return self._door.release(value, status)
 

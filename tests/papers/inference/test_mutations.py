@@ -35,8 +35,9 @@ from core.privacy.facts import Facts
 from core.problems import blocks
 from core.problems.losses import LogisticRecords, per_record
 from core.problems.robust import HuberRecords
-from examples.inference.coverage import JOINT, JOINT_STEP
+from examples.inference.coverage import JOINT
 from examples.inference.designs import D1
+from examples.inference.rates import JOINT_STEP
 from examples.inference.stability import FIGURE_10
 from examples.inference.studies import HUBER_OF_ONE, descent, newton, study
 from tests.inference import test_sandwich
