@@ -10,12 +10,13 @@ from core.catalogue.jobs import Inference
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
 from core.inference.estimate import Estimate
-from core.inference.sandwich import correction, infer, pooled, remembered
+from core.inference.sandwich import correction, infer, pooled, remembered, spread
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import iterate
 from core.optimizers.noisy_newton import _stationary_scale
 from core.oracle import Answer
 from core.oracle.simulation import Simulation
+from core.privacy.facts import UnknownScale
 from tests.support.problems import facts, problem
 
 SLOPE = 0.37
@@ -113,3 +114,29 @@ def test_both_matrices_are_noised_by_their_questions() -> None:
         for row, column in ((0, 0), (0, 2), (1, 1)):
             ratio = matrix[:, row, column].std() / (sigma * bound / units)
             assert abs(ratio - 1) < 4.5 / sqrt(2 * lanes) + 0.002  # 4.5 standard errors and the lattice's thousandth
+
+
+def test_each_lane_has_the_correction_of_its_own_step() -> None:
+    """Steps and numbers of steps may differ between lanes: each is corrected as it would be alone."""
+    steps, taken = torch.tensor([0.4, 0.1]).double(), torch.tensor([25, 7])
+    both = estimate("gradient", steps, taken)  # type: ignore[arg-type]  # by lane
+    hessians = torch.stack([HESSIAN, 2 * HESSIAN])
+    for kind in ("stationary", "printed", "plain"):
+        together = correction(kind, both, hessians)
+        for lane, (step, count) in enumerate(zip(steps.tolist(), taken.tolist(), strict=True)):
+            assert torch.allclose(together[lane], correction(kind, estimate("gradient", step, count), hessians[lane]))
+
+
+def test_the_released_code_takes_the_final_matrix_for_the_last_one() -> None:
+    one = estimate("newton", 0.5, 40, hessian=2 * HESSIAN)
+    inverse = torch.linalg.inv(HESSIAN)
+    assert torch.allclose(correction("released", one, HESSIAN), (0.5 * SLOPE) ** 2 * inverse @ inverse)
+
+
+def test_directions_of_features_are_told_for_every_margin_and_no_scale() -> None:
+    shifts = torch.tensor([[0.0, 0.6, 0.8]]).double()
+    scaled = facts(100, 4).model_copy(update={"scale": UnknownScale(start=1.0, floor=0.1)})
+    assert torch.equal(spread(shifts, scaled), torch.tensor([[0.0, 0.6, 0.8, 0.0]]).double())
+    assert torch.equal(spread(shifts, facts(100, 3)), shifts)
+    twice = torch.tensor([[0.0, 0.6, 0.8, 0, 0, 0], [0, 0, 0, 0.0, 0.6, 0.8]]).double()
+    assert torch.equal(spread(shifts, facts(100, 6)), twice)

@@ -148,3 +148,26 @@ def test_the_sandwich_divides_by_the_scale_and_covers() -> None:
         (distance.abs() <= 2.5 * sandwich.covariance.diagonal(dim1=-2, dim2=-1).sqrt()).double().mean(0) > 0.95
     ).all()
     assert bool((private.median(0).values > 0).all())
+
+
+@pytest.mark.parametrize("ridge", [0.0, RIDGE])
+def test_the_sandwich_is_made_of_the_whole_hessian(ridge: float) -> None:
+    """Without noise: sigma * Hessian as told, over sigma, the ridge on coefficients alone, all (p + 1)^2 of it."""
+    found, _ = iterate(SCALED, simulation(public(ridge=ridge), noiseless=True))
+    oracle = simulation(public(ridge=ridge), noiseless=True)
+    inference = Inference(curvature_sigma=1.0, score_sigma=1.0, curvature_floor=1e-9, score_floor=1e-12)
+    sandwich = infer(inference, found, oracle, torch.eye(FEATURES, dtype=torch.float64)[1:])
+    features, target, _ = rows(UNITS, FEATURES, LOSS)
+    theta = found.theta
+    residual = (target - features @ theta[:-1]) / theta[-1]
+    weights = (2.0 / features.square().sum(1)).clamp(max=1.0)
+    both = torch.cat([features, residual.unsqueeze(1)], 1)
+    hessian = both.T @ (both * (weights * (residual.abs() < LOSS.c)).unsqueeze(1)) / UNITS / theta[-1]
+    hessian = hessian + ridge * torch.diag(torch.tensor([1.0, 1.0, 1.0, 0.0], dtype=torch.float64))
+    assert torch.allclose(sandwich.curvature, hessian, atol=1e-8)
+    cut = residual.clamp(-LOSS.c, LOSS.c)
+    scores = torch.cat([-features * cut.unsqueeze(1), (LOSS.kappa - cut.square()).unsqueeze(1) / 2], 1)
+    scores = scores * weights.unsqueeze(1)
+    inverse = torch.linalg.inv(hessian)
+    expected = inverse @ (scores.T @ scores / UNITS) @ inverse / UNITS
+    assert torch.allclose(sandwich.plain, expected, rtol=1e-5, atol=1e-12)
