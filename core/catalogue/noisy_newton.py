@@ -92,6 +92,9 @@ LOUD = NOISY._replace(
 QUIET = NOISY._replace(
     hessians=8, gradients=4, averaged=4, curvature_part=0.05, early_part=0.01, final_part=0.04, memory=0.2
 )
+CAREFUL_MEMORY, CAREFUL_GROWTH = 0.5, 1.5
+"""With an unknown scale: undamped steps may go to and fro while the scale grows with them, and Hessians told at another
+scale are soon forgotten."""
 MEMORYLESS_CURVATURE_SHARE = 0.35
 SMALLEST_WEIGHT = 1e-30
 """Of a step relative to the last; smaller shares are refused by the lattice in any case."""
@@ -385,6 +388,12 @@ def planned_shape(facts: Facts, mu: float) -> Shape:
     """Return the shape planned for about this budget: by the noise of one Hessian that takes a half of it."""
     curvature = Curvature(of="hessian", sigma=sqrt(2) / mu)
     noise = spectral_noise(curvature.sigma * curvature.sensitivity(facts), facts)
-    if noise > LOUD_HESSIAN:
-        return LOUD
-    return QUIET if noise < QUIET_HESSIAN else NOISY
+    shape = LOUD if noise > LOUD_HESSIAN else QUIET if noise < QUIET_HESSIAN else NOISY
+    if facts.scale is None:
+        return shape
+    return shape._replace(
+        hessians=LOUD.hessians,
+        growth=min(shape.growth, CAREFUL_GROWTH),
+        memory=CAREFUL_MEMORY,
+        damping=CAREFUL_DAMPING,
+    )
