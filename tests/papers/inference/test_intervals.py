@@ -57,7 +57,7 @@ class TestWidths:
 
     def test_come_near_those_without_privacy(self) -> None:
         setting = joint(65, block=True)
-        private, exact = setting.intervals(4000, 200, 9), setting.non_private(4000, 200, 9)
+        private, exact = setting.intervals(4000, 100, 9), setting.non_private(4000, 60, 9)
         assert (private.width("stationary") / exact.width("plain") < 1.3).all()
 
     def test_grow_as_the_budget_falls(self) -> None:

@@ -29,7 +29,7 @@ from core.privacy.events import Gaussian, Repeated
 from core.privacy.facts import Adjacency, Facts
 from core.problems.linear import LinearProblem
 from tests.catalogue.test_planning import plan, worth
-from tests.oracle.test_door import check_noise
+from tests.oracle.test_door import LOGISTIC, check_noise
 from tests.support.studies import (
     D1,
     LOSS,
@@ -84,7 +84,7 @@ class TestNoiseOfEveryRelease:
             "hessian": hessian,
             "score": inference.questions()[1],
         }
-        check_noise(asked[kind], Adjacency.REPLACE_ONE, units)
+        check_noise(LOGISTIC, asked[kind], Adjacency.REPLACE_ONE, units)
 
     def test_reference_values(self) -> None:
         """n = 1000, K = 8, mu = 2, c = 1.345 and scale 1: .00760847 on gradients, .008 on Hessians with factor 2."""
@@ -223,7 +223,7 @@ class TestTwoWorstNeighbours:
 def test_without_noise_huber_estimates_are_those_of_another_solver(method: type[AbstractSettings]) -> None:
     """U10, for the loss whose Hessian carries a scale; the logistic one is a law of every optimizer."""
     problem = known_scale_problem(D1, 1000, None, seed=12)
-    x, y = problem._features.numpy(), problem._target.numpy()
+    x, y = problem._records.features.numpy(), problem._records.target.numpy()
     weights = np.minimum(1, WEIGHT**2 / (x**2).sum(1))
 
     def objective(theta: np.ndarray) -> tuple[float, np.ndarray]:
