@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from core.catalogue.jobs import Inference, Shares
 from core.catalogue.methods import AnySettings
-from core.catalogue.noisy_newton import NoisyNewton, planned_shape
+from core.catalogue.newton_shapes import planned_shape
+from core.catalogue.noisy_newton import NoisyNewton
 from core.catalogue.planning_rules import (
     LARGEST_FLOOR_PART,
     SLACK,

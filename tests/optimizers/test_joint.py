@@ -88,7 +88,7 @@ def test_coefficients_and_scale_are_those_of_an_independent_solver(
     settings: NoisyGradientDescent | NoisyNewton, start: float, ridge: float
 ) -> None:
     """U10."""
-    with patch("core.catalogue.noisy_newton.STEADY_PART", 1e9):  # its floor is for noise, of which there is none
+    with patch("core.catalogue.newton_shapes.STEADY_PART", 1e9):  # its floor is for noise, of which there is none
         found, _ = iterate(settings, simulation(public(ridge=ridge, start=start), noiseless=True))
     assert np.allclose(found.theta.numpy(), answer(ridge), atol=1e-6)
 

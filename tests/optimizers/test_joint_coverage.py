@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from core.catalogue import noisy_newton
+from core.catalogue import newton_shapes
 from core.catalogue.jobs import Inference
 from core.catalogue.losses import Huber, Mallows, curvature_bound, gradient_bound, gradient_diameter
 from core.catalogue.noisy_newton import NoisyNewton
@@ -62,10 +62,10 @@ def test_slopes_are_covered_and_no_run_is_lost(start: float, *, skewed: bool) ->
 
 def test_undamped_steps_that_remember_every_hessian_are_seen_to_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: the plan for a known scale, with an unknown one."""
-    monkeypatch.setattr(noisy_newton, "CAREFUL_DAMPING", 1.0)
-    monkeypatch.setattr(noisy_newton, "CAREFUL_MEMORY", 0.7)
-    monkeypatch.setattr(noisy_newton, "CAREFUL_GROWTH", 2.0)
-    monkeypatch.setattr(noisy_newton, "LOUD", noisy_newton.NOISY)
-    monkeypatch.setattr(noisy_newton, "STEADY_PART", 10.0)
+    monkeypatch.setattr(newton_shapes, "CAREFUL_DAMPING", 1.0)
+    monkeypatch.setattr(newton_shapes, "CAREFUL_MEMORY", 0.7)
+    monkeypatch.setattr(newton_shapes, "CAREFUL_GROWTH", 2.0)
+    monkeypatch.setattr(newton_shapes, "LOUD", newton_shapes.NOISY)
+    monkeypatch.setattr(newton_shapes, "STEADY_PART", 10.0)
     shares, scales = covered(2.0, skewed=True)
     assert scales.max() > 3.0 or shares.min() < 0.85
