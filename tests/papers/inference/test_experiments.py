@@ -20,6 +20,7 @@ from core.mechanisms.generator import SimulationGenerator
 from examples.inference.__main__ import EXPERIMENTS, main
 from examples.inference.curves import losses
 from examples.inference.designs import Records
+from examples.inference.housing import TABLE_1
 from examples.inference.marketing import PRIVATE, errors, prepared, reference, resamples
 from examples.inference.rates import far_errors, far_paths, far_study
 from examples.inference.results import Result
@@ -149,3 +150,10 @@ def test_every_experiment_has_a_name_and_leaves_its_numbers(tmp_path: Path) -> N
     told = json.loads((tmp_path / "e07.json").read_text())
     assert told["rows"][0].keys() == {"what", "reference", "ours", "agrees"}
     assert all((tmp_path / name).read_text().startswith("<svg") for name in told["charts"])
+
+
+@pytest.mark.parametrize("name", TABLE_1)
+def test_the_housing_tables_arithmetic(name: str) -> None:
+    """U12: z is the value over its standard error."""
+    value, error, z = TABLE_1[name]
+    assert value / error == pytest.approx(z, rel=1e-5)
