@@ -242,16 +242,20 @@ class NoisyNewton(NewtonOptions):
     def schedule(self, facts: Facts) -> Sequence[Event]:
         """Return each step's events, gradient first, in the order they are drawn.
 
-        When a line search compares is up to its answers: its comparisons, all that there may be, are priced last, and
-        those that were not made are given back.
+        When a line search compares is up to its answers: all comparisons that there may be are priced behind the first
+        Newton step, where most are made, and those that were not made are given back. Whoever is lost while later steps
+        still compare takes with it what was paid ahead of its turn: if all the rest is needed too, the job fails, for it
+        never draws more than was priced.
         """
         del facts  # a multiplier of the sensitivity means the same for every scope
         assert self.mu is not None, "plan first"
         curvatures = (None,) * self.warm_steps + self.curvatures()
         events = [question.event() for question in self.lipschitz_questions(self.mu)]
-        for gradient, curvature in zip_longest(self.gradients(), curvatures):
+        for step, (gradient, curvature) in enumerate(zip_longest(self.gradients(), curvatures)):
             events += [question.event() for question in (gradient, curvature) if question is not None]
-        return [*events, *(question.event() for question in self.comparisons(self.mu))]
+            if step == self.warm_steps:
+                events += [question.event() for question in self.comparisons(self.mu)]
+        return events
 
     def matrix_deviations(self, facts: Facts) -> tuple[float, ...]:
         """Return the standard deviation of the noise on an entry of each Newton step's matrix, pooled ones included."""

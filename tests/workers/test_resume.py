@@ -14,6 +14,7 @@ from torch import Tensor
 
 from core.catalogue.jobs import Inference, Shares
 from core.catalogue.methods import AnySettings
+from core.catalogue.newton_options import LineSearch
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
 from core.catalogue.planning import chunks
@@ -197,6 +198,22 @@ def test_losing_several_workers_costs_a_chunk_each(settings: AnySettings) -> Non
     check_replay(settings, attempts, release, job.schedule)
     if settings.stop == "budgeted":
         assert job.charged == Counter([*job.schedule, *[job.schedule[1]] * 3, job.schedule[3]])
+
+
+@pytest.mark.parametrize("moment", ["paid", "told"])
+def test_a_line_search_goes_on_from_wherever_it_was_lost(moment: str) -> None:
+    """How many comparisons are made, and when, is up to the answers: whatever is drawn is paid, at every order."""
+    search = NoisyNewton(steps=3, memory=0, line_search=LineSearch(evaluations=4), start=(3.0, -3.0, 3.0))
+    settings = search.plan(FACTS, 3.0)
+    lost = 0
+    for number in range(len(schedule_of(settings))):
+        job, attempts, release = run(settings, [(moment, number)])
+        lost += len(attempts) - 1
+        check_replay(settings, attempts, release, job.schedule)
+        drawn = sum((attempt.drawn for attempt in attempts), Counter[Event]())
+        pairs = zip(cost_nano(compose(drawn), ORDERS), cost_nano(compose(job.charged), ORDERS), strict=True)
+        assert all(one <= most for one, most in pairs)
+    assert lost > 6
 
 
 def _leaves(event: Event) -> list[Event]:
