@@ -244,8 +244,8 @@ class NoisyNewton(NewtonOptions):
 
         When a line search compares is up to its answers: all comparisons that there may be are priced behind the first
         Newton step, where most are made, and those that were not made are given back. Whoever is lost while later steps
-        still compare takes with it what was paid ahead of its turn: if all the rest is needed too, the job fails, for it
-        never draws more than was priced.
+        still compare takes with it what was paid ahead of its turn: if all the rest is needed too, the job fails, for
+        it never draws more than was priced.
         """
         del facts  # a multiplier of the sensitivity means the same for every scope
         assert self.mu is not None, "plan first"
