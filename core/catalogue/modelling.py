@@ -26,7 +26,7 @@ from core.privacy.facts import Adjacency, Facts, UnknownScale
 
 RESIDUALS_PER_RANGE = 8
 """Without a declared scale, a residual scale is taken to be the target's declared range divided by this."""
-SCALE_FLOOR_PART = 0.05
+SCALE_FLOOR_PART = 0.01
 """Of where an unknown scale starts."""
 
 

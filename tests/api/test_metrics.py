@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from sqlalchemy import event, update
+from sqlalchemy import Float, event, literal, update
 
 from core.store import clock, figures, jobs, ledger, workers
 from core.store.database import Database
@@ -148,7 +148,7 @@ def test_an_end_shows_on_the_time_grid_only(database: Database) -> None:
 def test_the_ledger_shows_on_the_time_grid_only(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted beside it: without a grid the same looks tell of each payment at once."""
     now = [clock_at(database)]
-    monkeypatch.setattr(clock, "read", lambda _: now[0])
+    monkeypatch.setattr(clock, "now", lambda: literal(now[0], Float))
     place = make_place(database)
 
     def look(grid_seconds: float) -> tuple[object, ...]:
@@ -175,7 +175,7 @@ def test_the_ledger_shows_on_the_time_grid_only(database: Database, monkeypatch:
 def test_many_entries_in_a_second_wait_for_the_grid(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than are looked at first."""
     now = [clock_at(database)]
-    monkeypatch.setattr(clock, "read", lambda _: now[0])
+    monkeypatch.setattr(clock, "now", lambda: literal(now[0], Float))
     place, other = make_place(database), make_place(database)
     now[0] += 10.0
     with database.write() as session:

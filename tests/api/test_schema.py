@@ -35,7 +35,7 @@ def fell_over(answer: requests.Response) -> bool:
 def attack(service: Service, examples: int, below: str = "/") -> list[str]:
     """Send generated requests to every operation, to real resources and invented ones; return what went wrong."""
     client = service.client()
-    made = upload(client)
+    made = upload(client, shift=examples)
     job_id = submit(client, job(made["id"])).json()["id"]
     real = {"dataset_id": made["id"], "scope_id": made["scope"], "job_id": job_id}
     schema = schemathesis.openapi.from_dict(httpx.get(f"{service.url}/openapi.json").json())

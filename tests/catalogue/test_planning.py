@@ -279,7 +279,7 @@ def test_an_unknown_scale_starts_at_the_planned_one_and_never_falls_below_a_publ
     planned = plan(model=LINEAR | {"loss": {"joint": True}})
     assert planned.facts.scale is not None
     assert planned.facts.scale.start == pytest.approx(2 / 8), "an eighth of the declared range, in halves of it"
-    assert planned.facts.scale.floor == pytest.approx(0.05 * planned.facts.scale.start)
+    assert planned.facts.scale.floor == pytest.approx(0.01 * planned.facts.scale.start)
     assert planned.facts.dimension == 3
 
 

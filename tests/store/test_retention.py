@@ -8,7 +8,7 @@ from sqlalchemy import insert, select, update
 from core.catalogue.datasets import parse_metadata
 from core.errors import ModelRetired
 from core.service import jobs as job_service
-from core.service import keys, models, uploads
+from core.service import keys, models, readings, uploads
 from core.service.context import Context
 from core.service.witnessing import start
 from core.settings import ServiceSettings
@@ -148,7 +148,7 @@ class TestModels:
         assert models.get(context, caller, model).release == {"theta": [1.0]}
         age(database, DAY)
         database.run(retention.retire_models, DAY)
-        for ask in (models.get, models.export_json, models.methods):
+        for ask in (models.get, models.export_json, readings.methods):
             with pytest.raises(ModelRetired, match="clone the job"):
                 ask(context, caller, model)
         view = job_service.get(context, caller, claim.job_id)
