@@ -21,6 +21,7 @@ from api.together import Together
 from api.trail import Trail
 from api.watch import Watcher
 from core.catalogue.datasets import Metadata
+from core.errors import DatabaseAway, LedgerBusy
 from core.service import health as readiness
 from core.service import intake, witnessing
 from core.service import jobs as job_cases
@@ -71,6 +72,7 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         separate_input_output_schemas=False,
+        responses=errors.problems(LedgerBusy, DatabaseAway),
     )
     app.state.context = context
     app.state.metrics = Metrics()

@@ -23,6 +23,7 @@ from core.errors import (
     BudgetExhausted,
     BudgetReserved,
     Conflict,
+    DatabaseAway,
     FieldError,
     Forbidden,
     GpuUnavailable,
@@ -70,6 +71,7 @@ _SUBMIT = problems(
     RateLimited,
     LedgerFrozen,
     LedgerBusy,
+    DatabaseAway,
     GpuUnavailable,
 )
 
@@ -159,7 +161,7 @@ async def _ended(watcher: Watcher, db: Context, job_id: str, seconds: float) -> 
     return seen != first or seen.ended
 
 
-@router.post("/{job_id}/cancel", responses=problems(NotFound, Forbidden, LedgerFrozen, LedgerBusy))
+@router.post("/{job_id}/cancel", responses=problems(NotFound, Forbidden, LedgerFrozen, LedgerBusy, DatabaseAway))
 def cancel_job(job_id: JobId, caller: Caller, db: Db) -> JobView:
     """Cancel a job; what it has not spent is given back. An ended job is returned as it is."""
     return service.cancel(db, caller, job_id)
