@@ -1,6 +1,25 @@
-"""Covariance of the mean of the last iterates of gradient steps with one matrix, in numpy: intervals and predictions.
+"""Covariance of the mean of the last iterates of gradient steps with one matrix.
 
-It is the formula of `core.inference.late`, for whoever has no torch; a test holds the two together.
+Near the minimiser e_{k+1} = (I - P H) e_k - P noise, P the inverse of the matrix, H the true Hessian. Along a direction
+u that P and H leave nearly to itself, with curvature L = u'Hu and f = 1 - L u'Pu, the mean of the last m of K iterates
+has forgotten the distance at which these steps began up to phi = mean of f^k, k = K - m + 1 .. K, and has noise of
+variance scale^2 |Pu|^2 nu, nu = sum over j of (1/m * sum over those k >= j of f^(k - j))^2. Both are reckoned
+
+* for each eigenvector of the pooled noised Hessian. An eigenvalue of a noised matrix has been pushed away from the
+  others: to first order by twice s^2 sum 1/(l_i - l_j) more than the curvature along its noised eigenvector (the
+  rotation-invariant estimator of Bun, Allez, Bouchaud and Potters, 2016). That is taken back; what is left is uncertain
+  by the noise s of the matrix along the direction, and phi^2, nu and the sampling variance are averaged over that law,
+  cut off at zero. Couplings between eigenvectors add to it: MIXING;
+* for directions known beforehand, for the records may know next to nothing of one that no noised eigenvector is near:
+  each coefficient, and each category's baseline, moved against the first coefficient, the intercept, as the noised
+  Hessian couples them. No coefficient is better known than it would be if all but the intercept were, with the least
+  curvature that CAUTION standard deviations of noise allow; where the covariance claims more, it is widened.
+
+Where a direction has been forgotten by phi only, phi^2 times the square of a public plausible radius is added. The
+score matrix is shrunk towards a multiple c of the Hessian, which it is where the model is right, as far as its noise
+hides it. All of it is post-processing of noised answers.
+
+In numpy, for predictions are made of it as well, where there is no torch.
 """
 
 from dataclasses import dataclass
@@ -12,17 +31,23 @@ from scipy.special import ndtr, ndtri
 
 Array = NDArray[np.float64]
 NODES: Final = 16
+"""Curvatures at which a law is averaged: the middles of so many equally likely parts."""
 CAUTION: Final = 1.5
 BASELINE_FLOOR: Final = 0.3
+"""A baseline that the records hardly show moves all contrasts with it; without this they would all be useless."""
 MIXING: Final = 1.3
 MISFIT: Final = 0.3
+"""By about this part scores and Hessians disagree where a model is not quite right."""
 SMALLEST_RATIO: Final = 0.3
+REMEMBERED: Final = 0.1
+"""Part of the distance that is left where a direction counts as slow."""
 FASTEST: Final = -0.95
+"""A step that overshoots is taken to contract at least so much."""
 INTERCEPT_RADII: Final = 2.0
 
 
 @dataclass(frozen=True)
-class LateSteps:
+class Steps:
     """The late steps as numbers: K, m, the noise of a gradient's coordinate, and P, shape (..., p, p)."""
 
     count: int
@@ -32,7 +57,7 @@ class LateSteps:
 
 
 @dataclass(frozen=True)
-class Told:
+class Matrices:
     """What was told of Hessian and score: noised, shape (..., p, p), with the standard deviation of an entry."""
 
     curvature: Array
@@ -44,18 +69,20 @@ class Told:
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def late_covariance(steps: LateSteps, told: Told, units: int, radius: float, shifts: Array) -> Array:
-    """Return the covariance, shape (..., p, p).
+def late_covariance(
+    steps: Steps, told: Matrices, units: int, radius: Array | float, shifts: Array
+) -> tuple[Array, NDArray[np.int64]]:
+    """Return the covariance, shape (..., p, p), and how many eigenvectors have not forgotten, shape (...).
 
     Args:
         steps: the late steps.
         told: the noised matrices, not floored.
         units: n.
-        radius: plausible size of a coefficient; INTERCEPT_RADII times that of the first one.
+        radius: plausible size of a coefficient, shape (...); INTERCEPT_RADII times that of the first one.
         shifts: unit vectors, shape (q, p), that move many coefficients together; q may be 0.
     """
     values, vectors = np.linalg.eigh((told.curvature + told.curvature.mT) / 2)
-    law = _law(_repelled(values, told.deviation), _quadratic_deviation(vectors.mT, told.deviation))
+    law = _law(repelled(values, told.deviation), _quadratic_deviation(vectors.mT, told.deviation))
     left, noise = _filter(steps, vectors.mT, law)
     plausible = _plausible(vectors.mT, radius)
     ratio, relative = _scores(vectors.mT @ told.score @ vectors, law.mean(-1), told)
@@ -67,10 +94,12 @@ def late_covariance(steps: LateSteps, told: Told, units: int, radius: float, shi
     if len(shifts):
         private = _widened(private, shifts, BASELINE_FLOOR, steps, told, radius)
     covariance: Array = private + vectors @ sampling @ vectors.mT
-    return covariance
+    slow = ((left**2).mean(-1) > REMEMBERED**2).sum(-1)
+    return (covariance + covariance.mT) / 2, slow
 
 
-def _repelled(values: Array, deviation: float) -> Array:
+def repelled(values: Array, deviation: float) -> Array:
+    """Return the curvatures along noised eigenvectors, from the noised eigenvalues, both of shape (..., p)."""
     apart = values[..., :, None] - values[..., None, :]
     smooth = apart**2 + deviation**2
     pushed: Array = np.divide(apart, smooth, out=np.zeros_like(apart), where=smooth > 0).sum(-1)
@@ -78,6 +107,7 @@ def _repelled(values: Array, deviation: float) -> Array:
 
 
 def _law(mean: Array, deviation: Array) -> Array:
+    """Return NODES curvatures of a normal law cut off at zero, equally likely, shape (..., p, NODES)."""
     middles = (np.arange(NODES) + 0.5) / NODES
     spread = np.maximum(deviation, 1e-300)
     below = np.minimum(ndtr(-mean / spread), 1 - 1e-12)[..., None]
@@ -87,19 +117,26 @@ def _law(mean: Array, deviation: Array) -> Array:
 
 
 def _quadratic_deviation(directions: Array, deviation: float) -> Array:
+    """Return the standard deviation of u'Eu, E symmetric noise with one variance on and off its diagonal."""
     squares = directions**2
     found: Array = deviation * np.sqrt(2 * squares.sum(-1) ** 2 - (squares**2).sum(-1))
     return found
 
 
-def _plausible(directions: Array, radius: float) -> Array:
-    sizes = np.full(directions.shape[-1], radius**2)
+def _plausible(directions: Array, radius: Array | float) -> Array:
+    """Return the variance of coefficients of plausible size along unit vectors, shape (..., q, p) to (..., q)."""
+    sizes = np.ones(directions.shape[-1])
     sizes[0] *= INTERCEPT_RADII**2
-    found: Array = directions**2 @ sizes
+    found: Array = np.square(radius)[..., None] * (directions**2 @ sizes)
     return found
 
 
-def _filter(steps: LateSteps, directions: Array, law: Array, seen: Array | None = None) -> tuple[Array, Array]:
+def _filter(steps: Steps, directions: Array, law: Array, seen: Array | None = None) -> tuple[Array, Array]:
+    """Return phi, shape (..., q, nodes), and the variance of the noise averaged over the law, shape (..., q).
+
+    With the curvature `seen` along them, directions that are no eigenvectors and that P reaches faster than a Newton
+    step would, are taken to be reached by a Newton step.
+    """
     reached = directions @ steps.inverse
     speed, length = (reached * directions).sum(-1), (reached**2).sum(-1)
     if seen is not None:
@@ -107,11 +144,12 @@ def _filter(steps: LateSteps, directions: Array, law: Array, seen: Array | None 
         length = np.where(speed > newton, newton**2, length)
         speed = np.minimum(speed, newton)
     factor = np.clip(1 - law * speed[..., None], FASTEST, 1.0)
-    left, noise = _forgotten(factor, steps.count, steps.averaged)
+    left, noise = forgotten(factor, steps.count, steps.averaged)
     return left, steps.scale**2 * length * noise.mean(-1)
 
 
-def _forgotten(factor: Array, count: int, averaged: int) -> tuple[Array, Array]:
+def forgotten(factor: Array, count: int, averaged: int) -> tuple[Array, Array]:
+    """Return phi and nu for contraction by `factor` a step; they do not depend on one another's law."""
     kept, noise = np.zeros_like(factor), np.zeros_like(factor)
     for step in range(count, 0, -1):
         kept = factor * kept + (1 / averaged if step > count - averaged else 0.0)
@@ -119,7 +157,8 @@ def _forgotten(factor: Array, count: int, averaged: int) -> tuple[Array, Array]:
     return factor * kept, noise
 
 
-def _scores(score: Array, curvature: Array, told: Told) -> tuple[Array, Array]:
+def _scores(score: Array, curvature: Array, told: Matrices) -> tuple[Array, Array]:
+    """Return c, shape (...), and the score matrix relative to the Hessian in its eigenvectors, shape (..., p, p)."""
     guess = SMALLEST_RATIO * told.ratio
     curvature = np.maximum(curvature, 1e-9 * curvature.max(-1, keepdims=True))
     precision = curvature**2 / ((MISFIT * guess * curvature) ** 2 + told.score_deviation**2)
@@ -136,7 +175,19 @@ def _scores(score: Array, curvature: Array, told: Told) -> tuple[Array, Array]:
     return ratio, (vectors * np.maximum(values, floor[..., None])[..., None, :]) @ vectors.mT
 
 
-def _widened(covariance: Array, directions: Array, floor: float, steps: LateSteps, told: Told, radius: float) -> Array:
+def _widened(
+    covariance: Array, directions: Array, floor: float, steps: Steps, told: Matrices, radius: Array | float
+) -> Array:
+    """Return the private part of the covariance with what public directions, shape (q, p), lack.
+
+    Args:
+        covariance: shape (..., p, p).
+        directions: along coefficients; each is moved against the first, as the Hessian couples them.
+        floor: least curvature along them, in standard deviations of its noise.
+        steps: the late steps.
+        told: as told, not floored.
+        radius: plausible size of a coefficient.
+    """
     coupled = told.curvature[..., 0, :]
     itself = np.maximum(coupled[..., :1], 1e-300)
     against = np.where(coupled[..., :1] > CAUTION * told.deviation, coupled / itself, 0.0)

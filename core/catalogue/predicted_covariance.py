@@ -2,7 +2,7 @@
 
 The formulas of `core.inference.sandwich` in numpy, over patterns of noise that are always the same: for predictions.
 
-Source: Avella-Medina, Bradshaw and Loh (2023), section 5.1; Farthing's own plan as in `core.inference.late`.
+Source: Avella-Medina, Bradshaw and Loh (2023), section 5.1; Farthing's own plan as in `core.catalogue.late_covariance`.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from core.catalogue.jobs import Inference
-from core.catalogue.late_covariance import LateSteps, Told, late_covariance
+from core.catalogue.late_covariance import Matrices, Steps, late_covariance
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
 from core.catalogue.reference import Reference, scattered
@@ -136,13 +136,13 @@ def _late(outlook: Outlook, facts: Facts, optimizer: NoisyNewton, inference: Inf
     assert inference.plausible_radius is not None, "plan first"
     gradient = optimizer.gradients()[-1]
     curvature_question, score_question = inference.questions()
-    steps = LateSteps(
+    steps = Steps(
         count=optimizer.late_steps,
         averaged=optimizer.averaged,
         scale=gradient.sigma * gradient.sensitivity(facts),
         inverse=inverted(_floored(noised.stepped, optimizer.floors(facts)[-1])),
     )
-    told = Told(
+    told = Matrices(
         curvature=noised.told,
         deviation=noised.deviation,
         score=noised.score,
@@ -150,7 +150,7 @@ def _late(outlook: Outlook, facts: Facts, optimizer: NoisyNewton, inference: Inf
         ratio=score_question.bound(facts) / curvature_question.bound(facts),
     )
     radius = inference.plausible_radius / outlook.reference.scale
-    return late_covariance(steps, told, facts.units, radius, outlook.shifts)
+    return late_covariance(steps, told, facts.units, radius, outlook.shifts)[0]
 
 
 def _descended(

@@ -6,7 +6,7 @@ ones every time. So the noise of the optimizer, of Hessian and score matrix, and
 is drawn. What no public fact tells is how far the records are from the reference: columns that fill a small part of
 their declared range are the most frequent reason for wider intervals.
 
-Source: Avella-Medina, Bradshaw and Loh (2023), section 5.1; Farthing's own plan as in `core.inference.late`.
+Source: Avella-Medina, Bradshaw and Loh (2023), section 5.1; Farthing's own plan as in `core.catalogue.late_covariance`.
 """
 
 from collections.abc import Callable

@@ -26,9 +26,9 @@ import torch
 from torch import Tensor
 
 from core.catalogue.jobs import Inference
+from core.catalogue.late_covariance import REMEMBERED, Matrices, Steps, late_covariance
 from core.inference.eigen import floor_eigenvalues
 from core.inference.estimate import Estimate, by_lane
-from core.inference.late import REMEMBERED, Matrices, Steps, late_covariance
 from core.inference.parameters import penalised_hessian, scale_of
 from core.oracle import Answer, Oracle
 from core.privacy.facts import Facts
@@ -95,17 +95,18 @@ def infer(inference: Inference, estimate: Estimate, oracle: Oracle, shifts: Tens
         assert inference.correction == "stationary", "the planner refuses others with late steps"
         assert inference.plausible_radius is not None, "plan first"
         matrices = Matrices(
-            curvature=told,
+            curvature=told.numpy(),
             deviation=_pooled_deviation(last, estimate),
-            score=scored.value,
+            score=scored.value.numpy(),
             score_deviation=scored.scale,
             ratio=score_question.bound(facts) / curvature_question.bound(facts),
         )
         # In units of the scale: parameters are divided by it, so Hessians are multiplied, and scores stay.
-        relative, slow = late_covariance(
-            _late_steps(estimate, scale), matrices, facts.units, inference.plausible_radius / scale, shifts
+        radius, directions = inference.plausible_radius / scale, _directions(shifts, facts)
+        relative, counted = late_covariance(
+            _late_steps(estimate, scale), matrices, facts.units, radius.numpy(), directions.numpy()
         )
-        covariance = by_lane(scale, 2).square() * relative
+        covariance, slow = by_lane(scale, 2).square() * torch.from_numpy(relative), torch.as_tensor(counted)
     return Sandwich(
         covariance=covariance,
         plain=plain,
@@ -126,6 +127,11 @@ def spread(shifts: Tensor, facts: Facts) -> Tensor:
         return torch.cat([shifts, shifts.new_zeros(len(shifts), 1)], -1)
     margins = facts.dimension // shifts.shape[-1]
     return torch.kron(torch.eye(margins, dtype=shifts.dtype), shifts)
+
+
+def _directions(shifts: Tensor | None, facts: Facts) -> Tensor:
+    """Return them, none where there are none, shape (q, p)."""
+    return torch.zeros(0, facts.dimension, dtype=torch.float64) if shifts is None else shifts
 
 
 def pooled(last: Answer, estimate: Estimate) -> Tensor:
@@ -157,7 +163,9 @@ def _late_steps(estimate: Estimate, scale: Tensor) -> Steps:
     assert estimate.late is not None, "there were some"
     assert estimate.hessian is not None, "they used a matrix"
     inverse = torch.linalg.inv(estimate.hessian * by_lane(scale, 2))
-    return Steps(estimate.late.steps, estimate.late.averaged, float(estimate.scale), (inverse + inverse.mT) / 2)
+    return Steps(
+        estimate.late.steps, estimate.late.averaged, float(estimate.scale), ((inverse + inverse.mT) / 2).numpy()
+    )
 
 
 def _slow(estimate: Estimate, curvature: Tensor) -> Tensor:

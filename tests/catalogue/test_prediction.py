@@ -15,8 +15,6 @@ from benchmarks import bank_accuracy as bank
 from core.catalogue.assumed import Assumed
 from core.catalogue.completion import complete
 from core.catalogue.jobs import Inference, Shares
-from core.catalogue.late_covariance import LateSteps, Told
-from core.catalogue.late_covariance import late_covariance as without_torch
 from core.catalogue.losses import (
     Huber,
     LogCosh,
@@ -37,7 +35,6 @@ from core.catalogue.predicted_covariance import Outlook
 from core.catalogue.prediction import make_outlook, predict, widths
 from core.catalogue.reference import Reference, expected, reference_of
 from core.errors import Invalid
-from core.inference.late import Matrices, Steps, late_covariance
 from core.inference.sandwich import infer
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import iterate
@@ -243,29 +240,6 @@ def test_widths_fall_with_units_and_with_mu(kind: str) -> None:
     by_mu = [width(5000, mu) for mu in ("0.25", "0.5", "1", "2", "4", "16")]
     assert by_units == sorted(by_units, reverse=True)
     assert by_mu == sorted(by_mu, reverse=True)
-
-
-def test_the_late_covariance_is_that_of_the_intervals() -> None:
-    """Two writings of one formula, for the API has no torch: they agree to rounding."""
-    draws = np.random.default_rng(1)
-    raw = draws.normal(size=(7, 5, 5))
-    curvature = raw @ raw.transpose(0, 2, 1) / 5 + 0.02 * np.eye(5)
-    noise = draws.normal(size=(7, 5, 5)) * 0.05
-    told = curvature + noise + noise.transpose(0, 2, 1)
-    score = 0.7 * curvature + 0.1 * noise.transpose(0, 2, 1) + 0.1 * noise
-    shifts = np.array([[0.0, 0.6, 0.8, 0.0, 0.0]])
-    for count, averaged in ((20, 10), (4, 4)):
-        ours = without_torch(
-            LateSteps(count, averaged, 0.01, np.linalg.inv(curvature)),
-            Told(told, 0.05, score, 0.03, 2.0),
-            1000,
-            3.0,
-            shifts,
-        )
-        steps = Steps(count, averaged, 0.01, torch.from_numpy(np.linalg.inv(curvature)))
-        matrices = Matrices(torch.from_numpy(told), 0.05, torch.from_numpy(score), 0.03, 2.0)
-        theirs, _ = late_covariance(steps, matrices, 1000, 3.0, torch.from_numpy(shifts))
-        assert ours == pytest.approx(theirs.numpy(), rel=1e-8, abs=1e-12)
 
 
 ROBUST = (

@@ -5,14 +5,15 @@ Noise and data seeds are fixed; the band of every frequency and variance is more
 
 from math import sqrt
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from core.catalogue import late_covariance as late
 from core.catalogue.jobs import Inference
+from core.catalogue.late_covariance import MIXING, Array, Matrices, Steps, forgotten, late_covariance, repelled
 from core.catalogue.noisy_newton import NoisyNewton
-from core.inference import late
-from core.inference.late import MIXING, Matrices, Steps, forgotten, late_covariance, repelled
 from core.inference.sandwich import Sandwich, infer
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import fit, iterate
@@ -32,7 +33,7 @@ def test_the_filter_is_that_of_the_recursion(count: int, averaged: int, factor: 
         iterates[step] = factor * iterates[step - 1]
         iterates[step, step] += 1.0
     mean = iterates[count - averaged + 1 :].mean(0)
-    left, noise = forgotten(torch.tensor(factor, dtype=torch.float64), count, averaged)
+    left, noise = forgotten(np.array(factor), count, averaged)
     assert left.item() == pytest.approx(mean[0].item(), abs=1e-12)
     assert noise.item() == pytest.approx(mean[1:].square().sum().item(), rel=1e-12)
 
@@ -49,11 +50,11 @@ def test_curvatures_along_noised_eigenvectors_are_told_from_noised_eigenvalues()
     noised = torch.diag(truth) + 0.3 * symmetric_noise(generator, 400, 30)
     values, vectors = torch.linalg.eigh(noised)
     along = (vectors.mT @ (truth.unsqueeze(-1) * vectors)).diagonal(dim1=-2, dim2=-1)
-    error, raw = (repelled(values, 0.3) - along).mean(0), (values - along).mean(0)
+    error, raw = (torch.from_numpy(repelled(values.numpy(), 0.3)) - along).mean(0), (values - along).mean(0)
     assert error.abs().max() < 0.25 * raw.abs().max()
     assert error.abs().mean() < 0.15
     assert raw.abs().max() > 2.0, "without it the smallest are taken for negative"
-    assert torch.equal(repelled(truth, 0.0), truth)
+    assert np.array_equal(repelled(truth.numpy(), 0.0), truth.numpy())
 
 
 def planned(mu: float, **more: object) -> NoisyNewton:
@@ -102,7 +103,7 @@ def test_a_coefficient_that_the_records_do_not_tell_has_a_wide_interval(monkeypa
     assert covered.min() > 0.93
     assert half.median(0).values[3] > 10 * half.median(0).values[1]
 
-    def as_claimed(private: Tensor, *_: object) -> Tensor:
+    def as_claimed(private: Array, *_: object) -> Array:
         return private
 
     monkeypatch.setattr(late, "_widened", as_claimed)
@@ -110,29 +111,50 @@ def test_a_coefficient_that_the_records_do_not_tell_has_a_wide_interval(monkeypa
     assert narrow.covariance.diagonal(dim1=-2, dim2=-1).mean(0)[3] < sandwich.covariance[..., 3, 3].mean()
 
 
+NO_SHIFTS = np.zeros((0, 3))
+
+
 def test_without_noise_it_is_the_sandwich() -> None:
-    generator = torch.Generator().manual_seed(3)
-    factor = torch.randn(3, 3, generator=generator, dtype=torch.float64)
-    curvature, score = factor @ factor.mT + torch.eye(3), 0.7 * factor @ factor.mT + 0.4 * torch.eye(3)
-    steps = Steps(count=6, averaged=2, scale=0.0, inverse=torch.linalg.inv(curvature))
+    factor = np.random.default_rng(3).standard_normal((3, 3))
+    curvature, score = factor @ factor.T + np.eye(3), 0.7 * factor @ factor.T + 0.4 * np.eye(3)
+    inverse = np.linalg.inv(curvature)
+    steps = Steps(count=6, averaged=2, scale=0.0, inverse=inverse)
     told = Matrices(curvature=curvature, deviation=0.0, score=score, score_deviation=0.0, ratio=4.0)
-    covariance, slow = late_covariance(steps, told, 50, radius=1e6, shifts=None)
-    inverse = torch.linalg.inv(curvature)
-    assert torch.allclose(covariance, inverse @ score @ inverse / 50, rtol=1e-5)
+    covariance, slow = late_covariance(steps, told, 50, 1e6, NO_SHIFTS)
+    assert np.allclose(covariance, inverse @ score @ inverse / 50, rtol=1e-5)
     assert int(slow) == 0
 
 
 def test_noise_of_gradients_enters_by_its_own_size() -> None:
-    curvature = torch.diag(torch.tensor([0.2, 0.5, 1.3], dtype=torch.float64))
+    curvature = np.diag([0.2, 0.5, 1.3])
     told = Matrices(curvature=curvature, deviation=0.0, score=curvature, score_deviation=0.0, ratio=4.0)
 
-    def covariance(scale: float, averaged: int) -> Tensor:
-        return late_covariance(
-            Steps(count=6, averaged=averaged, scale=scale, inverse=torch.linalg.inv(curvature)), told, 50, 1e6, None
-        )[0]
+    def covariance(scale: float, averaged: int) -> Array:
+        steps = Steps(count=6, averaged=averaged, scale=scale, inverse=np.linalg.inv(curvature))
+        return late_covariance(steps, told, 50, 1e6, NO_SHIFTS)[0]
 
     exact = covariance(0.0, 3)
     added = covariance(0.1, 3) - exact
-    assert torch.allclose(added, MIXING * 0.01 / 3 * torch.linalg.inv(curvature @ curvature), rtol=1e-6)
-    assert torch.allclose(3 * added, covariance(0.1, 1) - exact, rtol=1e-6)
-    assert sqrt(added[0, 0].item()) == pytest.approx(sqrt(MIXING / 3) * 0.1 / 0.2, rel=1e-6)
+    assert np.allclose(added, MIXING * 0.01 / 3 * np.linalg.inv(curvature @ curvature), rtol=1e-6)
+    assert np.allclose(3 * added, covariance(0.1, 1) - exact, rtol=1e-6)
+    assert sqrt(added[0, 0]) == pytest.approx(sqrt(MIXING / 3) * 0.1 / 0.2, rel=1e-6)
+
+
+def test_lanes_are_reckoned_as_if_alone() -> None:
+    draws = np.random.default_rng(1)
+    raw = draws.normal(size=(7, 5, 5))
+    curvature = raw @ raw.transpose(0, 2, 1) / 5 + 0.02 * np.eye(5)
+    noise = draws.normal(size=(7, 5, 5)) * 0.05
+    noise = noise + noise.transpose(0, 2, 1)
+    shifts, radius = np.array([[0.0, 0.6, 0.8, 0.0, 0.0]]), np.linspace(1.0, 4.0, 7)
+
+    def covariance(lanes: slice | int) -> tuple[Array, object]:
+        told = Matrices(curvature[lanes] + noise[lanes], 0.05, 0.7 * curvature[lanes] + noise[lanes] / 9, 0.03, 2.0)
+        steps = Steps(20, 10, 0.01, np.linalg.inv(curvature[lanes]))
+        return late_covariance(steps, told, 1000, radius[lanes], shifts)
+
+    together, slow = covariance(slice(None))
+    for lane in range(7):
+        alone, counted = covariance(lane)
+        assert np.allclose(together[lane], alone, rtol=1e-9)
+        assert np.asarray(slow)[lane] == counted
