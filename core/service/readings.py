@@ -104,9 +104,9 @@ def ellipsoid(
 
 def compare(context: Context, caller: Caller, model_id: str, other_id: str, level: float | None) -> dict[str, Any]:
     """Return two models side by side, both of which the caller may see."""
+    (first, one), (second, other) = (released_by(context, caller, found) for found in (model_id, other_id))
     if model_id == other_id:
         raise Invalid("This is one model twice.", FieldError("/other", "name another model of the same target"))
-    (first, one), (second, other) = (released_by(context, caller, found) for found in (model_id, other_id))
     shown = comparison.compare(first, second, _records(one, other), level)
     for described, found, job in zip(shown["models"], (model_id, other_id), (one, other), strict=True):
         described |= {"model": found, "job": job.id}

@@ -253,6 +253,7 @@ def secrets(service: Service) -> dict[str, str]:
         "scope_id": dataset["scope"],
         "job_id": job_id,
         "model_id": model,
+        "other_id": model,
         "principal_id": made["principal"],
         "key_id": made["id"],
         "name": "report.json",
