@@ -8,18 +8,22 @@ reports the standard deviation it really used with each answer.
 
 from abc import ABC, abstractmethod
 from math import sqrt
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from core.privacy.events import Event, Gaussian
+from core.privacy.events import BoundedRange, Event, Gaussian
 from core.privacy.facts import Adjacency, Facts, Frozen
 
 Sigma = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Clipped = Annotated[float, Field(gt=0, allow_inf_nan=False)] | None
 
 
 class AbstractQuestion(Frozen, ABC):
     """What every question tells before it is asked."""
+
+    places: ClassVar[Literal["point", "pair", "list"]] = "point"
+    """Where it is asked: at theta, shape (p,); at theta and another point; or at K thetas, shape (K, p), K public."""
 
     sigma: Sigma
     batch: Annotated[int, Field(gt=0)] | None = None
@@ -50,7 +54,7 @@ class Gradient(AbstractQuestion):
     """
 
     kind: Literal["gradient"] = "gradient"
-    clip: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    clip: Clipped = None
 
     def shape(self, dimension: int) -> tuple[int, ...]:
         """Return (p,)."""
@@ -72,6 +76,113 @@ class Gradient(AbstractQuestion):
         return moved / self.consumed(facts)
 
 
+class GradientDifference(AbstractQuestion):
+    """The mean change of the clipped gradient from theta to the other point, shape (p,), each unit's cut to `cap`.
+
+    With P_c the projection onto the ball of radius c and C the clip, a unit's term is
+    P_cap(P_C(its gradient at other) - P_C(its gradient at theta)). A projection brings points no farther apart, so the
+    cap cuts nothing where gradients are L-Lipschitz and cap = L |other - theta|; added to a clipped gradient at theta
+    the mean is then the one at the other point. (Differences of unclipped gradients, cut alone, add up to neither.)
+
+    Sensitivity. One unit's term has norm at most min(cap, 2 C), by the cap and by the triangle inequality. Zeroing it
+    moves the sum by that much; changing it into another by twice that. Attained by gradients that turn by cap one way
+    and the other.
+
+    Source: Menart, Ullah, Arora, Bassily and Guzman (2024), algorithm 1, with the difference of clipped gradients that
+    its analysis assumes.
+    """
+
+    places: ClassVar = "pair"
+
+    kind: Literal["gradient_difference"] = "gradient_difference"
+    cap: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    clip: Clipped = None
+
+    def shape(self, dimension: int) -> tuple[int, ...]:
+        """Return (p,)."""
+        return (dimension,)
+
+    def gradient_clip(self, facts: Facts) -> float:
+        """Return C, the bound on one unit's gradient norm at either point."""
+        return self.clip if self.clip is not None else facts.gradient_bound
+
+    def bound(self, facts: Facts) -> float:
+        """Return min(cap, 2 C), the bound on one unit's difference."""
+        return min(self.cap, 2 * self.gradient_clip(facts))
+
+    def sensitivity(self, facts: Facts) -> float:
+        """Return bound/n, or 2 bound/n when a unit may change into any other."""
+        terms = 2 if facts.adjacency is Adjacency.REPLACE_ONE else 1
+        return terms * self.bound(facts) / self.consumed(facts)
+
+
+class GradientNorm(AbstractQuestion):
+    """The norm of the mean clipped gradient at theta, shape (1,); one noised number, which may be negative.
+
+    Sensitivity. That of the mean itself: ||a| - |b|| <= |a - b|. The door takes the norm of the integer sum and rounds
+    it down, for which it adds one step.
+
+    Source: Menart, Ullah, Arora, Bassily and Guzman (2024), algorithm 3, its noise a number and not a vector.
+    """
+
+    kind: Literal["gradient_norm"] = "gradient_norm"
+    clip: Clipped = None
+
+    def shape(self, dimension: int) -> tuple[int, ...]:  # noqa: ARG002 - a norm is one number
+        """Return (1,)."""
+        return (1,)
+
+    def gradient(self) -> Gradient:
+        """Return the question whose sum this is the norm of."""
+        return Gradient(sigma=self.sigma, batch=self.batch, clip=self.clip)
+
+    def bound(self, facts: Facts) -> float:
+        """Return C, the bound on one unit's gradient norm."""
+        return self.gradient().bound(facts)
+
+    def sensitivity(self, facts: Facts) -> float:
+        """Return that of the mean gradient."""
+        return self.gradient().sensitivity(facts)
+
+
+class LeastGradient(AbstractQuestion):
+    """The number of one of K points, likely one whose mean clipped gradient is short: an exponential mechanism.
+
+    Point k is drawn with probability in proportion to exp(-|g_k| / (sigma * sensitivity)), g_k its mean clipped
+    gradient. With scores of sensitivity D, weights exp(-epsilon score / (2 D)) have bounded range epsilon; here epsilon
+    is 2/sigma, and its price, epsilon^2/8 in zero-concentrated terms, is 1/(2 sigma^2): that of a Gaussian answer of
+    the same sigma, whatever K is. The answer is an index, shape (1,), without any further noise.
+
+    Source: Menart, Ullah, Arora, Bassily and Guzman (2024), theorem 14, with a share of the budget of its own; Dong,
+    Durfee and Rogers (2020) for the bounded range.
+    """
+
+    places: ClassVar = "list"
+
+    kind: Literal["least_gradient"] = "least_gradient"
+    clip: Clipped = None
+
+    def shape(self, dimension: int) -> tuple[int, ...]:  # noqa: ARG002 - an index is one number
+        """Return (1,)."""
+        return (1,)
+
+    def gradient(self) -> Gradient:
+        """Return the question whose sums are compared by their norms."""
+        return Gradient(sigma=self.sigma, batch=self.batch, clip=self.clip)
+
+    def bound(self, facts: Facts) -> float:
+        """Return C, the bound on one unit's gradient norm."""
+        return self.gradient().bound(facts)
+
+    def sensitivity(self, facts: Facts) -> float:
+        """Return that of each mean gradient, and so of each score."""
+        return self.gradient().sensitivity(facts)
+
+    def event(self) -> Event:
+        """Return an exponential mechanism of bounded range 2/sigma."""
+        return BoundedRange(epsilon=2 / self.sigma)
+
+
 class Secant(AbstractQuestion):
     """The mean slope of the loss between two points, (loss(other) - loss(theta)) / |other - theta|, shape (1,).
 
@@ -84,6 +195,8 @@ class Secant(AbstractQuestion):
 
     Source: Avella-Medina, Bradshaw and Loh (2023), appendix G, whose condition is one such answer an evaluation.
     """
+
+    places: ClassVar = "pair"
 
     kind: Literal["secant"] = "secant"
 
@@ -141,4 +254,6 @@ class Curvature(AbstractQuestion):
         return factor * self.bound(facts) / self.consumed(facts)
 
 
-Question = Annotated[Gradient | Secant | Curvature, Field(discriminator="kind")]
+Question = Annotated[
+    Gradient | GradientDifference | GradientNorm | LeastGradient | Secant | Curvature, Field(discriminator="kind")
+]

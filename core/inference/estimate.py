@@ -6,6 +6,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from core.catalogue.certificate import Certificate
+
 
 @dataclass(frozen=True)
 class LateSteps:
@@ -56,6 +58,8 @@ class Estimate:
     """Standard deviation of the noise on each entry of the last noised Hessian."""
     late: LateSteps | None = None
     """Where gradient steps with the matrix `hessian` came last."""
+    certificate: Certificate | None = None
+    """What the method claims of this point; a simulation in lanes makes none."""
 
 
 def by_lane(value: Tensor | float, further: int) -> Tensor:

@@ -78,7 +78,11 @@ class Facts(Frozen):
     * ``concordance`` (gamma): the loss is (gamma, 2)-self-concordant in theta; None where it is not known to be;
     * ``third_derivative``: of the loss in the margin, at most; None where there is none or nothing can be made of it;
     * ``target_bound``: of an encoded target, None where no method asks;
-    * ``residual_scale``: of a robust loss whose scale is known, None for others.
+    * ``residual_scale``: of a robust loss whose scale is known, None for others;
+    * ``smoothness`` (L1): a unit's gradient is so Lipschitz in theta, its weights included and its ridge not; None
+      where it has kinks or nothing is known;
+    * ``weak_convexity``: a unit's loss plus half of it times |theta|^2 is convex, 0 for convex losses; None: unknown;
+    * ``start_gap``: the mean loss at the planned start is at most so far above its least value; None: unknown.
 
     The outer product of a unit's score has Frobenius norm at most B**2.
     """
@@ -94,5 +98,8 @@ class Facts(Frozen):
     third_derivative: float | None = Field(default=None, gt=0)
     target_bound: float | None = Field(default=None, gt=0)
     residual_scale: float | None = Field(default=None, gt=0)
+    smoothness: float | None = Field(default=None, gt=0)
+    weak_convexity: float | None = Field(default=None, ge=0)
+    start_gap: float | None = Field(default=None, gt=0)
     ridge: float = Field(default=0.0, ge=0, description="lambda of (lambda/2) |theta|^2, added without the records")
     scale: UnknownScale | None = Field(default=None, description="None: all parameters are coefficients")
