@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import Field
 
+from core.catalogue.loss_bases import AbstractLoss
 from core.catalogue.losses import (
-    AbstractLoss,
     Clip,
     Huber,
     LogCosh,

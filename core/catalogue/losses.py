@@ -9,17 +9,14 @@ Source: Avella-Medina, Bradshaw and Loh (2023), losses (6) and (7), examples 1 a
 the self-concordant losses are those of Ostrovskii and Bach (2021).
 """
 
-from abc import ABC, abstractmethod
-from math import erf, exp, pi, sqrt
+from math import erf, exp, hypot, log, log1p, pi, sqrt
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from core.catalogue.loss_bases import AbstractLoss, AbstractRobust, PositiveNumber
 from core.privacy.facts import Frozen, Grown
-
-PositiveNumber = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Scale = PositiveNumber | None
 
 
 class Mallows(Grown):
@@ -60,25 +57,6 @@ class Clip(Frozen):
 Weights = Annotated[Mallows | Schweppe | Clip, Field(discriminator="kind")]
 
 
-class AbstractLoss(Grown, ABC):
-    """What a loss promises of every record; figures are for scales in the units of the margin."""
-
-    @property
-    @abstractmethod
-    def score_bound(self) -> float | None:
-        """Sup |d loss/d margin|; None where it has none."""
-
-    @property
-    @abstractmethod
-    def curvature_peak(self) -> float:
-        """Sup of the second derivative in the margin; with an unknown scale, of that times the scale."""
-
-    @property
-    def concordance(self) -> float | None:
-        """The smallest gamma of |f'''| <= gamma f'' in the margin; None where there is none."""
-        return None
-
-
 class Logistic(AbstractLoss):
     """Logistic regression: log(1 + exp(m)) - y m, y in {0, 1}."""
 
@@ -98,6 +76,11 @@ class Logistic(AbstractLoss):
     def concordance(self) -> float:
         """1: f''' = f'' (1 - 2 p)."""
         return 1.0
+
+    def gap_at_zero(self, reach: float) -> float:
+        """Return log 2."""
+        del reach  # targets are 0 and 1
+        return log(2)
 
 
 class Poisson(AbstractLoss):
@@ -129,6 +112,16 @@ class Poisson(AbstractLoss):
         """None: at the cap the second derivative falls at once."""
         return
 
+    def gap_at_zero(self, reach: float) -> float:
+        """Return the most of F(0) - F(log y) + y log y, convex in y: its value at 0 or at the largest count.
+
+        Residuals that are cut to c make it no larger. For y = 0 it is F(0), for F falls to 0.
+        """
+        assert self.cap is not None, "plan first"
+        at_zero = 1.0 if self.cap >= 1 else self.cap * (1 - log(self.cap))
+        largest = min(reach, self.cap)
+        return max(at_zero, at_zero - largest * (1 - log(largest)))
+
 
 class Multinomial(AbstractLoss):
     """Multinomial logistic regression over `classes` values, the first one the baseline; -log softmax.
@@ -154,29 +147,11 @@ class Multinomial(AbstractLoss):
         assert self.classes is not None, "plan first"
         return 0.25 if self.classes == 2 else 0.5  # noqa: PLR2004 - as above
 
-
-class AbstractRobust(AbstractLoss):
-    """scale * rho((y - m)/scale) with |rho'| bounded and rho'' <= 1."""
-
-    c: PositiveNumber = 1.345
-    scale: Scale = Field(
-        default=None, description="known residual scale, in the target's declared units; null: planned"
-    )
-
-    @property
-    def score_bound(self) -> float:
-        """Sup |rho'|: c, unless a loss says otherwise."""
-        return self.c
-
-    @property
-    def curvature_peak(self) -> float:
-        """1/scale."""
-        assert self.scale is not None, "plan first"
-        return 1 / self.scale
-
-    def _concordance(self, factor: float) -> float | None:
-        assert self.scale is not None, "plan first"
-        return factor / (self.c * self.scale)
+    def gap_at_zero(self, reach: float) -> float:
+        """Return the logarithm of the number of classes."""
+        del reach  # targets are codes
+        assert self.classes is not None, "plan first"
+        return log(self.classes)
 
 
 class Huber(AbstractRobust):
@@ -209,6 +184,14 @@ class Huber(AbstractRobust):
         """1/scale, or 1 for the Hessian times an unknown scale."""
         return 1.0 if self.joint else super().curvature_peak
 
+    def rho(self, residual: float) -> float:
+        """Return t^2/2 up to c and c t - c^2/2 beyond."""
+        return residual * residual / 2 if residual <= self.c else self.c * (residual - self.c / 2)
+
+    def gap_at_zero(self, reach: float) -> float:
+        """Return scale rho(reach/scale), and kappa scale/2 with it where the scale is unknown and starts there."""
+        return super().gap_at_zero(reach) + (self.kappa * self.known_scale / 2 if self.joint else 0.0)
+
     @property
     def kappa(self) -> float:
         """E psi_c(Z)^2 for standard normal Z."""
@@ -236,17 +219,29 @@ class SmoothedHuber(AbstractRobust):
         """C + h/2."""
         return self.c + self.h / 2
 
+    def rho(self, residual: float) -> float:
+        """Return the integral of psi, each piece growing only where the others have stopped."""
+        s = min(max((residual - self.c) / self.h, 0.0), 1.0)
+        bent = self.c * self.h * s + self.h * self.h * (s**2 / 2 - s**4 / 4 + s**5 / 10)
+        beyond = self.score_bound * max(residual - self.c - self.h, 0.0)
+        within = min(residual, self.c)
+        return within * within / 2 + bent + beyond
+
     @property
     def lipschitz(self) -> float:
         """Sup |third derivative in the margin|: 3/(2 h scale^2)."""
-        assert self.scale is not None, "plan first"
-        return 1.5 / (self.h * self.scale**2)
+        return 1.5 / (self.h * self.known_scale**2)
 
 
 class LogCosh(AbstractRobust):
     """rho(t) = c^2 log cosh(t/c)."""
 
     kind: Literal["log_cosh"] = "log_cosh"
+
+    def rho(self, residual: float) -> float:
+        """Return c^2 log cosh(t/c), which overflows nowhere."""
+        u = residual / self.c
+        return self.c * self.c * (u + log1p(exp(-2 * u)) - log(2))
 
     @property
     def concordance(self) -> float | None:
@@ -258,6 +253,10 @@ class PseudoHuber(AbstractRobust):
     """rho(t) = c^2 (sqrt(1 + (t/c)^2) - 1)."""
 
     kind: Literal["pseudo_huber"] = "pseudo_huber"
+
+    def rho(self, residual: float) -> float:
+        """Return c^2 (sqrt(1 + (t/c)^2) - 1)."""
+        return self.c * self.c * (hypot(1, residual / self.c) - 1)
 
     @property
     def concordance(self) -> float | None:
@@ -272,6 +271,11 @@ class OstrovskiiBach(AbstractRobust):
     """
 
     kind: Literal["ostrovskii_bach"] = "ostrovskii_bach"
+
+    def rho(self, residual: float) -> float:
+        """Return c^2/2 (q - log(1 + q/2)), q = s - 1."""
+        q = hypot(1, 2 * residual / self.c) - 1
+        return self.c * self.c / 2 * (q - log1p(q / 2))
 
     @property
     def concordance(self) -> float | None:
@@ -293,6 +297,10 @@ class Squared(AbstractLoss):
     def curvature_peak(self) -> float:
         """1."""
         return 1.0
+
+    def gap_at_zero(self, reach: float) -> float:
+        """Return reach^2/2."""
+        return reach * reach / 2
 
 
 Robust = Annotated[

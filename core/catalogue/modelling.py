@@ -2,8 +2,9 @@
 
 from core.catalogue.columns import Coded, bounds_of
 from core.catalogue.design import Design
+from core.catalogue.landscape import smoothness, start_gap, weak_convexity
+from core.catalogue.loss_bases import AbstractRobust
 from core.catalogue.losses import (
-    AbstractRobust,
     Clip,
     Huber,
     Logistic,
@@ -20,7 +21,7 @@ from core.catalogue.losses import (
     gradient_diameter,
 )
 from core.catalogue.models import LinearModel, LogisticModel, MultinomialModel, PoissonModel, RegressionModel
-from core.catalogue.planning_rules import fill
+from core.catalogue.planning_rules import AnyStart, fill
 from core.errors import FieldError, Invalid
 from core.privacy.facts import Adjacency, Facts, UnknownScale
 
@@ -67,8 +68,10 @@ def encoded_loss(model: RegressionModel, design: Design) -> Loss:
             return model.loss
 
 
-def make_facts(model: RegressionModel, design: Design, units: int, adjacency: Adjacency) -> Facts:
-    """Return the public facts of a filled model's records, in encoded units."""
+def make_facts(
+    model: RegressionModel, design: Design, units: int, adjacency: Adjacency, start: AnyStart = "zeros"
+) -> Facts:
+    """Return the public facts of a filled model's records, in encoded units, for a method that starts there."""
     loss, weights = encoded_loss(model, design), model.weights
     bent = curvature_bound(loss, weights)
     if isinstance(loss, Squared):  # its Hessian x x^T is bounded by the declared columns; its gradient is clipped
@@ -90,6 +93,9 @@ def make_facts(model: RegressionModel, design: Design, units: int, adjacency: Ad
         third_derivative=loss.lipschitz if isinstance(loss, SmoothedHuber) else None,
         residual_scale=loss.scale if isinstance(loss, AbstractRobust) and scale is None else None,
         target_bound=design.target_reach if isinstance(loss, Squared) else None,
+        smoothness=smoothness(loss, weights, design.norm_bound),
+        weak_convexity=weak_convexity(loss, weights, design.norm_bound),
+        start_gap=start_gap(loss, weights, design, start, model.ridge),
         ridge=model.ridge,
         scale=scale,
     )

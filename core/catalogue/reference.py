@@ -22,8 +22,8 @@ from scipy.special import ndtri
 from core.catalogue.assumed import Assumed
 from core.catalogue.columns import Coded, Column, bounds_of, centre_of
 from core.catalogue.design import Design
+from core.catalogue.loss_bases import AbstractRobust
 from core.catalogue.losses import (
-    AbstractRobust,
     Clip,
     Huber,
     LogCosh,

@@ -5,7 +5,8 @@ Every figure in it is public or released.
 
 from typing import Final
 
-from core.catalogue.losses import AbstractRobust, Clip, Huber, Mallows, Poisson, Schweppe
+from core.catalogue.loss_bases import AbstractRobust
+from core.catalogue.losses import Clip, Huber, Mallows, Poisson, Schweppe
 from core.inference.released import Released
 from core.privacy.reports import Promise
 

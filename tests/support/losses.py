@@ -6,8 +6,8 @@ from math import log, sqrt
 import torch
 from torch import Tensor
 
+from core.catalogue.loss_bases import AbstractRobust
 from core.catalogue.losses import (
-    AbstractRobust,
     Clip,
     Huber,
     LogCosh,

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from core import optimizers
-from core.catalogue.losses import AbstractRobust, Mallows
+from core.catalogue.loss_bases import AbstractRobust
+from core.catalogue.losses import Mallows
 from core.catalogue.method import AbstractSettings
 from core.catalogue.methods import AnySettings
 from core.catalogue.newton_options import LineSearch
