@@ -67,9 +67,9 @@ class PowerProblem(GroupedProblem):
         """Return the gradient of each unit, shape (..., 1, p); zero at the minimiser."""
         away = theta - self.minimiser
         length = torch.linalg.vector_norm(away, dim=-1, keepdim=True)
-        size = self._exponent * length.clamp(max=self._radius) ** (self._exponent - 1)
+        size = length.clamp(max=self._radius).pow(self._exponent - 1) * self._exponent
         direction = torch.where(length > 0, away / torch.where(length > 0, length, 1.0), 0.0)
-        return (self._steepened(away) * size * direction).unsqueeze(-2)
+        return self._steepened(away).mul(size * direction).unsqueeze(-2)
 
     def _steepened(self, away: Tensor) -> Tensor:
         """Return a, times the steepness to the left, shape (..., 1)."""

@@ -9,6 +9,8 @@ from core.catalogue.questions import Gradient, GradientDifference, Question
 from core.mechanisms.generator import SimulationGenerator
 from core.oracle.simulation import Simulation
 from core.problems.gram import GramProblem
+from core.problems.grouped import GroupedProblem
+from core.problems.hard_pair import HardPair, LinearFamily
 from core.problems.powers import PowerProblem
 
 EXPONENTS = (4 / 3, 1.5, 2.0, 3.0, 4.0)
@@ -35,7 +37,7 @@ def sphere(units: int, dimension: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     return rows, labels
 
 
-def autograd(problem: PowerProblem | GramProblem, theta: Tensor) -> Tensor:
+def autograd(problem: GroupedProblem, theta: Tensor) -> Tensor:
     leaf = theta.clone().requires_grad_()
     (slope,) = torch.autograd.grad(problem.mean_loss(leaf).sum(), leaf)
     return slope
@@ -180,3 +182,57 @@ class TestGram:
         assert bool((wide.excess(points) <= allowed * (1 + 1e-9) + 1e-15).all())
         with pytest.raises(ValueError, match="not zero"):
             wide.constants(eigenvalue=0.0, label_bound=1.0, radius=4.0)
+
+
+@pytest.mark.parametrize("kappa", [2.0, 3.0, 4.0])
+class TestHardPair:
+    def pair(self, kappa: float) -> tuple[HardPair, HardPair]:
+        return HardPair(1000, 0.5, kappa), HardPair(1000, 0.5, kappa, mirrored=True)
+
+    def test_the_two_sets_differ_in_one_over_epsilon_records_and_mirror_each_other(self, kappa: float) -> None:
+        one, two = self.pair(kappa)
+        assert float((one._counts - two._counts).abs().sum()) / 2 == 2.0
+        theta = torch.linspace(-2, 2, 41, dtype=torch.float64).unsqueeze(-1)
+        torch.testing.assert_close(one.mean_loss(theta), two.mean_loss(-theta))
+        torch.testing.assert_close(one.minimiser, -two.minimiser)
+
+    def test_the_least_loss_is_where_it_is_said_to_be(self, kappa: float) -> None:
+        for problem in self.pair(kappa):
+            theta = torch.linspace(-1, 1, 20_001, dtype=torch.float64).unsqueeze(-1)
+            excess = problem.excess(theta)
+            assert float(excess.min()) >= -1e-12
+            assert float(problem.excess(problem.minimiser)) == pytest.approx(0, abs=1e-12)
+
+    def test_constants_hold_and_false_ones_do_not(self, kappa: float) -> None:
+        problem, _ = self.pair(kappa)
+        near = float(problem.minimiser) * torch.linspace(-1, 1, 101, dtype=torch.float64)[1:-1]
+        theta = torch.cat([near, torch.linspace(-0.5, 0.5, 1001, dtype=torch.float64)]).unsqueeze(-1)
+        slopes = problem.mean_gradient(theta).squeeze(-1).abs()
+        condition = problem.constants(start_gap=1.0).condition
+        assert bool((problem.excess(theta) <= gaps(condition, slopes) + 1e-12).all())
+        false = condition.model_copy(update={"gamma": 0.45 * condition.gamma})
+        assert not bool((problem.excess(theta) <= gaps(false, slopes) + 1e-12).all())
+        wide = torch.linspace(-3, 3, 1001, dtype=torch.float64).unsqueeze(-1)
+        assert float(problem.gradients(wide).abs().max()) == pytest.approx(1.0)
+        inside = wide[(wide.abs() - float(problem.minimiser.abs())).abs().squeeze(-1) > 1e-3]
+        torch.testing.assert_close(autograd(problem, inside), problem.mean_gradient(inside))
+
+
+class TestLinearFamily:
+    signs = torch.tensor([[1, 1, -1], [1, -1, -1], [1, 1, 1]])
+    problem = LinearFamily(40, signs, lipschitz=2.0, distance=0.5)
+    points = around(torch.zeros(3, dtype=torch.float64), 6.0)
+
+    def test_the_minimiser_and_the_condition_are_exact_inside_the_seam(self) -> None:
+        inside = self.points[self.points.norm(dim=-1) < 2.0]
+        slopes = self.problem.mean_gradient(inside).norm(dim=-1)
+        torch.testing.assert_close(self.problem.excess(inside), gaps(self.problem.constants.condition, slopes))
+        assert float(self.problem.minimiser.norm()) <= 0.5
+
+    def test_every_loss_is_lipschitz_and_smooth_across_the_seam(self) -> None:
+        slopes = self.problem.gradients(self.points)
+        assert float(slopes.norm(dim=-1).max()) <= self.problem.constants.lipschitz * (1 + 1e-9)
+        torch.testing.assert_close(autograd(self.problem, self.points[1:]), self.problem.mean_gradient(self.points[1:]))
+        seam = self.points[1:] / self.points[1:].norm(dim=-1, keepdim=True) * 2.0
+        jump = self.problem.mean_gradient(1.0001 * seam) - self.problem.mean_gradient(0.9999 * seam)
+        assert float(jump.norm(dim=-1).max()) < 1e-3
