@@ -254,6 +254,12 @@ class Curvature(AbstractQuestion):
         return factor * self.bound(facts) / self.consumed(facts)
 
 
-Question = Annotated[
-    Gradient | GradientDifference | GradientNorm | LeastGradient | Secant | Curvature, Field(discriminator="kind")
-]
+Summed = Gradient | GradientDifference | Secant | Curvature
+"""What records are summed for."""
+
+Question = Annotated[Summed | GradientNorm | LeastGradient, Field(discriminator="kind")]
+
+
+def summed(question: Question) -> Summed:
+    """Return the question whose sums the answer is made of: norms, and choices by them, are made of gradients."""
+    return question.gradient() if isinstance(question, GradientNorm | LeastGradient) else question

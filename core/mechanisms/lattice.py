@@ -16,7 +16,7 @@ Under both routes a row's contribution must depend on that row, public state and
 compacted, and a row that fails a check becomes zero by selection, never by multiplication with zero.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, floor, frexp, isfinite, isqrt, ldexp, sqrt
 from typing import Final
 
@@ -214,6 +214,15 @@ def matrix_grid(clip: float, units: int, dimension: int, adjacency: Adjacency, *
     else:
         multiple = sqrt(2) if dimension > 1 else 1.0
     return bounded_error_grid(clip, units, coordinates, multiple)
+
+
+def norm_grid(grid: Grid) -> Grid:
+    """Return the grid for the integer norm of a sum on another one, which is rounded down.
+
+    Sensitivity. Norms of neighbours' integer sums differ by at most the sums' sensitivity, and their floors by at most
+    one step more.
+    """
+    return replace(grid, sensitivity=grid.sensitivity + 1)
 
 
 def round_parts(total: NDArray[np.int64], grid: Grid) -> NDArray[np.int64]:

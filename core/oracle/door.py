@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from core.catalogue.questions import Question, Secant
+from core.catalogue.questions import Clipped, Gradient, GradientNorm, Question
 from core.errors import AdjacencyMismatch
 from core.mechanisms import sampling
 from core.mechanisms.generator import SystemGenerator, require_system
@@ -114,7 +114,9 @@ class AbstractDoor(ABC):
         return self._part
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
-        """Pay for, sum, noise and return an answer at theta, float64, shape (p,), and at `other` for slopes.
+        """Pay for, sum, noise and return an answer at theta, float64, shape (p,), and at `other` for pairs.
+
+        A question about a list is asked at theta of shape (K, p).
 
         What an earlier attempt of the same job was told at this place is returned as it was, without reading.
 
@@ -122,10 +124,11 @@ class AbstractDoor(ABC):
             StaleAttempt: the job is no longer ours; no record was read.
             AssertionError: a wrong shape, a closed door, or a stream without the units: a programming error.
         """
-        assert theta.ndim == 1, "lanes exist in simulations only"
-        assert theta.shape == (self._problem.dimension,), "parameters have shape (p,)"
+        assert theta.ndim == (2 if question.places == "list" else 1), "lanes exist in simulations only"
+        assert theta.shape[-1] == self._problem.dimension, "parameters have shape (p,), or (K, p) for a list"
+        assert len(theta) > 0, "a list has points"
         assert theta.dtype == torch.float64, "parameters are float64"
-        assert (other is not None) == isinstance(question, Secant), "slopes are between two points, all else at one"
+        assert (other is not None) == (question.places == "pair"), "pairs are asked at two points, all else at one"
         assert other is None or other.shape == theta.shape, "both points have one shape"
         assert other is None or other.dtype == torch.float64, "parameters are float64"
         part, event = self._priced_part(), self._event(question)
@@ -135,11 +138,16 @@ class AbstractDoor(ABC):
         """Read, sum and noise; it was paid for."""
         selected = self._select(question)
         terms = self._problem.units if selected.rows is None else len(selected.rows)
+        total = self._sum(question, theta, other, selected)
+        return noised_mean(total, question, self._whole_facts, terms, selected.divisor, self._generator)
+
+    def _sum(self, question: Question, theta: Tensor, other: Tensor | None, selected: _Selection) -> Tensor:
+        """Return the integer sum that an answer is made of, in part steps."""
+        terms = self._problem.units if selected.rows is None else len(selected.rows)
         part_step = grid_for(question, self._whole_facts, terms).part_step
-        total = self._problem.integer_sum(
+        return self._problem.integer_sum(
             question, self._whole_facts, theta, part_step, other=other, rows=selected.rows, included=selected.included
         )
-        return noised_mean(total, question, self._whole_facts, terms, selected.divisor, self._generator)
 
     def affords(self, question: Question) -> bool:
         """Say whether price and units are left for this question."""
@@ -167,9 +175,25 @@ class AbstractDoor(ABC):
         return Release(value=value, status=status, event=self._account.close())
 
 
+@dataclass(frozen=True)
+class _Remembered:
+    """The integer sum of a gradient, and what it was the sum of; private state, which no one is told."""
+
+    part: str
+    clip: Clipped
+    theta: Tensor
+    total: Tensor
+
+
 @final
 class FullDoor(AbstractDoor):
-    """Every question reads every record."""
+    """Every question is about every record.
+
+    The last sum of gradients is remembered, so that a norm and a gradient at one point read the records once. What is
+    told, noised and paid for is the same as if they were read again: a sum depends on records and public values alone.
+    """
+
+    _last: _Remembered | None = None
 
     def _event(self, question: Question) -> Event:
         assert question.batch is None, "batches are for streams"
@@ -177,6 +201,21 @@ class FullDoor(AbstractDoor):
 
     def _select(self, question: Question) -> _Selection:
         return _Selection(divisor=question.consumed(self.facts), included=self._members[self._part])
+
+    def _sum(self, question: Question, theta: Tensor, other: Tensor | None, selected: _Selection) -> Tensor:
+        if not isinstance(question, Gradient | GradientNorm):
+            return super()._sum(question, theta, other, selected)
+        last = self._last
+        known = last is not None and (last.part, last.clip) == (self._part, question.clip)
+        if last is None or not known or not torch.equal(last.theta, theta):
+            total = super()._sum(question, theta, other, selected)
+            last = self._last = _Remembered(self._part, question.clip, theta.clone(), total)
+        return last.total
+
+    def release(self, value: T, status: Status) -> Release[T]:
+        """Close this door and its blocks, and return the value with what was drawn; nothing is remembered."""
+        self._last = None
+        return super().release(value, status)
 
 
 @final
@@ -217,6 +256,7 @@ class PoissonDoor(AbstractDoor):
 
     def _event(self, question: Question) -> Event:
         assert question.batch is None, "batches are for streams"
+        assert question.places != "list", "no price is known of a choice from a sample"
         return Sampled(numerator=self._parts, sigma=question.sigma)
 
     def _select(self, question: Question) -> _Selection:

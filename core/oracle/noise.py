@@ -2,13 +2,24 @@
 
 from typing import assert_never
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from core.catalogue.questions import Curvature, Gradient, Question, Secant
+from core.catalogue.questions import (
+    Curvature,
+    Gradient,
+    GradientDifference,
+    GradientNorm,
+    LeastGradient,
+    Question,
+    Secant,
+    summed,
+)
+from core.mechanisms.exponential import choose
 from core.mechanisms.gaussian import noise_symmetric, noise_vector, true_sigma
-from core.mechanisms.generator import SystemGenerator
-from core.mechanisms.lattice import Grid, from_grid, matrix_grid, round_parts, vector_grid
+from core.mechanisms.generator import Generator, SystemGenerator
+from core.mechanisms.lattice import Grid, from_grid, integer_norm, matrix_grid, norm_grid, round_parts, vector_grid
 from core.oracle import Answer
 from core.privacy.facts import Facts
 
@@ -19,6 +30,10 @@ def grid_for(question: Question, facts: Facts, terms: int) -> Grid:
     match question:
         case Gradient():
             return vector_grid(bound, terms, facts.dimension, facts.adjacency, question.diameter(facts))
+        case GradientDifference():
+            return vector_grid(bound, terms, facts.dimension, facts.adjacency)
+        case GradientNorm() | LeastGradient():
+            return norm_grid(grid_for(question.gradient(), facts, terms))
         case Secant():
             return vector_grid(bound, terms, 1, facts.adjacency)
         case Curvature():
@@ -40,8 +55,11 @@ def noised_mean(
 ) -> Answer:
     """Round a sum of parts to the grid, add discrete Gaussian noise there, and divide by a public number.
 
+    Of a gradient whose norm is asked for, the norm of the rounded sum is noised; of several, one is chosen by theirs.
+
     Args:
-        total: int64, in part steps, of the question's shape; only its upper triangle is released from a matrix.
+        total: int64, in part steps, of the shape of what is summed, (K, p) for a list of points; only its upper
+            triangle is released from a matrix.
         question: what was summed.
         facts: its public facts.
         terms: public cap on the number of terms.
@@ -50,9 +68,19 @@ def noised_mean(
     """
     grid = grid_for(question, facts, terms)
     parameter = grid.parameter(question.sigma)
-    shape = question.shape(facts.dimension)
-    assert total.shape == shape, "a sum has the question's shape"
+    shape = summed(question).shape(facts.dimension)
+    assert total.shape == shape or question.places == "list", "a sum has the question's shape"
+    integers = round_parts(total.cpu().numpy(), grid)
+    if isinstance(question, LeastGradient):
+        return chosen(generator, [integer_norm(one) for one in integers], parameter)
+    if isinstance(question, GradientNorm):
+        integers = np.array([integer_norm(integers)])
     draw = noise_symmetric if isinstance(question, Curvature) else noise_vector
-    integers = round_parts(total.cpu().numpy(), grid) + draw(generator, parameter, shape[0])
+    integers = integers + draw(generator, parameter, len(integers))
     value = torch.from_numpy(from_grid(integers, grid)).div_(divisor)
     return Answer(value=value, scale=true_sigma(parameter) * grid.step / divisor)
+
+
+def chosen(generator: Generator, scores: list[int], parameter: float) -> Answer:
+    """Draw the number of one of several scores, small ones rather; an index carries no noise beside the draw."""
+    return Answer(value=torch.tensor([choose(generator, scores, parameter)], dtype=torch.float64), scale=0.0)

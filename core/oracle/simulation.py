@@ -7,15 +7,16 @@ hangs on its last bits here, and on grids as fine as the lattice's the two laws 
 
 from typing import TypeVar, final
 
+import torch
 from torch import Tensor
 
-from core.catalogue.questions import Curvature, Question, Secant
+from core.catalogue.questions import Curvature, GradientNorm, LeastGradient, Question, summed
 from core.mechanisms import sampling
 from core.mechanisms.generator import SimulationGenerator
 from core.oracle import Answer, Coins, Meter, Release, Status
 from core.oracle.account import EVERYTHING, Account
 from core.oracle.meters import Unmetered
-from core.oracle.noise import scale_of
+from core.oracle.noise import chosen, grid_for, scale_of
 from core.privacy.facts import Facts
 from core.problems import SyntheticProblem
 
@@ -77,11 +78,19 @@ class Simulation:
         self._account = Account(Unmetered() if meter is None else meter)
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
-        """Return a noised mean at theta, float64, shape (p,) or (R, p), and for slopes at `other`, shaped likewise."""
-        assert (other is not None) == isinstance(question, Secant), "slopes are between two points, all else at one"
+        """Return a noised mean at theta, float64, shape (p,) or (R, p), and for pairs at `other`, shaped likewise.
+
+        A list of points has shape (K, p), and no lanes: what is chosen among them in one lane is not in another.
+        """
+        assert (other is not None) == (question.places == "pair"), "pairs are asked at two points, all else at one"
         assert other is None or other.shape == theta.shape, "both points have one shape"
         assert question.batch is None, "batches are for streams"
-        assert theta.shape in {(self.facts.dimension,), self._shape()}, "parameters have shape (p,) or (R, p)"
+        if question.places == "list":
+            assert self._lanes is None, "a list of points is asked about without lanes"
+            assert theta.ndim == 2, "a list of points has shape (K, p)"  # noqa: PLR2004 - as it says
+            assert theta.shape[-1] == self.facts.dimension, "a list of points has shape (K, p)"
+        else:
+            assert theta.shape in {(self.facts.dimension,), self._shape()}, "parameters have shape (p,) or (R, p)"
         return self._account.answer(
             EVERYTHING, question.event(), question, theta, other, lambda: self._draw(question, theta, other)
         )
@@ -89,12 +98,24 @@ class Simulation:
     def _draw(self, question: Question, theta: Tensor, other: Tensor | None) -> Answer:
         """Sum and noise."""
         units = question.consumed(self.facts)
-        exact = self._problem.bounded_sum(question, self.facts, theta, other=other).div_(units)
+        exact = self._problem.bounded_sum(summed(question), self.facts, theta, other=other).div_(units)
+        if isinstance(question, LeastGradient):
+            return self._choice(question, torch.linalg.vector_norm(exact, dim=-1), units)
+        if isinstance(question, GradientNorm):
+            exact = torch.linalg.vector_norm(exact, dim=-1, keepdim=True)
         exact = exact.expand(*self._answer_shape(question))
         if self._noiseless:
             return Answer(value=exact, scale=0.0)
         scale = scale_of(question, self.facts, units, units)
         return Answer(value=exact + scale * self._noise(question), scale=scale)
+
+    def _choice(self, question: LeastGradient, norms: Tensor, units: int) -> Answer:
+        """Choose one of K points by their norms, shape (K,), by the law of a real door; its least one in silence."""
+        if self._noiseless:
+            return Answer(value=norms.argmin(keepdim=True).double(), scale=0.0)
+        grid = grid_for(question, self.facts, units)
+        scores = [int(norm * units / grid.step) for norm in norms.tolist()]
+        return chosen(self._generator, scores, grid.parameter(question.sigma))
 
     def _shape(self) -> tuple[int, ...]:
         """Return (p,) or (R, p)."""

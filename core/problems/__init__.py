@@ -43,16 +43,16 @@ class Problem(Protocol):
         Parts are those of `core.privacy.facts`, and err by what the lattice charges.
 
         Args:
-            question: what to sum.
+            question: what to sum; gradients, where their norm is asked for or a choice by it.
             facts: the public bounds to clip to.
-            theta: float64, shape (p,).
+            theta: float64, shape (p,), or (K, p) for a list of points.
             step: a power of two, such that all records together stay below 2^61 steps.
             other: float64, shape (p,): the second point of a question about two; None for others.
             rows: int64 indices to read, shape (m,), m public; default all. Parts are then parts of this list.
             included: bool, shape (n,): rows left out count as zero in a full pass. Not together with `rows`.
 
         Returns:
-            The question's shape, symmetric for a curvature; where the records are, GPU or not.
+            The shape of what is summed, symmetric for a curvature, (K, p) for a list; where the records are.
         """
 
 

@@ -34,7 +34,7 @@ import torch
 from torch import Tensor
 
 from core.catalogue.losses import Weights
-from core.catalogue.questions import Gradient, Question, Secant
+from core.catalogue.questions import Gradient, LeastGradient, Question, Summed, summed
 from core.privacy.facts import PART_UNITS, Facts
 from core.problems.losses import record_weights
 from core.problems.terms import Factors, Layout, Point, Records, Sums, size_of, views
@@ -100,15 +100,15 @@ class BlockProblem(ABC):
         self._rows_per_block = min(PART_UNITS, 1 << max(0, (most // max(features.shape[-1], numbers)).bit_length() - 1))
 
     @abstractmethod
-    def _layout(self, question: Question) -> Layout:
+    def _layout(self, question: Summed) -> Layout:
         """Return what the answer is made of; public."""
 
     @abstractmethod
-    def _factors(self, question: Question, facts: Facts, records: Records, at: Point) -> Factors:
+    def _factors(self, question: Summed, facts: Facts, records: Records, at: Point) -> Factors:
         """Return each record's numbers, clipped; zero where its weight is, and by selection where none is finite."""
 
     @abstractmethod
-    def _arrange(self, question: Question, sums: Sums) -> Tensor:
+    def _arrange(self, question: Summed, sums: Sums) -> Tensor:
         """Return the answer, shape (..., p) or (..., p, p), exactly symmetric, or (..., 1), by copying entries."""
 
     @property
@@ -135,11 +135,16 @@ class BlockProblem(ABC):
     ) -> Tensor:
         """Return the sum of clipped answers, int64, in steps; see `core.problems.Problem`.
 
-        Memory beyond the records is O(block + the answer).
+        Memory beyond the records is O(block + the answer). A list of points is one sum after the other.
         """
         assert self.lanes is None, "lanes are summed in floats"
+        if isinstance(question, LeastGradient):
+            one = question.gradient()
+            sums = [self.integer_sum(one, facts, point, step, rows=rows, included=included) for point in theta]
+            return torch.stack(sums)
         assert theta.shape == (self.dimension,), "parameters have shape (p,)"
         assert rows is None or included is None, "rows are chosen in one way"
+        question = summed(question)
         at = self._point(question, facts, theta, other)
         layout, width = self._layout(question), self._width
         total = torch.zeros(size_of(layout, width), dtype=torch.int64, device=self._records.features.device)
@@ -158,6 +163,7 @@ class BlockProblem(ABC):
             O(block), and O(R times the answer) for lanes.
         """
         assert theta.shape[-1] == self.dimension, "parameters have shape (..., p)"
+        question = summed(question)
         at = self._point(question, facts, theta, other)
         if self.lanes is not None:
             shape = (self.lanes, self.dimension)
@@ -176,14 +182,14 @@ class BlockProblem(ABC):
         """The number of features, d."""
         return self._records.features.shape[-1]
 
-    def _point(self, question: Question, facts: Facts, theta: Tensor, other: Tensor | None) -> Point:
+    def _point(self, question: Summed, facts: Facts, theta: Tensor, other: Tensor | None) -> Point:
         """Check what is promised of an answer and where it is asked."""
         assert question.bound(facts) >= SMALLEST_BOUND, "a clip is an ordinary positive number"
         if isinstance(question, Gradient) and question.diameter(facts) < 2 * question.bound(facts):
             assert self._diameter is not None, "no diameter is proved here"
             assert self._diameter <= question.diameter(facts), "gradients may lie as far apart as is proved"
         assert theta.dtype == torch.float64, "parameters are float64"
-        assert (other is not None) == isinstance(question, Secant), "slopes are between two points, all else at one"
+        assert (other is not None) == (question.places == "pair"), "pairs are asked at two points, all else at one"
         if other is None:
             return Point(theta)
         assert other.dtype == torch.float64, "parameters are float64"
@@ -203,7 +209,7 @@ class BlockProblem(ABC):
             yield Records(*block)
 
     def _parts(
-        self, question: Question, facts: Facts, at: Point, rows: Tensor | None, included: Tensor | None
+        self, question: Summed, facts: Facts, at: Point, rows: Tensor | None, included: Tensor | None
     ) -> Iterator[Tensor]:
         """Yield the float sums of each part in a row, over one set of records at one point."""
         device = self._records.features.device
@@ -221,7 +227,7 @@ class BlockProblem(ABC):
                 total = torch.zeros_like(total)
         yield total
 
-    def _sum_shared(self, question: Question, facts: Facts, at: Point) -> Tensor:
+    def _sum_shared(self, question: Summed, facts: Facts, at: Point) -> Tensor:
         """Sum over one set of records at many points, shape (R, p)."""
         lanes, width = at.theta.shape[0], self._width
         layout = self._layout(question)
@@ -240,7 +246,7 @@ class BlockProblem(ABC):
                 sums.add_((factors.outer @ squares).view(sums.shape))
         return self._arrange(question, views(total, layout, width))
 
-    def _sum_lanes(self, question: Question, facts: Facts, at: Point) -> Tensor:
+    def _sum_lanes(self, question: Summed, facts: Facts, at: Point) -> Tensor:
         """Sum over many sets of records, each at its own point, shape (R, p); some lanes at a time."""
         layout, width = self._layout(question), self._width
         size = max(1, BLOCK_NUMBERS // (self.units * max(width, sum(layout))))

@@ -12,6 +12,8 @@ Terms, of the very floats a, s, r and g = w 1{|r| < c} of a record, and of x:
   the catalogue of one another (2 t c along x, c^2/2 along the scale), both up to some roundings, inside the margin.
   Clipping to C < B multiplies a and s by one number and makes new floats of them, of norm at most C; a projection on a
   ball brings no two of them further apart.
+* change of the gradient between two points: the differences of two numbers a and of two numbers s, clipped to the cap
+  as above: new floats once more, of norm at most the cap.
 * Hessian g u u^T: entries g x_j x_k, g r x_j and g r r, three floats each, whatever was rounded on the way; g >= 0, so
   it is positive semidefinite of rank one, and g (|x|^2 + r^2) <= bound by the weights, |r| < c, and clipping g.
 * score v v^T, v = (a x, s) the gradient: entries a a x_j x_k, a s x_j and s s, at most four floats and, a a and a s
@@ -28,7 +30,7 @@ import torch
 from torch import Tensor
 
 from core.catalogue.losses import Huber, Mallows, gradient_bound, gradient_diameter
-from core.catalogue.questions import Curvature, Gradient, Question, Secant
+from core.catalogue.questions import Curvature, Gradient, GradientDifference, Secant, Summed
 from core.privacy.facts import Facts
 from core.problems.blocks import BlockProblem, margins, mirror, slopes
 from core.problems.terms import Factors, Layout, Point, Records, Sums
@@ -60,19 +62,19 @@ class JointProblem(BlockProblem):
             diameter=gradient_diameter(loss, weights),
         )
 
-    def _layout(self, question: Question) -> Layout:
+    def _layout(self, question: Summed) -> Layout:
         match question:
-            case Gradient():
+            case Gradient() | GradientDifference():
                 return Layout(plain=1, linear=1)
             case Secant():
                 return Layout(plain=1)
             case Curvature():
                 return Layout(plain=1, linear=1, outer=1)
 
-    def _arrange(self, question: Question, sums: Sums) -> Tensor:
+    def _arrange(self, question: Summed, sums: Sums) -> Tensor:
         """Put what belongs to the scale last."""
         match question:
-            case Gradient():
+            case Gradient() | GradientDifference():
                 return torch.cat((sums.linear.squeeze(-2), sums.plain), -1)
             case Secant():
                 return sums.plain
@@ -81,13 +83,15 @@ class JointProblem(BlockProblem):
                 below = torch.cat((sums.linear, sums.plain.unsqueeze(-1)), -1)
                 return mirror(torch.cat((beside, below), -2))
 
-    def _factors(self, question: Question, facts: Facts, records: Records, at: Point) -> Factors:
+    def _factors(self, question: Summed, facts: Facts, records: Records, at: Point) -> Factors:
         """Return each record's numbers, clipped; those of v v^T are the products of v's."""
         bound = question.bound(facts)
         match question:
             case Gradient():
                 along, scale = self._gradient(bound, records, at.theta)
                 return _stacked(plain=scale, linear=along)
+            case GradientDifference():
+                return self._difference(question, facts, records, at)
             case Secant():
                 assert at.other is not None, "two points"
                 before, after = (self._loss(records, point) for point in (at.theta, at.other))
@@ -119,9 +123,16 @@ class JointProblem(BlockProblem):
         weights = torch.where(usable, records.weights, 0.0)
         along, scale = -cut * weights, (self._kappa - cut.square()) / 2 * weights
         if bound < self._gradient_bound:  # public; otherwise the weights have clipped already
-            shrink = (bound / torch.hypot(along * records.norms, scale)).clamp_(max=1.0)
-            along, scale = along * shrink, scale * shrink
+            return _shrunk(along, scale, bound, records)
         return along, scale
+
+    def _difference(self, question: GradientDifference, facts: Facts, records: Records, at: Point) -> Factors:
+        """Return how the numbers of each record's clipped gradient change between two points, clipped to a norm."""
+        assert at.other is not None, "two points"
+        clip = question.gradient_clip(facts)
+        before, after = (self._gradient(clip, records, point) for point in (at.theta, at.other))
+        along, scale = _shrunk(after[0] - before[0], after[1] - before[1], question.bound(facts), records)
+        return _stacked(plain=scale, linear=along)
 
     def _loss(self, records: Records, theta: Tensor) -> Tensor:
         """Return each record's loss before its weight; not a number where it is not defined."""
@@ -130,6 +141,12 @@ class JointProblem(BlockProblem):
         cut = size.clamp(max=self._c)
         loss = theta[..., -1:] * (cut * (size - cut / 2) + self._kappa / 2)  # rho_c without its two branches
         return torch.where(usable, loss, torch.nan)
+
+
+def _shrunk(along: Tensor, scale: Tensor, bound: float, records: Records) -> tuple[Tensor, Tensor]:
+    """Return the numbers of (a x, s) clipped to a norm."""
+    shrink = (bound / torch.hypot(along * records.norms, scale)).clamp_(max=1.0)
+    return along * shrink, scale * shrink
 
 
 def _stacked(plain: Tensor | None = None, linear: Tensor | None = None, outer: Tensor | None = None) -> Factors:

@@ -1,21 +1,25 @@
 """Clipped sums for linear predictors in closed form: two matrix-vector products a gradient, X read once.
 
+A change of gradients between two points takes one product more, with X still read once.
+
 Every term is a number, or a number times x or x x^T, so clipping needs |number| * |x| only and no row is ever
 materialised.
 
 Terms. For the gradient, g_i = score * weight is one float64; |g_i| |x_i| <= C holds by the weights, which are made
 once from the very values that enter the products, and by clipping g_i where C is below the loss's own bound. So the
 term g_i x_i is a product of two floats and its exact norm is at most C (1 + 2^-12), inside the C / (1 - 2^-10) that the
-lattice charges. For the matrices, g_i = curvature * weight, or (score * weight)^2, or weight * |x_i|, with
-0 <= g_i |x_i|^2 <= bound by clipping, the term g_i x_ij x_ik is a product of three, and the exact terms are positive
-semidefinite of rank one. For a slope between two points, g_i itself is the term, clipped to [-B, B]. How terms are
-added, what that errs, and which records count are in `core.problems.blocks`.
+lattice charges. For its change between two points, g_i is the difference of two such numbers, each clipped to C/|x_i|,
+rounded once and clipped to cap/|x_i|: one float64 again, and a term of norm at most the cap (1 + 2^-12), whatever the
+rounding before the last clip was. For the matrices, g_i = curvature * weight, or (score * weight)^2, or
+weight * |x_i|, with 0 <= g_i |x_i|^2 <= bound by clipping, the term g_i x_ij x_ik is a product of three, and the exact
+terms are positive semidefinite of rank one. For a slope between two points, g_i itself is the term, clipped to [-B, B].
+How terms are added, what that errs, and which records count are in `core.problems.blocks`.
 
 Schweppe weights stand inside the loss, phi((y - x.b) v/scale): it is the loss of v y and v x, unweighted, so rows and
 targets are scaled once, when the object is made, and everything above holds for what they are then; |v x| <= C up to
 three roundings. Clipped gradients are those of the unweighted loss, and their limit is the facts' bound.
 
-A margin that is not finite gives a zero factor by selection, and so does a slope that is not.
+A margin or score that is not finite gives a zero factor by selection, at that point, and so does a slope that is not.
 """
 
 from math import inf
@@ -25,7 +29,7 @@ import torch
 from torch import Tensor
 
 from core.catalogue.losses import Clip, Loss, Schweppe, Weights, gradient_bound
-from core.catalogue.questions import Curvature, Gradient, Question, Secant
+from core.catalogue.questions import Curvature, Gradient, GradientDifference, Secant, Summed
 from core.privacy.facts import Facts
 from core.problems.blocks import SMALLEST_BOUND, BlockProblem, margins, mirror, slopes
 from core.problems.losses import per_record
@@ -56,9 +60,9 @@ class LinearProblem(BlockProblem):
         if isinstance(weights, Schweppe):
             self._records = _inside(self._records, weights)
 
-    def _layout(self, question: Question) -> Layout:
+    def _layout(self, question: Summed) -> Layout:
         match question:
-            case Gradient():
+            case Gradient() | GradientDifference():
                 return Layout(linear=1)
             case Secant():
                 return Layout(plain=1)
@@ -66,9 +70,9 @@ class LinearProblem(BlockProblem):
                 return Layout(outer=1)
         assert_never(question)
 
-    def _arrange(self, question: Question, sums: Sums) -> Tensor:
+    def _arrange(self, question: Summed, sums: Sums) -> Tensor:
         match question:
-            case Gradient():
+            case Gradient() | GradientDifference():
                 return sums.linear[..., 0, :]
             case Secant():
                 return sums.plain
@@ -76,17 +80,16 @@ class LinearProblem(BlockProblem):
                 return mirror(sums.outer[..., 0, :, :])
         assert_never(question)
 
-    def _factors(self, question: Question, facts: Facts, records: Records, at: Point) -> Factors:
+    def _factors(self, question: Summed, facts: Facts, records: Records, at: Point) -> Factors:
         """Return each record's number g, clipped; its term is g, g x or g x x^T."""
         bound = question.bound(facts)
         assert bound >= SMALLEST_BOUND, "a clip is an ordinary positive number"
         match question:
             case Gradient():
-                factors = self._scores(records, at)
-                if bound < self._gradient_bound:  # public; otherwise the weights have clipped already
-                    limit = bound / records.norms  # infinite for null records, whose factor is zero
-                    factors = torch.minimum(torch.maximum(factors, -limit), limit)
-                return Factors(linear=factors.unsqueeze(-2))
+                return Factors(linear=self._gradients(bound, records, at.theta.unsqueeze(-2)))
+            case GradientDifference():
+                found = self._gradients(question.gradient_clip(facts), records, at.both())
+                return Factors(linear=_clipped(found[..., 1:, :] - found[..., :1, :], bound, records))
             case Secant():
                 return Factors(plain=self._slopes(records, at, bound).unsqueeze(-2))
             case Curvature(of="hessian"):
@@ -94,15 +97,23 @@ class LinearProblem(BlockProblem):
                 factors = torch.where(margin.isfinite(), self.loss.curvature(margin, records.target), 0.0)
                 factors = factors.mul_(records.weights)
             case Curvature(of="score"):
-                factors = self._scores(records, at).square_()
+                factors = self._scores(records, at.theta.unsqueeze(-2)).square_().squeeze(-2)
             case Curvature(of="cubic"):
                 factors = (records.weights * records.norms).expand(*at.theta.shape[:-1], *records.norms.shape[-1:])
         return Factors(outer=torch.minimum(factors, bound / records.norms / records.norms).unsqueeze(-2))
 
-    def _scores(self, records: Records, at: Point) -> Tensor:
-        """Return weighted scores."""
-        margin = _margin(records, at.theta)
-        return torch.where(margin.isfinite(), self.loss.score(margin, records.target), 0.0).mul_(records.weights)
+    def _gradients(self, clip: float, records: Records, points: Tensor) -> Tensor:
+        """Return each record's number at J points, shape (..., J, m), clipped to a norm."""
+        scores = self._scores(records, points)
+        # The bound is public; where the clip is none below it, the weights have clipped already.
+        return _clipped(scores, clip, records) if clip < self._gradient_bound else scores
+
+    def _scores(self, records: Records, points: Tensor) -> Tensor:
+        """Return weighted scores at J points, shape (..., J, m)."""
+        margin = margins(records.features, points)
+        score = self.loss.score(margin, records.target.unsqueeze(-2))
+        usable = margin.isfinite() & score.isfinite()
+        return torch.where(usable, score, 0.0).mul_(records.weights.unsqueeze(-2))
 
     def _slopes(self, records: Records, at: Point, bound: float) -> Tensor:
         """Return how much the weighted loss rises from theta to the other point, for each unit of the way, clipped."""
@@ -114,6 +125,12 @@ class LinearProblem(BlockProblem):
 def _margin(records: Records, theta: Tensor) -> Tensor:
     """Return x.theta for every record, lanes first."""
     return margins(records.features, theta.unsqueeze(-2)).squeeze(-2)
+
+
+def _clipped(factors: Tensor, bound: float, records: Records) -> Tensor:
+    """Return numbers, shape (..., J, m), whose products with x have at most a norm."""
+    limit = (bound / records.norms).unsqueeze(-2)  # infinite for null records, whose factor is zero
+    return torch.minimum(torch.maximum(factors, -limit), limit)
 
 
 def _inside(records: Records, weights: Schweppe) -> Records:

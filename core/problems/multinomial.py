@@ -9,6 +9,8 @@ Terms, of the very floats of a record:
 
 * gradient s kron x: s_k = w (q_k - 1{y = k}), products of two. |q - e_y| <= sqrt(2) (1 for two classes) up to K
   roundings, and w |x| <= t; clipping to C below that multiplies all s_k by one number and makes new floats of them.
+* change of the gradient between two points: differences of two numbers s_k each, clipped to the cap as above: new
+  floats once more.
 * Hessian: with c_kl = w q_k q_l rounded, the block (k, l) is -c_kl x x^T and the block (k, k) is d_k x x^T, products of
   three, where d_k is the sum of c_kl over all other classes l, the baseline's included, rounded up. So the matrix of
   d_k and -c_kl has a diagonal that is at least the sum of what is beside it: it is positive semidefinite, and so is
@@ -27,7 +29,7 @@ import torch
 from torch import Tensor
 
 from core.catalogue.losses import Clip, Mallows, Multinomial, curvature_bound, gradient_bound
-from core.catalogue.questions import Curvature, Gradient, Question, Secant
+from core.catalogue.questions import Curvature, Gradient, GradientDifference, Secant, Summed
 from core.privacy.facts import Facts
 from core.problems.blocks import BlockProblem, margins, mirror, slopes
 from core.problems.terms import Factors, Layout, Point, Records, Sums
@@ -62,19 +64,19 @@ class MultinomialProblem(BlockProblem):
         valid = present & (target >= 0) & (target <= others) & (target == target.floor())
         super().__init__(features, target, valid, weights, others * features.shape[-1], numbers=len(pairs))
 
-    def _layout(self, question: Question) -> Layout:
+    def _layout(self, question: Summed) -> Layout:
         match question:
-            case Gradient():
+            case Gradient() | GradientDifference():
                 return Layout(linear=self._others)
             case Secant():
                 return Layout(plain=1)
             case Curvature():
                 return Layout(outer=len(self._pairs))
 
-    def _arrange(self, question: Question, sums: Sums) -> Tensor:
+    def _arrange(self, question: Summed, sums: Sums) -> Tensor:
         """Put class after class; of matrices, every class's own block came first."""
         match question:
-            case Gradient():
+            case Gradient() | GradientDifference():
                 return sums.linear.flatten(-2)
             case Secant():
                 return sums.plain
@@ -86,12 +88,17 @@ class MultinomialProblem(BlockProblem):
                 matrix = blocks.transpose(-3, -2).reshape(*lanes, self.dimension, self.dimension)
                 return mirror(matrix)
 
-    def _factors(self, question: Question, facts: Facts, records: Records, at: Point) -> Factors:
+    def _factors(self, question: Summed, facts: Facts, records: Records, at: Point) -> Factors:
         """Return each record's numbers, clipped."""
         bound = question.bound(facts)
         match question:
             case Gradient():
                 return Factors(linear=self._scores(bound, records, at.theta))
+            case GradientDifference():
+                assert at.other is not None, "two points"
+                clip = question.gradient_clip(facts)
+                before, after = (self._scores(clip, records, point) for point in (at.theta, at.other))
+                return Factors(linear=_shrunk(after - before, bound, records))
             case Secant():
                 assert at.other is not None, "two points"
                 before, after = (self._loss(records, point) for point in (at.theta, at.other))
@@ -126,8 +133,7 @@ class MultinomialProblem(BlockProblem):
         seen = (records.target.unsqueeze(-2) == self._codes).to(torch.float64)
         scores = (chances[..., 1:, :] - seen) * weights.unsqueeze(-2)
         if bound < self._gradient_bound:  # public; otherwise the weights have clipped already
-            length = torch.linalg.vector_norm(scores, dim=-2) * records.norms
-            scores = scores * (bound / length).clamp_(max=1.0).unsqueeze(-2)
+            return _shrunk(scores, bound, records)
         return scores
 
     def _bends(self, bound: float, records: Records, theta: Tensor) -> Tensor:
@@ -152,3 +158,9 @@ class MultinomialProblem(BlockProblem):
         code = records.target.to(torch.int64).unsqueeze(-2)
         seen = margin.gather(-2, code.expand(*margin.shape[:-2], 1, margin.shape[-1])).squeeze(-2)
         return torch.logsumexp(margin, -2) - seen
+
+
+def _shrunk(scores: Tensor, bound: float, records: Records) -> Tensor:
+    """Return the numbers of s kron x, shape (..., K - 1, m), clipped to a norm."""
+    length: Tensor = torch.linalg.vector_norm(scores, dim=-2) * records.norms
+    return scores * (bound / length).clamp_(max=1.0).unsqueeze(-2)

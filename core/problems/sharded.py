@@ -12,20 +12,24 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from core.catalogue.questions import Question, Secant
-from core.privacy.facts import PART_UNITS, Facts, Frozen, parts_in
+from core.catalogue.questions import Question
+from core.privacy.facts import PART_UNITS, Facts, Grown, parts_in
 from core.problems import Problem
 from core.problems.team import Team
 
 
-class Sum(Frozen):
+class Sum(Grown):
     """What the leader tells before everybody sums; theta follows, the other point and the mask where there are any."""
+
+    NEWER = frozenset({"points"})
 
     kind: Literal["sum"] = "sum"
     question: Question
     facts: Facts
     step: float
     masked: bool
+    points: int | None = None
+    """How many thetas a question about a list is asked at."""
 
 
 def shard_of(units: int, rank: int, size: int) -> range:
@@ -76,7 +80,8 @@ class ShardedProblem:
         Rows cannot be chosen by their numbers: batches of a stream are read by one process.
         """
         assert rows is None, "batches of a stream are read by one process"
-        told = Sum(question=question, facts=facts, step=step, masked=included is not None)
+        points = len(theta) if question.places == "list" else None
+        told = Sum(question=question, facts=facts, step=step, masked=included is not None, points=points)
         self._team.tell(told.model_dump_json())
         return self._shard.join(told, theta, other, included)
 
@@ -111,9 +116,10 @@ class Shard:
         Returns:
             To the leader, the sum over all processes' records.
         """
-        empty = torch.empty(self._own.dimension, dtype=torch.float64)
+        point = (self._own.dimension,)
+        empty = torch.empty(point if told.points is None else (told.points, *point), dtype=torch.float64)
         theta = self._team.share(empty if theta is None else theta)
-        if isinstance(told.question, Secant):
+        if told.question.places == "pair":
             other = self._team.share(empty.clone() if other is None else other)
         own = None
         if told.masked:

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 
@@ -20,6 +21,11 @@ class Point(NamedTuple):
 
     theta: Tensor
     other: Tensor | None = None
+
+    def both(self) -> Tensor:
+        """Return both points of a pair, shape (2, p), lanes first."""
+        assert self.other is not None, "two points"
+        return torch.stack((self.theta, self.other), -2)
 
 
 class Layout(NamedTuple):

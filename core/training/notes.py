@@ -26,7 +26,7 @@ _ROUNDING: Final = 1e-9
 
 @dataclass(frozen=True)
 class Noted:
-    """An answer that was given, to which question, where: at one point or two."""
+    """An answer that was given, to which question, where: at one point, two, or a list of them."""
 
     question: Question
     theta: Tensor
@@ -82,7 +82,7 @@ def _same(point: Tensor | None, noted: Tensor | None) -> bool:
     """Say whether two points are one, up to rounding."""
     if point is None or noted is None:
         return point is noted
-    return torch.allclose(point, noted, rtol=_ROUNDING, atol=_ROUNDING)
+    return point.shape == noted.shape and torch.allclose(point, noted, rtol=_ROUNDING, atol=_ROUNDING)
 
 
 def _name(number: int, part: str) -> str:

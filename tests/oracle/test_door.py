@@ -95,8 +95,8 @@ class TestEveryDoor:
     def test_pays_before_it_reads(self, kind: int) -> None:
         journal = Journal()
         oracle, question = doors(journal)[kind]
-        for _ in range(3):
-            oracle.ask(question, ZERO)
+        for step in range(3):
+            oracle.ask(question, ZERO + step)
         assert journal.entries == ["paid", "read"] * 3
         assert journal.positions == [1, 2, 3]
 
@@ -220,7 +220,7 @@ class TestBlocks:
         holdout = oracle.block("holdout")
         assert (oracle.facts.units, holdout.facts.units, oracle.block("other").facts.units) == (20, 5, 5)
         oracle.ask(GRADIENT, ZERO)
-        oracle.ask(GRADIENT, ZERO)
+        oracle.ask(GRADIENT, ZERO + 1)
         answer = holdout.ask(Gradient(sigma=5.0), ZERO)
         assert answer.scale == pytest.approx(5.0 * sqrt(2) / 5, rel=2e-3)
         masks = [included for _, included in journal.selections]
