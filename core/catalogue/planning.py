@@ -67,7 +67,7 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
     assert not isinstance(spec.model, NetworkModel), "refused above"
     design = make_design(columns, spec.model)
     model = fill_model(spec.model, design)
-    facts = make_facts(model, design, units, adjacency)
+    facts = make_facts(model, design, units, adjacency, spec.optimizer.start)
     mu = spec.privacy.total_mu(terms)
     if spec.assume is not None:
         check_assumed(spec.assume, design, model)
