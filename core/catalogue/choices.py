@@ -27,7 +27,6 @@ from core.catalogue.prediction import (
     make_outlook,
 )
 from core.catalogue.shares import best_shares, equal_shares
-from core.catalogue.sufficient_statistics import SufficientStatistics
 from core.errors import FieldError, Invalid
 from core.privacy.facts import Facts
 
@@ -70,7 +69,7 @@ def choose(
         facts.dimension <= MOST_COEFFICIENTS
         and facts.curvature_bound is not None
         and not isinstance(model.weights, Clip)
-        and not isinstance(optimizer, SufficientStatistics)
+        and optimizer.offers_intervals
     )
     if asked == "optimised" and not predictable:
         raise Invalid(

@@ -96,7 +96,7 @@ def _check_optimizer(optimizer: AnySettings, facts: Facts, estimate_mu: float, i
     """Refuse settings that contradict the rest of the job."""
     if isinstance(optimizer, NoisyNewton):
         _check_newton(optimizer, inference)
-    if optimizer.start != "zeros" and len(optimizer.start) != facts.dimension:
+    if not isinstance(optimizer.start, str) and len(optimizer.start) != facts.dimension:
         raise contradiction("/optimizer/start", f"must have {facts.dimension} numbers, one for each parameter")
     assert optimizer.mu is not None, "planned"
     assert isclose(optimizer.mu, estimate_mu, rel_tol=10 * SLACK), "the estimate spends its share"

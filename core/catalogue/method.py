@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Self
+from typing import ClassVar, Self
 
 from pydantic import Field
 
@@ -50,6 +50,9 @@ class Card(Frozen):
 class AbstractSettings(Grown, ABC):
     """One method's public settings: frozen, on the wire and in the database as they are."""
 
+    offers_intervals: ClassVar[bool] = True
+    """Whether a covariance is known for its estimate; jobs that ask such a method for intervals are refused."""
+
     @abstractmethod
     def plan(self, facts: Facts, mu: float) -> Self:
         """Return the same settings with every open field filled from public facts, for a total of `mu`-GDP."""
@@ -61,6 +64,14 @@ class AbstractSettings(Grown, ABC):
     @abstractmethod
     def bound(self, facts: Facts) -> Bound:
         """Return what the theory predicts for these filled settings."""
+
+    def passes(self, facts: Facts) -> int:
+        """Return how many products of a vector with all records' rows the worst case takes.
+
+        A mean gradient takes two: rows times theta, then residuals times rows. That is what each event is taken for
+        here; methods whose schedule has others say so.
+        """
+        return 2 * len(self.schedule(facts))
 
     @classmethod
     @abstractmethod

@@ -10,4 +10,6 @@ from core.catalogue.sufficient_statistics import SufficientStatistics
 
 AnySettings = Annotated[NoisyGradientDescent | NoisyNewton | SufficientStatistics, Field(discriminator="kind")]
 SETTINGS: TypeAdapter[AnySettings] = TypeAdapter(AnySettings)
+WithIntervals = NoisyGradientDescent | NoisyNewton
+"""The methods that offer intervals, for which widths are predicted."""
 METHODS = (NoisyGradientDescent, NoisyNewton, SufficientStatistics)

@@ -13,9 +13,9 @@ from core.catalogue.method import AbstractSettings, Assumption, Bound, Card
 from core.catalogue.planning_rules import (
     CONFIDENCE,
     PLANNED_RADIUS,
+    AnyStart,
     Mu,
     Radius,
-    Start,
     Steps,
     fill,
     noise_norm,
@@ -45,7 +45,9 @@ class NoisyGradientDescent(AbstractSettings):
     )
     mu: Mu | None = Field(default=None, description="for the estimate alone; null: the job's share")
     radius: Radius | None = Field(default=None, description="iterates are projected onto this ball around zero")
-    start: Start = Field(default="zeros", description="in encoded units; never from the records")
+    start: AnyStart = Field(
+        default="zeros", description="in encoded units, never from the records; random: at distance 1 from zero"
+    )
     stop: Literal["budgeted", "private"] = Field(
         default="budgeted",
         description="private: stop once a noised gradient is no longer than the noise of one coordinate, or half of it "

@@ -257,6 +257,12 @@ class NoisyNewton(NewtonOptions):
                 events += [question.event() for question in self.comparisons(self.mu)]
         return events
 
+    def passes(self, facts: Facts) -> int:
+        """Return two for each gradient and comparison, and p for each matrix."""
+        assert self.mu is not None, "plan first"
+        matrices = len(self.curvatures()) + len(self.lipschitz_questions(self.mu))
+        return 2 * (len(self.schedule(facts)) - matrices) + facts.dimension * matrices
+
     def matrix_deviations(self, facts: Facts) -> tuple[float, ...]:
         """Return the standard deviation of the noise on an entry of each Newton step's matrix, pooled ones included."""
         memory = self.memory or 0.0

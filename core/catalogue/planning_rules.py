@@ -16,6 +16,8 @@ Damping = Annotated[float, Field(gt=0, le=1)]
 Radius = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Floor = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Start = Literal["zeros"] | tuple[Finite, ...]
+AnyStart = Start | Literal["random"]
+"""`random`: drawn uniformly at distance 1 from zero, in encoded units, by coins that no record has a part in."""
 MatrixNoise = Literal["tight", "printed"]
 
 CONFIDENCE = 0.95

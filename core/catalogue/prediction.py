@@ -23,13 +23,11 @@ from core.catalogue.assumed import Assumed
 from core.catalogue.columns import Coded
 from core.catalogue.design import Design
 from core.catalogue.jobs import Inference
-from core.catalogue.methods import AnySettings
+from core.catalogue.methods import AnySettings, WithIntervals
 from core.catalogue.models import MultinomialModel, RegressionModel
 from core.catalogue.noisy_gd import NoisyGradientDescent
-from core.catalogue.noisy_newton import NoisyNewton
 from core.catalogue.predicted_covariance import Outlook, covariance_of, inverted, noised_matrices, penalised
 from core.catalogue.reference import reference_of
-from core.catalogue.sufficient_statistics import SufficientStatistics
 from core.privacy.facts import Facts, Frozen
 
 Array = NDArray[np.float64]
@@ -89,7 +87,7 @@ def predict(
     """
     if not inference.intervals or facts.dimension > MOST_COEFFICIENTS:
         return None
-    if isinstance(optimizer, SufficientStatistics):
+    if not isinstance(optimizer, WithIntervals):
         return None
     try:
         with np.errstate(all="ignore"):
@@ -104,9 +102,7 @@ def predict(
     )
 
 
-def widths(
-    outlook: Outlook, facts: Facts, optimizer: NoisyGradientDescent | NoisyNewton, inference: Inference
-) -> tuple[Array, Array]:
+def widths(outlook: Outlook, facts: Facts, optimizer: WithIntervals, inference: Inference) -> tuple[Array, Array]:
     """Return the widths of private and non-private intervals in declared units, shape (q,) each."""
     noised = noised_matrices(outlook, facts, inference, optimizer)
     private = _declared(outlook, covariance_of(outlook, facts, optimizer, inference, noised))
@@ -122,14 +118,12 @@ def demerit(outlook: Outlook, facts: Facts, optimizer: AnySettings, inference: I
     COVERAGE_PRICE points of width. The
     estimate's own deviation is taken from exact matrices.
     """
-    assert not isinstance(optimizer, SufficientStatistics), "it has no intervals"
+    assert isinstance(optimizer, WithIntervals), "it has no intervals"
     with np.errstate(all="ignore"):
         return _or_infinite(lambda: _demerit(outlook, facts, optimizer, inference))
 
 
-def _demerit(
-    outlook: Outlook, facts: Facts, optimizer: NoisyGradientDescent | NoisyNewton, inference: Inference
-) -> float:
+def _demerit(outlook: Outlook, facts: Facts, optimizer: WithIntervals, inference: Inference) -> float:
     noised = noised_matrices(outlook, facts, inference, optimizer)
     told = _declared(outlook, covariance_of(outlook, facts, optimizer, inference, noised))
     wider = float(np.log(np.median(told, axis=0) / _sampling_deviations(outlook, facts)).mean())
@@ -140,7 +134,7 @@ def _demerit(
 
 def demerit_of_estimate(outlook: Outlook, facts: Facts, optimizer: AnySettings, inference: Inference) -> float:
     """Return the same for an estimate without intervals, going by those that exact matrices would make."""
-    assert not isinstance(optimizer, SufficientStatistics), "it is not iterated"
+    assert isinstance(optimizer, WithIntervals), "nothing is predicted of others"
     with np.errstate(all="ignore"):
         return _or_infinite(
             lambda: np.log(_exact(outlook, facts, optimizer, inference) / _sampling_deviations(outlook, facts)).mean()
@@ -156,9 +150,7 @@ def _or_infinite(figure: Callable[[], float]) -> float:
     return found if isfinite(found) else inf
 
 
-def _exact(
-    outlook: Outlook, facts: Facts, optimizer: NoisyGradientDescent | NoisyNewton, inference: Inference
-) -> Array:
+def _exact(outlook: Outlook, facts: Facts, optimizer: WithIntervals, inference: Inference) -> Array:
     """Return the deviations that exact matrices would tell, in declared units, shape (q,)."""
     figures = dict.fromkeys(("curvature_sigma", "score_sigma", "curvature_floor", "score_floor"), EXACT)
     silent = inference.model_copy(update={"intervals": True, **figures})

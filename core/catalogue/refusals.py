@@ -9,7 +9,6 @@ from core.catalogue.losses import Clip, Mallows
 from core.catalogue.methods import AnySettings
 from core.catalogue.models import RegressionModel
 from core.catalogue.noisy_newton import NoisyNewton
-from core.catalogue.sufficient_statistics import SufficientStatistics
 from core.errors import FieldError, Invalid
 from core.privacy.facts import Facts
 
@@ -22,19 +21,20 @@ def refuse_unbounded(optimizer: AnySettings, inference: Inference, model: Regres
     """
     errors, clipped = [], isinstance(model.weights, Clip)
     newton = isinstance(optimizer, NoisyNewton)
-    if isinstance(optimizer, SufficientStatistics):
+    if not optimizer.offers_intervals:
         if inference.intervals:
-            errors.append(FieldError("/inference/intervals", "sufficient statistics have none: set it to false"))
+            detail = f"{optimizer.kind} has none: set it to false"
+            errors.append(FieldError("/inference/intervals", detail))
     elif clipped and newton:
         errors.append(FieldError("/model/weights/kind", "clip bounds no Hessian: use mallows, or noisy_gd"))
     if clipped and inference.intervals and not errors:
         detail = "clipped gradients are those of no loss, so no interval would be right: set it to false"
         errors.append(FieldError("/inference/intervals", detail))
-    if not clipped and facts.curvature_bound is None and (newton or inference.intervals):
+    if not clipped and facts.curvature_bound is None and (newton or inference.intervals) and not errors:
         assert isinstance(model.weights, Mallows), "other weights bound it"
         detail = "1 bounds no Hessian: use 2 or 3, or noisy_gd without intervals"
         errors.append(FieldError("/model/weights/power", detail))
-    if isinstance(inference.shares, str) and isinstance(optimizer, SufficientStatistics):
+    if isinstance(inference.shares, str) and not optimizer.offers_intervals:
         errors.append(FieldError("/inference/shares", "is for methods with intervals; leave it out"))
     if errors:
         raise Invalid(f"This job asks for what nothing bounds: see {errors[0].pointer}.", *errors)
@@ -43,7 +43,7 @@ def refuse_unbounded(optimizer: AnySettings, inference: Inference, model: Regres
 
 def _refuse_start(optimizer: AnySettings, facts: Facts) -> None:
     """Refuse a start whose scale is none."""
-    if isinstance(optimizer, SufficientStatistics) or facts.scale is None or optimizer.start == "zeros":
+    if facts.scale is None or isinstance(optimizer.start, str):
         return
     if len(optimizer.start) == facts.dimension and optimizer.start[-1] < facts.scale.floor:
         detail = f"its last number is the scale, at least its floor, {facts.scale.floor:g}, in encoded units"

@@ -7,7 +7,7 @@ intervals, and it needs every row and target to be bounded, which weights do not
 
 from collections.abc import Sequence
 from math import sqrt
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -40,6 +40,8 @@ class SufficientStatistics(AbstractSettings):
     Both are asked for once: the Hessian of the squared loss, and its gradient at zero with each unit's cut to x_max
     y_max, the largest that the declared bounds allow, so that nothing within them is cut.
     """
+
+    offers_intervals: ClassVar = False
 
     kind: Literal["sufficient_statistics"] = "sufficient_statistics"
     mu: Mu | None = Field(default=None, description="for the estimate; null: the job's")
@@ -101,6 +103,10 @@ class SufficientStatistics(AbstractSettings):
         """Return both events."""
         del facts  # a multiplier of the sensitivity means the same for every scope
         return [question.event() for question in self.questions()]
+
+    def passes(self, facts: Facts) -> int:
+        """Return two for the gradient and p for the matrix."""
+        return 2 + facts.dimension
 
     def bound(self, facts: Facts) -> Bound:
         """Predict the distance to the least-squares estimate where the design is well spread.

@@ -5,27 +5,48 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from core.catalogue.planning_rules import Start
+from core.catalogue.planning_rules import AnyStart
 from core.errors import Diverged
 from core.inference.eigen import inside
 from core.inference.estimate import Estimate
 from core.inference.parameters import above_floor
-from core.oracle import Answer, Status
+from core.oracle import Answer, Oracle, Status
 
 if TYPE_CHECKING:
     from core.privacy.facts import Facts
 
 
-def starting_point(start: Start, facts: "Facts") -> Tensor:
-    """Return the public start, float64, shape (p,); an unknown scale starts where the facts say."""
-    if start == "zeros":
+def starting_point(start: AnyStart, oracle: Oracle) -> Tensor:
+    """Return the start, float64, shape (p,); an unknown scale starts where the facts say.
+
+    A random one is drawn anew at each call, so it is called for an initial state and nowhere else (see `begun`).
+    """
+    facts = oracle.facts
+    if isinstance(start, str):
         point = torch.zeros(facts.dimension, dtype=torch.float64)
+        if start == "random":
+            point = oracle.coins.normal(facts.dimension)
+            if facts.scale is not None:
+                point[-1] = 0.0
+            point /= torch.linalg.vector_norm(point)
         if facts.scale is not None:
             point[-1] = facts.scale.start
         return point
     point = torch.tensor(start, dtype=torch.float64)
     assert point.shape == (facts.dimension,), "a start has one number for each parameter; the planner checks it"
     return point
+
+
+def begun(start: AnyStart, oracle: Oracle, initial: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the state to go on from: what an earlier attempt kept, or the initial one.
+
+    Coins are not told again after a loss. So what came of them is kept before anything is asked, and whatever a later
+    attempt recalls was told of this very start.
+    """
+    state = oracle.resume(initial)
+    if start == "random" and state is initial:
+        oracle.keep(state, 0)
+    return state
 
 
 def settled(slope: Answer, multiple: float) -> Tensor:

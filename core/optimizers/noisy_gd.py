@@ -13,7 +13,7 @@ from torch import Tensor
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.inference.estimate import Estimate, by_lane
 from core.inference.parameters import penalised_gradient, scale_of
-from core.optimizers.lifecycle import arrived, ended, settled, starting_point
+from core.optimizers.lifecycle import arrived, begun, ended, settled, starting_point
 from core.oracle import Oracle, Status
 
 
@@ -35,8 +35,8 @@ def iterate(settings: NoisyGradientDescent, oracle: Oracle) -> tuple[Estimate, S
     assert settings.radius is not None, "plan first"
     (gradient,) = settings.questions()
     start = _start(settings, oracle)
-    kept = oracle.resume(start)
-    state = {**start, "taken": kept["step"], **kept}  # a state of the first release has no count of its own
+    kept = begun(settings.start, oracle, start)
+    state = {**start, "taken": kept["step"], **kept}  # a state of the first release has no count or start of its own
     status = Status.FINISHED
     for step in range(int(state["step"]) + 1, settings.steps + 1):
         theta = state["theta"]
@@ -51,6 +51,7 @@ def iterate(settings: NoisyGradientDescent, oracle: Oracle) -> tuple[Estimate, S
         moved = theta - by_lane(_step_size(settings, oracle, theta), 1) * along
         moved, left, raised = arrived(oracle.facts, moved, settings.radius)
         state = {
+            "start": state["start"],
             "theta": torch.where(going.unsqueeze(-1), moved, theta),
             "left": torch.where(going, left, state["left"]),
             "step": torch.tensor(step),
@@ -62,7 +63,7 @@ def iterate(settings: NoisyGradientDescent, oracle: Oracle) -> tuple[Estimate, S
         oracle.keep(state, step)
     estimate = Estimate(
         theta=state["theta"],
-        start=starting_point(settings.start, oracle.facts),
+        start=state["start"],
         family="gradient",
         left=state["left"],
         scale=float(state["scale"]),
@@ -75,8 +76,10 @@ def iterate(settings: NoisyGradientDescent, oracle: Oracle) -> tuple[Estimate, S
 
 def _start(settings: NoisyGradientDescent, oracle: Oracle) -> dict[str, Tensor]:
     """Return the state before the first step."""
+    start = starting_point(settings.start, oracle)
     return {
-        "theta": starting_point(settings.start, oracle.facts),
+        "start": start,
+        "theta": start,
         "left": torch.tensor(data=False),
         "step": torch.tensor(0),
         "going": torch.tensor(data=True),

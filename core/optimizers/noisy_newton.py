@@ -95,7 +95,7 @@ def _resumed(settings: NoisyNewton, oracle: Oracle) -> State:
 def _start(settings: NoisyNewton, oracle: Oracle) -> State:
     """Return the state before the first step."""
     assert settings.damping is not None, "plan first"
-    theta = starting_point(settings.start, oracle.facts)
+    theta = starting_point(settings.start, oracle)
     nothing = torch.zeros(theta.shape[-1], theta.shape[-1], dtype=torch.float64)
     zero = torch.tensor(0.0, dtype=torch.float64)
     return {
@@ -204,7 +204,7 @@ def _estimate(settings: NoisyNewton, oracle: Oracle, state: State) -> Estimate:
     unit = scale_of(oracle.facts, theta)
     return Estimate(
         theta=theta,
-        start=starting_point(settings.start, oracle.facts),
+        start=starting_point(settings.start, oracle),
         eigenvalue_floor=settings.eigenvalue_floor / unit,
         family="newton",
         left=state["left"],

@@ -31,7 +31,7 @@ def iterate(settings: SufficientStatistics, oracle: Oracle) -> tuple[Estimate, S
     """
     assert settings.eigenvalue_floor is not None, "plan first"
     assert settings.radius is not None, "plan first"
-    zero = starting_point(settings.start, oracle.facts)
+    zero = starting_point(settings.start, oracle)
     vector, matrix = settings.questions()
     slope = oracle.ask(vector, zero)
     bend = oracle.ask(matrix, zero)

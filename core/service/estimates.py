@@ -317,8 +317,7 @@ def estimate(context: Context, caller: Caller, spec: EstimateSpec) -> EstimateVi
     accounts = [account for account in (quoted.account, quoted.grant) if account is not None]
     paired = [(account, most_reserved(planned, account)) for account in accounts]
     rows, width = planned.facts.units, planned.facts.dimension
-    hessians = len(planned.spec.optimizer.schedule(planned.facts)) - quoted.steps  # each step asks for one gradient
-    passes = 2 * quoted.steps + hessians * width + (2 * width if planned.spec.inference.intervals else 0)
+    passes = planned.spec.optimizer.passes(planned.facts) + len(planned.spec.inference.questions()) * width
     return EstimateView(
         cost=EstimateCost(
             **cost_figures(quoted.price, quoted.account, at_head=True).model_dump(),

@@ -8,6 +8,19 @@ Draws within payments. An attempt that begins with k chunks kept draws at most C
 k to m - 1 itself, C being the frozen cumulative prices, because `cover` counts what was kept as worth all of C(k). So
 each attempt draws at most what it pays, whatever was lost before it and whatever it asks, and all attempts together
 draw at most what the ledger charged.
+
+Losses of adaptive methods. A method that sizes its questions as it goes reserves slices, chunks that stand for no
+question, and one answer may take many. Each payment of the many is committed by itself and carries the same notes, so
+whoever is lost after k of them has lost the last one, which the retry allowance pays again, and the k - 1 before it are
+worth nothing any more: they are in C(k) and no answer is. Nobody can say whether that answer was read, so this is what
+it may have cost. The next attempt then finds that it `affords` less. Such a method asks before each question whether it
+affords it: it goes on with less, or ends where it stands, and never passes what was reserved. While it is told again
+what an earlier attempt was told, it affords exactly that, which is free; so it takes the same branches again. Stopping
+on request is between answers, never between the payments for one, and loses nothing.
+
+A method with a fixed schedule never comes short by a loss, even where it skips questions by its own stopping rule: its
+draws up to a question are worth at most the schedule up to there, so at most the chunks up to that question's own are
+paid, all but the last of these lie before it, and what is left is worth the rest of the schedule.
 """
 
 from collections import Counter, deque
@@ -47,7 +60,8 @@ class LedgerMeter:
         kept: what an earlier attempt left, `Notes` packed.
         kept_chunks: how many chunks are in it; this attempt pays for those after it, lost ones again.
         charged: the events that earlier attempts paid for.
-        stop: says whether this attempt was asked to stop; looked at before each payment, where stopping loses nothing.
+        stop: says whether this attempt was asked to stop; looked at before what is paid for an answer, where stopping
+            loses nothing.
     """
 
     def __init__(
@@ -83,7 +97,7 @@ class LedgerMeter:
 
         Raises:
             StaleAttempt: the job is no longer ours.
-            Drained: this attempt was asked to stop; what it was told is kept.
+            Drained: this attempt was asked to stop; nothing of this total is paid, and what it was told is kept.
             AssertionError: the total passes the reservation; a method drew more than its price.
         """
         del position  # the total says it all: chunks are counted by their worth
@@ -92,15 +106,21 @@ class LedgerMeter:
         if self._within(price, self._paid):
             return
         told = self._notes.pack()
+        self._drain_if_asked(told)
         while not self._within(price, self._paid):
-            self._drain_if_asked(told)
             assert self._paid < len(self._schedule), "what is drawn never passes what was priced"
             self._till.spend(self._paid, told if self._paid else None, self._step)
             self._charged[self._schedule[self._paid]] += 1
             self._paid += 1
 
     def affords(self, total: Event) -> bool:
-        """Say whether the reservation covers `total` at every order."""
+        """Say whether the reservation covers `total` at every order.
+
+        While answers of an earlier attempt are told again this one has drawn nothing, so the total is one question's
+        event: it affords the next answer to be told, as the earlier attempt did.
+        """
+        if self._recalled:
+            return total == self._recalled[0].question.event()
         return self._within(self._price(total), len(self._schedule))
 
     def recall(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer | None:

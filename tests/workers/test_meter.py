@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from core.catalogue.questions import Gradient, Secant
 from core.oracle import Answer
 from core.oracle.account import EVERYTHING, Account
-from core.privacy.events import NOTHING, Event, Gaussian, compose
+from core.privacy.events import NOTHING, Event, Gaussian, Zcdp, compose
 from core.privacy.renyi import cost_nano, prefix_costs
 from core.training.meter import LedgerMeter
 from core.training.notes import Notes, unpack
@@ -409,3 +409,107 @@ def test_using_what_was_left_over_once_for_each_attempt_would_be_seen() -> None:
 
     assert not overdraws(LedgerMeter)
     assert overdraws(Careless)
+
+
+SLICES = 7
+SLICE = Zcdp(rho=0.05)
+NORM = Gradient(sigma=6.0)
+"""Of a price of 0.28 slices."""
+
+
+def adaptive_attempt(
+    ledger: Ledger, sigmas: Sequence[float], kind: type[LedgerMeter] = LedgerMeter
+) -> list[tuple[str, float]]:
+    """Ask for a norm, then for a gradient of a size that only its answer could tell, while both are afforded."""
+    schedule = [SLICE] * SLICES
+
+    class Till:
+        def spend(self, chunk: int, state: bytes | None, step: int) -> None:
+            ledger.moment()
+            ledger.charged[SLICE] += 1
+            ledger.spend(chunk, state, step)
+            ledger.moment()
+
+        def keep(self, state: bytes, step: int) -> None:
+            raise AssertionError(f"nobody drains, at step {step} or with {len(state)} bytes")
+
+    totals = tuple(tuple(total) for total in prefix_costs(schedule, ORDERS))
+    meter = kind(Till(), [Payer(ORDERS, totals)], schedule, kept=ledger.state, kept_chunks=ledger.chunks)
+    account = Account(meter)
+
+    def read(question: Gradient) -> Answer:
+        ledger.moment()
+        ledger.drawn[question.event()] += 1
+        ledger.moment()
+        return Answer(ZERO, question.sigma)
+
+    asked = []
+    for sigma in sigmas:
+        for name, question in (("norm", NORM), ("gradient", Gradient(sigma=sigma))):
+            if not account.affords(EVERYTHING, question.event()):
+                return asked
+            told = account.answer(
+                EVERYTHING, question.event(), question, ZERO, None, lambda question=question: read(question)
+            )
+            asked.append((name, told.scale))
+    return asked
+
+
+@given(st.lists(st.sampled_from((1.3, 2.0, 3.0, 20.0)), min_size=1, max_size=6), KILLS)
+@settings(deadline=None, max_examples=200)
+def test_an_adaptive_method_goes_on_with_less_or_ends_whatever_is_lost(sigmas: list[float], dies_at: list[int]) -> None:
+    """Its answers take up to six slices each; a loss may take all but one of these out of its reach."""
+    ledger, whole = Ledger(), Ledger()
+    ledger.dies_at = list(dies_at)
+    undisturbed = adaptive_attempt(whole, sigmas)
+    asked = None
+    while asked is None:
+        try:
+            asked = adaptive_attempt(ledger, sigmas)
+        except Killed:
+            continue
+    assert not overdrawn(ledger)
+    assert asked == undisturbed[: len(asked)]
+    kills = len(dies_at) - len(ledger.dies_at)
+    assert sum(ledger.charged.values()) <= SLICES + kills
+    if not kills:
+        assert asked == undisturbed
+
+
+def test_an_answer_of_several_slices_that_was_lost_leaves_less_to_draw() -> None:
+    """Lost when the last of its slices was paid: one is paid again, the others can pay for nothing any more."""
+    ledger = Ledger()
+    ledger.dies_at = [12]  # after five payments of two moments each, and before the reading of the second question
+    with pytest.raises(Killed):
+        adaptive_attempt(ledger, [1.5, 20.0])
+    assert ledger.charged[SLICE] == 5
+    assert ledger.chunks == 4
+    assert adaptive_attempt(ledger, [1.5, 20.0]) == [("norm", 6.0)]
+    lucky = Ledger()
+    assert len(adaptive_attempt(lucky, [1.5, 20.0])) == 4
+
+
+class Forgetful(LedgerMeter):
+    """The planted bug: what is told again would have to be afforded again."""
+
+    def affords(self, total: Event) -> bool:
+        return self._within(self._price(total), len(self._schedule))
+
+
+@pytest.mark.parametrize(("kind", "ends_with"), [(LedgerMeter, 4), (Forgetful, 1)])
+def test_what_was_told_once_is_afforded_again(kind: type[LedgerMeter], ends_with: int) -> None:
+    ledger = Ledger()
+    ledger.dies_at = [18]
+    with pytest.raises(Killed):
+        adaptive_attempt(ledger, [1.5, 3.0], kind)
+    assert len(unpack(ledger.state).answers) == 3
+    assert len(adaptive_attempt(ledger, [1.5, 3.0], kind)) == ends_with
+
+
+def test_stopping_is_never_between_the_payments_for_one_answer() -> None:
+    looked: list[int] = []
+    till = Paper()
+    meter = make([B, B, B, B], till, stop=lambda: bool(looked.append(len(till.spent))))
+    meter.cover(total(A), 1)  # three chunks
+    meter.cover(total(A, B), 2)
+    assert looked == [0, 3]
