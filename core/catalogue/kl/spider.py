@@ -135,7 +135,7 @@ class KlSpider(AbstractSettings):
             self, mu=mu, condition=condition, smoothness=smoothness, mean_smoothness=smoothness + facts.ridge
         )
         most = settings._lifted(facts).gap_at(settings._clip(facts))  # noqa: SLF001 - our own
-        known = [gap for gap in (settings._known_gap(facts), self.start_gap, most) if gap is not None]  # noqa: SLF001
+        known = [gap for gap in (facts.start_gap, self.start_gap, most) if gap is not None]
         return settings.model_copy(update={"start_gap": min(known)})
 
     def _clip(self, facts: Facts) -> float:
@@ -145,17 +145,6 @@ class KlSpider(AbstractSettings):
     def _away(self) -> float:
         """Return how far the start is from zero."""
         return 0.0 if self.start == "zeros" else hypot(*self.start)
-
-    def _known_gap(self, facts: Facts) -> float | None:
-        """Return what the loss itself says of the gap at the start, None where it says nothing.
-
-        The facts are about zero; from there to another start the mean loss rises by at most its slope's bound for each
-        unit, and the ridge by what it is.
-        """
-        if facts.start_gap is None:
-            return None
-        away = self._away()
-        return facts.start_gap + facts.gradient_bound * away + facts.ridge / 2 * away**2
 
     def _lifted(self, facts: Facts) -> KlCondition:
         """Return the condition with a gamma for which F0 <= (gamma L0)^kappa.
@@ -241,7 +230,7 @@ class KlSpider(AbstractSettings):
         """Return what the claim rests on and nobody has checked; what the loss itself says is not in it."""
         assert self.condition is not None, "plan first"
         ground, declared = self.ground(facts), []
-        known, within = self._known_gap(facts), self._within()
+        known, within = facts.start_gap, self._within()
         proved = facts.weak_convexity == 0 and facts.ridge > 0
         if not (proved and self.condition == KlCondition.strongly_convex(facts.ridge)):
             declared.append(
