@@ -232,6 +232,7 @@ class CanaryProblem:
         self._centre, self._sign = centre, sign
 
     def integer_sum(self, *arguments: object, **named: object) -> Tensor:
+        del arguments, named
         raise AssertionError("canaries are simulated")
 
     def bounded_sum(self, question: Question, facts: Facts, theta: Tensor, *, other: Tensor | None = None) -> Tensor:
