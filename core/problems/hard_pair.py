@@ -17,8 +17,8 @@ from core.problems.grouped import GroupedProblem
 class HardPair(GroupedProblem):
     """One of two data sets that differ in 1/epsilon of n records, with minimisers a and -a on the line.
 
-    With tau = kappa/(kappa - 1), r = 1/(n epsilon) and a = r^(1/(tau - 1))/2, a record +1 has the loss a - w up to a and
-    (w - a)^tau beyond it, a record -1 the mirror image; (1 + r)/2 of all records are +1, or in the other set -1.
+    With tau = kappa/(kappa - 1), r = 1/(n epsilon) and a = r^(1/(tau - 1))/2, a record +1 has the loss a - w up to a
+    and (w - a)^tau beyond it, a record -1 the mirror image; (1 + r)/2 of all are +1, or in the other set -1.
     The least mean loss is (1 - r) a, at a (at -a). Between them the slope is r, so the other's minimiser is
     2 a r = r^kappa too high.
 

@@ -6,7 +6,7 @@ is named with it; none of them is measured on the records.
 Source: Menart, Ullah, Arora, Bassily and Guzman (2024), sections 2 and 3; each function derives its own.
 """
 
-from math import exp, inf, log, sqrt
+from math import exp, inf, log, pi, sqrt
 
 from pydantic import Field
 
@@ -20,14 +20,16 @@ class Constants(Frozen):
     lipschitz: float = Field(gt=0, description="L0: no unit's gradient is longer")
     smoothness: float | None = Field(description="L1, a unit's; null: its gradient jumps")
     weak_convexity: float = Field(ge=0, description="Lt, a unit's: loss + (Lt/2)|w|^2 is convex; 0: convex")
-    gamma: float = Field(gt=0)
-    kappa: float = Field(ge=1)
+    gamma: float | None = Field(gt=0, description="null: no condition is known")
+    kappa: float | None = Field(ge=1, description="null with gamma")
     start_gap: float = Field(gt=0, description="F0: the mean loss at the start is at most so far above its least")
     region: str = Field(description="where they hold")
 
     @property
     def condition(self) -> KlCondition:
-        """The KL condition."""
+        """The KL condition; there has to be one."""
+        assert self.gamma is not None, "no condition is known of this problem"
+        assert self.kappa is not None, "no condition is known of this problem"
         return KlCondition(gamma=self.gamma, kappa=self.kappa)
 
     def facts(self, units: int, dimension: int, adjacency: Adjacency = Adjacency.REPLACE_ONE) -> Facts:
@@ -106,4 +108,156 @@ def least_squares(
         kappa=2.0,
         start_gap=label_bound**2 / 2 if start_gap is None else start_gap,
         region=f"|w| <= {radius:g}",
+    )
+
+
+def strongly_convex(
+    modulus: float, *, lipschitz: float, smoothness: float | None, start_gap: float, region: str
+) -> Constants:
+    """Return the constants of a convex loss with a ridge (or any strongly convex one): PL, gamma = 1/sqrt(2 modulus).
+
+    Convexity gives F - F* <= g.v - (m/2)|v|^2 for v the way to the minimiser, at most |g|^2/(2 m) whatever v is.
+
+    Args:
+        modulus: m.
+        lipschitz: L0 of a unit's loss, without the ridge.
+        smoothness: L1 of a unit's loss, without the ridge.
+        start_gap: F0.
+        region: where they hold.
+    """
+    condition = KlCondition.strongly_convex(modulus)
+    return Constants(
+        lipschitz=lipschitz,
+        smoothness=smoothness,
+        weak_convexity=0.0,
+        gamma=condition.gamma,
+        kappa=condition.kappa,
+        start_gap=start_gap,
+        region=region,
+    )
+
+
+def monotone_link(
+    eigenvalue: float,
+    *,
+    gentlest: float,
+    steepest: float,
+    bend: float,
+    reach: float,
+    radius: float,
+    row_bound: float = 1.0,
+) -> Constants:
+    """Return the constants of (s(x.w) - s(x.w*))^2/2 with a monotone link s, |w| <= radius, |w*| <= reach, from zero.
+
+    With a <= s' <= b and residuals r = s(u) - s(u*), which lie between a and b times u - u*:
+
+    * a unit's gradient r s' x is at most b^2 (radius + reach) |x|^2 long;
+    * its Hessian (s'^2 + r s'') x x^T is at most b^2 + b (radius + reach)|x| sup|s''|, and at least the negative of the
+      second term, times |x|^2: not convex;
+    * along v = w - w*, v.grad F = mean r s' (u - u*) >= a^2 v.G v for G = X^T X/n, while F <= b^2/2 v.G v and
+      v.G v >= lambda |v|^2. So |grad F| >= a^2 sqrt(lambda v.G v): PL with gamma^2 = b^2/(2 a^4 lambda), very loose;
+    * F(0) <= b^2 (|x| reach)^2/2.
+
+    Args:
+        eigenvalue: a public lower bound on the least eigenvalue of G.
+        gentlest: a > 0.
+        steepest: b.
+        bend: sup |s''|.
+        reach: of |w*|.
+        radius: of |w|.
+        row_bound: of |x|.
+    """
+    assert 0 < gentlest <= steepest, "the link rises everywhere"
+    apart = row_bound * (radius + reach)
+    down = steepest * apart * bend * row_bound**2
+    return Constants(
+        lipschitz=steepest**2 * apart * row_bound,
+        smoothness=steepest**2 * row_bound**2 + down,
+        weak_convexity=down,
+        gamma=steepest / (gentlest**2 * sqrt(2 * eigenvalue)),
+        kappa=2.0,
+        start_gap=(steepest * row_bound * reach) ** 2 / 2,
+        region=f"|w| <= {radius:g}",
+    )
+
+
+def phase_retrieval(
+    dimension: int, *, signal: float = 1.0, within: float = 0.2, slack: float = 0.5, row_bound: float | None = None
+) -> Constants:
+    """Return the constants of ((x.w)^2 - (x.w*)^2)^2/4 near w*, for rows that fill a sphere of radius sqrt(d).
+
+    With u = x.w, |x| <= A and |w|, |w*| bounded, the gradient is (u^2 - u*^2) u x and the Hessian (3 u^2 - u*^2) x x^T,
+    whose negative part is at most A^4 |w*|^2. Over the sphere E (x.v)^2 (x.w)^2 = (|w|^2 |v|^2 + 2 (v.w)^2) d/(d + 2),
+    so at w = w* + e with |e| <= c|w*| the mean Hessian is at least (3 (1 - c)^2 - 1 - 3 c^2) = 2 - 6 c times |w*|^2
+    d/(d + 2): the least, over how far v leans towards w*, of 3 |w|^2 + 6 (v.w)^2 - |w*|^2 - 2 (v.w*)^2. For c < 1/3 the
+    mean loss is strongly convex there, and PL. At zero it has a saddle, where no condition holds.
+
+    Args:
+        dimension: d.
+        signal: |w*|.
+        within: c, how far from w* (or -w*), relative to its length.
+        slack: the share of the modulus that a sample is trusted to have.
+        row_bound: A, default sqrt(d).
+    """
+    assert 0 < within < 1 / 3, "beyond a third of its length it is not convex"
+    longest, radius = sqrt(dimension) if row_bound is None else row_bound, signal * (1 + within)
+    modulus = slack * (2 - 6 * within) * signal**2 * dimension / (dimension + 2)
+    return Constants(
+        lipschitz=longest**4 * radius**3,
+        smoothness=longest**4 * (3 * radius**2),
+        weak_convexity=longest**4 * signal**2,
+        gamma=1 / sqrt(2 * modulus),
+        kappa=2.0,
+        start_gap=(longest * signal) ** 4 * (within * (2 + within)) ** 2 / 4,
+        region=f"within {within * signal:g} of w* or of -w*",
+    )
+
+
+def robust_phase_retrieval(
+    dimension: int, kappa: float, *, signal: float = 1.0, within: float = 0.2, slack: float = 0.5
+) -> Constants:
+    """Return the constants of |(x.w)^2 - (x.w*)^2| near w*, for rows that fill a sphere of radius sqrt(d): sharp.
+
+    It is |x.v| |x.z| with v = w - w* and z = w + w*. Over the sphere E |x.v| |x.z| >= (2/pi) |v| |z|, the value of
+    orthogonal ones, so the mean loss rises from w* by at least m = (2/pi) (2 - c) |w*| for each unit of way. A
+    subgradient is 2 (x.w) x times a sign; adding d |w|^2 to a unit's loss makes it convex, and adding |w|^2
+    the mean's, for E x x^T = I. So for |v| <= c |w*| a subgradient g of the mean has |g| >= (F - |v|^2)/|v|
+    >= m - c |w*|. A slope that is bounded below is a KL condition of every exponent, gamma = F0^(1/kappa)/slope.
+
+    Args:
+        dimension: d.
+        kappa: any, at least 2; larger ones are served by smaller targets.
+        signal: |w*|.
+        within: c.
+        slack: the share of the slope that a sample is trusted to have.
+    """
+    assert kappa >= 2, "sharp minima"  # noqa: PLR2004 - where the method begins
+    rise = 2 / pi * (2 - within) * signal
+    slope = slack * (rise - within * signal)
+    gap = dimension * signal**2 * within * (2 + within)
+    return Constants(
+        lipschitz=2 * dimension * signal * (1 + within),
+        smoothness=None,
+        weak_convexity=2.0 * dimension,
+        gamma=exp(log(gap) / kappa) / slope,
+        kappa=kappa,
+        start_gap=gap,
+        region=f"within {within * signal:g} of w* or of -w*",
+    )
+
+
+def geman_mcclure(row_bound: float = 1.0, scale: float = 1.0) -> Constants:
+    """Return the constants of scale^2 t^2/(1 + t^2)/2 in t = (y - x.w)/scale: bounded, not convex, with no condition.
+
+    With p(t) = t^2/(2 (1 + t^2)): p' = t/(1 + t^2)^2 is largest, 3 sqrt(3)/16, at t^2 = 1/3; p'' = (1 - 3 t^2)/(1 +
+    t^2)^3 lies between -1/4, at t^2 = 1, and 1, at 0.
+    """
+    return Constants(
+        lipschitz=scale * row_bound * 3 * sqrt(3) / 16,
+        smoothness=row_bound**2,
+        weak_convexity=row_bound**2 / 4,
+        gamma=None,
+        kappa=None,
+        start_gap=scale**2 / 2,
+        region="everywhere",
     )
