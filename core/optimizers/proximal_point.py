@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from core.catalogue.kl.proximal_point import ProximalPoint
-from core.catalogue.kl.proximal_schedule import Round
 from core.inference.estimate import Estimate
 from core.optimizers.lifecycle import starting_point
 from core.oracle import Oracle, Status
@@ -42,13 +41,13 @@ def iterate(settings: ProximalPoint, oracle: Oracle) -> tuple[Estimate, Status]:
     for done in range(int(state["step"]), settings.steps):
         index, taken = divmod(done, points - 1)
         now, theta, centre = course.rounds[index], state["theta"], state["centre"]
+        middle, total = now.shrinkage * centre, state["total"]
         if taken == 0:
-            theta = total = _within(now, theta, centre)
-        else:
-            total = state["total"]
+            theta = total = middle + _within(now.radius, theta - middle)
         answer = oracle.ask(gradient, theta)
-        slope = answer.value + now.pull * (theta - now.shrinkage * centre)
-        theta = _within(now, theta - settings.rate(now.weight, taken + 1) * slope, centre)
+        away = theta - middle
+        slope = answer.value + now.pull * away
+        theta = middle + _within(now.radius, away - settings.rate(now.weight, taken + 1) * slope)
         total = torch.add(total, theta, alpha=taken + 2)
         if taken + 2 == points:
             theta = centre = total * (2 / (points * (points + 1)))
@@ -77,13 +76,11 @@ def _beginning(start: Tensor) -> dict[str, Tensor]:
     }
 
 
-def _within(now: Round, theta: Tensor, centre: Tensor) -> Tensor:
-    """Return theta brought into the round's ball."""
-    middle = now.shrinkage * centre
-    away = theta - middle
+def _within(radius: float, away: Tensor) -> Tensor:
+    """Return a distance from the middle of a ball, shape (..., p), as it is or cut to the ball's radius."""
     length = torch.linalg.vector_norm(away, dim=-1, keepdim=True)
-    inside: Tensor = middle + away * (now.radius / length.clamp(min=now.radius))
-    return inside
+    cut: Tensor = away * (radius / length.clamp(min=radius))
+    return cut
 
 
 def _estimate(settings: ProximalPoint, oracle: Oracle, state: dict[str, Tensor], steps: int, rate: float) -> Estimate:

@@ -1,7 +1,7 @@
 """What an attempt has drawn through its doors, and the payment ahead of each answer."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from torch import Tensor
@@ -33,17 +33,14 @@ class Account:
 
     def total(self, part: str | None = None, event: Event | None = None) -> Event:
         """Return everything drawn so far, as one event, with one more `event` about `part` if given."""
-        totals = {key: compose(counted) for key, counted in self._drawn.items()}
-        if event is not None:
-            totals[event if part is None else part] = compose(self._with(part, event))
-        distinct = tuple(dict.fromkeys(totals.values()))
-        if not distinct:
-            return NOTHING
-        return distinct[0] if len(distinct) == 1 else Disjoint(events=distinct)
+        return _together(self._drawn if event is None else self._with(part, event))
 
-    def _with(self, part: str | None, event: Event) -> Counter[Event]:
-        """Return the draws about a part, this one included."""
-        return Counter([event]) if part is None else self._drawn.get(part, Counter()) + Counter([event])
+    def _with(self, part: str | None, event: Event) -> dict[str | Event, Counter[Event]]:
+        """Return the draws about each part, this one included."""
+        key = event if part is None else part
+        counted = Counter[Event]() if part is None else Counter(self._drawn.get(part))
+        counted[event] += 1
+        return {**self._drawn, key: counted}
 
     def affords(self, part: str | None, event: Event) -> bool:
         """Say whether the reservation covers one more draw."""
@@ -79,12 +76,21 @@ class Account:
             StaleAttempt: from the meter, when the job is no longer ours. Nothing was drawn then.
         """
         assert self._open, "the door is closed: its value was released"
-        self.meter.cover(self.total(part, event), self._asked + 1)
+        drawn = self._with(part, event)
+        self.meter.cover(_together(drawn), self._asked + 1)
         self._asked += 1
-        self._drawn[event if part is None else part] = self._with(part, event)
+        self._drawn = drawn
 
     def close(self) -> Event:
         """Let nothing more be asked and return what was drawn."""
         assert self._open, "the door is closed: its value was released"
         self._open = False
         return self.total()
+
+
+def _together(drawn: Mapping[str | Event, Counter[Event]]) -> Event:
+    """Return one event for the draws about each part: parts share no unit."""
+    distinct = tuple(dict.fromkeys(compose(counted) for counted in drawn.values()))
+    if not distinct:
+        return NOTHING
+    return distinct[0] if len(distinct) == 1 else Disjoint(events=distinct)
