@@ -1,6 +1,11 @@
 """Databases for tests: a real PostgreSQL started once and shared, and SQLite files; `database` is each of them."""
 
 import os
+
+# Test processes share the cores: threads of their own would wait for one another, five times the work for none.
+# Set before numpy or torch is imported anywhere, and inherited by all that tests start.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import shutil
 import tempfile
 from collections.abc import Iterator

@@ -34,7 +34,7 @@ def client(service: Embedded) -> Iterator[Client]:
 
 @pytest.fixture(scope="session")
 def released(service: Embedded, client: Client) -> Released:
-    dataset = service.upload()
+    dataset = service.upload(budget={"epsilon": "20", "delta": "1e-6"})  # every test of the session may add jobs
     job = client.wait(client.submit(body(dataset)).id)
     scope = client.dataset(dataset).scope
     assert job.model is not None
