@@ -4,12 +4,25 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter
 
+from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
+from core.catalogue.kl.proximal_point import ProximalPoint
+from core.catalogue.kl.spider import KlSpider
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
 from core.catalogue.sufficient_statistics import SufficientStatistics
 
-AnySettings = Annotated[NoisyGradientDescent | NoisyNewton | SufficientStatistics, Field(discriminator="kind")]
+AnySettings = Annotated[
+    NoisyGradientDescent | NoisyNewton | SufficientStatistics | KlSpider | ProximalPoint | AdaptiveGradientDescent,
+    Field(discriminator="kind"),
+]
 SETTINGS: TypeAdapter[AnySettings] = TypeAdapter(AnySettings)
 WithIntervals = NoisyGradientDescent | NoisyNewton
 """The methods that offer intervals, for which widths are predicted."""
-METHODS = (NoisyGradientDescent, NoisyNewton, SufficientStatistics)
+METHODS = (
+    NoisyGradientDescent,
+    NoisyNewton,
+    SufficientStatistics,
+    KlSpider,
+    ProximalPoint,
+    AdaptiveGradientDescent,
+)

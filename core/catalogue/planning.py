@@ -9,10 +9,11 @@ from core.catalogue.columns import Column
 from core.catalogue.completion import contradiction
 from core.catalogue.design import Design, make_design
 from core.catalogue.jobs import Inference, JobSpec, Resources
-from core.catalogue.losses import Clip
+from core.catalogue.kl.repeats import Repeats
+from core.catalogue.landscape import longest_square
 from core.catalogue.method import Bound
 from core.catalogue.methods import AnySettings
-from core.catalogue.modelling import encoded_loss, fill_model, make_facts
+from core.catalogue.modelling import fill_model, make_facts
 from core.catalogue.models import LinearModel, NetworkModel, RegressionModel
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
@@ -100,7 +101,12 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
 def chunks(events: Sequence[Event], most: int = MOST_METHOD_CHUNKS) -> tuple[Event, ...]:
     """Cut a run of events into at most `most` chunks of equal length; each is paid whole, before it reads."""
     size = -(-len(events) // most)
-    return tuple(compose(Counter(events[first : first + size])) for first in range(0, len(events), size))
+    return tuple(compose(_counted(events[first : first + size])) for first in range(0, len(events), size))
+
+
+def _counted(events: Sequence[Event]) -> Counter[Event]:
+    """Return how often each event comes; of a million equal ones at once."""
+    return events.counted() if isinstance(events, Repeats) else Counter(events)
 
 
 def check_lattice(questions: Iterable[Question], facts: Facts, pointer: str) -> None:
@@ -149,14 +155,17 @@ def _planned_resources(resources: Resources) -> Resources:
 
 
 def _steady(optimizer: AnySettings, model: RegressionModel, design: Design, facts: Facts) -> AnySettings:
-    """Return the settings; gradient descent without a bound on all Hessians takes that of rows within the bounds."""
+    """Return the settings; gradient descent without a bound on all Hessians takes the smoothness of all rows.
+
+    Times an unknown scale, as its steps are. A loss with kinks has no such figure, and no step size is safe for it.
+    """
     if not isinstance(optimizer, NoisyGradientDescent) or facts.curvature_bound is not None:
         return optimizer
-    assert model.weights.bound is not None, "filled"
-    largest = design.norm_bound
-    weighted = largest if isinstance(model.weights, Clip) else min(largest, model.weights.bound)
-    peak = encoded_loss(model, design).curvature_peak
-    return fill(optimizer, step_size=1 / (peak * weighted * largest + facts.ridge))
+    bent = facts.smoothness or facts.weak_convexity
+    if facts.scale is not None:
+        bent = longest_square(model.weights, design.norm_bound)
+    assert bent, "every loss is smooth or bends down"
+    return fill(optimizer, step_size=1 / (bent + facts.ridge))
 
 
 def _as_printed(optimizer: AnySettings, inference: Inference) -> AnySettings:

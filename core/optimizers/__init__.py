@@ -6,13 +6,16 @@ from typing import assert_never
 from torch import Tensor
 
 from core.catalogue.jobs import Inference
+from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
+from core.catalogue.kl.proximal_point import ProximalPoint
+from core.catalogue.kl.spider import KlSpider
 from core.catalogue.methods import AnySettings
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
 from core.catalogue.sufficient_statistics import SufficientStatistics
 from core.inference.estimate import Estimate
 from core.inference.sandwich import Sandwich, infer
-from core.optimizers import noisy_gd, noisy_newton, sufficient_statistics
+from core.optimizers import adaptive_gd, kl_spider, noisy_gd, noisy_newton, proximal_point, sufficient_statistics
 from core.oracle import Oracle, Release, Status
 
 
@@ -37,6 +40,12 @@ def iterate(settings: AnySettings, oracle: Oracle) -> tuple[Estimate, Status]:
             return noisy_newton.iterate(settings, oracle)
         case SufficientStatistics():
             return sufficient_statistics.iterate(settings, oracle)
+        case KlSpider():
+            return kl_spider.iterate(settings, oracle)
+        case ProximalPoint():
+            return proximal_point.iterate(settings, oracle)
+        case AdaptiveGradientDescent():
+            return adaptive_gd.iterate(settings, oracle)
         case _:
             assert_never(settings)
 
