@@ -11,7 +11,14 @@ from api.schemas import Page
 from core.catalogue.loss_cards import LOSSES, WEIGHTS, entry
 from core.catalogue.method import AbstractSettings
 from core.catalogue.methods import METHODS
-from core.catalogue.models import LinearModel, LogisticModel, MultinomialModel, NetworkModel, PoissonModel
+from core.catalogue.models import (
+    LinearModel,
+    LogisticModel,
+    MultinomialModel,
+    NetworkModel,
+    PhaseRetrievalModel,
+    PoissonModel,
+)
 from core.errors import NotFound
 
 router = APIRouter(prefix="/v1", tags=["catalogue"], route_class=StrictRoute)
@@ -21,6 +28,7 @@ _OFFERED: dict[str, type[BaseModel]] = {
     "linear": LinearModel,
     "poisson": PoissonModel,
     "multinomial": MultinomialModel,
+    "phase_retrieval": PhaseRetrievalModel,
 }
 
 

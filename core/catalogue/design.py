@@ -31,6 +31,7 @@ from core.catalogue.models import (
     LogisticModel,
     MultinomialModel,
     NetworkModel,
+    PhaseRetrievalModel,
     PoissonModel,
     RegressionModel,
 )
@@ -60,12 +61,20 @@ class Feature(Frozen):
 
 
 class TargetCoding(Frozen):
-    """How the target becomes a number: a category's code, a count as it is, (value - centre)/scale otherwise."""
+    """How the target becomes a number: a category's code, a count as it is, (value - centre)/scale otherwise.
+
+    That of a `square` is 0 to 1: it is the margin's square, so the margin is in units of the root of its scale.
+    """
 
     column: str
-    kind: Literal["binary", "category", "count", "number"]
+    kind: Literal["binary", "category", "count", "number", "square"]
     centre: float = 0.0
     scale: _Positive = 1.0
+
+    @property
+    def margin_scale(self) -> float:
+        """What one unit of an encoded margin is worth."""
+        return sqrt(self.scale) if self.kind == "square" else self.scale
 
 
 class Design(Frozen):
@@ -132,16 +141,18 @@ class Design(Frozen):
         """Return (A, offset), shapes (p, p) and (p,): coefficients in declared units are A @ encoded + offset.
 
         Their covariance is A @ V @ A.T. With y = c + s (x.theta) and x_j = (v_j - c_j)/s_j, the coefficient of v_j is
-        s theta_j/s_j and the intercept is c + s (theta_0 - sum_j theta_j c_j/s_j); c = 0 and s = 1 on the logit scale.
+        s theta_j/s_j and the intercept is c + s (theta_0 - sum_j theta_j c_j/s_j); c = 0 and s = 1 on the logit scale,
+        and c = 0 and s the root of the target's scale where the target is the margin's square.
         """
         import numpy as np  # noqa: PLC0415 - only those who transform coefficients pay for numpy
 
         scales = np.array([feature.scale for feature in self.features])
-        matrix = np.diag(self.target.scale / scales)
+        unit = self.target.margin_scale
+        matrix = np.diag(unit / scales)
         offset = np.zeros(self.dimension)
         if self.intercept:
             centres = np.array([feature.centre for feature in self.features])
-            matrix[0] -= self.target.scale * centres / scales
+            matrix[0] -= unit * centres / scales
             offset[0] = self.target.centre
         return matrix, offset
 
@@ -275,16 +286,17 @@ def _target(columns: Sequence[Column], model: RegressionModel) -> Column:
             f"The target `{column.name}` is of type {column.type}; a multinomial model needs a category.",
             FieldError("/model/target", "name a category, or fit a linear model to a number"),
         )
-    if isinstance(model, PoissonModel) and not _counts(column):
+    if isinstance(model, PoissonModel | PhaseRetrievalModel) and not _counts(column):
+        noun = "a count" if isinstance(model, PoissonModel) else "a square"
         raise Invalid(
-            f"The target `{column.name}` cannot be a count: it may be a category, a date or negative.",
+            f"The target `{column.name}` cannot be {noun}: it may be a category, a date or negative.",
             FieldError("/model/target", "name a number or integer column whose declared lower bound is 0 or more"),
         )
     return column
 
 
 def _counts(column: Column) -> bool:
-    """Say whether a column's declared values may be counts."""
+    """Say whether a column's declared values may be counts, or squares."""
     return not isinstance(column, Coded) and column.type != "date" and bounds_of(column)[0] >= 0
 
 
@@ -355,6 +367,8 @@ def _target_coding(column: Column, model: RegressionModel) -> TargetCoding:
         return TargetCoding(column=column.name, kind="binary" if isinstance(column, BinaryColumn) else "category")
     if isinstance(model, PoissonModel):
         return TargetCoding(column=column.name, kind="count")
+    if isinstance(model, PhaseRetrievalModel):
+        return TargetCoding(column=column.name, kind="square", scale=bounds_of(column)[1])
     centre, scale = _coding(column, centred=model.intercept)
     return TargetCoding(column=column.name, kind="number", centre=centre, scale=scale)
 

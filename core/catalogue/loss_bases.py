@@ -21,8 +21,8 @@ class AbstractLoss(Grown, ABC):
 
     @property
     @abstractmethod
-    def curvature_peak(self) -> float:
-        """Sup of the second derivative in the margin; with an unknown scale, of that times the scale."""
+    def curvature_peak(self) -> float | None:
+        """Sup of the second derivative in the margin, times an unknown scale; None where it has no bound."""
 
     @property
     def concordance(self) -> float | None:
@@ -33,7 +33,7 @@ class AbstractLoss(Grown, ABC):
     def smoothness(self) -> float | None:
         """The Lipschitz constant of the score in the margin; None where there is none, or the score jumps.
 
-        That of a convex loss is its curvature's peak, corners of the score included.
+        It is the curvature's peak, corners of the score included, of convex losses and of those that bend down less.
         """
         return self.curvature_peak
 

@@ -24,6 +24,7 @@ from core.catalogue.losses import (
     Squared,
 )
 from core.catalogue.method import Assumption
+from core.catalogue.nonconvex_losses import Brier, Cauchy, GemanMcClure, RobustPhase, SineLink, SmoothPhase
 from core.privacy.facts import Frozen
 
 _FINITE = Assumption(text="the target is a finite number; other records count as null", checked="runtime")
@@ -31,6 +32,15 @@ _SCALE = Assumption(
     text="scale is declared, or planned from the declared range: never computed from the records", checked="declared"
 )
 _ROBUST = (_FINITE, _SCALE)
+_NOT_CONVEX = Assumption(text="no intervals and no Newton steps: the loss is not convex", checked="static")
+_CLIPPED = Assumption(text="gradients are clipped: nothing else bounds them", checked="static")
+_SQUARE = (
+    Assumption(text="the target's declared lower bound is 0 or more", checked="static"),
+    Assumption(text="the method starts at random or from numbers: at zero it would stay", checked="static"),
+    Assumption(text="b and -b tell the same: which of them is found means nothing", checked="declared"),
+    _CLIPPED,
+    _NOT_CONVEX,
+)
 
 
 class LossCard(Frozen):
@@ -41,7 +51,10 @@ class LossCard(Frozen):
     models: tuple[str, ...] = Field(description="the kinds of models that may have it")
     weights: tuple[str, ...] = Field(description="the kinds of weights that it goes with")
     score_bound: str | None = Field(description="most of |d loss/d margin|; null where it has none")
-    curvature_peak: str = Field(description="most of the second derivative in the margin")
+    curvature_peak: str | None = Field(description="most of the second derivative in the margin; null: it has no bound")
+    weak_convexity: str | None = Field(
+        default="0", description="most of minus the second derivative; 0: convex, null: none before clipping"
+    )
     concordance: str | None = Field(description="least gamma of |f'''| <= gamma f''; null where there is none")
     assumptions: tuple[Assumption, ...]
 
@@ -57,7 +70,9 @@ class WeightsCard(Frozen):
     assumptions: tuple[Assumption, ...]
 
 
-def _robust(kind: str, title: str, concordance: str | None, score_bound: str = "c") -> LossCard:
+def _robust(
+    kind: str, title: str, concordance: str | None, score_bound: str = "c", weak_convexity: str = "0"
+) -> LossCard:
     return LossCard(
         kind=kind,
         title=title,
@@ -65,8 +80,9 @@ def _robust(kind: str, title: str, concordance: str | None, score_bound: str = "
         weights=("mallows", "schweppe", "clip"),
         score_bound=score_bound,
         curvature_peak="1/scale",
+        weak_convexity=weak_convexity,
         concordance=concordance,
-        assumptions=_ROBUST,
+        assumptions=_ROBUST if weak_convexity == "0" else (*_ROBUST, _NOT_CONVEX),
     )
 
 
@@ -80,6 +96,17 @@ LOSSES: Mapping[type[AbstractLoss], LossCard] = {
         curvature_peak="1/4",
         concordance="1",
         assumptions=(Assumption(text="the target is one of two declared values", checked="static"),),
+    ),
+    Brier: LossCard(
+        kind="brier",
+        title="(p - y)^2/2, p = expit(m)",
+        models=("logistic",),
+        weights=("mallows", "clip"),
+        score_bound="4/27",
+        curvature_peak="(15 - 33**0.5)**2*(9 + 33**0.5)*(1 + 33**0.5)/(8*24**3)",
+        weak_convexity="(15 + 33**0.5)**2*(9 - 33**0.5)*(33**0.5 - 1)/(8*24**3)",
+        concordance=None,
+        assumptions=(Assumption(text="the target is one of two declared values", checked="static"), _NOT_CONVEX),
     ),
     Multinomial: LossCard(
         kind="multinomial",
@@ -127,6 +154,14 @@ LOSSES: Mapping[type[AbstractLoss], LossCard] = {
     OstrovskiiBach: _robust(
         "ostrovskii_bach", "scale c^2/2 (s - 1 + log(2/(1 + s))), s = sqrt(1 + 4 (r/c)^2)", "1.5908/(c*scale)"
     ),
+    GemanMcClure: _robust(
+        "geman_mcclure",
+        "scale c^2/2 u^2/(1 + u^2), u = r/c: redescending, bounded",
+        None,
+        "3*3**0.5/16*c",
+        "1/(4*scale)",
+    ),
+    Cauchy: _robust("cauchy", "scale c^2/2 log(1 + u^2), u = r/c: redescending", None, "c/2", "1/(8*scale)"),
     Squared: LossCard(
         kind="squared",
         title="(y - m)^2/2",
@@ -135,10 +170,40 @@ LOSSES: Mapping[type[AbstractLoss], LossCard] = {
         score_bound=None,
         curvature_peak="1",
         concordance=None,
-        assumptions=(
-            _FINITE,
-            Assumption(text="gradients are clipped: nothing else bounds them", checked="static"),
-        ),
+        assumptions=(_FINITE, _CLIPPED),
+    ),
+    SineLink: LossCard(
+        kind="sine_link",
+        title="(m + a sin m - y)^2/2, a = `amplitude`: a link that is not linear, y in encoded units",
+        models=("linear",),
+        weights=("clip",),
+        score_bound=None,
+        curvature_peak=None,
+        weak_convexity=None,
+        concordance=None,
+        assumptions=(_FINITE, _CLIPPED, _NOT_CONVEX),
+    ),
+    SmoothPhase: LossCard(
+        kind="smooth",
+        title="(m^2 - y)^2/4",
+        models=("phase_retrieval",),
+        weights=("clip",),
+        score_bound=None,
+        curvature_peak=None,
+        weak_convexity="cap",
+        concordance=None,
+        assumptions=_SQUARE,
+    ),
+    RobustPhase: LossCard(
+        kind="robust",
+        title="|m^2 - y|, sharp and not smooth",
+        models=("phase_retrieval",),
+        weights=("clip",),
+        score_bound=None,
+        curvature_peak=None,
+        weak_convexity="2",
+        concordance=None,
+        assumptions=_SQUARE,
     ),
 }
 

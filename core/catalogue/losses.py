@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from core.catalogue.loss_bases import AbstractLoss, AbstractRobust, PositiveNumber
+from core.catalogue.nonconvex_losses import Brier, Cauchy, GemanMcClure, RobustPhase, SineLink, SmoothPhase
 from core.privacy.facts import Frozen, Grown
 
 
@@ -303,11 +304,29 @@ class Squared(AbstractLoss):
         return reach * reach / 2
 
 
+Binary = Annotated[Logistic | Brier, Field(discriminator="kind")]
 Robust = Annotated[
-    Huber | SmoothedHuber | LogCosh | PseudoHuber | OstrovskiiBach | Squared, Field(discriminator="kind")
+    Huber | SmoothedHuber | LogCosh | PseudoHuber | OstrovskiiBach | GemanMcClure | Cauchy | Squared | SineLink,
+    Field(discriminator="kind"),
 ]
+"""Of numbers: all but the last two are robust."""
+Phase = Annotated[SmoothPhase | RobustPhase, Field(discriminator="kind")]
 Loss = Annotated[
-    Logistic | Poisson | Multinomial | Huber | SmoothedHuber | LogCosh | PseudoHuber | OstrovskiiBach | Squared,
+    Logistic
+    | Brier
+    | Poisson
+    | Multinomial
+    | Huber
+    | SmoothedHuber
+    | LogCosh
+    | PseudoHuber
+    | OstrovskiiBach
+    | GemanMcClure
+    | Cauchy
+    | Squared
+    | SineLink
+    | SmoothPhase
+    | RobustPhase,
     Field(discriminator="kind"),
 ]
 
@@ -344,12 +363,16 @@ def gradient_diameter(loss: Loss, weights: Weights) -> float | None:
 def curvature_bound(loss: Loss, weights: Weights) -> float | None:
     """Return Bbar, the bound on a record's Hessian; None where there is none, so that none may be asked.
 
+    Nor may that of a loss that is not convex, for the answer is a mean of positive semidefinite matrices.
+
     w |x|^2 <= t^2 for Mallows weights of power two or more, v^2 |x|^2 <= C^2, times the peak of the curvature. With an
     unknown scale, the Hessian times it is w 1{|r| < c} u u^T, u = (x, r), and w (|x|^2 + r^2) <= t^2 + c^2.
     """
     bound = weights.bound
     assert bound is not None, "plan first"
     if isinstance(weights, Clip) or (isinstance(weights, Mallows) and weights.power == 1) or loss.score_bound is None:
+        return None
+    if loss.weak_convexity != 0 or loss.curvature_peak is None:
         return None
     if isinstance(loss, Huber) and loss.joint:
         return bound**2 + loss.c**2

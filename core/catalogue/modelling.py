@@ -7,7 +7,6 @@ from core.catalogue.loss_bases import AbstractRobust
 from core.catalogue.losses import (
     Clip,
     Huber,
-    Logistic,
     Loss,
     Multinomial,
     Robust,
@@ -20,7 +19,14 @@ from core.catalogue.losses import (
     gradient_bound,
     gradient_diameter,
 )
-from core.catalogue.models import LinearModel, LogisticModel, MultinomialModel, PoissonModel, RegressionModel
+from core.catalogue.models import (
+    LinearModel,
+    LogisticModel,
+    MultinomialModel,
+    PhaseRetrievalModel,
+    PoissonModel,
+    RegressionModel,
+)
 from core.catalogue.planning_rules import AnyStart, fill
 from core.errors import FieldError, Invalid
 from core.privacy.facts import Adjacency, Facts, UnknownScale
@@ -40,7 +46,7 @@ def fill_model(model: RegressionModel, design: Design) -> RegressionModel:
     if isinstance(model, LinearModel):
         _refuse_unbounded(model.loss, model.weights)
         model = model.model_copy(update={"loss": _filled_loss(model.loss, design)})
-    elif isinstance(model, PoissonModel):
+    elif isinstance(model, PoissonModel | PhaseRetrievalModel):
         assert not isinstance(design.target_column, Coded), "the design refuses categories"
         model = model.model_copy(update={"loss": fill(model.loss, cap=bounds_of(design.target_column)[1])})
     bound = design.ordinary_norm
@@ -52,12 +58,12 @@ def fill_model(model: RegressionModel, design: Design) -> RegressionModel:
 def encoded_loss(model: RegressionModel, design: Design) -> Loss:
     """Return a filled model's loss on encoded targets: residual scales are declared in the target's own units."""
     match model:
-        case LogisticModel():
-            return Logistic()
         case MultinomialModel():
             return Multinomial(classes=design.classes)
-        case PoissonModel():
+        case LogisticModel() | PoissonModel():
             return model.loss
+        case PhaseRetrievalModel():
+            return model.loss.model_copy(update={"cap": model.loss.known_cap / design.target.scale})
         case LinearModel(loss=AbstractRobust() as loss):
             assert loss.scale is not None, "plan first"
             encoded = {"scale": loss.scale / design.target.scale}
@@ -122,7 +128,7 @@ def parameters(loss: Loss, features: int) -> int:
 
 def _filled_loss(loss: Robust, design: Design) -> Robust:
     """Fill scales from the target's declared range."""
-    if isinstance(loss, Squared):
+    if not isinstance(loss, AbstractRobust):
         return loss
     loss = fill(loss, scale=2 * design.target.scale / RESIDUALS_PER_RANGE)
     if isinstance(loss, Huber) and loss.joint:
@@ -133,9 +139,9 @@ def _filled_loss(loss: Robust, design: Design) -> Robust:
 
 def _refuse_unbounded(loss: Robust, weights: Weights) -> None:
     """Refuse combinations that no bound is proved for."""
-    if isinstance(loss, Squared) and not isinstance(weights, Clip):
+    if loss.score_bound is None and not isinstance(weights, Clip):
         raise Invalid(
-            "The squared loss has unbounded gradients.",
+            f"The loss {loss.kind} has unbounded gradients.",
             FieldError("/model/weights/kind", "use clip with it, or a robust loss such as huber"),
         )
     if isinstance(loss, Huber) and loss.joint and isinstance(weights, Schweppe | Clip):

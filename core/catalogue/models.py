@@ -6,7 +6,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from core.catalogue.columns import Name
-from core.catalogue.losses import Clip, Huber, Mallows, Poisson, Robust, Weights
+from core.catalogue.losses import Binary, Clip, Huber, Logistic, Mallows, Phase, Poisson, Robust, Weights
+from core.catalogue.nonconvex_losses import SmoothPhase
 from core.privacy.facts import Frozen, Grown
 
 
@@ -19,7 +20,10 @@ AnyWeights = Annotated[Weights, BeforeValidator(partial(_with_kind, "mallows"))]
 PlainWeights = Annotated[
     Annotated[Mallows | Clip, Field(discriminator="kind")], BeforeValidator(partial(_with_kind, "mallows"))
 ]
+OnlyClip = Annotated[Clip, BeforeValidator(partial(_with_kind, "clip"))]
+BinaryLoss = Annotated[Binary, BeforeValidator(partial(_with_kind, "logistic"))]
 RegressionLoss = Annotated[Robust, BeforeValidator(partial(_with_kind, "huber"))]
+PhaseLoss = Annotated[Phase, BeforeValidator(partial(_with_kind, "smooth"))]
 
 
 class _Linear(Grown):
@@ -34,14 +38,17 @@ class _Linear(Grown):
 
 
 class LogisticModel(_Linear):
-    """Logistic regression of a binary column."""
+    """Logistic regression of a binary column, by likelihood or by squared errors of probabilities."""
+
+    NEWER: ClassVar = frozenset({"ridge", "loss"})
 
     kind: Literal["logistic"] = "logistic"
+    loss: BinaryLoss = Logistic()
     weights: PlainWeights = Mallows()
 
 
 class LinearModel(_Linear):
-    """Robust linear regression of a number, integer or date column."""
+    """Robust linear regression of a number, integer or date column; with `sine_link` a non-linear link."""
 
     kind: Literal["linear"] = "linear"
     loss: RegressionLoss = Huber()
@@ -63,6 +70,19 @@ class MultinomialModel(_Linear):
     weights: PlainWeights = Mallows()
 
 
+class PhaseRetrievalModel(_Linear):
+    """Squares of linear predictors: a number or integer column, declared lower bound 0 or more, is (x.b)^2.
+
+    b and -b tell the same, and a method that starts at zero stays there: start at random, or from numbers. Without an
+    intercept unless asked for.
+    """
+
+    kind: Literal["phase_retrieval"] = "phase_retrieval"
+    intercept: bool = False
+    loss: PhaseLoss = SmoothPhase()
+    weights: OnlyClip = Clip()
+
+
 class NetworkModel(Frozen):
     """A neural network; part of the interface, not offered yet."""
 
@@ -71,6 +91,6 @@ class NetworkModel(Frozen):
     features: tuple[Name, ...] | None = None
 
 
-RegressionModel = LogisticModel | LinearModel | PoissonModel | MultinomialModel
+RegressionModel = LogisticModel | LinearModel | PoissonModel | MultinomialModel | PhaseRetrievalModel
 """What is fitted to a design: anything but networks."""
 AnyModel = Annotated[RegressionModel | NetworkModel, Field(discriminator="kind")]

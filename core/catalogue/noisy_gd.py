@@ -104,6 +104,8 @@ class NoisyGradientDescent(AbstractSettings):
         assert self.steps is not None, "plan first"
         assert self.step_size is not None, "plan first"
         assert self.radius is not None, "plan first"
+        if facts.weak_convexity:
+            return self._no_bound(self.radius)
         (gradient,) = self.questions()
         least = log(facts.units + 1) / (self.step_size * self.steps)
         deviation = gradient.sigma * gradient.sensitivity(facts) * (1.0 if facts.scale is None else facts.scale.start)
@@ -117,6 +119,18 @@ class NoisyGradientDescent(AbstractSettings):
             trivial=2 * self.radius,
             vacuous=value >= 2 * self.radius,
             source="Avella-Medina, Bradshaw and Loh (2023), Theorem 2, with explicit constants",
+        )
+
+    @staticmethod
+    def _no_bound(radius: float) -> Bound:
+        """Return what is known where the loss is not convex."""
+        return Bound(
+            quantity="distance of the private from the non-private estimate, in encoded units",
+            value=None,
+            confidence=None,
+            trivial=2 * radius,
+            vacuous=True,
+            source="Avella-Medina, Bradshaw and Loh (2023), Theorem 2, whose loss is convex; this one is not",
         )
 
     @classmethod

@@ -40,6 +40,7 @@ from core.catalogue.losses import (
 )
 from core.catalogue.modelling import encoded_loss
 from core.catalogue.models import RegressionModel
+from core.catalogue.nonconvex_losses import Brier
 from core.errors import FieldError, Invalid
 
 Array = NDArray[np.float64]
@@ -90,6 +91,7 @@ def expected(loss: Loss, weights: Weights, points: Array, spread: float) -> Refe
         spread: standard deviation of residuals, base rate, or mean count, in encoded units.
     """
     assert not isinstance(weights, Clip), "clipped gradients are those of no loss"
+    assert loss.weak_convexity == 0, "no covariance is known for other losses"
     assert weights.bound is not None, "plan first"
     norms = np.sqrt((points**2).sum(-1))
     power = weights.power if isinstance(weights, Mallows) else 1
@@ -269,7 +271,7 @@ def check_assumed(assumed: Assumed, design: Design, model: RegressionModel) -> N
         if name in coded and (len(frequencies) != len(coded[name].values) or abs(sum(frequencies) - 1) > 1e-6):  # noqa: PLR2004 - rounding
             errors.append(FieldError(f"/assume/frequencies/{name}", "needs one for each declared value; they sum to 1"))
     if assumed.base_rate is not None:
-        most = 1.0 if isinstance(loss, Logistic) else loss.cap if isinstance(loss, Poisson) else 0.0
+        most = 1.0 if isinstance(loss, Logistic | Brier) else loss.cap if isinstance(loss, Poisson) else 0.0
         if most is not None and assumed.base_rate >= most:
             errors.append(FieldError("/assume/base_rate", "is for logistic models, below 1, and counts, below the cap"))
     if assumed.residual_scale is not None and not isinstance(loss, AbstractRobust):

@@ -1,14 +1,16 @@
 """Jobs whose answers nothing bounds, refused before they are planned, each with the fields at fault.
 
 Gradients are bounded by every weight, Hessians only by some: w(x) = t/|x| leaves w |x|^2 = t |x|, and clipped gradients
-are those of no loss, so that no Hessian belongs to them.
+are those of no loss, so that no Hessian belongs to them. Hessians of losses that are not convex may be anything but
+positive semidefinite, which the answers to questions about them, and the covariance made of them, rest on.
 """
 
 from core.catalogue.jobs import Inference
 from core.catalogue.losses import Clip, Mallows
 from core.catalogue.methods import AnySettings
-from core.catalogue.models import RegressionModel
+from core.catalogue.models import PhaseRetrievalModel, RegressionModel
 from core.catalogue.noisy_newton import NoisyNewton
+from core.catalogue.sufficient_statistics import SufficientStatistics
 from core.errors import FieldError, Invalid
 from core.privacy.facts import Facts
 
@@ -21,7 +23,9 @@ def refuse_unbounded(optimizer: AnySettings, inference: Inference, model: Regres
     """
     errors, clipped = [], isinstance(model.weights, Clip)
     newton = isinstance(optimizer, NoisyNewton)
-    if not optimizer.offers_intervals:
+    if facts.weak_convexity != 0:
+        errors += _not_convex(optimizer, inference)
+    elif not optimizer.offers_intervals:
         if inference.intervals:
             detail = f"{optimizer.kind} has none: set it to false"
             errors.append(FieldError("/inference/intervals", detail))
@@ -39,6 +43,27 @@ def refuse_unbounded(optimizer: AnySettings, inference: Inference, model: Regres
     if errors:
         raise Invalid(f"This job asks for what nothing bounds: see {errors[0].pointer}.", *errors)
     _refuse_start(optimizer, facts)
+    if isinstance(model, PhaseRetrievalModel) and not isinstance(optimizer, SufficientStatistics):
+        _refuse_saddle(optimizer)
+
+
+def _refuse_saddle(optimizer: AnySettings) -> None:
+    """Refuse a start where every record's gradient is zero."""
+    if optimizer.start == "zeros" or not any(optimizer.start):
+        detail = "is where a square has no slope, so that no method would leave it: give random, or numbers"
+        raise Invalid(f"/optimizer/start {detail}.", FieldError("/optimizer/start", detail))
+
+
+def _not_convex(optimizer: AnySettings, inference: Inference) -> list[FieldError]:
+    """Return what is wrong with a job whose loss is not convex."""
+    errors = []
+    if isinstance(optimizer, NoisyNewton):
+        detail = "asks for Hessians, which are not positive semidefinite for this loss: use noisy_gd, or a convex loss"
+        errors.append(FieldError("/optimizer/kind", detail))
+    if inference.intervals:
+        detail = "no covariance is known for a loss that is not convex: set it to false, or use a convex loss"
+        errors.append(FieldError("/inference/intervals", detail))
+    return errors
 
 
 def _refuse_start(optimizer: AnySettings, facts: Facts) -> None:

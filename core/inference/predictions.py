@@ -14,6 +14,7 @@ from scipy.special import expit, log_softmax, logit
 
 from core.catalogue.columns import Coded
 from core.catalogue.losses import Poisson
+from core.catalogue.nonconvex_losses import SineLink
 from core.errors import FieldError, Invalid
 from core.inference.released import Array, Released
 from core.inference.results import need_covariance, pointwise
@@ -31,7 +32,7 @@ def predict(released: Released, rows: Sequence[Mapping[str, Any]], level: float 
         level: of an interval of the mean; None: the prediction alone.
 
     Returns:
-        For each row `probability` (logistic), `value` in the target's units (linear), `mean` (Poisson), or
+        For each row `probability` (logistic), `value` in the target's units (linear, squares), `mean` (Poisson), or
         `probabilities` by class (multinomial); with a level also `std_error` and `interval`, by class `std_errors` and
         `intervals`.
 
@@ -97,7 +98,12 @@ def _mean(released: Released, margin: Array) -> tuple[str, Array, Array]:
         assert loss.cap is not None, "the planner fills it"
         mean = np.exp(np.minimum(margin, log(loss.cap)))
         return "mean", mean, mean
-    coding = released.design.target
+    coding, loss = released.design.target, released.fitted_loss
+    if released.kind == "phase_retrieval":
+        return "value", coding.scale * margin**2, 2 * coding.scale * margin
+    if isinstance(loss, SineLink):
+        bent, slope = margin + loss.amplitude * np.sin(margin), 1 + loss.amplitude * np.cos(margin)
+        return "value", coding.centre + coding.scale * bent, coding.scale * slope
     return "value", coding.centre + coding.scale * margin, np.full_like(margin, coding.scale)
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from scipy.linalg import block_diag
 
+from core.catalogue.certificate import Certificate
 from core.catalogue.columns import Coded
 from core.catalogue.design import Design
 from core.catalogue.losses import Huber, Logistic, Loss, Mallows, Weights
@@ -22,7 +23,7 @@ Vector = tuple[float, ...]
 Matrix = tuple[Vector, ...]
 Array = NDArray[np.float64]
 Level = Annotated[float, Field(gt=0.5, lt=1)]
-Kind = Literal["logistic", "linear", "poisson", "multinomial"]
+Kind = Literal["logistic", "linear", "poisson", "multinomial", "phase_retrieval"]
 REPEATED_FROM: Final = 1e-9
 """Directions closer than this to a combination of others, on the scale of standard errors, follow from them."""
 
@@ -48,7 +49,7 @@ class Released(Grown):
     a Huber loss with a known scale, `huber`. `loss` and `weights` say the rest.
     """
 
-    NEWER: ClassVar = frozenset({"loss", "weights", "ridge"})
+    NEWER: ClassVar = frozenset({"loss", "weights", "ridge", "certificate"})
 
     kind: Kind
     target: str
@@ -73,6 +74,8 @@ class Released(Grown):
     weights: Weights | None = None
     """None: Mallows weights of the second power."""
     ridge: float = 0.0
+    certificate: Certificate | None = None
+    """What the method claims of this very point; None: it claims nothing."""
 
     @property
     def fitted_loss(self) -> Loss:
@@ -80,6 +83,11 @@ class Released(Grown):
         if self.loss is not None:
             return self.loss
         return Logistic() if self.huber is None else Huber(c=self.huber[0], scale=self.huber[1])
+
+    @property
+    def convex(self) -> bool:
+        """Whether that loss is convex."""
+        return self.fitted_loss.weak_convexity == 0
 
     @property
     def weighting(self) -> Weights:
@@ -116,8 +124,7 @@ class Released(Grown):
     @property
     def equation(self) -> tuple[object, ...]:
         """What says which equation was solved: two rows of the same records that agree here estimate one value."""
-        loss = self.fitted_loss if self.kind != "logistic" else None
-        return (self.kind, self.design, loss, self.weighting, self.ridge)
+        return (self.kind, self.design, self.fitted_loss, self.weighting, self.ridge)
 
 
 class Declared(Frozen):

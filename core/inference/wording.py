@@ -7,6 +7,7 @@ from typing import Final
 
 from core.catalogue.loss_bases import AbstractRobust
 from core.catalogue.losses import Clip, Huber, Mallows, Poisson, Schweppe
+from core.catalogue.nonconvex_losses import AbstractPhase, SineLink
 from core.inference.released import Released
 from core.privacy.reports import Promise
 
@@ -15,14 +16,26 @@ TITLES: Final = {
     "linear": "Linear regression",
     "poisson": "Poisson regression",
     "multinomial": "Multinomial logistic regression",
+    "phase_retrieval": "Phase retrieval",
 }
-_NAMES: Final = {"poisson": "Poisson", "multinomial": "multinomial logistic"}
+_NAMES: Final = {
+    "poisson": "Poisson regression",
+    "multinomial": "multinomial logistic regression",
+    "phase_retrieval": "phase retrieval model",
+}
 _LOSSES: Final = {
     "huber": "Huber",
     "smoothed_huber": "smoothed Huber",
     "log_cosh": "log-cosh",
     "pseudo_huber": "pseudo-Huber",
     "ostrovskii_bach": "Ostrovskii-Bach",
+    "geman_mcclure": "Geman-McClure",
+    "cauchy": "Cauchy",
+}
+_OTHER_LOSSES: Final = {
+    "squared": "squared loss",
+    "multinomial": "multinomial logistic loss",
+    "brier": "squared error of the probability",
 }
 
 
@@ -40,7 +53,12 @@ def loss_words(released: Released) -> str:
     if isinstance(loss, Poisson):
         residual = "" if loss.c is None else f", residuals cut at {loss.c:g}"
         return f"Poisson loss (means and counts up to {loss.cap:g}{residual})"
-    return {"squared": "squared loss", "multinomial": "multinomial logistic loss"}.get(loss.kind, "logistic loss")
+    if isinstance(loss, SineLink):
+        return f"squared loss, link m + {loss.amplitude:g} sin m"
+    if isinstance(loss, AbstractPhase):
+        error = "squared error" if loss.kind == "smooth" else "size of the error"
+        return f"{error} of a square, targets up to {loss.cap:g}"
+    return _OTHER_LOSSES.get(loss.kind, "logistic loss")
 
 
 def weight_words(released: Released) -> str:
@@ -86,6 +104,7 @@ def notes(released: Released) -> list[str]:
         said.append(_other_correction(released))
     if released.ridge:
         said.append(f"A ridge penalty of {released.ridge:g} on encoded coefficients pulls estimates towards zero.")
+    said += _meaning(released)
     if isinstance(released.weighting, Clip) and released.optimizer != "sufficient_statistics":
         said.append(
             "Clipped gradients solve another equation than the model's: estimates may be biased however many records "
@@ -94,11 +113,25 @@ def notes(released: Released) -> list[str]:
     return said
 
 
+def _meaning(released: Released) -> list[str]:
+    """Return what coefficients mean where that is not the usual."""
+    if released.kind == "phase_retrieval":
+        return ["The signs of all coefficients together are not known: the opposite of each predicts the same."]
+    if isinstance(released.fitted_loss, SineLink):
+        return [
+            "Coefficients are those of the linear predictor, in the target's units; what is predicted is the link's "
+            "value there."
+        ]
+    return []
+
+
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _why_none(released: Released) -> str:
+    if not isinstance(released.weighting, Clip) and not released.convex:
+        return "There are no intervals: no covariance is known for a loss that is not convex."
     if isinstance(released.weighting, Clip):
         return "There are no intervals: no covariance is known for clipped gradients or sufficient statistics."
     return "There are no intervals: the job asked for none."
@@ -123,7 +156,7 @@ def methods_paragraph(released: Released) -> str:
     )
     ridge = "" if not released.ridge else f", a ridge penalty of {released.ridge:g}"
     return (
-        f"We fitted a {_NAMES.get(released.kind, released.kind)} regression of {released.target} "
+        f"We fitted a {_NAMES.get(released.kind, f'{released.kind} regression')} of {released.target} "
         f"({loss_words(released)}) on {len(released.theta)} parameters and {released.units:,} records with "
         f"{weight_words(released)}{ridge}, features scaled by their declared bounds, by "
         f"{released.optimizer.replace('_', ' ')} with {released.steps} steps and Gaussian noise on every answer "

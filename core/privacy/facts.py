@@ -38,7 +38,8 @@ class Grown(Frozen):
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         told: dict[str, Any] = serialize(self)
         fields = type(self).model_fields
-        return {name: at for name, at in told.items() if name not in self.NEWER or at != fields[name].default}
+        usual = {name for name in self.NEWER if getattr(self, name) == fields[name].default}
+        return {name: at for name, at in told.items() if name not in usual}
 
 
 class Adjacency(StrEnum):

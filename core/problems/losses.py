@@ -29,7 +29,11 @@ from core.catalogue.losses import (
     Squared,
     Weights,
 )
+from core.catalogue.nonconvex_losses import Brier, Cauchy, GemanMcClure, RobustPhase, SineLink, SmoothPhase
+from core.problems.nonconvex import BrierRecords, RobustPhaseRecords, SineLinkRecords, SmoothPhaseRecords
 from core.problems.robust import (
+    CauchyRecords,
+    GemanMcClureRecords,
     HuberRecords,
     LogCoshRecords,
     OstrovskiiBachRecords,
@@ -51,7 +55,7 @@ class PerRecord(Protocol):
         """Return the derivative in the margin; its size never passes the public bound, in floats too."""
 
     def curvature(self, margin: Tensor, target: Tensor) -> Tensor:
-        """Return the second derivative in the margin, never negative; it may ignore kinks."""
+        """Return the second derivative in the margin, never negative where the loss is convex; it may ignore kinks."""
 
 
 class LogisticRecords:
@@ -144,15 +148,28 @@ def per_record(loss: Loss) -> PerRecord:  # noqa: PLR0911 - one line for each lo
     match loss:
         case Logistic():
             return LogisticRecords()
+        case Brier():
+            return BrierRecords()
         case Poisson(cap=cap, c=c):
             assert cap is not None, "the planner fills the cap"
             return PoissonRecords(cap, inf if c is None else c)
         case Squared():
             return SquaredRecords()
+        case SineLink(amplitude=amplitude):
+            return SineLinkRecords(amplitude)
+        case SmoothPhase():
+            return SmoothPhaseRecords(loss.known_cap)
+        case RobustPhase():
+            return RobustPhaseRecords(loss.known_cap)
         case Multinomial() | Huber(joint=True):
             raise AssertionError("losses of several margins or of an unknown scale have problems of their own")
-    scale = loss.scale
-    assert scale is not None, "the planner fills the residual scale"
+        case _:
+            return _robust(loss)
+
+
+def _robust(loss: Huber | SmoothedHuber | LogCosh | PseudoHuber | OstrovskiiBach | GemanMcClure | Cauchy) -> PerRecord:  # noqa: PLR0911 - as above
+    """Return the per-record code of a robust loss."""
+    scale = loss.known_scale
     match loss:
         case Huber(c=c):
             return HuberRecords(c, scale)
@@ -164,6 +181,10 @@ def per_record(loss: Loss) -> PerRecord:  # noqa: PLR0911 - one line for each lo
             return PseudoHuberRecords(c, scale)
         case OstrovskiiBach(c=c):
             return OstrovskiiBachRecords(c, scale)
+        case GemanMcClure(c=c):
+            return GemanMcClureRecords(c, scale)
+        case Cauchy(c=c):
+            return CauchyRecords(c, scale)
     assert_never(loss)
 
 

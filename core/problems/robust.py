@@ -1,4 +1,4 @@
-"""Per-record robust losses at a known scale: scale * rho(r), r = (target - margin)/scale.
+"""Per-record robust losses at a known scale: scale * rho(r), r = (target - margin)/scale; the last two not convex.
 
 Gradients carry no 1/scale and Hessians do. psi and rho'' have limits, which residuals too large for a float reach, so
 neither is ever anything but a number for a finite margin; values are infinite only where the loss itself is beyond the
@@ -8,7 +8,7 @@ Source: Avella-Medina, Bradshaw and Loh (2023), loss (6), examples 1 and 2 and a
 are those of Ostrovskii and Bach (2021), theirs in a form that is equal and has no 0/0 at zero.
 """
 
-from math import log
+from math import log, sqrt
 
 import torch
 from torch import Tensor
@@ -174,3 +174,51 @@ class OstrovskiiBachRecords(_Robust):
     @staticmethod
     def _root(u: Tensor) -> Tensor:
         return (4 * u * u).add_(1).sqrt_()
+
+
+class GemanMcClureRecords(_Robust):
+    """scale c^2/2 u^2/(1 + u^2), u = r/c; |score| <= 3 sqrt(3) c/16 and curvature between -1/4 and 1 over the scale.
+
+    Args:
+        c: where the score has turned back, in units of the scale.
+        scale: the known residual scale, in the units of the target given here.
+    """
+
+    def value(self, margin: Tensor, target: Tensor) -> Tensor:
+        """Return half scale c^2 times 1 - 1/(1 + u^2), as u^2/(1 + u^2): no cancellation at zero."""
+        square = self._argument(margin, target).square_()
+        return square.div_(square + 1).mul_(self.scale * self.c**2 / 2)
+
+    def score(self, margin: Tensor, target: Tensor) -> Tensor:
+        """Return c u/(1 + u^2)^2; zero where the square of a square is no float."""
+        u = self._argument(margin, target)
+        most = 3 * sqrt(3) / 16 * self.c
+        return u.div_((u * u).add_(1).square_()).mul_(self.c).clamp_(-most, most)
+
+    def curvature(self, margin: Tensor, target: Tensor) -> Tensor:
+        """Return (1 - 3 u^2)/(1 + u^2)^3 over the scale."""
+        square = self._argument(margin, target).square_()
+        return (1 - 3 * square).div_((1 + square).pow_(3)).div_(self.scale)
+
+
+class CauchyRecords(_Robust):
+    """scale c^2/2 log(1 + u^2), u = r/c; |score| <= c/2 and curvature between -1/8 and 1 over the scale.
+
+    Args:
+        c: where the score turns back, in units of the scale.
+        scale: the known residual scale, in the units of the target given here.
+    """
+
+    def value(self, margin: Tensor, target: Tensor) -> Tensor:
+        """Return log(1 + u^2) times half scale c^2."""
+        return self._argument(margin, target).square_().log1p_().mul_(self.scale * self.c**2 / 2)
+
+    def score(self, margin: Tensor, target: Tensor) -> Tensor:
+        """Return c u/(1 + u^2)."""
+        u = self._argument(margin, target)
+        return u.div_((u * u).add_(1)).mul_(self.c).clamp_(-self.c / 2, self.c / 2)
+
+    def curvature(self, margin: Tensor, target: Tensor) -> Tensor:
+        """Return (1 - u^2)/(1 + u^2)^2 over the scale."""
+        square = self._argument(margin, target).square_()
+        return (1 - square).div_((1 + square).square_()).div_(self.scale)

@@ -6,9 +6,17 @@ from typing import Final
 import torch
 
 from core import problems
-from core.catalogue.losses import Huber, Loss, Mallows, Multinomial, Weights
+from core.catalogue.losses import Huber, Logistic, Loss, Mallows, Multinomial, Weights
 from core.catalogue.modelling import encoded_loss
-from core.catalogue.models import LinearModel, MultinomialModel, NetworkModel, PoissonModel, RegressionModel
+from core.catalogue.models import (
+    LinearModel,
+    LogisticModel,
+    MultinomialModel,
+    NetworkModel,
+    PhaseRetrievalModel,
+    PoissonModel,
+    RegressionModel,
+)
 from core.catalogue.planning import PlannedJob
 from core.inference.estimate import Estimate
 from core.inference.released import Flags, Released
@@ -97,6 +105,7 @@ def describe(planned: PlannedJob, order: Order, fitted: Release[Fitted], charged
         loss=_newer_loss(planned),
         weights=_newer_weights(model.weights),
         ridge=model.ridge,
+        certificate=estimate.certificate,
     )
 
 
@@ -133,7 +142,9 @@ def _newer_loss(planned: PlannedJob) -> Loss | None:
     match _regression(planned):
         case LinearModel() as model if _huber(model) is None:
             return model.loss
-        case PoissonModel() as model:
+        case LogisticModel() as model:
+            return None if isinstance(model.loss, Logistic) else model.loss
+        case PoissonModel() | PhaseRetrievalModel() as model:
             return model.loss
         case MultinomialModel():
             return Multinomial(classes=planned.design.classes)
