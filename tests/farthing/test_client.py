@@ -394,6 +394,7 @@ class TestWire:
         assert service.kill("api")
         assert client.upload(records, metadata()).rows == 300
 
+    @pytest.mark.slow
     def test_an_upload_is_sent_again_while_the_ledger_is_busy(
         self, service: Embedded, client: Client, records: Path
     ) -> None:

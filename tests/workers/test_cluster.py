@@ -162,6 +162,7 @@ class TestDraining:
         check(rough, [job])
         rough.ready()
 
+    @pytest.mark.slow
     def test_a_worker_ends_well_while_the_broker_hangs(self, rough: Cluster) -> None:
         number = rough.start_worker()
         rough.ready()
@@ -187,9 +188,11 @@ class TestDraining:
 class TestLosses:
     """Naive workers fail the first three: `reliability/test_naive_processes.py`."""
 
+    @pytest.mark.slow
     def test_redis_forgets_and_restarts_and_every_job_ends(self, rough: Cluster) -> None:
         redis_forgets(rough)
 
+    @pytest.mark.slow
     def test_postgresql_restarts_and_every_job_ends(self, rough: Cluster) -> None:
         postgresql_restarts(rough)
 

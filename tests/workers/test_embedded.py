@@ -57,6 +57,7 @@ def test_everything_ends_when_the_parent_is_killed(tmp_path: Path) -> None:
         assert alive == []
 
 
+@pytest.mark.slow
 def test_a_supervisor_started_again_goes_on(tmp_path: Path) -> None:
     with embedded(tmp_path / "home") as service:
         dataset = service.upload()

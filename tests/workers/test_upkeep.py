@@ -130,7 +130,7 @@ def test_a_restore_without_its_witness_says_so_and_reconciles_only_when_told(
         assert service.try_submit(yesterday["dataset"]).status_code == 202
 
 
-@pytest.mark.parametrize("key", ["none", "another"])
+@pytest.mark.parametrize("key", ["none", pytest.param("another", marks=pytest.mark.slow)])
 def test_a_backup_is_restored_only_where_its_master_key_is(yesterday: dict[str, Any], tmp_path: Path, key: str) -> None:
     home = moved(yesterday["home"], tmp_path / "home")
     (fingerprint,) = json.loads((yesterday["copy"] / MANIFEST).read_text())["master_keys"]
@@ -248,6 +248,7 @@ def test_erased_records_are_not_in_a_backup(tmp_path: Path) -> None:
     assert KEY not in (tmp_path / "copy" / DATABASE).read_bytes().decode("latin-1")
 
 
+@pytest.mark.slow
 def test_what_was_erased_after_a_backup_is_erased_again(tmp_path: Path) -> None:
     with embedded(tmp_path / "old", workers=0) as service:
         kept, erased = service.upload(), service.upload()
