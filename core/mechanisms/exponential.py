@@ -7,16 +7,16 @@ probability moves by (s_k - s'_k)/P plus something that is the same for all k: i
 
 How it is drawn. Scores count from the least of them, which no law of this kind notices. The exponent x_k is a
 fixed-point number with 168 bits after the point, rounded down, and at most 256; exp(-x_k) is a product of one factor
-for each of its 176 bits, 1 where the bit is not set, in fixed point with 256 bits. An index is the number of cumulative
-weights at or below u A / 2^256, rounded down, with A the sum of all weights and u of 256 uniform bits. So the number of
-random bits and of operations depends on K alone.
+for each of its 44 hexadecimal digits, in fixed point with 256 bits. An index is the number of cumulative weights at or below
+u A / 2^256, rounded down, with A the sum of all weights and u of 256 uniform bits. So the number of random bits and of
+operations depends on K alone.
 
 Distance from the ideal law, in total variation. With v_k = exp(-(s_k - least)/P), the largest of which is 1:
 
 * the exponent: rounding it down by less than 2^-168 moves v_k by less than that; cutting it at 256 by less than
   exp(-256) < 2^-369;
-* the product: every factor is within 2^-255 of what it stands for, every one of 176 products is rounded down by less
-  than 2^-256, and factors are at most 1, so the errors add up to less than 2^-246;
+* the product: every factor is within 2^-255 of what it stands for, every one of 44 products is rounded down by less
+  than 2^-256, and factors are at most 1, so the errors add up to less than 2^-248;
 * the quotients: weights a_k within e = 2^-167 of v_k, whose sum V is at least 1, have a law within
   (1/2) sum |a_k/A - v_k/V| <= sum |a_k - v_k| / V <= K e of the ideal one;
 * the draw: each index has floor-or-ceiling of 2^256 a_k/A of the values of u, or one off: less than K 2^-256 in all.
@@ -43,6 +43,7 @@ WHOLE_BITS: Final = 8
 
 WORKING_BITS: Final = 256
 WORD_BITS: Final = 64
+DIGIT_BITS: Final = 4
 
 
 def choose(generator: Generator, scores: Sequence[int], parameter: float) -> int:
@@ -82,17 +83,19 @@ def distance_per_choice(count: int) -> float:
 def _exponential(exponent: int) -> int:
     """Return exp(-exponent) in fixed point: as many products whatever the exponent."""
     product = 1 << WORKING_BITS
-    for bit, factor in enumerate(_factors()):
-        chosen = factor if exponent >> bit & 1 else 1 << WORKING_BITS
-        product = (product * chosen) >> WORKING_BITS
+    for factors in _factors():
+        exponent, digit = divmod(exponent, 1 << DIGIT_BITS)
+        product = (product * factors[digit]) >> WORKING_BITS
     return product
 
 
 @lru_cache(maxsize=1)
-def _factors() -> tuple[int, ...]:
-    """Return exp(-2^j) in fixed point for every bit of an exponent, the least first."""
-    context, one = Context(prec=120), Decimal(1 << POINT_BITS)
-    return tuple(
-        int(context.multiply(context.exp(context.divide(Decimal(-1 << bit), one)), Decimal(1 << WORKING_BITS)))
-        for bit in range(POINT_BITS + WHOLE_BITS)
-    )
+def _factors() -> tuple[tuple[int, ...], ...]:
+    """Return what every value of every digit of an exponent multiplies by, the least digit first."""
+    context, one, unit = Context(prec=120), Decimal(1 << POINT_BITS), Decimal(1 << WORKING_BITS)
+
+    def factor(value: int) -> int:
+        return int(context.multiply(context.exp(context.divide(Decimal(-value), one)), unit))
+
+    places = range(0, WHOLE_BITS + POINT_BITS, DIGIT_BITS)
+    return tuple(tuple(factor(digit << place) for digit in range(1 << DIGIT_BITS)) for place in places)

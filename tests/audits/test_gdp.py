@@ -80,7 +80,7 @@ def released(pair: Neighbours, x: Tensor, y: float, seed: int) -> tuple[np.ndarr
     records = pair.situation.problem((rows, targets, torch.ones(OTHERS + 1, dtype=torch.bool)))
     public = pair.situation.facts(OTHERS + 1, Adjacency.REPLACE_ONE)
     oracle = Simulation(records, public, SimulationGenerator(seed), lanes=RUNS)
-    answers = oracle.ask(pair.question, pair.theta, pair.end if isinstance(pair.question, Secant) else None).value
+    answers = oracle.ask(pair.question, pair.theta, pair.end if pair.question.places == "pair" else None).value
     exact = ask(records, pair.question, public, pair.theta, pair.end) / (OTHERS + 1)
     if exact.ndim == 1:
         return answers.numpy(), exact.numpy()

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from torch import Tensor
 
 from core.catalogue.losses import Huber, Multinomial, Poisson
-from core.catalogue.questions import Curvature, Gradient, Question, Secant
+from core.catalogue.questions import Curvature, Gradient, GradientDifference, Question, Secant
 from core.oracle.noise import grid_for
 from core.privacy.events import Gaussian
 from core.privacy.facts import Adjacency
@@ -110,7 +110,13 @@ class Search:
         return found
 
     def facing(self, pairs: Pairs) -> Pairs:
-        """Put second points where both records' gradients differ most: slopes are as far apart as gradients there."""
+        """Put second points where both records' gradients differ most: slopes are as far apart as gradients there.
+
+        For changes of gradients they are put on the other side.
+        """
+        if isinstance(self.question, GradientDifference):
+            across = replace(pairs, end=self.usable(-pairs.theta))
+            return pairs.and_also(across).and_also(replace(pairs, end=self.usable(pairs.theta.roll(1, 0))))
         if not isinstance(self.question, Secant):
             return pairs
         gap = self.moves(GRADIENT, pairs)

@@ -117,7 +117,7 @@ class TestSensitivity:
             x, y = self.records(loss, weights.bound, theta)
             every = torch.ones(len(x), 1, dtype=torch.bool)
             single = LinearProblem(x.unsqueeze(1).contiguous(), y.unsqueeze(1), every, loss, weights)
-            at = other if isinstance(question, Secant) else None
+            at = other if question.places == "pair" else None
             terms = single.bounded_sum(question, public(1, 3, loss, weights), theta, other=at)
             if terms.ndim == 3:
                 above, right = torch.triu_indices(3, 3)

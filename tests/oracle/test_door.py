@@ -46,7 +46,7 @@ class Journal(CountingMeter):
         self.stale = stale
 
     def _at(self, question: Question, theta: Tensor, other: Tensor | None) -> None:
-        if isinstance(question, Secant):
+        if question.places == "pair":
             assert other is not None
             self.points.append((theta.tolist(), other.tolist()))
 
@@ -357,10 +357,10 @@ def noise_of(situation: Situation, question: Question, adjacency: Adjacency, uni
     records = situation.problem(situation.rows(units))
     oracle = FullDoor(records, public, Unmetered(), repeatable_generator())
     theta = situation.point(1)
-    other = situation.point(2) if isinstance(question, Secant) else None
+    other = situation.point(2) if question.places == "pair" else None
     exact = records.bounded_sum(question, public, theta, other=other) / units
     draws = 200_000 if situation is LOGISTIC else 40_000
-    asks = 5_000 if isinstance(question, Secant) else draws // situation.dimension
+    asks = 5_000 if question.places == "pair" else draws // situation.dimension
     claimed = question.sigma * question.sensitivity(public)
     assert claimed <= oracle.ask(question, theta, other).scale <= 1.002 * claimed, "the scale is what the price says"
     errors = [oracle.ask(question, theta, other).value - exact for _ in range(asks)]

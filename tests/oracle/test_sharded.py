@@ -65,7 +65,7 @@ def test_the_integers_are_those_of_one_process(team: Team, scene: dict[str, obje
     for seed, question in enumerate(QUESTIONS):
         step = grid_for(question, public, units).part_step
         theta = situation.point(seed)
-        other = situation.point(seed + 1) if isinstance(question, Secant) else None
+        other = situation.point(seed + 1) if question.places == "pair" else None
         expected = whole.integer_sum(question, public, theta, step, other=other)
         assert expected.dtype == torch.int64
         assert torch.equal(sharded.integer_sum(question, public, theta, step, other=other), expected)
@@ -134,7 +134,7 @@ def test_answers_and_prices_are_those_of_one_process(team: Team) -> None:
         oracle = FullDoor(records, public, meter, repeatable_generator())
         theta = torch.zeros(6, dtype=torch.float64)
         for question in QUESTIONS:
-            answer = oracle.ask(question, theta, other=point(6, 1) if isinstance(question, Secant) else None)
+            answer = oracle.ask(question, theta, other=point(6, 1) if question.places == "pair" else None)
             released.append((answer.value.numpy().tobytes(), answer.scale))
         totals.append(meter.totals)
     assert released[: len(QUESTIONS)] == released[len(QUESTIONS) :]

@@ -23,7 +23,7 @@ every = pytest.mark.parametrize("situation", SITUATIONS, ids=named)
 
 def points(situation: Situation, question: Question) -> Point:
     """Return where to ask."""
-    return Point(situation.point(1), situation.point(2) if isinstance(question, Secant) else None)
+    return Point(situation.point(1), situation.point(2) if question.places == "pair" else None)
 
 
 def integers(
@@ -181,7 +181,7 @@ def test_any_point_gives_a_bounded_sum(situation: Situation, question: Question,
         assert total.isfinite().all()
         assert total.norm() <= 50 * question.bound(public) * (1 + 1e-9)
         step = grid_for(question, public, 50).part_step
-        at = Point(one, other if isinstance(question, Secant) else None)
+        at = Point(one, other if question.places == "pair" else None)
         assert integers(records, question, public, at, step).shape == question.shape(situation.dimension)
 
 

@@ -19,7 +19,7 @@ QUESTIONS = [Gradient(sigma=1.0), Secant(sigma=1.0), *(Curvature(of=of, sigma=1.
 
 
 def asked(records: LinearProblem, question: Question, bounds: Facts, theta: Tensor = THETA) -> Tensor:
-    return records.bounded_sum(question, bounds, theta, other=OTHER if isinstance(question, Secant) else None)
+    return records.bounded_sum(question, bounds, theta, other=OTHER if question.places == "pair" else None)
 
 
 def test_a_label_outside_zero_and_one_is_null() -> None:
@@ -93,7 +93,7 @@ def test_order_and_blocks_change_nothing_beyond_the_error(question: Question, lo
     order = torch.randperm(5000, generator=torch.Generator().manual_seed(1))
     mixed = LinearProblem(x[order].contiguous(), y[order], present, loss, WEIGHTS)
     assert (asked(mixed, question, bounds) - asked(straight, question, bounds)).norm() <= 3 * grid.error
-    other = OTHER if isinstance(question, Secant) else None
+    other = OTHER if question.places == "pair" else None
     whole = mixed.integer_sum(question, bounds, THETA, grid.part_step, other=other)
     by_rows = mixed.integer_sum(question, bounds, THETA, grid.part_step, other=other, rows=torch.arange(5000))
     assert torch.equal(by_rows, whole)

@@ -25,7 +25,7 @@ from core.catalogue.losses import (
     cubic_bound,
 )
 from core.catalogue.modelling import parameters
-from core.catalogue.questions import Curvature, Gradient, Question, Secant
+from core.catalogue.questions import Curvature, Gradient, GradientDifference, Question, Secant
 from core.privacy.facts import Adjacency, Facts
 from core.problems import make_problem
 from core.problems.blocks import BlockProblem
@@ -52,6 +52,7 @@ class Situation:
     def questions(self) -> list[Question]:
         """All that may be asked here."""
         asked: list[Question] = [Gradient(sigma=1.0), Gradient(sigma=1.0, clip=0.5), Secant(sigma=1.0)]
+        asked += [GradientDifference(sigma=1.0, cap=0.3), GradientDifference(sigma=1.0, cap=0.3, clip=0.4)]
         if not isinstance(self.weights, Clip):
             asked.append(Curvature(of="hessian", sigma=1.0))
         if cubic_bound(self.weights) is not None and self.dimension == self.features:
@@ -111,7 +112,7 @@ ASKED = [(situation, question) for situation in SITUATIONS for question in situa
 
 def ask(problem: BlockProblem, question: Question, public: Facts, theta: Tensor, other: Tensor) -> Tensor:
     """Return an exact answer; the other point is for questions about two."""
-    second = other if isinstance(question, Secant) else None
+    second = other if question.places == "pair" else None
     return problem.bounded_sum(question, public, theta, other=second)
 
 

@@ -16,7 +16,7 @@ import pytest
 import structlog
 import torch
 
-from core.catalogue.questions import Question, Secant
+from core.catalogue.questions import Question
 from core.problems import make_problem
 from core.settings import ServiceSettings
 from tests.support.embedded import ROOT, Embedded, embedded
@@ -200,7 +200,7 @@ class TestCuda:
         features, target, present = situation.rows(20000)
         present[::7] = False
         theta = situation.point(1)
-        other = situation.point(2) if isinstance(question, Secant) else None
+        other = situation.point(2) if question.places == "pair" else None
         public = situation.facts(20000)
         sums = []
         for device in ("cpu", "cuda"):
