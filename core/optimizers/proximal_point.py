@@ -57,7 +57,7 @@ def iterate(settings: ProximalPoint, oracle: Oracle) -> tuple[Estimate, Status]:
             "centre": centre,
             "total": total,
             "step": torch.tensor(done + 1),
-            "scale": torch.tensor(answer.scale, dtype=torch.float64),
+            "scale": torch.tensor(answer.scale, dtype=torch.float64) if taken == 0 else state["scale"],
         }
         oracle.keep(state, done + 1)
     last = settings.rate(course.rounds[-1].weight, points - 1)

@@ -76,6 +76,7 @@ class Simulation:
         self._noiseless = noiseless
         self._lanes = problem.lanes if lanes is None else lanes
         self._account = Account(Unmetered() if meter is None else meter)
+        self._scaled: tuple[Question, float] | None = None
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
         """Return a noised mean at theta, float64, shape (p,) or (R, p), and for pairs at `other`, shaped likewise.
@@ -106,8 +107,14 @@ class Simulation:
         exact = exact.expand(*self._answer_shape(question))
         if self._noiseless:
             return Answer(value=exact, scale=0.0)
-        scale = scale_of(question, self.facts, units, units)
+        scale = self._scale_of(question, units)
         return Answer(value=exact + scale * self._noise(question), scale=scale)
+
+    def _scale_of(self, question: Question, units: int) -> float:
+        """Return the noise on an answer; it is worked out once where the very same question is asked again."""
+        if self._scaled is None or self._scaled[0] is not question:
+            self._scaled = question, scale_of(question, self.facts, units, units)
+        return self._scaled[1]
 
     def _choice(self, question: LeastGradient, norms: Tensor, units: int) -> Answer:
         """Choose one of K points by their norms, shape (K,), by the law of a real door; its least one in silence."""
