@@ -103,7 +103,7 @@ class AdaptiveGradientDescent(AbstractSettings):
             multiple=1.0 if paper else 2.0,
             radius_rule="paper" if paper else "exact",
             selection_share=PLANNED_SELECTION_SHARE if self.select == "exponential" else None,
-            start_gap=facts.start_gap if self.start == "zeros" else None,
+            start_gap=facts.start_gap,
             radius=PLANNED_RADIUS,
         )
         settings = fill(settings, norm_sigma=_planned_norm_sigma(settings, facts))
@@ -206,9 +206,9 @@ class AdaptiveGradientDescent(AbstractSettings):
 
     def bound(self, facts: Facts) -> Bound:
         """Predict the excess risk under the declared condition, else the gradient norm of the chosen iterate."""
-        return promised(self._trajectory(facts), self.condition, self.select)
+        return promised(self.trajectory(facts), self.condition, self.select)
 
-    def _trajectory(self, facts: Facts) -> Trajectory:
+    def trajectory(self, facts: Facts) -> Trajectory:
         """Return the figures that the theorems are made of."""
         assert self.smoothness is not None, "plan first"
         assert self.multiple is not None, "plan first"
