@@ -7,9 +7,9 @@ probability moves by (s_k - s'_k)/P plus something that is the same for all k: i
 
 How it is drawn. Scores count from the least of them, which no law of this kind notices. The exponent x_k is a
 fixed-point number with 168 bits after the point, rounded down, and at most 256; exp(-x_k) is a product of one factor
-for each of its 44 hexadecimal digits, in fixed point with 256 bits. An index is the number of cumulative weights at or below
-u A / 2^256, rounded down, with A the sum of all weights and u of 256 uniform bits. So the number of random bits and of
-operations depends on K alone.
+for each of its 44 hexadecimal digits, in fixed point with 256 bits. An index is the number of cumulative weights at or
+below u A / 2^256, rounded down, with A the sum of all weights and u of 256 uniform bits. So the number of random bits
+and of operations depends on K alone.
 
 Distance from the ideal law, in total variation. With v_k = exp(-(s_k - least)/P), the largest of which is 1:
 
