@@ -83,6 +83,11 @@ def _narrow_parameter(sigma: float, multipliers: list[int]) -> float:
     return narrow
 
 
+def _reached(sigma: float, multipliers: list[int], narrow: float) -> float:
+    """Return s sqrt(sum K^2), no less than sigma, however it is rounded."""
+    return max(sigma, narrow * sqrt(sum(k * k for k in multipliers)))
+
+
 def _weights(parameter: float, last: int) -> list[int]:
     """Return exp(-x^2 / (2 s^2)) for x = 0..last in fixed point, each within 2^-200.
 
@@ -168,8 +173,7 @@ class DiscreteGaussian:
         assert SMALLEST_PARAMETER <= parameter <= LARGEST_PARAMETER, "the parameter is in [0.5, 2**50]"
         self.multipliers = _multipliers(parameter, widest)
         self.table = CumulativeTable(_narrow_parameter(parameter, self.multipliers))
-        square = sum(k * k for k in self.multipliers)
-        self.sigma = max(parameter, self.table.parameter * sqrt(square))
+        self.sigma = _reached(parameter, self.multipliers, self.table.parameter)
         self.distance = len(self.multipliers) * self.table.distance() + self._convolution_distance()
         assert self.distance <= DISTANCE_CAP, "the structure keeps its promise"
 
@@ -205,8 +209,13 @@ def discrete_gaussian(sigma: float) -> DiscreteGaussian:
 
 
 def true_sigma(sigma: float) -> float:
-    """Return the parameter that draws for `sigma` really use: at least it, at most 1 + 2**-48 times it."""
-    return discrete_gaussian(sigma).sigma
+    """Return the parameter that draws for `sigma` really use: at least it, at most 1 + 2**-48 times it.
+
+    No table is made: simulations, which draw otherwise, ask for many sigmas.
+    """
+    assert SMALLEST_PARAMETER <= sigma <= LARGEST_PARAMETER, "the parameter is in [0.5, 2**50]"
+    multipliers = _multipliers(sigma, WIDEST_TABLE)
+    return _reached(sigma, multipliers, _narrow_parameter(sigma, multipliers))
 
 
 def distance_per_draw(sigma: float) -> float:
