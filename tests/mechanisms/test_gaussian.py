@@ -153,7 +153,7 @@ class TestConvolution:
         square = Fraction(law.table.parameter) ** 2 * sum(k * k for k in law.multipliers)
         assert Fraction(sigma) ** 2 <= square <= Fraction(sigma) ** 2 * (1 + Fraction(1, 2**48))
         assert sigma <= true_sigma(sigma) <= sigma * (1 + 2**-48)
-        assert true_sigma(sigma) == discrete_gaussian(sigma).sigma
+        assert true_sigma(sigma) == law.sigma
         assert 0 < distance_per_draw(sigma) <= DISTANCE_CAP
 
     @pytest.mark.parametrize("sigma", [0.0, -1.0, 0.4, float("nan"), float("inf"), 2.0**51])
