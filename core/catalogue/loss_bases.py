@@ -76,7 +76,7 @@ class AbstractRobust(AbstractLoss):
     @property
     def known_scale(self) -> float:
         """The scale, once it is filled."""
-        assert self.scale is not None, "plan first"
+        assert self.scale is not None, "the planner fills the residual scale"
         return self.scale
 
     @property

@@ -186,7 +186,7 @@ class AbstractPhase(AbstractLoss):
     @property
     def known_cap(self) -> float:
         """The cap, once it is filled."""
-        assert self.cap is not None, "plan first"
+        assert self.cap is not None, "the planner fills the cap"
         return self.cap
 
     @abstractmethod

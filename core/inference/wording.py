@@ -118,10 +118,7 @@ def _meaning(released: Released) -> list[str]:
     if released.kind == "phase_retrieval":
         return ["The signs of all coefficients together are not known: the opposite of each predicts the same."]
     if isinstance(released.fitted_loss, SineLink):
-        return [
-            "Coefficients are those of the linear predictor, in the target's units; what is predicted is the link's "
-            "value there."
-        ]
+        return ["Coefficients are those of the linear predictor, in the target's units; predicted is the link's value."]
     return []
 
 

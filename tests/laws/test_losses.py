@@ -28,6 +28,7 @@ from core.catalogue.losses import (
     gradient_bound,
     gradient_diameter,
 )
+from core.catalogue.nonconvex_losses import AbstractPhase, Brier, RobustPhase
 from core.catalogue.questions import Curvature, Gradient, Question, Secant
 from core.problems.linear import LinearProblem
 from core.problems.losses import per_record
@@ -160,9 +161,9 @@ class TestClosedForms:
 @given(margin=st.floats(-1e308, 1e308), label=st.booleans(), level=st.floats(-1e308, 1e308))
 @settings(max_examples=150, deadline=None)
 def test_derivatives_stay_within_their_public_bounds(loss: Loss, margin: float, label: bool, level: float) -> None:
-    if isinstance(loss, Logistic):
+    if isinstance(loss, Logistic | Brier):
         level = float(label)
-    elif isinstance(loss, Poisson):
+    elif isinstance(loss, Poisson | AbstractPhase):
         level = abs(level)
     target = torch.tensor([level], dtype=torch.float64)
     code = per_record(loss)
@@ -170,20 +171,22 @@ def test_derivatives_stay_within_their_public_bounds(loss: Loss, margin: float, 
     for where in (margin, margin / 1e308 * 30, level):
         at = torch.tensor([where], dtype=torch.float64)
         assert loss.score_bound is None or abs(code.score(at, target).item()) <= loss.score_bound
-        assert 0 <= code.curvature(at, target).item() <= loss.curvature_peak * (1 + 1e-15)  # the lattice pays
+        bent = code.curvature(at, target).item()
+        assert loss.weak_convexity is None or bent >= -loss.weak_convexity * (1 + 1e-15)
+        assert loss.curvature_peak is None or bent <= loss.curvature_peak * (1 + 1e-15)  # the lattice pays
         assert not code.value(at, target).isnan().item()
 
 
 @every_loss
 def test_every_derivative_is_that_of_the_one_above(loss: Loss) -> None:
-    """Integrals between the kinks; with this, value, score and curvature are continuous there."""
+    """Integrals between the kinks; with this, what does not jump at a kink is continuous there."""
     nodes, masses = (torch.from_numpy(one) for one in np.polynomial.legendre.leggauss(40))
-    code, y = per_record(loss), 1.0 if isinstance(loss, Logistic) else 2.0
+    code, y = per_record(loss), 1.0 if isinstance(loss, Logistic | Brier) else 2.0
     target = torch.tensor([y], dtype=torch.float64)
     edges = sorted({*np.linspace(-8.0, 8.0, 81), *kinks(loss, y)})
     for low, high in pairwise(edges):
         at = (low + high) / 2 + (high - low) / 2 * nodes
-        ends = torch.tensor([low, high], dtype=torch.float64)
+        ends = torch.tensor([nextafter(low, high), nextafter(high, low)], dtype=torch.float64)
         for above, below in ((code.value, code.score), (code.score, code.curvature)):
             grown = above(ends, target).diff().item()
             assert (below(at, target) * masses).sum().item() * (high - low) / 2 == pytest.approx(grown, abs=1e-10)
@@ -197,6 +200,8 @@ def kinks(loss: Loss, y: float) -> list[float]:
     if isinstance(loss, Poisson):
         cuts = [] if loss.c is None else [log(y + loss.c), log(y - loss.c)]
         return [log(loss.cap), *cuts]
+    if isinstance(loss, RobustPhase):
+        return [sqrt(y), -sqrt(y)]
     return []
 
 

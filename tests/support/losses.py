@@ -22,6 +22,7 @@ from core.catalogue.losses import (
     Squared,
     Weights,
 )
+from core.catalogue.nonconvex_losses import Brier, Cauchy, GemanMcClure, RobustPhase, SineLink, SmoothPhase
 from core.privacy.facts import Adjacency, Facts, Frozen
 from tests.support.problems import LOSSES, facts
 
@@ -39,6 +40,12 @@ ALL = [
     OstrovskiiBach(scale=2.5, c=0.9),
     Poisson(cap=6.0),
     Poisson(cap=6.0, c=1.5),
+    GemanMcClure(scale=2.5, c=0.9),
+    Cauchy(scale=2.5, c=0.9),
+    Brier(),
+    SineLink(),
+    SmoothPhase(cap=2.5),
+    RobustPhase(cap=2.5),
     Squared(),
 ]
 
@@ -80,6 +87,12 @@ FORMULAS: dict[type, Callable[..., Tensor]] = {
     LogCosh: lambda one, r: one.c**2 * torch.log(torch.cosh(r / one.c)),
     PseudoHuber: lambda one, r: one.c**2 * (torch.sqrt(1 + (r / one.c) ** 2) - 1),
     OstrovskiiBach: ostrovskii_bach,
+    GemanMcClure: lambda one, r: one.c**2 / 2 * (1 - 1 / (1 + (r / one.c) ** 2)),
+    Cauchy: lambda one, r: one.c**2 / 2 * torch.log(1 + (r / one.c) ** 2),
+    Brier: lambda _, m, y: (1 / (1 + torch.exp(-m)) - y) ** 2 / 2,
+    SineLink: lambda one, m, y: (m + one.amplitude * torch.sin(m) - y) ** 2 / 2,
+    SmoothPhase: lambda one, m, y: (m**2 - y.clamp(max=one.cap)) ** 2 / 4,
+    RobustPhase: lambda one, m, y: (m**2 - y.clamp(max=one.cap)).abs(),
 }
 """Independent code with elementary functions only: of margin and target, or, for robust losses, of the residual."""
 
@@ -93,7 +106,7 @@ def plain_value(loss: Loss, margin: Tensor, y: Tensor) -> Tensor:
 
 def suitable(loss: Loss) -> list[Weights]:
     """The weights that a loss goes with."""
-    if isinstance(loss, Squared):
+    if loss.score_bound is None:
         return [Clip(bound=1.1)]
     inside = [Schweppe(bound=1.3)] if isinstance(loss, AbstractRobust) else []
     return [WEIGHTS, Mallows(bound=1.3, power=1), Mallows(bound=1.3, power=3), *inside, Clip(bound=0.6)]
@@ -105,6 +118,7 @@ def told(value: object) -> str:
     return str(value)
 
 
+WEIGHED = [loss for loss in ALL if WEIGHTS in suitable(loss)]
 PAIRS = [(loss, weights) for loss in ALL for weights in suitable(loss)]
 
 

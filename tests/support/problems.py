@@ -16,6 +16,7 @@ from core.catalogue.losses import (
     gradient_bound,
     gradient_diameter,
 )
+from core.catalogue.nonconvex_losses import AbstractPhase, Brier
 from core.mechanisms.generator import SystemGenerator
 from core.privacy.facts import Adjacency, Facts
 from core.problems.linear import LinearProblem
@@ -34,10 +35,12 @@ def rows(units: int, dimension: int, loss: Loss = LOGISTIC, seed: int = 0) -> tu
     features[:, 0] = 1.0
     truth = torch.linspace(-1, 1, dimension, dtype=torch.float64)
     margin = features @ truth
-    if isinstance(loss, Logistic):
+    if isinstance(loss, Logistic | Brier):
         target = (torch.rand(units, generator=generator, dtype=torch.float64) < torch.sigmoid(margin)).double()
     elif isinstance(loss, Poisson):
         target = torch.poisson(torch.exp(margin).clamp(max=9.0), generator=generator)
+    elif isinstance(loss, AbstractPhase):
+        target = (margin**2 + 0.2 * torch.randn(units, generator=generator, dtype=torch.float64)).clamp(min=0.0)
     else:
         target = margin + 0.7 * torch.randn(units, generator=generator, dtype=torch.float64)
     return features, target, torch.ones(units, dtype=torch.bool)

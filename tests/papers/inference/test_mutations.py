@@ -18,7 +18,7 @@ from torch import Tensor
 
 from core import optimizers
 from core.catalogue.loss_bases import AbstractRobust
-from core.catalogue.losses import Mallows
+from core.catalogue.losses import Loss, Mallows, Weights
 from core.catalogue.method import AbstractSettings
 from core.catalogue.methods import AnySettings
 from core.catalogue.newton_options import LineSearch
@@ -46,7 +46,7 @@ from tests.laws import test_losses, test_optimizers, test_weights
 from tests.oracle import test_door
 from tests.papers.inference import test_inference_paper, test_unit_table
 from tests.support import studies
-from tests.support.losses import ALL, LOGISTIC, WEIGHTS, told
+from tests.support.losses import ALL, LOGISTIC, WEIGHED, WEIGHTS, told
 from tests.support.studies import SCALE
 
 Guard = Callable[[], object]
@@ -54,6 +54,11 @@ SCALED = [loss for loss in ALL if isinstance(loss, AbstractRobust)]
 DESCENT, STOPPING_DESCENT, NEWTON, *_ = test_optimizers.EXAMPLES
 autograd = test_losses.TestAgainstAutograd()
 law = test_optimizers.TestEveryOptimizer()
+
+
+def derivatives(loss: Loss, _: Weights) -> None:
+    """Guard what no question asks about: Hessians of losses that are not convex."""
+    test_losses.test_every_derivative_is_that_of_the_one_above(loss)
 
 
 def seen(guard: Guard) -> None:
@@ -82,7 +87,7 @@ class TestLosses:
     def test_the_hessian_without_its_scale_and_the_gradient_with_one(self, loss: AbstractRobust) -> None:
         code = type(per_record(loss))
         for name, guard, power in (
-            ("curvature", autograd.test_hessian, 1),
+            ("curvature", autograd.test_hessian if loss.weak_convexity == 0 else derivatives, 1),
             ("score", autograd.test_gradient, -1),
             ("score", autograd.test_outer_product_of_the_score, -1),
         ):
@@ -96,7 +101,7 @@ class TestLosses:
             with patch.object(code, name, scaled):
                 seen(partial(guard, loss, WEIGHTS))
 
-    @pytest.mark.parametrize("loss", ALL[:-1], ids=told)
+    @pytest.mark.parametrize("loss", WEIGHED, ids=told)
     def test_linear_weights_for_squared_ones(self, loss: object) -> None:
         def linear_weights(norms: Tensor, weights: Mallows) -> Tensor:
             return (weights.bound / norms).clamp(max=1.0)
