@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from math import ceil, exp, log
 from statistics import fmean
-from typing import Final
+from typing import Final, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from core.catalogue.columns import Column
 from core.catalogue.jobs import JobSpec
@@ -39,10 +39,25 @@ class WantedWidth(Frozen):
     at_most: float = Field(gt=0, allow_inf_nan=False, description="in declared units")
 
 
-class Goal(Frozen):
-    """What is wanted of a job."""
+class WantedExcess(Frozen):
+    """How far the mean loss, its ridge included, may be above its least value."""
 
-    width: WantedWidth
+    at_most: float = Field(gt=0, allow_inf_nan=False, description="in encoded units")
+
+
+class Goal(Frozen):
+    """What is wanted of a job: one thing."""
+
+    width: WantedWidth | None = None
+    excess_risk: WantedExcess | None = Field(
+        default=None, description="for methods that bound it: kl_spider, proximal_point, adaptive_gd"
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.width is None) == (self.excess_risk is None):
+            raise ValueError("give either width or excess_risk")
+        return self
 
 
 class UsefulFrom(Frozen):
@@ -61,7 +76,7 @@ class Forecast(Frozen):
 
 
 class Reached(Frozen):
-    """What a goal takes."""
+    """What a wanted width takes."""
 
     coefficient: str
     at_most: float
@@ -171,29 +186,26 @@ def _smallest(holds: Callable[[float], bool], limits: tuple[float, float, float]
     return high
 
 
-def reach(asker: Asker, goal: Goal, *, privacy_given: bool) -> tuple[PlannedJob, Reached]:
+def reach(asker: Asker, wanted: WantedWidth, *, privacy_given: bool) -> tuple[PlannedJob, Reached]:
     """Return the plan to show and what the goal takes.
 
     Args:
         asker: the job; without a privacy target of its own, that of the plan to show is what the goal takes.
-        goal: what is wanted.
+        wanted: a coefficient, and how wide its interval may be.
         privacy_given: whether the job says what it is worth.
 
     Raises:
         Invalid: there is no such coefficient, nothing is predicted for such a job, or no privacy target reaches the
             goal and none was given.
     """
-    wanted = goal.width
     planned = asker.plan()
     widths = asker.predicted(planned)
     if widths is None:
-        raise _unreachable(
-            "/goal/width", "no widths are predicted of such a job: ask for intervals, of a smaller model"
-        )
+        raise unreachable("/goal/width", "no widths are predicted of such a job: ask for intervals, of a smaller model")
     place = next((place for place, one in enumerate(widths) if one.name == wanted.coefficient), None)
     if place is None:
         names = ", ".join(one.name for one in widths[:10])
-        raise _unreachable("/goal/width/coefficient", f"is no coefficient of this model; it has {names}")
+        raise unreachable("/goal/width/coefficient", f"is no coefficient of this model; it has {names}")
     mu = smallest_mu(asker, lambda found: found[place].width <= wanted.at_most)
     if mu is not None and not privacy_given:
         asker = asker.worth(mu)
@@ -203,7 +215,7 @@ def reach(asker: Asker, goal: Goal, *, privacy_given: bool) -> tuple[PlannedJob,
     shown = widths[place]
     if mu is None and not privacy_given:
         needed = ceil(asker.units * (shown.nonprivate_width / wanted.at_most) ** 2)
-        raise _unreachable(
+        raise unreachable(
             "/goal/width/at_most",
             f"no privacy target reaches it: without privacy the interval is {shown.nonprivate_width:.3g} wide; that "
             f"takes at least {needed} units, or a wider one",
@@ -222,5 +234,6 @@ def reach(asker: Asker, goal: Goal, *, privacy_given: bool) -> tuple[PlannedJob,
     )
 
 
-def _unreachable(pointer: str, detail: str) -> Invalid:
+def unreachable(pointer: str, detail: str) -> Invalid:
+    """Return the refusal of a goal, at one of the request's fields."""
     return Invalid(f"{pointer} {detail}.", FieldError(pointer, detail))

@@ -64,11 +64,7 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
         NotOfferedYet: networks, several datasets.
         Invalid: the model does not fit the columns, or given figures contradict each other; with JSON pointers.
     """
-    _refuse_later_features(spec)
-    assert not isinstance(spec.model, NetworkModel), "refused above"
-    design = make_design(columns, spec.model)
-    model = fill_model(spec.model, design)
-    facts = make_facts(model, design, units, adjacency, spec.optimizer.start)
+    design, model, facts = describe(spec, columns=columns, units=units, adjacency=adjacency)
     mu = spec.privacy.total_mu(terms)
     if spec.assume is not None:
         check_assumed(spec.assume, design, model)
@@ -96,6 +92,21 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
     )
     schedule = (*chunks(optimizer.schedule(facts)), *(question.event() for question in inference.questions()))
     return PlannedJob(spec=filled, design=design, facts=facts, schedule=schedule, bound=optimizer.bound(facts))
+
+
+def describe(
+    spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency: Adjacency
+) -> tuple[Design, RegressionModel, Facts]:
+    """Return how a job's rows are encoded, its filled model, and what is public of its records, whatever it is worth.
+
+    Raises:
+        NotOfferedYet, Invalid: as `plan_job` does.
+    """
+    _refuse_later_features(spec)
+    assert not isinstance(spec.model, NetworkModel), "refused above"
+    design = make_design(columns, spec.model)
+    model = fill_model(spec.model, design)
+    return design, model, make_facts(model, design, units, adjacency, spec.optimizer.start)
 
 
 def chunks(events: Sequence[Event], most: int = MOST_METHOD_CHUNKS) -> tuple[Event, ...]:

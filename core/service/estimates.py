@@ -1,7 +1,6 @@
 """What a job would cost and what the theory predicts, from public facts alone."""
 
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
@@ -13,12 +12,13 @@ from sqlalchemy.orm import Session
 
 from core.catalogue.blame import figures_at_fault
 from core.catalogue.columns import Column
+from core.catalogue.excess import ExcessForecast, ReachedExcess, foresee_excess, reach_excess, within_reach
 from core.catalogue.forecast import Asker, Forecast, Goal, Reached, forecast, reach
 from core.catalogue.jobs import JobSpec
-from core.catalogue.planning import PlannedJob, plan_job
+from core.catalogue.planning import PlannedJob
 from core.errors import Conflict, FieldError, Invalid, NotFound, NotOfferedYet, Refusal
 from core.privacy.amounts import PrivacyTarget
-from core.privacy.budget import Terms, admits, jobs_that_still_fit
+from core.privacy.budget import admits, jobs_that_still_fit
 from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency
 from core.privacy.renyi import cost_nano
@@ -138,15 +138,17 @@ def no_dataset() -> NotFound:
     return NotFound("There is no such dataset.", FieldError("/dataset", "name a dataset that you may see"))
 
 
-def quote(session: Session, context: Context, caller: Caller, spec: JobSpec) -> Quote:
-    """Plan and price a job; reads the scope's present balance and no record.
+class _Asked(NamedTuple):
+    """A job, and all that its plan follows from, as it stands now."""
 
-    Raises:
-        NotFound: the dataset does not exist for the caller.
-        Conflict: the dataset has no records yet, or none any more.
-        Invalid: the job does not fit the dataset, or asks for more processes than there may be.
-        NotOfferedYet: part of it is not offered yet.
-    """
+    asker: Asker
+    dataset: Dataset
+    scope: Scope
+    account: Balance
+
+
+def _asked(session: Session, context: Context, caller: Caller, spec: JobSpec) -> _Asked:
+    """Look up what a job asks for; raises as `quote` does, but for what only its plan tells."""
     if spec.datasets is not None:
         raise NotOfferedYet("Jobs over several datasets are not offered yet.", FieldError("/datasets", "use dataset"))
     if spec.dataset is None:
@@ -163,10 +165,24 @@ def quote(session: Session, context: Context, caller: Caller, spec: JobSpec) -> 
         raise Conflict(f"This dataset is {dataset.state}: no job can read it.", FieldError("/dataset", "use another"))
     scope = session.get_one(Scope, dataset.scope_id)
     account = balance(session, scope.id)
-    grant = queries.grant(session, scope.id, caller.id)
     columns = COLUMNS.validate_python(dataset.columns)
     units = scope.units if dataset.rows is None else dataset.rows
-    planned = _plan(spec, columns, units, Adjacency(scope.adjacency), account.terms)
+    asker = Asker(spec, columns, units, Adjacency(scope.adjacency), account.terms)
+    return _Asked(asker, dataset, scope, account)
+
+
+def quote(session: Session, context: Context, caller: Caller, spec: JobSpec) -> Quote:
+    """Plan and price a job; reads the scope's present balance and no record.
+
+    Raises:
+        NotFound: the dataset does not exist for the caller.
+        Conflict: the dataset has no records yet, or none any more.
+        Invalid: the job does not fit the dataset, or asks for more processes than there may be.
+        NotOfferedYet: part of it is not offered yet.
+    """
+    asker, dataset, scope, account = _asked(session, context, caller, spec)
+    grant = queries.grant(session, scope.id, caller.id)
+    planned = _plan(asker)
     return Quote(
         planned=planned,
         price=composed(planned.schedule),
@@ -179,12 +195,12 @@ def quote(session: Session, context: Context, caller: Caller, spec: JobSpec) -> 
     )
 
 
-def _plan(spec: JobSpec, columns: Sequence[Column], units: int, adjacency: Adjacency, terms: Terms) -> PlannedJob:
+def _plan(asker: Asker) -> PlannedJob:
     """Plan a job; a plan is arithmetic on the request, so extreme figures may leave what floats can hold."""
 
     def fails(changed: JobSpec) -> bool:
         try:
-            plan_job(changed, columns=columns, units=units, adjacency=adjacency, terms=terms)
+            replace(asker, spec=changed).plan()
         except (ValidationError, ArithmeticError):
             return True
         except Refusal:
@@ -192,11 +208,11 @@ def _plan(spec: JobSpec, columns: Sequence[Column], units: int, adjacency: Adjac
         return False
 
     try:
-        return plan_job(spec, columns=columns, units=units, adjacency=adjacency, terms=terms)
+        return asker.plan()
     except (ValidationError, ArithmeticError) as error:
         raise Invalid(
             "These settings lead to numbers that are too large or too small to compute with.",
-            *figures_at_fault(spec, fails),
+            *figures_at_fault(asker.spec, fails),
         ) from error
 
 
@@ -237,7 +253,7 @@ class EstimateSpec(JobSpec):
     privacy: PrivacyTarget = Field(
         default=PrivacyTarget(mu=Decimal(1)), description="with a goal it may be left out: the smallest is found"
     )
-    goal: Goal | None = Field(default=None, description="what the intervals are wanted to be; tells what that takes")
+    goal: Goal | None = Field(default=None, description="what is wanted of it; tells what that takes")
 
     def job(self) -> JobSpec:
         """Return the job without its goal.
@@ -256,7 +272,8 @@ class Foreseen(NamedTuple):
 
     planned: PlannedJob
     prediction: Forecast | None
-    goal: Reached | None
+    excess: ExcessForecast | None
+    goal: Reached | ReachedExcess | None
 
 
 class Forecasts:
@@ -293,10 +310,27 @@ def _foresee(quoted: Quote, spec: EstimateSpec) -> Foreseen:
     design, facts = quoted.planned.design, quoted.planned.facts
     columns = (*design.columns, design.target_column)
     asker = Asker(spec.job(), columns, facts.units, facts.adjacency, quoted.account.terms)
-    if spec.goal is None:
-        return Foreseen(quoted.planned, forecast(asker, quoted.planned), None)
-    planned, reached = reach(asker, spec.goal, privacy_given="privacy" in spec.model_fields_set)
-    return Foreseen(planned, forecast(asker, planned), reached)
+    planned = quoted.planned
+    reached: Reached | ReachedExcess | None = None
+    privacy_given = "privacy" in spec.model_fields_set
+    if spec.goal is not None and spec.goal.width is not None:
+        planned, reached = reach(asker, spec.goal.width, privacy_given=privacy_given)
+    elif spec.goal is not None and spec.goal.excess_risk is not None:
+        reached = reach_excess(asker, planned, spec.goal.excess_risk, privacy_given=privacy_given)
+    return Foreseen(planned, forecast(asker, planned), foresee_excess(planned), reached)
+
+
+def _affordable(context: Context, caller: Caller, spec: EstimateSpec) -> JobSpec:
+    """Return the job; where a wanted excess risk is all that is said of its worth, with the target that it takes.
+
+    A plan at any other target may be refused, for it promises nothing there.
+    """
+    job = spec.job()
+    if spec.goal is None or spec.goal.excess_risk is None or "privacy" in spec.model_fields_set:
+        return job
+    with context.database.read() as session:
+        asker = _asked(session, context, caller, job).asker
+    return within_reach(asker, spec.goal.excess_risk).spec
 
 
 def estimate(context: Context, caller: Caller, spec: EstimateSpec) -> EstimateView:
@@ -308,7 +342,7 @@ def estimate(context: Context, caller: Caller, spec: EstimateSpec) -> EstimateVi
         Invalid: the job does not fit the dataset.
         NotOfferedYet: part of it is not offered yet.
     """
-    job = spec.job()
+    job = _affordable(context, caller, spec)
     with context.database.read() as session:
         quoted = quote(session, context, caller, job)
     foreseen = FORECASTS.find(quoted, spec)
@@ -338,5 +372,6 @@ def estimate(context: Context, caller: Caller, spec: EstimateSpec) -> EstimateVi
         compute={"multiplications": float(passes * rows * width), "records_bytes": float(8 * rows * (width + 1))},
         head=quoted.head,
         prediction=foreseen.prediction,
+        excess=foreseen.excess,
         goal=foreseen.goal,
     )

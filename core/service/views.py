@@ -9,6 +9,7 @@ from typing import Any, Literal, overload
 from pydantic import BaseModel, ConfigDict
 
 from core.catalogue.columns import Column, Unit
+from core.catalogue.excess import ExcessForecast, ReachedExcess
 from core.catalogue.forecast import Forecast, Reached
 from core.catalogue.method import Bound
 
@@ -198,7 +199,8 @@ class EstimateView(View):
     compute: dict[str, float]
     head: str
     prediction: Forecast | None = None
-    goal: Reached | None = None
+    excess: ExcessForecast | None = None
+    goal: Reached | ReachedExcess | None = None
 
 
 class ProgressView(View):

@@ -69,7 +69,9 @@ def test_a_goal_beside_a_target_tells_how_many_units_it_takes(admin: httpx.Clien
         ({"goal": {"width": {"coefficient": "intercept", "at_most": 1e-9}}}, "/goal/width/at_most"),
         ({"goal": {"width": {"coefficient": "intercept", "at_most": 0}}}, "/goal/width/at_most"),
         ({"goal": {"width": {"coefficient": "intercept"}}}, "/goal/width/at_most"),
-        ({"goal": {"gradient_norm": 1}}, "/goal/width"),
+        ({"goal": {"gradient_norm": 1}}, "/goal/gradient_norm"),
+        ({"goal": {}}, "/goal"),
+        ({"goal": {"excess_risk": {"at_most": 0.1}}}, "/goal/excess_risk"),
         ({"privacy": {"mu": "1"}, "assume": {"deviations": {"nothing": 1}}}, "/assume/deviations/nothing"),
     ],
 )
@@ -98,3 +100,69 @@ def test_an_estimate_whose_forecast_is_remembered_shows_the_budget_as_it_is_now(
     second = told(admin, job(dataset, mu="0.05"))
     assert second["prediction"] == first["prediction"]
     assert second["jobs_that_still_fit"] < first["jobs_that_still_fit"]
+
+
+PLAIN = {"kind": "logistic", "target": "y"}
+RIDGE = {**PLAIN, "ridge": 0.05}
+SPIDER = {"kind": "kl_spider", "variant": "calibrated"}
+ADAPTIVE = {"kind": "adaptive_gd", "condition": {"gamma": 3.0, "kappa": 2}}
+NONE = {"intervals": False}
+
+
+@pytest.mark.parametrize(
+    ("model", "optimizer"),
+    [(RIDGE, SPIDER), ({"kind": "logistic", "target": "y"}, ADAPTIVE)],
+    ids=["spider", "adaptive"],
+)
+def test_a_wanted_excess_risk_is_answered_by_the_smallest_job(
+    admin: httpx.Client, dataset: str, model: dict[str, Any], optimizer: dict[str, Any]
+) -> None:
+    body = without_privacy(dataset, model=model, optimizer=optimizer, inference=NONE)
+    found = told(admin, body | {"goal": {"excess_risk": {"at_most": 0.1}}})
+    assert found["goal"]["met"] is True
+    assert 0.09 < found["goal"]["predicted"] <= 0.1
+    assert found["goal"]["predicted"] == found["bound"]["value"] == found["excess"]["value"]
+    again = told(admin, body | {"privacy": {"mu": found["goal"]["mu"]}})
+    assert again["plan"] == found["plan"], "it can be submitted as it is"
+    less = told(admin, body | {"privacy": {"mu": str(0.97 * float(found["goal"]["mu"]))}})
+    assert less["bound"]["value"] > 0.1
+    assert found["excess"]["lower"]["value"] < 0.1 < found["excess"]["trivial"]
+
+
+def test_a_wanted_excess_beside_a_target_tells_how_many_units_it_takes(admin: httpx.Client, dataset: str) -> None:
+    body = job(dataset, mu="6", model=PLAIN, optimizer=ADAPTIVE, inference=NONE)
+    found = told(admin, body | {"goal": {"excess_risk": {"at_most": 0.1}}})
+    assert found["goal"]["met"] is False
+    assert found["goal"]["units"] > found["rows"]
+    assert float(found["goal"]["mu"]) > 6
+    regimes = found["excess"]["regimes"]
+    assert max(regimes.values()) == found["bound"]["value"]
+    assert regimes["noise_on_norms"] > regimes["noise_on_gradients"], "three parameters are few"
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer"),
+    [
+        ({"optimizer": {"kind": "adaptive_gd"}}, "/optimizer/condition"),
+        ({"optimizer": {"kind": "noisy_gd"}}, "/goal/excess_risk"),
+        ({"optimizer": {"kind": "kl_spider"}}, "/optimizer/condition"),
+        ({"optimizer": {"kind": "kl_spider", "condition": {"gamma": 1, "kappa": 3}}}, "/optimizer/condition/kappa"),
+        ({"optimizer": {"kind": "proximal_point"}, "model": RIDGE}, "/goal/excess_risk/at_most"),
+        ({"inference": {"intervals": True}, "model": RIDGE, "optimizer": SPIDER}, "/inference/intervals"),
+    ],
+)
+def test_an_excess_risk_that_no_plan_has_is_refused_with_its_field(
+    admin: httpx.Client, dataset: str, changes: dict[str, Any], pointer: str
+) -> None:
+    body = without_privacy(dataset, model=PLAIN, inference=NONE) | changes
+    answer = admin.post("/v1/estimates", json=body | {"goal": {"excess_risk": {"at_most": 0.1}}})
+    assert answer.status_code == 422, answer.text
+    assert pointer in {one["pointer"] for one in answer.json()["errors"]}
+
+
+def test_a_regime_in_which_nothing_is_promised_is_refused_with_the_ways_out(admin: httpx.Client, dataset: str) -> None:
+    body = job(dataset, mu="0.1", model=RIDGE, optimizer={"kind": "kl_spider"}, inference=NONE)
+    answer = admin.post("/v1/estimates", json=body)
+    assert answer.status_code == 422
+    assert "trivial_regime" in answer.json()["detail"]
+    assert {one["pointer"] for one in answer.json()["errors"]} >= {"/privacy", "/optimizer/variant", "/optimizer/kind"}

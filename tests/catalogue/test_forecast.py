@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from core.catalogue.forecast import CLOSE, Asker, Goal, WantedWidth, forecast, reach
+from core.catalogue.forecast import CLOSE, Asker, Goal, WantedExcess, WantedWidth, forecast, reach
 from core.catalogue.jobs import JobSpec
 from core.errors import Invalid
 from core.privacy.facts import Adjacency
@@ -30,8 +30,8 @@ def width(job: Asker, name: str = "age") -> float:
     return next(one.width for one in found if one.name == name)
 
 
-def goal(at_most: float, coefficient: str = "age") -> Goal:
-    return Goal(width=WantedWidth(coefficient=coefficient, at_most=at_most))
+def goal(at_most: float, coefficient: str = "age") -> WantedWidth:
+    return WantedWidth(coefficient=coefficient, at_most=at_most)
 
 
 @pytest.mark.parametrize("optimizer", [{"kind": "noisy_newton"}, {"kind": "noisy_gd", "steps": 60}])
@@ -91,7 +91,7 @@ def test_where_sampling_alone_is_wider_no_budget_helps_and_it_is_said_how_many_u
         ({"inference": {"intervals": False}}, goal(0.1), "/goal/width"),
     ],
 )
-def test_goals_that_no_plan_has_are_named(changes: dict[str, Any], wanted: Goal, pointer: str) -> None:
+def test_goals_that_no_plan_has_are_named(changes: dict[str, Any], wanted: WantedWidth, pointer: str) -> None:
     with pytest.raises(Invalid) as refusal:
         reach(asker(**changes), wanted, privacy_given=False)
     assert [field.pointer for field in refusal.value.fields] == [pointer]
@@ -138,3 +138,9 @@ def test_every_model_has_a_forecast(model: dict[str, Any], names: tuple[str, ...
 def test_jobs_without_intervals_have_none() -> None:
     job = asker(inference={"intervals": False})
     assert forecast(job, job.plan()) is None
+
+
+@pytest.mark.parametrize("wanted", [{}, {"width": goal(1.0), "excess_risk": WantedExcess(at_most=1.0)}])
+def test_a_goal_is_one_thing(wanted: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="either width or excess_risk"):
+        Goal(**wanted)
