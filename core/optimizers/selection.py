@@ -43,14 +43,14 @@ def hold(
 def select(settings: AdaptiveGradientDescent, oracle: Oracle, state: dict[str, Tensor], last: Candidate) -> Candidate:
     """Return the iterate that the settings ask for, with its noised norm; a draw among several is paid for.
 
-    Where a lost worker's payments have left too little for the draw, it is the one of the least noised norm, too.
+    The steps leave enough for it: whatever workers lose, its chunk is the last one.
     """
     points, norms = state["points"], state["norms"]
     if settings.select == "last" or not len(norms):
         return last
     choice = settings.selection_question()
     index = 0
-    if choice is not None and len(norms) > 1 and oracle.affords(choice):
+    if choice is not None and len(norms) > 1:
         index = int(oracle.ask(choice, points).value[0])
     assert not isnan(norms[index]), "candidates have norms"
     return Candidate(points[index], float(norms[index]))
