@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from core.catalogue.questions import Curvature, Gradient, Secant
+from core.catalogue.questions import (
+    Curvature,
+    Gradient,
+    GradientDifference,
+    GradientNorm,
+    LeastGradient,
+    Question,
+    Secant,
+)
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.lattice import Grid
 from core.oracle.door import FullDoor, PoissonDoor, StreamDoor
@@ -28,6 +36,9 @@ QUESTIONS = [
     Curvature(of="hessian", sigma=1.0),
     Curvature(of="score", sigma=1.0),
     Secant(sigma=1.0),
+    GradientDifference(sigma=1.0, cap=0.3),
+    GradientNorm(sigma=1.0, clip=0.4),
+    LeastGradient(sigma=0.02),
 ]
 SCENES = [
     {"units": 5, "dimension": 3},  # one part: all but one process hold nothing
@@ -52,6 +63,12 @@ def team(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         yield found
 
 
+def places(question: Question, points: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Return where to ask."""
+    theta = torch.stack(points) if question.places == "list" else points[0]
+    return theta, points[1] if question.places == "pair" else None
+
+
 def point(dimension: int, seed: int) -> torch.Tensor:
     return torch.randn(dimension, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
@@ -64,8 +81,7 @@ def test_the_integers_are_those_of_one_process(team: Team, scene: dict[str, obje
     sharded, whole = lead(team, **scene), make_problem(scene)
     for seed, question in enumerate(QUESTIONS):
         step = grid_for(question, public, units).part_step
-        theta = situation.point(seed)
-        other = situation.point(seed + 1) if question.places == "pair" else None
+        theta, other = places(question, [situation.point(seed + more) for more in range(3)])
         expected = whole.integer_sum(question, public, theta, step, other=other)
         assert expected.dtype == torch.int64
         assert torch.equal(sharded.integer_sum(question, public, theta, step, other=other), expected)
@@ -100,10 +116,12 @@ def test_shards_cut_inside_a_part_would_be_seen() -> None:
 def errors_in_steps(records: Problem, exact: torch.Tensor, grid: Grid, draws: int) -> np.ndarray:
     """Return the noise of many answers, in steps of the noise's grid."""
     question, public = Gradient(sigma=1.0), facts(records.units, records.dimension)
-    oracle = FullDoor(records, public, Unmetered(), repeatable_generator())
-    theta = torch.zeros(records.dimension, dtype=torch.float64)
+    generator, theta = repeatable_generator(), torch.zeros(records.dimension, dtype=torch.float64)
     rounded = (exact.numpy() + 2 ** (grid.part_bits - 1)) >> grid.part_bits
-    answers = [oracle.ask(question, theta).value.numpy() for _ in range(draws // records.dimension)]
+    answers = [  # by a new door each: one remembers the sum
+        FullDoor(records, public, Unmetered(), generator).ask(question, theta).value.numpy()
+        for _ in range(draws // records.dimension)
+    ]
     return np.rint(np.stack(answers) * public.units / grid.step).astype(np.int64).ravel() - np.tile(
         rounded, len(answers)
     )
@@ -132,9 +150,8 @@ def test_answers_and_prices_are_those_of_one_process(team: Team) -> None:
     for records in (lead(team, **scene), make_problem(scene)):
         meter = CountingMeter()
         oracle = FullDoor(records, public, meter, repeatable_generator())
-        theta = torch.zeros(6, dtype=torch.float64)
         for question in QUESTIONS:
-            answer = oracle.ask(question, theta, other=point(6, 1) if question.places == "pair" else None)
+            answer = oracle.ask(question, *places(question, [point(6, seed) for seed in range(4)]))
             released.append((answer.value.numpy().tobytes(), answer.scale))
         totals.append(meter.totals)
     assert released[: len(QUESTIONS)] == released[len(QUESTIONS) :]
