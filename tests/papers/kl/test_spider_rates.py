@@ -112,7 +112,7 @@ def check(points: list[Point], kappa: float, variant: Variant) -> float:
     rate, left = slope([one.x for one in points], [one.median for one in points])
     print(f"{variant} kappa {kappa:.3f}: slope {rate:.3f} on x_K, residual {left:.3f}")  # noqa: T201 - with -s: figures
     assert rate == pytest.approx(kappa, abs=0.12)
-    least = 0.3 if variant == "calibrated" else 0.08
+    least = 0.3 if variant == "calibrated" else 0.05
     for one in points:
         print(f"  {one.x:.3g} {one.median:.3g} of {one.target:.3g}, used {float(one.used.median()):.2f}")  # noqa: T201 - as above
         assert one.false <= MOST_FALSE
@@ -174,13 +174,17 @@ class TestRate:
     @pytest.mark.parametrize("variant", ["proved", "calibrated"])
     @pytest.mark.parametrize("exponent", EXPONENTS)
     def test_in_dimension_and_budget(self, exponent: float, variant: Variant) -> None:
-        kappa = kappa_of(exponent)
+        """Raw slopes are kappa/2, less for the logarithms in K, and in d where the radius is not yet as sqrt(d).
+
+        The calibrated radius is about sqrt(d) + sqrt(2 log(1/beta')), the second part of about 5.
+        """
+        kappa, flatter = kappa_of(exponent), 0.5 if variant == "calibrated" else 0.3
         dimensions, budgets = (5, 20, 80, 320), (0.1, 0.3, 1.0, 3.0, 10.0)
         wide = [study(exponent, LARGE, variant, dimension=one) for one in dimensions]
         check(wide, kappa, variant)
         raw, _ = slope(list(map(float, dimensions)), [one.median for one in wide])
         print(f"  raw slope in d {raw:.3f}")  # noqa: T201 - figures
-        assert kappa / 2 - 0.3 <= raw <= kappa / 2 + 0.05
+        assert kappa / 2 - flatter <= raw <= kappa / 2 + 0.05
         rich = [study(exponent, LARGE, variant, rho=one) for one in budgets]
         check(rich, kappa, variant)
         raw, _ = slope(list(budgets), [one.median for one in rich])
