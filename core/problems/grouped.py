@@ -1,4 +1,4 @@
-"""Problems of few kinds of units, each kind so many times over: a sum costs the same for ten units and ten million.
+"""Problems of few different units, each so many times over: a sum costs the same for ten units and ten million.
 
 How many units there are enters a private method only through its noise, so rates in n are studied on these, through
 the very code that jobs run. Each kind's gradient is clipped as a unit's would be, and differences are capped likewise.
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from core.catalogue.questions import Gradient, GradientDifference, Question
 from core.privacy.facts import Facts
+from core.problems import SyntheticProblem
 
 
 class GroupedProblem(ABC):
@@ -62,6 +63,29 @@ class GroupedProblem(ABC):
 
     def _clipped(self, theta: Tensor, bound: float) -> Tensor:
         return within(self.gradients(theta), bound)
+
+
+class Copies:
+    """A problem whose every record is there so many times over: sums are that many times the problem's own.
+
+    Clips and caps are a unit's own, so a copy's term is cut as the record's is.
+
+    Args:
+        problem: any that simulations may sum, one set of records.
+        times: at least 1.
+    """
+
+    lanes = None
+
+    def __init__(self, problem: SyntheticProblem, times: int) -> None:
+        assert times >= 1, "a record is there at least once"
+        assert problem.lanes is None, "copies are of one set of records"
+        self._problem, self._times = problem, times
+        self.units, self.dimension = problem.units * times, problem.dimension
+
+    def bounded_sum(self, question: Question, facts: Facts, theta: Tensor, *, other: Tensor | None = None) -> Tensor:
+        """Return the sum over units of clipped answers, as the problem has it, times the number of copies."""
+        return self._problem.bounded_sum(question, facts, theta, other=other).mul(self._times)
 
 
 def within(vectors: Tensor, bound: float) -> Tensor:

@@ -143,41 +143,40 @@ def monotone_link(
     gentlest: float,
     steepest: float,
     bend: float,
-    reach: float,
-    radius: float,
+    apart: float,
+    label_bound: float,
     row_bound: float = 1.0,
 ) -> Constants:
-    """Return the constants of (s(x.w) - s(x.w*))^2/2 with a monotone link s, |w| <= radius, |w*| <= reach, from zero.
+    """Return the constants of (s(x.w) - s(x.w*))^2/2 with a monotone link s and s(0) = 0, started at zero.
 
     With a <= s' <= b and residuals r = s(u) - s(u*), which lie between a and b times u - u*:
 
-    * a unit's gradient r s' x is at most b^2 (radius + reach) |x|^2 long;
-    * its Hessian (s'^2 + r s'') x x^T is at most b^2 + b (radius + reach)|x| sup|s''|, and at least the negative of the
-      second term, times |x|^2: not convex;
+    * a unit's gradient r s' x is at most b^2 |x|^2 |w - w*| long;
+    * its Hessian (s'^2 + r s'') x x^T is at most b^2 + b |x| |w - w*| sup|s''|, and at least the negative of the second
+      term, times |x|^2: not convex;
     * along v = w - w*, v.grad F = mean r s' (u - u*) >= a^2 v.G v for G = X^T X/n, while F <= b^2/2 v.G v and
-      v.G v >= lambda |v|^2. So |grad F| >= a^2 sqrt(lambda v.G v): PL with gamma^2 = b^2/(2 a^4 lambda), very loose;
-    * F(0) <= b^2 (|x| reach)^2/2.
+      v.G v >= lambda |v|^2. So |grad F| >= a^2 sqrt(lambda v.G v): PL with gamma^2 = b^2/(2 a^4 lambda), very loose.
+      And a step along the gradient comes closer to w*, so nearness to w* lasts.
 
     Args:
-        eigenvalue: a public lower bound on the least eigenvalue of G.
+        eigenvalue: lambda, a public lower bound on the least eigenvalue of G.
         gentlest: a > 0.
         steepest: b.
         bend: sup |s''|.
-        reach: of |w*|.
-        radius: of |w|.
+        apart: most of |w - w*|, at least |w*| where methods start at zero.
+        label_bound: of |s(u*)|.
         row_bound: of |x|.
     """
     assert 0 < gentlest <= steepest, "the link rises everywhere"
-    apart = row_bound * (radius + reach)
-    down = steepest * apart * bend * row_bound**2
+    down = steepest * row_bound * apart * bend * row_bound**2
     return Constants(
-        lipschitz=steepest**2 * apart * row_bound,
+        lipschitz=steepest**2 * row_bound**2 * apart,
         smoothness=steepest**2 * row_bound**2 + down,
         weak_convexity=down,
         gamma=steepest / (gentlest**2 * sqrt(2 * eigenvalue)),
         kappa=2.0,
-        start_gap=(steepest * row_bound * reach) ** 2 / 2,
-        region=f"|w| <= {radius:g}",
+        start_gap=label_bound**2 / 2,
+        region=f"|w - w*| <= {apart:g}",
     )
 
 
