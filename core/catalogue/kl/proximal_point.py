@@ -5,7 +5,6 @@ printed, the prox weight is one for all rounds, and the proof of its rate has a 
 do not show the rate either; the weight scheduled here follows the falling target and closes it.
 """
 
-from collections.abc import Sequence
 from math import hypot
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -33,7 +32,6 @@ from core.catalogue.planning_rules import SLACK, Mu, Start, fill
 from core.catalogue.questions import Gradient, Sigma
 from core.errors import FieldError, Invalid
 from core.privacy.conversions import rho_of_mu
-from core.privacy.events import Event
 from core.privacy.facts import Adjacency, Facts
 
 MOST_GRADIENTS = 20_000
@@ -215,7 +213,7 @@ class ProximalPoint(AbstractSettings):
         """Return every question that some step asks."""
         return frozenset(self.questions())
 
-    def schedule(self, facts: Facts) -> Sequence[Event]:
+    def schedule(self, facts: Facts) -> Repeats:
         """Return one Gaussian event a step."""
         del facts  # a multiplier of the sensitivity means the same for every scope
         (gradient,) = self.questions()
