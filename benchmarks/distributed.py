@@ -58,6 +58,11 @@ def follow(rank: int, place: str) -> None:
         shard.join(Sum.model_validate_json(told))
 
 
+def ask_anew(door: FullDoor, question: Question) -> None:
+    """Ask somewhere else than before: a door remembers the last sum at one point."""
+    door.ask(question, 0.05 * torch.rand(DIMENSION, dtype=torch.float64))
+
+
 def compare(place: str) -> float:
     """Print a line for each question; return the gradient's ratio."""
     team, own = join(0, place)
@@ -69,7 +74,7 @@ def compare(place: str) -> float:
         integers = [problem.integer_sum(question, public, theta, step) for problem in (one, several)]
         assert torch.equal(*integers), "the integers are those of one process"
         doors = [FullDoor(problem, public, Unmetered(), SystemGenerator()) for problem in (one, several)]
-        alone, together = interleaved(*(partial(door.ask, question, theta) for door in doors))
+        alone, together = interleaved(*(partial(ask_anew, door, question) for door in doors))
         ratios.append(together / alone)
         print(f"{question.kind:<12}{alone * 1e3:>14.1f}{together * 1e3:>14.1f}{ratios[-1]:>8.2f}")
     team.tell(END)

@@ -60,7 +60,9 @@ def compare(loss: Loss, title: str, clip: float | None, threads: int) -> float:
         return features.T @ (features @ theta)
 
     def step() -> object:
-        return theta - 0.1 * door.ask(question, theta).value
+        nonlocal theta
+        theta = theta - 0.1 * door.ask(question, theta).value  # elsewhere each time: a sum at one point is remembered
+        return theta
 
     base, ours = interleaved(plain, step)
     ratio = ours / base
