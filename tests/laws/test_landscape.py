@@ -79,7 +79,7 @@ def targets_of(loss: Loss, reach: float) -> list[float]:
 
 def slopes(loss: Loss, reach: float, clip: float = inf) -> tuple[float, float]:
     """The most that the score, clipped, rises and falls for each unit of the margin."""
-    margin = torch.linspace(-12, 12, 24_001, dtype=torch.float64)
+    margin = torch.linspace(-12, 12, 48_001, dtype=torch.float64)
     found = []
     for target in targets_of(loss, reach):
         score = per_record(loss).score(margin, torch.full_like(margin, target)).clamp(-clip, clip)
