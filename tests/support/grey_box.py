@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.catalogue.questions import Question
+from core.catalogue.questions import Curvature, Question
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.lattice import round_parts
 from core.oracle import Answer, Oracle, door, noise
@@ -83,7 +83,8 @@ def recording(transcript: Transcript, recorded: Transcript | None) -> Iterator[N
     ) -> Answer:
         grid = noise.grid_for(question, facts, terms)
         transcript.public.append((question.model_dump_json(), facts.model_dump_json(), terms, divisor))
-        upper = total.numpy() if total.ndim == 1 else total.numpy()[np.triu_indices(len(total))]
+        square = isinstance(question, Curvature)
+        upper = total.numpy()[np.triu_indices(len(total))] if square else total.numpy()
         transcript.integers.append(round_parts(upper, grid))
         transcript.allowed.append(grid.sensitivity)
         transcript.sums.append(total.clone())
@@ -114,8 +115,9 @@ def check_neighbours(first: Transcript, replayed: Transcript) -> None:
     assert replayed.points == first.points, "public points are equal"
     assert replayed.paid == first.paid, "payments are equal"
     for one, other, allowed in zip(first.integers, replayed.integers, first.allowed, strict=True):
-        gap = [int(a) - int(b) for a, b in zip(one, other, strict=True)]
-        assert sum(step * step for step in gap) <= allowed**2, "integer sums are within their sensitivity"
+        for sums in zip(np.atleast_2d(one), np.atleast_2d(other), strict=True):  # one each of a list of points
+            gap = [int(a) - int(b) for a, b in zip(*sums, strict=True)]
+            assert sum(step * step for step in gap) <= allowed**2, "integer sums are within their sensitivity"
     assert replayed.released == first.released, "released bytes are equal"
 
 

@@ -155,14 +155,13 @@ def check_branches(method: Callable[[Oracle], object], recorded: Recording, *, m
 def told(releases: Sequence[Told], first: SyntheticProblem, second: SyntheticProblem, facts: Facts) -> Tensor:
     """Return what each release tells of the records' difference, in zero-concentrated terms: shape (m,), or (m, R)."""
     means = zip(_means(releases, first, facts), _means(releases, second, facts), strict=True)
-    return torch.stack(
-        [
-            _choice_tells(one, *pair, facts)
-            if isinstance(one.question, LeastGradient)
-            else (pair[0] - pair[1]).square().sum(-1) / (2 * one.answer.scale**2)
-            for one, pair in zip(releases, means, strict=True)
-        ]
-    )
+    found = [
+        _choice_tells(one, *pair, facts)
+        if isinstance(one.question, LeastGradient)
+        else (pair[0] - pair[1]).square().sum(-1) / (2 * one.answer.scale**2)
+        for one, pair in zip(releases, means, strict=True)
+    ]
+    return torch.stack(torch.broadcast_tensors(*found))  # a start is one point for all lanes
 
 
 def check_dominated(
