@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from core.catalogue.columns import Coded, Column, Columns, bounds_of
 from core.catalogue.design import Design, make_design
-from core.catalogue.models import LinearModel, LogisticModel, NetworkModel
+from core.catalogue.models import LinearModel, LogisticModel, NetworkModel, PhaseRetrievalModel
 from core.errors import Invalid, NotOfferedYet
 
 COLUMNS = TypeAdapter(Columns).validate_python(
@@ -29,6 +29,8 @@ MODELS = [
     LogisticModel(target="y", intercept=False),
     LinearModel(target="age"),
     LinearModel(target="seen", intercept=False),
+    PhaseRetrievalModel(target="age"),
+    PhaseRetrievalModel(target="age", intercept=True),
 ]
 
 
@@ -59,7 +61,7 @@ def declared_features(design: Design, values: dict[str, float]) -> list[float]:
 uniforms = st.lists(st.floats(0, 1), min_size=len(COLUMNS), max_size=len(COLUMNS))
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: f"{model.target}-{model.intercept}")
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: f"{model.kind}-{model.target}-{model.intercept}")
 class TestEveryDesign:
     @given(uniforms=uniforms, seed=st.integers(0, 1000))
     @settings(max_examples=50, deadline=None)
@@ -71,7 +73,10 @@ class TestEveryDesign:
         theta = np.random.default_rng(seed).normal(size=design.dimension)
         matrix, offset = design.to_declared()
         declared = np.dot(declared_features(design, values), matrix @ theta + offset)
-        predicted = design.target.centre + design.target.scale * (encoded[0] @ theta)
+        margin = encoded[0] @ theta
+        if isinstance(model, PhaseRetrievalModel):
+            declared, margin = declared**2, margin**2
+        predicted = design.target.centre + design.target.scale * margin
         assert declared == pytest.approx(predicted, rel=1e-9, abs=1e-9 * design.target.scale)
 
     @given(uniforms=uniforms)

@@ -28,8 +28,9 @@ from core.catalogue.losses import (
     gradient_bound,
 )
 from core.catalogue.models import LinearModel, LogisticModel
+from core.catalogue.nonconvex_losses import Brier, Cauchy, GemanMcClure, RobustPhase, SineLink, SmoothPhase
 
-FILLED = [
+FILLED: list[Loss] = [
     Logistic(),
     Multinomial(classes=2),
     Multinomial(classes=5),
@@ -41,7 +42,13 @@ FILLED = [
     LogCosh(scale=3.0, c=1.1),
     PseudoHuber(scale=3.0, c=1.1),
     OstrovskiiBach(scale=3.0, c=1.1),
+    GemanMcClure(scale=3.0, c=1.1),
+    Cauchy(scale=3.0, c=1.1),
+    Brier(),
     Squared(),
+    SineLink(),
+    SmoothPhase(cap=0.7),
+    RobustPhase(cap=0.7),
 ]
 FILLED_WEIGHTS = [*(Mallows(bound=1.7, power=power) for power in (1, 2, 3)), Schweppe(bound=1.7), Clip(bound=1.7)]
 
@@ -53,12 +60,18 @@ def worth(formula: str | None, fields: Mapping[str, Any]) -> float | None:
     return eval(formula, {"min": min, "__builtins__": {}}, dict(fields))
 
 
+def close(figure: float | None) -> object:
+    """What equals a figure up to roundings, or None."""
+    return None if figure is None else pytest.approx(figure, rel=1e-12)
+
+
 @pytest.mark.parametrize("loss", FILLED, ids=str)
 def test_formulas_of_a_loss_are_what_the_code_promises(loss: Loss) -> None:
     card, fields = LOSSES[type(loss)], vars(loss)
     assert card.kind == loss.kind
-    assert worth(card.score_bound, fields) == loss.score_bound
-    assert worth(card.curvature_peak, fields) == loss.curvature_peak
+    assert worth(card.score_bound, fields) == close(loss.score_bound)
+    assert worth(card.curvature_peak, fields) == close(loss.curvature_peak)
+    assert worth(card.weak_convexity, fields) == close(loss.weak_convexity)
     assert worth(card.concordance, fields) == pytest.approx(loss.concordance)
 
 
@@ -72,7 +85,8 @@ def test_formulas_of_weights_are_what_the_code_promises(weights: Weights) -> Non
         fields = {"t": weights.bound, "score_bound": loss.score_bound, "curvature_peak": loss.curvature_peak}
         fields |= vars(weights)
         assert worth(card.gradient_bound, fields) == gradient_bound(loss, weights)
-        assert worth(card.curvature_bound, fields) == curvature_bound(loss, weights)
+        bent = worth(card.curvature_bound, fields) if loss.weak_convexity == 0 else None
+        assert bent == curvature_bound(loss, weights), "and none of a loss that is not convex"
 
 
 def test_every_loss_and_weight_has_an_entry() -> None:
@@ -107,6 +121,15 @@ def body(kind: str, **model: Any) -> dict[str, Any]:
         ("logistic", {"weights": {"kind": "schweppe"}}, "/model/weights"),
         ("logistic", {"weights": {"kind": "clip", "bound": -1}}, "/model/weights/bound"),
         ("logistic", {"loss": {"kind": "huber"}}, "/model/loss"),
+        ("logistic", {"loss": {"kind": "brier", "c": 1}}, "/model/loss/c"),
+        ("linear", {"loss": {"kind": "geman_mcclure", "c": 0}}, "/model/loss/c"),
+        ("linear", {"loss": {"kind": "cauchy", "h": 1}}, "/model/loss/h"),
+        ("linear", {"loss": {"kind": "sine_link", "amplitude": 1}}, "/model/loss/amplitude"),
+        ("linear", {"loss": {"kind": "brier"}}, "/model/loss"),
+        ("phase_retrieval", {"loss": {"kind": "huber"}}, "/model/loss"),
+        ("phase_retrieval", {"loss": {"cap": 0}}, "/model/loss/cap"),
+        ("phase_retrieval", {"weights": {"kind": "mallows"}}, "/model/weights/kind"),
+        ("phase_retrieval", {"weights": {"bound": -1}}, "/model/weights/bound"),
         ("poisson", {"loss": {"cap": 0}}, "/model/loss/cap"),
         ("poisson", {"loss": {"kind": "huber"}}, "/model/loss/kind"),
         ("multinomial", {"classes": 3}, "/model/classes"),
@@ -134,6 +157,9 @@ def test_newer_fields_are_told_only_where_they_were_asked_for() -> None:
     assert not told.keys() & {"ridge"}
     assert not told["loss"].keys() & {"joint", "scale_floor"}
     assert told["weights"].keys() == {"kind", "bound"}
+    assert "loss" not in JobSpec.model_validate(body("logistic", loss={})).model_dump(mode="json")["model"]
+    brier = JobSpec.model_validate(body("logistic", loss={"kind": "brier"}))
+    assert brier.model_dump(mode="json")["model"]["loss"] == {"kind": "brier"}
     newer = body("linear", ridge=0.5, loss={"joint": True, "scale_floor": 1.0}, weights={"power": 3})
     told = JobSpec.model_validate(newer).model_dump(mode="json")["model"]
     assert (told["ridge"], told["loss"]["joint"], told["loss"]["scale_floor"]) == (0.5, True, 1.0)

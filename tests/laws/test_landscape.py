@@ -189,7 +189,7 @@ class TestEveryModel:
         x, y = records(body, 24, seed=1)
         assert x.norm(dim=-1).max().item() == pytest.approx(design.norm_bound)
         along = x[0] / x[0].norm()
-        points = torch.linspace(-8, 8, 801, dtype=torch.float64).unsqueeze(-1) * along
+        points = torch.linspace(-8, 8, 1601, dtype=torch.float64).unsqueeze(-1) * along
         found = gradients(body, x, y, points)
         moved, step = found.diff(dim=0), points.diff(dim=0).unsqueeze(1)
         rates = moved.norm(dim=-1) / step.norm(dim=-1)
