@@ -255,8 +255,10 @@ class TestRounds:
             assert fine * scale == pytest.approx(coarse / 2, rel=1e-12)
 
     def test_a_quotient_that_is_one_but_for_rounding_is_one_step(self) -> None:
-        assert on(CUBE, gap=1.0).steps_to(1.0 - 2e-16) == 1
-        assert on(CUBE, gap=1.0).steps_to(0.99) == 2
+        flat = on(CUBE, condition=KlCondition(gamma=1 / 3, kappa=1.0))
+        assert 1 / (1.0 - 2e-16) > 1
+        assert flat.steps_to(1.0 - 2e-16) == 1
+        assert flat.steps_to(0.99) == 2
         assert SQUARE.steps_to(1e-300) == 1
 
     def test_multipliers_are_the_same_under_both_adjacencies_at_equal_rounds(self) -> None:
@@ -297,6 +299,12 @@ class TestRegimes:
         assert forced.certified is None
         assert {round(one.target, 12) for one in forced.rounds} == {1.0}
         assert forced.rho() <= 1.0
+
+    def test_no_estimate_s_failure_is_ever_likely(self) -> None:
+        """Where noise is so large that the printed beta' would pass 1, and its logarithm change its sign."""
+        schedule = proved(on(CUBE, units=20), 1.0, 0.05)
+        assert schedule.regime == "trivial_regime"
+        assert schedule.failure == pytest.approx(0.05 / (2 * schedule.wanted))
 
     @pytest.mark.parametrize("variant", ["proved", "calibrated"])
     def test_too_many_rounds(self, variant: Variant) -> None:
