@@ -46,8 +46,9 @@ def iterate(settings: ProximalPoint, oracle: Oracle) -> tuple[Estimate, Status]:
             theta = total = middle + _within(now.radius, theta - middle)
         answer = oracle.ask(gradient, theta)
         away = theta - middle
-        slope = answer.value + now.pull * away
-        theta = middle + _within(now.radius, away - settings.rate(now.weight, taken + 1) * slope)
+        slope = torch.add(answer.value, away, alpha=now.pull)
+        moved = torch.sub(away, slope, alpha=settings.rate(now.weight, taken + 1))
+        theta = middle + _within(now.radius, moved)
         total = torch.add(total, theta, alpha=taken + 2)
         if taken + 2 == points:
             theta = centre = total * (2 / (points * (points + 1)))
@@ -79,7 +80,7 @@ def _beginning(start: Tensor) -> dict[str, Tensor]:
 def _within(radius: float, away: Tensor) -> Tensor:
     """Return a distance from the middle of a ball, shape (..., p), as it is or cut to the ball's radius."""
     length = torch.linalg.vector_norm(away, dim=-1, keepdim=True)
-    cut: Tensor = away * (radius / length.clamp(min=radius))
+    cut: Tensor = away / (length / radius).clamp(min=1)
     return cut
 
 

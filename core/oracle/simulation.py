@@ -108,7 +108,7 @@ class Simulation:
         if self._noiseless:
             return Answer(value=exact, scale=0.0)
         scale = self._scale_of(question, units)
-        return Answer(value=exact + scale * self._noise(question), scale=scale)
+        return Answer(value=torch.add(exact, self._noise(question), alpha=scale), scale=scale)
 
     def _scale_of(self, question: Question, units: int) -> float:
         """Return the noise on an answer; it is worked out once where the very same question is asked again."""
