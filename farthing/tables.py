@@ -9,7 +9,19 @@ from rich.table import Table
 from rich.text import Text
 
 from farthing.results import Coefficient, Comparison, Ellipsoid, Interval, OddsRatio, RateRatio, Summary
-from farthing.views import Budget, Dataset, Entry, Estimate, Goal, Job, Prediction, Validation, Worker
+from farthing.views import (
+    Budget,
+    Dataset,
+    Entry,
+    Estimate,
+    Excess,
+    ExcessGoal,
+    Goal,
+    Job,
+    Prediction,
+    Validation,
+    Worker,
+)
 
 
 def _table(title: str, rows: Sequence[Sequence[str]], *, left: Sequence[str] = (), right: Sequence[str] = ()) -> Table:
@@ -92,7 +104,7 @@ def _plain(value: Any) -> str:  # noqa: ANN401 - a plan's values are JSON
 
 def _plan(plan: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the settings that the planner filled: the optimizer's, then the weights and the inference."""
-    own = {name: value for name, value in plan.items() if name not in {"model", "inference", "resources"}}
+    own = {name: value for name, value in plan.items() if name not in {"model", "inference", "resources", "extremes"}}
     own |= {"weights": (plan.get("model") or {}).get("weights"), "inference": plan.get("inference")}
     return [(name.replace("_", " "), _plain(value)) for name, value in own.items() if value is not None]
 
@@ -122,8 +134,11 @@ def estimate(found: Estimate) -> RenderableType:
             ("source", bound.source),
         ]
         parts += ["", _facts("theory", theory)]
+    if found.excess is not None:
+        parts += ["", _excess(found.excess)]
     if found.goal is not None:
-        parts += ["", _goal(found.goal)]
+        shown = _goal(found.goal) if isinstance(found.goal, Goal) else _excess_goal(found.goal)
+        parts += ["", shown]
     if found.prediction is not None:
         parts += ["", *_prediction(found.prediction)]
     return Group(*parts)
@@ -137,6 +152,32 @@ def _goal(found: Goal) -> RenderableType:
         ("predicted", f"{_number(found.predicted)}, {'met' if found.met else 'not met'}"),
         ("without privacy", _number(found.nonprivate_width)),
         ("smallest mu", "none: sampling alone is wider" if found.mu is None else found.mu),
+        ("smallest n", "-" if found.units is None else f"{found.units:,}"),
+    ]
+    return _facts("goal", rows)
+
+
+def _excess(found: Excess) -> RenderableType:
+    """Show the bounds on the excess risk from above and below, and what they are made of."""
+    lower = found.lower or {}
+    about = "" if lower.get("exact", True) else ", in order of magnitude"
+    rows = [
+        ("at most", _number(found.value)),
+        ("without training", _number(found.trivial)),
+        ("nobody beats", f"{_number(lower.get('value'))}{about}"),
+        ("rounds", "-" if found.rounds is None else str(found.rounds)),
+    ]
+    rows += [(name.replace("_", " "), _number(value)) for name, value in (found.regimes or {}).items()]
+    return _facts("excess risk", rows)
+
+
+def _excess_goal(found: ExcessGoal) -> RenderableType:
+    """Show what a wanted excess risk takes."""
+    rows = [
+        ("wanted excess risk", _number(found.at_most)),
+        ("promised", f"{_number(found.predicted)}, {'met' if found.met else 'not met'}"),
+        ("smallest mu", "none is enough" if found.mu is None else found.mu),
+        ("smallest rho", "-" if found.rho is None else found.rho),
         ("smallest n", "-" if found.units is None else f"{found.units:,}"),
     ]
     return _facts("goal", rows)
@@ -328,10 +369,12 @@ def workers(found: Sequence[Worker]) -> RenderableType:
 
 
 def cost(job: Job) -> RenderableType:
-    """Show what a job spent."""
-    spent = job.cost.spent
+    """Show what a job spent, and that it gave the rest back where that was less than the worst case."""
+    spent, most = job.cost.spent, job.cost.reserved
     figures = f"rho {_figure(spent.rho)}, mu {_figure(spent.mu)}"
-    return _said(f"{job.id} spent {_figure(spent.percent)} % of the budget ({figures})")
+    rest = f"; {_figure(most.percent)} % was the worst case, and the rest was given back"
+    less = rest if job.ended and spent.percent != most.percent else ""
+    return _said(f"{job.id} spent {_figure(spent.percent)} % of the budget ({figures}){less}")
 
 
 def budget(found: Budget) -> RenderableType:

@@ -20,12 +20,18 @@ def estimate(
     job: JobFile,
     *,
     width: Annotated[str | None, typer.Option(help="coefficient=width: what a so wide interval takes")] = None,
+    excess: Annotated[float | None, typer.Option(help="what an excess risk of at most so much takes")] = None,
     as_json: Json = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Price a job and predict its intervals; no record is read."""
+    """Price a job and predict its intervals, or its excess risk; no record is read."""
     asked = read(job, "job")
+    if width is not None and excess is not None:
+        complain("--width and --excess: ask for one of them")
+        raise typer.Exit(WRONG_INPUT)
+    if excess is not None:
+        asked = {**asked, "goal": {"excess_risk": {"at_most": excess}}}
     if width is not None:
         asked = {**asked, "goal": {"width": _wanted(width)}}
     with Client(url, secret) as client:

@@ -109,6 +109,30 @@ class Goal(View):
     units: int | None
 
 
+class ExcessGoal(View):
+    """What a wanted excess risk takes."""
+
+    at_most: float
+    predicted: float | None
+    met: bool
+    mu: str | None
+    rho: str | None
+    units: int | None
+
+
+class Excess(View):
+    """What is promised of the excess risk, beside what is known without training and what no private method beats."""
+
+    value: float | None
+    confidence: float | None
+    trivial: float | None
+    vacuous: bool
+    lower: dict[str, Any] | None = None
+    rounds: int | None = None
+    noise: float | None = None
+    regimes: dict[str, float] | None = None
+
+
 class Estimate(View):
     """The price of a job and its plan; no record was read."""
 
@@ -119,7 +143,8 @@ class Estimate(View):
     jobs_that_still_fit: int
     compute: dict[str, float] = {}
     prediction: Prediction | None = None
-    goal: Goal | None = None
+    excess: Excess | None = None
+    goal: Goal | ExcessGoal | None = None
 
 
 class Progress(View):

@@ -5,6 +5,7 @@ Every figure in it is public or released.
 
 from typing import Final
 
+from core.catalogue.certificate import Certificate
 from core.catalogue.loss_bases import AbstractRobust
 from core.catalogue.losses import Clip, Huber, Mallows, Poisson, Schweppe
 from core.catalogue.nonconvex_losses import AbstractPhase, SineLink
@@ -37,6 +38,11 @@ _OTHER_LOSSES: Final = {
     "multinomial": "multinomial logistic loss",
     "brier": "squared error of the probability",
 }
+
+_USUALLY_CITED: Final = "Avella-Medina, Bradshaw and Loh, 2023"
+_CITED: Final = dict.fromkeys(
+    ("kl_spider", "proximal_point", "adaptive_gd"), "Menart, Ullah, Arora, Bassily and Guzman, 2024"
+)
 
 
 def title(released: Released) -> str:
@@ -79,6 +85,8 @@ def notes(released: Released) -> list[str]:
     flags, said = released.flags, []
     if released.covariance is None:
         said.append(_why_none(released))
+    if released.certificate is not None:
+        said.append(_claim(released.certificate))
     if flags.eigenvalues_floored:
         said.append(
             f"{_count(flags.eigenvalues_floored, 'eigenvalue')} of the covariance's noised matrices fell below a "
@@ -122,6 +130,22 @@ def _meaning(released: Released) -> list[str]:
     return []
 
 
+def _claim(certificate: Certificate) -> str:
+    """Say what a method claims of its estimate, how it ended, and what the claim rests on."""
+    what = certificate.quantity.replace("_", " ")
+    ending = f"The method ended by {certificate.ended_by.replace('_', ' ')} ({certificate.variant})"
+    if certificate.value is None or certificate.confidence is None:
+        return f"{ending}; it claims nothing of the {what} here."
+    if not certificate.conditions:
+        resting = ""
+    else:
+        resting = f", if all of this holds, which nobody has checked: {'; '.join(certificate.conditions)}"
+    return (
+        f"{ending}; it claims a {what} of at most {certificate.value:.4g} in encoded units, with confidence "
+        f"{certificate.confidence:.4g}{resting}."
+    )
+
+
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
@@ -157,7 +181,7 @@ def methods_paragraph(released: Released) -> str:
         f"({loss_words(released)}) on {len(released.theta)} parameters and {released.units:,} records with "
         f"{weight_words(released)}{ridge}, features scaled by their declared bounds, by "
         f"{released.optimizer.replace('_', ' ')} with {released.steps} steps and Gaussian noise on every answer "
-        f"(Avella-Medina, Bradshaw and Loh, 2023). {inference} The release is differentially private with "
+        f"({_CITED.get(released.optimizer, _USUALLY_CITED)}). {inference} The release is differentially private with "
         f"{_promise(report.promise)} for neighbouring data sets under {report.adjacency.value}"
         f"{', which implies ' + other if other else ''}."
     )

@@ -57,3 +57,38 @@ def test_an_estimate_shows_predicted_widths_and_what_a_goal_takes() -> None:
         "smallest n 12,345",
     ):
         assert said in lines
+
+
+def test_an_estimate_shows_what_is_promised_of_the_excess_risk_and_what_a_goal_takes() -> None:
+    quoted = {
+        "cost": {"percent": "2.5", "epsilon_alone": "0.4", "rho": "0.005", "mu": None},
+        "plan": {"kind": "adaptive_gd", "extremes": [{"sigma": 1.0}]},
+        "bound": None,
+        "fits": True,
+        "jobs_that_still_fit": 30,
+        "excess": {
+            "value": 0.2,
+            "confidence": 0.95,
+            "trivial": 0.69,
+            "vacuous": False,
+            "lower": {"value": 1e-4, "exact": False, "source": "somebody"},
+            "rounds": None,
+            "noise": None,
+            "regimes": {"noise_on_norms": 0.2, "noise_on_gradients": 0.01},
+        },
+        "goal": {"at_most": 0.1, "predicted": 0.2, "met": False, "mu": "3.5", "rho": "6.125", "units": None},
+    }
+    lines = [" ".join(line.split()) for line in shown(tables.estimate(Estimate.model_validate(quoted)))]
+    for said in (
+        "mu -",
+        "at most 0.2",
+        "without training 0.69",
+        "nobody beats 0.0001, in order of magnitude",
+        "noise on norms 0.2",
+        "wanted excess risk 0.1",
+        "promised 0.2, not met",
+        "smallest mu 3.5",
+        "smallest n -",
+    ):
+        assert said in lines
+    assert not any("extremes" in line for line in lines)

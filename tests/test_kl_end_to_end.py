@@ -1,0 +1,169 @@
+"""The methods under the KL condition, end to end through HTTP: planned, charged as they draw, and honest in the end."""
+
+import csv
+import io
+from collections.abc import Iterator
+from math import sqrt
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.embedded import LINEAR, LOGISTIC, SEEDS, Embedded, embedded
+
+NONE: dict[str, Any] = {"intervals": False}
+RIDGE = {**LOGISTIC, "ridge": 0.1}
+ROBUST = {**LINEAR, "loss": {"kind": "geman_mcclure", "scale": 2.0}}
+PHASES: list[dict[str, Any]] = [
+    {"name": "first", "type": "number", "lower": -1, "upper": 1},
+    {"name": "second", "type": "number", "lower": -1, "upper": 1},
+    {"name": "power", "type": "number", "lower": 0, "upper": 8},
+]
+TRUTH = (1.5, -1.0)
+
+
+def phases_csv(rows: int = 4000) -> bytes:
+    """Return rows whose last column is the square of 1.5 first - second."""
+    features = np.random.default_rng(next(SEEDS)).uniform(-1, 1, (rows, 2))
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow([column["name"] for column in PHASES])
+    writer.writerows((f"{a:.5f}", f"{b:.5f}", f"{(TRUTH[0] * a + TRUTH[1] * b) ** 2:.5f}") for a, b in features)
+    return text.getvalue().encode()
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
+    with embedded(tmp_path_factory.mktemp("home")) as running:
+        yield running
+
+
+def run(service: Embedded, dataset: str, **body: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Submit a job without intervals, wait for it, and return its estimate, the job, and its release."""
+    asked = {"inference": NONE, "privacy": {"mu": "4"}, **body}
+    answer = service.http.post("/v1/estimates", json={"dataset": dataset, **asked})
+    assert answer.status_code == 200, answer.text
+    job = service.wait(service.submit(dataset, **asked))
+    assert job["state"] == "succeeded", job
+    return answer.json(), job, service.get(f"/v1/models/{job['result']['model']}")["release"]
+
+
+def spent(job: dict[str, Any], of: str = "spent") -> float:
+    return float(job["cost"][of]["rho"])
+
+
+def test_an_adaptive_job_reserves_the_worst_case_and_gives_back_what_it_did_not_draw(service: Embedded) -> None:
+    dataset = service.upload(adjacency="replace_one", budget={"rho": "20"})
+    body = {"model": ROBUST, "optimizer": {"kind": "adaptive_gd"}}
+    quoted, job, release = run(service, dataset, **body)
+    assert quoted["cost"]["mu"] is None, "what is known only to be zero-concentrated has no mu"
+    assert float(quoted["cost"]["rho"]) == pytest.approx(8, rel=1e-6)
+    assert 0 < spent(job) < spent(job, "reserved")
+    assert job["cost"]["reserved"]["rho"] == quoted["cost"]["rho"]
+    certificate = release["certificate"]
+    assert certificate["ended_by"] == "small_gradient"
+    assert certificate["quantity"] == "gradient_norm"
+    assert 0 <= certificate["value"] < quoted["bound"]["trivial"]
+    assert certificate["variant"] == "corrected"
+    assert (release["covariance"], release["privacy"]["promise"]["mu"]) == (None, None)
+    assert release["privacy"]["promise"]["rho"] == job["cost"]["spent"]["rho"]
+    budget = service.get(f"/v1/datasets/{dataset}/budget")
+    assert (budget["rho"]["spent"], budget["percent"]["reserved"]) == (job["cost"]["spent"]["rho"], "0")
+    assert service.http.post(f"/v1/scopes/{budget['scope']}/verify").json()["ok"] is True
+    report = service.get(f"/v1/jobs/{job['id']}/report")
+    assert report["privacy"]["promise"]["mu"] is None
+    assert report["privacy"]["promise"]["rho"] == job["cost"]["spent"]["rho"]
+    summary = service.get(f"/v1/models/{job['result']['model']}/summary")
+    assert any("ended by small gradient" in note for note in summary["notes"])
+    text = service.http.get(f"/v1/models/{job['result']['model']}/summary?format=text").text
+    assert "claims a gradient norm of at most" in " ".join(text.split())
+
+
+def test_kl_spider_takes_its_condition_from_the_ridge(service: Embedded) -> None:
+    dataset = service.upload(budget={"rho": "20"})
+    body = {"model": RIDGE, "optimizer": {"kind": "kl_spider", "variant": "calibrated"}}
+    quoted, job, release = run(service, dataset, **body)
+    assert quoted["plan"]["condition"] == {"gamma": pytest.approx(1 / sqrt(0.2)), "kappa": 2.0}
+    assert quoted["bound"]["value"] < quoted["bound"]["trivial"]
+    assert not quoted["bound"]["vacuous"]
+    assert 0 < spent(job) <= spent(job, "reserved")
+    certificate = release["certificate"]
+    assert (certificate["quantity"], certificate["ended_by"]) == ("excess_risk", "rounds")
+    assert certificate["value"] == pytest.approx(quoted["bound"]["value"])
+    assert (certificate["variant"], certificate["conditions"]) == ("calibrated", []), "all of it is proved of the loss"
+    table = service.get(f"/v1/models/{job['result']['model']}/summary")
+    assert {line["std_error"] for line in table["coefficients"]} == {None}
+
+
+@pytest.mark.slow
+def test_kl_spider_asks_for_differences_where_the_condition_is_flatter(service: Embedded) -> None:
+    dataset = service.upload(budget={"rho": "20"})
+    optimizer = {"kind": "kl_spider", "variant": "calibrated", "condition": {"gamma": 2.0, "kappa": 1.5}}
+    quoted, job, release = run(service, dataset, model=RIDGE, optimizer=optimizer)
+    assert "gradient_difference" in quoted["plan"]["sigma"]
+    assert 0 < spent(job) <= spent(job, "reserved") <= 8
+    assert any("KL" in condition for condition in release["certificate"]["conditions"])
+
+
+@pytest.mark.slow
+def test_a_proximal_point_job_spends_what_its_rounds_ask(service: Embedded) -> None:
+    dataset = service.upload(budget={"rho": "20"})
+    optimizer = {"kind": "proximal_point", "pace": "practical", "inner_steps": "practical", "max_inner": 40}
+    quoted, job, release = run(service, dataset, model=RIDGE, optimizer=optimizer)
+    assert quoted["bound"]["value"] is None, "no theorem covers what is practical"
+    assert spent(job) == spent(job, "reserved")
+    assert release["certificate"]["value"] is None
+    assert "practical rounds" in release["certificate"]["variant"]
+    assert release["steps"] == quoted["steps"]
+
+
+@pytest.mark.slow
+def test_phase_retrieval_starts_at_random_and_finds_one_of_two_answers(service: Embedded) -> None:
+    """b and -b are alike; from zero nobody leaves."""
+    dataset = service.upload(phases_csv(), columns=PHASES, budget={"rho": "2000"})
+    model = {"kind": "phase_retrieval", "target": "power"}
+    found = []
+    for _ in range(2):
+        optimizer = {"kind": "adaptive_gd", "start": "random", "smoothness": 0.5, "step_cap": 30}
+        _, job, release = run(service, dataset, model=model, optimizer=optimizer, privacy={"mu": "20"})
+        assert job["cost"]["spent"]["mu"] is None
+        table = service.get(f"/v1/models/{job['result']['model']}/summary")["coefficients"]
+        found.append([line["estimate"] for line in table])
+        assert release["certificate"]["quantity"] == "gradient_norm"
+    for estimate in found:
+        sign = 1 if estimate[0] > 0 else -1
+        assert np.allclose([sign * value for value in estimate], TRUTH, atol=0.2), estimate
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer", "said"),
+    [
+        ({"optimizer": {"kind": "kl_spider", "condition": {"gamma": 1, "kappa": 3}}}, "/optimizer/condition/kappa", ""),
+        ({"optimizer": {"kind": "kl_spider"}, "model": LOGISTIC}, "/optimizer/condition", ""),
+        ({"optimizer": {"kind": "proximal_point"}, "model": LOGISTIC}, "/optimizer/condition", ""),
+        ({"optimizer": {"kind": "kl_spider"}, "privacy": {"mu": "0.05"}}, "/optimizer/variant", "trivial_regime"),
+        ({"optimizer": {"kind": "kl_spider"}, "inference": {"intervals": True}}, "/inference/intervals", ""),
+        ({"optimizer": {"kind": "adaptive_gd"}, "inference": {}, "model": ROBUST}, "/inference/intervals", ""),
+        ({"optimizer": {"kind": "adaptive_gd"}}, "/model/ridge", ""),
+        ({"optimizer": {"kind": "adaptive_gd", "start": [0, 0]}, "model": LOGISTIC}, "/optimizer/start", ""),
+        ({"optimizer": {"kind": "adaptive_gd", "start": "anywhere"}, "model": LOGISTIC}, "/optimizer/start", ""),
+        ({"optimizer": {"kind": "noisy_newton"}, "model": ROBUST}, "/optimizer/kind", ""),
+    ],
+)
+def test_what_a_method_cannot_do_is_refused_with_its_field(
+    service: Embedded, refusing: str, changes: dict[str, Any], pointer: str, said: str
+) -> None:
+    body = {"dataset": refusing, "model": RIDGE, "inference": NONE, "privacy": {"mu": "1"}} | changes
+    answers = [
+        service.http.post("/v1/estimates", json=body),
+        service.http.post("/v1/jobs", json=body, headers={"Idempotency-Key": f"refused-{next(SEEDS)}"}),
+    ]
+    for answer in answers:
+        assert answer.status_code == 422, answer.text
+        assert any(one["pointer"].startswith(pointer) for one in answer.json()["errors"]), answer.text
+        assert said in answer.text
+
+
+@pytest.fixture(scope="module")
+def refusing(service: Embedded) -> str:
+    return service.upload()
