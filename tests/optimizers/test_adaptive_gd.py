@@ -6,7 +6,7 @@ Statistical thresholds: p < 1e-4 with fixed seeds.
 from collections import Counter
 from dataclasses import dataclass, field
 from math import inf, sqrt
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ from core.catalogue.questions import Gradient, GradientNorm, LeastGradient, Ques
 from core.errors import Diverged
 from core.inference.estimate import Estimate
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers.adaptive_gd import iterate
+from core.optimizers.adaptive_gd import _stepped, iterate
 from core.oracle import Answer, Coins, Meter, Oracle, Release, Status
 from core.oracle.account import EVERYTHING, Account
 from core.oracle.meters import CountingMeter
@@ -338,6 +338,92 @@ def test_a_worker_may_die_at_any_moment(select: str) -> None:
         assert resumed.certificate.ended_by == "small_gradient"
         assert within(ledger.drawn, ledger.charged)
     assert dead == whole.moments
+
+
+class Unsigned(AdaptiveGradientDescent):
+    """A bug: a norm that its noise made negative counts as a long one."""
+
+    def gradient_question(self, norm: float, facts: Facts) -> Gradient | None:
+        return super().gradient_question(abs(norm), facts)
+
+
+class AtTheFloor(AdaptiveGradientDescent):
+    """A bug, as printed: a small norm's gradient is asked for, with the least noise."""
+
+    def gradient_question(self, norm: float, facts: Facts) -> Gradient | None:
+        return super().gradient_question(norm, facts) or Gradient(sigma=self.least_sigma)
+
+
+class Halved(AdaptiveGradientDescent):
+    """A bug, as printed: a record that changes into another counts as one that is left out."""
+
+    def gradient_question(self, norm: float, facts: Facts) -> Gradient | None:
+        return super().gradient_question(2 * norm, facts)
+
+
+class Squared(AdaptiveGradientDescent):
+    """A bug: noise on norms that a budget of rho^2 would have."""
+
+    def plan(self, facts: Facts, mu: float) -> Self:
+        settled = super().plan(facts, mu)
+        assert settled.norm_sigma is not None
+        return settled.model_copy(update={"norm_sigma": settled.norm_sigma / sqrt(settled.rho)})
+
+
+def check_method(kind: type[AdaptiveGradientDescent]) -> None:
+    """Fail unless a method asks what the algorithm asks, of adversaries, within its budget."""
+    for select in SELECTIONS:
+        settled = kind.model_validate({"select": select, "radius": 1e6}).plan(PUBLIC, 2.0)
+        assert settled.norm_sigma is not None
+        assert settled.multiple is not None
+        rho, sensitivity = settled.rho, 2 * PUBLIC.gradient_bound / PUBLIC.units
+        assert settled.norm_sigma * sensitivity == pytest.approx(PUBLIC.gradient_bound / (sqrt(300) * rho**0.25))
+        priced = compose(Counter(settled.schedule(PUBLIC)))
+        for norms in ([0.9, 0.5, 0.2, -0.9], [0.9, 0.06, 0.01], [0.12]):
+            oracle = Recording(Scripted(PUBLIC, CountingMeter(priced), norms))
+            estimate, _ = iterate(settled, oracle)
+            told = [one for one in oracle.releases if one.question.places == "point"]
+            for norm, gradient in zip(told[::2], told[1::2], strict=False):
+                deviation = float(norm.answer.value) / (settled.multiple * settled.noise_length(PUBLIC))
+                assert deviation > sensitivity / sqrt(rho), "small norms end it"
+                assert gradient.question.sigma * sensitivity == pytest.approx(deviation)
+            if select == "last":
+                assert float(estimate.theta[0]) == len(told) // 2, "each step is 1/(2 L1)"
+
+
+def test_the_method_asks_what_the_algorithm_asks() -> None:
+    check_method(AdaptiveGradientDescent)
+
+
+@pytest.mark.parametrize("bug", [Unsigned, AtTheFloor, Halved, Squared])
+def test_a_bug_in_its_figures_is_seen(bug: type[AdaptiveGradientDescent]) -> None:
+    with pytest.raises(AssertionError):
+        check_method(bug)
+
+
+def unchecked(settled: AdaptiveGradientDescent, oracle: Oracle, question: Gradient | GradientNorm) -> bool:
+    """A bug: whatever it costs."""
+    del settled, oracle, question
+    return True
+
+
+def greedy(settled: AdaptiveGradientDescent, oracle: Oracle, question: Gradient | GradientNorm) -> bool:
+    """A bug: nothing is left for the choice."""
+    del settled
+    return oracle.affords(question)
+
+
+def long(settled: AdaptiveGradientDescent, oracle: Oracle, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """A bug: steps of 1/L1."""
+    told = _stepped(settled, oracle, state)
+    return told | ({"theta": 2 * told["theta"] - state["theta"]} if "theta" in told else {})
+
+
+@pytest.mark.parametrize(("name", "bug"), [("_affords", unchecked), ("_affords", greedy), ("_stepped", long)])
+def test_a_bug_in_its_loop_is_seen(name: str, bug: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"core.optimizers.adaptive_gd.{name}", bug)
+    with pytest.raises(AssertionError):
+        check_method(AdaptiveGradientDescent)
 
 
 class TestTheChoice:
