@@ -87,9 +87,16 @@ def _go_round(
     """Ask for a gradient, then step and ask for differences until the estimate is short or the steps are over."""
     if int(state["differences"]) == FRESH:
         answer = oracle.ask(Gradient(sigma=one.gradient_sigma, clip=clip), state["theta"])
-        told = {"slope": answer.value, "scale": torch.tensor(answer.scale, dtype=torch.float64)}
-        state = {**state, **told, "theta": state["theta"].expand_as(answer.value)}
-        state = {**state, "walking": torch.ones(answer.value.shape[:-1], dtype=torch.bool) & ~state["left"]}
+        lanes = answer.value.shape[:-1]
+        state = {
+            **state,
+            "slope": answer.value,
+            "scale": torch.tensor(answer.scale, dtype=torch.float64),
+            "theta": state["theta"].expand_as(answer.value),
+            "left": state["left"].expand(lanes),
+            "taken": state["taken"].expand(lanes),
+            "walking": ~state["left"].expand(lanes),
+        }
         state = _kept(state, oracle)
     for step in range(int(state["differences"]) + 1, one.steps + 1):
         along = penalised_gradient(oracle.facts, state["slope"], state["theta"])
@@ -105,7 +112,7 @@ def _go_round(
         if step < one.steps and bool(state["walking"].any()):
             assert one.difference_sigma is not None, "a round of several steps has differences"
             question = GradientDifference(sigma=one.difference_sigma, cap=one.cap, clip=clip)
-            change = oracle.ask(question, before.expand_as(theta), theta)
+            change = oracle.ask(question, before, theta)
             state = _kept({**state, "slope": state["slope"] + change.value}, oracle)
     return {**state, "round": state["round"] + 1, "differences": torch.tensor(FRESH)}
 

@@ -322,6 +322,14 @@ class TestRegion:
         assert 5 < int(estimate.left.sum()) < 45
         assert torch.equal(estimate.theta.norm(dim=-1) > radius, estimate.left)
 
+    def test_the_region_is_around_the_start_wherever_that_is(self) -> None:
+        """Published beforehand: not around zero, and not around a minimiser, which nobody may know."""
+        far = START.clone()
+        far[1] = 0.7
+        one = course_of(round_of(3, 1e-3))
+        assert not bool(walk(one, far, 0.31, silent())["left"])
+        assert bool(walk(one, far, 0.29, silent())["left"])
+
     def test_a_run_that_left_asks_no_more(self) -> None:
         oracle = silent()
         state = walk(course_of(round_of(5, 1e-3), round_of(5, 1e-3)), START, 0.15, oracle)
