@@ -5,7 +5,7 @@ Statistical thresholds: |z| > 4.5 for each of 3 means and 3 variances, a false a
 
 from collections import Counter
 from dataclasses import dataclass, field
-from math import sqrt
+from math import log, sqrt
 from typing import Any, Final, TypeVar
 
 import pytest
@@ -13,12 +13,17 @@ import torch
 from torch import Tensor
 
 from core.catalogue.jobs import Inference, Shares
+from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
+from core.catalogue.kl.condition import KlCondition
+from core.catalogue.kl.proximal_point import ProximalPoint
+from core.catalogue.kl.spider import KlSpider
 from core.catalogue.methods import AnySettings
 from core.catalogue.newton_options import LineSearch
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
 from core.catalogue.planning import chunks
 from core.catalogue.questions import Question
+from core.inference.estimate import Estimate
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import Fitted, fit, fit_and_infer
 from core.oracle import Answer, Release, Status
@@ -83,6 +88,7 @@ class Told:
         self._inner = Simulation(problem(UNITS, DIMENSION), FACTS, generator, lanes=lanes, meter=meter)
         self._job = job
         self.facts, self.coins = self._inner.facts, self._inner.coins
+        self.first_state = job.state
         self.recalled = len(unpack(job.state).answers)
         self.place = job.answers - self.recalled
         self.answers: dict[int, Answer] = {}
@@ -214,6 +220,68 @@ def test_a_line_search_goes_on_from_wherever_it_was_lost(moment: str) -> None:
         pairs = zip(cost_nano(compose(drawn), ORDERS), cost_nano(compose(job.charged), ORDERS), strict=True)
         assert all(one <= most for one, most in pairs)
     assert lost > 6
+
+
+CONDITION: Final = KlCondition(gamma=1.5, kappa=1.6)
+SMOOTH: Final = {"smoothness": 0.5, "start_gap": log(2), "condition": CONDITION}
+KL_METHODS: dict[str, AnySettings] = {
+    "spider": KlSpider(variant="calibrated", **SMOOTH).plan(FACTS, 6.0),
+    "spider, forced": KlSpider(variant="calibrated", force=True, **SMOOTH).plan(FACTS, 3.0),
+    "proximal point": ProximalPoint(
+        condition=KlCondition(gamma=1.5), weak_convexity=0.1, start_gap=log(2), pace="practical", max_inner=8
+    ).plan(FACTS, 6.0),
+    "adaptive": AdaptiveGradientDescent(smoothness=0.5).plan(FACTS, 3.0),
+    "adaptive, capped": AdaptiveGradientDescent(smoothness=0.5, step_cap=15).plan(FACTS, 6.0),
+    "adaptive, choosing": AdaptiveGradientDescent(smoothness=0.5, step_cap=15, select="exponential").plan(FACTS, 6.0),
+    "adaptive, at random": AdaptiveGradientDescent(smoothness=0.5, step_cap=15, start="random").plan(FACTS, 6.0),
+    "gradient, at random": NoisyGradientDescent(steps=12, start="random").plan(FACTS, 3.0),
+}
+
+
+def run_alone(settings: AnySettings, kills: list[tuple[str, int]]) -> tuple[Job, list[Told], Release[Estimate]]:
+    """Run a job without intervals through kills to its end."""
+    job = Job(chunks(settings.schedule(FACTS)), list(kills))
+    attempts: list[Told] = []
+    while True:
+        attempts.append(Told(job, seed=1 + len(attempts)))
+        try:
+            return job, attempts, fit(settings, attempts[-1])
+        except Killed:
+            continue
+
+
+@pytest.mark.parametrize("settings", KL_METHODS.values(), ids=KL_METHODS.keys())
+def test_a_method_under_the_kl_condition_goes_on_from_wherever_it_was_lost(settings: AnySettings) -> None:
+    """What was told is told again, draws stay within payments, and nothing but the lost chunk is paid twice."""
+    whole, (undisturbed,), _ = run_alone(settings, [])
+    told, paid = len(undisturbed.answers), sum(whole.charged.values())
+    moments = [("told", number) for number in {*range(min(told, 6)), told // 2, told - 1}]
+    moments += [("paid", chunk) for chunk in {*range(min(paid, 4)), paid // 2, paid - 1}]
+    for kill in moments:
+        job, attempts, release = run_alone(settings, [kill])
+        lost, resumed = attempts
+        drawn = lost.drawn + resumed.drawn
+        pairs = zip(cost_nano(compose(drawn), ORDERS), cost_nano(compose(job.charged), ORDERS), strict=True)
+        assert all(one <= most for one, most in pairs)
+        assert sum(job.charged.values()) <= len(job.schedule) + 1
+        common = lost.answers.keys() & resumed.answers.keys()
+        same = {place for place in common if torch.equal(lost.answers[place].value, resumed.answers[place].value)}
+        assert len(same) == resumed.recalled
+        assert release.value.theta.isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["adaptive, at random", "gradient, at random"])
+def test_a_random_start_is_drawn_once_for_all_that_was_told_of_it(name: str) -> None:
+    settings = KL_METHODS[name]
+    _, (lost, resumed), release = run_alone(settings, [("told", 5)])
+    first = unpack(resumed.first_state)
+    assert first.state is not None
+    assert torch.equal(first.state["start"], release.value.start)
+    assert float(torch.linalg.vector_norm(release.value.start)) == pytest.approx(1.0)
+    assert lost.recalled == 0
+    _, (_, again), other = run_alone(settings, [("paid", 0)])
+    assert again.recalled == 0
+    assert not torch.equal(other.value.start, release.value.start), "nothing was told of it, so it is drawn anew"
 
 
 def _leaves(event: Event) -> list[Event]:
