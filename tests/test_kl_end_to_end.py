@@ -106,6 +106,25 @@ def test_kl_spider_asks_for_differences_where_the_condition_is_flatter(service: 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "optimizer"),
+    [
+        (RIDGE, {"kind": "kl_spider", "variant": "calibrated", "condition": {"gamma": 2.0, "kappa": 1.5}}),
+        (ROBUST, {"kind": "adaptive_gd", "step_cap": 20, "select": "exponential"}),
+    ],
+    ids=["differences", "norms and a choice"],
+)
+def test_several_processes_answer_differences_norms_and_choices_together(
+    service: Embedded, model: dict[str, Any], optimizer: dict[str, Any]
+) -> None:
+    dataset = service.upload(budget={"rho": "20"})
+    _, job, release = run(service, dataset, model=model, optimizer=optimizer, resources={"processes": 2})
+    assert 0 < spent(job) <= spent(job, "reserved")
+    assert release["certificate"]["ended_by"] in {"rounds", "small_gradient", "budget"}
+    assert job["attempt"] == 1
+
+
+@pytest.mark.slow
 def test_a_proximal_point_job_spends_what_its_rounds_ask(service: Embedded) -> None:
     dataset = service.upload(budget={"rho": "20"})
     optimizer = {"kind": "proximal_point", "pace": "practical", "inner_steps": "practical", "max_inner": 40}
