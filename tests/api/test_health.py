@@ -48,13 +48,17 @@ class TestMeta:
         assert "steps" in one["settings"]["properties"]
         assert admin.get("/v1/optimizers/nope").status_code == 404
         offered = {item["kind"]: item["offered"] for item in admin.get("/v1/models").json()["data"]}
-        assert offered == {"logistic": True, "linear": True, "poisson": True, "multinomial": True, "network": False}
+        every = ("logistic", "linear", "poisson", "multinomial", "phase_retrieval")
+        assert offered == {**dict.fromkeys(every, True), "network": False}
 
     def test_the_catalogue_of_losses_and_weights(self, admin: httpx.Client) -> None:
         losses = {item["kind"]: item for item in admin.get("/v1/losses").json()["data"]}
         assert losses["log_cosh"]["concordance"] == "2/(c*scale)"
         assert losses["squared"]["score_bound"] is None
         assert losses["squared"]["weights"] == ["clip"]
+        assert losses["squared"]["weak_convexity"] == "0"
+        assert losses["cauchy"]["weak_convexity"] == "1/(8*scale)"
+        assert losses["sine_link"]["weak_convexity"] is None
         weights = {item["kind"]: item for item in admin.get("/v1/weights").json()["data"]}
         assert set(weights) == {"mallows", "schweppe", "clip"}
         assert weights["clip"]["curvature_bound"] is None
@@ -63,7 +67,9 @@ class TestMeta:
             assert all(one["checked"] in ("declared", "static", "runtime") for one in item["assumptions"])
             assert "kind" in item["settings"]["properties"]
         models = {item["kind"]: item for item in admin.get("/v1/models").json()["data"]}
-        assert set(models["linear"]["losses"]) >= {"huber", "smoothed_huber", "squared"}
+        assert set(models["linear"]["losses"]) >= {"huber", "smoothed_huber", "squared", "geman_mcclure", "sine_link"}
+        assert models["logistic"]["losses"] == ["logistic", "brier"]
+        assert models["phase_retrieval"]["losses"] == ["smooth", "robust"]
 
     def test_openapi_names_problems_and_closed_choices(self, admin: httpx.Client) -> None:
         document = admin.get("/openapi.json").json()
