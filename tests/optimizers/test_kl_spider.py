@@ -20,7 +20,17 @@ from core.oracle.simulation import Simulation
 from core.privacy.events import NOTHING, compose
 from core.privacy.facts import Adjacency, Facts
 from core.problems.powers import PowerProblem
-from tests.support.pathwise import Blind, Recording, Told, canaries, check_branches, check_dominated, facts_of, told
+from tests.support.pathwise import (
+    Blind,
+    Recording,
+    Told,
+    canaries,
+    check_branches,
+    check_dominated,
+    facts_of,
+    likelihood_ratio,
+    told,
+)
 from tests.support.printed_spider import printed_course, printed_walk
 from tests.support.problems import facts as door_facts
 from tests.support.problems import problem as door_problem
@@ -269,6 +279,20 @@ class TestPrivacy:
             printed_walk(course, torch.zeros(4, dtype=torch.float64), oracle, corrected=budget_kept)
             total = float(told(oracle.releases, records, changed, facts).sum())
             assert total <= 1.0 if budget_kept else total > 1.99
+
+    def test_the_likelihood_ratio_of_whole_runs_keeps_the_budget(self) -> None:
+        """Over 400 runs its mean is what the runs told, and at most rho; 4.5 standard errors each."""
+        records, changed = canaries(units=2000, dimension=4, distance=1.5)
+        facts = facts_of(records, bound=1.0, start_gap=1.0).model_copy(update={"smoothness": 0.5})
+        settings = KlSpider(condition=KlCondition(gamma=1.0, kappa=1.5), variant="calibrated").plan(facts, sqrt(2))
+        oracle = Recording(Simulation(records, facts, SimulationGenerator(9), lanes=400))
+        iterate(settings, oracle)
+        ratio = likelihood_ratio(oracle.releases, records, changed, facts)
+        spent = told(oracle.releases, records, changed, facts).sum(0)
+        assert float(spent.max()) <= 1.0
+        error = 4.5 * float((ratio - spent).std()) / sqrt(400)
+        assert abs(float((ratio - spent).mean())) < error
+        assert 0.7 < float(ratio.mean()) < 1.0 + error
 
     def test_it_draws_within_its_price(self) -> None:
         settings, facts = planned(CUBE)
