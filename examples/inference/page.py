@@ -14,5 +14,5 @@ def fill(page: Path, folder: Path) -> None:
     before, rest = text.split(FIRST)
     _, after = rest.split(LAST)
     told = [json.loads(path.read_text()) for path in sorted(folder.glob("e[0-9][0-9].json"))]
-    sections = "\n".join(table(one) for one in told)
+    sections = "\n".join(table(one, folder.name) for one in told)
     page.write_text(f"{before}{FIRST}\n\n{sections}\n{LAST}{after}")

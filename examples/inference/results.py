@@ -74,8 +74,8 @@ def rounded(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def table(told: dict[str, object]) -> str:
-    """Return a stored result as a section of Markdown."""
+def table(told: dict[str, object], studies: str = "inference") -> str:
+    """Return a stored result as a section of Markdown, for the page of a folder of `examples`."""
     lines = [f"### {told['experiment']}. {told['title']}", "", f"{told['settings']}", ""]
     lines += ["| | reference | ours | |", "|---|---|---|---|"]
     marks = {None: "", True: "agrees", False: "differs"}
@@ -88,6 +88,6 @@ def table(told: dict[str, object]) -> str:
     lines += ["", str(told["note"]), ""]
     charts = told["charts"]
     assert isinstance(charts, list), "as written"
-    lines += [f"![{told['title']}](inference/{name})" for name in charts]
-    lines += ["", f"<sub>`python -m examples.inference {told['experiment']}`, {told['mode']}.</sub>", ""]
+    lines += [f"![{told['title']}]({studies}/{name})" for name in charts]
+    lines += ["", f"<sub>`python -m examples.{studies} {told['experiment']}`, {told['mode']}.</sub>", ""]
     return "\n".join(lines)

@@ -1,0 +1,149 @@
+"""E5 and E10: the proximal-point method's two prox weights on sharp minima, and a pair that no method does well on."""
+
+from torch import Tensor
+
+from core.catalogue.kl import lower_bounds
+from core.catalogue.kl.proximal_point import ProximalPoint
+from core.catalogue.kl.rates import KlSettings, settings_for
+from core.catalogue.noisy_gd import NoisyGradientDescent
+from core.problems.hard_pair import HardPair
+from examples.inference.charts import Series
+from examples.inference.results import Result, Row
+from examples.kl.instances import Power
+from examples.kl.reports import control, fitted, log_log, with_options
+from examples.kl.runs import Runs, run
+
+POWERS = {2.0: 2.0, 3.0: 1.5, 4.0: 4 / 3}
+"""Exponents of the loss by kappa."""
+SIMULATED = {"scheduled": {2.0: 1.91, 3.0: 2.88, 4.0: 3.90}, "paper": {2.0: 1.91, 3.0: 1.80, 4.0: 1.84}}
+LONGEST = 10**7
+MOST_DRIFT, MOST_SLOPE = 4.0, 2.3
+"""Of excess/x^kappa where the rate holds, and of the printed weight where it does not."""
+
+
+def practical(instance: Power, weight: str, **options: object) -> KlSettings:
+    """Return the proximal-point method at a practical pace, with steps whose mean is proved."""
+    plain = settings_for("proximal_point", instance.constants)
+    asked = {"prox_weight": weight, "pace": "practical", "inner_steps": "practical", "max_inner": LONGEST}
+    return with_options(plain, **asked, **options)
+
+
+def weights(*, full: bool) -> Result:
+    """E5: slopes on x of the scheduled weight, and of the printed one, which fails beyond kappa = 2."""
+    sizes = (60, 120, 240) if full else (60, 100, 160)
+    kappas = POWERS if full else {3.0: POWERS[3.0]}
+    rows: list[Row] = []
+    lines = []
+    for number, (kappa, exponent) in enumerate(kappas.items()):
+        instances = [Power(n, 1, exponent, steepness=4.0) for n in sizes]
+        for weight in ("scheduled", "paper"):
+            found = [run(practical(one, weight), one, runs=41) for one in instances]
+            x = [_x(one) for one in instances]
+            medians = [one.median for one in found]
+            row, line = fitted(f"kappa {kappa:g}, {weight} weight: slope on x", kappa, x, medians, 0.3)
+            drifts = [value / at**kappa for value, at in zip(medians, x, strict=True)]
+            rows.append(
+                Row(f"kappa {kappa:g}, {weight}: by independent simulators", SIMULATED[weight][kappa], line.value)
+            )
+            if weight == "scheduled" or kappa == 2:  # noqa: PLR2004 - where print and schedule are one
+                steady = max(drifts) < MOST_DRIFT * min(drifts)
+                rows += [
+                    row,
+                    Row(f"kappa {kappa:g}, {weight}: excess/x^kappa drifts less than 4", 1.0, float(steady), 0),
+                ]
+            else:
+                failing = f"kappa {kappa:g}, printed weight: its slope, {line.value:.2f}, is above 2.3"
+                rows.append(control(failing, fails=line.value < MOST_SLOPE))
+            printed = weight == "paper"
+            lines.append(Series(f"kappa {kappa:g}, {weight}", sizes, medians, dashed=printed, colour=number))
+    return Result(
+        "E5",
+        "The proximal-point method's weight",
+        "d = 1, |w - m|^p to the right and 4 |w - m|^p to the left, rho = 1, practical rounds and steps, 41 runs each",
+        tuple(rows),
+        "Both weights are one at kappa = 2. Beyond it the printed one falls like x^2, as its proof's gap has it. "
+        "Sizes are small, for a run takes about 4 n^2 rho steps in all.",
+        {"weights": log_log("proximal point, sharp minima", "units n", "median excess", lines)},
+    )
+
+
+def _x(instance: Power) -> float:
+    """Return gamma L0 sqrt(T d)/(n sqrt(rho)), T the number of rounds."""
+    constants = instance.constants
+    facts = constants.facts(instance.units, instance.dimension)
+    plan = practical(instance, "scheduled").plan(facts, 2**0.5)
+    assert isinstance(plan, ProximalPoint), "as asked"
+    assert plan.rounds is not None, "planned"
+    return constants.condition.gamma * constants.lipschitz * plan.rounds**0.5 / instance.units
+
+
+class Pair:
+    """One of two sets that no private method tells apart well; from a start whose gap is declared as 1."""
+
+    def __init__(self, units: int, epsilon: float, kappa: float, *, mirrored: bool) -> None:
+        self.problem = HardPair(units, epsilon, kappa, mirrored=mirrored)
+        self.units, self.dimension = units, 1
+        self.constants = self.problem.constants(start_gap=1.0)
+
+    def excess(self, theta: Tensor) -> Tensor:
+        """Return the mean loss above its least value."""
+        return self.problem.excess(theta)
+
+
+def floor_of_all(*, full: bool) -> Result:
+    """E10: the worse of the two mean excesses is never below the lower bound; without noise it is."""
+    units, epsilon = 400, 0.5
+    runs = 400 if full else 100
+    rho = _budget(epsilon)
+    rows: list[Row] = []
+    for kappa in (2.0, 3.0):
+        bound = lower_bounds.sharp(units, epsilon, kappa)
+        assert bound is not None, "the theorem covers it"
+        settings: dict[str, KlSettings | NoisyGradientDescent] = {
+            "proximal point": ProximalPoint(pace="practical", inner_steps="practical", max_inner=2000),
+            "noisy gradient descent": NoisyGradientDescent(steps=400, step_size=0.02, radius=10.0),
+        }
+        for name, method in settings.items():
+            worst = max(_mean(units, epsilon, kappa, method, rho, runs, mirrored=side) for side in (False, True))
+            rows.append(Row(f"kappa {kappa:g}, {name}: worse mean excess over the bound", None, worst / bound.value))
+            rows.append(Row(f"kappa {kappa:g}, {name}: it is at least the bound", 1.0, float(worst >= bound.value), 0))
+        way = float(HardPair(units, epsilon, kappa).minimiser)
+        exact = NoisyGradientDescent(steps=4000, step_size=way * units * epsilon / 2000, radius=10.0)
+        told = max(_mean(units, epsilon, kappa, exact, rho, 1, mirrored=side, noiseless=True) for side in (False, True))
+        rows.append(control(f"kappa {kappa:g}, all noise zero: below the bound", fails=told < bound.value))
+    return Result(
+        "E10",
+        "A pair that no private method does well on",
+        f"n = {units}, epsilon = {epsilon:g}, rho = {rho:.4g}, {runs} runs each",
+        tuple(rows),
+        "An excess below the bound would mean broken privacy, or a wrong instance; without noise there is no privacy.",
+    )
+
+
+def _budget(epsilon: float) -> float:
+    """Return the rho that implies no more than epsilon, at the theorem's delta."""
+    low, high = 1e-9, 1.0
+    while high / low > 1.0001:  # noqa: PLR2004 - close enough
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if lower_bounds.sharp_epsilon(middle) <= epsilon else (low, middle)
+    return low
+
+
+def _mean(
+    units: int,
+    epsilon: float,
+    kappa: float,
+    method: KlSettings | NoisyGradientDescent,
+    rho: float,
+    runs: int,
+    *,
+    mirrored: bool,
+    noiseless: bool = False,
+) -> float:
+    pair = Pair(units, epsilon, kappa, mirrored=mirrored)
+    if isinstance(method, ProximalPoint):
+        method = with_options(
+            method, condition=pair.constants.condition, start_gap=pair.constants.start_gap, weak_convexity=0.0
+        )
+    found: Runs = run(method, pair, rho, runs=runs, noiseless=noiseless)
+    return float(found.excess.mean())
