@@ -64,3 +64,27 @@ def test_the_bank_models_are_read_to_the_end(tmp_path: Path) -> None:
     assert "no test of the difference is justified" in said
     assert "gradient clipped at 1" in said
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_the_bank_data_by_the_methods_under_the_kl_condition(tmp_path: Path) -> None:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("FARTHING_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "examples.kl_bank"],
+        cwd=ROOT,
+        env=clean | {"TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    found = re.findall(r"^(\S.*?)  +0\.0300 +([\d.]+) +([\d.]+) .* ([\d.]+)$", done.stdout, re.MULTILINE)
+    table = {name: tuple(map(float, figures)) for name, *figures in found}
+    assert len(table) == 5
+    for name, (spent, returned, loss) in table.items():
+        assert spent + returned == pytest.approx(0.03, abs=2e-4)
+        assert loss < 0.45, name  # a coin says 0.693
+    assert table["adaptive"][1] > 0.01, "it ends where the gradient is small, and gives back the rest"
+    assert "excess risk <=" in done.stdout
+    assert list(tmp_path.iterdir()) == []
