@@ -45,9 +45,6 @@ BLOCK_NUMBERS = 2**18
 GPU_BLOCK_NUMBERS = 2**24
 """The same where records live on a GPU: 128 MB, for fewer and larger products."""
 
-FEW_POINTS = 2
-"""Up to so many coefficient vectors, each has a product of its own with a block."""
-
 LARGEST_NORM = 2.0**400
 """A row beyond this counts as zero: its weight 1/|x|^2 would be a denormal number, whose rounding no margin covers."""
 
@@ -283,7 +280,9 @@ def margins(features: Tensor, coefficients: Tensor) -> Tensor:
     """
     if features.ndim == 3:  # noqa: PLR2004 - lanes
         return torch.bmm(coefficients, features.mT)
-    if len(coefficients) <= FEW_POINTS and coefficients.ndim == 2:  # noqa: PLR2004 - no lanes
+    if coefficients.shape[:-1] == (1,):
+        return torch.mv(features, coefficients[0]).unsqueeze(0)
+    if coefficients.shape[:-1] == (2,):
         # The block is in the cache, and threads share a matrix-vector product out better than so narrow a matrix.
         return torch.stack([torch.mv(features, one) for one in coefficients])
     return coefficients @ features.mT
