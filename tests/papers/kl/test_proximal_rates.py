@@ -16,13 +16,17 @@ import torch
 from torch import Tensor
 
 from core.catalogue.kl.condition import KlCondition
+from core.catalogue.kl.problems import robust_phase_retrieval
 from core.catalogue.kl.proximal_point import ProximalPoint
+from core.catalogue.losses import Clip
+from core.catalogue.nonconvex_losses import RobustPhase
 from core.catalogue.questions import Gradient, Question
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers.proximal_point import iterate
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Adjacency, Facts
 from core.problems import SyntheticProblem
+from core.problems.linear import LinearProblem
 from core.problems.powers import PowerProblem
 
 LANES, STEEPNESS, MU = 41, 4.0, sqrt(2)
@@ -159,6 +163,43 @@ def test_in_five_dimensions_too() -> None:
 def test_without_noise_there_is_no_rate() -> None:
     silent = study(3.0, "scheduled", (60, 80), lanes=1, noiseless=True)
     assert not silent.keeps_the_rate(), (silent.slope, silent.drift)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kappa", [3.0, 4.0])
+def test_robust_phase_retrieval_is_solved_near_its_solution(kappa: float) -> None:
+    """|(x.w)^2 - (x.w*)^2| is neither convex nor smooth; it is sharp, and gamma is that of a slope bounded below."""
+    dimension, within = 2, 0.2
+    constants = robust_phase_retrieval(dimension, kappa, within=within)
+    truth = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    begin = truth + torch.tensor([0.1, 0.17], dtype=torch.float64)
+    assert float((begin - truth).norm()) < within
+    excesses = []
+    for units in (150, 300):
+        draws = torch.Generator().manual_seed(units)
+        rows = torch.randn(units, dimension, generator=draws, dtype=torch.float64)
+        rows *= sqrt(dimension) / rows.norm(dim=1, keepdim=True)
+        target, present = (rows @ truth).square(), torch.ones(units, dtype=torch.bool)
+        loss, weights = RobustPhase(cap=float(dimension)), Clip(bound=constants.lipschitz)
+        problem = LinearProblem(rows, target, present, loss, weights)
+        asked = ProximalPoint(
+            condition=constants.condition,
+            start=tuple(begin.tolist()),
+            start_gap=constants.start_gap,
+            pace="practical",
+            inner_steps="practical",
+            noise="exact",
+            max_inner=10_000_000,
+        )
+        facts = constants.facts(units, dimension)
+        settings = asked.plan(facts, MU)
+        estimate, _ = iterate(settings, Simulation(problem, facts, SimulationGenerator(1), lanes=LANES))
+        ends = (estimate.theta - truth).norm(dim=1)
+        assert float(ends.median()) < within / 2, "nearer than the start, where all constants hold"
+        excesses.append((rows @ estimate.theta.T).square().sub(target.unsqueeze(1)).abs().mean(0).median())
+        first = float((rows @ begin).square().sub(target).abs().mean())
+        assert float(excesses[-1]) < first / 2
+    assert float(excesses[1]) < float(excesses[0]) / 2
 
 
 def test_at_kappa_two_both_weights_are_one() -> None:
