@@ -66,8 +66,11 @@ LOSSES = st.one_of(
     some(**SCALED),
     some(**SCALED, joint=st.just(True), scale_floor=EXTREME),
     some(**SCALED, h=EXTREME, kind=st.just("smoothed_huber")),
-    some(**SCALED).map(lambda one: {"kind": "pseudo_huber"} | one),
+    *(some(**SCALED).map(lambda one, kind=kind: {"kind": kind} | one) for kind in ("pseudo_huber", "geman_mcclure")),
+    some(**SCALED).map(lambda one: {"kind": "cauchy"} | one),
+    some(amplitude=st.sampled_from([TINY, 0.5, 1 - 2**-53])).map(lambda one: {"kind": "sine_link"} | one),
 )
+PHASE = {"kind": "phase_retrieval", "target": "income", "features": ["age"]}
 WEIGHTS = st.one_of(
     some(bound=EXTREME, power=POWER),
     some(bound=EXTREME).map(lambda one: {"kind": "schweppe"} | one),
@@ -82,11 +85,15 @@ BODIES = st.fixed_dictionaries(
         | some(weights=some(bound=EXTREME, power=POWER), loss=some(cap=EXTREME, c=EXTREME)).map(
             lambda one: {"kind": "poisson", "target": "income", "features": ["age"]} | one
         )
-        | some(weights=some(bound=EXTREME)).map(lambda one: {"kind": "multinomial", "target": "job"} | one),
+        | some(weights=some(bound=EXTREME)).map(lambda one: {"kind": "multinomial", "target": "job"} | one)
+        | some(weights=some(bound=EXTREME), loss=some(cap=EXTREME)).map(lambda one: PHASE | one),
         "privacy": st.builds(lambda name, figure: {name: figure}, st.sampled_from(["mu", "rho", "percent"]), FIGURE),
-        "optimizer": some(steps=st.sampled_from([1, 2, 20_000]), step_size=EXTREME, radius=EXTREME).map(
-            lambda one: {"kind": "noisy_gd"} | one
-        )
+        "optimizer": some(
+            steps=st.sampled_from([1, 2, 20_000]),
+            step_size=EXTREME,
+            radius=EXTREME,
+            start=st.sampled_from(["random", [HUGE], [1e-300]]),
+        ).map(lambda one: {"kind": "noisy_gd"} | one)
         | some(
             steps=st.sampled_from([1, 2, 20_000]),
             damping=st.sampled_from([TINY, 1e-9, 1.0]),
