@@ -8,7 +8,7 @@ from core.catalogue.jobs import JobSpec
 from core.errors import FieldError
 
 _SEARCHED: Final = ("privacy", "model", "inference", "optimizer")
-_WHOLE: Final = frozenset({"privacy", "shares"})
+_WHOLE: Final = frozenset({"privacy", "shares", "condition"})
 """Objects whose figures mean something together only."""
 _ORDINARY: Final = {"privacy": {"mu": "1"}}
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 from sqlalchemy.orm import Session
 
 from core.catalogue.blame import figures_at_fault
@@ -196,12 +196,15 @@ def quote(session: Session, context: Context, caller: Caller, spec: JobSpec) -> 
 
 
 def _plan(asker: Asker) -> PlannedJob:
-    """Plan a job; a plan is arithmetic on the request, so extreme figures may leave what floats can hold."""
+    """Plan a job; a plan is arithmetic on the request, so extreme figures may leave what floats can hold.
+
+    They overflow, divide by zero, are the logarithm of zero, or no valid figure in the plan.
+    """
 
     def fails(changed: JobSpec) -> bool:
         try:
             replace(asker, spec=changed).plan()
-        except (ValidationError, ArithmeticError):
+        except (ValueError, ArithmeticError):
             return True
         except Refusal:
             return False
@@ -209,7 +212,7 @@ def _plan(asker: Asker) -> PlannedJob:
 
     try:
         return asker.plan()
-    except (ValidationError, ArithmeticError) as error:
+    except (ValueError, ArithmeticError) as error:
         raise Invalid(
             "These settings lead to numbers that are too large or too small to compute with.",
             *figures_at_fault(asker.spec, fails),
@@ -330,7 +333,10 @@ def _affordable(context: Context, caller: Caller, spec: EstimateSpec) -> JobSpec
         return job
     with context.database.read() as session:
         asker = _asked(session, context, caller, job).asker
-    return within_reach(asker, spec.goal.excess_risk).spec
+    try:
+        return within_reach(asker, spec.goal.excess_risk).spec
+    except (ValueError, ArithmeticError):
+        return job  # too extreme to compute with, at any target: its plan is refused with the figures at fault
 
 
 def estimate(context: Context, caller: Caller, spec: EstimateSpec) -> EstimateView:

@@ -166,3 +166,21 @@ def test_a_regime_in_which_nothing_is_promised_is_refused_with_the_ways_out(admi
     assert answer.status_code == 422
     assert "trivial_regime" in answer.json()["detail"]
     assert {one["pointer"] for one in answer.json()["errors"]} >= {"/privacy", "/optimizer/variant", "/optimizer/kind"}
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        {"kind": "kl_spider", "condition": {"gamma": 1e-300, "kappa": 1.9}, "force": True},
+        {"kind": "proximal_point", "condition": {"gamma": 1e-300, "kappa": 3}, "clip": 1e-30},
+    ],
+    ids=["spider", "proximal"],
+)
+@pytest.mark.parametrize("goal", [None, {"excess_risk": {"at_most": 0.1}}], ids=["job", "goal"])
+def test_figures_that_no_schedule_can_be_computed_with_are_named(
+    admin: httpx.Client, dataset: str, optimizer: dict[str, Any], goal: dict[str, Any] | None
+) -> None:
+    body = job(dataset, mu="0.01", model=PLAIN, optimizer=optimizer, inference=NONE)
+    answer = admin.post("/v1/estimates", json=body | ({} if goal is None else {"goal": goal}))
+    assert answer.status_code == 422, answer.text
+    assert any(one["pointer"].startswith("/optimizer") for one in answer.json()["errors"]), answer.text

@@ -110,7 +110,7 @@ def predict_excess(settings: KlSettings, facts: Facts, rho: float) -> Prediction
     lower = _lower(settings, facts, rho)
     try:
         plan = settings.plan(facts, mu_of_rho(rho))
-    except (Invalid, ArithmeticError) as refused:
+    except (Invalid, ValueError, ArithmeticError) as refused:
         return Prediction(
             method=settings.kind,
             value=None,
