@@ -6,7 +6,7 @@ Statistical thresholds: p < 1e-4 with fixed seeds.
 from collections import Counter
 from dataclasses import dataclass, field
 from math import inf, sqrt
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import pytest
@@ -25,15 +25,19 @@ from core.mechanisms.generator import SimulationGenerator
 from core.optimizers.adaptive_gd import _stepped, iterate
 from core.oracle import Answer, Coins, Meter, Oracle, Release, Status
 from core.oracle.account import EVERYTHING, Account
+from core.oracle.door import FullDoor
 from core.oracle.meters import CountingMeter
 from core.oracle.simulation import Simulation
 from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency, Facts
 from core.privacy.renyi import cost_nano, prefix_costs
+from core.problems.linear import LinearProblem
 from core.problems.powers import PowerProblem
 from core.training.meter import LedgerMeter
 from core.training.order import Payer
 from tests.support.pathwise import Recording
+from tests.support.problems import LOGISTIC, WEIGHTS, repeatable_generator, rows
+from tests.support.problems import facts as known
 from tests.support.radial import planned, simulate
 
 T = TypeVar("T")
@@ -133,6 +137,36 @@ class TestARun:
         assert estimate.certificate is not None
         assert (int(estimate.steps), estimate.certificate.ended_by) == (5, "step_cap")
         assert estimate.certificate.value is None, "no norm was told where it ended"
+
+
+class Counted(LinearProblem):
+    """Records that count how often they are read."""
+
+    sums = 0
+
+    def integer_sum(self, *arguments: Any, **options: Any) -> Tensor:
+        self.sums += 1
+        return super().integer_sum(*arguments, **options)
+
+
+@pytest.mark.parametrize("select", ["last", "exponential"])
+def test_behind_a_door_a_step_reads_the_records_once_and_what_is_drawn_is_within_the_price(select: str) -> None:
+    units = 20_000
+    public = known(units, 3).model_copy(update={"smoothness": 0.5})
+    records = Counted(*rows(units, 3), LOGISTIC, WEIGHTS)
+    settled = AdaptiveGradientDescent.model_validate({"select": select}).plan(public, 1.0)
+    priced = compose(Counter(settled.schedule(public)))
+    meter = CountingMeter(priced)
+    door = FullDoor(records, public, meter, repeatable_generator())
+    estimate, status = iterate(settled, door)
+    steps = int(estimate.steps)
+    assert steps > 2
+    told = steps + (estimate.certificate is not None and estimate.certificate.ended_by == "small_gradient")
+    read = records.sums if select == "last" else records.sums / 2  # the choice reads them once for each candidate
+    assert told - 1 < read <= told + 1
+    drawn = door.release(estimate, status).event
+    assert all(one <= most for one, most in zip(cost_nano(drawn, ORDERS), cost_nano(priced, ORDERS), strict=True))
+    assert float(estimate.theta.norm()) > 0.1
 
 
 class Scripted:
