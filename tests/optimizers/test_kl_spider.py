@@ -321,6 +321,15 @@ class TestResuming:
             assert torch.equal(again.theta, estimate.theta)
             assert int(again.steps) == int(estimate.steps)
 
+    @pytest.mark.parametrize("answers", [1, 2, 3, 4])
+    def test_a_round_that_is_gone_on_with_has_no_more_steps_than_it_had(self, answers: int) -> None:
+        course, meter = course_of(round_of(4, 1e-3)), Keeping()
+        oracle = Recording(Simulation(SQUARE, public(), SimulationGenerator(0), noiseless=True, meter=meter))
+        walk(course, START, inf, oracle)
+        rest = Resumed(public(), oracle.releases[answers:], meter.states[answers - 1])
+        assert distance(walk(course, START, inf, rest)["theta"]) == pytest.approx(0.6)
+        assert rest.finished()
+
 
 class TestRegion:
     def test_no_iterate_is_farther_than_all_steps_together(self) -> None:

@@ -92,6 +92,13 @@ class TestPlan:
         assert away.ground(facts).condition.gamma == pytest.approx(away.condition.gamma * (1 + 0.5 / sqrt(2)))
         assert away.start_gap == pytest.approx((away.condition.gamma * (sqrt(2) + 0.5)) ** 2)
 
+    def test_steps_follow_the_mean_and_caps_a_unit(self) -> None:
+        one, two = planned(mean_smoothness=6.0), planned(mean_smoothness=3.0, smoothness=6.0)
+        assert two.ground(cube()).ratio == 2
+        first, second = (settings.course(cube()).rounds[0] for settings in (one, two))
+        assert second.step / second.cap == pytest.approx(first.step / first.cap)
+        assert second.step * 3.0 / second.threshold == pytest.approx(first.step * 6.0 / first.threshold)
+
     def test_questions_are_the_extremes_of_what_is_asked(self) -> None:
         settings = planned(variant="calibrated")
         rounds = settings.course(cube()).rounds
