@@ -78,12 +78,12 @@ def test_squared_errors_of_probabilities_find_the_logistic_model() -> None:
 def test_a_sine_link_is_inverted_though_its_loss_bends_down_on_the_way() -> None:
     loss, x = SineLink(), records()
     y = targets(loss, x)
-    found = descend(loss, Clip(bound=4.0), y, steps=800)
+    start = torch.tensor([0.0, 3.0, 0.0, 0.0], dtype=torch.float64)
+    found = descend(loss, Clip(bound=4.0), y, steps=800, start=tuple(start.tolist()))
     assert (found - TRUTH).norm() < 0.05
-    start = torch.tensor([0.0, 6.0, 0.0, 0.0], dtype=torch.float64)
     bends = per_record(loss).curvature(x @ start, y)
     least = torch.linalg.eigvalsh(x.mT @ (bends.unsqueeze(-1) * x) / UNITS)[0]
-    assert least < 0, "the loss is not convex"
+    assert least < -0.2, "the loss is not convex where it starts"
 
 
 @pytest.mark.parametrize("seed", range(2))
