@@ -59,7 +59,7 @@ class LeastSquares:
         noise = SimulationGenerator(seed + 1).normal(rows)
         truth = torch.full((dimension,), 1 / sqrt(dimension), dtype=torch.float64)
         labels = (features @ truth + 0.2 * noise).clamp(-1, 1)
-        self.problem = GramProblem(features, labels, copies)
+        self.problem, self.labels = GramProblem(features, labels, copies), labels
         self.units, self.dimension = rows * copies, dimension
         assert self.problem.eigenvalue >= eigenvalue, "the public bound is true of these records"
         self.constants = known.least_squares(eigenvalue, label_bound=1.0, radius=radius)
