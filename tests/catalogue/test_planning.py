@@ -9,6 +9,7 @@ import pytest
 
 from core.catalogue.columns import BinaryColumn, CategoryColumn, NumberColumn
 from core.catalogue.jobs import JobSpec
+from core.catalogue.kl.repeats import Repeats
 from core.catalogue.modelling import encoded_loss
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
@@ -18,8 +19,9 @@ from core.mechanisms.gaussian import LARGEST_PARAMETER, SMALLEST_PARAMETER
 from core.oracle.noise import grid_for
 from core.privacy.budget import plan_orders
 from core.privacy.conversions import gdp_delta
-from core.privacy.events import Event, Gaussian, Repeated
+from core.privacy.events import Event, Gaussian, Repeated, compose
 from core.privacy.facts import Adjacency
+from core.privacy.reports import total_rho
 
 COLUMNS = (
     NumberColumn(name="age", lower=18, upper=95),
@@ -317,3 +319,55 @@ def test_several_processes_run_on_the_cpu_at_the_price_of_one(asked: str, device
     assert several.spec.resources.served_by == device
     assert several.schedule == one.schedule
     assert plan(resources={"processes": 1, "device": asked}).spec.resources.device == asked
+
+
+RIDGE = {"kind": "logistic", "target": "y", "ridge": 0.05}
+PLAIN = {"kind": "logistic", "target": "y"}
+PRACTICAL = {"pace": "practical", "inner_steps": "practical"}
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+@pytest.mark.parametrize(
+    ("optimizer", "model"),
+    [
+        ({"kind": "kl_spider", "variant": "calibrated"}, RIDGE),
+        ({"kind": "kl_spider", "variant": "calibrated", "condition": {"gamma": 1.0, "kappa": 1.4}}, RIDGE),
+        ({"kind": "proximal_point"}, RIDGE),
+        ({"kind": "proximal_point", "max_inner": 50, **PRACTICAL}, RIDGE),
+        ({"kind": "adaptive_gd"}, PLAIN),
+        ({"kind": "adaptive_gd", "step_cap": 40, "select": "exponential"}, PLAIN),
+        ({"kind": "adaptive_gd", "start": "random"}, PLAIN),
+        ({"kind": "noisy_gd", "start": "random"}, PLAIN),
+    ],
+    ids=lambda value: value["kind"],
+)
+def test_a_method_without_intervals_is_planned_whole_and_costs_at_most_its_target(
+    adjacency: Adjacency, optimizer: dict[str, Any], model: dict[str, Any]
+) -> None:
+    planned = plan(
+        adjacency, 200_000, optimizer=optimizer, model=model, inference={"intervals": False}, privacy={"mu": "2"}
+    )
+    rho = total_rho(compose(Counter(planned.schedule)))
+    assert rho is not None
+    assert 0.1 * 2 < rho <= 2 * (1 + 1e-9)
+    assert 1 <= len(planned.schedule) <= 100
+    again = plan_job(planned.spec, columns=COLUMNS, units=200_000, adjacency=adjacency, terms=TERMS)
+    assert again == planned, "a filled job is its own plan"
+    assert PlannedJob.model_validate_json(planned.model_dump_json()) == planned
+    assert planned.spec.optimizer.passes(planned.facts) >= 2 * planned.spec.optimizer.steps
+
+
+@pytest.mark.parametrize("kind", ["kl_spider", "proximal_point", "adaptive_gd", "sufficient_statistics"])
+@pytest.mark.parametrize("inference", [{}, {"intervals": True}], ids=["unsaid", "asked"])
+def test_a_method_without_intervals_refuses_them_whether_asked_or_left_unsaid(
+    kind: str, inference: dict[str, Any]
+) -> None:
+    with pytest.raises(Invalid) as refused:
+        plan(optimizer={"kind": kind}, model=RIDGE, inference=inference)
+    assert "/inference/intervals" in {field.pointer for field in refused.value.fields}
+
+
+@pytest.mark.parametrize("times", [1, 97, 98, 1000, 3 * 97])
+def test_equal_events_are_counted_as_if_they_were_gone_through(times: int) -> None:
+    event = Gaussian(sigma=7.0)
+    assert chunks(Repeats(event, times)) == chunks([event] * times)
