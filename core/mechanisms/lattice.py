@@ -219,8 +219,8 @@ def matrix_grid(clip: float, units: int, dimension: int, adjacency: Adjacency, *
 def norm_grid(grid: Grid) -> Grid:
     """Return the grid for the integer norm of a sum on another one, which is rounded down.
 
-    Sensitivity. Norms of neighbours' integer sums differ by at most the sums' sensitivity, and their floors by at most
-    one step more.
+    Sensitivity. Norms of neighbours' integer sums differ by at most the sums' sensitivity s, and their floors by less
+    than s + 1. (Whole numbers that do so differ by at most s, s being whole; the step is charged all the same.)
     """
     return replace(grid, sensitivity=grid.sensitivity + 1)
 

@@ -3,16 +3,30 @@
 from dataclasses import dataclass, fields, replace
 from math import log, sqrt
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from torch import Tensor
 
 from core.catalogue.losses import Huber, Multinomial, Poisson
-from core.catalogue.questions import Curvature, Gradient, GradientDifference, Question, Secant
+from core.catalogue.questions import (
+    Curvature,
+    Gradient,
+    GradientDifference,
+    GradientNorm,
+    LeastGradient,
+    Question,
+    Secant,
+)
+from core.mechanisms.lattice import integer_norm, round_parts
+from core.oracle.meters import ORDERS
 from core.oracle.noise import grid_for
-from core.privacy.events import Gaussian
+from core.privacy.events import BoundedRange, Gaussian
 from core.privacy.facts import Adjacency
+from core.privacy.renyi import cost_nano
 from tests.support.problems import facts
 from tests.support.situations import ASKED, JOINT, SITUATIONS, WEIGHTS, Situation, ask, named
 
@@ -22,8 +36,10 @@ QUESTIONS = [
     Secant(sigma=1.0),
     Curvature(of="hessian", sigma=1.0),
     Curvature(of="score", sigma=1.0),
+    GradientDifference(sigma=1.0, cap=0.2),
+    GradientNorm(sigma=1.0, clip=0.5),
 ]
-GRADIENT, _, SECANT, HESSIAN, SCORE = QUESTIONS
+GRADIENT, _, SECANT, HESSIAN, SCORE = QUESTIONS[:5]
 each = pytest.mark.parametrize("question", QUESTIONS, ids=str)
 every_adjacency = pytest.mark.parametrize("adjacency", list(Adjacency))
 NARROW = [
@@ -199,6 +215,53 @@ class Search:
         return Pairs(x, y, other, other_y, theta, theta)
 
 
+class TestNorms:
+    """Norms of neighbours' integer sums differ by at most what is charged, for each of a list of points."""
+
+    def norms(self, situation: Situation, rows: tuple[Tensor, Tensor, Tensor], adjacency: Adjacency) -> np.ndarray:
+        public, points = situation.facts(30, adjacency), [situation.point(seed) for seed in range(3)]
+        grid = grid_for(LeastGradient(sigma=1.0), public, 30)
+        total = situation.problem(rows).integer_sum(
+            LeastGradient(sigma=1.0), public, torch.stack(points), grid.part_step
+        )
+        return np.array([integer_norm(one) for one in round_parts(total.numpy(), grid)])
+
+    def gap(self, situation: Situation, adjacency: Adjacency, seed: int, size: float) -> float:
+        """Return the largest change as a part of what is charged."""
+        rows = situation.rows(30, seed)
+        rows[0][0] *= size
+        x, y, present = (tensor.clone() for tensor in rows)
+        if adjacency is Adjacency.ZERO_OUT:
+            present[0] = False
+        else:
+            draws = np.random.default_rng(seed)
+            x[0], y[0] = torch.from_numpy(draws.standard_normal(situation.features)), situation.target(draws)
+        moved = self.norms(situation, rows, adjacency) - self.norms(situation, (x, y, present), adjacency)
+        charged = grid_for(GradientNorm(sigma=1.0), situation.facts(30, adjacency), 30).sensitivity
+        return float(np.abs(moved).max()) / charged
+
+    @given(st.sampled_from(SITUATIONS), st.sampled_from(list(Adjacency)), st.integers(0, 10**6), st.floats(0.01, 1e6))
+    def test_move_by_no_more_than_is_charged(
+        self, situation: Situation, adjacency: Adjacency, seed: int, size: float
+    ) -> None:
+        assert self.gap(situation, adjacency, seed, size) <= 1
+
+    @every_adjacency
+    def test_are_moved_by_almost_all_that_is_charged(self, adjacency: Adjacency) -> None:
+        """Thirty equal rows pull one way, and one of them comes to pull the other way, or not at all."""
+        situation = SITUATIONS[1]
+        x, y = torch.tensor([[0.0, 0.0, sqrt(2)]]).double().repeat(30, 1), torch.full((30,), 100.0).double()
+        present = torch.ones(30, dtype=torch.bool)
+        changed = x.clone(), y.clone(), present.clone()
+        if adjacency is Adjacency.ZERO_OUT:
+            changed[2][0] = False
+        else:
+            changed[1][0] = -100.0
+        moved = self.norms(situation, (x, y, present), adjacency) - self.norms(situation, changed, adjacency)
+        charged = grid_for(GradientNorm(sigma=1.0), situation.facts(30, adjacency), 30).sensitivity
+        assert 0.99 * charged <= np.abs(moved).max() <= charged
+
+
 def least_reach(situation: Situation, question: Question, adjacency: Adjacency) -> float:
     """Return the part of the claim that must be reached."""
     if situation.features == 1:  # one direction leaves a logistic score no room, for its sign is that of theta
@@ -286,6 +349,19 @@ def test_sensitivities_in_closed_form() -> None:
     assert Curvature(of="hessian", sigma=1).sensitivity(zero) == pytest.approx(0.5 / 1000)
     assert Curvature(of="hessian", sigma=1).sensitivity(one) == pytest.approx(sqrt(2) * 0.5 / 1000)
     assert Curvature(of="score", sigma=1).sensitivity(one) == pytest.approx(sqrt(2) * 2 / 1000)
+    assert GradientDifference(sigma=1, cap=0.1).sensitivity(zero) == pytest.approx(0.1 / 1000)
+    assert GradientDifference(sigma=1, cap=0.1, batch=10).sensitivity(one) == pytest.approx(0.2 / 10)
+    assert GradientDifference(sigma=1, cap=9, clip=0.3).sensitivity(one) == pytest.approx(1.2 / 1000)
+    for question in (GradientNorm(sigma=1, clip=0.1), LeastGradient(sigma=1, clip=0.1)):
+        assert question.sensitivity(zero) == pytest.approx(0.1 / 1000)
+        assert question.sensitivity(one) == pytest.approx(0.2 / 1000)
+
+
+def test_a_choice_costs_what_a_gaussian_answer_of_its_sigma_does() -> None:
+    question = LeastGradient(sigma=3.0, batch=7)
+    assert TypeAdapter(Question).validate_json(question.model_dump_json()) == question
+    assert question.event() == BoundedRange(epsilon=2 / 3)
+    assert cost_nano(question.event(), ORDERS) == cost_nano(Gaussian(sigma=3.0), ORDERS)
 
 
 @each

@@ -1,0 +1,147 @@
+"""What an attacker makes of returned models alone: methods under the KL condition against the budget they claim.
+
+Two sets of records differ in one that pulls along the first axis, one way or the other. An attacker guesses which from
+the returned point's first entry by a threshold, found on one half of the runs; on the other half, Clopper-Pearson
+bounds of 1e-4 either side give an epsilon at delta = 1e-3 that surely is not private. It must stay below that of the
+claimed rho, and be above it where noise is a part of what it should be, or the audit is blind. Methods are given few
+answers, so that the point that is returned tells nearly all that they were told. Seeds are fixed.
+"""
+
+from collections.abc import Callable
+from math import inf, log, sqrt
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy.stats import beta
+from torch import Tensor
+
+from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
+from core.catalogue.kl.condition import KlCondition
+from core.catalogue.kl.proximal_point import ProximalPoint
+from core.catalogue.kl.spider_schedule import Round, SpiderSchedule
+from core.catalogue.questions import Question
+from core.mechanisms.generator import SimulationGenerator
+from core.optimizers import adaptive_gd, proximal_point
+from core.optimizers.kl_spider import walk
+from core.oracle import simulation
+from core.oracle.meters import CountingMeter
+from core.oracle.simulation import Simulation
+from core.privacy.conversions import cks_epsilon
+from core.privacy.events import Zcdp
+from core.privacy.facts import Facts
+from tests.support.pathwise import CanaryProblem, facts_of, project
+
+MU, DELTA, MISTAKE = 0.5, 1e-3, 1e-4
+RHO = MU**2 / 2
+DIMENSION = 2
+
+Floats = NDArray[np.float64]
+Method = Callable[[int, float], Floats]
+"""Takes how many runs and the sign of the pull, and returns the first entries of what is returned."""
+
+
+class Pull(CanaryProblem):
+    """n - 1 records that pull to a point far off on the last axis, and one along the first, with a sign."""
+
+    def _gradients(self, theta: Tensor, clip: float) -> tuple[Tensor, Tensor]:
+        pull = self._sign * clip * torch.eye(self.dimension, dtype=torch.float64)[0]
+        return project(theta - self._centre, clip), pull.expand_as(theta)
+
+
+def pull(units: int, sign: float, away: float) -> tuple[Pull, Facts]:
+    centre = torch.zeros(DIMENSION, dtype=torch.float64)
+    centre[-1] = away
+    records = Pull(units, centre, sign)
+    return records, facts_of(records, 1.0, start_gap=1.0)
+
+
+def lanes(records: Pull, public: Facts, runs: int, sign: float) -> Simulation:
+    return Simulation(
+        records, public, SimulationGenerator(int(5 + sign)), lanes=runs, meter=CountingMeter(Zcdp(rho=RHO))
+    )
+
+
+def spider(runs: int, sign: float) -> Floats:
+    """One round of two steps: a gradient with most of the budget, and a difference, which pulls do not change."""
+    records, public = pull(1000, sign, 1.0)
+    one = Round(1.0, 2, 0.01, 0.1, 0.1, sqrt(1 / (2 * 0.96 * RHO)), sqrt(1 / (2 * 0.04 * RHO)))
+    start = torch.zeros(DIMENSION, dtype=torch.float64)
+    state = walk(SpiderSchedule(None, (one,), 1, 0.01, 1.0), start, inf, lanes(records, public, runs, sign))
+    return state["theta"][:, 0].numpy()
+
+
+def proximal(runs: int, sign: float) -> Floats:
+    """One round with one answer."""
+    records, public = pull(1000, sign, 1.0)
+    settings = ProximalPoint(
+        condition=KlCondition(gamma=1.0, kappa=2.0),
+        pace="practical",
+        inner_steps="practical",
+        noise="exact",
+        rounds=1,
+        solver_steps=2,
+    ).plan(public, MU)
+    estimate, _ = proximal_point.iterate(settings, lanes(records, public, runs, sign))
+    return estimate.theta[:, 0].numpy()
+
+
+def adaptive(runs: int, sign: float) -> Floats:
+    """About two norms and gradients, which with so large a multiple is all that is affordable."""
+    records, public = pull(550, sign, 3.0)
+    settings = AdaptiveGradientDescent(radius=1e6, multiple=20.0).plan(public, MU)
+    found = []
+    for seed in range(runs):
+        generator = SimulationGenerator(2 * seed + (sign > 0))
+        oracle = Simulation(records, public, generator, meter=CountingMeter(Zcdp(rho=RHO)))
+        found.append(float(adaptive_gd.iterate(settings, oracle)[0].theta[0]))
+    return np.array(found)
+
+
+def surely_told(method: Method, runs: int) -> float:
+    """Return an epsilon that the method surely is not private for."""
+    inside, outside = (method(runs, sign) for sign in (-1.0, 1.0))
+    half = runs // 2
+    grid = np.quantile(np.concatenate((inside[:half], outside[:half])), np.linspace(0.5, 0.999, 60))
+    threshold = max(grid, key=lambda at: bound((inside[:half] > at).sum(), (outside[:half] > at).sum(), half))
+    return bound((inside[half:] > threshold).sum(), (outside[half:] > threshold).sum(), runs - half)
+
+
+def bound(hits: int, misses: int, runs: int) -> float:
+    """Return log((least true positive rate - delta) / largest false positive rate), at least 0."""
+    least = float(beta.ppf(MISTAKE, hits, runs - hits + 1)) if hits else 0.0
+    most = float(beta.ppf(1 - MISTAKE, misses + 1, runs - misses))
+    return max(0.0, log((least - DELTA) / most)) if least > DELTA else 0.0
+
+
+def quieter(factor: float) -> Callable[[Question, Facts, int, float], float]:
+    genuine = simulation.scale_of
+    return lambda *arguments: factor * genuine(*arguments)
+
+
+CLAIM = cks_epsilon(RHO, DELTA)
+FAST = pytest.mark.parametrize("method", [spider, proximal])
+
+
+@FAST
+def test_no_attack_passes_the_claim(method: Method) -> None:
+    assert 0.2 < surely_told(method, 40_000) < CLAIM
+
+
+@FAST
+def test_half_the_noise_is_caught(method: Method) -> None:
+    with patch.object(simulation, "scale_of", quieter(0.5)):
+        assert surely_told(method, 40_000) > CLAIM
+
+
+@pytest.mark.slow
+def test_no_attack_passes_the_claim_of_an_adaptive_run() -> None:
+    assert surely_told(adaptive, 5_000) < CLAIM
+
+
+@pytest.mark.slow
+def test_a_quarter_of_an_adaptive_run_s_noise_is_caught() -> None:
+    with patch.object(simulation, "scale_of", quieter(0.25)):
+        assert surely_told(adaptive, 2_000) > CLAIM
