@@ -119,8 +119,10 @@ class GradientDifference(AbstractQuestion):
 class GradientNorm(AbstractQuestion):
     """The norm of the mean clipped gradient at theta, shape (1,); one noised number, which may be negative.
 
-    Sensitivity. That of the mean itself: ||a| - |b|| <= |a - b|. The door takes the norm of the integer sum and rounds
-    it down, for which it adds one step.
+    A ridge's gradient, which is public and never clipped, is added to the mean before the norm is taken.
+
+    Sensitivity. That of the mean itself: ||a| - |b|| <= |a - b|, whatever public vector is added to both. The door
+    takes the norm of the integer sum and rounds it down, for which it adds one step.
 
     Source: Menart, Ullah, Arora, Bassily and Guzman (2024), algorithm 3, its noise a number and not a vector.
     """
@@ -149,9 +151,9 @@ class LeastGradient(AbstractQuestion):
     """The number of one of K points, likely one whose mean clipped gradient is short: an exponential mechanism.
 
     Point k is drawn with probability in proportion to exp(-|g_k| / (sigma * sensitivity)), g_k its mean clipped
-    gradient. With scores of sensitivity D, weights exp(-epsilon score / (2 D)) have bounded range epsilon; here epsilon
-    is 2/sigma, and its price, epsilon^2/8 in zero-concentrated terms, is 1/(2 sigma^2): that of a Gaussian answer of
-    the same sigma, whatever K is. The answer is an index, shape (1,), without any further noise.
+    gradient, with its ridge's. With scores of sensitivity D, weights exp(-epsilon score / (2 D)) have bounded range
+    epsilon; here epsilon is 2/sigma, and its price, epsilon^2/8 in zero-concentrated terms, is 1/(2 sigma^2): that of a
+    Gaussian answer of the same sigma, whatever K is. The answer is an index, shape (1,), without any further noise.
 
     Source: Menart, Ullah, Arora, Bassily and Guzman (2024), theorem 14, with a share of the budget of its own; Dong,
     Durfee and Rogers (2020) for the bounded range.

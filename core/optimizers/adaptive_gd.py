@@ -20,6 +20,7 @@ from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
 from core.catalogue.questions import Gradient, GradientNorm
 from core.inference.eigen import inside
 from core.inference.estimate import Estimate
+from core.inference.parameters import penalised_gradient
 from core.optimizers.lifecycle import begun, ended, starting_point
 from core.optimizers.selection import Candidate, hold, select
 from core.oracle import Oracle, Status
@@ -109,7 +110,8 @@ def _stepped(settings: AdaptiveGradientDescent, oracle: Oracle, state: State) ->
     assert norm > 0, "no gradient is asked for where its norm was not told to be positive"
     told = oracle.ask(question, state["theta"])
     return {
-        "theta": state["theta"] - told.value / (2 * settings.smoothness),
+        "theta": state["theta"]
+        - penalised_gradient(oracle.facts, told.value, state["theta"]) / (2 * settings.smoothness),
         "step": state["step"] + 1,
         "norm": torch.full_like(state["norm"], nan),
         "scale": _number(told.scale),

@@ -139,7 +139,7 @@ class AbstractDoor(ABC):
         selected = self._select(question)
         terms = self._problem.units if selected.rows is None else len(selected.rows)
         total = self._sum(question, theta, other, selected)
-        return noised_mean(total, question, self._whole_facts, terms, selected.divisor, self._generator)
+        return noised_mean(total, question, self._whole_facts, terms, selected.divisor, self._generator, theta)
 
     def _sum(self, question: Question, theta: Tensor, other: Tensor | None, selected: _Selection) -> Tensor:
         """Return the integer sum that an answer is made of, in part steps."""

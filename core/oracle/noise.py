@@ -1,6 +1,6 @@
 """From a bounded integer sum to a noised mean on the lattice."""
 
-from typing import assert_never
+from typing import Final, assert_never
 
 import numpy as np
 import torch
@@ -22,6 +22,9 @@ from core.mechanisms.generator import Generator, SystemGenerator
 from core.mechanisms.lattice import Grid, from_grid, integer_norm, matrix_grid, norm_grid, round_parts, vector_grid
 from core.oracle import Answer
 from core.privacy.facts import Facts
+
+MOST_STEPS: Final = 2.0**52
+"""Of a ridge's gradient, in each coordinate: far above all that is short, and no integer overflows."""
 
 
 def grid_for(question: Question, facts: Facts, terms: int) -> Grid:
@@ -50,12 +53,32 @@ def scale_of(question: Question, facts: Facts, terms: int, divisor: float) -> fl
     return true_sigma(grid.parameter(question.sigma)) * grid.step / divisor
 
 
+def ridge_slope(question: Question, facts: Facts, theta: Tensor) -> Tensor | None:
+    """Return the ridge's gradient where a norm is asked about, shape (..., p): no record is in it; else None.
+
+    The norm of a gradient with its ridge's is not to be had from that without, so the door adds it before the norm;
+    everywhere else whoever asks adds it himself.
+    """
+    if facts.ridge == 0 or not isinstance(question, GradientNorm | LeastGradient):
+        return None
+    assert facts.scale is None, "no penalty on a scale: losses with one are not smooth, and no norm is asked of them"
+    return facts.ridge * theta
+
+
 def noised_mean(
-    total: Tensor, question: Question, facts: Facts, terms: int, divisor: float, generator: SystemGenerator
+    total: Tensor,
+    question: Question,
+    facts: Facts,
+    terms: int,
+    divisor: float,
+    generator: SystemGenerator,
+    theta: Tensor,
 ) -> Answer:
     """Round a sum of parts to the grid, add discrete Gaussian noise there, and divide by a public number.
 
     Of a gradient whose norm is asked for, the norm of the rounded sum is noised; of several, one is chosen by theirs.
+    The ridge's gradient is rounded and added before: the same integers for all neighbours, so that it moves no
+    difference of theirs.
 
     Args:
         total: int64, in part steps, of the shape of what is summed, (K, p) for a list of points; only its upper
@@ -65,12 +88,18 @@ def noised_mean(
         terms: public cap on the number of terms.
         divisor: the public (expected) number of units.
         generator: the job's own.
+        theta: where it is asked, shape (p,) or (K, p).
     """
     grid = grid_for(question, facts, terms)
     parameter = grid.parameter(question.sigma)
     shape = summed(question).shape(facts.dimension)
     assert total.shape == shape or question.places == "list", "a sum has the question's shape"
     integers = round_parts(total.cpu().numpy(), grid)
+    slope = ridge_slope(question, facts, theta)
+    if slope is not None:
+        integers = integers + np.rint((slope * (divisor / grid.step)).clamp(-MOST_STEPS, MOST_STEPS).numpy()).astype(
+            int
+        )
     if isinstance(question, LeastGradient):
         return chosen(generator, [integer_norm(one) for one in integers], parameter)
     if isinstance(question, GradientNorm):

@@ -16,7 +16,7 @@ from core.mechanisms.generator import SimulationGenerator
 from core.oracle import Answer, Coins, Meter, Release, Status
 from core.oracle.account import EVERYTHING, Account
 from core.oracle.meters import Unmetered
-from core.oracle.noise import chosen, grid_for, scale_of
+from core.oracle.noise import chosen, grid_for, ridge_slope, scale_of
 from core.privacy.facts import Facts
 from core.problems import SyntheticProblem
 
@@ -100,6 +100,8 @@ class Simulation:
         """Sum and noise."""
         units = question.consumed(self.facts)
         exact = self._problem.bounded_sum(summed(question), self.facts, theta, other=other).div_(units)
+        slope = ridge_slope(question, self.facts, theta)
+        exact = exact if slope is None else exact + slope
         if isinstance(question, LeastGradient):
             return self._choice(question, torch.linalg.vector_norm(exact, dim=-1), units)
         if isinstance(question, GradientNorm):

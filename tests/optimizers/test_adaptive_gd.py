@@ -169,6 +169,53 @@ def test_behind_a_door_a_step_reads_the_records_once_and_what_is_drawn_is_within
     assert float(estimate.theta.norm()) > 0.1
 
 
+class TestARidge:
+    """Its gradient is in every norm and every step, and none of it is clipped."""
+
+    public = known(20_000, 3).model_copy(update={"smoothness": 0.5, "ridge": 0.3, "weak_convexity": 0.0})
+
+    def slope(self, theta: Tensor) -> Tensor:
+        """Return the gradient of the penalised loss, written out."""
+        x, target, _ = rows(20_000, 3)
+        weight = (WEIGHTS.bound / torch.linalg.vector_norm(x, dim=-1)).clamp(max=1.0) ** 2
+        return x.T @ (weight * (torch.sigmoid(x @ theta) - target)) / 20_000 + 0.3 * theta
+
+    @pytest.mark.parametrize("behind", ["a door", "a simulation"])
+    def test_is_in_the_norm(self, behind: str) -> None:
+        records = LinearProblem(*rows(20_000, 3), LOGISTIC, WEIGHTS)
+        oracle: Oracle = Simulation(records, self.public, SimulationGenerator(1), noiseless=True)
+        if behind == "a door":
+            oracle = FullDoor(records, self.public, CountingMeter(), repeatable_generator())
+        theta = torch.tensor([3.0, -2.0, 5.0], dtype=torch.float64)
+        (told,) = oracle.ask(GradientNorm(sigma=1e-3), theta).value.tolist()
+        assert told == pytest.approx(float(self.slope(theta).norm()), rel=1e-5)
+        points = torch.stack([theta, torch.zeros_like(theta), theta / 2])
+        assert int(oracle.ask(LeastGradient(sigma=1e-3), points).value[0]) == 1
+
+    def test_is_in_the_steps_and_tells_the_condition(self) -> None:
+        settled = AdaptiveGradientDescent(norm_sigma=50.0).plan(self.public, 20.0)
+        assert settled.smoothness == pytest.approx(0.8)
+        assert settled.condition is not None
+        assert settled.condition.gamma == pytest.approx(1 / sqrt(0.6))
+        records = LinearProblem(*rows(20_000, 3), LOGISTIC, WEIGHTS)
+        estimate, _ = iterate(settled, Simulation(records, self.public, SimulationGenerator(1), noiseless=True))
+        assert float(self.slope(estimate.theta).norm()) < 0.01
+        assert estimate.certificate is not None
+        assert estimate.certificate.ended_by == "small_gradient"
+
+    def test_is_shortened_where_integers_end_and_moves_no_difference(self) -> None:
+        far = torch.tensor([1e9, 0.0, 0.0], dtype=torch.float64)
+        public, totals = self.public.model_copy(update={"ridge": 1e6}), list[float]()
+        for present in (1, 0):
+            features, target, there = rows(20_000, 3)
+            there[0] = bool(present)
+            records = LinearProblem(features, target, there, LOGISTIC, WEIGHTS)
+            door = FullDoor(records, public, CountingMeter(), repeatable_generator())
+            totals.append(float(door.ask(GradientNorm(sigma=1.0), far).value[0]))
+        assert abs(totals[0] - totals[1]) <= GradientNorm(sigma=1.0).sensitivity(public) * 1.01
+        assert min(totals) > 1.0
+
+
 class Scripted:
     """A door to an adversary: norms are what a list says, and each gradient moves theta by one along the first axis.
 

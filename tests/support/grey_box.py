@@ -79,7 +79,13 @@ def recording(transcript: Transcript, recorded: Transcript | None) -> Iterator[N
     genuine = noise.noised_mean
 
     def noted(
-        total: Tensor, question: Question, facts: Facts, terms: int, divisor: float, generator: SystemGenerator
+        total: Tensor,
+        question: Question,
+        facts: Facts,
+        terms: int,
+        divisor: float,
+        generator: SystemGenerator,
+        theta: Tensor,
     ) -> Answer:
         grid = noise.grid_for(question, facts, terms)
         transcript.public.append((question.model_dump_json(), facts.model_dump_json(), terms, divisor))
@@ -90,7 +96,7 @@ def recording(transcript: Transcript, recorded: Transcript | None) -> Iterator[N
         transcript.sums.append(total.clone())
         if recorded is not None:
             total = recorded.sums[len(transcript.sums) - 1]
-        answer = genuine(total, question, facts, terms, divisor, generator)
+        answer = genuine(total, question, facts, terms, divisor, generator, theta)
         transcript.released.append(answer.value.numpy().tobytes() + np.float64(answer.scale).tobytes())
         return answer
 

@@ -7,7 +7,7 @@ releases, a norm at a fixed price and then a gradient, each charged from the noi
 """
 
 from collections.abc import Sequence
-from math import floor, log, nextafter, sqrt
+from math import floor, hypot, log, nextafter, sqrt
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
@@ -50,7 +50,7 @@ class AdaptiveGradientDescent(AbstractSettings):
         default="zeros", description="in encoded units, never from the records; random: at distance 1 from zero"
     )
     smoothness: PositiveNumber | None = Field(
-        default=None, description="the mean loss has an L1-Lipschitz gradient; null: the loss's own L1"
+        default=None, description="the mean loss has an L1-Lipschitz gradient; null: the loss's own L1, and its ridge"
     )
     clip: PositiveNumber | None = Field(
         default=None, description="longest gradient of a unit, longer ones are shortened; null: the loss's own bound"
@@ -77,7 +77,9 @@ class AdaptiveGradientDescent(AbstractSettings):
         default=None, description="of mu^2, for the exponential selection; null: planned"
     )
     condition: KlCondition | None = Field(
-        default=None, description="of the mean loss, for the prediction alone; null: a gradient norm is predicted"
+        default=None,
+        description="of the mean loss, for the prediction alone; null: what a ridge makes of a convex loss, else none, "
+        "and a gradient norm is predicted",
     )
     start_gap: PositiveNumber | None = Field(
         default=None, description="F0, how far the start is above the least mean loss, at most; null: what is known"
@@ -92,14 +94,15 @@ class AdaptiveGradientDescent(AbstractSettings):
         or, with a step cap T, NORM_SHARE of the budget pays T of them.
 
         Raises:
-            Invalid: the loss has no known smoothness, the model has a ridge, or the budget pays for no step.
+            Invalid: the loss has no known smoothness, or the budget pays for no step.
         """
         _refuse_unfit(self, facts)
         paper = self.preset == "paper"
         settings = fill(
             self,
             mu=mu,
-            smoothness=facts.smoothness,
+            smoothness=None if facts.smoothness is None else facts.smoothness + facts.ridge,
+            condition=_known_condition(facts),
             multiple=1.0 if paper else 2.0,
             radius_rule="paper" if paper else "exact",
             selection_share=PLANNED_SELECTION_SHARE if self.select == "exponential" else None,
@@ -217,7 +220,7 @@ class AdaptiveGradientDescent(AbstractSettings):
         assert self.norm_sigma is not None, "plan first"
         return Trajectory(
             dimension=facts.dimension,
-            lipschitz=gradient.bound(facts),
+            lipschitz=gradient.bound(facts) + facts.ridge * self._start_length(),
             smoothness=self.smoothness,
             multiple=self.multiple,
             length=length,
@@ -229,6 +232,10 @@ class AdaptiveGradientDescent(AbstractSettings):
             start_gap=self.start_gap,
             choice=None if choice is None else choice.sigma * sensitivity,
         )
+
+    def _start_length(self) -> float:
+        """Return how far from zero the start is: at zero a ridge has no gradient."""
+        return hypot(*self.start) if isinstance(self.start, tuple) else float(self.start == "random")
 
     def passes(self, facts: Facts) -> int:
         """Return products with all rows in the worst case: a norm and a gradient a step, and the choice's gradients."""
@@ -268,16 +275,16 @@ def _refuse_unfit(settings: AdaptiveGradientDescent, facts: Facts) -> None:
             "Adaptive noisy gradient descent needs a smooth loss: its steps are 1/(2 L1).",
             FieldError("/optimizer/smoothness", "give L1, or take a loss whose gradient is Lipschitz"),
         )
-    if facts.ridge > 0:
-        raise Invalid(
-            "Adaptive noisy gradient descent asks for the norm of the records' gradient, without a ridge's.",
-            FieldError("/model/ridge", "leave it out, or take another method"),
-        )
     if settings.selection_share is not None and settings.select != "exponential":
         raise Invalid(
             "Only the exponential selection has a share of the budget.",
             FieldError("/optimizer/selection_share", "leave it out, or set select to exponential"),
         )
+
+
+def _known_condition(facts: Facts) -> KlCondition | None:
+    """Return what a ridge makes of a convex loss; None where nothing is known."""
+    return KlCondition.strongly_convex(facts.ridge) if facts.weak_convexity == 0 and facts.ridge > 0 else None
 
 
 def _planned_norm_sigma(settings: AdaptiveGradientDescent, facts: Facts) -> float:

@@ -157,7 +157,6 @@ class TestRefusals:
         ("options", "known", "pointer"),
         [
             ({}, {"smoothness": None}, "/optimizer/smoothness"),
-            ({}, {"ridge": 0.1}, "/model/ridge"),
             ({"selection_share": 0.5}, {}, "/optimizer/selection_share"),
             ({}, {"units": 10}, "/privacy"),
         ],
