@@ -225,7 +225,8 @@ def report(context: Context, caller: Caller, job_id: str) -> dict[str, Any]:
         scope = session.get_one(Scope, job.scope_id)
         account = ledger.balance(session, scope.id)
         charged = compose(ledger.executed_by(session, job))
-        told = privacy_report(charged, account.terms, Adjacency(scope.adjacency), declared=True)
+        whole = job.chunks_spent == len(job.schedule)  # less was decided by answers: no guarantee for this job alone
+        told = privacy_report(charged, account.terms, Adjacency(scope.adjacency), declared=whole)
         return {
             "object": "report",
             "job": view.model_dump(mode="json"),

@@ -1,5 +1,6 @@
 """From opened records to a release: the method, the sandwich, and the row that a model stores."""
 
+from collections import Counter
 from math import isfinite
 from typing import Final
 
@@ -23,7 +24,8 @@ from core.inference.released import Flags, Released
 from core.inference.sandwich import Sandwich
 from core.optimizers import Fitted, fit_and_infer
 from core.oracle import Oracle, Release
-from core.privacy.events import Event
+from core.privacy.events import Event, compose
+from core.privacy.renyi import cost_nano
 from core.privacy.reports import report
 from core.problems import Problem
 from core.store.records import Encoded
@@ -99,7 +101,7 @@ def describe(planned: PlannedJob, order: Order, fitted: Release[Fitted], charged
         theta=theta,
         covariance=covariance,
         flags=_flags(estimate, sandwich, scale_floored=_at_floor(planned, theta[-1])),
-        privacy=report(charged, order.terms, order.adjacency, declared=True),
+        privacy=report(_promised(order, charged), order.terms, order.adjacency, declared=True),
         weight_bound=model.weights.bound,
         huber=_huber(model),
         loss=_newer_loss(planned),
@@ -107,6 +109,17 @@ def describe(planned: PlannedJob, order: Order, fitted: Release[Fitted], charged
         ridge=model.ridge,
         certificate=estimate.certificate,
     )
+
+
+def _promised(order: Order, charged: Event) -> Event:
+    """Return what a job's promise is made of: all that it might have drawn, where it drew less.
+
+    How much less was decided by what it was told, so a smaller figure is no guarantee for the release alone. The scope
+    counts what was drawn, for its own promise is its cap.
+    """
+    whole, orders = compose(Counter(order.schedule)), order.terms.orders
+    pairs = zip(cost_nano(charged, orders), cost_nano(whole, orders), strict=True)
+    return whole if any(one < most for one, most in pairs) else charged
 
 
 def _flags(estimate: Estimate, sandwich: Sandwich | None, *, scale_floored: bool) -> Flags:

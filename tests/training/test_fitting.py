@@ -18,7 +18,7 @@ from core.inference.sandwich import Sandwich
 from core.optimizers import Fitted
 from core.oracle import Release, Status
 from core.privacy.budget import plan_orders
-from core.privacy.events import Gaussian, compose
+from core.privacy.events import Event, Gaussian, compose
 from core.privacy.facts import Adjacency
 from core.store.claims import Claim
 from core.store.records import Kept
@@ -32,7 +32,15 @@ LINEAR = {"kind": "linear", "target": "balance", "features": ["age"]}
 SCALE_FLOOR = 0.01
 
 
-def row(model: dict[str, Any], theta: list[float], *, intervals: bool = True, **method: Any) -> Released:
+def row(
+    model: dict[str, Any],
+    theta: list[float],
+    *,
+    intervals: bool = True,
+    schedule: tuple[Event, ...] = (),
+    charged: Event = EVENT,
+    **method: Any,
+) -> Released:
     """Return the row of a job whose method ended at `theta`."""
     spec = JobSpec.model_validate(
         {
@@ -74,14 +82,14 @@ def row(model: dict[str, Any], theta: list[float], *, intervals: bool = True, **
         adjacency=Adjacency.ZERO_OUT,
         approval="not-needed",
         terms=TERMS,
-        schedule=(),
+        schedule=schedule,
         payers=(),
         kept=None,
         kept_chunks=0,
         charged=Counter(),
     )
     fitted = Release(Fitted(estimate, sandwich if intervals else None), Status.FINISHED, EVENT)
-    return describe(planned, order, fitted, EVENT)
+    return describe(planned, order, fitted, charged)
 
 
 @pytest.mark.parametrize(
@@ -139,3 +147,16 @@ def test_classes_are_counted_and_weights_and_ridges_kept() -> None:
     assert clipped.weights == Clip(bound=1.0)
     assert clipped.covariance is None
     assert clipped.flags.eigenvalues_floored == 0
+
+
+@pytest.mark.parametrize(("answers", "promised"), [(3, "0.0625"), (8, "0.0625"), (9, "0.07032")])
+def test_a_release_promises_all_that_its_job_might_have_drawn(answers: int, promised: str) -> None:
+    """Eight answers were reserved: fewer were drawn by a stopping rule, one more to draw a lost one again."""
+    answer = Gaussian(sigma=8.0)
+    found = row(
+        {"kind": "logistic", "target": "y", "features": ["age"]},
+        [0.1, 0.2],
+        schedule=(answer,) * 8,
+        charged=compose(Counter({answer: answers})),
+    )
+    assert (found.privacy.promise.rho, found.privacy.label) == (promised, "guarantee")
