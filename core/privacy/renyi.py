@@ -111,7 +111,7 @@ def _up(nats: Fraction) -> int:
     return ceil(nats * _PER_NAT)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=2**17)  # adaptive methods draw thousands of different ones, and price all of them at each step
 def _gaussian(sigma: float, order: int) -> int:
     """Price a Gaussian answer exactly."""
     return _up(order / (2 * Fraction(sigma) ** 2))
