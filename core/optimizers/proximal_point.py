@@ -43,7 +43,7 @@ def iterate(settings: ProximalPoint, oracle: Oracle) -> tuple[Estimate, Status]:
         now, theta, centre = course.rounds[index], state["theta"], state["centre"]
         middle, total = now.shrinkage * centre, state["total"]
         if taken == 0:
-            theta = total = middle + _within(now.radius, theta - middle)
+            theta = total = middle + _within(now.radius, centre - middle)
         answer = oracle.ask(gradient, theta)
         away = theta - middle
         slope = torch.add(answer.value, away, alpha=now.pull)
@@ -51,7 +51,7 @@ def iterate(settings: ProximalPoint, oracle: Oracle) -> tuple[Estimate, Status]:
         theta = middle + _within(now.radius, moved)
         total = torch.add(total, theta, alpha=taken + 2)
         if taken + 2 == points:
-            theta = centre = total * (2 / (points * (points + 1)))
+            centre = total * (2 / (points * (points + 1)))
         state = {
             "start": state["start"],
             "theta": theta,

@@ -176,6 +176,18 @@ def test_all_iterates_stay_in_the_balls_whatever_the_noise() -> None:
         centre = state["centre"]
 
 
+def test_a_start_beyond_where_any_minimiser_can_be_is_brought_back_first() -> None:
+    facts = public(0.7)
+    far = PRACTICAL.model_copy(update={"start": (30.0, 0.0, 0.0), "start_gap": 1.0}).plan(facts, MU)
+    oracle = Watched(simulation(facts))
+    estimate, _ = iterate(far, oracle)
+    first = far.arithmetic(facts).rounds[0]
+    begun = oracle.releases[0].theta
+    assert float(begun[0]) == pytest.approx(first.shrinkage * 30 + first.radius, rel=1e-12)
+    assert estimate.start.tolist() == [30.0, 0.0, 0.0]
+    assert float((estimate.theta - estimate.start).norm()) <= far.arithmetic(facts).reach
+
+
 def test_lanes_are_runs_of_their_own() -> None:
     facts = public()
     settings = PRACTICAL.plan(facts, MU)
