@@ -4,6 +4,7 @@ Data and noise seeds are fixed, so a verdict repeats; bands are those of the exp
 """
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -73,6 +74,16 @@ def test_an_experiment_leaves_numbers_and_figures_behind(tmp_path: Path) -> None
     assert told["experiment"] == "E11"
     assert all(row["agrees"] is not False for row in told["rows"])
     assert list(EXPERIMENTS) == [f"E{number}" for number in range(1, 13)]
+
+
+def test_every_test_that_the_page_names_is_there() -> None:
+    root = Path(__file__).parents[3]
+    named = re.findall(r"`([a-z_/0-9]+\.py)(?:::(\w+))?`", (root / "docs" / "papers" / "kl.md").read_text())
+    assert len(named) > 30
+    for file, name in named:
+        path = next((at for at in (root / "tests" / file, root / file) if at.exists()), None)
+        assert path is not None, file
+        assert not name or re.search(rf"\b(class|def) {name}\b", path.read_text()), f"{file}::{name}"
 
 
 class TestSineLink:
