@@ -80,10 +80,11 @@ class Facts(Frozen):
     * ``third_derivative``: of the loss in the margin, at most; None where there is none or nothing can be made of it;
     * ``target_bound``: of an encoded target, None where no method asks;
     * ``residual_scale``: of a robust loss whose scale is known, None for others;
-    * ``smoothness`` (L1): a unit's gradient is so Lipschitz in theta, its weights included and its ridge not; None
-      where it has kinks or nothing is known;
+    * ``smoothness`` (L1): a unit's gradient is so Lipschitz in theta, its weights and its clip included and its ridge
+      not; None where it has kinks or nothing is known;
     * ``weak_convexity``: a unit's loss plus half of it times |theta|^2 is convex, 0 for convex losses; None: unknown;
-    * ``start_gap``: the mean loss at the planned start is at most so far above its least value; None: unknown.
+    * ``start_gap``: the mean loss at the planned start, its ridge included, is at most so far above its least value;
+      None: unknown.
 
     The outer product of a unit's score has Frobenius norm at most B**2.
     """

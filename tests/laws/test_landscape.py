@@ -277,3 +277,11 @@ def test_a_gap_that_no_float_holds_is_not_told() -> None:
     for start in ((1e200, 0.0, 0.0), (1e308, 1e308, 1e308)):
         model, design, _ = made(SINGLE[0])
         assert start_gap(Logistic(), model.weights, design, start, 1.0) is None
+
+
+def test_clipped_gradients_of_several_margins_say_nothing_of_how_far_a_loss_rises() -> None:
+    model, design, facts = made(OTHERS[3], "random")
+    loss = encoded_loss(model, design)
+    assert isinstance(loss, Multinomial)
+    assert facts.start_gap == pytest.approx(log(3) + loss.score_bound * design.norm_bound)
+    assert facts.gradient_bound == 0.8
