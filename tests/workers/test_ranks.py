@@ -20,7 +20,11 @@ from pydantic import BaseModel, TypeAdapter
 
 from core.catalogue.columns import Columns
 from core.catalogue.jobs import JobSpec
+from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
 from core.catalogue.planning import PlannedJob, plan_job
+from core.catalogue.questions import Gradient, GradientDifference, Question
+from core.oracle.door import FullDoor
+from core.oracle.meters import Unmetered
 from core.oracle.noise import grid_for
 from core.privacy.budget import plan_orders
 from core.privacy.facts import PART_UNITS, Adjacency
@@ -32,6 +36,7 @@ from core.store.files import digest_of
 from core.store.records import Kept
 from core.training.order import Payer
 from core.training.ranks import Closed, Opened, Paid, _own_rows
+from tests.support.problems import repeatable_generator
 from workers.gather import start_follower
 from workers.outcome import Outcome
 from workers.wire import RankOrder
@@ -102,14 +107,14 @@ def store(settings: ServiceSettings) -> Kept:
         return Kept("ds_1", "rec_1", digest_of(file), wrapped_key=None)
 
 
-def plan() -> PlannedJob:
+def plan(**changes: dict[str, Any]) -> PlannedJob:
     spec = {
         "dataset": "ds_1",
         "model": {"kind": "logistic", "target": "y"},
         "optimizer": {"kind": "noisy_gd", "steps": 5},
         "privacy": {"mu": "0.5"},
         "resources": {"processes": 2},
-    }
+    } | changes
     return plan_job(
         JobSpec.model_validate(spec), columns=COLUMNS, units=UNITS, adjacency=Adjacency.ZERO_OUT, terms=TERMS
     )
@@ -164,6 +169,34 @@ def test_what_is_not_paid_is_not_summed(tmp_path: Path, payments: int) -> None:
         with pytest.raises(RuntimeError, match=r"closed|reset|[Pp]eer"):
             scene.sum(problem)
         assert scene.status not in (0, -signal.SIGKILL)
+
+
+def test_a_follower_sums_for_norms_changes_and_choices_and_never_for_a_remembered_sum(
+    tmp_path: Path,
+) -> None:
+    """A follower keeps the accounts of what it reads, which is no more than what the leader pays for."""
+    with followed(tmp_path) as scene:
+        scene.planned = plan(optimizer={"kind": "adaptive_gd", "select": "exponential"}, inference={"intervals": False})
+        method, facts = scene.planned.spec.optimizer, scene.planned.facts
+        assert isinstance(method, AdaptiveGradientDescent)
+        own = scene.lead()
+        scene.tell(*(Paid(chunks=chunk + 1) for chunk in range(len(scene.planned.schedule))))
+        whole = _own_rows(scene.planned, scene.records, scene.settings, None)
+        doors = [FullDoor(one, facts, Unmetered(), repeatable_generator()) for one in (own, whole)]
+        norm, choice = method.norm_question(), method.selection_question()
+        assert choice is not None
+        points = torch.stack([torch.full((facts.dimension,), at, dtype=torch.float64) for at in (-1.0, 0.0, 0.5)])
+        asked: list[tuple[Question, torch.Tensor, torch.Tensor | None]] = [
+            (norm, points[0], None),
+            (Gradient(sigma=40.0), points[0], None),
+            (GradientDifference(sigma=40.0, cap=0.1), points[0], points[1]),
+            (choice, points, None),
+        ]
+        for question, theta, other in asked:
+            first, second = (oracle.ask(question, theta, other) for oracle in doors)
+            assert torch.equal(first.value, second.value)
+        scene.tell(Closed())
+        assert scene.status == Outcome.PUBLISHED
 
 
 def test_payments_are_told_in_their_order(tmp_path: Path) -> None:
