@@ -8,6 +8,8 @@ WIDTH, HEIGHT = 700, 380
 LEFT, RIGHT, TOP, BOTTOM = 62, 240, 34, 46
 COLOURS = ("#0b5fa5", "#c2410c", "#15803d", "#7c3aed", "#b91c1c", "#0f766e", "#525252", "#a16207")
 TICKS = 6
+MANY_DECADES = 1e4
+"""From here on a logarithmic axis has ticks at powers of ten alone."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,8 @@ class Axis:
         """Return round numbers inside."""
         if self.logarithmic:
             powers = range(floor(log10(self.low)) - 1, floor(log10(self.high)) + 2)
-            steps = [10.0**power * digit for power in powers for digit in (1, 2, 5)]
+            digits = (1, 2, 5) if self.high / self.low < MANY_DECADES else (1,)
+            steps = [10.0**power * digit for power in powers for digit in digits]
             return [step for step in steps if self.low <= step <= self.high]
         raw = (self.high - self.low) / TICKS
         power = 10.0 ** floor(log10(raw))
