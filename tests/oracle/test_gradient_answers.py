@@ -13,6 +13,8 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from core.catalogue.losses import Clip
+from core.catalogue.nonconvex_losses import SmoothPhase
 from core.catalogue.questions import Gradient, GradientDifference, GradientNorm, LeastGradient, Question, summed
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.oracle import Answer, Status, noise
@@ -22,6 +24,7 @@ from core.oracle.noise import grid_for
 from core.oracle.simulation import Simulation
 from core.privacy.events import BoundedRange, Composed, Gaussian
 from core.privacy.facts import Adjacency, Facts
+from core.problems import make_problem
 from core.training.notes import Noted, Notes, unpack
 from tests.oracle.test_door import Journal
 from tests.support.problems import facts, problem, repeatable_generator
@@ -93,6 +96,18 @@ class TestSumsOfChanges:
         nowhere = torch.full_like(at, torch.nan)
         change = sums(situation, GradientDifference(sigma=1.0, cap=1e6), nowhere, at)
         torch.testing.assert_close(change, sums(situation, Gradient(sigma=1.0), at), rtol=1e-11, atol=1e-12)
+
+    def test_a_score_that_overflows_counts_as_zero_too(self) -> None:
+        """At a margin whose square is beyond all floats; records with ordinary margins count as ever."""
+        x = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.5, 0.0]], dtype=torch.float64)
+        y, present = torch.ones(3, dtype=torch.float64), torch.ones(3, dtype=torch.bool)
+        records = make_problem(x, y, present, SmoothPhase(cap=2.0), Clip(bound=1.0))
+        public = Facts(units=3, dimension=2, adjacency=Adjacency.ZERO_OUT, gradient_bound=1.0)
+        far, near = torch.tensor([[0.0, 1e200], [0.3, 0.4]], dtype=torch.float64)
+        gradients = [records.bounded_sum(GRADIENT, public, at) for at in (far, near)]
+        assert torch.equal(gradients[0], torch.zeros(2, dtype=torch.float64)), "two margins are zero, one is too large"
+        change = records.bounded_sum(GradientDifference(sigma=1.0, cap=9.0), public, far, other=near)
+        torch.testing.assert_close(change, gradients[1])
 
 
 def asked(situation: Situation, question: Question, adjacency: Adjacency, draws: int) -> tuple[np.ndarray, float]:
