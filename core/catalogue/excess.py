@@ -103,8 +103,8 @@ def within_reach(asker: Asker, wanted: WantedExcess) -> Asker:
     Raises:
         Invalid: no such promise is made for such a job, or no target is enough at this number of units.
     """
-    settings = _settings(asker)
     _, _, facts = describe(asker.spec, columns=asker.columns, units=asker.units, adjacency=asker.adjacency)
+    settings = _settings(asker, facts)
     rho = smallest_rho(settings, facts, wanted.at_most)
     if rho is None:
         raise _beyond(asker, settings)
@@ -123,7 +123,7 @@ def reach_excess(asker: Asker, planned: PlannedJob, wanted: WantedExcess, *, pri
     Raises:
         Invalid: the method bounds no excess risk, or not without a condition.
     """
-    settings, facts = _settings(asker), planned.facts
+    settings, facts = _settings(asker, planned.facts), planned.facts
     mu = planned.spec.privacy.total_mu(asker.terms)
     rho: float | None = rho_of_mu(mu)
     units: int | None = asker.units
@@ -141,13 +141,14 @@ def reach_excess(asker: Asker, planned: PlannedJob, wanted: WantedExcess, *, pri
     )
 
 
-def _settings(asker: Asker) -> KlSettings:
+def _settings(asker: Asker, facts: Facts) -> KlSettings:
     """Return a job's settings as asked for, of a method that bounds the excess risk."""
     optimizer = asker.spec.optimizer
     if not isinstance(optimizer, KL_METHODS):
         raise unreachable("/goal/excess_risk", f"is bounded by {_names()}, not by {optimizer.kind}: take one of them")
-    if isinstance(optimizer, AdaptiveGradientDescent) and optimizer.condition is None:
-        detail = "is needed: without one only gradient norms are bounded"
+    known = optimizer.condition is not None or (facts.weak_convexity == 0 and facts.ridge > 0)
+    if isinstance(optimizer, AdaptiveGradientDescent) and not known:
+        detail = "is needed, or a convex loss with a ridge: without one only gradient norms are bounded"
         raise unreachable("/optimizer/condition", detail)
     return optimizer
 
