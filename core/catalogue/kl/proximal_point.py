@@ -15,6 +15,7 @@ from core.catalogue.kl.condition import KlCondition, PositiveNumber
 from core.catalogue.kl.proximal_rules import declared, known_condition, known_convexity, known_gap, refusal
 from core.catalogue.kl.proximal_schedule import (
     CONSTANT,
+    MOST_ROUNDS,
     Ground,
     Noise,
     Pace,
@@ -87,12 +88,14 @@ class ProximalPoint(AbstractSettings):
     constant: PositiveNumber = Field(
         default=CONSTANT, description="a, of the inner solver's lemma, which no paper gives; the targets depend on it"
     )
-    beta: Annotated[float, Field(gt=0, lt=1)] = Field(default=0.05, description="probability that no bound holds")
+    beta: Annotated[float, Field(ge=1e-100, lt=1)] = Field(default=0.05, description="probability that no bound holds")
     clip: PositiveNumber | None = Field(
         default=None, description="longest gradient of a unit, longer ones are shortened; null: the loss's own bound"
     )
     start: Start = Field(default="zeros", description="in encoded units; never from the records")
-    rounds: Annotated[int, Field(ge=1)] | None = Field(default=None, description="null: planned by the pace")
+    rounds: Annotated[int, Field(ge=1, le=MOST_ROUNDS)] | None = Field(
+        default=None, description="null: planned by the pace"
+    )
     solver_steps: Annotated[int, Field(ge=2, le=LONGEST_ROUND)] | None = Field(
         default=None, description="points that a round's mean is of, its centre the first; null: planned"
     )

@@ -3,9 +3,12 @@
 from math import exp
 
 from core.catalogue.kl.condition import KlCondition
-from core.catalogue.kl.proximal_schedule import Ground, ProximalSchedule
+from core.catalogue.kl.proximal_schedule import LARGEST_EXPONENT, Ground, ProximalSchedule
 from core.errors import FieldError, Invalid
 from core.privacy.facts import Facts
+
+SMALLEST_GAP = 1e-300
+"""A larger gap than the true one is always safe, and its logarithm is a number."""
 
 
 def known_convexity(given: float | None, facts: Facts) -> float:
@@ -65,7 +68,7 @@ def known_gap(given: float | None, condition: KlCondition, clip: float, away: fl
         known.append(given)
     if facts.start_gap is not None:
         known.append(facts.start_gap + facts.gradient_bound * away + facts.ridge / 2 * away**2)
-    return min(known)
+    return max(SMALLEST_GAP, min(known))
 
 
 def refusal(schedule: ProximalSchedule, ground: Ground, rho: float) -> Invalid:
@@ -82,7 +85,7 @@ def refusal(schedule: ProximalSchedule, ground: Ground, rho: float) -> Invalid:
                 "too_many_rounds: gamma^2 weak_convexity is large, and rounds grow with it.", condition, practical
             )
         case "target_above_F0":
-            best = ground.start_gap * exp(-ground.halvings(rho))
+            best = ground.start_gap * exp(min(-ground.halvings(rho), LARGEST_EXPONENT))
             return Invalid(f"target_above_F0: the target, {best:.4g}, is not below {gap}.", more, condition)
         case _:
             assert schedule.floor is not None, "there would be rounds"

@@ -80,12 +80,12 @@ class Ground:
 
     def least_weight(self, target: float) -> float:
         """Return target^((2-kappa)/kappa)/(2 gamma^2), with which a round's error is as small as a target needs."""
-        return _exp(self.condition.flatness * log(target)) / (2 * self.condition.gamma**2)
+        return _exp(self.condition.flatness * log(target) - log(2) - 2 * log(self.condition.gamma))
 
     def resolution(self, rho: float, rounds: int = 1) -> float:
         """Return gamma L0 sqrt(rounds d)/(n sqrt(rho)), x without its logarithm."""
-        root = sqrt(rounds * self.dimension / rho)
-        return self.condition.gamma * self.lipschitz * root / self.units
+        root = log(rounds * self.dimension / rho) / 2
+        return _exp(log(self.condition.gamma) + log(self.lipschitz) + root - log(self.units))
 
     def halvings(self, rho: float) -> float:
         """Return log F0 + kappa log(n sqrt(rho)/(gamma L0 sqrt(d))); 0 or less where F0 is already below the target."""
@@ -147,8 +147,8 @@ class ProximalSchedule:
 
 def printed_rounds(ground: Ground, rho: float) -> float:
     """Return (1 + 32 F0^((kappa-2)/kappa) gamma^2 Lt) halvings, for Lt as it is, before it is rounded up."""
-    stretch = ground.condition.gamma**2 * ground.weak_convexity
-    return (1 + 32 * _exp(-ground.condition.flatness * log(ground.start_gap)) * stretch) * ground.halvings(rho)
+    stretch = ground.weak_convexity / (2 * ground.least_weight(ground.start_gap))
+    return (1 + 32 * stretch) * ground.halvings(rho)
 
 
 def practical_rounds(ground: Ground, rho: float) -> float:
@@ -177,8 +177,8 @@ def scheduled_rounds(ground: Ground, rho: float, failure: float, constant: float
 def scheduled_floor(ground: Ground, rho: float, failure: float, constant: float, rounds: int) -> float:
     """Return (sqrt(32 a) x)^kappa, which T rounds can certify; x with the logarithm of the inner solver's lemma."""
     logarithm = solver_logarithm(ground.units, ground.dimension, failure / rounds)
-    spread = sqrt(32 * constant * logarithm) * ground.resolution(rho, rounds)
-    return _exp(ground.condition.kappa * log(spread))
+    widening = (log(32) + log(constant) + log(logarithm)) / 2
+    return _exp(ground.condition.kappa * (widening + log(ground.resolution(rho, rounds))))
 
 
 def solver_logarithm(units: int, dimension: int, failure: float) -> float:
@@ -301,5 +301,5 @@ def _whole(value: float) -> int:
 
 
 def _exp(exponent: float) -> float:
-    """Return e to a power, a float whatever the power."""
-    return exp(min(exponent, LARGEST_EXPONENT))
+    """Return e to a power, a positive float whatever the power."""
+    return exp(max(-LARGEST_EXPONENT, min(exponent, LARGEST_EXPONENT)))

@@ -4,6 +4,9 @@ from collections import Counter
 from math import sqrt
 
 import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 
 from core.catalogue.kl.condition import KlCondition
 from core.catalogue.kl.proximal_point import MOST_GRADIENTS, ProximalPoint
@@ -165,6 +168,34 @@ def test_a_plan_without_rounds_is_refused_by_name(
     with pytest.raises(Invalid, match=regime) as refused:
         settings.plan(facts, MU)
     assert refused.value.fields
+
+
+extreme = st.sampled_from([1e-300, 1e-100, 1e-6, 0.5, 1.0, 30.0, 1e6, 1e100, 1e300])
+
+
+@given(
+    gamma=extreme,
+    kappa=st.sampled_from([2.0, 2.001, 5.0, 1000.0]),
+    weak=extreme,
+    gap=extreme,
+    constant=extreme,
+    weight=st.sampled_from(["scheduled", "paper"]),
+    pace=st.sampled_from(["proved", "practical"]),
+    mu=st.sampled_from([1e-9, 0.1, 1e9]),
+)
+@hypothesis_settings(max_examples=40, deadline=None)
+def test_whatever_is_declared_is_planned_or_refused(
+    gamma: float, kappa: float, weak: float, gap: float, constant: float, weight: str, pace: str, mu: float
+) -> None:
+    declared = {"condition": {"gamma": gamma, "kappa": kappa}, "weak_convexity": weak, "start_gap": gap}
+    chosen = {"constant": constant, "prox_weight": weight, "pace": pace, "beta": 1e-100}
+    try:
+        planned = ProximalPoint.model_validate({**declared, **chosen}).plan(FACTS, mu)
+    except Invalid:
+        return
+    assert planned.rho <= mu**2 / 2
+    assert planned.certificate(FACTS).variant.startswith(weight)
+    assert planned.bound(FACTS).trivial <= gap
 
 
 def test_less_noise_than_the_budget_allows_is_refused_and_more_is_charged_as_it_is() -> None:
