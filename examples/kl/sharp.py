@@ -30,7 +30,7 @@ def practical(instance: Power, weight: str, **options: object) -> KlSettings:
 
 def weights(*, full: bool) -> Result:
     """E5: slopes on x of the scheduled weight, and of the printed one, which fails beyond kappa = 2."""
-    sizes = (60, 120, 240) if full else (60, 100, 160)
+    sizes = (60, 120, 240) if full else (50, 70, 100)
     kappas = POWERS if full else {3.0: POWERS[3.0]}
     rows: list[Row] = []
     lines = []
