@@ -31,7 +31,7 @@ from core.problems.powers import PowerProblem
 
 LANES, STEEPNESS, MU = 41, 4.0, sqrt(2)
 """rho = 1."""
-QUICK, SLOW = (60, 100), (60, 200, 600)
+QUICK, SLOW = (60, 100), (60, 150, 300)
 SLACK, DRIFT, FAILING = 0.3, 4.0, 2.3
 """How far a slope may be from kappa, by what factor the excess over x^kappa may change, and what no right slope is."""
 
