@@ -159,7 +159,7 @@ class SpiderSchedule:
         return fsum(1 / (2 * sigma**2) for sigma in costs)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)  # one may hold tens of thousands of rounds
 def spider_schedule(ground: Ground, rho: float, failure: float, variant: Variant, force: bool) -> SpiderSchedule:  # noqa: FBT001 - a setting's own name
     """Return the rounds that together cost at most rho.
 
