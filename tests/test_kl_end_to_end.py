@@ -54,14 +54,14 @@ def spent(job: dict[str, Any], of: str = "spent") -> float:
 
 def test_an_adaptive_job_reserves_the_worst_case_and_gives_back_what_it_did_not_draw(service: Embedded) -> None:
     dataset = service.upload(adjacency="replace_one", budget={"rho": "20"})
-    body = {"model": ROBUST, "optimizer": {"kind": "adaptive_gd"}}
+    body = {"model": ROBUST, "optimizer": {"kind": "adaptive_gd"}, "privacy": {"mu": "1"}}
     quoted, job, release = run(service, dataset, **body)
     assert quoted["cost"]["mu"] is None, "what is known only to be zero-concentrated has no mu"
-    assert float(quoted["cost"]["rho"]) == pytest.approx(8, rel=1e-6)
+    assert float(quoted["cost"]["rho"]) == pytest.approx(0.5, rel=1e-6)
     assert 0 < spent(job) < spent(job, "reserved")
     assert job["cost"]["reserved"]["rho"] == quoted["cost"]["rho"]
     certificate = release["certificate"]
-    assert certificate["ended_by"] == "small_gradient"
+    assert certificate["ended_by"] in ("small_gradient", "budget"), "its noise decides"
     assert certificate["quantity"] == "gradient_norm"
     assert 0 <= certificate["value"] < quoted["bound"]["trivial"]
     assert certificate["variant"] == "corrected"

@@ -125,6 +125,7 @@ def start(home: Path, **changes: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.slow
 def test_a_wrong_or_lost_master_key_is_said_at_start_and_replaced_by_nobody(tmp_path: Path) -> None:
     home, other = tmp_path / "home", tmp_path / "other"
     with embedded(home, workers=0) as service:

@@ -17,7 +17,7 @@ from math import sqrt
 from typing import Any, Literal
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from core.errors import FieldError, Invalid
 from core.inference.hypotheses import p_value, quadratic
@@ -168,5 +168,5 @@ def _joint(first: Released, second: Released, relation: Relation) -> dict[str, A
     return {
         "statistic_bound": statistic,
         "degrees_of_freedom": count,
-        "p_value_bound": float(chi2.sf(statistic, count)),
+        "p_value_bound": float(chdtrc(count, statistic)),
     }

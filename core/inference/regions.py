@@ -11,7 +11,7 @@ from math import cos, exp, lgamma, log, pi, sin, sqrt
 from typing import Any, Literal
 
 import numpy as np
-from scipy.stats import chi2, norm
+from scipy.special import chdtrc, chdtri, ndtri
 
 from core.errors import FieldError, Invalid
 from core.inference.hypotheses import escape, place, squared_length
@@ -31,11 +31,11 @@ def reach(method: Joint, level: float, comparisons: int) -> float:
         case "pointwise":
             return pointwise(level)
         case "bonferroni":
-            return float(norm.isf((1 - level) / (2 * comparisons)))
+            return float(-ndtri((1 - level) / (2 * comparisons)))
         case "sidak":
             return pointwise(level ** (1 / comparisons))
         case _:  # scheffe
-            return sqrt(float(chi2.ppf(level, comparisons)))
+            return sqrt(float(chdtri(comparisons, 1 - level)))
 
 
 def intervals(
@@ -107,7 +107,7 @@ def ellipsoid(
         "regions": regions,
         "point": None
         if statistic is None or point is None
-        else {"at": dict(point), "statistic": statistic, "p_value": float(chi2.sf(statistic, len(names)))},
+        else {"at": dict(point), "statistic": statistic, "p_value": float(chdtrc(len(names), statistic))},
         **caveats(released),
     }
 
@@ -115,7 +115,7 @@ def ellipsoid(
 def _region(level: float, centre: Array, factor: Array, lengths: Array, statistic: float | None) -> dict[str, Any]:
     """Return the part of an ellipsoid that depends on its level."""
     count = len(centre)
-    limit = float(chi2.ppf(level, count))
+    limit = float(chdtri(count, 1 - level))
     radius = sqrt(limit)
     size = count / 2 * log(pi) - lgamma(count / 2 + 1) + count * log(radius) + float(np.log(np.diag(factor)).sum())
     return {

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from math import exp, sqrt
 from typing import Any
 
-from scipy.stats import norm
+from scipy.special import ndtr, ndtri
 
 from core.errors import FieldError, Invalid
 from core.inference.released import Released, declared, residual_scale
@@ -98,14 +98,14 @@ def line(estimate: float, error: float | None, levels: Sequence[float]) -> dict[
         "estimate": estimate,
         "std_error": error,
         "z": z,
-        "p_value": None if z is None else float(2 * norm.sf(abs(z))),
+        "p_value": None if z is None else float(2 * ndtr(-abs(z))),
         **bands(estimate, error, [(level, pointwise(level)) for level in levels]),
     }
 
 
 def pointwise(level: float) -> float:
     """Return how many standard errors an interval of its own at `level` reaches to each side."""
-    return float(norm.ppf((1 + level) / 2))
+    return float(ndtri((1 + level) / 2))
 
 
 def bands(estimate: float, error: float, reaches: Iterable[tuple[float, float]]) -> dict[str, Any]:

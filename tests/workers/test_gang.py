@@ -89,6 +89,7 @@ def wait_for_follower(agent: psutil.Process) -> psutil.Process:
     return found[0]
 
 
+@pytest.mark.slow
 def test_a_job_runs_over_both_places(service: Embedded) -> None:
     dataset = service.upload(toy_csv(ROWS, seed=71_001))
     with two_agents(service) as (first, second):

@@ -178,7 +178,7 @@ def charged(service: Embedded, job_id: str) -> tuple[Counter[Event], Counter[Eve
 @pytest.mark.parametrize(
     ("moment", "chunk", "body"),
     [
-        pytest.param("paid", 3, {}, id="hessian-paid"),
+        pytest.param("paid", 3, {}, id="hessian-paid", marks=pytest.mark.slow),
         pytest.param("told", 3, {}, id="hessian-told", marks=pytest.mark.slow),
         pytest.param("told", 0, {}, id="first-told"),
         pytest.param("told", 20, MANY_STEPS, id="several-told", marks=pytest.mark.slow),
@@ -215,6 +215,7 @@ def test_without_an_allowance_a_lost_chunk_ends_the_job(halting: Halting) -> Non
     check(halting.service, [job])
 
 
+@pytest.mark.slow
 def test_a_supervisor_killed_before_the_first_reading_costs_nothing(service: Embedded) -> None:
     dataset = service.upload()
     job = service.submit(dataset)

@@ -16,7 +16,7 @@ m = C q D/sqrt(rho), D the sensitivity, each says something of where it ends:
 from math import exp, inf, log, sqrt
 from typing import NamedTuple
 
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from core.catalogue.kl.condition import KlCondition
 from core.catalogue.method import Bound
@@ -75,7 +75,7 @@ class Trajectory(NamedTuple):
     @property
     def confidence(self) -> float:
         """That neither a norm nor a gradient has more noise than the proofs allow."""
-        return max(0.0, 1 - self.beta / 2 - self.norms * float(chi2.sf(self.length**2, self.dimension)))
+        return max(0.0, 1 - self.beta / 2 - self.norms * float(chdtrc(self.dimension, self.length**2)))
 
 
 class Excess(NamedTuple):

@@ -6,7 +6,7 @@ quantile: theirs is too small for one number and too large for many.
 
 from math import log, sqrt
 
-from scipy.stats import chi2
+from scipy.special import chdtri  # the quantile of scipy.stats, which takes half a second to import
 
 
 def noise_radius(dimension: int, failure: float) -> float:
@@ -15,7 +15,7 @@ def noise_radius(dimension: int, failure: float) -> float:
     For one number it is two-sided. Its square is the upper quantile of a chi-squared law.
     """
     assert 0 < failure < 1, "a probability"
-    return sqrt(float(chi2.isf(failure, dimension)))
+    return sqrt(float(chdtri(dimension, failure)))
 
 
 def noise_radius_bound(dimension: int, failure: float) -> float:
