@@ -6,6 +6,7 @@ from typing import ClassVar, Self
 
 from pydantic import Field
 
+from core.catalogue.sampling import FullSampling, Sampling
 from core.privacy.events import Event
 from core.privacy.facts import Facts, Frozen, Grown
 
@@ -64,6 +65,10 @@ class AbstractSettings(Grown, ABC):
     @abstractmethod
     def bound(self, facts: Facts) -> Bound:
         """Return what the theory predicts for these filled settings."""
+
+    def sampling(self) -> Sampling:
+        """Return which units its questions read; nothing is open."""
+        return FullSampling()
 
     def passes(self, facts: Facts) -> int:
         """Return how many products of a vector with all records' rows the worst case takes.

@@ -1,0 +1,1 @@
+"""DP-Clipped-SGD: its theorems, its two modes, and its plans."""
