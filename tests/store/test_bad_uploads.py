@@ -128,6 +128,7 @@ def test_the_next_good_file_is_taken(tmp_path: Path) -> None:
     assert upload(tmp_path, GOOD) == 2
 
 
+@pytest.mark.slow
 def test_a_header_of_ten_million_columns(tmp_path: Path) -> None:
     refusal = refused(tmp_path, b",".join(b"c%d" % place for place in range(10_000_000)) + b"\n1,2\n")
     assert isinstance(refusal, TooLarge)

@@ -87,6 +87,7 @@ def kill_at_random(service: Embedded, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [0])
+@pytest.mark.slow
 def test_kills_at_random_points_leave_nothing_unpaid(service: Embedded, seed: int) -> None:
     kill_at_random(service, seed)
 
@@ -263,6 +264,7 @@ def heads(database: Database, job_id: str) -> list[tuple[str, str, int, int]]:
         return [(scope.head, job.state, job.fence, job.chunks_spent)]
 
 
+@pytest.mark.slow
 def test_paying_after_reading_would_be_seen(tmp_path: Path) -> None:
     with embedded(tmp_path / "home", observed={"SLOW": "0.05", "NAIVE": "1"}) as service:
         job = service.submit(service.upload())
@@ -272,6 +274,7 @@ def test_paying_after_reading_would_be_seen(tmp_path: Path) -> None:
         assert unpaid(service, job)
 
 
+@pytest.mark.slow
 def test_a_resume_that_does_not_pay_again_would_be_seen(tmp_path: Path) -> None:
     with embedded(tmp_path / "home", observed={"FREE": "1"}) as service:
         job, _ = Halting(service).kill_at("told", 3)

@@ -113,6 +113,7 @@ def test_a_restored_home_is_frozen_until_it_is_reconciled_and_then_owns_up_to_al
         assert [entry["kind"] for entry in entries].count("reconcile") == 1
 
 
+@pytest.mark.slow
 def test_a_restore_without_its_witness_says_so_and_reconciles_only_when_told(
     yesterday: dict[str, Any], tmp_path: Path
 ) -> None:
