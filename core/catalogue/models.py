@@ -7,8 +7,9 @@ from pydantic import BeforeValidator, Field
 
 from core.catalogue.columns import Name
 from core.catalogue.losses import Binary, Clip, Huber, Logistic, Mallows, Phase, Poisson, Robust, Weights
+from core.catalogue.network.model import NetworkModel
 from core.catalogue.nonconvex_losses import SmoothPhase
-from core.privacy.facts import Frozen, Grown
+from core.privacy.facts import Grown
 
 
 def _with_kind(kind: str, given: Any) -> Any:  # noqa: ANN401 - whatever was sent
@@ -81,14 +82,6 @@ class PhaseRetrievalModel(_Linear):
     intercept: bool = False
     loss: PhaseLoss = SmoothPhase()
     weights: OnlyClip = Clip()
-
-
-class NetworkModel(Frozen):
-    """A neural network; part of the interface, not offered yet."""
-
-    kind: Literal["network"] = "network"
-    target: Name
-    features: tuple[Name, ...] | None = None
 
 
 RegressionModel = LogisticModel | LinearModel | PoissonModel | MultinomialModel | PhaseRetrievalModel
