@@ -8,7 +8,7 @@ their bounds are clamped, unknown categories take `other`, and everything else t
 import re
 from collections.abc import Sequence
 from datetime import date
-from math import isfinite
+from math import isfinite, prod
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
@@ -21,9 +21,17 @@ MAX_MAGNITUDE = 1e100
 """Bounds stay where squares, products and their inverses are still float64 numbers."""
 MAX_INTEGER = 2**53
 """Whole numbers up to here are exact in float64."""
+MAX_ARRAY_NUMBERS = 2**20
+"""Numbers in one record's array."""
+MAX_TOKEN = 2**31 - 1
 ISO_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ]|$)"
 """A date, perhaps with a time of day, which is not looked at."""
 _LEAST_RELATIVE_WIDTH = 1e-9
+_MAX_ARRAY_MAGNITUDE = 1e30
+_LEAST_ARRAY_WIDTH = 1e-30
+_LEAST_RELATIVE_ARRAY_WIDTH = 1e-4
+"""Arrays are float32: within these, (value - centre)/scale neither overflows nor loses all its digits."""
+_MAX_BYTE = 255
 
 
 def _plain_text(text: str) -> str:
@@ -198,10 +206,76 @@ class BinaryColumn(Frozen):
     _undeclared = field_validator("missing")(_undeclared)
 
 
+class ArrayColumn(Frozen):
+    """An array of numbers a record, all of one shape: an image, a sequence, a list of tokens.
+
+    Numbers outside [lower, upper] are clamped; tokens, which are whole, are rounded as well. An array of another
+    shape, with an entry that is no finite number or with one of the `missing` numbers in it is missing: such a row is a
+    null record for models that use the column.
+    """
+
+    type: Literal["array"] = "array"
+    name: Name
+    shape: tuple[Annotated[int, Field(strict=True, ge=1)], ...] = Field(
+        min_length=1, max_length=3, description="of one record, such as [1, 28, 28] for channels, height and width"
+    )
+    of: Literal["number", "token"] = Field(
+        default="number", description="tokens are places in a vocabulary: whole, and never scaled"
+    )
+    lower: Finite
+    upper: Finite
+    missing: tuple[Finite, ...] = Field(
+        default=(), max_length=100, description="numbers that mean `not known`: an array that holds one is missing"
+    )
+    typical: Finite | None = Field(default=None, description=_TYPICAL)
+
+    _above = field_validator("upper")(_above)
+    _within = field_validator("typical")(_within)
+
+    @field_validator("shape")
+    @classmethod
+    def _not_too_large(cls, shape: tuple[int, ...]) -> tuple[int, ...]:
+        if prod(shape) > MAX_ARRAY_NUMBERS:
+            raise ValueError(f"an array holds {MAX_ARRAY_NUMBERS} numbers at most; send smaller ones")
+        return shape
+
+    @field_validator("lower", "upper")
+    @classmethod
+    def _is_kept(cls, bound: float, info: ValidationInfo) -> float:
+        """Refuse bounds that the numbers kept of an array cannot have."""
+        if info.data.get("of") == "token":
+            if not bound.is_integer() or not 0 <= bound <= MAX_TOKEN:
+                raise ValueError(f"tokens are whole numbers from 0 to {MAX_TOKEN}")
+        elif abs(bound) > _MAX_ARRAY_MAGNITUDE:
+            raise ValueError(f"must lie between -{_MAX_ARRAY_MAGNITUDE:g} and {_MAX_ARRAY_MAGNITUDE:g} in an array")
+        lower = info.data.get("lower")
+        if info.field_name == "upper" and lower is not None:
+            least = max(_LEAST_ARRAY_WIDTH, _LEAST_RELATIVE_ARRAY_WIDTH * max(abs(lower), abs(bound)))
+            if info.data.get("of") != "token" and bound - lower < least:
+                raise ValueError("upper is too near to lower for single precision: use other units, or another origin")
+        return bound
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers one record has."""
+        return prod(self.shape)
+
+    @property
+    def fits_bytes(self) -> bool:
+        """Whether every whole number within the bounds fits into a byte, and the bounds are whole."""
+        whole = self.lower.is_integer() and self.upper.is_integer()
+        return self.of == "number" and whole and self.lower >= 0 and self.upper <= _MAX_BYTE
+
+
 Ordered = NumberColumn | IntegerColumn | DateColumn
 Coded = CategoryColumn | BinaryColumn
-Column = Annotated[
+Scalar = Annotated[
     NumberColumn | IntegerColumn | DateColumn | CategoryColumn | BinaryColumn, Field(discriminator="type")
+]
+"""A column of one value a record."""
+Column = Annotated[
+    NumberColumn | IntegerColumn | DateColumn | CategoryColumn | BinaryColumn | ArrayColumn,
+    Field(discriminator="type"),
 ]
 
 
@@ -249,17 +323,24 @@ def number_of(column: Ordered, value: float | date) -> float:
     return float(value)
 
 
-def bounds_of(column: Ordered) -> tuple[float, float]:
+def bounds_of(column: Ordered | ArrayColumn) -> tuple[float, float]:
     """Return the declared bounds in the units that enter a model."""
+    if isinstance(column, ArrayColumn):
+        return column.lower, column.upper
     return number_of(column, column.lower), number_of(column, column.upper)
 
 
-def centre_of(column: Ordered) -> float:
+def centre_of(column: Ordered | ArrayColumn) -> float:
     """Return the declared typical value, or the middle of the bounds, in the units that enter a model."""
     if column.typical is not None:
-        return number_of(column, column.typical)
+        return column.typical if isinstance(column, ArrayColumn) else number_of(column, column.typical)
     lower, upper = bounds_of(column)
     return lower / 2 + upper / 2
+
+
+def numbers_in(column: Column) -> int:
+    """Return how many numbers a record has in a column."""
+    return column.numbers if isinstance(column, ArrayColumn) else 1
 
 
 def find(columns: Sequence[Column], name: str) -> Column | None:
