@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field
 
 from core.catalogue.columns import Name
 from core.catalogue.losses import Binary, Clip, Huber, Logistic, Mallows, Phase, Poisson, Robust, Weights
-from core.catalogue.network.model import NetworkModel
+from core.catalogue.network.model import NetworkModel as NetworkModel  # noqa: PLC0414 - where every kind is looked for
 from core.catalogue.nonconvex_losses import SmoothPhase
 from core.privacy.facts import Grown
 
