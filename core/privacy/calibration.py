@@ -1,0 +1,106 @@
+"""How much noise a privacy target asks of draws whose price has no closed form: Gaussian answers about samples.
+
+A target says in its own currency what a job may cost, and a job's price is at hand for every noise multiplier, so the
+smallest multiplier that is allowed is found by bisection. Both ends are exact or on the safe side: what is allowed is
+decided on prices that are rounded up, and the multiplier that is returned was itself found to be allowed.
+
+What a target allows of an event of Renyi price r(a) at integer orders a:
+
+* percent p: r(a) is at most p/100 of the cap at SOME order of the budget, which is what admits it to an empty one;
+* rho, and mu with rho = mu^2/2: r(a) is at most rho a at EVERY order of the budget, as if it were rho-zCDP where the
+  budget looks;
+* epsilon: the improved conversion of r(a) to epsilon at the budget's delta (Canonne, Kamath and Steinke 2020) is at
+  most epsilon at some integer order from 2 to 256. Every order is a valid one, so none need be the best.
+"""
+
+from collections.abc import Callable
+from fractions import Fraction
+from math import sqrt
+from typing import Final
+
+from core.errors import FieldError, Invalid
+from core.privacy.amounts import PrivacyTarget
+from core.privacy.budget import NANO, Terms
+from core.privacy.conversions import renyi_epsilon
+from core.privacy.events import Event
+from core.privacy.renyi import cost, cost_nano
+
+LARGEST_ORDER: Final = 256
+"""Of those that an epsilon is converted at."""
+
+SMALLEST_SIGMA: Final = 2.0**-20
+LARGEST_SIGMA: Final = 2.0**30
+"""What the integer lattice can carry lies between them."""
+
+Fits = Callable[[Event], bool]
+"""Says whether a target allows an event."""
+
+_CLOSENESS: Final = 1 + 2.0**-24
+_SAFE: Final = 1 - 1e-12
+
+
+def allowed(target: PrivacyTarget, terms: Terms) -> Fits:
+    """Return what a target allows under the terms of the scope that pays.
+
+    Args:
+        target: of the whole job.
+        terms: orders, caps and delta.
+    """
+    if target.percent is not None:
+        rooms = tuple(int(Fraction(target.percent) * cap / 100) for cap in terms.caps_nano)
+        return lambda event: any(
+            price <= room for price, room in zip(cost_nano(event, terms.orders), rooms, strict=True)
+        )
+    if target.epsilon is not None:
+        epsilon, delta = float(target.epsilon) * _SAFE, float(terms.delta)
+        return lambda event: smallest_epsilon(event, delta) <= epsilon
+    rho = Fraction(target.rho) if target.rho is not None else Fraction(target.mu or 0) ** 2 / 2
+    bounds = tuple(int(rho * order * NANO) for order in terms.orders)
+    return lambda event: all(
+        price <= bound for price, bound in zip(cost_nano(event, terms.orders), bounds, strict=True)
+    )
+
+
+def smallest_epsilon(event: Event, delta: float) -> float:
+    """Return an epsilon that holds at `delta`: the conversion of an event's price at about the best integer order.
+
+    The logarithm of a moment is convex in the order and zero at order one, so the conversion, but for a small term,
+    falls up to some order and rises from there: the place is found by halving.
+    """
+
+    def at(order: int) -> float:
+        return renyi_epsilon(cost(event, order), order, delta)
+
+    first, last = 2, LARGEST_ORDER
+    while first < last:
+        middle = (first + last) // 2
+        if at(middle) <= at(middle + 1):
+            last = middle
+        else:
+            first = middle + 1
+    return at(first)
+
+
+def smallest_sigma(event_of: Callable[[float], Event], fits: Fits) -> float:
+    """Return the smallest noise multiplier whose event is allowed, found from above to one part in 2^24.
+
+    Args:
+        event_of: what a job draws with a multiplier; its price falls as that grows.
+        fits: from `allowed`.
+
+    Raises:
+        Invalid: no multiplier that integers carry is allowed.
+    """
+    if not fits(event_of(LARGEST_SIGMA)):
+        raise Invalid(
+            "No noise is enough for this privacy target.",
+            FieldError("/privacy", "asks for more noise than integers carry; raise it, or ask fewer steps"),
+        )
+    high = 1.0 if fits(event_of(1.0)) else LARGEST_SIGMA
+    low = SMALLEST_SIGMA if high == 1.0 else 1.0
+    if fits(event_of(low)):
+        return low
+    while high > low * _CLOSENESS:
+        middle = sqrt(low * high)
+        low, high = (low, middle) if fits(event_of(middle)) else (middle, high)
+    return high
