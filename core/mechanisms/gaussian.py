@@ -55,8 +55,9 @@ PROBABILITY_BITS: Final = 128
 WORD_BITS: Final = 64
 WORKING_BITS: Final = 256
 GUIDE_BITS: Final = 16
-CHUNK: Final = 2**15
+CHUNK: Final = 2**14
 UNDECIDED: Final = np.iinfo(np.int16).min
+_BEHIND_GUIDE: Final = np.uint64(WORD_BITS - GUIDE_BITS)
 
 
 def _multipliers(sigma: float, widest: float) -> list[int]:
@@ -136,12 +137,12 @@ class CumulativeTable:
     def draw(self, generator: Generator, count: int) -> NDArray[np.int64]:
         """Return `count` independent draws: -last plus the number of table values that 128 uniform bits reach."""
         words = generator.bits(count)
-        drawn = self.guide[(words >> np.uint64(WORD_BITS - GUIDE_BITS)).astype(np.intp)].astype(np.int64)
-        undecided = np.flatnonzero(drawn == UNDECIDED)
-        words = words[undecided]
-        passed = np.searchsorted(self.high, words, side="left")
-        ties = np.searchsorted(self.high, words, side="right") - passed
-        for position in np.flatnonzero(ties):  # once in 2^49 words or so: 64 more bits decide
+        drawn = self.guide.take(words >> _BEHIND_GUIDE).astype(np.int64)
+        (undecided,) = (drawn == UNDECIDED).nonzero()
+        words = words.take(undecided)
+        passed = self.high.searchsorted(words, side="left")
+        ties = self.high.searchsorted(words, side="right") - passed
+        for position in ties.nonzero()[0]:  # once in 2^49 words or so: 64 more bits decide
             start = passed[position]
             second = generator.bits(1)[0]
             passed[position] += np.count_nonzero(self.low[start : start + ties[position]] <= second)
@@ -196,9 +197,11 @@ class DiscreteGaussian:
         drawn = np.empty(size, dtype=np.int64)
         for start in range(0, size, CHUNK):
             part = drawn[start : start + CHUNK]
-            part[:] = self.table.draw(generator, part.size)
-            for k in self.multipliers[1:]:
-                part += k * self.table.draw(generator, part.size)
+            # All narrow draws of a chunk at once: for a short vector a call costs more than its draws.
+            narrow = self.table.draw(generator, len(self.multipliers) * part.size).reshape(-1, part.size)
+            part[:] = narrow[0]
+            for k, one in zip(self.multipliers[1:], narrow[1:], strict=True):
+                part += k * one
         return drawn
 
 
