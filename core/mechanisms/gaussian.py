@@ -211,6 +211,7 @@ def discrete_gaussian(sigma: float) -> DiscreteGaussian:
     return DiscreteGaussian(sigma)
 
 
+@lru_cache(maxsize=64)
 def true_sigma(sigma: float) -> float:
     """Return the parameter that draws for `sigma` really use: at least it, at most 1 + 2**-48 times it.
 

@@ -1,5 +1,6 @@
 """From a bounded integer sum to a noised mean on the lattice."""
 
+from functools import lru_cache
 from typing import Final, assert_never
 
 import numpy as np
@@ -27,6 +28,7 @@ MOST_STEPS: Final = 2.0**52
 """Of a ridge's gradient, in each coordinate: far above all that is short, and no integer overflows."""
 
 
+@lru_cache(maxsize=64)  # a method asks the same few questions in every step
 def grid_for(question: Question, facts: Facts, terms: int) -> Grid:
     """Return the grid for a sum of at most `terms` clipped answers: route (b), whose proofs are in the lattice."""
     bound = question.bound(facts)
