@@ -7,36 +7,35 @@ value: (indicator - centre)/scale, with the public centre and scale that spread 
 norm at most 1 allow (-1 and 1 for two values). So an ordinary column adds at most 1 to the squared norm of a row, and
 noise of a given size hurts all columns alike. Without an intercept nothing is centred. The target of a linear model is
 encoded like a number. Coefficients in the units of the declared columns are an affine map of the encoded ones.
+
+A network reads ordinary columns encoded so, without an intercept, or one array column (`core.catalogue.arrays`), in
+single precision.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import sqrt
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from core.catalogue.arrays import encode_array, encode_one, norm_of
 from core.catalogue.cells import code_of_cell, number_of_cell
 from core.catalogue.columns import (
+    ArrayColumn,
     BinaryColumn,
     Coded,
     Column,
     Ordered,
+    Scalar,
     bounds_of,
     centre_of,
-    find,
 )
-from core.catalogue.models import (
-    AnyModel,
-    LinearModel,
-    LogisticModel,
-    MultinomialModel,
-    NetworkModel,
-    PhaseRetrievalModel,
-    PoissonModel,
-    RegressionModel,
-)
-from core.errors import FieldError, Invalid, NotOfferedYet
-from core.privacy.facts import Frozen
+from core.catalogue.models import AnyModel, PhaseRetrievalModel, PoissonModel
+from core.catalogue.network.layers import Shape
+from core.catalogue.network.model import NetworkModel
+from core.catalogue.selection import some_of, target_of, used_by
+from core.errors import FieldError, Invalid
+from core.privacy.facts import Frozen, Grown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
 
 MAX_DIMENSION = 2_000
 INTERCEPT = "intercept"
+_ABSENT = "is missing: give every column the model uses"
 _Positive = Annotated[float, Field(gt=0)]
 
 
@@ -77,13 +77,43 @@ class TargetCoding(Frozen):
         return sqrt(self.scale) if self.kind == "square" else self.scale
 
 
-class Design(Frozen):
-    """A model's encoding: from declared rows to features and target, and from encoded coefficients to declared ones."""
+class Design(Grown):
+    """A model's encoding: from declared rows to features and target, and from encoded coefficients to declared ones.
 
-    features: tuple[Feature, ...] = Field(min_length=1)
+    Either of ordinary columns, or of one array, which then has no features of its own names.
+    """
+
+    NEWER: ClassVar = frozenset({"array", "single"})
+
+    features: tuple[Feature, ...]
     target: TargetCoding
-    columns: tuple[Column, ...] = Field(description="the declared columns behind the features, in the model's order")
-    target_column: Column
+    columns: tuple[Scalar, ...] = Field(description="the declared columns behind the features, in the model's order")
+    target_column: Scalar
+    array: ArrayColumn | None = Field(default=None, description="what is read instead of features")
+    single: bool = Field(default=False, description="encoded features are kept in single precision, for a network")
+
+    @model_validator(mode="after")
+    def _either(self) -> "Design":
+        if (self.array is None) == (not self.features):
+            raise ValueError("a design has either features or an array")
+        return self
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of an encoded record: an array's own, or (p,)."""
+        return (self.dimension,) if self.array is None else self.array.shape
+
+    @property
+    def number_type(self) -> Literal["float64", "float32", "int32"]:
+        """How an encoded number is kept."""
+        if self.array is not None:
+            return "int32" if self.array.of == "token" else "float32"
+        return "float32" if self.single else "float64"
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The names of the columns that are read for the features."""
+        return tuple(column.name for column in self.columns) if self.array is None else (self.array.name,)
 
     @property
     def classes(self) -> int:
@@ -93,8 +123,8 @@ class Design(Frozen):
 
     @property
     def dimension(self) -> int:
-        """p, the number of encoded features, intercept included."""
-        return len(self.features)
+        """p, the number of encoded features, intercept included, or of an array's numbers."""
+        return len(self.features) if self.array is None else self.array.numbers
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -104,7 +134,7 @@ class Design(Frozen):
     @property
     def intercept(self) -> bool:
         """Whether the first feature is the intercept."""
-        return self.features[0].column is None
+        return self.array is None and self.features[0].column is None
 
     @property
     def norm_bound(self) -> float:
@@ -112,6 +142,8 @@ class Design(Frozen):
 
         The intercept adds 1 to its square, a column at most 1, and more where `typical` is off the middle.
         """
+        if self.array is not None:
+            return norm_of(self.array)
         return sqrt(self.intercept + sum(self._reach(column) ** 2 for column in self.columns))
 
     @property
@@ -126,7 +158,7 @@ class Design(Frozen):
         lower, upper = bounds_of(self.target_column)
         return max(abs(upper - self.target.centre), abs(lower - self.target.centre)) / self.target.scale
 
-    def _reach(self, column: Column) -> float:
+    def _reach(self, column: Scalar) -> float:
         """Return the largest norm of what one column adds to an encoded row."""
         coded = [feature for feature in self.features if feature.column == column.name]
         if isinstance(column, Coded):
@@ -181,19 +213,21 @@ class Design(Frozen):
         Values are read as an upload's cells are: clamped, unknown categories take `other`, missing ones `fill`.
 
         Args:
-            row: column name -> number, text, date or None.
+            row: column name -> number, text, date or None; an array as nested lists or as one list.
             pointer: JSON pointer of the row in the request, for the errors.
 
         Raises:
             Invalid: a column is absent, or a value is missing or cannot be read, and the column declares nothing
-                to stand for it. Each such column is named.
+                to stand for it. Each such column is named, and the place inside an array.
         """
+        if self.array is not None:
+            return self._encode_array(row, f"{pointer}/{_escape(self.array.name)}")
         values: dict[str, float] = {}
         errors: list[FieldError] = []
         for column in self.columns:
             where = f"{pointer}/{_escape(column.name)}"
             if column.name not in row:
-                errors.append(FieldError(where, "is missing: give every column the model uses"))
+                errors.append(FieldError(where, _ABSENT))
                 continue
             value = _read(column, row[column.name])
             if value is None:
@@ -204,25 +238,39 @@ class Design(Frozen):
             raise Invalid(f"The row cannot be encoded: see {errors[0].pointer}.", *errors)
         return [self._feature(feature, values) for feature in self.features]
 
-    def encode_columns(self, values: "Mapping[str, npt.NDArray[np.generic]]", out: "Array") -> None:
+    def _encode_array(self, row: Mapping[str, object], where: str) -> list[float]:
+        assert self.array is not None, "asked of designs with one"
+        if self.array.name not in row:
+            raise Invalid(f"The row cannot be encoded: see {where}.", FieldError(where, _ABSENT))
+        encoded = encode_one(self.array, row[self.array.name], where)
+        if isinstance(encoded, FieldError):
+            raise Invalid(f"The row cannot be encoded: see {encoded.pointer}.", encoded)
+        return encoded
+
+    def encode_columns(self, values: "Mapping[str, npt.NDArray[np.generic]]", out: "npt.NDArray[np.generic]") -> None:
         """Fill `out` with encoded features, all rows at once; what a row with a missing value gets is not defined.
 
         Args:
             values: by column name, arrays of shape (rows,) as kept by the store: float64 numbers in declared units
-                (days since `lower` for dates, NaN when missing), or integer codes (negative when missing).
-            out: float64, shape (rows, p).
+                (days since `lower` for dates, NaN when missing), or integer codes (negative when missing); of an array
+                column shape (rows, numbers).
+            out: of the design's `number_type`, shape (rows, p).
         """
         import numpy as np  # noqa: PLC0415 - as above
 
+        if self.array is not None:
+            encode_array(self.array, values[self.array.name], out)
+            return
         for place, feature in enumerate(self.features):
             if feature.column is None:
                 out[:, place] = 1.0
-            elif feature.code is not None:
-                np.equal(values[feature.column], feature.code, out=out[:, place])
-                _standardise(out[:, place], feature)
-            else:
-                out[:, place] = values[feature.column]
-                _standardise(out[:, place], feature)
+                continue
+            given = values[feature.column]
+            numbers = given if feature.code is None else given == feature.code
+            column = numbers.astype(np.float64)  # single precision comes last, once
+            column -= feature.centre
+            column /= feature.scale
+            out[:, place] = column
 
     @staticmethod
     def _feature(feature: Feature, values: Mapping[str, float]) -> float:
@@ -239,17 +287,17 @@ def make_design(columns: Sequence[Column], model: AnyModel) -> Design:
     Raises:
         Invalid: the target or a feature is unknown, doubled or of a type the model cannot use (pointers
             /model/target, /model/features/k).
-        NotOfferedYet: the model is a network.
     """
-    if isinstance(model, NetworkModel):
-        raise NotOfferedYet(
-            "Neural networks are not offered yet.", FieldError("/model/kind", "use `logistic` or `linear`")
-        )
-    target_column = _target(columns, model)
-    used = tuple(_used(columns, model))
-    features = [Feature(name=INTERCEPT, column=None)] if model.intercept else []
+    target_column = target_of(columns, model)
+    used = used_by(columns, model)
+    target = _target_coding(target_column, model)
+    network = isinstance(model, NetworkModel)
+    if isinstance(used, ArrayColumn):
+        return Design(features=(), target=target, columns=(), target_column=target_column, array=used, single=True)
+    intercept = not isinstance(model, NetworkModel) and model.intercept
+    features = [Feature(name=INTERCEPT, column=None)] if intercept else []
     for column in used:
-        features.extend(_features(column, centred=model.intercept))
+        features.extend(_features(column, centred=intercept or network))
     if len(features) > MAX_DIMENSION:
         raise Invalid(
             f"The model would have {len(features)} coefficients; at most {MAX_DIMENSION} are offered.",
@@ -262,71 +310,10 @@ def make_design(columns: Sequence[Column], model: AnyModel) -> Design:
             f"Two coefficients would both be called `{doubled}`.",
             FieldError("/model/features", "leave out one of the columns, or rename it in a new upload"),
         )
-    target = _target_coding(target_column, model)
-    return Design(features=tuple(features), target=target, columns=used, target_column=target_column)
+    return Design(features=tuple(features), target=target, columns=used, target_column=target_column, single=network)
 
 
-def _target(columns: Sequence[Column], model: RegressionModel) -> Column:
-    column = find(columns, model.target)
-    if column is None:
-        detail = f"the dataset declares no column `{model.target}`; it declares {_some(c.name for c in columns)}"
-        raise Invalid(f"Unknown target `{model.target}`.", FieldError("/model/target", detail))
-    if isinstance(model, LogisticModel) and not isinstance(column, BinaryColumn):
-        raise Invalid(
-            f"The target `{column.name}` is of type {column.type}; a logistic model needs a binary column.",
-            FieldError("/model/target", "name a binary column, or fit a linear model to a number"),
-        )
-    if isinstance(model, LinearModel) and isinstance(column, Coded):
-        raise Invalid(
-            f"The target `{column.name}` is of type {column.type}; a linear model needs a number, integer or date.",
-            FieldError("/model/target", "name a numeric column, or fit a logistic model to a binary one"),
-        )
-    if isinstance(model, MultinomialModel) and not isinstance(column, Coded):
-        raise Invalid(
-            f"The target `{column.name}` is of type {column.type}; a multinomial model needs a category.",
-            FieldError("/model/target", "name a category, or fit a linear model to a number"),
-        )
-    if isinstance(model, PoissonModel | PhaseRetrievalModel) and not _counts(column):
-        noun = "a count" if isinstance(model, PoissonModel) else "a square"
-        raise Invalid(
-            f"The target `{column.name}` cannot be {noun}: it may be a category, a date or negative.",
-            FieldError("/model/target", "name a number or integer column whose declared lower bound is 0 or more"),
-        )
-    return column
-
-
-def _counts(column: Column) -> bool:
-    """Say whether a column's declared values may be counts, or squares."""
-    return not isinstance(column, Coded) and column.type != "date" and bounds_of(column)[0] >= 0
-
-
-def _used(columns: Sequence[Column], model: RegressionModel) -> Iterable[Column]:
-    """Yield the feature columns, in the model's order."""
-    if model.features is None:
-        others = [column for column in columns if column.name != model.target]
-        if not others and not model.intercept:
-            raise Invalid(
-                "The dataset has no column beside the target.",
-                FieldError("/model/intercept", "keep the intercept, or upload a dataset with more columns"),
-            )
-        yield from others
-        return
-    seen: set[str] = set()
-    for place, name in enumerate(model.features):
-        where = f"/model/features/{place}"
-        column = find(columns, name)
-        if column is None:
-            detail = f"the dataset declares no column `{name}`; it declares {_some(c.name for c in columns)}"
-            raise Invalid(f"Unknown feature `{name}`.", FieldError(where, detail))
-        if name == model.target:
-            raise Invalid(f"`{name}` is the target.", FieldError(where, "the target cannot be a feature too"))
-        if name in seen:
-            raise Invalid(f"The feature `{name}` is named twice.", FieldError(where, "name each feature once"))
-        seen.add(name)
-        yield column
-
-
-def _features(column: Column, *, centred: bool) -> Iterable[Feature]:
+def _features(column: Scalar, *, centred: bool) -> Iterable[Feature]:
     if isinstance(column, Coded):
         centre, scale = _spread(len(column.values)) if centred else (0.0, 1.0)
         for code, level in enumerate(column.values[1:], start=1):
@@ -348,12 +335,6 @@ def _spread(values: int) -> tuple[float, float]:
     return centre, sqrt(max(baseline, 1 - 2 * centre + baseline))
 
 
-def _standardise(column: "Array", feature: Feature) -> None:
-    """Centre and scale one encoded column where it lies."""
-    column -= feature.centre
-    column /= feature.scale
-
-
 def _coding(column: Ordered, *, centred: bool) -> tuple[float, float]:
     """Return the centre and half the range; without centring 0 and the largest number within the bounds."""
     lower, upper = bounds_of(column)
@@ -362,32 +343,27 @@ def _coding(column: Ordered, *, centred: bool) -> tuple[float, float]:
     return centre_of(column), upper / 2 - lower / 2
 
 
-def _target_coding(column: Column, model: RegressionModel) -> TargetCoding:
+def _target_coding(column: Scalar, model: AnyModel) -> TargetCoding:
     if isinstance(column, Coded):
         return TargetCoding(column=column.name, kind="binary" if isinstance(column, BinaryColumn) else "category")
     if isinstance(model, PoissonModel):
         return TargetCoding(column=column.name, kind="count")
     if isinstance(model, PhaseRetrievalModel):
         return TargetCoding(column=column.name, kind="square", scale=bounds_of(column)[1])
-    centre, scale = _coding(column, centred=model.intercept)
+    centre, scale = _coding(column, centred=isinstance(model, NetworkModel) or model.intercept)
     return TargetCoding(column=column.name, kind="number", centre=centre, scale=scale)
 
 
-def _read(column: Column, value: object) -> float | None:
+def _read(column: Scalar, value: object) -> float | None:
     return code_of_cell(column, value) if isinstance(column, Coded) else number_of_cell(column, value)
 
 
-def _wanted(column: Column) -> str:
+def _wanted(column: Scalar) -> str:
     if isinstance(column, Coded):
-        return f"must be one of {_some(column.values)}"
+        return f"must be one of {some_of(column.values)}"
     if column.type == "date":
         return "must be a date such as 2006-12-31"
     return "must be a number"
-
-
-def _some(names: Iterable[str], most: int = 10) -> str:
-    listed = [f"`{name}`" for name in names]
-    return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
 
 
 def _escape(name: str) -> str:

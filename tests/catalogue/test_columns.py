@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from core.catalogue.columns import MAX_COLUMNS, Columns, bounds_of, centre_of
+from core.catalogue.columns import MAX_COLUMNS, ArrayColumn, Columns, bounds_of, centre_of
 from core.catalogue.datasets import parse_metadata
 from core.errors import Invalid
 
@@ -17,6 +17,8 @@ JOB = {"type": "category", "name": "job", "values": ["management", "technician",
 Y = {"type": "binary", "name": "y", "values": ["no", "yes"]}
 SEEN = {"type": "date", "name": "seen", "lower": "2003-01-01", "upper": "2006-12-31"}
 KIDS = {"type": "integer", "name": "kids", "lower": 0, "upper": 20}
+IMAGE = {"type": "array", "name": "image", "shape": [1, 28, 28], "lower": 0, "upper": 255}
+TOKENS = {"type": "array", "name": "words", "shape": [64], "of": "token", "lower": 0, "upper": 999}
 BANK = {"name": "bank", "budget": {"epsilon": "3", "delta": "1e-6"}, "columns": [AGE, JOB, Y]}
 
 
@@ -62,6 +64,22 @@ def pointers(body: object) -> list[str]:
         ({**Y, "values": ["no", "no"]}, "/columns/0/values"),
         ({**Y, "values": ["no", "yes", "perhaps"]}, "/columns/0/values"),
         ({**Y, "fill": "perhaps"}, "/columns/0/fill"),
+        ({**IMAGE, "shape": []}, "/columns/0/shape"),
+        ({**IMAGE, "shape": [1, 1, 28, 28]}, "/columns/0/shape"),
+        ({**IMAGE, "shape": [28, 0]}, "/columns/0/shape/1"),
+        ({**IMAGE, "shape": [28, 28.5]}, "/columns/0/shape/1"),
+        ({**IMAGE, "shape": [1025, 1024]}, "/columns/0/shape"),
+        ({**IMAGE, "upper": 0}, "/columns/0/upper"),
+        ({**IMAGE, "lower": 1e8, "upper": 1e8 + 100}, "/columns/0/upper"),
+        ({**IMAGE, "upper": 1e31}, "/columns/0/upper"),
+        ({**IMAGE, "upper": 1e-40}, "/columns/0/upper"),
+        ({**IMAGE, "of": "pixel"}, "/columns/0/of"),
+        ({**IMAGE, "typical": 256}, "/columns/0/typical"),
+        ({**IMAGE, "missing": ["x"]}, "/columns/0/missing/0"),
+        ({**IMAGE, "fill": 0}, "/columns/0/fill"),
+        ({**TOKENS, "lower": -1}, "/columns/0/lower"),
+        ({**TOKENS, "upper": 99.5}, "/columns/0/upper"),
+        ({**TOKENS, "upper": 2**31}, "/columns/0/upper"),
     ],
 )
 def test_a_wrong_column_names_its_field_alone(column: dict[str, Any], pointer: str) -> None:
@@ -118,6 +136,18 @@ def test_dates_count_days_since_the_lower_bound() -> None:
     assert seen.type == typical.type == "date"
     assert bounds_of(seen) == (0, 1460)
     assert (centre_of(seen), centre_of(typical)) == (730, 10)
+
+
+def test_arrays_say_how_large_they_are_and_whether_bytes_hold_them() -> None:
+    image, unit, tokens = TypeAdapter(Columns).validate_python(
+        [IMAGE, {**IMAGE, "name": "unit", "lower": -0.5}, {**TOKENS, "upper": 255}]
+    )
+    assert isinstance(image, ArrayColumn)
+    assert isinstance(unit, ArrayColumn)
+    assert isinstance(tokens, ArrayColumn)
+    assert (image.numbers, tokens.numbers) == (784, 64)
+    assert (image.fits_bytes, unit.fits_bytes, tokens.fits_bytes) == (True, False, False)
+    assert (bounds_of(image), centre_of(image)) == ((0, 255), 127.5)
 
 
 finite = st.floats(-1e100, 1e100)

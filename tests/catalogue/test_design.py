@@ -10,8 +10,10 @@ from pydantic import TypeAdapter
 
 from core.catalogue.columns import Coded, Column, Columns, bounds_of
 from core.catalogue.design import Design, make_design
-from core.catalogue.models import LinearModel, LogisticModel, NetworkModel, PhaseRetrievalModel
-from core.errors import Invalid, NotOfferedYet
+from core.catalogue.models import LinearModel, LogisticModel, MultinomialModel, PhaseRetrievalModel
+from core.catalogue.network.layers import Linear
+from core.catalogue.network.model import NetworkModel
+from core.errors import Invalid
 
 COLUMNS = TypeAdapter(Columns).validate_python(
     [
@@ -139,11 +141,6 @@ def test_a_model_that_does_not_fit_names_its_field(model: Any, pointer: str) -> 
     assert [field.pointer for field in refused.value.fields] == [pointer]
 
 
-def test_networks_come_later() -> None:
-    with pytest.raises(NotOfferedYet):
-        make_design(COLUMNS, NetworkModel(target="y"))
-
-
 def test_two_coefficients_of_one_name_are_refused() -> None:
     columns = TypeAdapter(Columns).validate_python(
         [
@@ -178,3 +175,147 @@ class TestRows:
             self.design.encode_row(row, "/rows/3")
         named = {field.pointer for field in refused.value.fields}
         assert named == {f"/rows/3/{name}" for name in ("age", "kids", "seen", "town", "loan", "job")}
+
+
+IMAGE = {"type": "array", "name": "image", "shape": [1, 2, 3], "lower": 0, "upper": 255, "missing": [13]}
+WORDS = {"type": "array", "name": "words", "shape": [4], "of": "token", "lower": 0, "upper": 99}
+WITH_ARRAYS = TypeAdapter(Columns).validate_python(
+    [
+        IMAGE,
+        WORDS,
+        {"type": "number", "name": "age", "lower": 18, "upper": 95, "typical": 40},
+        {"type": "category", "name": "job", "values": ["none", "technician", "other"]},
+        {"type": "category", "name": "label", "values": ["a", "b", "c"]},
+    ]
+)
+
+
+def network(*features: str, target: str = "label") -> NetworkModel:
+    """A network; what its layers are is nothing to a design."""
+    return NetworkModel(target=target, features=features or None, layers=(Linear(units=3),))
+
+
+def encoded(design: Design, values: Any) -> Any:
+    out = np.empty((len(next(iter(values.values()))), design.dimension), dtype=design.number_type)
+    design.encode_columns(values, out)
+    return out
+
+
+class TestNetworks:
+    def test_an_image_is_centred_and_scaled_by_its_declared_bounds_in_single_precision(self) -> None:
+        design = make_design(WITH_ARRAYS, network("image"))
+        assert (design.shape, design.dimension, design.number_type) == ((1, 2, 3), 6, "float32")
+        out = encoded(design, {"image": np.array([[0, 255, 0, 51, 255, 102]], dtype=np.uint8)})
+        assert out.dtype == np.float32
+        assert out[0].tolist() == pytest.approx([-1, 1, -1, -0.6, 1, -0.2], abs=1e-6)
+        assert np.linalg.norm(out[0]) <= design.norm_bound * (1 + 1e-6)
+
+    def test_a_typical_value_is_the_centre(self) -> None:
+        columns = TypeAdapter(Columns).validate_python([{**IMAGE, "typical": 33}, *(WITH_ARRAYS[4].model_dump(),)])
+        design = make_design(columns, network("image"))
+        out = encoded(design, {"image": np.array([[33, 255, 0, 33, 33, 33]], dtype=np.uint8)})
+        assert out[0] == pytest.approx([0, 222 / 127.5, -33 / 127.5, 0, 0, 0])
+        assert design.norm_bound == pytest.approx(6**0.5 * 222 / 127.5)
+
+    def test_tokens_stay_as_they_are(self) -> None:
+        design = make_design(WITH_ARRAYS, network("words"))
+        out = encoded(design, {"words": np.array([[3, 0, 99, 7]], dtype=np.int32)})
+        assert (out.dtype, out.tolist()) == (np.int32, [[3, 0, 99, 7]])
+
+    def test_ordinary_columns_have_no_intercept_and_are_centred(self) -> None:
+        design = make_design(WITH_ARRAYS, network("age", "job"))
+        regression = make_design(WITH_ARRAYS, MultinomialModel(target="label", features=("age", "job")))
+        assert design.features == regression.features[1:]
+        assert (design.shape, design.number_type, design.intercept) == ((3,), "float32", False)
+        values = {"age": np.array([18.0, 50.3]), "job": np.array([0, 2])}
+        assert (encoded(design, values) == encoded(regression, values)[:, 1:].astype(np.float32)).all()
+
+    def test_targets_are_classes_or_scaled_numbers(self) -> None:
+        design = make_design(WITH_ARRAYS, network("image", target="age"))
+        assert (design.target.kind, design.target.centre, design.target.scale) == ("number", 40, 38.5)
+        assert make_design(WITH_ARRAYS, network("image")).classes == 3
+
+    @pytest.mark.parametrize("features", [("image",), ("words",), ("age", "job")])
+    def test_survives_the_wire(self, features: tuple[str, ...]) -> None:
+        design = make_design(WITH_ARRAYS, network(*features))
+        assert Design.model_validate_json(design.model_dump_json()) == design
+
+    def test_designs_of_regressions_are_written_as_before(self) -> None:
+        told = make_design(COLUMNS, LogisticModel(target="y")).model_dump(mode="json")
+        assert set(told) == {"features", "target", "columns", "target_column"}
+
+    @pytest.mark.parametrize(
+        ("model", "pointer"),
+        [
+            (network(), "/model/features"),
+            (network("age", "image"), "/model/features/1"),
+            (network("image", "words"), "/model/features/0"),
+            (network("picture"), "/model/features/0"),
+            (network("age", target="image"), "/model/target"),
+            (MultinomialModel(target="label"), "/model/features"),
+            (MultinomialModel(target="label", features=("age", "words")), "/model/features/1"),
+        ],
+    )
+    def test_columns_that_a_model_cannot_read_are_named(self, model: Any, pointer: str) -> None:
+        with pytest.raises(Invalid) as refused:
+            make_design(WITH_ARRAYS, model)
+        assert [field.pointer for field in refused.value.fields] == [pointer]
+
+    def test_a_dataset_of_nothing_else_needs_no_names(self) -> None:
+        assert make_design((WITH_ARRAYS[0], WITH_ARRAYS[4]), network()).array == WITH_ARRAYS[0]
+        with pytest.raises(Invalid) as refused:
+            make_design(WITH_ARRAYS[4:], network())
+        assert refused.value.fields[0].pointer == "/model/features"
+
+
+class TestArraysOfOneRow:
+    design = make_design(WITH_ARRAYS, network("image"))
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            [[[0, 255, -3], [51, 1e300, 102]]],
+            [[0, 255, 0], [51, 255, 102]],
+            [0, 255, -1e9, 51, 10**30, 102.0],
+            ((0, 255, 0), (51, 255, 102)),
+        ],
+        ids=["declared", "squeezed", "flat", "tuples"],
+    )
+    def test_nested_lists_are_encoded_as_columns_are(self, value: Any) -> None:
+        whole = encoded(self.design, {"image": np.array([[0, 255, 0, 51, 255, 102]], dtype=np.uint8)})
+        assert self.design.encode_row({"image": value}) == whole[0].tolist()
+
+    def test_tokens_are_rounded_and_clamped(self) -> None:
+        design = make_design(WITH_ARRAYS, network("words"))
+        assert design.encode_row({"words": [1.4, -5, 1000, 7]}) == [1, 0, 99, 7]
+
+    @pytest.mark.parametrize(
+        ("row", "pointer"),
+        [
+            ({}, "/rows/3/image"),
+            ({"image": None}, "/rows/3/image"),
+            ({"image": 5}, "/rows/3/image"),
+            ({"image": "abcdef"}, "/rows/3/image"),
+            ({"image": []}, "/rows/3/image"),
+            ({"image": [1, 2, 3]}, "/rows/3/image"),
+            ({"image": [[[[1]]]]}, "/rows/3/image"),
+            ({"image": [[1, 2, 3], [1, 2]]}, "/rows/3/image/1"),
+            ({"image": [[1, 2, 3], 5]}, "/rows/3/image/1"),
+            ({"image": [[[1, 2, 3], [1, 2, 3]], []]}, "/rows/3/image"),
+            ({"image": [[1, 2, 3], [1, "2", 3]]}, "/rows/3/image/1/1"),
+            ({"image": [[1, 2, 3], [1, True, 3]]}, "/rows/3/image/1/1"),
+            ({"image": [1, 2, 3, 1, None, 3]}, "/rows/3/image/4"),
+            ({"image": [1, 2, 3, 1, float("nan"), 3]}, "/rows/3/image/4"),
+            ({"image": [1, 2, 3, 1, 10**400, 3]}, "/rows/3/image/4"),
+            ({"image": [1, 2, 3, 1, 13, 3]}, "/rows/3/image"),
+        ],
+    )
+    def test_what_is_wrong_is_named_by_its_place(self, row: Any, pointer: str) -> None:
+        with pytest.raises(Invalid) as refused:
+            self.design.encode_row(row, "/rows/3")
+        assert [field.pointer for field in refused.value.fields] == [pointer]
+
+    def test_an_image_of_one_pixel_is_a_list_of_one(self) -> None:
+        columns = TypeAdapter(Columns).validate_python([{**IMAGE, "shape": [1, 1, 1]}, WITH_ARRAYS[4].model_dump()])
+        design = make_design(columns, network("image"))
+        assert design.encode_row({"image": [255]}) == design.encode_row({"image": [[[255]]]}) == [1]
