@@ -62,7 +62,7 @@ class UnknownScale(Frozen):
     )
 
 
-class Facts(Frozen):
+class Facts(Grown):
     """What is public about the records behind a door.
 
     The bounds are promises about each unit's contribution, kept by the door (it clips to them):
@@ -87,7 +87,12 @@ class Facts(Frozen):
       None: unknown.
 
     The outer product of a unit's score has Frobenius norm at most B**2.
+
+    ``part_rows`` says how sums are made where a unit's gradient is a network's: floats of single precision add up at
+    most so many rows, and from there on integers do; None: float64 parts of PART_UNITS units.
     """
+
+    NEWER = frozenset({"part_rows"})
 
     units: int = Field(gt=0, description="n, the number of units, null records included")
     dimension: int = Field(gt=0, description="p, the number of parameters, an unknown scale included")
@@ -105,3 +110,4 @@ class Facts(Frozen):
     start_gap: float | None = Field(default=None, gt=0)
     ridge: float = Field(default=0.0, ge=0, description="lambda of (lambda/2) |theta|^2, added without the records")
     scale: UnknownScale | None = Field(default=None, description="None: all parameters are coefficients")
+    part_rows: int | None = Field(default=None, gt=0)
