@@ -8,6 +8,7 @@ Source: Vatan Khah, Chezhegov, Farahmand, Horvath and Gorbunov, Differentially p
 convergence with arbitrary clipping level (preprint), which is about one sample in each step.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf, log, sqrt
@@ -129,6 +130,11 @@ class Guarantee(Frozen):
         travelled = step_size * self.iterates
         inverse = inf if travelled == 0 else 1 / travelled
         return self.leading * inverse + (self.second * inverse * inverse if self.second else 0.0)
+
+
+def power(base: float, exponent: float) -> float:
+    """Return a power of what is not negative: a float, where the operator may return a complex number."""
+    return math.pow(base, exponent)
 
 
 def over(numerator: float, denominator: float) -> float:

@@ -11,10 +11,9 @@ Source: Vatan Khah, Chezhegov, Farahmand, Horvath and Gorbunov (preprint), theor
 with (174) to (180).
 """
 
-import math
 from math import log, sqrt
 
-from core.catalogue.clipped.guarantee import Guarantee, Run, over
+from core.catalogue.clipped.guarantee import Guarantee, Run, over, power
 from core.catalogue.clipped.lemma import worst_bias, worst_moment
 
 PAPER = "Vatan Khah et al. (preprint)"
@@ -108,7 +107,7 @@ def jump_is_free(largest: float, run: Run) -> bool:
         largest: 2 L R, or 2 sqrt(L Delta).
         run: the rest.
     """
-    return math.pow(run.clip, run.alpha) <= 3.375 * (run.c + 1) * worst_moment(largest, run) * run.iterates / run.l8
+    return power(run.clip, run.alpha) <= 3.375 * (run.c + 1) * worst_moment(largest, run) * run.iterates / run.l8
 
 
 def says_something_from(*, convex: bool, slope: float) -> float:
@@ -126,7 +125,7 @@ def says_something_from(*, convex: bool, slope: float) -> float:
 
 def _spread(run: Run, moment: float) -> float:
     """Return sqrt(c + 1) lambda^(1 - alpha/2) sqrt(6 N l8 A)."""
-    return sqrt(run.c + 1) * math.pow(run.clip, 1 - run.alpha / 2) * sqrt(6 * run.iterates * run.l8 * moment)
+    return sqrt(run.c + 1) * power(run.clip, 1 - run.alpha / 2) * sqrt(6 * run.iterates * run.l8 * moment)
 
 
 def _drift(run: Run) -> float:
