@@ -71,7 +71,7 @@ class Run:
     @property
     def c(self) -> float:
         """Return 2^(2 alpha - 1), of the paper's lemma B.1."""
-        return 2.0 ** (2 * self.alpha - 1)
+        return power(2.0, 2 * self.alpha - 1)
 
     @cached_property
     def squared_noise(self) -> float:

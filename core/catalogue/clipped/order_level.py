@@ -80,9 +80,8 @@ def privacy_cost(run: Run) -> float:
 def order_bias(scale: Scale, run: Run) -> float:
     """Return Bo."""
     zeta, moment = _zeta(scale, run), _moment(scale, run)
-    spread = moment / run.clip ** (run.alpha - 1)
-    pulled = run.sigma * moment ** ((run.alpha - 1) / run.alpha) / run.clip ** (run.alpha - 1)
-    return spread * scale.slope / run.clip + zeta + pulled
+    pulled = run.sigma * power(moment, (run.alpha - 1) / run.alpha)
+    return (moment * scale.slope / run.clip + pulled) / power(run.clip, run.alpha - 1) + zeta
 
 
 def order_terms(scale: Scale, run: Run) -> OrderTerms:
