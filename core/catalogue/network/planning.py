@@ -1,0 +1,99 @@
+"""A network's plan: its loss by the target's type, its public facts, and what is refused before a record is read."""
+
+from typing import Final
+
+from core.catalogue.columns import Coded
+from core.catalogue.design import Design
+from core.catalogue.jobs import JobSpec
+from core.catalogue.network.layers import Embedding
+from core.catalogue.network.model import NetworkModel, check_layers, trace
+from core.catalogue.network.trained import trained_count
+from core.catalogue.planning_rules import fill
+from core.errors import FieldError, Invalid
+from core.privacy.facts import Adjacency, Facts
+
+METHODS: Final = frozenset({"clipped_sgd"})
+"""Which train networks: a network's gradients are bounded by clipping alone, and nothing else of it is bounded."""
+PART_ROWS: Final = 64
+"""Rows that one single-precision partial sum of a network's gradients adds up."""
+
+
+def refuse_for_networks(spec: JobSpec) -> None:
+    """Refuse what no network has.
+
+    Raises:
+        Invalid: another method, intervals, several processes, or assumptions of coefficients; with JSON pointers.
+    """
+    errors = []
+    if spec.optimizer.kind not in METHODS:
+        detail = (
+            f"{spec.optimizer.kind} rests on bounds that a network's loss does not have; use clipped_sgd, which clips "
+            "every record's gradient"
+        )
+        errors.append(FieldError("/optimizer/kind", detail))
+    if spec.inference.intervals:
+        detail = "no covariance is known for the parameters of a network: set it to false"
+        errors.append(FieldError("/inference/intervals", detail))
+    if spec.optimizer.start != "zeros":
+        detail = "is the change from the public start, so it is zeros: leave it out; model.pretrained names another"
+        errors.append(FieldError("/optimizer/start", detail))
+    if spec.assume is not None:
+        errors.append(FieldError("/assume", "is about coefficients, which a network has none of; leave it out"))
+    if spec.resources.processes > 1:
+        errors.append(FieldError("/resources/processes", "networks are trained by one process; leave it out"))
+    if errors:
+        raise Invalid(f"This job asks for what networks do not have: see {errors[0].pointer}.", *errors)
+
+
+def fill_network(model: NetworkModel, design: Design) -> NetworkModel:
+    """Return the model with its loss, once its layers fit the columns and the target.
+
+    Raises:
+        Invalid: they do not, or loss and target do not go together; the layer at fault is named.
+    """
+    classes = isinstance(design.target_column, Coded)
+    model = fill(model, loss="cross_entropy" if classes else "squared")
+    if classes != (model.loss == "cross_entropy"):
+        noun = "has values, not a size" if classes else "is a number, not a class"
+        detail = f"the target `{model.target}` {noun}: leave the loss out, or name another target"
+        raise Invalid(f"The loss {model.loss} does not fit the target.", FieldError("/model/loss", detail))
+    check_layers(model, design.shape, design.classes if classes else 1)
+    _check_tokens(model, design)
+    trained_count(model, design.shape)  # refuses layers that cannot be adapted
+    return model
+
+
+def _check_tokens(model: NetworkModel, design: Design) -> None:
+    """Refuse embeddings of what is no token, too few of them, and tokens that meet anything else."""
+    tokens = design.array if design.array is not None and design.array.of == "token" else None
+    for one in trace(model.layers, design.shape):
+        first = one.place == (0,)
+        if isinstance(one.layer, Embedding):
+            if tokens is None or not first:
+                detail = "takes tokens: put it first, and feed it an array column that is declared as tokens"
+                raise Invalid(f"An embedding {detail}.", FieldError(one.pointer, detail))
+            if tokens.upper >= one.layer.tokens:
+                detail = f"must be at least {tokens.upper + 1:.0f}: `{tokens.name}` declares tokens below that"
+                raise Invalid(f"/tokens {detail}.", FieldError(f"{one.pointer}/tokens", detail))
+        elif first and tokens is not None:
+            detail = f"`{tokens.name}` holds tokens, which are names, not sizes: begin with an embedding"
+            raise Invalid(f"The layers do not fit: {detail}.", FieldError(one.pointer, detail))
+
+
+def network_facts(model: NetworkModel, design: Design, units: int, adjacency: Adjacency, clip: float) -> Facts:
+    """Return the public facts of records behind a filled network: as many parameters as are trained, and the clip.
+
+    Args:
+        model: filled.
+        design: of its columns.
+        units: n, public.
+        adjacency: of the scope that pays.
+        clip: to which each record's gradient is clipped.
+    """
+    return Facts(
+        units=units,
+        dimension=trained_count(model, design.shape),
+        adjacency=adjacency,
+        gradient_bound=clip,
+        part_rows=PART_ROWS,
+    )
