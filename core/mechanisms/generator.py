@@ -122,6 +122,15 @@ class SimulationGenerator(Generator):
             shape, generator=self._floats, dtype=torch.float64
         )
 
+    def uniform(self, *shape: int) -> "Tensor":
+        """Return independent uniform draws in (0, 1], multiples of 2^-53, float64, of the given shape."""
+        import torch  # noqa: PLC0415 - as above
+
+        zero_based = torch.rand(  # noqa: TID251 - this is the one module that may
+            shape, generator=self._floats, dtype=torch.float64
+        )
+        return 1 - zero_based
+
 
 def require_system(generator: Generator) -> SystemGenerator:
     """Return the generator if it may noise private records.

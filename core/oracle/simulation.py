@@ -1,24 +1,29 @@
 """The door to synthetic records: lanes, seeds and silence exist here only, and no scope can be behind it.
 
-The same questions, the same problems and the same noise scale as a real door's full batch, lattice costs included, so
-a study of a method is a study of the code that jobs run. The noise is *continuous* Gaussian, not discrete: no privacy
+The same questions, the same problems and the same noise scale as at a real door, lattice costs included, so a study of
+a method is a study of the code that jobs run. Samples and streams are drawn as the doors draw them, or come as fresh
+draws of a population. The noise is *continuous* Gaussian, not discrete: no privacy
 hangs on its last bits here, and on grids as fine as the lattice's the two laws cannot be told apart by any statistic.
 """
 
+from collections.abc import Callable
 from typing import TypeVar, final
 
 import torch
 from torch import Tensor
 
-from core.catalogue.questions import Curvature, GradientNorm, LeastGradient, Question, summed
+from core.catalogue.questions import Curvature, GradientNorm, LeastGradient, Question, Summed, summed
+from core.catalogue.sampling import FullSampling, PoissonSampling, Sampling, StreamSampling
 from core.mechanisms import sampling
 from core.mechanisms.generator import SimulationGenerator
 from core.oracle import Answer, Coins, Meter, Release, Status
 from core.oracle.account import EVERYTHING, Account
 from core.oracle.meters import Unmetered
 from core.oracle.noise import chosen, grid_for, ridge_slope, scale_of
+from core.privacy.events import Event, Sampled
 from core.privacy.facts import Facts
 from core.problems import SyntheticProblem
+from core.problems.streams import FixedRecords, Population
 
 T = TypeVar("T")
 
@@ -52,17 +57,21 @@ class Simulation:
         noiseless: sigma = 0: answers are exact and their scale is 0, whatever the question says.
         lanes: R noise draws about one data set; not for records that have lanes themselves.
         meter: e.g. a `CountingMeter`; default: everything is affordable.
+        sampling: which records a question reads; default: all. A population has streams only, whose every batch is
+            drawn afresh in every lane; a stream of other records goes through them in their order, the same in all
+            lanes. Records with lanes of their own are read in full, unless they are a `FixedRecords`.
     """
 
     def __init__(
         self,
-        problem: SyntheticProblem,
+        problem: SyntheticProblem | Population | FixedRecords,
         facts: Facts,
         generator: SimulationGenerator,
         noiseless: bool = False,  # noqa: FBT001, FBT002 - the name says it all where it is used
         *,
         lanes: int | None = None,
         meter: Meter | None = None,
+        sampling: Sampling = FullSampling(),  # noqa: B008 - a frozen value
     ) -> None:
         if type(generator) is not SimulationGenerator:
             raise TypeError(f"a simulation needs a SimulationGenerator, not a {type(generator).__name__}")
@@ -77,6 +86,8 @@ class Simulation:
         self._lanes = problem.lanes if lanes is None else lanes
         self._account = Account(Unmetered() if meter is None else meter)
         self._scaled: tuple[Question, float] | None = None
+        self._sampling = sampling
+        self._read = 0
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
         """Return a noised mean at theta, float64, shape (p,) or (R, p), and for pairs at `other`, shaped likewise.
@@ -85,25 +96,90 @@ class Simulation:
         """
         assert (other is not None) == (question.places == "pair"), "pairs are asked at two points, all else at one"
         assert other is None or other.shape == theta.shape, "both points have one shape"
-        assert question.batch is None, "batches are for streams"
+        assert self._has_units(question), "the stream has run out of units: branch on `affords`"
         if question.places == "list":
             assert self._lanes is None, "a list of points is asked about without lanes"
             assert theta.ndim == 2, "a list of points has shape (K, p)"  # noqa: PLR2004 - as it says
             assert theta.shape[-1] == self.facts.dimension, "a list of points has shape (K, p)"
         else:
             assert theta.shape in {(self.facts.dimension,), self._shape()}, "parameters have shape (p,) or (R, p)"
-        return self._account.answer(
-            EVERYTHING, question.event(), question, theta, other, lambda: self._draw(question, theta, other)
-        )
+        part, event = self._priced(question)
+        return self._account.answer(part, event, question, theta, other, lambda: self._draw(question, theta, other))
+
+    def _priced(self, question: Question) -> tuple[str | None, Event]:
+        """Return the part of the records that an answer reads, None if no other question does, and what it costs."""
+        if isinstance(self._sampling, StreamSampling):
+            return None, question.event()
+        if isinstance(self._sampling, PoissonSampling):
+            return EVERYTHING, Sampled(numerator=self._sampling.parts, sigma=question.sigma)
+        return EVERYTHING, question.event()
+
+    def _has_units(self, question: Question) -> bool:
+        """Say whether so many units are left, checking that the question is one for these samples."""
+        if not isinstance(self._sampling, StreamSampling):
+            assert question.batch is None, "batches are for streams"
+            return True
+        assert question.batch == self._sampling.batch, "a stream reads its batch"
+        return self._read + question.batch <= self.facts.units
+
+    def _sum(self, question: Summed, theta: Tensor, other: Tensor | None) -> tuple[Tensor, float]:
+        """Return the sum over the records that a question reads, and what it is divided by."""
+        problem, sampled = self._problem, self._sampling
+        match sampled:
+            case StreamSampling(batch=batch):
+                first, self._read = self._read, self._read + batch
+                if isinstance(problem, Population):
+                    return problem.batch_sum(question, self.facts, theta, self._generator), batch
+                assert not isinstance(problem, FixedRecords), "these are sampled"
+                rows = torch.arange(first, first + batch)
+                return self._each(lambda at: self._chosen(question, at, batch, rows=rows), theta, other), batch
+            case PoissonSampling(parts=parts, rate=rate):
+                units = self.facts.units
+                if isinstance(problem, FixedRecords):
+                    return problem.sample_sum(question, self.facts, theta, rate, self._generator), units * rate
+
+                def one(at: tuple[Tensor, Tensor | None]) -> Tensor:
+                    mask = torch.from_numpy(sampling.poisson_mask(self._generator, parts, units))
+                    return self._chosen(question, at, units, included=mask)
+
+                return self._each(one, theta, other), units * rate
+        assert not isinstance(problem, Population | FixedRecords), "these are read in samples"
+        return problem.bounded_sum(question, self.facts, theta, other=other), self.facts.units
+
+    def _each(
+        self, one: Callable[[tuple[Tensor, Tensor | None]], Tensor], theta: Tensor, other: Tensor | None
+    ) -> Tensor:
+        """Return a sum at each lane's point, shape (R, ...), or at the only one."""
+        if self._lanes is None:
+            return one((theta, other))
+        points = theta.expand(*self._shape())
+        others = [None] * self._lanes if other is None else list(other.expand(*self._shape()))
+        return torch.stack([one(at) for at in zip(points, others, strict=True)])
+
+    def _chosen(
+        self,
+        question: Summed,
+        at: tuple[Tensor, Tensor | None],
+        terms: int,
+        *,
+        rows: Tensor | None = None,
+        included: Tensor | None = None,
+    ) -> Tensor:
+        """Return a sum over some records at one point, by the route of a real door."""
+        assert not isinstance(self._problem, Population | FixedRecords), "they choose themselves"
+        step = grid_for(question, self.facts, terms).part_step
+        theta, other = at
+        steps = self._problem.integer_sum(question, self.facts, theta, step, other=other, rows=rows, included=included)
+        return steps.double().mul_(step)
 
     def _draw(self, question: Question, theta: Tensor, other: Tensor | None) -> Answer:
         """Sum and noise."""
-        units = question.consumed(self.facts)
-        exact = self._problem.bounded_sum(summed(question), self.facts, theta, other=other).div_(units)
+        exact, units = self._sum(summed(question), theta, other)
+        exact = exact.div_(units)
         slope = ridge_slope(question, self.facts, theta)
         exact = exact if slope is None else exact + slope
         if isinstance(question, LeastGradient):
-            return self._choice(question, torch.linalg.vector_norm(exact, dim=-1), units)
+            return self._choice(question, torch.linalg.vector_norm(exact, dim=-1), self.facts.units)
         if isinstance(question, GradientNorm):
             exact = torch.linalg.vector_norm(exact, dim=-1, keepdim=True)
         exact = exact.expand(*self._answer_shape(question))
@@ -112,10 +188,10 @@ class Simulation:
         scale = self._scale_of(question, units)
         return Answer(value=torch.add(exact, self._noise(question), alpha=scale), scale=scale)
 
-    def _scale_of(self, question: Question, units: int) -> float:
+    def _scale_of(self, question: Question, divisor: float) -> float:
         """Return the noise on an answer; it is worked out once where the very same question is asked again."""
         if self._scaled is None or self._scaled[0] is not question:
-            self._scaled = question, scale_of(question, self.facts, units, units)
+            self._scaled = question, scale_of(question, self.facts, question.consumed(self.facts), divisor)
         return self._scaled[1]
 
     def _choice(self, question: LeastGradient, norms: Tensor, units: int) -> Answer:
@@ -141,7 +217,7 @@ class Simulation:
 
     def affords(self, question: Question) -> bool:
         """Say whether the meter covers this question."""
-        return self._account.affords(EVERYTHING, question.event())
+        return self._has_units(question) and self._account.affords(*self._priced(question))
 
     def block(self, name: str) -> "Simulation":
         """Refuse: synthetic holdouts are drawn afresh."""

@@ -1,0 +1,113 @@
+"""Synthetic records of which a question reads some: fresh ones of a population, or a sample of a fixed set, in lanes.
+
+A population is a law, not a table: every question draws records that no other question reads, which is what theorems
+about streams assume. Every lane is a run of its own, with records of its own. For simulations only: nothing here has
+integer sums, so none of it can stand behind a scope's door. Draws come from the simulation that asks.
+"""
+
+from abc import ABC, abstractmethod
+from math import log1p
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from core.catalogue.questions import Gradient, Question
+from core.privacy.facts import Facts
+from core.problems.grouped import within
+
+
+class Draws(Protocol):
+    """Where a simulation's randomness comes from."""
+
+    def normal(self, *shape: int) -> Tensor:
+        """Return independent standard normal draws, float64."""
+
+    def uniform(self, *shape: int) -> Tensor:
+        """Return independent uniform draws in (0, 1], float64."""
+
+
+class LaneRecords(ABC):
+    """Records of R lanes, some of which a question reads.
+
+    Args:
+        lanes: R.
+        units: n of each lane, public: how many a stream has before it ends, or a sample is drawn from.
+        dimension: p.
+    """
+
+    def __init__(self, lanes: int, units: int, dimension: int) -> None:
+        assert lanes >= 1, "there is at least one run"
+        self.lanes, self.units, self.dimension = lanes, units, dimension
+
+    @abstractmethod
+    def excess(self, theta: Tensor) -> Tensor:
+        """Return the expected loss above its least value, shape (...)."""
+
+    def _points(self, theta: Tensor) -> Tensor:
+        """Return a point for each lane, shape (R, p)."""
+        return theta.expand(self.lanes, self.dimension)
+
+
+class Population(LaneRecords):
+    """Records drawn afresh for each question, independent of all others."""
+
+    @abstractmethod
+    def gradients(self, theta: Tensor, records: int, draws: Draws) -> Tensor:
+        """Return the gradients of so many new records in each lane, shape (R, records, p), at points of shape (R, p).
+
+        Every entry is finite: a law with heavy tails has large draws, never infinite ones.
+        """
+
+    def batch_sum(self, question: Question, facts: Facts, theta: Tensor, draws: Draws) -> Tensor:
+        """Return the sum of the clipped gradients of `question.batch` new records in each lane, shape (R, p)."""
+        assert isinstance(question, Gradient), f"no method asks a stream for a {question.kind}"
+        assert question.batch is not None, "a stream reads a stated number of records"
+        found = self.gradients(self._points(theta), question.batch, draws)
+        assert found.dtype == torch.float64, (
+            "a float of fewer bits makes zeros of uniform draws, and infinities of those"
+        )
+        assert bool(found.isfinite().all()), "no draw is infinite: a zero entered a power below zero"
+        return within(found, question.bound(facts)).sum(-2)
+
+
+class FixedRecords(LaneRecords):
+    """One set of records for all lanes, of which every question reads a Poisson sample of its own in each lane."""
+
+    @abstractmethod
+    def gradients(self, theta: Tensor, rows: Tensor) -> Tensor:
+        """Return the gradients of chosen records, shape (R, m, p), at points of shape (R, p), rows of shape (R, m)."""
+
+    def sample_sum(self, question: Question, facts: Facts, theta: Tensor, rate: float, draws: Draws) -> Tensor:
+        """Return the sum of the clipped gradients of a sample in each lane, shape (R, p)."""
+        assert isinstance(question, Gradient), f"no method asks a sample for a {question.kind}"
+        rows, included = poisson_rows(draws, self.lanes, self.units, rate)
+        found = within(self.gradients(self._points(theta), rows), question.bound(facts))
+        return torch.where(included.unsqueeze(-1), found, 0.0).sum(-2)
+
+
+def poisson_rows(draws: Draws, lanes: int, units: int, rate: float) -> tuple[Tensor, Tensor]:
+    """Include every one of n records with the same probability, independently, in each lane.
+
+    The gaps between included records are geometric: ceil(log U/log(1 - q)), U uniform. Gaps are drawn until the last
+    record is passed in every lane, so nothing is truncated.
+
+    Args:
+        draws: of the simulation.
+        lanes: R.
+        units: n.
+        rate: q in (0, 1).
+
+    Returns:
+        Indices and whether they count, both of shape (R, m); an index that does not count is 0.
+    """
+    assert 0 < rate < 1, "a sample leaves some records out"
+    expected = units * rate
+    some = int(expected + 6 * (expected * (1 - rate)) ** 0.5) + 8
+    places = torch.full((lanes, 1), -1.0, dtype=torch.float64)
+    while float(places[:, -1].min()) < units:
+        gaps = (draws.uniform(lanes, some).log() / log1p(-rate)).ceil().clamp(min=1)
+        places = torch.cat([places, places[:, -1:] + gaps.cumsum(-1)], -1)
+    places = places[:, 1:]
+    included = places < units
+    return torch.where(included, places, 0.0).long(), included
