@@ -7,6 +7,7 @@ from typing import ClassVar, Self
 from pydantic import Field
 
 from core.catalogue.sampling import FullSampling, Sampling
+from core.privacy.calibration import Fits
 from core.privacy.events import Event
 from core.privacy.facts import Facts, Frozen, Grown
 
@@ -66,9 +67,22 @@ class AbstractSettings(Grown, ABC):
     def bound(self, facts: Facts) -> Bound:
         """Return what the theory predicts for these filled settings."""
 
-    def sampling(self) -> Sampling:
+    def sampling(self, facts: Facts) -> Sampling:
         """Return which units its questions read; nothing is open."""
+        del facts  # all of them, however many there are
         return FullSampling()
+
+    def calibrated(self, facts: Facts, fits: Fits) -> Self:
+        """Return the same settings with the noise that a privacy target asks for, where no mu can say it.
+
+        Answers about samples have a price at every Renyi order and no mu; `fits` says whether the target allows what a
+        job draws. Other methods are planned from a mu and stay as they are.
+
+        Raises:
+            Invalid: the target allows no such noise, or not the noise that was given.
+        """
+        del facts, fits
+        return self
 
     def passes(self, facts: Facts) -> int:
         """Return how many products of a vector with all records' rows the worst case takes.

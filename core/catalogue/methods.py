@@ -4,6 +4,8 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter
 
+from core.catalogue.clipped.certified import CertifiedClippedSgd
+from core.catalogue.clipped.practical import ClippedSgd
 from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
 from core.catalogue.kl.proximal_point import ProximalPoint
 from core.catalogue.kl.spider import KlSpider
@@ -12,7 +14,14 @@ from core.catalogue.noisy_newton import NoisyNewton
 from core.catalogue.sufficient_statistics import SufficientStatistics
 
 AnySettings = Annotated[
-    NoisyGradientDescent | NoisyNewton | SufficientStatistics | KlSpider | ProximalPoint | AdaptiveGradientDescent,
+    NoisyGradientDescent
+    | NoisyNewton
+    | SufficientStatistics
+    | KlSpider
+    | ProximalPoint
+    | AdaptiveGradientDescent
+    | ClippedSgd
+    | CertifiedClippedSgd,
     Field(discriminator="kind"),
 ]
 SETTINGS: TypeAdapter[AnySettings] = TypeAdapter(AnySettings)
@@ -25,4 +34,6 @@ METHODS = (
     KlSpider,
     ProximalPoint,
     AdaptiveGradientDescent,
+    ClippedSgd,
+    CertifiedClippedSgd,
 )

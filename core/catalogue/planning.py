@@ -21,8 +21,10 @@ from core.catalogue.planning_rules import fill
 from core.catalogue.questions import Question
 from core.catalogue.reference import check_assumed
 from core.catalogue.refusals import refuse_unbounded
+from core.catalogue.sampling import StreamSampling
 from core.errors import FieldError, NotOfferedYet
 from core.privacy.budget import Terms
+from core.privacy.calibration import allowed
 from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency, Facts, Frozen, parts_in
 
@@ -70,6 +72,7 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
         check_assumed(spec.assume, design, model)
     refuse_unbounded(spec.optimizer, spec.inference, model, facts)
     asked = _steady(_as_printed(spec.optimizer, spec.inference), model, design, facts)
+    asked = asked.calibrated(facts, allowed(spec.privacy, terms))
     radius = HUBER_RADIUS if isinstance(model, LinearModel) else LOGISTIC_RADIUS
     inference = fill(spec.inference, plausible_radius=radius)
     optimizer, inference = choose(asked, inference, mu, facts, (design, model, spec.assume))
@@ -81,6 +84,7 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
     check_lattice(
         inference.questions(), facts, f"/privacy/{target}" if spec.inference.shares is None else "/inference/shares"
     )
+    streamed = isinstance(optimizer.sampling(facts), StreamSampling)  # a lost batch is skipped, never read again
     filled = spec.model_copy(
         update={
             "model": model,
@@ -88,6 +92,7 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
             "inference": inference,
             "resources": _planned_resources(spec.resources),
             "assume": None,
+            "retry_allowance": 0 if streamed else spec.retry_allowance,
         }
     )
     schedule = (*chunks(optimizer.schedule(facts)), *(question.event() for question in inference.questions()))

@@ -30,6 +30,8 @@ class StreamSampling(Frozen):
 
     kind: Literal["stream"] = "stream"
     batch: Annotated[int, Field(gt=0)]
+    chunk: Annotated[int, Field(gt=0)] = 1
+    """Questions that one chunk of the schedule stands for; the first chunk pays for all of them."""
 
 
 Sampling = Annotated[FullSampling | PoissonSampling | StreamSampling, Field(discriminator="kind")]

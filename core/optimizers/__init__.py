@@ -5,6 +5,8 @@ from typing import assert_never
 
 from torch import Tensor
 
+from core.catalogue.clipped.certified import CertifiedClippedSgd
+from core.catalogue.clipped.practical import ClippedSgd
 from core.catalogue.jobs import Inference
 from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
 from core.catalogue.kl.proximal_point import ProximalPoint
@@ -15,7 +17,16 @@ from core.catalogue.noisy_newton import NoisyNewton
 from core.catalogue.sufficient_statistics import SufficientStatistics
 from core.inference.estimate import Estimate
 from core.inference.sandwich import Sandwich, infer
-from core.optimizers import adaptive_gd, kl_spider, noisy_gd, noisy_newton, proximal_point, sufficient_statistics
+from core.optimizers import (
+    adaptive_gd,
+    certified_clipped_sgd,
+    clipped_sgd,
+    kl_spider,
+    noisy_gd,
+    noisy_newton,
+    proximal_point,
+    sufficient_statistics,
+)
 from core.oracle import Oracle, Release, Status
 
 
@@ -35,19 +46,24 @@ def iterate(settings: AnySettings, oracle: Oracle) -> tuple[Estimate, Status]:
     """
     match settings:
         case NoisyGradientDescent():
-            return noisy_gd.iterate(settings, oracle)
+            ended = noisy_gd.iterate(settings, oracle)
         case NoisyNewton():
-            return noisy_newton.iterate(settings, oracle)
+            ended = noisy_newton.iterate(settings, oracle)
         case SufficientStatistics():
-            return sufficient_statistics.iterate(settings, oracle)
+            ended = sufficient_statistics.iterate(settings, oracle)
         case KlSpider():
-            return kl_spider.iterate(settings, oracle)
+            ended = kl_spider.iterate(settings, oracle)
         case ProximalPoint():
-            return proximal_point.iterate(settings, oracle)
+            ended = proximal_point.iterate(settings, oracle)
         case AdaptiveGradientDescent():
-            return adaptive_gd.iterate(settings, oracle)
+            ended = adaptive_gd.iterate(settings, oracle)
+        case ClippedSgd():
+            ended = clipped_sgd.iterate(settings, oracle)
+        case CertifiedClippedSgd():
+            ended = certified_clipped_sgd.iterate(settings, oracle)
         case _:
             assert_never(settings)
+    return ended
 
 
 def fit(settings: AnySettings, oracle: Oracle) -> Release[Estimate]:

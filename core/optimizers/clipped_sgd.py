@@ -1,0 +1,85 @@
+"""Clipped stochastic gradient descent: steps along noised sums of clipped gradients of Poisson samples.
+
+Source: Abadi, Chu, Goodfellow, McMahan, Mironov, Talwar and Zhang (2016); clipping and noise are those of algorithm 1
+of Vatan Khah, Chezhegov, Farahmand, Horvath and Gorbunov (preprint).
+Sensitivity: that of `Gradient` on a sample, clip/(q n) where a unit is zeroed; `steps` sampled Gaussian answers, each
+with a sample of its own and noise whatever was clipped and whoever was in it. Momentum, Adam and averages are
+post-processing of answers.
+Failure: depends on noised values only, so it tells no more than the release.
+"""
+
+import torch
+from torch import Tensor
+
+from core.catalogue.clipped.practical import ClippedSgd
+from core.catalogue.clipped.rules import pace_at
+from core.inference.estimate import Estimate
+from core.inference.parameters import penalised_gradient, scale_of
+from core.optimizers.lifecycle import arrived, begun, ended, starting_point
+from core.optimizers.step_rules import meant, memory_of, returned, turned
+from core.oracle import Oracle, Status
+
+
+def iterate(settings: ClippedSgd, oracle: Oracle) -> tuple[Estimate, Status]:
+    """Estimate the parameters of a model.
+
+    Args:
+        settings: public settings, nothing open.
+        oracle: the only way to the records; every question has a sample of its own.
+
+    Returns:
+        The last iterate or a mean of iterates, shape (p,), lanes first in a simulation, and how the method ended.
+
+    Raises:
+        Diverged: the last step left the public radius.
+    """
+    assert settings.steps is not None, "plan first"
+    assert settings.step_size is not None, "plan first"
+    assert settings.radius is not None, "plan first"
+    assert settings.average is not None, "plan first"
+    (gradient,) = settings.questions()
+    start = starting_point(settings.start, oracle)
+    state = begun(settings.start, oracle, _beginning(settings, start))
+    for step in range(int(state["step"]) + 1, settings.steps + 1):
+        theta = state["theta"]
+        answer = oracle.ask(gradient, theta)
+        slope = penalised_gradient(oracle.facts, answer.value, theta) * scale_of(oracle.facts, theta).unsqueeze(-1)
+        along, remembered = turned(settings.rule, state, slope, step)
+        size = settings.step_size * pace_at(step, settings.steps, settings.pace, settings.warm_up)
+        moved, left, raised = arrived(oracle.facts, torch.sub(theta, along, alpha=size), settings.radius)
+        state = {
+            **({"start": state["start"]} if settings.start == "random" else {}),
+            **remembered,
+            **meant(settings.average, state, moved, step, settings.steps),
+            "theta": moved,
+            "left": left,
+            "step": torch.tensor(step),
+            "raised": state["raised"] + raised.long(),
+            "scale": torch.tensor(answer.scale, dtype=torch.float64),
+        }
+        oracle.keep(state, step)
+    estimate = Estimate(
+        theta=returned(settings.average, state, state["theta"], settings.steps),
+        start=state.get("start", start),
+        family="gradient",
+        left=state["left"],
+        scale=float(state["scale"]),
+        step=settings.step_size,
+        steps=settings.steps,
+        scale_floored=state["raised"],
+    )
+    return ended(estimate, Status.FINISHED)
+
+
+def _beginning(settings: ClippedSgd, start: Tensor) -> dict[str, Tensor]:
+    """Return the state before the first step; a start that coins made is a part of it."""
+    assert settings.average is not None, "plan first"
+    return {
+        **({"start": start} if settings.start == "random" else {}),
+        **memory_of(settings.rule, settings.average, start),
+        "theta": start,
+        "left": torch.tensor(data=False),
+        "step": torch.tensor(0),
+        "raised": torch.tensor(0),
+        "scale": torch.tensor(0.0, dtype=torch.float64),
+    }

@@ -1,0 +1,72 @@
+"""From noised gradients to steps: momentum, Adam, and running means of iterates, kept in a method's state.
+
+Everything here is made of answers and of public figures, lane by lane and coordinate by coordinate. A rule without a
+memory keeps none, and a method that returns its last iterate keeps no mean.
+
+Source: Polyak (1964) for momentum, Kingma and Ba (2015) with its corrections of the start for Adam.
+"""
+
+from typing import assert_never
+
+import torch
+from torch import Tensor
+
+from core.catalogue.clipped.rules import Adam, Average, MovingMean, NoMean, Rule, Sgd, TailMean
+
+Memory = dict[str, Tensor]
+
+
+def memory_of(rule: Rule, average: Average, start: Tensor) -> Memory:
+    """Return what a rule and an average remember before the first step, entries of shape (p,)."""
+    names = ("first", "second") if isinstance(rule, Adam) else ("velocity",) * (rule.momentum > 0)
+    means = () if isinstance(average, NoMean) else ("mean",)
+    return {name: torch.zeros_like(start) for name in (*names, *means)}
+
+
+def turned(rule: Rule, memory: Memory, slope: Tensor, step: int) -> tuple[Tensor, Memory]:
+    """Return what is subtracted from theta, times the step size, and what the rule remembers.
+
+    Args:
+        rule: which.
+        memory: what it remembered.
+        slope: the noised gradient, shape (..., p).
+        step: from 1.
+    """
+    match rule:
+        case Sgd():
+            if rule.momentum == 0:
+                return slope, {}
+            velocity = torch.add(slope, memory["velocity"], alpha=rule.momentum)
+            return velocity, {"velocity": velocity}
+        case Adam():
+            first = memory["first"] * rule.first + slope * (1 - rule.first)
+            second = memory["second"] * rule.second + slope.square() * (1 - rule.second)
+            size = (second / (1 - rule.second**step)).sqrt_().add_(rule.floor)
+            return first / size.mul_(1 - rule.first**step), {"first": first, "second": second}
+        case _:
+            assert_never(rule)
+
+
+def meant(average: Average, memory: Memory, theta: Tensor, step: int, steps: int) -> Memory:
+    """Return the running mean with one more iterate, shape (..., p); nothing where none is kept."""
+    match average:
+        case NoMean():
+            return {}
+        case TailMean():
+            place = step - (steps - average.steps)
+            if place <= 0:
+                return {"mean": memory["mean"]}
+            return {"mean": memory["mean"] + (theta - memory["mean"]) / place}
+        case MovingMean():
+            return {"mean": memory["mean"] * average.decay + theta * (1 - average.decay)}
+        case _:
+            assert_never(average)
+
+
+def returned(average: Average, memory: Memory, theta: Tensor, steps: int) -> Tensor:
+    """Return the mean after the last step, or the last iterate."""
+    if isinstance(average, NoMean):
+        return theta
+    if isinstance(average, MovingMean):
+        return memory["mean"] / (1 - average.decay**steps)
+    return memory["mean"]
