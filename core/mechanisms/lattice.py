@@ -33,6 +33,7 @@ ROW_BOUND: Final = floor(STEPS_PER_CLIP * 2**10 / (2**10 - 1))
 """Route (a): no row's integer norm passes this many steps; at most the charged bound, which is 2^30/1023 steps."""
 
 UNIT_ROUNDOFF: Final = 2.0**-53
+SINGLE_ROUNDOFF: Final = 2.0**-24
 LARGEST_DIMENSION: Final = 2**20
 """Squares of ROW_BOUND-sized entries, this many, add up in 63 bits with room to spare."""
 
@@ -42,6 +43,8 @@ _SMALLEST_STEP: Final = 2.0**-900
 _TOTAL_BITS: Final = 61
 """Sums of parts stay below 2^61 on the finer grid, the parts' own roundings aside: 63 bits hold them with room."""
 _MOST_PART_BITS: Final = 20
+_UNDERFLOW: Final = 2.0**-80
+"""What a single-precision product may lose where it underflows, its factors being below 2^41, with room."""
 
 
 @dataclass(frozen=True)
@@ -214,6 +217,53 @@ def matrix_grid(clip: float, units: int, dimension: int, adjacency: Adjacency, *
     else:
         multiple = sqrt(2) if dimension > 1 else 1.0
     return bounded_error_grid(clip, units, coordinates, multiple)
+
+
+def network_grid(clip: float, part_rows: int, terms: int, dimension: int, adjacency: Adjacency) -> Grid:
+    """Return the grid for single-precision sums of clipped gradients of networks, by parts of few rows.
+
+    The terms v_i have norms at most C' = clip / (1 - 2^-10); each coordinate is a product of at most three floats of
+    single precision (the record's weight and one or two entries). Each of K = ceil(terms / part_rows) parts of at most
+    m = part_rows terms is summed in any order by ordinary summation in single precision, with or without fused
+    multiply-adds; each is rounded to the nearest multiple of the part step; the integers are added exactly, and the
+    total is rounded to the nearest step.
+
+    Error of one part, before its rounding. Each coordinate errs by at most gamma_{m+2} times the sum of its absolute
+    terms, gamma_k = k u / (1 - k u), u = 2^-24: at most two roundings for the products and m - 1 additions (Higham
+    2002, section 3.1). Taking norms over the coordinates: e = gamma_{m+2} m C' + m sqrt(D) 2^-80, where the last bit is
+    for products that underflow, or that a processor flushes to zero.
+
+    Sensitivity. A term depends on its own record, its slot and public values, and a part's float sum on its terms
+    alone, so neighbours differ in the one part that holds the changed record's slot; all other parts' integers are the
+    same. The exact sums of that part differ by at most `multiple` C', 1 where a unit is zeroed, 2 where it changes.
+    Both float sums err by e, both roundings to the part step by half of it in each of D coordinates, and both last
+    roundings by half a step: in steps, (multiple C' + 2 e + sqrt(D) part_step) / step + sqrt(D). How many parts there
+    are does not enter, so that a sample may be read in two lists where it is larger than planned.
+
+    Size. All terms together are below 2^61 part steps in norm, so no sum of any parts overflows.
+
+    Args:
+        clip: C.
+        part_rows: m, public.
+        terms: the public length of the list that is read; never a realised sample size.
+        dimension: D, the number of coordinates.
+        adjacency: when records are neighbours.
+    """
+    assert _is_size(clip), "a clip is positive and finite"
+    assert min(part_rows, terms, dimension) > 0, "a sum has terms and coordinates"
+    bound = clip * CHARGED_MARGIN
+    step = ldexp(1.0, frexp(clip)[1] - 21)  # in (C/2^21, C/2^20]
+    assert step >= _SMALLEST_STEP, "the clip is far above the smallest floats"
+    part_bits = min(_MOST_PART_BITS, _TOTAL_BITS - frexp(terms * bound / step)[1])
+    assert part_bits > 0, "the sum fits 63 bits"
+    roundings = (part_rows + 2) * SINGLE_ROUNDOFF
+    assert roundings < 1 / 2, "single precision has room for so many terms"
+    part = roundings / (1 - roundings) * part_rows * bound + part_rows * sqrt(dimension) * _UNDERFLOW
+    rounded = sqrt(dimension) * ldexp(step, -part_bits)
+    multiple = 2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
+    steps = ((multiple * bound + 2 * part + rounded) / step + sqrt(dimension)) * _ROUNDED_UP
+    error = -(-terms // part_rows) * (part + rounded / 2) * _ROUNDED_UP
+    return Grid(step=step, sensitivity=ceil(steps), error=error, part_bits=part_bits)
 
 
 def norm_grid(grid: Grid) -> Grid:

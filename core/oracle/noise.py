@@ -20,7 +20,16 @@ from core.catalogue.questions import (
 from core.mechanisms.exponential import choose
 from core.mechanisms.gaussian import noise_symmetric, noise_vector, true_sigma
 from core.mechanisms.generator import Generator, SystemGenerator
-from core.mechanisms.lattice import Grid, from_grid, integer_norm, matrix_grid, norm_grid, round_parts, vector_grid
+from core.mechanisms.lattice import (
+    Grid,
+    from_grid,
+    integer_norm,
+    matrix_grid,
+    network_grid,
+    norm_grid,
+    round_parts,
+    vector_grid,
+)
 from core.oracle import Answer
 from core.privacy.facts import Facts
 
@@ -33,6 +42,8 @@ def grid_for(question: Question, facts: Facts, terms: int) -> Grid:
     """Return the grid for a sum of at most `terms` clipped answers: route (b), whose proofs are in the lattice."""
     bound = question.bound(facts)
     match question:
+        case Gradient() if facts.part_rows is not None:
+            return network_grid(bound, facts.part_rows, terms, facts.dimension, facts.adjacency)
         case Gradient():
             return vector_grid(bound, terms, facts.dimension, facts.adjacency, question.diameter(facts))
         case GradientDifference():

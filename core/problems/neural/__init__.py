@@ -1,0 +1,1 @@
+"""Networks: every record's own gradient, clipped and summed under a proof."""

@@ -1,0 +1,181 @@
+"""The layers as functions of tensors, noting what each trained one was given and made.
+
+Every operation maps record i of its inputs to record i of its output, and no other record's number enters it. The
+parameters need no gradient: a backward pass stops at what the layers made.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, assert_never
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from core.catalogue.network.layers import (
+    Activation,
+    Attention,
+    Conv2d,
+    Embedding,
+    Flatten,
+    GroupNorm,
+    Layer,
+    LayerNorm,
+    Linear,
+    MeanOver,
+    Pool2d,
+    Reshape,
+    Residual,
+)
+from core.catalogue.network.trained import DOWN, UP
+from core.problems.neural.terms import OuterTerms, RowTerms, Terms, TokenTerms, windows
+
+_ACTIVATIONS: Final[Mapping[str, Callable[[Tensor], Tensor]]] = {
+    "relu": torch.relu,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "gelu": functional.gelu,
+    "silu": functional.silu,
+    "elu": functional.elu,
+    "softplus": functional.softplus,
+}
+_SMALL: Final = 1e-5
+"""Added to variances, as everywhere."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """One place where trained parameters met records: what was made there, and the terms that its slopes give."""
+
+    made: Tensor
+    terms: Callable[[Tensor], Terms]
+
+
+@dataclass
+class Pass:
+    """One forward pass.
+
+    Attributes:
+        weights: all parameters by name, in the shapes of `parameters_of`, adapters among them.
+        offsets: where in theta a trained parameter begins, by name.
+        sites: filled on the way.
+    """
+
+    weights: Mapping[str, Tensor]
+    offsets: Mapping[str, int]
+    sites: list[Site] = field(default_factory=list)
+
+    def run(self, layers: tuple[Layer, ...], records: Tensor, under: str = "") -> Tensor:
+        """Return what layers make of records, shape (m, ...)."""
+        for number, layer in enumerate(layers):
+            records = self._apply(layer, records, f"{under}{number}.")
+        return records
+
+    def _apply(self, layer: Layer, x: Tensor, place: str) -> Tensor:  # noqa: C901, PLR0911 - one case a layer
+        match layer:
+            case Linear():
+                return self._linear(x, f"{place}weight", f"{place}bias")
+            case Conv2d():
+                return self._conv2d(layer, x, place)
+            case Pool2d():
+                pool = functional.max_pool2d if layer.of == "max" else functional.avg_pool2d
+                return pool(x, layer.kernel, layer.stride, layer.padding)
+            case MeanOver():
+                return x.mean((-2, -1)) if x.ndim == 4 else x.mean(1)  # noqa: PLR2004 - images: records, channels, ...
+            case Flatten():
+                return x.flatten(1)
+            case Reshape():
+                return x.reshape(-1, *layer.shape)
+            case Activation():
+                return _ACTIVATIONS[layer.of](x)
+            case GroupNorm():
+                return self._affine(functional.group_norm(x, layer.groups, eps=_SMALL), place, layer.affine, 1)
+            case LayerNorm():
+                return self._affine(functional.layer_norm(x, x.shape[-1:], eps=_SMALL), place, layer.affine, -1)
+            case Embedding():
+                return self._embedding(layer, x, place)
+            case Attention():
+                return self._attention(layer, x, place)
+            case Residual():
+                return x + self.run(layer.layers, x, place)
+        assert_never(layer)
+
+    def _note(self, made: Tensor, terms: Callable[[Tensor], Terms]) -> Tensor:
+        """Ask for the slopes of what a trained layer made."""
+        if not made.requires_grad:
+            made.requires_grad_()
+        self.sites.append(Site(made, terms))
+        return made
+
+    def _linear(self, x: Tensor, weight: str, bias: str) -> Tensor:
+        """Return W x + b on the last axis, with the weight's adapter if it has one."""
+        made = functional.linear(x, self.weights[weight], self.weights.get(bias))
+        if weight in self.offsets:
+            return self._note(made, lambda slopes: _linear_terms(self.offsets[weight], x, slopes, bias in self.weights))
+        if (down := f"{weight}.{DOWN}") in self.weights:
+            return made + self._linear(self._linear(x, down, ""), f"{weight}.{UP}", "")
+        return made
+
+    def _conv2d(self, layer: Conv2d, x: Tensor, place: str) -> Tensor:
+        weight, bias = f"{place}weight", self.weights.get(f"{place}bias")
+        made = functional.conv2d(x, self.weights[weight], bias, layer.stride, layer.padding)
+        if weight not in self.offsets:
+            return made
+
+        def terms(slopes: Tensor) -> Terms:
+            slopes = slopes.flatten(2)
+            met = windows(x, layer.kernel, layer.stride, layer.padding)
+            return RowTerms(self.offsets[weight], _joined(slopes @ met.mT, slopes.sum(-1) if layer.bias else None))
+
+        return self._note(made, terms)
+
+    def _affine(self, x: Tensor, place: str, affine: bool, axis: int) -> Tensor:  # noqa: FBT001 - the layer's own field
+        """Return x scaled and shifted along an axis."""
+        if not affine:
+            return x
+        shape = [1] * x.ndim
+        shape[axis] = -1
+        weight, bias = self.weights[f"{place}weight"], self.weights[f"{place}bias"]
+        made = x * weight.view(shape) + bias.view(shape)
+        if f"{place}weight" not in self.offsets:
+            return made
+        others = [one for one in range(1, x.ndim) if one != axis % x.ndim]
+
+        def terms(slopes: Tensor) -> Terms:
+            both = [slopes * x, slopes]
+            return RowTerms(
+                self.offsets[f"{place}weight"], torch.cat([one.sum(others) if others else one for one in both], -1)
+            )
+
+        return self._note(made, terms)
+
+    def _embedding(self, layer: Embedding, tokens: Tensor, place: str) -> Tensor:
+        weight, position = f"{place}weight", f"{place}position"
+        made = self.weights[weight][tokens]
+        if weight not in self.offsets:
+            return made + self.weights[position] if layer.positions else made
+        made = self._note(made, lambda slopes: TokenTerms(self.offsets[weight], tokens, slopes))
+        if not layer.positions:
+            return made
+        made = made + self.weights[position]
+        return self._note(made, lambda slopes: RowTerms(self.offsets[position], slopes.flatten(1)))
+
+    def _attention(self, layer: Attention, x: Tensor, place: str) -> Tensor:
+        joint = self._linear(x, f"{place}query_key_value.weight", f"{place}query_key_value.bias")
+        heads = joint.view(*joint.shape[:2], 3, layer.heads, -1).permute(2, 0, 3, 1, 4)
+        met = functional.scaled_dot_product_attention(heads[0], heads[1], heads[2], is_causal=layer.causal)
+        return self._linear(met.transpose(1, 2).flatten(2), f"{place}output.weight", f"{place}output.bias")
+
+
+def _linear_terms(offset: int, x: Tensor, slopes: Tensor, bias: bool) -> Terms:  # noqa: FBT001 - passed on
+    """Return outer products of records that meet the matrix once, rows of those that meet it at many positions."""
+    if x.ndim == 2:  # noqa: PLR2004 - records, features
+        return OuterTerms(offset, x, slopes, bias=bias)
+    x, slopes = x.flatten(1, -2), slopes.flatten(1, -2)
+    return RowTerms(offset, _joined(slopes.mT @ x, slopes.sum(1) if bias else None))
+
+
+def _joined(matrix: Tensor, bias: Tensor | None) -> Tensor:
+    """Return each record's gradient of a matrix and its bias as one row."""
+    rows = matrix.flatten(1)
+    return rows if bias is None else torch.cat((rows, bias), -1)

@@ -1,0 +1,216 @@
+"""Clipped sums of every record's own gradient of a network, by parts of few rows.
+
+One forward and one backward pass of a micro-batch give each layer's inputs a and slopes b, record by record, as floats;
+of those very floats the norm of a record's gradient g_i of all trained parameters is measured, and w_i g_i is added up,
+w_i = min(1, C / |g_i|), by contractions that never hold the un-clipped sum. There is one norm for all parameters.
+
+Terms. What enters the sum for record i is w_i g_i, with g_i made of floats: outer products of float vectors, or rows of
+floats (`core.problems.neural.terms`). The measured norm is within 2^-13 of the exact one, relatively, and w_i, rounded
+to the gradients' precision, within 2^-23, so the exact term's norm is at most C (1 + 2^-12), inside the C / (1 - 2^-10)
+that the lattice charges. (Where squares underflow, 2^-50 is missing at most, since there are fewer than 2^23
+parameters: no clip is below SMALLEST_CLIP.) How far g_i is from the true gradient is nobody's matter: it is a function
+of record i and of public values, and it is clipped.
+
+Error. A term passes through at most two roundings for its products and m - 1 for additions in a part of m rows, the
+zeros of records left out and sums continued from one micro-batch to the next adding none: gamma_{m+2} m C in norm, as
+`core.mechanisms.lattice.network_grid` charges it, in single precision. Products that underflow err by less than 2^-80
+each, inputs and slopes being at most LARGEST in norm. No sum is made in less than single precision.
+
+Zero by selection. A record that is null, not included, or whose gradient is not finite (or beyond LARGEST) has weight
+zero, and zeros are put in place of its a and b, or of its row, before anything is multiplied by the weight.
+
+Same floats. A record's floats depend on that record, the point, its slot, and public shapes: every layer maps records
+one by one, kernels compute each output from its own inputs in an order that shapes alone determine, the list of rows is
+walked in micro-batches of one public size, the last one padded, and nothing branches on what a record says. So
+neighbours differ in the one part that holds the changed record's slot, and all other parts' integers are the same.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from core.catalogue.network.layers import Embedding, Layer, Shape, output_of
+from core.catalogue.network.model import Loss, Train
+from core.catalogue.network.trained import start_parameters, trained_parameters
+from core.catalogue.questions import Gradient, Question, summed
+from core.privacy.facts import Facts
+from core.problems.neural.losses import cleaned, losses_of, usable
+from core.problems.neural.modules import Pass
+from core.problems.neural.terms import Terms
+
+SMALLEST_CLIP: Final = 2.0**-30
+"""Clips below this are refused: beside them the squares that underflow would count."""
+
+LARGEST: Final = 2.0**40
+"""A record whose gradient has a larger norm, or whose inputs or slopes have, counts as zero."""
+
+LARGEST_SUM: Final = 2.0**62
+"""Steps that no part may reach; what the lattice allows for is half of it."""
+
+MICRO_BATCH: Final = 64
+
+
+class NetworkProblem:
+    """Records behind a door, and a network: see `core.problems.SyntheticProblem`.
+
+    Args:
+        features: float32 (float64 in studies), shape (n, numbers), or whole numbers, shape (n, positions), for networks
+            that begin with an embedding. They become this object's: records that count as null are overwritten.
+        target: shape (n,), on the same device: a class's number, or the number to predict.
+        present: bool, shape (n,); False marks a null record.
+        layers: the network.
+        loss: of its outputs.
+        given: the shape of one record.
+        initial: the public start, shape (numbers of `start_parameters`,), float32 or, in studies, float64: the
+            precision of everything that is computed.
+        train: which parameters theta is the change of, in the order of `trained_parameters`.
+        micro: rows of one forward and backward pass; a divisor or a multiple of the rows in a part.
+    """
+
+    lanes = None
+
+    def __init__(
+        self,
+        features: Tensor,
+        target: Tensor,
+        present: Tensor,
+        layers: tuple[Layer, ...],
+        loss: Loss,
+        given: Shape,
+        initial: Tensor,
+        *,
+        train: Train = "all",
+        micro: int = MICRO_BATCH,
+    ) -> None:
+        assert features.ndim == 2, "records are rows of numbers"  # noqa: PLR2004 - as the text says
+        assert present.dtype == torch.bool, "presence is boolean"
+        assert target.shape == present.shape == features.shape[:1], "every record has a target and a presence"
+        assert micro > 0, "a pass has rows"
+        (outputs,) = output_of(layers, given)
+        first = layers[0]
+        self._tokens = first.tokens if isinstance(first, Embedding) else None
+        started, moved = start_parameters(layers, given, train), trained_parameters(layers, given, train)
+        assert initial.shape == (sum(one.size for one in started),), "a start has all parameters"
+        self._layers, self._loss, self._given, self._micro = layers, loss, given, micro
+        self._kept = present & usable(loss, target, outputs) & cleaned(features, self._tokens)
+        self._features = features.masked_fill_(~self._kept.unsqueeze(-1), 0)
+        self._target = torch.where(self._kept, target, 0)
+        pieces = initial.split([one.size for one in started])  # type: ignore[no-untyped-call] # torch's stub has no types
+        self._start = {one.name: at.view(one.shape) for one, at in zip(started, pieces, strict=True)}
+        self._moved = moved
+        self._offsets: dict[str, int] = {}
+        self.dimension = 0
+        for one in moved:
+            self._offsets[one.name] = self.dimension
+            self.dimension += one.size
+
+    @property
+    def units(self) -> int:
+        """n, null records included."""
+        return len(self._features)
+
+    def integer_sum(
+        self,
+        question: Question,
+        facts: Facts,
+        theta: Tensor,
+        step: float,
+        *,
+        other: Tensor | None = None,
+        rows: Tensor | None = None,
+        included: Tensor | None = None,
+    ) -> Tensor:
+        """Return the sum of clipped gradients, int64, shape (p,), in steps; see `core.problems.Problem`.
+
+        Parts are `facts.part_rows` rows of the list, or of all records. Memory beyond the records is that of one
+        micro-batch and of a few times p numbers.
+        """
+        assert other is None, "gradients are asked at one point"
+        total = torch.zeros(self.dimension, dtype=torch.int64, device=self._features.device)
+        for part in self._parts(question, facts, theta, rows, included):
+            steps = part.double().div_(step)
+            assert bool((steps.abs() < LARGEST_SUM).all()), "every part is finite and within its public bound"
+            total += steps.round_().to(torch.int64)
+        return total
+
+    def bounded_sum(self, question: Question, facts: Facts, theta: Tensor, *, other: Tensor | None = None) -> Tensor:
+        """Return the sum of clipped gradients, float64, shape (p,) or (R, p), for simulations."""
+        assert other is None, "gradients are asked at one point"
+        if theta.ndim > 1:
+            return torch.stack([self.bounded_sum(question, facts, one) for one in theta])
+        total = torch.zeros(self.dimension, dtype=torch.float64, device=self._features.device)
+        for part in self._parts(question, facts, theta, None, None):
+            total += part
+        return total
+
+    def _parts(
+        self, question: Question, facts: Facts, theta: Tensor, rows: Tensor | None, included: Tensor | None
+    ) -> Iterator[Tensor]:
+        """Yield the float sum of each part, shape (p,)."""
+        asked = summed(question)
+        assert isinstance(asked, Gradient), "networks have gradients only"
+        clip = asked.bound(facts)
+        assert clip >= SMALLEST_CLIP, "a clip is an ordinary positive number"
+        assert theta.shape == (self.dimension,), "parameters have shape (p,)"
+        assert torch.get_float32_matmul_precision() == "highest", "no sum is made in less than single precision"
+        size = facts.part_rows
+        assert size is not None, "sums of networks have parts of a public number of rows"
+        assert size % self._micro == 0 or self._micro % size == 0, "micro-batches tile parts, or parts them"
+        weights = self._weights(theta)
+        total, filled = self._zeros(weights), 0
+        for chosen, counted in self._batches(rows, included):
+            terms, scales, kept = self._measured(weights, chosen, counted, clip)
+            width = min(size, self._micro)
+            for start in range(0, self._micro, width):
+                here = slice(start, start + width)
+                with torch.no_grad():
+                    for one in terms:
+                        one.add(total, scales[here], kept[here], here)
+                filled += width
+                if filled == size:
+                    yield total
+                    total, filled = self._zeros(weights), 0
+        if filled:
+            yield total
+
+    def _batches(self, rows: Tensor | None, included: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield indices and which of them count, each of shape (micro,), the last ones padded."""
+        device = self._features.device
+        rows = torch.arange(self.units, device=device) if rows is None else rows.to(device)
+        if included is None:
+            included = torch.ones_like(rows, dtype=torch.bool)
+        assert included.shape == rows.shape, "every row that is read counts or does not"
+        pad = -len(rows) % self._micro
+        rows = torch.cat((rows, rows.new_zeros(pad)))
+        included = torch.cat((included.to(device), included.new_zeros(pad).to(device)))
+        return zip(rows.view(-1, self._micro), included.view(-1, self._micro), strict=True)
+
+    def _weights(self, theta: Tensor) -> dict[str, Tensor]:
+        """Return all parameters at theta, in the start's precision; public."""
+        weights = dict(self._start)
+        for one in self._moved:
+            at = self._offsets[one.name]
+            change = theta[at : at + one.size].view(one.shape).to(self._features.device)
+            weights[one.name] = (weights[one.name].double() + change).to(weights[one.name].dtype)
+        return weights
+
+    def _zeros(self, weights: dict[str, Tensor]) -> Tensor:
+        precision = next(iter(weights.values())).dtype
+        return torch.zeros(self.dimension, dtype=precision, device=self._features.device)
+
+    def _measured(
+        self, weights: dict[str, Tensor], rows: Tensor, included: Tensor, clip: float
+    ) -> tuple[list[Terms], Tensor, Tensor]:
+        """Return the terms of some records, their weights, and which of them count."""
+        forward = Pass(weights, self._offsets)
+        outputs = forward.run(self._layers, self._features[rows].view(-1, *self._given))
+        loss = losses_of(self._loss, outputs, self._target[rows])
+        slopes = torch.autograd.grad(loss.sum(), [site.made for site in forward.sites])
+        with torch.no_grad():
+            terms = [site.terms(slope) for site, slope in zip(forward.sites, slopes, strict=True)]
+            squares = torch.stack([one.squares for one in terms]).sum(0)
+            kept = included & self._kept[rows] & (squares <= LARGEST**2)  # false for NaN
+            scales = torch.where(kept, (clip / squares.sqrt()).clamp_(max=1.0), 0.0)
+        return terms, scales.to(outputs.dtype), kept

@@ -1,0 +1,125 @@
+"""Each record's gradient of one layer's parameters, as what its norm is had from and what is added up.
+
+Records are the first axis of everything here, and nothing is added over it but in `add`. So what is computed for a
+record depends on that record's floats alone.
+
+Norms. The terms are products of the very floats that are measured here, and every measure is within 2^-13 of the exact
+square, relatively, but for 2^-100 in all where squares underflow. Squares of float32 numbers are exact in float64; runs
+of MEASURED numbers are added up in their own precision, where their sum errs by at most (MEASURED + 2) 2^-24 < 2^-13
+relatively in any order, all of them being squares (Higham 2002, section 3.1).
+"""
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+MEASURED = 1024
+"""Numbers whose squares are added up in single precision."""
+
+
+class Terms(Protocol):
+    """Some records' gradients of one layer's parameters."""
+
+    squares: Tensor
+    """Of the records' norms, float64, shape (m,): within 2^-13, relatively; not finite where the gradient is not."""
+
+    def add(self, total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> None:
+        """Add the weighted gradients of some of these records.
+
+        Args:
+            total: all parameters' sum, shape (p,), in the gradients' precision.
+            weights: shape (k,), zero for records that are not kept.
+            kept: bool, shape (k,): records left out add zero, whatever their gradients are.
+            rows: which of the records, k of them.
+        """
+
+
+class OuterTerms:
+    """Of a matrix that each record meets once: the outer product b a^T, never made; with a bias, b itself.
+
+    |b a^T|^2 + |b|^2 = |b|^2 (|a|^2 + 1).
+
+    Args:
+        offset: where the matrix, and its bias after it, begin in the flat vector.
+        inputs: a, shape (m, d).
+        slopes: b, the loss's gradient of what the layer made, shape (m, u).
+        bias: whether there is one.
+    """
+
+    def __init__(self, offset: int, inputs: Tensor, slopes: Tensor, *, bias: bool) -> None:
+        self._offset, self._inputs, self._slopes, self._bias = offset, inputs, slopes, bias
+        self.squares = squared_norms(slopes) * (squared_norms(inputs) + float(bias))
+
+    def add(self, total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> None:
+        """Add (w b)^T a in one product; see `Terms`."""
+        inputs = torch.where(kept.unsqueeze(-1), self._inputs[rows], 0.0)
+        slopes = torch.where(kept.unsqueeze(-1), self._slopes[rows] * weights.unsqueeze(-1), 0.0)
+        shape = (slopes.shape[-1], inputs.shape[-1])
+        end = self._offset + shape[0] * shape[1]
+        total[self._offset : end].view(shape).addmm_(slopes.mT, inputs)
+        if self._bias:
+            total[end : end + shape[0]].add_(slopes.sum(0))
+
+
+class RowTerms:
+    """Of parameters that a record meets many times: the record's gradient, a row of numbers.
+
+    Args:
+        offset: where the parameters begin in the flat vector.
+        rows: shape (m, numbers); they become this object's.
+    """
+
+    def __init__(self, offset: int, rows: Tensor) -> None:
+        self._offset, self._rows = offset, rows
+        self.squares = squared_norms(rows)
+
+    def add(self, total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> None:
+        """Add the rows times their weights; see `Terms`."""
+        some = self._rows[rows].masked_fill_(~kept.unsqueeze(-1), 0.0)
+        total[self._offset : self._offset + some.shape[-1]].addmv_(some.mT, weights)
+
+
+class TokenTerms:
+    """Of an embedding: a record's slopes at the positions of one token add up to that token's row, all others are zero.
+
+    Which positions hold the same token is a matrix of zeros and ones, so that a record's rows are one small product,
+    whatever its tokens are. Each token's row stands at its first position; later ones hold zeros.
+
+    Args:
+        offset: where the embedding begins in the flat vector.
+        tokens: int64, shape (m, positions).
+        slopes: shape (m, positions, width).
+    """
+
+    def __init__(self, offset: int, tokens: Tensor, slopes: Tensor) -> None:
+        same = tokens.unsqueeze(-1) == tokens.unsqueeze(-2)
+        first = ~same.tril(-1).any(-1)
+        self._rows = (same & first.unsqueeze(-1)).to(slopes.dtype) @ slopes
+        self._offset, self._tokens = offset, tokens
+        self.squares = squared_norms(self._rows.flatten(1))
+
+    def add(self, total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> None:
+        """Add each token's row to its place; see `Terms`."""
+        some = torch.where(kept[:, None, None], self._rows[rows] * weights[:, None, None], 0.0)
+        width = some.shape[-1]
+        places = self._offset + self._tokens[rows].flatten().unsqueeze(-1) * width
+        places = places + torch.arange(width, device=places.device)
+        total.index_add_(0, places.flatten(), some.flatten())
+
+
+def squared_norms(rows: Tensor) -> Tensor:
+    """Return each row's squared norm, float64, shape (m,), of rows of shape (m, numbers); see this module's text."""
+    numbers = rows.shape[-1]
+    whole = 0 if rows.dtype == torch.float64 else numbers // MEASURED * MEASURED
+    found: Tensor = torch.linalg.vector_norm(rows[:, whole:], dim=-1).double().square_()
+    if whole:
+        parts = torch.linalg.vector_norm(rows[:, :whole].view(len(rows), -1, MEASURED), dim=-1)
+        found += parts.double().square_().sum(-1)
+    return found
+
+
+def windows(images: Tensor, kernel: int, stride: int, padding: int) -> Tensor:
+    """Return what a convolution's kernel meets at each place, shape (m, channels kernel^2, places)."""
+    return functional.unfold(images, kernel, padding=padding, stride=stride)
