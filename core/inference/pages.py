@@ -10,7 +10,7 @@ from math import ceil, floor, log10
 from typing import Any, Final
 
 from core.inference.released import Released
-from core.inference.rendering import bounds, foot_of, head_of, number, p_words, plain
+from core.inference.rendering import Head, bounds, foot_of, head_of, number, p_words, plain
 
 _STYLE: Final = """
 :root{color-scheme:light dark;--ink:#1b1f24;--paper:#fff;--rule:#c9ced6;--soft:#56606d;--band:#1f5fae}
@@ -57,16 +57,21 @@ def summary_page(released: Released, shown: Mapping[str, Any], plotted: Sequence
         shown: what `results.summary` returned for it, with `model` and `job`.
         plotted: the lines of its table at `plot_levels`.
     """
-    facts = "".join(f"<div><dt>{_text(name)}</dt><dd>{_text(value)}</dd></div>" for name, value in head_of(shown))
-    foot = "".join(f"<li>{_text(line)}</li>" for line in foot_of(shown))
+    middle = f"<h2>Coefficients</h2>\n{_table(shown)}\n{_figure(released, plotted, plot_levels(shown['levels']))}"
+    return document(shown["title"], head_of(shown), middle, foot_of(shown), shown["methods"])
+
+
+def document(title: str, facts: Head, middle: str, foot: Sequence[str], methods: str) -> str:
+    """Return an HTML document: facts, what stands in the middle, which is HTML already, and what is said below it."""
+    head = "".join(f"<div><dt>{_text(name)}</dt><dd>{_text(value)}</dd></div>" for name, value in facts)
+    said = "".join(f"<li>{_text(line)}</li>" for line in foot)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{_text(shown['title'])}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<main>\n"
-        f"<h1>{_text(shown['title'])}</h1>\n<dl>{facts}</dl>\n"
-        f"<h2>Coefficients</h2>\n{_table(shown)}\n{_figure(released, plotted, plot_levels(shown['levels']))}"
-        f"<h2>Privacy, flags and notes</h2>\n<ul>{foot}</ul>\n"
-        f"<h2>For a methods section</h2>\n<p>{_text(shown['methods'])}</p>\n</main>\n</body>\n</html>\n"
+        f"<title>{_text(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<main>\n"
+        f"<h1>{_text(title)}</h1>\n<dl>{head}</dl>\n"
+        f"{middle}<h2>Privacy, flags and notes</h2>\n<ul>{said}</ul>\n"
+        f"<h2>For a methods section</h2>\n<p>{_text(methods)}</p>\n</main>\n</body>\n</html>\n"
     )
 
 

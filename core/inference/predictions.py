@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import expit, log_softmax, logit
 
 from core.catalogue.columns import Coded
+from core.catalogue.design import Design
 from core.catalogue.losses import Poisson
 from core.catalogue.nonconvex_losses import SineLink
 from core.errors import FieldError, Invalid
@@ -42,7 +43,7 @@ def predict(released: Released, rows: Sequence[Mapping[str, Any]], level: float 
     """
     if level is not None:
         need_covariance(released)
-    encoded = np.array([_encoded(released, row, index) for index, row in enumerate(rows)])
+    encoded = np.array(encoded_rows(released.design, rows))
     classes = len(released.levels) or 1
     margins = encoded @ released.coefficients.reshape(classes, -1).T
     found: list[dict[str, Any]] = []
@@ -55,9 +56,18 @@ def predict(released: Released, rows: Sequence[Mapping[str, Any]], level: float 
     return found
 
 
-def _encoded(released: Released, row: Mapping[str, Any], index: int) -> list[float]:
+def encoded_rows(design: Design, rows: Sequence[Mapping[str, Any]]) -> list[list[float]]:
+    """Return rows as a model takes them.
+
+    Raises:
+        Invalid: a row misses a column of the model or has a value that cannot be read; pointers start at /rows.
+    """
+    return [_encoded(design, row, index) for index, row in enumerate(rows)]
+
+
+def _encoded(design: Design, row: Mapping[str, Any], index: int) -> list[float]:
     try:
-        return released.design.encode_row(dict(row))
+        return design.encode_row(dict(row))
     except Invalid as refusal:
         fields = [FieldError(f"/rows/{index}{field.pointer}", field.detail) for field in refusal.fields]
         raise Invalid(refusal.detail, *fields) from None

@@ -29,7 +29,7 @@ def summary_text(shown: Mapping[str, Any]) -> str:
     lines = columns([header, *rows])
     width = max(_LEAST, *(wide(line) for line in lines))
     body = [lines[0], "-" * width, *lines[1:]]
-    head = _pairs(head_of(shown), width)
+    head = pairs(head_of(shown), width)
     foot = [line for text in foot_of(shown) for line in wrap(text, width, subsequent_indent="  ")]
     rule = "=" * width
     return "\n".join([centred(plain(shown["title"]), width), rule, *head, rule, *body, rule, *foot, ""])
@@ -80,9 +80,7 @@ def head_of(shown: Mapping[str, Any]) -> Head:
 
 def foot_of(shown: Mapping[str, Any]) -> list[str]:
     """Return what stands below the table: the promise, what it implies, flags, and what to be wary of."""
-    privacy = shown["privacy"]
-    said = [f"Privacy ({privacy['label']}): {promise_words(privacy)}, adjacency {privacy['adjacency']}."]
-    said += [f"Under {relation}: {promise_words(one)}." for relation, one in privacy["implies"].items()]
+    said = privacy_words(shown["privacy"])
     flags = shown["flags"]
     said.append(
         f"Eigenvalues floored: {flags['curvature_floored']} of the Hessian, {flags['score_floored']} of the scores, "
@@ -91,6 +89,12 @@ def foot_of(shown: Mapping[str, Any]) -> list[str]:
     said += [f"Note: {note}" for note in shown["notes"]]
     said.append(f"Model {shown['model']}, job {shown['job']}.")
     return [plain(text) for text in said]
+
+
+def privacy_words(privacy: Mapping[str, Any]) -> list[str]:
+    """Return the promise and what it implies, a sentence each."""
+    said = [f"Privacy ({privacy['label']}): {promise_words(privacy)}, adjacency {privacy['adjacency']}."]
+    return said + [f"Under {relation}: {promise_words(one)}." for relation, one in privacy["implies"].items()]
 
 
 def promise_words(promise: Mapping[str, Any]) -> str:
@@ -171,7 +175,7 @@ def _compared(line: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _pairs(facts: Head, width: int) -> list[str]:
+def pairs(facts: Head, width: int) -> list[str]:
     """Return facts in two columns, name to the left and value to the right of each; long ones on lines of their own."""
     half = (width - 3) // 2
     lines, waiting = [], ""

@@ -167,7 +167,7 @@ def _other_correction(released: Released) -> str:
 def methods_paragraph(released: Released) -> str:
     """Return a paragraph for the methods section of a paper; every figure in it is public."""
     report = released.privacy
-    other = "; ".join(f"({_promise(p)}) under {relation.value}" for relation, p in report.implies.items())
+    other = "; ".join(f"({promise_phrase(p)}) under {relation.value}" for relation, p in report.implies.items())
     inference = (
         "No intervals were released."
         if released.covariance is None
@@ -182,12 +182,12 @@ def methods_paragraph(released: Released) -> str:
         f"{weight_words(released)}{ridge}, features scaled by their declared bounds, by "
         f"{released.optimizer.replace('_', ' ')} with {released.steps} steps and Gaussian noise on every answer "
         f"({_CITED.get(released.optimizer, _USUALLY_CITED)}). {inference} The release is differentially private with "
-        f"{_promise(report.promise)} for neighbouring data sets under {report.adjacency.value}"
+        f"{promise_phrase(report.promise)} for neighbouring data sets under {report.adjacency.value}"
         f"{', which implies ' + other if other else ''}."
     )
 
 
-def _promise(promise: Promise) -> str:
+def promise_phrase(promise: Promise) -> str:
     """Write a promise in the currencies that can state it."""
     parts = [f"(epsilon, delta) = ({promise.epsilon}, {promise.delta})"]
     if promise.mu is not None:

@@ -1,0 +1,149 @@
+"""What a network's model row stores, and what people read of it: layers, parameters, privacy, and how it was trained.
+
+Parameters are the public start plus what the method released, in single precision: base64 of the flat vector in the
+order of `parameters_of`, low-rank changes merged into their matrices. Nothing else of the training is in a row: no
+moments of the steps, no buffers.
+"""
+
+import base64
+from functools import cached_property
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, TypeAdapter
+
+from core.catalogue.design import Design
+from core.catalogue.network.layers import Shape, parameters_of
+from core.catalogue.network.model import NetworkModel, trace
+from core.catalogue.network.trained import trained_count
+from core.errors import FieldError, Invalid
+from core.inference.network_graph import Single, make_graph, split
+from core.inference.released import Released
+from core.privacy.facts import Frozen
+from core.privacy.reports import Report
+
+LITTLE: Final = np.dtype("<f4")
+
+
+class Training(Frozen):
+    """How a network was trained, all of it public."""
+
+    batch: int | None = Field(description="expected records in a step's sample")
+    rate: float | None = Field(description="probability that a record is in one")
+    sigma: float | None = Field(description="noise on a sum of clipped gradients, over the clip")
+    clip: float = Field(description="longest gradient of a record, over all trained parameters")
+    settings: dict[str, Any] = Field(description="of the method, as they ran")
+
+
+class ReleasedNetwork(Frozen):
+    """All that leaves a network's job: one row of models, as JSON."""
+
+    kind: Literal["network"] = "network"
+    target: str
+    optimizer: str
+    units: int
+    steps: int
+    status: Literal["finished", "stopped"]
+    design: Design
+    model: NetworkModel
+    training: Training
+    privacy: Report
+    parameters: str = Field(repr=False, description="base64 of little-endian float32")
+
+    @property
+    def shape(self) -> Shape:
+        """Of one record, as the first layer takes it."""
+        return self.design.shape
+
+    @cached_property
+    def flat(self) -> Single:
+        """The parameters, float32, shape (p,)."""
+        return np.frombuffer(base64.b64decode(self.parameters), dtype=LITTLE).astype(np.float32)
+
+    @property
+    def tensors(self) -> dict[str, Single]:
+        """The parameters by name."""
+        return split(self.flat, ((one.name, one.shape) for one in parameters_of(self.model.layers, self.shape)))
+
+    @property
+    def count(self) -> int:
+        """How many parameters the network has."""
+        return sum(one.size for one in parameters_of(self.model.layers, self.shape))
+
+    @property
+    def trained(self) -> int:
+        """How many numbers were trained."""
+        return trained_count(self.model, self.shape)
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """The target's values, in the order of the scores; None where it is a number."""
+        return getattr(self.design.target_column, "values", None)
+
+
+AnyReleased = Released | ReleasedNetwork
+RELEASED: Final[TypeAdapter[AnyReleased]] = TypeAdapter(AnyReleased)
+"""Reads a row of models of any kind."""
+
+
+def pack_parameters(flat: NDArray[np.floating[Any]]) -> str:
+    """Return a flat vector as a row keeps it.
+
+    Raises:
+        AssertionError: a number is not finite in single precision.
+    """
+    single = np.asarray(flat).astype(LITTLE)
+    assert np.isfinite(single).all(), "a release is finite"
+    return base64.b64encode(single.tobytes()).decode()
+
+
+def read_released(row: Any) -> AnyReleased:  # noqa: ANN401 - a row's JSON
+    """Return a model's row."""
+    return ReleasedNetwork.model_validate(row) if row.get("kind") == "network" else Released.model_validate(row)
+
+
+def shown(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row as people see it: of a network all but the parameters themselves, with how many there are."""
+    if row.get("kind") != "network":
+        return row
+    released = ReleasedNetwork.model_validate(row)
+    told = {name: at for name, at in row.items() if name != "parameters"}
+    return told | {"parameters": released.count, "trained_parameters": released.trained}
+
+
+def refuse_network(released: AnyReleased, what: str) -> Released:
+    """Return a release that has coefficients.
+
+    Raises:
+        Invalid: it is a network's.
+    """
+    if isinstance(released, ReleasedNetwork):
+        raise Invalid(
+            f"A network has no coefficients, so no {what}.",
+            FieldError("/model", "ask for its summary, predictions or exports, or fit a regression model"),
+        )
+    return released
+
+
+def layer_table(released: ReleasedNetwork) -> list[dict[str, Any]]:
+    """Return one line a layer: its place, kind, settings, the shape it makes, and its number of parameters."""
+    lines = []
+    for one in trace(released.model.layers, released.shape):
+        told = one.layer.model_dump(mode="json", exclude={"layers", "kind"}, exclude_defaults=True)
+        own = 0 if one.layer.kind == "residual" else sum(it.size for it in one.layer.parameters(one.given))
+        lines.append(
+            {
+                "place": ".".join(map(str, one.place)),
+                "kind": one.layer.kind,
+                "settings": told,
+                "output": list(one.made),
+                "parameters": own,
+            }
+        )
+    return lines
+
+
+def make_onnx(released: ReleasedNetwork, metadata: dict[str, str]) -> bytes:
+    """Return the network as an ONNX file; see `network_graph`."""
+    return bytes(make_graph(released.model, released.design, released.tensors, metadata).SerializeToString())

@@ -1,0 +1,161 @@
+"""What people read of a released network: its layers, how it was trained and what that promises; as JSON, text, HTML.
+
+A network has no coefficients to show, so nothing here is an estimate with an error.
+"""
+
+from collections.abc import Mapping
+from html import escape
+from textwrap import wrap
+from typing import Any
+
+from core.catalogue.network.model import Lora
+from core.inference.network import ReleasedNetwork, layer_table
+from core.inference.pages import document
+from core.inference.rendering import Head, centred, columns, pairs, plain, privacy_words, wide
+from core.inference.results import privacy_block
+from core.inference.wording import promise_phrase
+
+_LEAST = 78
+_LOSSES = {"cross_entropy": "cross-entropy of softmax probabilities", "squared": "half the squared error"}
+
+
+def summary(released: ReleasedNetwork) -> dict[str, Any]:
+    """Return what there is to know of a network without its parameters."""
+    return {
+        "title": f"Neural network for {released.target}, differentially private",
+        "optimizer": released.optimizer,
+        "kind": released.kind,
+        "target": released.target,
+        "loss": loss_words(released),
+        "n": released.units,
+        "steps": released.steps,
+        "status": released.status,
+        "input": list(released.shape),
+        "layers": layer_table(released),
+        "parameters": released.count,
+        "trained_parameters": released.trained,
+        "trained": trained_words(released),
+        "start": start_words(released),
+        "training": released.training.model_dump(mode="json"),
+        "coefficients": [],
+        "flags": {},
+        "notes": notes(released),
+        "privacy": privacy_block(released.privacy),
+        "methods": methods_paragraph(released),
+    }
+
+
+def loss_words(released: ReleasedNetwork) -> str:
+    """Return the loss as a phrase."""
+    assert released.model.loss is not None, "the planner fills it"
+    return _LOSSES[released.model.loss]
+
+
+def trained_words(released: ReleasedNetwork) -> str:
+    """Return what was trained, as a phrase."""
+    train = released.model.train
+    if isinstance(train, Lora):
+        return f"changes of rank {train.lora.rank} and the last layer"
+    return {"all": "all parameters", "last": "the last layer"}[train]
+
+
+def start_words(released: ReleasedNetwork) -> str:
+    """Return where training started, as a phrase."""
+    given = released.model.pretrained
+    return "a public random stream" if given is None else f"public weights {given}"
+
+
+def notes(released: ReleasedNetwork) -> list[str]:
+    """Return what a reader of predictions must know."""
+    said = ["Privacy holds however training went. No error is known of these predictions: probabilities may be off."]
+    if released.model.pretrained is not None:
+        said.append(
+            f"Training started from {released.model.pretrained}, which whoever uploaded it says is public: the promise "
+            "is about this job's records alone, and not about those that the weights were made of."
+        )
+    if released.status == "stopped":
+        said.append("The job was told to stop before its last step.")
+    return said
+
+
+def methods_paragraph(released: ReleasedNetwork) -> str:
+    """Return a paragraph for the methods section of a paper; every figure in it is public."""
+    training, report = released.training, released.privacy
+    sample = (
+        ""
+        if training.batch is None
+        else f" Each step sampled records independently, {training.batch:,} expected of {released.units:,},"
+        f" and added Gaussian noise of {training.sigma:.4g} times that length to their sum."
+    )
+    implied = "; ".join(f"({promise_phrase(one)}) under {other.value}" for other, one in report.implies.items())
+    return (
+        f"We trained a neural network of {released.count:,} parameters ({trained_words(released)}, "
+        f"{released.trained:,} numbers, from {start_words(released)}) to predict {released.target} with the "
+        f"{loss_words(released)} by {released.optimizer.replace('_', ' ')} in {released.steps:,} steps; the gradient "
+        f"of each record was clipped at {training.clip:.4g} (Abadi et al., 2016).{sample} Inputs were scaled by their "
+        f"declared bounds. The release is differentially private with {promise_phrase(report.promise)} for "
+        f"neighbouring data sets under {report.adjacency.value}{', which implies ' + implied if implied else ''}."
+    )
+
+
+def head_of(shown: Mapping[str, Any]) -> Head:
+    """Return the facts at the head of a summary, in the order to read them."""
+    training = shown["training"]
+    facts = [
+        ("Target", plain(shown["target"])),
+        ("Records", f"{shown['n']:,}"),
+        ("Method", shown["optimizer"].replace("_", " ")),
+        ("Steps", f"{shown['steps']:,} ({shown['status']})"),
+        ("Batch", "-" if training["batch"] is None else f"{training['batch']:,} expected"),
+        ("Noise", "-" if training["sigma"] is None else f"{training['sigma']:.4g} x clip"),
+        ("Clip", f"{training['clip']:.4g}"),
+        ("Parameters", f"{shown['parameters']:,}"),
+        ("Trained", f"{shown['trained']}, {shown['trained_parameters']:,}"),
+        ("Start", shown["start"]),
+        ("Loss", shown["loss"]),
+    ]
+    return [(name, plain(value)) for name, value in facts]
+
+
+def _cells(line: Mapping[str, Any]) -> list[str]:
+    settings = ", ".join(f"{name} {_plain(value)}" for name, value in line["settings"].items())
+    named = f"{line['place']} {line['kind']}" + (f" ({settings})" if settings else "")
+    return [named, " x ".join(map(str, line["output"])), f"{line['parameters']:,}"]
+
+
+def _plain(value: object) -> str:
+    return " x ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def summary_text(shown: Mapping[str, Any]) -> str:
+    """Return a summary as text.
+
+    Args:
+        shown: what `summary` returned, with `model` and `job`.
+    """
+    lines = columns([["layer", "output", "parameters"], *map(_cells, shown["layers"])])
+    width = max(_LEAST, *(wide(line) for line in lines))
+    foot = [line for text in _foot(shown) for line in wrap(text, width, subsequent_indent="  ")]
+    rule = "=" * width
+    head = pairs(head_of(shown), width)
+    body = [lines[0], "-" * width, *lines[1:]]
+    return "\n".join([centred(plain(shown["title"]), width), rule, *head, rule, *body, rule, *foot, ""])
+
+
+def _foot(shown: Mapping[str, Any]) -> list[str]:
+    said = [*privacy_words(shown["privacy"]), *(f"Note: {note}" for note in shown["notes"])]
+    return [plain(text) for text in [*said, f"Model {shown['model']}, job {shown['job']}."]]
+
+
+def summary_page(shown: Mapping[str, Any]) -> str:
+    """Return a summary as an HTML document that needs nothing else."""
+    rows = "".join(
+        f'<tr><th scope="row">{escape(plain(name))}</th><td>{escape(made)}</td><td>{escape(count)}</td></tr>'
+        for name, made, count in map(_cells, shown["layers"])
+    )
+    heads = "".join(f'<th scope="col">{name}</th>' for name in ("layer", "output", "parameters"))
+    table = (
+        '<div class="scroll"><table>\n<caption>Layers, and the shape that each makes of a record.</caption>\n'
+        f"<thead><tr>{heads}</tr></thead>\n<tbody>{rows}</tbody>\n</table></div>"
+    )
+    return document(shown["title"], head_of(shown), f"<h2>Layers</h2>\n{table}\n", _foot(shown), shown["methods"])
