@@ -6,7 +6,7 @@ from math import ceil, log2
 
 from core.catalogue.choices import choose
 from core.catalogue.columns import Column
-from core.catalogue.completion import contradiction
+from core.catalogue.completion import complete, contradiction
 from core.catalogue.design import Design, make_design
 from core.catalogue.jobs import Inference, JobSpec, Resources
 from core.catalogue.kl.repeats import Repeats
@@ -15,6 +15,7 @@ from core.catalogue.method import Bound
 from core.catalogue.methods import AnySettings
 from core.catalogue.modelling import fill_model, make_facts
 from core.catalogue.models import LinearModel, NetworkModel, RegressionModel
+from core.catalogue.network.planning import clip_of, fill_network, network_facts, refuse_for_networks
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
 from core.catalogue.planning_rules import fill
@@ -24,7 +25,7 @@ from core.catalogue.refusals import refuse_unbounded
 from core.catalogue.sampling import StreamSampling
 from core.errors import FieldError, NotOfferedYet
 from core.privacy.budget import Terms
-from core.privacy.calibration import allowed
+from core.privacy.calibration import Fits, allowed
 from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency, Facts, Frozen, parts_in
 
@@ -63,21 +64,15 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
         terms: of that scope's budget; an epsilon is meant at its delta.
 
     Raises:
-        NotOfferedYet: networks, several datasets.
+        NotOfferedYet: several datasets.
         Invalid: the model does not fit the columns, or given figures contradict each other; with JSON pointers.
     """
     design, model, facts = describe(spec, columns=columns, units=units, adjacency=adjacency)
-    mu = spec.privacy.total_mu(terms)
-    if spec.assume is not None:
-        check_assumed(spec.assume, design, model)
-    refuse_unbounded(spec.optimizer, spec.inference, model, facts)
-    asked = _steady(_as_printed(spec.optimizer, spec.inference), model, design, facts)
-    asked = asked.calibrated(facts, allowed(spec.privacy, terms))
-    radius = HUBER_RADIUS if isinstance(model, LinearModel) else LOGISTIC_RADIUS
-    inference = fill(spec.inference, plausible_radius=radius)
-    optimizer, inference = choose(asked, inference, mu, facts, (design, model, spec.assume))
-    if not inference.intervals:
-        inference = inference.model_copy(update={"plausible_radius": spec.inference.plausible_radius})
+    mu, fits = spec.privacy.total_mu(terms), allowed(spec.privacy, terms)
+    if isinstance(model, NetworkModel):
+        optimizer, inference = complete(spec.optimizer.calibrated(facts, fits), spec.inference, mu, facts)
+    else:
+        optimizer, inference = _completed(spec, design, model, facts, mu, fits)
     target = next(iter(spec.privacy.model_dump(exclude_none=True)))
     pointer = f"/privacy/{target}" if spec.optimizer.mu is None else "/optimizer/mu"
     check_lattice(optimizer.asked(), facts, pointer)
@@ -99,16 +94,41 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
     return PlannedJob(spec=filled, design=design, facts=facts, schedule=schedule, bound=optimizer.bound(facts))
 
 
+def _completed(
+    spec: JobSpec, design: Design, model: RegressionModel, facts: Facts, mu: float, fits: Fits
+) -> tuple[AnySettings, Inference]:
+    """Return a regression's settings and inference with nothing open.
+
+    Raises:
+        Invalid: as `plan_job` does.
+    """
+    if spec.assume is not None:
+        check_assumed(spec.assume, design, model)
+    refuse_unbounded(spec.optimizer, spec.inference, model, facts)
+    asked = _steady(_as_printed(spec.optimizer, spec.inference), model, design, facts)
+    asked = asked.calibrated(facts, fits)
+    radius = HUBER_RADIUS if isinstance(model, LinearModel) else LOGISTIC_RADIUS
+    inference = fill(spec.inference, plausible_radius=radius)
+    optimizer, inference = choose(asked, inference, mu, facts, (design, model, spec.assume))
+    if not inference.intervals:
+        inference = inference.model_copy(update={"plausible_radius": spec.inference.plausible_radius})
+    return optimizer, inference
+
+
 def describe(
     spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency: Adjacency
-) -> tuple[Design, RegressionModel, Facts]:
+) -> tuple[Design, RegressionModel | NetworkModel, Facts]:
     """Return how a job's rows are encoded, its filled model, and what is public of its records, whatever it is worth.
 
     Raises:
         NotOfferedYet, Invalid: as `plan_job` does.
     """
     _refuse_later_features(spec)
-    assert not isinstance(spec.model, NetworkModel), "refused above"
+    if isinstance(spec.model, NetworkModel):
+        refuse_for_networks(spec)
+        design = make_design(columns, spec.model)
+        network = fill_network(spec.model, design)
+        return design, network, network_facts(network, design, units, adjacency, clip_of(spec))
     design = make_design(columns, spec.model)
     model = fill_model(spec.model, design)
     return design, model, make_facts(model, design, units, adjacency, spec.optimizer.start)
@@ -154,13 +174,8 @@ def _part_bits(units: int) -> int:
 
 def _refuse_later_features(spec: JobSpec) -> None:
     """Refuse what the interface has room for and this version does not run."""
-    later = {
-        "/datasets": spec.datasets is not None,
-        "/model/kind": isinstance(spec.model, NetworkModel),
-    }
-    fields = [FieldError(pointer, "is not offered yet") for pointer, asked in later.items() if asked]
-    if fields:
-        raise NotOfferedYet(f"Not offered yet: {', '.join(field.pointer for field in fields)}.", *fields)
+    if spec.datasets is not None:
+        raise NotOfferedYet("Not offered yet: /datasets.", FieldError("/datasets", "is not offered yet"))
 
 
 def _planned_resources(resources: Resources) -> Resources:

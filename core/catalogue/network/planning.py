@@ -14,6 +14,7 @@ from core.privacy.facts import Adjacency, Facts
 
 METHODS: Final = frozenset({"clipped_sgd"})
 """Which train networks: a network's gradients are bounded by clipping alone, and nothing else of it is bounded."""
+PLANNED_CLIP: Final = 1.0
 PART_ROWS: Final = 64
 """Rows that one single-precision partial sum of a network's gradients adds up."""
 
@@ -78,6 +79,11 @@ def _check_tokens(model: NetworkModel, design: Design) -> None:
         elif first and tokens is not None:
             detail = f"`{tokens.name}` holds tokens, which are names, not sizes: begin with an embedding"
             raise Invalid(f"The layers do not fit: {detail}.", FieldError(one.pointer, detail))
+
+
+def clip_of(spec: JobSpec) -> float:
+    """Return to which norm each record's gradient is clipped: 1 unless the method says another."""
+    return getattr(spec.optimizer, "clip", None) or PLANNED_CLIP
 
 
 def network_facts(model: NetworkModel, design: Design, units: int, adjacency: Adjacency, clip: float) -> Facts:
