@@ -5,18 +5,24 @@ are secret and batches are never truncated (Chua et al. 2024 on shuffled batches
 """
 
 from fractions import Fraction
-from math import pi
-from typing import Final
+from functools import lru_cache
+from hashlib import sha256
+from math import log, log1p, pi
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.mechanisms.generator import Generator
+from core.mechanisms.generator import SEEDS, Generator, SimulationGenerator
 
 RATE_UNIT: Final = 2**64
 """A Poisson rate is a whole number of these parts."""
 
+RARE_BITS: Final = 64
+"""A sample passes its padded length with probability below 2^-64."""
+
 _FLOAT_BITS: Final = 53
+_LEADING_BITS: Final = 16
 
 
 def rate_parts(rate: float) -> int:
@@ -36,19 +42,97 @@ def rate_parts(rate: float) -> int:
 def poisson_mask(generator: Generator, parts: int, units: int) -> NDArray[np.bool_]:
     """Include every unit independently with probability exactly parts / 2^64.
 
+    A unit is in if 64 uniform bits of its own, read as a number, are below `parts`. Sixteen of them nearly always
+    decide; a unit whose sixteen are those of `parts` draws the other 48.
+
     Args:
         generator: the job's own.
         parts: k in [0, 2^64], from `rate_parts`.
         units: n.
 
     Returns:
-        The mask, shape (n,). Its sum is secret: select by it, do not index with it.
+        The mask, shape (n,). Its sum is secret: select by it, or by a list of a public length.
     """
     assert 0 <= parts <= RATE_UNIT, "a rate is at most one"
-    words = generator.bits(units)
+    words = generator.bits(-(-units * _LEADING_BITS // 64)).view(np.uint16)[:units]
     if parts == RATE_UNIT:
         return np.ones(units, dtype=np.bool_)
-    return words < np.uint64(parts)
+    leading, rest = divmod(parts, 2 ** (64 - _LEADING_BITS))
+    mask = words < np.uint16(leading)
+    tied = np.flatnonzero(words == np.uint16(leading))
+    mask[tied] = generator.bits(tied.size) >> np.uint64(_LEADING_BITS) < np.uint64(rest)
+    return mask
+
+
+@lru_cache(maxsize=64)
+def padded_length(parts: int, units: int) -> int:
+    """Return a public length that a Poisson sample passes with probability below 2^-64.
+
+    Proof. The size X is binomial in n trials of probability q = k / 2^64. For q < a <= 1 Chernoff's bound is
+    P[X >= a n] <= exp(-n D(a, q)), D(a, q) = a log(a/q) + (1 - a) log((1 - a)/(1 - q)) (Hoeffding 1963, theorem 1).
+    D(a, q) grows in a from zero at q. The length P is the least integer, n at most, with n D((P + 1)/n, q) above
+    64 log 2, and the size passes P where X >= P + 1. The floats err by parts in 1e15, for which a millionth is kept
+    back. No size passes n.
+
+    Args:
+        parts: k, in (0, 2^64].
+        units: n.
+    """
+    assert 0 < parts <= RATE_UNIT, "a rate is in (0, 1]"
+    rate = parts / RATE_UNIT
+    first, last = min(int(units * rate), units), units
+    while first < last:
+        middle = (first + last) // 2
+        rare = middle + 1 > units * rate and _exponent(middle + 1, units, parts) > RARE_BITS * log(2) * (1 + 1e-6)
+        first, last = (first, middle) if rare else (middle + 1, last)
+    return first
+
+
+def _exponent(size: int, units: int, parts: int) -> float:
+    """Return n D(size/n, q) of Chernoff's bound, for n q < size <= n."""
+    rate, out = parts / RATE_UNIT, units - size
+    inside = size * log(size / (units * rate))
+    return inside + (out * (log(out / units) - log1p(-rate)) if out else 0.0)
+
+
+class Listed(NamedTuple):
+    """A sample as a list of a public length: rows in ascending order, then padding that is not included."""
+
+    rows: NDArray[np.int64]
+    included: NDArray[np.bool_]
+
+
+def listed(mask: NDArray[np.bool_], length: int) -> Listed | None:
+    """Return a sample as a list of `length` rows, padded with row 0; None where it is larger.
+
+    Each step works on arrays of public shapes: the mask is made to have `length` ones by further entries behind it.
+
+    Args:
+        mask: bool, shape (n,).
+        length: public; see `padded_length`.
+    """
+    spare = length - int(np.count_nonzero(mask))
+    if spare < 0:
+        return None
+    padding = np.zeros(length, dtype=np.bool_)
+    padding[:spare] = True
+    places = np.flatnonzero(np.concatenate([mask, padding]))
+    included = places < mask.size
+    return Listed(np.where(included, places, 0), included)
+
+
+def public_order(name: str, units: int) -> NDArray[np.int64]:
+    """Return an order of 0..n-1, shape (n,), that everybody can repeat who knows a name: no secret is in it.
+
+    Streams are read in it. Their promise holds for each order that no record decides, and the same one for all
+    attempts at a job keeps them from reading a record twice.
+
+    Args:
+        name: of the job.
+        units: n.
+    """
+    seed = int.from_bytes(sha256(name.encode()).digest()[:8], "big") % SEEDS
+    return permutation(SimulationGenerator(seed), units)
 
 
 def permutation(generator: Generator, count: int) -> NDArray[np.int64]:

@@ -2,7 +2,8 @@
 
 Optimizers see this module only. Records are read by `ask`, in one call that pays first, sums under a bound, adds
 noise, and returns; everything an optimizer then computes is post-processing of what it was told.
-`core.oracle.door` holds the doors to a scope's records, `core.oracle.simulation` the one to synthetic data.
+`core.oracle.door` and `core.oracle.samples` hold the doors to a scope's records, `core.oracle.simulation` the one to
+synthetic data.
 """
 
 from dataclasses import dataclass

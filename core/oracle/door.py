@@ -1,10 +1,9 @@
-"""Doors to a scope's records: every record once per question, a Poisson sample per question, or each record once.
+"""Doors to a scope's records: what all of them share, and the one where each question reads every record.
 
 What every answer goes through, in this order: the shapes of points are checked, the total with this answer is paid,
 records are selected and summed under a bound, integer noise is added, and the noisy mean leaves.
 
-Sampling belongs to the door, so the rate it prices is the rate it drew with, and every question draws its own sample.
-Samples divide by their *expected* size, which is public; the realised one is never visible, in time or memory either.
+Samples and streams are in `core.oracle.samples`.
 """
 
 from abc import ABC, abstractmethod
@@ -13,20 +12,17 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Self, TypeVar, final
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from core.catalogue.questions import Clipped, Gradient, GradientNorm, Question
-from core.errors import AdjacencyMismatch
 from core.mechanisms import sampling
 from core.mechanisms.generator import SystemGenerator, require_system
 from core.oracle import Answer, Coins, Meter, Release, Status
 from core.oracle.account import EVERYTHING, Account
 from core.oracle.noise import grid_for, noised_mean
-from core.privacy.events import Event, Sampled
-from core.privacy.facts import Adjacency, Facts
+from core.privacy.events import Event
+from core.privacy.facts import Facts
 from core.problems import Problem
 
 T = TypeVar("T")
@@ -48,9 +44,13 @@ class SecretCoins:
 
 
 @dataclass(frozen=True)
-class _Selection:
-    """Which records one question reads: a mask over all, or indices of a public number; and what its sum divides by."""
+class Selection:
+    """Which records one question reads: a list of a public length or all, a mask over those, and what is public of it.
 
+    The sum has at most `terms` terms and divides by `divisor`.
+    """
+
+    terms: int
     divisor: float
     rows: Tensor | None = None
     included: Tensor | None = None
@@ -106,7 +106,7 @@ class AbstractDoor(ABC):
         """Return what one answer costs here, checking that this door answers such questions."""
 
     @abstractmethod
-    def _select(self, question: Question) -> _Selection:
+    def _select(self, question: Question) -> Selection:
         """Draw the records for one question; it was paid for."""
 
     def _priced_part(self) -> str | None:
@@ -137,14 +137,12 @@ class AbstractDoor(ABC):
     def _draw(self, question: Question, theta: Tensor, other: Tensor | None) -> Answer:
         """Read, sum and noise; it was paid for."""
         selected = self._select(question)
-        terms = self._problem.units if selected.rows is None else len(selected.rows)
         total = self._sum(question, theta, other, selected)
-        return noised_mean(total, question, self._whole_facts, terms, selected.divisor, self._generator, theta)
+        return noised_mean(total, question, self._whole_facts, selected.terms, selected.divisor, self._generator, theta)
 
-    def _sum(self, question: Question, theta: Tensor, other: Tensor | None, selected: _Selection) -> Tensor:
+    def _sum(self, question: Question, theta: Tensor, other: Tensor | None, selected: Selection) -> Tensor:
         """Return the integer sum that an answer is made of, in part steps."""
-        terms = self._problem.units if selected.rows is None else len(selected.rows)
-        part_step = grid_for(question, self._whole_facts, terms).part_step
+        part_step = grid_for(question, self._whole_facts, selected.terms).part_step
         return self._problem.integer_sum(
             question, self._whole_facts, theta, part_step, other=other, rows=selected.rows, included=selected.included
         )
@@ -199,10 +197,11 @@ class FullDoor(AbstractDoor):
         assert question.batch is None, "batches are for streams"
         return question.event()
 
-    def _select(self, question: Question) -> _Selection:
-        return _Selection(divisor=question.consumed(self.facts), included=self._members[self._part])
+    def _select(self, question: Question) -> Selection:
+        members = self._members[self._part]
+        return Selection(self._problem.units, divisor=question.consumed(self.facts), included=members)
 
-    def _sum(self, question: Question, theta: Tensor, other: Tensor | None, selected: _Selection) -> Tensor:
+    def _sum(self, question: Question, theta: Tensor, other: Tensor | None, selected: Selection) -> Tensor:
         if not isinstance(question, Gradient | GradientNorm):
             return super()._sum(question, theta, other, selected)
         last = self._last
@@ -216,100 +215,6 @@ class FullDoor(AbstractDoor):
         """Close this door and its blocks, and return the value with what was drawn; nothing is remembered."""
         self._last = None
         return super().release(value, status)
-
-
-@final
-class PoissonDoor(AbstractDoor):
-    """Every question draws its own sample, each record with probability exactly parts / 2^64.
-
-    The sum is a full pass with a mask and divides by the expected size: the realised one shows nowhere.
-
-    Args:
-        problem: as `AbstractDoor`, like the others.
-        facts: as above.
-        meter: as above.
-        generator: as above.
-        parts: k of the rate k / 2^64; see `sampling.rate_parts`.
-        blocks: as above.
-
-    Raises:
-        AdjacencyMismatch: records may change into others: no price that two accountants agree on is known there.
-    """
-
-    def __init__(
-        self,
-        problem: Problem,
-        facts: Facts,
-        meter: Meter,
-        generator: SystemGenerator,
-        parts: int,
-        blocks: Mapping[str, Tensor] | None = None,
-    ) -> None:
-        if facts.adjacency is Adjacency.REPLACE_ONE:
-            raise AdjacencyMismatch(
-                "Poisson samples are not offered where one unit may change into any other;"
-                " use a full-batch method, or a scope with zero_out"
-            )
-        assert 0 < parts <= sampling.RATE_UNIT, "a rate is in (0, 1]"
-        super().__init__(problem, facts, meter, generator, blocks)
-        self._parts = parts
-
-    def _event(self, question: Question) -> Event:
-        assert question.batch is None, "batches are for streams"
-        assert question.places != "list", "no price is known of a choice from a sample"
-        return Sampled(numerator=self._parts, sigma=question.sigma)
-
-    def _select(self, question: Question) -> _Selection:
-        mask = torch.from_numpy(sampling.poisson_mask(self._generator, self._parts, self._problem.units))
-        members = self._members[self._part]
-        expected = question.consumed(self.facts) * (self._parts / sampling.RATE_UNIT)
-        return _Selection(divisor=expected, included=mask if members is None else mask & members)
-
-
-@final
-class StreamDoor(AbstractDoor):
-    """Every record is read by one question at most: `question.batch` of them, in a secret order fixed up front.
-
-    Answers about disjoint batches are priced in parallel: the whole stream costs its most expensive question, however
-    many are asked. When too few units are left, `affords` says so.
-    """
-
-    def __init__(
-        self,
-        problem: Problem,
-        facts: Facts,
-        meter: Meter,
-        generator: SystemGenerator,
-        blocks: Mapping[str, Tensor] | None = None,
-    ) -> None:
-        super().__init__(problem, facts, meter, generator, blocks)
-        # Shared with the doors to blocks, which are copies: what one reads, none reads again.
-        self._unread: dict[str, NDArray[np.int64]] = {
-            name: _shuffled(self._generator, problem.units, members) for name, members in self._members.items()
-        }
-
-    def _priced_part(self) -> None:
-        """No other question reads these units."""
-
-    def _event(self, question: Question) -> Event:
-        assert question.batch is not None, "a stream reads a stated number of units"
-        return question.event()
-
-    def affords(self, question: Question) -> bool:
-        """Say whether price and units are left for this question."""
-        return self._has_units(question) and super().affords(question)
-
-    def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
-        """Answer about the next batch; see `AbstractDoor.ask`."""
-        assert self._has_units(question), "the stream has run out of units: branch on `affords`"
-        return super().ask(question, theta, other)
-
-    def _has_units(self, question: Question) -> bool:
-        return question.batch is not None and question.batch <= self._unread[self._part].size
-
-    def _select(self, question: Question) -> _Selection:
-        taken, self._unread[self._part] = np.split(self._unread[self._part], [question.consumed(self.facts)])
-        return _Selection(divisor=len(taken), rows=torch.from_numpy(taken))
 
 
 def _members(units: int, blocks: Mapping[str, Tensor]) -> dict[str, Tensor | None]:
@@ -332,9 +237,3 @@ def _members(units: int, blocks: Mapping[str, Tensor]) -> dict[str, Tensor | Non
 def _size(members: Tensor) -> int:
     """Return the public number of records in a block."""
     return int(members.sum())
-
-
-def _shuffled(generator: SystemGenerator, units: int, members: Tensor | None) -> NDArray[np.int64]:
-    """Return the indices of a part in a secret random order."""
-    order = sampling.permutation(generator, units)
-    return order if members is None else order[members.numpy()[order]]

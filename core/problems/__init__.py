@@ -49,7 +49,7 @@ class Problem(Protocol):
             step: a power of two, such that all records together stay below 2^61 steps.
             other: float64, shape (p,): the second point of a question about two; None for others.
             rows: int64 indices to read, shape (m,), m public; default all. Parts are then parts of this list.
-            included: bool, shape (n,): rows left out count as zero in a full pass. Not together with `rows`.
+            included: bool, shape (n,), or (m,) for a list: what is left out is read and counts as zero.
 
         Returns:
             The shape of what is summed, symmetric for a curvature, (K, p) for a list; where the records are.

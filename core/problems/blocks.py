@@ -37,7 +37,7 @@ from core.catalogue.losses import Weights
 from core.catalogue.questions import Gradient, LeastGradient, Question, Summed, summed
 from core.privacy.facts import PART_UNITS, Facts
 from core.problems.losses import record_weights
-from core.problems.terms import Factors, Layout, Point, Records, Sums, size_of, views
+from core.problems.terms import Factors, Layout, Point, Records, Sums, size_of
 
 BLOCK_NUMBERS = 2**18
 """Most numbers in a block of X: 2 MB, which stay in a core's cache between the two products."""
@@ -143,7 +143,8 @@ class BlockProblem(ABC):
             sums = [self.integer_sum(one, facts, point, step, rows=rows, included=included) for point in theta]
             return torch.stack(sums)
         assert theta.shape == (self.dimension,), "parameters have shape (p,)"
-        assert rows is None or included is None, "rows are chosen in one way"
+        read = self.units if rows is None else len(rows)
+        assert included is None or included.shape == (read,), "a mask is over what is read"
         question = summed(question)
         at = self._point(question, facts, theta, other)
         layout, width = self._layout(question), self._width
@@ -153,7 +154,7 @@ class BlockProblem(ABC):
             steps = torch.stack(some).div_(step)
             assert bool((steps.abs() < LARGEST_SUM).all()), "every part is finite and within its public bound"
             total += steps.round_().to(torch.int64).sum(0)
-        return self._arrange(question, views(total, layout, width))
+        return self._arrange(question, Sums(total, layout, width))
 
     def bounded_sum(self, question: Question, facts: Facts, theta: Tensor, *, other: Tensor | None = None) -> Tensor:
         """Return the sum of clipped answers, float64, for simulations; see `core.problems.SyntheticProblem`.
@@ -175,7 +176,7 @@ class BlockProblem(ABC):
         total = theta.new_zeros(size_of(layout, self._width))
         for part in self._parts(question, facts, at, None, None):
             total += part
-        return self._arrange(question, views(total, layout, self._width))
+        return self._arrange(question, Sums(total, layout, self._width))
 
     @property
     def _width(self) -> int:
@@ -200,8 +201,10 @@ class BlockProblem(ABC):
         """Yield records block by block; what is left out gets weight zero."""
         size, records = self._rows_per_block, self._records
         if rows is not None:
-            for (part,) in split(size, rows):
-                yield Records(*(tensor[part] for tensor in records))
+            left = rows.new_ones(len(rows), dtype=torch.bool) if included is None else included
+            for part, some in split(size, rows, left):
+                chosen = Records(*(tensor.index_select(0, part) for tensor in records))
+                yield chosen._replace(weights=torch.where(some, chosen.weights, 0.0))
             return
         if included is not None:
             records = records._replace(weights=torch.where(included, records.weights, 0.0))
@@ -221,7 +224,7 @@ class BlockProblem(ABC):
         total = at.theta.new_zeros(size_of(layout, self._width))
         for number, block in enumerate(self._blocks(rows, included), start=1):
             factors = self._factors(question, facts, block, at)
-            _add(views(total, layout, self._width), block.features, factors)
+            _add(Sums(total, layout, self._width), block.features, factors)
             if number % blocks_per_part == 0:
                 yield total
                 total = torch.zeros_like(total)
@@ -237,14 +240,14 @@ class BlockProblem(ABC):
             records = Records(*block)
             x, factors = records.features, self._factors(question, facts, records, at)
             if factors.plain is not None:
-                views(total, layout, width).plain.add_(factors.plain.sum(-1))
+                Sums(total, layout, width).plain.add_(factors.plain.sum(-1))
             if factors.linear is not None:
-                views(total, layout, width).linear.add_(factors.linear @ x)
+                Sums(total, layout, width).linear.add_(factors.linear @ x)
             if factors.outer is not None:
                 squares = (x.unsqueeze(-1) * x.unsqueeze(-2)).flatten(1)
-                sums = views(total, layout, width).outer
+                sums = Sums(total, layout, width).outer
                 sums.add_((factors.outer @ squares).view(sums.shape))
-        return self._arrange(question, views(total, layout, width))
+        return self._arrange(question, Sums(total, layout, width))
 
     def _sum_lanes(self, question: Summed, facts: Facts, at: Point) -> Tensor:
         """Sum over many sets of records, each at its own point, shape (R, p); some lanes at a time."""
@@ -256,7 +259,7 @@ class BlockProblem(ABC):
             records = Records(*some[:4])
             x, factors = records.features, self._factors(question, facts, records, Point(*some[4:]))
             total = x.new_zeros(x.shape[0], size_of(layout, width))
-            found = views(total, layout, width)
+            found = Sums(total, layout, width)
             if factors.plain is not None:
                 found.plain.copy_(factors.plain.sum(-1))
             if factors.linear is not None:
@@ -265,7 +268,7 @@ class BlockProblem(ABC):
                 for number in range(layout.outer):
                     found.outer[:, number] = torch.bmm(x.mT, x * factors.outer[:, number].unsqueeze(-1))
             sums.append(total)
-        return self._arrange(question, views(torch.cat(sums), layout, width))
+        return self._arrange(question, Sums(torch.cat(sums), layout, width))
 
 
 def margins(features: Tensor, coefficients: Tensor) -> Tensor:

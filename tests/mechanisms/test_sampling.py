@@ -16,7 +16,9 @@ from core.mechanisms.sampling import (
     direction,
     disjoint_batches,
     integer,
+    listed,
     normal,
+    padded_length,
     permutation,
     poisson_mask,
     rate_parts,
@@ -50,8 +52,15 @@ class TestPoisson:
             rate_parts(rate)
 
     def test_compares_all_64_bits(self) -> None:
+        """Sixteen bits for each of four units; the two that tie draw 48 more."""
         parts = rate_parts(0.01) + 1
-        assert poisson_mask(Scripted(parts - 1, parts, parts + 1, 0), parts, 4).tolist() == [True, False, False, True]
+        leading, rest = divmod(parts, 2**48)
+        first = int(np.array([leading - 1, leading, leading, leading + 1], dtype=np.uint16).view(np.uint64)[0])
+        generator = Scripted(first, (rest - 1) << 16 | 0xFFFF, rest << 16)
+        assert poisson_mask(generator, parts, 4).tolist() == [True, True, False, False]
+        assert generator.words == []
+        small = Scripted(0, 4 << 16, 5 << 16, 0, 6 << 16)
+        assert poisson_mask(small, 5, 4).tolist() == [True, False, True, False], "a rate below 2^-48"
 
     def test_the_ends(self) -> None:
         assert not poisson_mask(SystemGenerator(), 0, 1000).any()
@@ -81,6 +90,27 @@ class TestPoisson:
         one, other = (poisson_mask(generator, parts, 400_000) - 0.2 for _ in range(2))
         assert abs((one[1:] * one[:-1]).mean() / 0.16 * sqrt(one.size)) < 4.5
         assert abs((one * other).mean() / 0.16 * sqrt(one.size)) < 4.5
+
+
+class TestLists:
+    @pytest.mark.parametrize("units", [1, 50, 1000, 100_000])
+    @pytest.mark.parametrize("rate", [2.0**-40, 1e-4, 0.01, 0.3, 0.9, 1.0])
+    def test_lengths_are_passed_with_probability_below_2_to_the_minus_64(self, rate: float, units: int) -> None:
+        """Against exact binomial tails; and no much shorter length is: Chernoff's bound is tight in the exponent."""
+        length = padded_length(rate_parts(rate), units)
+        assert stats.binom.sf(length, units, rate) < 2.0**-64
+        assert length <= units
+        mean = units * rate
+        shorter = int(mean + 0.85 * (length - mean))
+        assert length <= 4 or length == units or stats.binom.sf(shorter, units, rate) > 2.0**-64
+
+    def test_hold_the_sample_then_padding(self) -> None:
+        mask = np.array([False, True, False, True, True])
+        rows, included = listed(mask, 5)
+        assert (rows.tolist(), included.tolist()) == ([1, 3, 4, 0, 0], [True, True, True, False, False])
+        assert listed(mask, 3).included.all()
+        assert listed(mask, 2) is None
+        assert not listed(np.zeros(5, dtype=np.bool_), 2).included.any()
 
 
 class TestPermutation:

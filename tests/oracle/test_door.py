@@ -3,7 +3,7 @@
 Statistical thresholds: |z| > 4.5, a false alarm in 150,000 per test; generators are forced, so a run repeats.
 """
 
-from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from math import sqrt
 from unittest.mock import patch
@@ -14,14 +14,15 @@ import torch
 from torch import Tensor
 
 from core.catalogue.questions import Curvature, Gradient, Question, Secant
-from core.errors import AdjacencyMismatch, StaleAttempt
+from core.errors import StaleAttempt
 from core.mechanisms import sampling
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.mechanisms.lattice import Grid
 from core.oracle import Answer, Oracle, Status, noise
-from core.oracle.door import FullDoor, PoissonDoor, StreamDoor
+from core.oracle.door import FullDoor
 from core.oracle.meters import CountingMeter, Unmetered
-from core.privacy.events import Composed, Disjoint, Event, Gaussian, Repeated, Sampled
+from core.oracle.samples import PoissonDoor, StreamDoor
+from core.privacy.events import Composed, Disjoint, Event, Gaussian, Repeated
 from core.privacy.facts import Adjacency, Facts
 from tests.support.problems import facts, problem, repeatable_generator
 from tests.support.situations import SITUATIONS, Situation, named
@@ -86,7 +87,7 @@ def doors(journal: Journal) -> list[tuple[FullDoor | PoissonDoor | StreamDoor, Q
     return [
         (FullDoor(journal, public, journal, SystemGenerator()), GRADIENT),
         (PoissonDoor(journal, public, journal, SystemGenerator(), 2**62), GRADIENT),
-        (StreamDoor(journal, public, journal, SystemGenerator()), Gradient(sigma=2.0, batch=5)),
+        (StreamDoor(journal, public, journal, SystemGenerator(), np.arange(30), 5), Gradient(sigma=2.0, batch=5)),
     ]
 
 
@@ -247,105 +248,12 @@ class TestBlocks:
         seen = torch.stack([included for _, included in journal.selections if included is not None]).any(0)
         assert torch.equal(seen, self.blocks()["holdout"])
         journal = Journal()
-        stream = StreamDoor(journal, facts(30, 3), journal, SystemGenerator(), self.blocks())
+        order = sampling.public_order("job", 30)
+        stream = StreamDoor(journal, facts(30, 3), journal, SystemGenerator(), order, 5, blocks=self.blocks())
         stream.block("other").ask(Gradient(sigma=1.0, batch=5), ZERO)
         assert sorted(journal.selections[-1][0].tolist()) == [0, 1, 2, 3, 4]
-        assert not stream.block("other").affords(Gradient(sigma=1.0, batch=1))
-        assert stream.affords(Gradient(sigma=1.0, batch=20))
-
-
-def check_poisson_rate(parts: int) -> None:
-    """Fail unless each record is in at the priced rate, independently of others and of earlier samples."""
-    journal = Journal(units=2000)
-    oracle = PoissonDoor(journal, facts(2000, 3), journal, repeatable_generator(), parts)
-    for _ in range(200):
-        oracle.ask(GRADIENT, ZERO)
-    masks = torch.stack([included for _, included in journal.selections if included is not None]).double()
-    rate = parts / 2**64
-    draws = masks.numel()
-    assert abs(masks.sum().item() - draws * rate) < 4.5 * sqrt(draws * rate * (1 - rate)), "the rate is as priced"
-    spread = (masks.sum(1) - 2000 * rate).square().sum().item() / (2000 * rate * (1 - rate))
-    assert abs(spread - 200) < 4.5 * sqrt(2 * 200), "sizes vary as a binomial's"
-    again = (masks[1:] * masks[:-1]).sum().item()
-    pairs = 199 * 2000
-    assert abs(again - pairs * rate**2) < 6 * sqrt(pairs) * rate, "samples are drawn afresh"
-
-
-class TestPoisson:
-    def test_rate(self) -> None:
-        check_poisson_rate(sampling.rate_parts(0.1))
-
-    def test_full_batches_priced_as_samples_are_caught(self) -> None:
-        """Planted bug: q = 1 priced as 0.1."""
-
-        def everything(_generator: SystemGenerator, _parts: int, units: int) -> np.ndarray:
-            return np.ones(units, dtype=np.bool_)
-
-        with patch.object(sampling, "poisson_mask", everything), pytest.raises(AssertionError, match="rate"):
-            check_poisson_rate(sampling.rate_parts(0.1))
-
-    def test_one_sample_used_twice_is_caught(self) -> None:
-        """Planted bug: every question reads the same sample."""
-        fixed = sampling.poisson_mask(repeatable_generator(), 2**61, 2000)
-        with patch.object(sampling, "poisson_mask", lambda *_: fixed), pytest.raises(AssertionError):
-            check_poisson_rate(2**61)
-
-    def test_divides_by_the_expected_size_and_pays_for_what_it_draws(self) -> None:
-        journal = Journal(units=400)
-        oracle = PoissonDoor(journal, facts(400, 3), journal, SystemGenerator(), 2**62)
-        answer = oracle.ask(GRADIENT, ZERO)
-        assert answer.scale == pytest.approx(2.0 * sqrt(2) / 100, rel=2e-3)
-        assert journal.totals == [Sampled(numerator=2**62, sigma=2.0)]
-
-    def test_is_refused_where_records_may_change(self) -> None:
-        public = facts(30, 3, adjacency=Adjacency.REPLACE_ONE)
-        with pytest.raises(AdjacencyMismatch, match="zero_out"):
-            PoissonDoor(problem(30, 3), public, Unmetered(), SystemGenerator(), 2**62)
-
-    def test_empty_samples_take_a_noised_step(self) -> None:
-        oracle = PoissonDoor(problem(30, 3), facts(30, 3), Unmetered(), SystemGenerator(), 1)
-        assert oracle.ask(GRADIENT, ZERO).value.isfinite().all()
-
-
-class TestStream:
-    def test_reads_each_record_once(self) -> None:
-        journal = Journal(units=100)
-        oracle = StreamDoor(journal, facts(100, 3), journal, SystemGenerator())
-        batches = (30, 30, 1, 39)
-        for batch in batches:
-            assert oracle.affords(Gradient(sigma=2.0, batch=batch))
-            oracle.ask(Gradient(sigma=2.0, batch=batch), ZERO)
-        read = [rows.tolist() for rows, _ in journal.selections if rows is not None]
-        assert tuple(len(rows) for rows in read) == batches
-        assert sorted(index for rows in read for index in rows) == list(range(100))
-        assert not oracle.affords(Gradient(sigma=2.0, batch=1))
-        with pytest.raises(AssertionError, match="run out"):
-            oracle.ask(Gradient(sigma=2.0, batch=1), ZERO)
-        assert len(journal.totals) == 4
-
-    def test_order_is_secret_and_uniform(self) -> None:
-        firsts = Counter(
-            int(StreamDoor(problem(5, 3), facts(5, 3), Unmetered(), generator)._unread[""][0])
-            for generator in [repeatable_generator()]
-            for _ in range(4000)
-        )
-        assert all(abs(firsts[index] - 800) < 4.5 * sqrt(640) for index in range(5))
-
-    def test_costs_its_dearest_question(self) -> None:
-        journal = Journal(units=100)
-        oracle = StreamDoor(journal, facts(100, 3), journal, SystemGenerator())
-        for sigma in (2.0, 2.0, 3.0, 2.0):
-            oracle.ask(Gradient(sigma=sigma, batch=10), ZERO)
-        assert journal.totals[1] == Gradient(sigma=2.0).event()
-        assert journal.totals[3] == Disjoint(events=(Gaussian(sigma=2.0), Gaussian(sigma=3.0)))
-
-    def test_states_its_batches(self) -> None:
-        journal = Journal()
-        oracle = StreamDoor(journal, facts(30, 3), journal, SystemGenerator())
-        with pytest.raises(AssertionError, match="run out"):
-            oracle.ask(GRADIENT, ZERO)
-        with pytest.raises(AssertionError, match="streams"):
-            FullDoor(journal, facts(30, 3), journal, SystemGenerator()).ask(Gradient(sigma=1.0, batch=3), ZERO)
+        assert not stream.block("other").affords(Gradient(sigma=1.0, batch=5))
+        assert stream.affords(Gradient(sigma=1.0, batch=5))
 
 
 def noise_of(situation: Situation, question: Question, adjacency: Adjacency, units: int) -> tuple[np.ndarray, float]:
@@ -410,6 +318,13 @@ def test_noise_law(situation: Situation, question: Question, adjacency: Adjacenc
 
 class TestPlantedNoise:
     """Wrong noise that the law above must catch."""
+
+    @pytest.fixture(autouse=True)
+    def _afresh(self) -> Iterator[None]:
+        """Work every grid out again, planted ones and those after them."""
+        noise.grid_for.cache_clear()
+        yield
+        noise.grid_for.cache_clear()
 
     def test_a_fifth_too_small(self) -> None:
         def smaller(generator: SystemGenerator, parameter: float, size: int) -> np.ndarray:

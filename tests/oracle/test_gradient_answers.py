@@ -18,9 +18,10 @@ from core.catalogue.nonconvex_losses import SmoothPhase
 from core.catalogue.questions import Gradient, GradientDifference, GradientNorm, LeastGradient, Question, summed
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.oracle import Answer, Status, noise
-from core.oracle.door import FullDoor, PoissonDoor, StreamDoor
+from core.oracle.door import FullDoor
 from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.noise import grid_for
+from core.oracle.samples import PoissonDoor, StreamDoor
 from core.oracle.simulation import Simulation
 from core.privacy.events import BoundedRange, Composed, Gaussian
 from core.privacy.facts import Adjacency, Facts
@@ -258,7 +259,7 @@ class TestOneRead:
         first, second = (included for _, included in journal.selections)
         assert not torch.equal(first, second)
         journal = Journal()
-        stream = StreamDoor(journal, facts(30, 3), journal, SystemGenerator())
+        stream = StreamDoor(journal, facts(30, 3), journal, SystemGenerator(), np.arange(30), 5)
         stream.ask(GradientNorm(sigma=2.0, batch=5), ZERO)
         stream.ask(Gradient(sigma=2.0, batch=5), ZERO)
         first, second = (rows for rows, _ in journal.selections)

@@ -19,9 +19,10 @@ from core.catalogue.questions import (
 )
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.lattice import Grid
-from core.oracle.door import FullDoor, PoissonDoor, StreamDoor
+from core.oracle.door import FullDoor
 from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.noise import grid_for
+from core.oracle.samples import PoissonDoor, StreamDoor
 from core.privacy.facts import PART_UNITS
 from core.problems import Problem
 from core.problems.sharded import ShardedProblem, shard_of
@@ -163,7 +164,9 @@ def test_a_poisson_sample_is_drawn_by_the_leader_alone(team: Team) -> None:
     public = facts(2 * PART_UNITS + 5, 4)
     theta, question = torch.zeros(4, dtype=torch.float64), Gradient(sigma=1.0)
     values = [
-        PoissonDoor(records, public, Unmetered(), repeatable_generator(), 2**62).ask(question, theta).value
+        PoissonDoor(records, public, Unmetered(), repeatable_generator(), 2**60, by_rows=False)
+        .ask(question, theta)
+        .value
         for records in (lead(team, **scene), make_problem(scene))
     ]
     assert torch.equal(*values)
@@ -171,7 +174,7 @@ def test_a_poisson_sample_is_drawn_by_the_leader_alone(team: Team) -> None:
 
 def test_a_stream_is_read_by_one_process(team: Team) -> None:
     records = lead(team, units=100, dimension=3)
-    oracle = StreamDoor(records, facts(100, 3), Unmetered(), SystemGenerator())
+    oracle = StreamDoor(records, facts(100, 3), Unmetered(), SystemGenerator(), np.arange(100), 10)
     with pytest.raises(AssertionError, match="one process"):
         oracle.ask(Gradient(sigma=1.0, batch=10), torch.zeros(3, dtype=torch.float64))
 

@@ -1,0 +1,169 @@
+"""Doors to a scope's records that read some of them: a Poisson sample per question, or each record once in a job.
+
+Sampling belongs to the door, so the rate it prices is the rate it drew with, and every question draws its own sample.
+Samples divide by their *expected* size, which is public; the realised one is never visible, in time or memory either.
+Streams are read in a public order, each record once in a job whatever becomes of its attempts.
+"""
+
+from collections.abc import Mapping
+from typing import Final, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from core.catalogue.questions import Question
+from core.errors import AdjacencyMismatch
+from core.mechanisms import sampling
+from core.mechanisms.generator import SystemGenerator
+from core.oracle import Answer, Meter
+from core.oracle.account import EVERYTHING
+from core.oracle.door import AbstractDoor, Selection
+from core.privacy.events import Event, Sampled
+from core.privacy.facts import Adjacency, Facts
+from core.problems import Problem
+
+POISSON_MISMATCH: Final = (
+    "Poisson samples are not offered where one unit may change into any other; use a full-batch method, a stream of"
+    " disjoint batches, or a scope with zero_out"
+)
+LIST_ADVANTAGE: Final = 2
+"""Lists of rows are copied before they are summed; from half of all rows on, all rows are read with a mask."""
+
+
+@final
+class PoissonDoor(AbstractDoor):
+    """Every question draws its own sample, each record with probability exactly parts / 2^64.
+
+    The sum divides by the expected size: the realised one shows nowhere. It is over a list of rows whose public length
+    the sample passes with probability below 2^-64 (`sampling.padded_length`), the rest of the list left out by a mask;
+    or, where that length is not far below n, over all rows with a mask. A sample that passes its length is summed
+    whole, by such a full pass.
+
+    Price of the sum's own error. Whether a list or a mask is summed, it is a sum of at most n terms in at most as many
+    parts as n units have, none of them larger: the grid of a full pass over n units bounds the error of both, and it
+    is the grid that is used, whatever the sample's size. Neighbours have the same list and mask, for no record decides
+    who is in a sample, so the integers differ by what the grid charges; that a zeroed unit is in the sample with
+    probability q is the amplification that is priced.
+
+    Args:
+        problem: as `AbstractDoor`, like the others.
+        facts: as above.
+        meter: as above.
+        generator: as above.
+        parts: k of the rate k / 2^64; see `sampling.rate_parts`.
+        blocks: as above.
+        by_rows: whether the problem can sum lists of rows; full passes otherwise.
+
+    Raises:
+        AdjacencyMismatch: records may change into others: no price that two accountants agree on is known there.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        facts: Facts,
+        meter: Meter,
+        generator: SystemGenerator,
+        parts: int,
+        blocks: Mapping[str, Tensor] | None = None,
+        *,
+        by_rows: bool = True,
+    ) -> None:
+        if facts.adjacency is Adjacency.REPLACE_ONE:
+            raise AdjacencyMismatch(POISSON_MISMATCH)
+        assert 0 < parts <= sampling.RATE_UNIT, "a rate is in (0, 1]"
+        super().__init__(problem, facts, meter, generator, blocks)
+        self._parts = parts
+        length = sampling.padded_length(parts, problem.units)
+        self._length = length if by_rows and LIST_ADVANTAGE * length <= problem.units else None
+
+    def _event(self, question: Question) -> Event:
+        return sampled(question, self._parts)
+
+    def _select(self, question: Question) -> Selection:
+        units = self._problem.units
+        mask = sampling.poisson_mask(self._generator, self._parts, units)
+        members = self._members[self._part]
+        mask = mask if members is None else mask & members.numpy()
+        expected = question.consumed(self.facts) * (self._parts / sampling.RATE_UNIT)
+        found = None if self._length is None else sampling.listed(mask, self._length)
+        if found is None:
+            return Selection(units, divisor=expected, included=torch.from_numpy(mask))
+        rows, included = map(torch.from_numpy, found)
+        return Selection(units, divisor=expected, rows=rows, included=included)
+
+
+def sampled(question: Question, parts: int) -> Event:
+    """Return what an answer about a Poisson sample of rate parts / 2^64 costs."""
+    assert question.batch is None, "batches are for streams"
+    assert question.places != "list", "no price is known of a choice from a sample"
+    return Sampled(numerator=parts, sigma=question.sigma)
+
+
+@final
+class StreamDoor(AbstractDoor):
+    """Every record is read by one question at most: `batch` of them each, by place in a public order.
+
+    Answers about disjoint batches are priced in parallel: the whole stream costs its most expensive question, however
+    many are asked, for a unit is in one batch. That needs no secret: the order may be anything that no record decides,
+    and who knows it knows which answer a unit is in, as the price allows. When too few units are left, `affords` says
+    so.
+
+    Args:
+        problem: as `AbstractDoor`, like the others.
+        facts: as above.
+        meter: as above.
+        generator: as above.
+        order: all units in the order they are read, shape (n,); see `sampling.public_order`.
+        batch: units that each question reads.
+        skipped: batches at the start of the order that an earlier attempt may have read.
+        blocks: as above; the batches skipped are of the part without a name.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        facts: Facts,
+        meter: Meter,
+        generator: SystemGenerator,
+        order: NDArray[np.int64],
+        batch: int,
+        *,
+        skipped: int = 0,
+        blocks: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        super().__init__(problem, facts, meter, generator, blocks)
+        assert order.shape == (problem.units,), "all units have a place in the order"
+        assert batch > 0, "a batch has units"
+        self._batch = batch
+        # Shared with the doors to blocks, which are copies: what one reads, none reads again.
+        self._unread = {
+            name: order if members is None else order[members.numpy()[order]] for name, members in self._members.items()
+        }
+        self._unread[EVERYTHING] = self._unread[EVERYTHING][skipped * batch :]
+
+    def _priced_part(self) -> None:
+        """No other question reads these units."""
+
+    def _event(self, question: Question) -> Event:
+        assert question.batch == self._batch, "a stream's questions read one batch each, all of one size"
+        return question.event()
+
+    def affords(self, question: Question) -> bool:
+        """Say whether price and units are left for this question."""
+        return self._has_units() and super().affords(question)
+
+    def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
+        """Answer about the next batch; see `AbstractDoor.ask`."""
+        assert self._has_units(), "the stream has run out of units: branch on `affords`"
+        return super().ask(question, theta, other)
+
+    def _has_units(self) -> bool:
+        return self._batch <= self._unread[self._part].size
+
+    def _select(self, question: Question) -> Selection:
+        del question  # all read one batch
+        taken, self._unread[self._part] = np.split(self._unread[self._part], [self._batch])
+        return Selection(self._batch, divisor=self._batch, rows=torch.from_numpy(taken))

@@ -1,0 +1,311 @@
+"""Doors that read some of the records: sampling laws, lists of rows, public orders, and planted bugs they must catch.
+
+Statistical thresholds: |z| > 4.5, a false alarm in 150,000 per test; generators are forced, so a run repeats.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import sqrt
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy import stats
+from torch import Tensor
+
+from core.catalogue.losses import Mallows
+from core.catalogue.questions import Gradient, Question
+from core.errors import AdjacencyMismatch
+from core.mechanisms import sampling
+from core.mechanisms.generator import SystemGenerator
+from core.oracle import samples
+from core.oracle.door import FullDoor, Selection
+from core.oracle.meters import Unmetered
+from core.oracle.noise import grid_for
+from core.oracle.samples import PoissonDoor, StreamDoor
+from core.privacy.events import Disjoint, Gaussian, Sampled
+from core.privacy.facts import Adjacency
+from core.problems.linear import LinearProblem
+from tests.oracle.test_door import Journal
+from tests.support.problems import LOGISTIC, facts, problem, repeatable_generator, rows
+from tests.support.situations import SITUATIONS, Situation, named
+
+GRADIENT = Gradient(sigma=2.0)
+BATCH = Gradient(sigma=2.0, batch=10)
+ZERO = torch.zeros(3, dtype=torch.float64)
+Drawing = Callable[[SystemGenerator, int, int], NDArray[np.bool_]]
+genuine = sampling.poisson_mask
+
+
+@contextmanager
+def drawing(planted: Drawing) -> Iterator[None]:
+    """Plant another way to draw samples."""
+    with patch.object(sampling, "poisson_mask", planted):
+        yield
+
+
+def shuffled(generator: SystemGenerator, parts: int, units: int) -> NDArray[np.bool_]:
+    """Planted bug: batches of a fixed size, priced as Poisson."""
+    mask = np.zeros(units, dtype=np.bool_)
+    mask[sampling.permutation(generator, units)[: units * parts >> 64]] = True
+    return mask
+
+
+def too_many(generator: SystemGenerator, parts: int, units: int) -> NDArray[np.bool_]:
+    """Planted bug: a twentieth more than is priced."""
+    return genuine(generator, parts + parts // 20, units)
+
+
+def everything(_generator: SystemGenerator, _parts: int, units: int) -> NDArray[np.bool_]:
+    """Planted bug: q = 1 priced as less; and a sample that passes its length."""
+    return np.ones(units, dtype=np.bool_)
+
+
+def masks_of(journal: Journal) -> Tensor:
+    """Return which records each answer was about, whether a list or a mask said so."""
+    masks = torch.zeros(len(journal.selections), journal.units)
+    for mask, (read, included) in zip(masks, journal.selections, strict=True):
+        assert included is not None
+        mask[included if read is None else read[included]] = 1
+    return masks.double()
+
+
+def check_poisson_rate(parts: int, *, by_rows: bool = True) -> None:
+    """Fail unless each record is in at the priced rate, independently of others and of earlier samples."""
+    journal = Journal(units=2000)
+    oracle = PoissonDoor(journal, facts(2000, 3), journal, repeatable_generator(), parts, by_rows=by_rows)
+    for _ in range(200):
+        oracle.ask(GRADIENT, ZERO)
+    masks = masks_of(journal)
+    rate = parts / 2**64
+    draws = masks.numel()
+    assert abs(masks.sum().item() - draws * rate) < 4.5 * sqrt(draws * rate * (1 - rate)), "the rate is as priced"
+    each = masks.sum(0).sub(200 * rate).square().sum().item() / (200 * rate * (1 - rate))
+    assert abs(each - 2000) < 4.5 * sqrt(2 * 2000), "every record's rate is"
+    spread = (masks.sum(1) - 2000 * rate).square().sum().item() / (2000 * rate * (1 - rate))
+    assert abs(spread - 200) < 4.5 * sqrt(2 * 200), "sizes vary as a binomial's"
+    again = ((masks[1:] - rate) * (masks[:-1] - rate)).sum().item() / (rate * (1 - rate))
+    assert abs(again) < 4.5 * sqrt(199 * 2000), "samples are drawn afresh"
+
+
+class TestPoisson:
+    @pytest.mark.parametrize("by_rows", [True, False])
+    def test_rate(self, *, by_rows: bool) -> None:
+        check_poisson_rate(sampling.rate_parts(0.1), by_rows=by_rows)
+
+    @pytest.mark.parametrize(
+        ("planted", "seen"), [(everything, "rate"), (too_many, "rate"), (shuffled, "sizes")], ids=str
+    )
+    def test_other_samples_than_were_priced_are_caught(self, planted: Drawing, seen: str) -> None:
+        with drawing(planted), pytest.raises(AssertionError, match=seen):
+            check_poisson_rate(sampling.rate_parts(0.1))
+
+    def test_one_sample_used_twice_is_caught(self) -> None:
+        fixed = genuine(repeatable_generator(), 2**61, 2000)
+        with drawing(lambda *_: fixed), pytest.raises(AssertionError):
+            check_poisson_rate(2**61)
+
+    def test_divides_by_the_expected_size_and_pays_for_what_it_draws(self) -> None:
+        journal = Journal(units=400)
+        oracle = PoissonDoor(journal, facts(400, 3), journal, SystemGenerator(), 2**62)
+        answer = oracle.ask(GRADIENT, ZERO)
+        assert answer.scale == pytest.approx(2.0 * sqrt(2) / 100, rel=2e-3)
+        assert journal.totals == [Sampled(numerator=2**62, sigma=2.0)]
+
+    def test_is_refused_where_records_may_change(self) -> None:
+        public = facts(30, 3, adjacency=Adjacency.REPLACE_ONE)
+        with pytest.raises(AdjacencyMismatch, match="zero_out"):
+            PoissonDoor(problem(30, 3), public, Unmetered(), SystemGenerator(), 2**62)
+
+    def test_empty_samples_take_a_noised_step(self) -> None:
+        oracle = PoissonDoor(problem(30, 3), facts(30, 3), Unmetered(), SystemGenerator(), 1)
+        assert oracle.ask(GRADIENT, ZERO).value.isfinite().all()
+
+
+def spread_of_a_constant(asks: int = 100) -> float:
+    """Return the variance of a constant gradient's mean over samples, over |v|^2 (1 - q)/(n q); noise is negligible."""
+    units, rate = 1000, 0.125
+    x = torch.tensor([[1.0, 0.5, -0.25]], dtype=torch.float64).repeat(units, 1)
+    present = torch.ones(units, dtype=torch.bool)
+    records = LinearProblem(x, torch.ones(units, dtype=torch.float64), present, LOGISTIC, Mallows(bound=2.0))
+    public = facts(units, 3, weights=Mallows(bound=2.0))
+    each = records.bounded_sum(GRADIENT, public, ZERO) / units
+    oracle = PoissonDoor(records, public, Unmetered(), repeatable_generator(), sampling.rate_parts(rate))
+    told = torch.stack([oracle.ask(Gradient(sigma=2.0**-8), ZERO).value for _ in range(asks)])
+    assert abs((told.mean(0) / each - 1).abs().max()) < 4.5 * sqrt((1 - rate) / (units * rate * asks)) + 1e-3
+    return float((told - each).square().sum(1).mean() / (each.square().sum() * (1 - rate) / (units * rate)))
+
+
+def of_the_realised_size(self: PoissonDoor, question: Question) -> Selection:
+    """Planted bug: a mean over the sample's own size."""
+    found = genuine_selection(self, question)
+    assert found.included is not None
+    return Selection(found.terms, float(found.included.sum()), found.rows, found.included)
+
+
+genuine_selection = PoissonDoor._select
+
+
+class TestSpread:
+    """Of 800 answers the variance's own deviation is a twentieth, of which 4.5 are allowed."""
+
+    def test_a_constant_gradients_mean_varies_as_the_size_does(self) -> None:
+        assert abs(spread_of_a_constant(800) - 1) < 4.5 * sqrt(2 / 800)
+
+    def test_the_realised_size_as_denominator_is_caught(self) -> None:
+        with patch.object(PoissonDoor, "_select", of_the_realised_size):
+            assert spread_of_a_constant() < 0.01
+
+    def test_fixed_batches_are_caught(self) -> None:
+        with drawing(shuffled):
+            assert spread_of_a_constant() < 0.01
+
+
+class TestLists:
+    """A sample as a list of rows, of a public length, is the sample."""
+
+    PARTS = sampling.rate_parts(0.05)
+
+    @pytest.mark.parametrize("situation", SITUATIONS, ids=named)
+    def test_sum_to_what_a_masked_full_pass_does(self, situation: Situation) -> None:
+        """Each errs by what the grid charges at most, so they differ by twice that."""
+        records, public = situation.problem(situation.rows(800)), situation.facts(800)
+        theta, other = situation.point(1), situation.point(2)
+        mask = genuine(repeatable_generator(), self.PARTS, 800)
+        found = sampling.listed(mask, sampling.padded_length(self.PARTS, 800))
+        assert found is not None
+        listed = {"rows": torch.from_numpy(found.rows), "included": torch.from_numpy(found.included)}
+        padded = False
+        for question in situation.questions:
+            grid = grid_for(question, public, 800)
+            second = other if question.places == "pair" else None
+            by_list, by_mask = (
+                records.integer_sum(question, public, theta, grid.part_step, other=second, **selected)
+                for selected in (listed, {"included": torch.from_numpy(mask)})
+            )
+            assert by_mask.count_nonzero() > 0
+            assert (by_list - by_mask).double().norm() <= 2 * grid.error / grid.part_step
+            every = records.integer_sum(question, public, theta, grid.part_step, other=second, rows=listed["rows"])
+            padded |= not torch.equal(by_mask, every)
+        assert padded, "padding counts where nothing leaves it out"
+
+    def test_have_one_shape_whatever_the_sample(self) -> None:
+        journal = Journal(units=3000)
+        oracle = PoissonDoor(journal, facts(3000, 3), journal, repeatable_generator(), self.PARTS)
+        for _ in range(100):
+            oracle.ask(GRADIENT, ZERO)
+        length = sampling.padded_length(self.PARTS, 3000)
+        assert 150 < length < 300
+        assert {(read.shape, left.shape) for read, left in journal.selections} == {((length,), (length,))}
+        assert len({int(left.sum()) for _, left in journal.selections}) > 10
+
+    def test_give_way_to_masks_where_they_are_not_far_shorter(self) -> None:
+        for rate, by_rows in ((0.5, False), (0.2, True), (1.0, False)):
+            journal = Journal(units=3000)
+            parts = sampling.rate_parts(rate)
+            PoissonDoor(journal, facts(3000, 3), journal, repeatable_generator(), parts).ask(GRADIENT, ZERO)
+            assert (journal.selections[0][0] is not None) is by_rows
+
+    def test_a_sample_that_passes_its_length_is_summed_whole(self) -> None:
+        records, public = problem(800, 3), facts(800, 3)
+        quiet = Gradient(sigma=2.0**-8)
+        whole = FullDoor(records, public, Unmetered(), repeatable_generator()).ask(quiet, ZERO)
+        journal = Journal(units=800)
+        with drawing(everything):
+            told = PoissonDoor(journal, public, journal, repeatable_generator(), self.PARTS).ask(quiet, ZERO)
+        assert journal.selections[0][0] is None
+        assert torch.allclose(told.value * 0.05, whole.value, atol=6 * (whole.scale + told.scale * 0.05))
+
+    def test_neighbours_have_one_list_and_sums_that_differ_by_what_is_charged(self) -> None:
+        public, theta = facts(800, 3), torch.tensor([0.3, -2.0, 1.0], dtype=torch.float64)
+        grid = grid_for(GRADIENT, public, 800)
+        x, y, present = rows(800, 3)
+        moved = []
+        for unit in range(0, 800, 40):
+            sums, lists = [], []
+            for valid in (present, present.index_fill(0, torch.tensor(unit), value=False)):
+                journal = Journal(units=800)
+                journal.records = LinearProblem(x.clone(), y.clone(), valid, LOGISTIC, Mallows(bound=2**0.5))
+                oracle = PoissonDoor(journal, public, journal, repeatable_generator(), self.PARTS)
+                selected = oracle._select(GRADIENT)
+                sums.append(oracle._sum(GRADIENT, theta, None, selected))
+                lists.append(selected)
+            assert torch.equal(lists[0].rows, lists[1].rows)
+            assert torch.equal(lists[0].included, lists[1].included)
+            moved.append((sums[0] - sums[1]).double().norm().item() / 2**grid.part_bits)
+            assert (moved[-1] > 0) is (unit in lists[0].rows[lists[0].included].tolist())
+        assert 0 < max(moved) <= grid.sensitivity
+
+
+class TestStream:
+    def door(self, journal: Journal, skipped: int = 0) -> StreamDoor:
+        order = sampling.public_order("job_1", journal.units)
+        public = facts(journal.units, 3)
+        return StreamDoor(journal, public, journal, SystemGenerator(), order, 10, skipped=skipped)
+
+    def test_reads_each_record_once_by_place(self) -> None:
+        journal = Journal(units=105)
+        oracle = self.door(journal)
+        for _ in range(10):
+            assert oracle.affords(BATCH)
+            oracle.ask(BATCH, ZERO)
+        read = [index for batch, _ in journal.selections for index in batch.tolist()]
+        assert read == sampling.public_order("job_1", 105)[:100].tolist()
+        assert not oracle.affords(BATCH)
+        with pytest.raises(AssertionError, match="run out"):
+            oracle.ask(BATCH, ZERO)
+        assert journal.totals == [Gaussian(sigma=2.0)] * 10
+
+    def test_reads_none_of_the_batches_that_are_skipped(self) -> None:
+        journal = Journal(units=105)
+        oracle = self.door(journal, skipped=8)
+        while oracle.affords(BATCH):
+            oracle.ask(BATCH, ZERO)
+        read = [index for batch, _ in journal.selections for index in batch.tolist()]
+        assert read == sampling.public_order("job_1", 105)[80:100].tolist()
+        assert not self.door(journal, skipped=10).affords(BATCH)
+
+    def test_costs_its_dearest_question(self) -> None:
+        journal = Journal(units=100)
+        oracle = self.door(journal)
+        for sigma in (2.0, 2.0, 3.0, 2.0):
+            oracle.ask(Gradient(sigma=sigma, batch=10), ZERO)
+        assert journal.totals[1] == Gradient(sigma=2.0).event()
+        assert journal.totals[3] == Disjoint(events=(Gaussian(sigma=2.0), Gaussian(sigma=3.0)))
+
+    @pytest.mark.parametrize("adjacency", list(Adjacency))
+    def test_divides_by_the_batch_under_both_adjacencies(self, adjacency: Adjacency) -> None:
+        public = facts(100, 3, adjacency=adjacency)
+        oracle = StreamDoor(problem(100, 3), public, Unmetered(), SystemGenerator(), np.arange(100), 10)
+        assert oracle.ask(BATCH, ZERO).scale == pytest.approx(2.0 * BATCH.sensitivity(public), rel=2e-3)
+        moved = sqrt(2) / 10 if adjacency is Adjacency.ZERO_OUT else public.gradient_diameter or 2 * sqrt(2)
+        assert BATCH.sensitivity(public) == pytest.approx(moved if moved < 1 else moved / 10)
+
+    def test_has_one_batch_size(self) -> None:
+        journal = Journal()
+        for question in (GRADIENT, Gradient(sigma=2.0, batch=11)):
+            with pytest.raises(AssertionError, match="one batch"):
+                self.door(journal).ask(question, ZERO)
+        with pytest.raises(AssertionError, match="streams"):
+            FullDoor(journal, facts(30, 3), journal, SystemGenerator()).ask(Gradient(sigma=1.0, batch=3), ZERO)
+        assert journal.entries == []
+
+
+class TestPublicOrder:
+    def test_is_what_a_name_says(self) -> None:
+        order = sampling.public_order("job_0001", 1000)
+        assert sorted(order.tolist()) == list(range(1000))
+        assert np.array_equal(order, sampling.public_order("job_0001", 1000))
+        assert not np.array_equal(order, sampling.public_order("job_0002", 1000))
+        assert sampling.public_order("job_0001", 8).tolist() == [6, 1, 5, 4, 7, 2, 0, 3], "in every release"
+
+    def test_has_no_favourites(self) -> None:
+        """Chi-square over 2,000 names, false alarm 1e-4; the names are fixed."""
+        firsts = np.bincount([sampling.public_order(f"job_{name}", 5)[0] for name in range(2000)], minlength=5)
+        assert stats.chisquare(firsts).pvalue > 1e-4
+
+
+def test_doors_to_samples_say_why_they_refuse() -> None:
+    assert "stream" in samples.POISSON_MISMATCH
