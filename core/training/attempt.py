@@ -16,7 +16,7 @@ from core.catalogue.columns import Column
 from core.catalogue.jobs import JobSpec
 from core.catalogue.planning import PlannedJob, plan_job
 from core.errors import Diverged, LedgerFrozen, StaleAttempt
-from core.inference.released import Released
+from core.inference.network import RELEASED, AnyReleased
 from core.mechanisms.generator import SystemGenerator
 from core.oracle.door import FullDoor
 from core.settings import ServiceSettings
@@ -67,7 +67,7 @@ def run(database: Database, settings: ServiceSettings, claim: Claim, stop: Calla
 
 def _train(
     order: Order, till: LedgerTill, settings: ServiceSettings, stop: Callable[[], bool], gather: Gather
-) -> Released:
+) -> AnyReleased:
     """Make a release from the records, and keep it before anything is done with it."""
     with _in(Phase.OPENING):
         planned = replan(order)
@@ -110,18 +110,18 @@ def replan(order: Order) -> PlannedJob:
     return planned
 
 
-def pack_release(released: Released) -> bytes:
+def pack_release(released: AnyReleased) -> bytes:
     """Return a complete release as a kept state; a later attempt only publishes it."""
     text = torch.frombuffer(bytearray(released.model_dump_json().encode()), dtype=torch.uint8)
     return save({RELEASE: text})
 
 
-def unpack_release(kept: bytes | None) -> Released | None:
+def unpack_release(kept: bytes | None) -> AnyReleased | None:
     """Return the release that a kept state holds, None where it holds a method's state."""
     if kept is None:
         return None
     state = load(kept)
-    return Released.model_validate_json(bytes(state[RELEASE].tolist())) if RELEASE in state else None
+    return RELEASED.validate_json(state[RELEASE].numpy().tobytes()) if RELEASE in state else None
 
 
 @contextmanager

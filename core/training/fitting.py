@@ -20,6 +20,7 @@ from core.catalogue.models import (
 )
 from core.catalogue.planning import PlannedJob
 from core.inference.estimate import Estimate
+from core.inference.network import AnyReleased, ReleasedNetwork
 from core.inference.released import Flags, Released
 from core.inference.sandwich import Sandwich
 from core.optimizers import Fitted, fit_and_infer
@@ -31,14 +32,24 @@ from core.problems import Problem
 from core.store.records import Encoded
 from core.training.device import own_device
 from core.training.meter import LedgerMeter
+from core.training.network import PublicWeights, describe_network, make_network_problem, merged
 from core.training.order import Order
 
+NO_WEIGHTS: Final[PublicWeights] = {}
 ROUNDING: Final = 1e-9
 """What a scale may pass its floor by and still be at it."""
 
 
-def make_problem(planned: PlannedJob, records: Encoded) -> Problem:
-    """Put a planned job's loss on encoded records, which become the problem's own: only to a GPU are they copied."""
+def make_problem(planned: PlannedJob, records: Encoded, weights: PublicWeights = NO_WEIGHTS) -> Problem:
+    """Put a planned job's loss on encoded records, which become the problem's own: only to a GPU are they copied.
+
+    Args:
+        planned: the job, nothing open.
+        records: encoded by its design.
+        weights: public ones that a network starts from.
+    """
+    if isinstance(planned.spec.model, NetworkModel):
+        return make_network_problem(planned, records, weights)
     model = _regression(planned)
     assert model.weights.bound is not None, "the planner fills it"
     device = own_device()
@@ -51,7 +62,9 @@ def make_problem(planned: PlannedJob, records: Encoded) -> Problem:
     )
 
 
-def train(planned: PlannedJob, order: Order, meter: LedgerMeter, oracle: Oracle) -> Released:
+def train(
+    planned: PlannedJob, order: Order, meter: LedgerMeter, oracle: Oracle, weights: PublicWeights = NO_WEIGHTS
+) -> AnyReleased:
     """Run the method, then the inference the job asks for, and return all that leaves the job.
 
     Args:
@@ -59,14 +72,28 @@ def train(planned: PlannedJob, order: Order, meter: LedgerMeter, oracle: Oracle)
         order: for the scope's terms.
         meter: what was paid.
         oracle: the door to the records, on that meter.
+        weights: public ones that a network starts from.
 
     Raises:
         Diverged: an iterate left the public radius.
         AssertionError: something is not finite.
     """
+    if isinstance(planned.spec.model, NetworkModel):
+        return _train_network(planned, order, meter, oracle, weights)
     shifts = torch.from_numpy(planned.design.baseline_shifts())
     fitted = fit_and_infer(planned.spec.optimizer, planned.spec.inference, oracle, shifts)
     return describe(planned, order, fitted, meter.charged)
+
+
+def _train_network(
+    planned: PlannedJob, order: Order, meter: LedgerMeter, oracle: Oracle, weights: PublicWeights
+) -> ReleasedNetwork:
+    """Run the method and return the whole network, its public start included."""
+    fitted = fit_and_infer(planned.spec.optimizer, planned.spec.inference, oracle)
+    estimate = fitted.value.estimate
+    privacy = report(_promised(order, meter.charged), order.terms, order.adjacency, declared=True)
+    parameters = merged(planned, weights, estimate.theta)
+    return describe_network(planned, parameters, fitted.status.value, int(estimate.steps), privacy)
 
 
 def describe(planned: PlannedJob, order: Order, fitted: Release[Fitted], charged: Event) -> Released:
@@ -172,5 +199,5 @@ def _newer_weights(weights: Weights) -> Weights | None:
 
 def _regression(planned: PlannedJob) -> RegressionModel:
     model = planned.spec.model
-    assert not isinstance(model, NetworkModel), "the planner refuses networks"
+    assert not isinstance(model, NetworkModel), "networks have rows of their own"
     return model

@@ -1,0 +1,126 @@
+"""A network in a trainer: from opened records and a public start to a problem, and from theta to a model's row."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from core.catalogue.network.layers import parameters_of
+from core.catalogue.network.model import NetworkModel
+from core.catalogue.network.trained import DOWN, UP, trained_parameters
+from core.catalogue.planning import PlannedJob
+from core.catalogue.sampling import PoissonSampling
+from core.inference.network import ReleasedNetwork, Training, pack_parameters
+from core.mechanisms.public_start import draw_start
+from core.privacy.reports import Report
+from core.problems.neural.problem import NetworkProblem
+from core.store.records import Encoded
+from core.training.device import own_device
+
+PublicWeights = Mapping[str, NDArray[np.float32]]
+"""Public weights by name; a job without any has none."""
+Ended = Literal["finished", "stopped"]
+
+
+def network_of(planned: PlannedJob) -> NetworkModel:
+    """Return a planned job's network."""
+    model = planned.spec.model
+    assert isinstance(model, NetworkModel), "asked of networks only"
+    return model
+
+
+def start_of(planned: PlannedJob, given: PublicWeights) -> dict[str, Tensor]:
+    """Return where training starts: weights that are given, and for all others draws that the layers determine."""
+    model = network_of(planned)
+    drawn = draw_start(model.layers, planned.design.shape, model.train)
+    for name, values in given.items():
+        assert drawn[name].shape == values.shape, "the planner compared the shapes"
+    return {name: torch.from_numpy(given[name].copy()) if name in given else at for name, at in drawn.items()}
+
+
+def make_network_problem(planned: PlannedJob, records: Encoded, given: PublicWeights) -> NetworkProblem:
+    """Put a planned network on encoded records, which become the problem's own: only to a GPU are they copied.
+
+    Args:
+        planned: the job, nothing open.
+        records: of its design, in single precision, or tokens.
+        given: public weights to start from.
+    """
+    model, device = network_of(planned), own_device()
+    assert model.loss is not None, "the planner fills it"
+    return NetworkProblem(
+        torch.from_numpy(records.features).to(device),
+        torch.from_numpy(records.target).to(device),
+        torch.from_numpy(records.present).to(device),
+        model.layers,
+        model.loss,
+        planned.design.shape,
+        torch.cat([one.flatten() for one in start_of(planned, given).values()]).to(device),
+        train=model.train,
+    )
+
+
+def merged(planned: PlannedJob, given: PublicWeights, theta: Tensor) -> NDArray[np.float32]:
+    """Return all parameters of the trained network, flat, in the order of `parameters_of`, low-rank changes merged.
+
+    Args:
+        planned: the job.
+        given: public weights that it started from.
+        theta: what was released, the change of the trained numbers, shape (p,).
+    """
+    model, shape = network_of(planned), planned.design.shape
+    tensors = {name: at.double() for name, at in start_of(planned, given).items()}
+    moved = trained_parameters(model.layers, shape, model.train)
+    pieces = theta.detach().cpu().split([one.size for one in moved])  # type: ignore[no-untyped-call] # torch's stub
+    for one, change in zip(moved, pieces, strict=True):
+        tensors[one.name] = tensors[one.name] + change.view(one.shape)
+    for name in [name for name in tensors if name.endswith(f".{UP}")]:
+        whole = name.removesuffix(f".{UP}")
+        tensors[whole] = tensors[whole] + tensors[name] @ tensors[f"{whole}.{DOWN}"]
+    own = [tensors[one.name].flatten() for one in parameters_of(model.layers, shape)]
+    flat: NDArray[np.float32] = torch.cat(own).to(torch.float32).numpy()
+    return flat
+
+
+def describe_network(
+    planned: PlannedJob,
+    parameters: NDArray[np.float32],
+    status: Ended,
+    steps: int,
+    privacy: Report,
+) -> ReleasedNetwork:
+    """Return the row that a network stores.
+
+    Args:
+        planned: the job.
+        parameters: of the trained network.
+        status: how the method ended.
+        steps: taken.
+        privacy: what the job promises.
+
+    Raises:
+        AssertionError: a parameter is not finite.
+    """
+    settings, facts = planned.spec.optimizer, planned.facts
+    sampling = settings.sampling(facts)
+    return ReleasedNetwork(
+        target=planned.spec.model.target,
+        optimizer=settings.kind,
+        units=facts.units,
+        steps=steps,
+        status=status,
+        design=planned.design,
+        model=network_of(planned),
+        training=Training(
+            batch=getattr(settings, "batch", None),
+            rate=sampling.rate if isinstance(sampling, PoissonSampling) else None,
+            sigma=getattr(settings, "sigma", None),
+            clip=facts.gradient_bound,
+            settings=settings.model_dump(mode="json"),
+        ),
+        privacy=privacy,
+        parameters=pack_parameters(parameters),
+    )
