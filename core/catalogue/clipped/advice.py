@@ -1,0 +1,141 @@
+"""How long gradients should be, where no theorem decides: a rule of thumb, and an estimate from public records.
+
+* `thumb`: max(4 slope, sigma D^(-1/alpha)), the balance of the corollaries.
+* `foresee`: the error of the average iterate near a minimum, from gradients of PUBLIC records at a PUBLIC minimiser.
+  It is an estimate and no certificate; theorems lie 10 to 1000 times above it. Records that pay for privacy are never
+  what it is made of.
+
+In deep learning clips are usual that lie far below 4 slope. The theorems say nothing of them (`WELL_BELOW`).
+
+Source: the balance is corollary 4.3 of Vatan Khah, Chezhegov, Farahmand, Horvath and Gorbunov (preprint), corrected;
+the estimate is ours, a Newton step's bias and covariance as in Polyak and Juditsky (1992).
+"""
+
+from math import inf
+from typing import Annotated, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from core.catalogue.clipped.cases import private_clip
+from core.catalogue.clipped.order_level import Scale
+from core.catalogue.clipped.search import lowest
+from core.privacy.facts import Frozen
+
+WELL_BELOW: Final = (
+    "Clips far below four times the steepest slope are usual in deep learning, where steps are then of about equal "
+    "length; these theorems do not certify them. In expectation their bias is of the order min(sigma, sigma^2/clip) "
+    "(Koloskova et al. 2023)."
+)
+_MOST_FIGURES: Final = 40_000
+_FLAT: Final = 1e-12
+
+Figure = Annotated[float, Field(ge=-1e30, le=1e30)]
+
+
+class Proxy(Frozen):
+    """Public records at a public minimiser of the loss: what each pulls with, and how the loss bends along it.
+
+    The mean Hessian is the mean of curvature_i factor_i factor_i^T, as of every loss of a linear predictor: for the
+    squared loss (residual^2)/2 factors are the features, curvatures 1, and gradients residual times features.
+    """
+
+    gradients: list[list[Figure]] = Field(min_length=2, max_length=5000, description="one row for each public record")
+    factors: list[list[Figure]] = Field(min_length=2, max_length=5000, description="rows as of `gradients`")
+    curvatures: list[Annotated[float, Field(ge=0, le=1e30)]] | None = Field(
+        default=None, max_length=5000, description="null: 1 for all"
+    )
+
+    @model_validator(mode="after")
+    def _of_one_shape(self) -> Self:
+        width = len(self.gradients[0])
+        if any(len(row) != width for row in (*self.gradients, *self.factors)) or width == 0:
+            raise ValueError("all rows of gradients and factors have the same length, at least 1")
+        if len(self.factors) != len(self.gradients):
+            raise ValueError("as many factors as gradients are needed")
+        if self.curvatures is not None and len(self.curvatures) != len(self.gradients):
+            raise ValueError("as many curvatures as gradients are needed")
+        if width * len(self.gradients) > _MOST_FIGURES:
+            raise ValueError(f"at most {_MOST_FIGURES} figures in gradients; send fewer records")
+        return self
+
+
+class Foreseen(Frozen):
+    """The clip with the smallest estimated excess risk of the average iterate, and the estimate."""
+
+    clip: float
+    value: float | None = Field(description="null: too few public records are left unclipped to tell")
+    at_plan: float | None = Field(description="with the plan's clip")
+
+
+def thumb(scale: Scale, order: float, size: float, cost: float) -> float | None:
+    """Return the clip by the rule of thumb; None: without privacy and with noise no clip is too large.
+
+    Args:
+        scale: the problem's.
+        order: alpha of the moment.
+        size: sigma of the moment.
+        cost: D.
+    """
+    found = private_clip(scale, order, size, cost)
+    return None if found == inf else found
+
+
+def foresee(proxy: Proxy, *, multiplier: float, batch: int, steps: int, plan_clip: float) -> Foreseen:
+    """Return the clip that public records favour.
+
+    Args:
+        proxy: public gradients.
+        multiplier: z, noise on a sum of clipped gradients over the clip.
+        batch: b.
+        steps: K.
+        plan_clip: to compare with.
+    """
+    gradients = np.array(proxy.gradients)
+    lengths = np.linalg.norm(gradients, axis=1)
+    factors = np.array(proxy.factors)
+    bends = np.ones(len(lengths)) if proxy.curvatures is None else np.array(proxy.curvatures)
+
+    def excess(clip: float) -> float:
+        return _excess(gradients, lengths, factors, bends, clip=clip, noise=multiplier * clip / batch, batch=batch,
+                       steps=steps)  # fmt: skip
+
+    longest = float(lengths.max())
+    if longest == 0:
+        return Foreseen(clip=plan_clip, value=None, at_plan=None)
+    clip = lowest(excess, max(float(np.quantile(lengths, 0.05)), 1e-6 * longest), 2 * longest)
+    return Foreseen(clip=clip, value=_finite(excess(clip)), at_plan=_finite(excess(plan_clip)))
+
+
+def _excess(
+    gradients: NDArray[np.float64],
+    lengths: NDArray[np.float64],
+    factors: NDArray[np.float64],
+    bends: NDArray[np.float64],
+    *,
+    clip: float,
+    noise: float,
+    batch: int,
+    steps: int,
+) -> float:
+    """Return U = v'Hv/2 + tr(Hc^-1 H Hc^-1 (noise^2 I + Cov/b))/(2 K), v = Hc^-1 bias.
+
+    Hc is the mean Hessian of the records that are not clipped, for a clipped gradient's length does not change; where
+    it is singular the iterates have nothing to hold them.
+    """
+    clipped = gradients * np.minimum(1.0, clip / np.maximum(lengths, _FLAT * clip))[:, None]
+    bias = clipped.mean(axis=0) - gradients.mean(axis=0)
+    full = (factors.T * bends) @ factors / len(factors)
+    left = (factors.T * (bends * (lengths < clip))) @ factors / len(factors)
+    spread = np.atleast_2d(np.cov(clipped, rowvar=False, bias=True)) / batch + noise**2 * np.eye(len(full))
+    values = np.linalg.eigvalsh(left)
+    if not np.isfinite(values).all() or values[0] <= _FLAT * values[-1]:
+        return inf
+    shift = np.linalg.solve(left, bias)
+    settled = np.linalg.solve(left, np.linalg.solve(left, spread).T)
+    return float(shift @ full @ shift / 2 + np.trace(full @ settled) / (2 * steps))
+
+
+def _finite(value: float) -> float | None:
+    return value if value < inf else None
