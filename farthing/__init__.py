@@ -8,6 +8,7 @@
 from farthing.client import Client
 from farthing.errors import FarthingError, JobFailed, Unreachable
 from farthing.models import Model
+from farthing.plans import Plan
 from farthing.restrictions import RestrictionError
 from farthing.results import (
     Coefficient,
@@ -56,6 +57,7 @@ __all__ = [
     "Key",
     "Model",
     "OddsRatio",
+    "Plan",
     "Principal",
     "RateRatio",
     "RestrictionError",

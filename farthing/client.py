@@ -14,6 +14,7 @@ import httpx
 
 from farthing.errors import FarthingError, JobFailed
 from farthing.models import Levels, Model
+from farthing.plans import Plan
 from farthing.results import (
     Contrast,
     Interval,
@@ -200,6 +201,10 @@ class Client:
     def estimate(self, job: Spec) -> Estimate:
         """Return price, plan and prediction of a job; no record is read."""
         return Estimate.model_validate(self._wire.post("/v1/estimates", dict(job)))
+
+    def plan(self, wanted: Spec) -> Plan:
+        """Plan clipped descent from public figures, or solve for the one that `find` names; no dataset is needed."""
+        return Plan.model_validate(self._wire.post("/v1/plans", dict(wanted)))
 
     def submit(self, job: Spec, *, key: str | None = None) -> Job:
         """Queue a job and reserve the most it may cost.

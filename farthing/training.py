@@ -1,11 +1,11 @@
-"""Commands of the analyst: price a job and run it. What it released is read by `reading`."""
+"""Commands of the analyst: plan and price a job, and run it. What it released is read by `reading`."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from farthing import tables
+from farthing import plans, tables
 from farthing.client import Client
 from farthing.console import DEFAULT_URL, WRONG_INPUT, Json, Secret, Url, app, bar, complain, err, line, out
 from farthing.console import read_json as read
@@ -37,6 +37,20 @@ def estimate(
     with Client(url, secret) as client:
         found = client.estimate(asked)
     out.print_json(found.model_dump_json()) if as_json else out.print(tables.estimate(found))
+
+
+@app.command()
+def plan(
+    figures: Annotated[Path, typer.Argument(help="JSON of the figures, or - for standard input")],
+    *,
+    as_json: Json = False,
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
+    """Plan clipped descent from public figures, or find the one left out; no dataset is needed."""
+    with Client(url, secret) as client:
+        found = client.plan(read(figures, "figures"))
+    out.print_json(found.model_dump_json()) if as_json else out.print(plans.shown(found))
 
 
 def _wanted(width: str) -> dict[str, str | float]:

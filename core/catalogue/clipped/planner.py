@@ -35,7 +35,7 @@ def plan(request: ClippedPlanRequest) -> ClippedPlan:
         Invalid: no plan can be made; a field is named.
         AdjacencyMismatch: no price is known of this scheme under this relation.
         NotOfferedYet: the output has no certificate.
-        ArithmeticError: figures are too extreme for floats.
+        ValueError, ArithmeticError: figures are too extreme for floats.
     """
     request.refuse()
     landscape = Landscape.of(request)

@@ -3,7 +3,7 @@
 from math import inf
 from typing import Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from core.catalogue.clipped.advice import Foreseen, foresee, thumb
 from core.catalogue.clipped.cases import case_of
@@ -31,7 +31,13 @@ GROUPS = {
 """Which caps stand for what."""
 
 
-class Terms(Frozen):
+class Told(Frozen):
+    """A part of an answer: a figure beyond any float is refused, not sent."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+
+class Terms(Told):
     """What a bound would be if only so much limited the step size; the largest of them is the bound."""
 
     stat: float = Field(description="the spread of gradients")
@@ -40,7 +46,7 @@ class Terms(Frozen):
     dp: float = Field(description="the noise that privacy adds")
 
 
-class OrderLevel(Frozen):
+class OrderLevel(Told):
     """The same with all constants one: for comparisons, never a certificate."""
 
     bound: float
@@ -50,7 +56,7 @@ class OrderLevel(Frozen):
     thumb_clip: float | None = Field(description="max(4 slope, sigma D^(-1/alpha)); null: any clip, without privacy")
 
 
-class Regime(Frozen):
+class Regime(Told):
     """Where the clip lies among the seven regimes."""
 
     number: int
@@ -60,7 +66,7 @@ class Regime(Frozen):
     comment: str
 
 
-class PlannedPrivacy(Frozen):
+class PlannedPrivacy(Told):
     """What a run costs, by the accountant of its scheme."""
 
     scheme: Scheme
@@ -72,7 +78,7 @@ class PlannedPrivacy(Frozen):
     compositions: int = Field(description="answers that are composed: one for a whole pass over disjoint batches")
 
 
-class Unprivate(Frozen):
+class Unprivate(Told):
     """The best plan over the same batches and steps if nothing were private."""
 
     bound: float
@@ -81,7 +87,7 @@ class Unprivate(Frozen):
     batch: int
 
 
-class Solved(Frozen):
+class Solved(Told):
     """What was looked for, so that the bound is at most the target; the other two are null."""
 
     target: float
@@ -90,7 +96,7 @@ class Solved(Frozen):
     sigma: float | None = Field(description="the largest")
 
 
-class ClippedPlan(Frozen):
+class ClippedPlan(Told):
     """A run of clipped descent; words are at the end."""
 
     object: Literal["plan"] = "plan"
