@@ -15,6 +15,7 @@ from core.catalogue.columns import Column
 from core.catalogue.excess import ExcessForecast, ReachedExcess, foresee_excess, reach_excess, within_reach
 from core.catalogue.forecast import Asker, Forecast, Goal, Reached, forecast, reach
 from core.catalogue.jobs import JobSpec
+from core.catalogue.models import NetworkModel
 from core.catalogue.planning import PlannedJob
 from core.errors import Conflict, FieldError, Invalid, NotFound, NotOfferedYet, Refusal
 from core.privacy.amounts import PrivacyTarget
@@ -22,6 +23,7 @@ from core.privacy.budget import admits, jobs_that_still_fit
 from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency
 from core.privacy.renyi import cost_nano
+from core.service import weights
 from core.service.budgets import NO_COST, allowance_figures, cost_figures
 from core.service.context import Caller, Context
 from core.service.scopes import viewer
@@ -98,13 +100,15 @@ class Plans:
         self._lock = Lock()
 
     def find(self, spec: JobSpec, digest: str) -> Plan | None:
-        """Return the plan of a job; None where there is none, or where it depends on what is at work now, as on GPUs.
+        """Return the plan of a job; None where there is none, or where it depends on what is there now.
+
+        So do GPUs, and weights to start from.
 
         Args:
             spec: the request.
             digest: of its canonical text.
         """
-        if spec.resources.served_by == "cuda":
+        if spec.resources.served_by == "cuda" or getattr(spec.model, "pretrained", None) is not None:
             return None
         with self._lock:
             return self._kept.get((spec.dataset, digest))
@@ -183,6 +187,8 @@ def quote(session: Session, context: Context, caller: Caller, spec: JobSpec) -> 
     asker, dataset, scope, account = _asked(session, context, caller, spec)
     grant = queries.grant(session, scope.id, caller.id)
     planned = _plan(asker)
+    if isinstance(planned.spec.model, NetworkModel):
+        weights.check(session, caller, planned.spec.model, planned.design)
     return Quote(
         planned=planned,
         price=composed(planned.schedule),
@@ -311,7 +317,7 @@ FORECASTS: Final = Forecasts(1024)
 def _foresee(quoted: Quote, spec: EstimateSpec) -> Foreseen:
     """Predict, and plan again for what is wanted."""
     design, facts = quoted.planned.design, quoted.planned.facts
-    columns = (*design.columns, design.target_column)
+    columns = (*design.columns, *(() if design.array is None else (design.array,)), design.target_column)
     asker = Asker(spec.job(), columns, facts.units, facts.adjacency, quoted.account.terms)
     planned = quoted.planned
     reached: Reached | ReachedExcess | None = None

@@ -296,6 +296,20 @@ class ModelView(View):
     created_at: str
 
 
+class WeightsView(View):
+    """Public weights that networks may start from; `tensors` has the shape of each, by name."""
+
+    id: str
+    object: Literal["pretrained"] = "pretrained"
+    name: str
+    owner: str
+    tensors: dict[str, list[int]]
+    parameters: int
+    bytes: int
+    digest: str
+    created_at: str
+
+
 class KeyView(View):
     """An API key, without its secret."""
 

@@ -325,6 +325,22 @@ class Model(Base):
     created_at: Mapped[float] = mapped_column(Float)
 
 
+class PublicWeights(Base):
+    """Weights that networks may start from, wts_...; public, as their owner says, so they are stored as they are."""
+
+    __tablename__ = "public_weights"
+    __table_args__ = (UniqueConstraint("owner_id", "digest"),)
+
+    id: Mapped[str] = mapped_column(Id, primary_key=True)
+    owner_id: Mapped[str] = mapped_column(ForeignKey("principals.id"), index=True)
+    name: Mapped[str] = mapped_column(String(200))
+    tensors: Mapped[Any] = mapped_column(Json)  # the shape of each, by name
+    bytes: Mapped[int] = mapped_column(BigInteger)
+    digest: Mapped[str] = mapped_column(String(100))  # sha256:... of the file
+    location: Mapped[str] = mapped_column(Text)  # of the file in the storage
+    created_at: Mapped[float] = mapped_column(Float)
+
+
 class Idempotency(Base):
     """A create request that was answered, or is being answered in an open transaction."""
 

@@ -1,5 +1,7 @@
 """What several machines need: retry allowances, devices, priorities, deadlines, wrapped keys and known workers.
 
+And public weights, which networks start from.
+
 Revision 0002. It only adds, with defaults, so that code of revision 0001 goes on working on these tables.
 """
 
@@ -46,9 +48,25 @@ def upgrade() -> None:
         sa.Column("seen_at", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_workers")),
     )
+    op.create_table(
+        "public_weights",
+        sa.Column("id", sa.String(length=40), nullable=False),
+        sa.Column("owner_id", sa.String(length=40), nullable=False),
+        sa.Column("name", sa.String(length=200), nullable=False),
+        sa.Column("tensors", JSON, nullable=False),
+        sa.Column("bytes", sa.BigInteger(), nullable=False),
+        sa.Column("digest", sa.String(length=100), nullable=False),
+        sa.Column("location", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.ForeignKeyConstraint(["owner_id"], ["principals.id"], name=op.f("fk_public_weights_owner_id_principals")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_public_weights")),
+        sa.UniqueConstraint("owner_id", "digest", name=op.f("uq_public_weights_owner_id")),
+    )
+    op.create_index("ix_public_weights_owner_id", "public_weights", ["owner_id"])
 
 
 def downgrade() -> None:
+    op.drop_table("public_weights")
     op.drop_table("workers")
     op.drop_column("datasets", "wrapped_key")
     op.drop_index("ix_jobs_queued", table_name="jobs")

@@ -1,0 +1,81 @@
+"""Public weights that networks start from. `GET /v1/weights` lists the weights that losses have, which are others."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from anyio import CapacityLimiter
+from fastapi import APIRouter, Path, Query, Request, Response, status
+from fastapi.responses import JSONResponse
+
+from api import uploads
+from api.body import StrictRoute
+from api.deps import After, Caller, Db, Limit, capped, page
+from api.errors import problems
+from api.schemas import Page
+from core.errors import Conflict, Forbidden, Invalid, NotFound, TooLarge, Unauthenticated, UnsupportedMedia
+from core.service import weights as service
+from core.service.views import WeightsView
+
+router = APIRouter(
+    prefix="/v1/pretrained", tags=["pretrained"], route_class=StrictRoute, responses=problems(Unauthenticated)
+)
+WeightsId = Annotated[str, Path(max_length=60)]
+MEDIA = frozenset({"application/octet-stream", "application/vnd.safetensors"})
+_BODY = {
+    "required": True,
+    "content": {kind: {"schema": {"type": "string", "format": "binary"}} for kind in sorted(MEDIA)},
+}
+_at_a_time = CapacityLimiter(2)
+"""Files are looked through in memory."""
+
+
+@router.post(
+    "",
+    status_code=status.HTTP_201_CREATED,
+    response_model=WeightsView,
+    openapi_extra={"requestBody": _BODY},
+    responses=problems(Forbidden, Invalid, TooLarge, UnsupportedMedia),
+)
+async def create_pretrained(
+    request: Request,
+    caller: Caller,
+    db: Db,
+    name: Annotated[str, Query(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")] = "weights",
+) -> JSONResponse:
+    """Upload weights that are public: a safetensors file, tensors named by their layer's place, such as `0.weight`.
+
+    Whoever uploads them says that no record of a dataset here has a part in them; nothing is paid for them.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in MEDIA:
+        raise UnsupportedMedia("Send the bytes of a safetensors file as application/octet-stream.")
+
+    def work(body: Iterator[bytes]) -> tuple[WeightsView, bool]:
+        return service.create(db, caller, name, body)
+
+    view, replayed = await uploads.in_thread(request, _at_a_time, work)
+    headers = {"Location": f"/v1/pretrained/{view.id}"} | ({"Idempotency-Replayed": "true"} if replayed else {})
+    return JSONResponse(view.model_dump(mode="json"), status_code=status.HTTP_201_CREATED, headers=headers)
+
+
+@router.get("")
+def list_pretrained(caller: Caller, db: Db, after: After = None, limit: Limit = 20) -> Page[WeightsView]:
+    """List one's own weights, newest first."""
+    return page(service.page(db, caller, after, capped(limit) + 1), capped(limit))
+
+
+@router.get("/{weights_id}", responses=problems(NotFound))
+def get_pretrained(weights_id: WeightsId, caller: Caller, db: Db) -> WeightsView:
+    """Show the tensors of some weights and their shapes."""
+    return service.get(db, caller, weights_id)
+
+
+@router.delete(
+    "/{weights_id}",
+    status_code=status.HTTP_204_NO_CONTENT,
+    response_class=Response,
+    responses=problems(NotFound, Forbidden, Conflict),
+)
+def delete_pretrained(weights_id: WeightsId, caller: Caller, db: Db) -> None:
+    """Forget weights; models trained from them stay."""
+    service.delete(db, caller, weights_id)
