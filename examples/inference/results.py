@@ -1,6 +1,7 @@
 """What an experiment leaves behind: numbers beside those of the paper, a note and a figure."""
 
 import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,7 +30,7 @@ class Result:
     """An experiment's outcome."""
 
     key: str
-    """E1 to E15."""
+    """E1 to E15, or V3b."""
     title: str
     settings: str
     rows: tuple[Row, ...]
@@ -40,8 +41,9 @@ class Result:
 
     @property
     def name(self) -> str:
-        """The stem of its files: e01 to e15."""
-        return f"e{int(self.key[1:]):02d}"
+        """The stem of its files: e01 to e15, or v03b."""
+        letter, number, further = re.fullmatch(r"([A-Z])(\d+)([a-z]?)", self.key).groups()
+        return f"{letter.lower()}{int(number):02d}{further}"
 
     def write(self, folder: Path, mode: str, seconds: float) -> None:
         """Write `<name>.json` and its figures."""
