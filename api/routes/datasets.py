@@ -61,6 +61,8 @@ _CONTENT = {
         "application/vnd.apache.parquet": _BINARY,
         "application/vnd.apache.arrow.file": _BINARY,
         "application/vnd.apache.arrow.stream": _BINARY,
+        "application/x-npz": _BINARY,
+        "application/octet-stream": _BINARY,
     },
 }
 _UPLOAD = problems(Forbidden, Invalid, NotOfferedYet, TooLarge, UnsupportedMedia, DuplicateDataset, Conflict)
@@ -124,9 +126,9 @@ def _from_form(
     responses={**_UPLOAD, **problems(NotFound)},
 )
 async def put_content(dataset_id: DatasetId, request: Request, caller: Caller, db: Db) -> DatasetView:
-    """Send the records of a declared dataset as they are: CSV, Parquet or Arrow."""
+    """Send the records of a declared dataset as they are: CSV, Parquet, Arrow or NPZ; as octets, whichever it is."""
     kind = request.headers.get("content-type", "")
-    if format_of(kind) is None:
+    if format_of(kind) is None and kind.partition(";")[0].strip().lower() != "application/octet-stream":
         raise UnsupportedMedia(f"Send one of {', '.join(_CONTENT['content'])}.")  # type: ignore[arg-type] # a dict
 
     def work(body: Iterator[bytes]) -> DatasetView:

@@ -22,7 +22,7 @@ MAX_MAGNITUDE = 1e100
 MAX_INTEGER = 2**53
 """Whole numbers up to here are exact in float64."""
 MAX_ARRAY_NUMBERS = 2**20
-"""Numbers in one record's array."""
+"""In the arrays of one record."""
 MAX_TOKEN = 2**31 - 1
 ISO_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ]|$)"
 """A date, perhaps with a time of day, which is not looked at."""
@@ -307,10 +307,22 @@ def differently_named(columns: tuple[Column, ...]) -> tuple[Column, ...]:
     return columns
 
 
+def small_enough(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Return the columns; refuse arrays that are too large together.
+
+    Raises:
+        ValueError: a record's arrays have more than `MAX_ARRAY_NUMBERS` numbers.
+    """
+    if sum(column.numbers for column in columns if isinstance(column, ArrayColumn)) > MAX_ARRAY_NUMBERS:
+        raise ValueError(f"the arrays of a record hold {MAX_ARRAY_NUMBERS} numbers at most; declare fewer")
+    return columns
+
+
 Columns = Annotated[
     tuple[Column, ...],
     Field(min_length=1, max_length=MAX_COLUMNS),
     AfterValidator(differently_named),
+    AfterValidator(small_enough),
 ]
 
 

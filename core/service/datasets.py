@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from sqlalchemy.orm import Session
 
-from core.errors import Conflict, Forbidden, LedgerBusy, NotFound, NotReady
+from core.catalogue.columns import ArrayColumn
+from core.errors import Conflict, FieldError, Forbidden, Invalid, LedgerBusy, NotFound, NotReady
 from core.service import witnessing
 from core.service.budgets import budget_view
 from core.service.context import Caller, Context
@@ -17,7 +18,7 @@ from core.service.views import AccessView, BudgetView, DatasetView, rfc3339
 from core.store import datasets as rows
 from core.store import jobs as job_rows
 from core.store import queries
-from core.store.mock import mock_rows
+from core.store.mock import MAX_MOCK_NUMBERS, mock_rows
 from core.store.storage import open_storage
 from core.store.tables import Dataset, Scope
 from core.store.uploads import remove_partial
@@ -110,9 +111,14 @@ def mock(context: Context, caller: Caller, dataset_id: str, count: int) -> list[
 
     Raises:
         NotFound: it does not exist for the caller.
+        Invalid: the arrays of so many rows have too many numbers.
     """
     with context.database.read() as session:
         columns = COLUMNS.validate_python(find(session, caller, dataset_id).columns)
+    row_numbers = sum(column.numbers for column in columns if isinstance(column, ArrayColumn))
+    if count > 1 and count * row_numbers > MAX_MOCK_NUMBERS:
+        fix = f"ask for {max(1, MAX_MOCK_NUMBERS // row_numbers)} at most"
+        raise Invalid(f"At most {MAX_MOCK_NUMBERS} numbers of arrays are made up.", FieldError("#query/rows", fix))
     return list(mock_rows(columns, count))
 
 

@@ -1,4 +1,4 @@
-"""Whole columns of cells: whatever is in them becomes a number or a code; nothing here fails on a value.
+"""Whole columns of single values: whatever is in them becomes a number or a code; nothing here fails on a value.
 
 The meaning of a cell is that of `core.catalogue.cells`, given to Arrow arrays at once. A number or date becomes a
 float64 in the units that enter a model (NaN: missing), a category an int32 and a binary an int8, its place among the
@@ -19,10 +19,10 @@ from core.catalogue.columns import (
     BinaryColumn,
     CategoryColumn,
     Coded,
-    Column,
     DateColumn,
     IntegerColumn,
     Ordered,
+    Scalar,
     bounds_of,
     number_of,
 )
@@ -34,12 +34,12 @@ _SECONDS_PER_DAY = 86_400
 _DECIMAL = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(?i:inf|infinity)$"
 
 
-def convert(column: Column, cells: pa.Array) -> tuple[npt.NDArray[Any], ColumnReport]:
+def convert(column: Scalar, cells: pa.Array) -> tuple[npt.NDArray[Any], ColumnReport]:
     """Return the canonical values of a column's cells, shape (rows,), and what was done to them.
 
     Args:
         column: the declaration.
-        cells: an Arrow array of a type that `core.store.formats` lets through for this column.
+        cells: an Arrow array of a type that `core.store.checks` lets through for this column.
     """
     if pa.types.is_string_view(cells.type):
         cells = cells.cast(pa.string())  # few functions take views

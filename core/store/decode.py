@@ -6,7 +6,8 @@ reads one small JSON answer. What it reads and what it writes is encrypted on th
 
 The canonical file is an uncompressed Arrow IPC file with one column for each declared one, in order, and one row for
 each row of the upload, in order: float64 numbers in the units that enter a model (days since `lower` for dates; NaN:
-missing), int32 codes for categories and int8 for binary columns (-1: missing).
+missing), int32 codes for categories and int8 for binary columns (-1: missing), and lists of one length for arrays
+(`core.store.arrays`; null: missing).
 """
 
 import json
@@ -18,17 +19,21 @@ import sys
 import tempfile
 import threading
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from core.catalogue.columns import Column
+from core.catalogue.columns import ArrayColumn, Column, numbers_in
 from core.errors import FieldError, Invalid, Refusal, TooLarge
 from core.privacy.facts import Frozen
 from core.store.encryption import SealedFile
 from core.store.files import digest_of
 from core.store.validation import ColumnReport, ValidationReport
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _ROOT = Path(__file__).resolve().parents[2]
 _ANSWER_BYTES = 16 * 2**20
@@ -42,6 +47,7 @@ _MEDIA_TYPES = {
     "application/x-parquet": "parquet",
     "application/vnd.apache.arrow.file": "arrow-file",
     "application/vnd.apache.arrow.stream": "arrow-stream",
+    "application/x-npz": "npz",
 }
 
 
@@ -50,7 +56,7 @@ class Limits(Frozen):
 
     rows: int = Field(default=20_000_000, gt=0)
     columns: int = Field(default=2_000, gt=0)
-    cells: int = Field(default=1_000_000_000, gt=0, description="of declared columns")
+    cells: int = Field(default=1_000_000_000, gt=0, description="of declared columns, numbers of arrays")
     seconds: float = Field(default=600.0, gt=0)
     memory_bytes: int = Field(default=4 * 2**30, gt=0, description="address space of the child")
 
@@ -84,7 +90,7 @@ class _Answer(Frozen):
 
 
 def format_of(content_type: str | None) -> str | None:
-    """Return what a Content-Type says of a file: csv, parquet, arrow-file, arrow-stream; None: look at the file."""
+    """Return what a Content-Type says of a file, one of `formats.Format`; None: look at the file."""
     return _MEDIA_TYPES.get((content_type or "").split(";")[0].strip().lower())
 
 
@@ -174,7 +180,7 @@ def _refuse(problem: _Problem | None) -> NoReturn:
     if problem is None:
         raise Invalid(
             "The file could not be decoded within its limits.",
-            FieldError("/file", "send fewer rows, smaller row groups, or a CSV"),
+            FieldError("/file", "send fewer rows, or smaller row groups"),
         )
     kind = TooLarge if problem.code == TooLarge.code else Invalid
     raise kind(problem.detail, *(FieldError(*field) for field in problem.fields))
@@ -204,7 +210,8 @@ def decode(
     import numpy as np  # noqa: PLC0415 - the parent, which is the API, needs neither numpy nor Arrow
     import pyarrow as pa  # noqa: PLC0415 - as above
 
-    from core.store import cells, formats  # noqa: PLC0415 - as above
+    from core.store import arrays, cells, formats  # noqa: PLC0415 - as above
+    from core.store.checks import Caps  # noqa: PLC0415 - as above
 
     kind = formats.sniff(source)
     if media is not None and media != kind:
@@ -214,21 +221,28 @@ def decode(
         )
     rows = incomplete = 0
     reports = [ColumnReport(name=column.name) for column in columns]
-    caps = formats.Caps(limits.rows, limits.columns, limits.cells)
-    schema = pa.schema([(column.name, _kept_type(column)) for column in columns])
-    length = max(1, _BATCH_BYTES // (_BYTES_PER_CELL * len(columns)))
+    caps = Caps(limits.rows, limits.columns, limits.cells)
+    found = formats.batches(source, kind, columns, caps)
+    first = next(found)  # there is one, or a refusal
+    schema = pa.schema([(column.name, _kept_type(column, first.schema.field(column.name).type)) for column in columns])
+    length = max(1, _BATCH_BYTES // sum(arrays.kept_bytes(column) for column in columns))
     with target.writing() as sink, pa.ipc.new_file(pa.PythonFile(sink, "w"), schema) as writer:
-        for batch in formats.batches(source, kind, columns, caps):
+        for batch in chain([first], found):
             gaps = np.zeros(batch.num_rows, dtype=bool)
-            arrays = []
+            kept = []
             for place, column in enumerate(columns):
-                values, counts = cells.convert(column, batch.column(place))
-                gaps |= np.isnan(values) if values.dtype.kind == "f" else values < 0
+                if isinstance(column, ArrayColumn):
+                    lists, counts = arrays.convert_array(column, batch.column(place))
+                    gaps |= lists.is_null().to_numpy(zero_copy_only=False)
+                    kept.append(lists)
+                else:
+                    values, counts = cells.convert(column, batch.column(place))
+                    gaps |= np.isnan(values) if values.dtype.kind == "f" else values < 0
+                    kept.append(pa.array(values))
                 reports[place] = reports[place].plus(counts)
-                arrays.append(pa.array(values))
             incomplete += int(np.count_nonzero(gaps))
             rows += batch.num_rows
-            decoded = pa.record_batch(arrays, schema=schema)
+            decoded = pa.record_batch(kept, schema=schema)
             for start in range(0, batch.num_rows, length):
                 writer.write_batch(decoded.slice(start, length))
     report = ValidationReport(rows=rows, incomplete_rows=incomplete, columns=tuple(reports))
@@ -236,9 +250,13 @@ def decode(
         return Decoded(rows=rows, bytes=target.path.stat().st_size, digest=digest_of(file), report=report)
 
 
-def _kept_type(column: Column) -> "object":
+def _kept_type(column: Column, kind: "pa.DataType") -> "pa.DataType":
     import pyarrow as pa  # noqa: PLC0415 - as in `decode`
 
+    from core.store.arrays import kept_type  # noqa: PLC0415 - as in `decode`
+
+    if isinstance(column, ArrayColumn):
+        return kept_type(column, kind)
     return {"category": pa.int32(), "binary": pa.int8()}.get(column.type, pa.float64())
 
 
@@ -246,7 +264,7 @@ def _main() -> None:
     """Read one request from standard input, answer on standard output."""
     os.umask(0o077)
     request = TypeAdapter(_Request).validate_python(_read_request())
-    _limit(request.limits, len(request.columns))
+    _limit(request.limits, sum(map(numbers_in, request.columns)))
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     try:
         answer = _Answer(
@@ -269,9 +287,9 @@ def _exit_with_parent() -> None:
     os._exit(1)
 
 
-def _limit(limits: Limits, columns: int) -> None:
+def _limit(limits: Limits, row_cells: int) -> None:
     """Bound what this process may use from here on."""
-    cells = min(limits.cells, limits.rows * columns)
+    cells = min(limits.cells, limits.rows * row_cells)
     seconds = int(2 * limits.seconds) + 1  # two threads
     for kind, most in (
         (resource.RLIMIT_AS, limits.memory_bytes),

@@ -6,23 +6,34 @@ mode of the column's name, the seed and the row), so that the same request gets 
 
 import csv
 import io
+import struct
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from hashlib import blake2b
+from hashlib import blake2b, shake_128
+from typing import Any
 
-from core.catalogue.columns import Coded, Column, DateColumn, IntegerColumn
+from core.catalogue.columns import ArrayColumn, Coded, Column, DateColumn, IntegerColumn, Scalar
 
 MAX_MOCK_ROWS = 10_000
+MAX_MOCK_NUMBERS = 1_000_000
+"""In the arrays of all rows."""
+Cell = float | int | str | list[Any]
 
 
-def mock_rows(columns: Sequence[Column], rows: int, *, seed: int = 0) -> Iterator[dict[str, float | int | str]]:
-    """Yield `rows` made-up rows, column name -> number, ISO date or declared value."""
+def mock_rows(columns: Sequence[Column], rows: int, *, seed: int = 0) -> Iterator[dict[str, Cell]]:
+    """Yield `rows` made-up rows, column name -> number, ISO date, declared value or nested lists of an array."""
     for row in range(rows):
-        yield {column.name: _value(column, _uniform(column.name, seed, row)) for column in columns}
+        yield {
+            column.name: _array(column, seed, row)
+            if isinstance(column, ArrayColumn)
+            else _value(column, _uniform(column.name, seed, row))
+            for column in columns
+        }
 
 
 def mock_csv(columns: Sequence[Column], rows: int, *, seed: int = 0) -> str:
-    """Return made-up rows as a CSV text with a header, fit to be uploaded under the same declaration."""
+    """Return made-up rows as a CSV text with a header, fit to be uploaded under the same declaration of no arrays."""
+    assert not any(isinstance(column, ArrayColumn) for column in columns), "a CSV file holds no arrays"
     text = io.StringIO()
     writer = csv.DictWriter(text, [column.name for column in columns], lineterminator="\n")
     writer.writeheader()
@@ -36,7 +47,21 @@ def _uniform(name: str, seed: int, row: int) -> float:
     return (int.from_bytes(draw) >> 11) / 2**53
 
 
-def _value(column: Column, uniform: float) -> float | int | str:
+def _array(column: ArrayColumn, seed: int, row: int) -> list[Any]:
+    """Return an array as nested lists; of bytes and tokens, whole numbers."""
+    draw = shake_128(f"farthing mock\0{column.name}\0{seed}\0{row}".encode()).digest(8 * column.numbers)
+    uniforms = (whole / 2**64 for (whole,) in struct.iter_unpack(">Q", draw))
+    if column.of == "token" or column.fits_bytes:
+        low, high = int(column.lower), int(column.upper)
+        items: list[Any] = [min(low + int(uniform * (high - low + 1)), high) for uniform in uniforms]
+    else:
+        items = [float(f"{column.lower + uniform * (column.upper - column.lower):.6g}") for uniform in uniforms]
+    for size in reversed(column.shape[1:]):
+        items = [items[start : start + size] for start in range(0, len(items), size)]
+    return items
+
+
+def _value(column: Scalar, uniform: float) -> float | int | str:
     if isinstance(column, Coded):
         return column.values[int(uniform * len(column.values))]
     if isinstance(column, DateColumn):

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-_LINE_NUMBERS: Final = 8
-"""Numbers in a cache line of 64 bytes."""
+_LINE_BYTES: Final = 64
+"""Of a cache line."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Kept:
 class Encoded:
     """All records of a dataset under one design; a null record is absent and its numbers are zero."""
 
-    features: "npt.NDArray[np.float64]"
-    """Shape (n, p), C order."""
+    features: "npt.NDArray[Any]"
+    """Shape (n, p), C order, of the design's `number_type`."""
     target: "npt.NDArray[np.float64]"
     """Shape (n,): 0/1, or the scaled number."""
     present: "npt.NDArray[np.bool_]"
@@ -82,8 +82,8 @@ def open_records(settings: ServiceSettings, kept: Kept) -> BinaryIO:
 def read_records(source: BinaryIO, design: Design, rows: range | None = None) -> Encoded:
     """Read a canonical file, or a run of its rows, batch by batch, into arrays made once.
 
-    No more than the result and one batch are in memory at a time; the file is read, not mapped, so that its pages
-    count for nobody.
+    No more than the result and one batch are in memory at a time, 4 bytes for each number of an array; the file is
+    read, not mapped, so that its pages count for nobody.
 
     Args:
         source: what `open_records` opened; it is left open.
@@ -98,30 +98,44 @@ def read_records(source: BinaryIO, design: Design, rows: range | None = None) ->
     import numpy as np  # noqa: PLC0415 - the API, which imports this module's layer, never reads records
     import pyarrow as pa  # noqa: PLC0415 - as above
 
-    names = [column.name for column in design.columns]
-    target = design.target.column
+    names, target = design.read, design.target.column
     file = pa.PythonFile(source, "r")
     reader = pa.ipc.open_file(file, options=_only([*names, target], file))
     wanted = range(sum(_lengths(file, reader.num_record_batches))) if rows is None else rows
     encoded = Encoded(
-        _aligned(len(wanted), design.dimension), _aligned(len(wanted)), np.empty(len(wanted), dtype=np.bool_)
+        _aligned(len(wanted), design.dimension, kind=design.number_type),
+        _aligned(len(wanted)),
+        np.empty(len(wanted), dtype=np.bool_),
     )
     start = 0
     for number, piece in _pieces(file, reader.num_record_batches, rows):
         batch = reader.get_batch(number)[piece]
         stop = start + batch.num_rows
-        values = {name: batch.column(name).to_numpy() for name in {*names, target}}
-        present = encoded.present[start:stop]
+        values, present = {}, encoded.present[start:stop]
         present[:] = True
-        for column in values.values():
-            present &= ~np.isnan(column) if column.dtype.kind == "f" else column >= 0
+        for name in {*names, target}:
+            values[name], known = _numbers(batch.column(name))
+            present &= known
         design.encode_columns(values, encoded.features[start:stop])
-        encoded.features[start:stop][~present] = 0.0
+        encoded.features[start:stop][~present] = 0
         encoded.target[start:stop] = (values[target] - design.target.centre) / design.target.scale
         encoded.target[start:stop][~present] = 0.0
         start = stop
     assert start == len(wanted), "the stored records are cut short"
     return encoded
+
+
+def _numbers(column: Any) -> "tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]":  # noqa: ANN401 - as below
+    """Return what is kept of a column in some rows, and in which of them it is known."""
+    import numpy as np  # noqa: PLC0415 - as in `read_records`
+    import pyarrow as pa  # noqa: PLC0415 - as in `read_records`
+
+    if pa.types.is_fixed_size_list(column.type):
+        size = column.type.list_size
+        numbers = column.values.slice(column.offset * size, len(column) * size).to_numpy()
+        return numbers.reshape(-1, size), column.is_valid().to_numpy(zero_copy_only=False)
+    values = column.to_numpy()
+    return values, ~np.isnan(values) if values.dtype.kind == "f" else values >= 0
 
 
 def _pieces(file: Any, batches: int, rows: range | None) -> Iterator[tuple[int, slice]]:  # noqa: ANN401 - as below
@@ -142,19 +156,27 @@ def _lengths(file: Any, batches: int) -> Iterator[int]:  # noqa: ANN401 - as bel
     """Yield how many rows each batch has; reads one narrow column, where the library's own count reads all of them."""
     import pyarrow as pa  # noqa: PLC0415 - as in `read_records`
 
-    narrow = min(pa.ipc.open_file(file).schema, key=lambda field: field.type.bit_width)
+    narrow = min(pa.ipc.open_file(file).schema, key=lambda field: _row_bits(field.type))
     reader = pa.ipc.open_file(file, options=_only([narrow.name], file))
     for number in range(batches):
         yield reader.get_batch(number).num_rows
 
 
-def _aligned(*shape: int) -> "npt.NDArray[np.float64]":
+def _row_bits(kind: Any) -> int:  # noqa: ANN401 - as below
+    """Return how many bits a row takes in a column of a canonical file."""
+    import pyarrow as pa  # noqa: PLC0415 - as in `read_records`
+
+    width: int = kind.list_size * kind.value_type.bit_width if pa.types.is_fixed_size_list(kind) else kind.bit_width
+    return width
+
+
+def _aligned(*shape: int, kind: str = "float64") -> "npt.NDArray[Any]":
     """Return an empty array that begins where a cache line does: products then round alike in every process."""
     import numpy as np  # noqa: PLC0415 - as in `read_records`
 
-    size = prod(shape)
-    raw = np.empty(size + _LINE_NUMBERS)
-    skipped = -(raw.ctypes.data // raw.itemsize) % _LINE_NUMBERS
+    size, line = prod(shape), _LINE_BYTES // np.dtype(kind).itemsize
+    raw = np.empty(size + line, dtype=kind)
+    skipped = -(raw.ctypes.data // raw.itemsize) % line
     return raw[skipped : skipped + size].reshape(shape)
 
 

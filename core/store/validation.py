@@ -6,7 +6,7 @@ from core.privacy.facts import Frozen
 
 
 class ColumnReport(Frozen):
-    """Counts of cells of one declared column."""
+    """Counts of cells of one declared column; of an array column, of arrays in which some number is such."""
 
     name: str
     clamped_low: int = Field(default=0, description="below the lower bound, now the lower bound")

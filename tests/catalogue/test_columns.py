@@ -93,6 +93,7 @@ def test_a_wrong_column_names_its_field_alone(column: dict[str, Any], pointer: s
         ({"columns": []}, "/columns"),
         ({"columns": [{**KIDS, "name": f"c{place}"} for place in range(MAX_COLUMNS + 1)]}, "/columns"),
         ({"columns": "age"}, "/columns"),
+        ({"columns": [{**IMAGE, "name": name, "shape": [1024, 600]} for name in "ab"]}, "/columns"),
         ({"budget": None}, "/budget"),
         ({"scope": "sc_1"}, "/scope"),
         ({"budget": None, "scope": "ds_1"}, "/scope"),
