@@ -10,6 +10,9 @@ from scipy.optimize import root
 from scipy.special import expit
 from torch import Tensor
 
+from core.catalogue.clipped.certified import CertifiedClippedSgd
+from core.catalogue.clipped.practical import ClippedSgd
+from core.catalogue.clipped.rules import Adam, MovingMean, NoMean, Sgd, TailMean
 from core.catalogue.jobs import Inference
 from core.catalogue.method import AbstractSettings
 from core.catalogue.methods import METHODS, SETTINGS, AnySettings
@@ -17,20 +20,28 @@ from core.catalogue.newton_options import GradientStart, LineSearch, RidgeStart
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
 from core.catalogue.questions import Curvature, Gradient, Question
-from core.errors import Diverged
+from core.catalogue.sampling import PoissonSampling, StreamSampling
+from core.errors import AdjacencyMismatch, Diverged
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import fit, fit_and_infer, iterate
 from core.oracle import Answer, Release, Status
-from core.oracle.door import FullDoor
+from core.oracle.door import AbstractDoor, FullDoor
 from core.oracle.meters import ORDERS, CountingMeter
+from core.oracle.samples import PoissonDoor, StreamDoor
 from core.oracle.simulation import Simulation
-from core.privacy.events import compose
+from core.privacy.events import Gaussian, Sampled, compose
 from core.privacy.facts import Adjacency, Facts
 from core.privacy.renyi import cost_nano
 from core.problems.linear import LinearProblem
 from tests.support.problems import LOGISTIC, WEIGHT_BOUND, WEIGHTS, facts, problem, repeatable_generator, rows
 
-Iterating = NoisyGradientDescent | NoisyNewton
+Iterating = NoisyGradientDescent | NoisyNewton | ClippedSgd | CertifiedClippedSgd
+
+
+def clipped(**options: object) -> ClippedSgd:
+    """Return clipped descent on samples of all records, with options."""
+    usual = {"steps": 40, "batch": 2000, "sigma": sqrt(40), "clip": 2**0.5, "step_size": 2.0, "radius": 100.0}
+    return ClippedSgd.model_validate(usual | {"average": NoMean()} | options)
 
 
 def newton(**options: object) -> NoisyNewton:
@@ -113,8 +124,16 @@ EXAMPLES: tuple[Iterating, ...] = (
         eigenvalue_floor=0.02,
         radius=100.0,
     ),
+    clipped(),
+    clipped(batch=200, rule=Sgd(momentum=0.5), average=TailMean(steps=20)),
+    clipped(batch=1000, rule=Adam(), step_size=0.1, average=MovingMean(decay=0.8), pace="cosine", warm_up=5),
+    CertifiedClippedSgd(
+        steps=40, batch=50, mu=1.0, clip=2**0.5, step_size=1.0, returns="average", radius=100.0, beta=0.1
+    ),
 )
 UNITS, DIMENSION = 2000, 4
+DECLARED = {"smoothness", "distance", "start_gap", "moment"}
+"""Fields that only an analyst can fill."""
 
 
 def public(adjacency: Adjacency = Adjacency.ZERO_OUT) -> Facts:
@@ -156,14 +175,41 @@ class Listening:
     @classmethod
     def transcript(cls, settings: Iterating) -> list[Question]:
         """Return all that a method asks."""
-        listening = cls(oracle())
+        listening = cls(oracle(settings))
         iterate(settings, listening)
         return listening.questions
 
 
-def oracle(seed: int = 1, *, noiseless: bool = False, data: LinearProblem | None = None, **more: object) -> Simulation:
-    data = data or problem(UNITS, DIMENSION)
-    return Simulation(data, public(), SimulationGenerator(seed), noiseless=noiseless, **more)
+def oracle(
+    settings: Iterating, seed: int = 1, *, noiseless: bool = False, data: LinearProblem | None = None, **more: object
+) -> Simulation:
+    """Return synthetic records, read as a method reads them."""
+    data, sampling = data or problem(UNITS, DIMENSION), settings.sampling(public())
+    return Simulation(data, public(), SimulationGenerator(seed), noiseless=noiseless, sampling=sampling, **more)
+
+
+def door(settings: Iterating) -> AbstractDoor:
+    """Return a real door to the same records, with a repeatable key."""
+    data, meter, generator = problem(UNITS, DIMENSION), CountingMeter(), repeatable_generator()
+    match settings.sampling(public()):
+        case PoissonSampling(parts=parts):
+            return PoissonDoor(data, public(), meter, generator, parts)
+        case StreamSampling(batch=batch):
+            return StreamDoor(data, public(), meter, generator, np.arange(UNITS), batch)
+    return FullDoor(data, public(), meter, generator)
+
+
+def budgeted(settings: Iterating) -> AnySettings:
+    """Return settings that take all of their steps."""
+    stops = isinstance(settings, NoisyGradientDescent | NoisyNewton)
+    return settings.model_copy(update={"stop": "budgeted"}) if stops else settings
+
+
+def quiet(settings: Iterating) -> AnySettings:
+    """Return settings that read all records in every step, with next to no noise."""
+    if isinstance(settings, ClippedSgd):
+        return settings.model_copy(update={"sigma": 1e-6, "batch": UNITS})
+    return budgeted(settings).model_copy(update={"mu": 1e6})
 
 
 class Silencing:
@@ -172,7 +218,7 @@ class Silencing:
     def __init__(self, real: Simulation, kind: str, number: int) -> None:
         self._oracle, self._kind, self._left = real, kind, number
         self.facts, self.coins, self.resume, self.keep = real.facts, real.coins, real.resume, real.keep
-        self.release = real.release
+        self.release, self.affords = real.release, real.affords
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
         self._left -= question.kind == self._kind
@@ -185,6 +231,8 @@ def longer(settings: Iterating, more: int) -> AnySettings:
     """Return settings that take more steps than these, each asked with the noise of these."""
     assert settings.steps is not None
     steps = settings.steps + more
+    if isinstance(settings, ClippedSgd):
+        return settings.model_copy(update={"steps": steps})
     if isinstance(settings, NoisyGradientDescent):
         assert settings.mu is not None
         return settings.model_copy(update={"steps": steps, "mu": settings.mu * sqrt(steps / settings.steps)})
@@ -203,7 +251,7 @@ def longer(settings: Iterating, more: int) -> AnySettings:
 
 def answers(settings: Iterating, steps: int) -> int:
     """Count what the first `steps` steps ask; the one comparison of a line search is made at the first."""
-    if isinstance(settings, NoisyGradientDescent):
+    if not isinstance(settings, NoisyNewton):
         return steps
     hessians = max(0, min(steps - settings.warm_steps, settings.newton_steps))
     return steps + hessians + (settings.line_search is not None)
@@ -211,7 +259,8 @@ def answers(settings: Iterating, steps: int) -> int:
 
 def named(settings: Iterating) -> str:
     options = (one for one in NoisyNewton.NEWER if getattr(settings, one, "fixed") not in (None, "fixed"))
-    return "-".join([settings.kind, settings.stop, *sorted(options)])
+    rule = [settings.rule.kind] if isinstance(settings, ClippedSgd) else []
+    return "-".join([settings.kind, getattr(settings, "stop", "budgeted"), *rule, *sorted(options)])
 
 
 @pytest.mark.parametrize("settings", EXAMPLES, ids=named)
@@ -221,33 +270,30 @@ class TestEveryOptimizer:
 
     def test_draws_at_most_its_price(self, settings: Iterating) -> None:
         price = compose(Counter(settings.schedule(public())))
-        drawn = fit(settings, oracle(meter=CountingMeter(price))).event
-        pairs = list(zip(cost_nano(drawn, ORDERS), cost_nano(price, ORDERS), strict=True))
-        assert all(one <= most for one, most in pairs)
-        if settings.stop == "budgeted":
-            assert drawn == price
+        drawn = fit(settings, oracle(settings, meter=CountingMeter(price))).event
+        costs, most = cost_nano(drawn, ORDERS), cost_nano(price, ORDERS)
+        assert all(one <= other for one, other in zip(costs, most, strict=True))
+        if budgeted(settings) == settings:
+            assert costs == most
+            assert drawn == price or isinstance(settings, CertifiedClippedSgd), "chunks for nothing are none"
 
     def test_one_answer_without_its_noise_is_seen_in_what_was_drawn(self, settings: Iterating) -> None:
         """Planted: the first or the last question of each kind is asked with a millionth of its noise."""
         price = compose(Counter(settings.schedule(public())))
-        budgeted = settings.model_copy(update={"stop": "budgeted"})
-        asked = Counter(question.kind for question in Listening.transcript(budgeted))
+        whole = budgeted(settings)
+        asked = Counter(question.kind for question in Listening.transcript(whole))
         assert set(asked) == {question.kind for question in settings.asked()}
         for kind, times in asked.items():
             for number in (1, times):
                 with pytest.raises(AssertionError, match="never passes what was priced"):
-                    fit(budgeted, Silencing(oracle(meter=CountingMeter(price)), kind, number))
-
-    @pytest.mark.parametrize("more", [1, 2])
-    def test_a_plan_that_draws_more_steps_than_it_prices_is_caught(self, settings: Iterating, more: int) -> None:
-        """Planted: K + 1 or K + 2 steps at the price of K, each as noisy as was priced."""
-        price = compose(Counter(settings.schedule(public())))
-        budgeted = settings.model_copy(update={"stop": "budgeted"})
-        with pytest.raises(AssertionError, match="never passes what was priced"):
-            fit(longer(budgeted, more), oracle(meter=CountingMeter(price)))
+                    fit(whole, Silencing(oracle(settings, meter=CountingMeter(price)), kind, number))
 
     def test_is_worth_its_mu(self, settings: Iterating) -> None:
-        squares = sum(event.sigma**-2 for event in settings.schedule(public()))
+        """Samples have no mu; at the rate of one they cost what Gaussian answers do."""
+        events = Counter(settings.schedule(public()))
+        squares = sum(
+            times * event.sigma**-2 for event, times in events.items() if isinstance(event, Gaussian | Sampled)
+        )
         printed = isinstance(settings, NoisyNewton) and settings.matrix_noise == "printed"
         expected = sqrt(0.75) if printed else 1.0
         assert sqrt(squares) == pytest.approx(expected, rel=1e-12)
@@ -259,20 +305,74 @@ class TestEveryOptimizer:
             changed = features.clone()
             if row is not None:
                 changed[7] = row
-            listening = Listening(oracle(data=LinearProblem(changed, target, present, LOGISTIC, WEIGHTS)))
-            if settings.stop == "private":
-                settings = settings.model_copy(update={"stop": "budgeted"})
-            iterate(settings, listening)
+            listening = Listening(oracle(settings, data=LinearProblem(changed, target, present, LOGISTIC, WEIGHTS)))
+            iterate(budgeted(settings), listening)
             transcripts.append(listening.questions)
         assert all(questions == transcripts[0] for questions in transcripts)
+
+    def test_a_lane_equals_a_single_run_of_the_real_door(self, settings: Iterating) -> None:
+        """The same code serves jobs: with a tiny noise both end at the same point."""
+        settings = quiet(settings)
+        real = fit(settings, door(settings)).value.theta
+        lanes = fit(settings, oracle(settings, lanes=3)).value.theta
+        assert lanes.shape == (3, DIMENSION)
+        assert torch.allclose(lanes, real.expand(3, -1), atol=1e-4)
+
+    def test_a_second_attempt_goes_on_from_the_last_kept_step(self, settings: Iterating) -> None:
+        settings, meter = budgeted(settings), CountingMeter()
+        dying = Listening(oracle(settings, seed=1, meter=meter), die_after=answers(settings, 3))
+        with pytest.raises(KeyboardInterrupt):
+            iterate(settings, dying)
+        assert dying.kept == [1, 2, 3]
+        state = {name: value.clone() for name, value in meter.resume().items()}
+        second = CountingMeter()
+        second.keep(state, 3)
+        going_on = Listening(oracle(settings, seed=2, meter=second))
+        estimate, _ = iterate(settings, going_on)
+        assert settings.steps is not None
+        assert len(going_on.questions) == answers(settings, settings.steps) - answers(settings, 3)
+        assert going_on.kept[0] == 4
+        assert estimate.steps == settings.steps
+
+    def test_an_iterate_that_leaves_the_radius_is_a_failure(self, settings: Iterating) -> None:
+        with pytest.raises(Diverged):
+            fit(settings.model_copy(update={"radius": 1e-6}), oracle(settings, seed=1))
+
+    def test_planned_settings_stay_as_they_are(self, settings: Iterating) -> None:
+        for adjacency in settings.card().adjacency:
+            known = public(adjacency)
+            assert settings.plan(known, 1.0) == settings
+            bare = type(settings)().plan(known, 0.7)
+            assert bare.plan(known, 5.0) == bare
+            left = {name for name, value in bare.model_dump().items() if value is None}
+            assert left <= DECLARED, "what nobody declared stays open, all else is planned"
+
+    def test_is_refused_under_every_other_adjacency(self, settings: Iterating) -> None:
+        for adjacency in set(Adjacency) - set(settings.card().adjacency):
+            with pytest.raises(AdjacencyMismatch):
+                type(settings)().plan(public(adjacency), 1.0)
+
+
+@pytest.mark.parametrize("settings", [one for one in EXAMPLES if not isinstance(one, CertifiedClippedSgd)], ids=named)
+class TestEveryOptimizerThatReadsRecordsAgain:
+    """Not of one pass: it ends with the units, and is as far as they led."""
+
+    @pytest.mark.parametrize("more", [1, 2])
+    def test_a_plan_that_draws_more_steps_than_it_prices_is_caught(self, settings: Iterating, more: int) -> None:
+        """Planted: K + 1 or K + 2 steps at the price of K, each as noisy as was priced."""
+        price = compose(Counter(settings.schedule(public())))
+        with pytest.raises(AssertionError, match="never passes what was priced"):
+            fit(longer(budgeted(settings), more), oracle(settings, meter=CountingMeter(price)))
 
     def test_finds_the_answer_without_noise(self, settings: Iterating) -> None:
         """U10: the minimiser of an independent solver."""
         more = {"steps": 400, "eigenvalue_floor": 1e-6, "stop": "budgeted"}
-        if isinstance(settings, NoisyNewton):
+        if isinstance(settings, ClippedSgd):
+            more = {"steps": 800, "batch": UNITS, "pace": "constant"}
+        elif isinstance(settings, NoisyNewton):
             more["hessians"] = 400 - settings.warm_steps if settings.late_steps == 0 else settings.newton_steps
         long = settings.model_copy(update=more)
-        found = fit(long, oracle(noiseless=True)).value.theta
+        found = fit(long, oracle(long, noiseless=True)).value.theta
         features, target, _ = (part.numpy() for part in rows(UNITS, DIMENSION))
         weights = 1.0 / (features**2).sum(1)
         weights = (WEIGHT_BOUND**2 * weights).clip(max=1.0)
@@ -283,61 +383,23 @@ class TestEveryOptimizer:
         answer = root(slope, np.zeros(DIMENSION), tol=1e-12).x
         assert torch.allclose(found, torch.from_numpy(answer), atol=1e-6)
 
-    def test_a_lane_equals_a_single_run_of_the_real_door(self, settings: Iterating) -> None:
-        """The same code serves jobs: with a tiny noise both end at the same point."""
-        quiet = settings.model_copy(update={"mu": 1e6, "stop": "budgeted"})
-        door = FullDoor(problem(UNITS, DIMENSION), public(), CountingMeter(), repeatable_generator())
-        real = fit(quiet, door).value.theta
-        lanes = fit(quiet, oracle(lanes=3)).value.theta
-        assert lanes.shape == (3, DIMENSION)
-        assert torch.allclose(lanes, real.expand(3, -1), atol=1e-4)
-
-    def test_a_second_attempt_goes_on_from_the_last_kept_step(self, settings: Iterating) -> None:
-        settings = settings.model_copy(update={"stop": "budgeted"})
-        meter = CountingMeter()
-        dying = Listening(oracle(seed=1, meter=meter), die_after=answers(settings, 3))
-        with pytest.raises(KeyboardInterrupt):
-            iterate(settings, dying)
-        assert dying.kept == [1, 2, 3]
-        state = {name: value.clone() for name, value in meter.resume().items()}
-        second = CountingMeter()
-        second.keep(state, 3)
-        going_on = Listening(oracle(seed=2, meter=second))
-        estimate, _ = iterate(settings, going_on)
-        assert settings.steps is not None
-        assert len(going_on.questions) == answers(settings, settings.steps) - answers(settings, 3)
-        assert going_on.kept[0] == 4
-        assert estimate.steps == settings.steps
-
-    def test_an_iterate_that_leaves_the_radius_is_a_failure(self, settings: Iterating) -> None:
-        with pytest.raises(Diverged):
-            fit(settings.model_copy(update={"radius": 1e-6}), oracle(seed=1))
-
-    def test_planned_settings_stay_as_they_are(self, settings: Iterating) -> None:
-        for adjacency in Adjacency:
-            known = public(adjacency)
-            assert settings.plan(known, 1.0) == settings
-            bare = type(settings)().plan(known, 0.7)
-            assert bare.plan(known, 5.0) == bare
-            assert None not in bare.model_dump().values()
-
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_has_a_card(method: type[AbstractSettings]) -> None:
     card = method.card()
     assert card.kind == method.model_fields["kind"].default
-    assert set(card.adjacency) == set(Adjacency)
+    assert set(card.adjacency) == ({Adjacency.ZERO_OUT} if method is ClippedSgd else set(Adjacency))
 
 
 def test_an_early_stop_never_changes_the_noise() -> None:
     """Mutation: noise scaled by the steps really taken would show in the scale of the answers."""
     settings = EXAMPLES[1].model_copy(update={"mu": 0.05})
-    budgeted = fit(settings.model_copy(update={"stop": "budgeted"}), oracle(seed=3)).value
+    whole = fit(budgeted(settings), oracle(settings, seed=3)).value
     for seed in range(200):
-        stopped = fit(settings, oracle(seed=seed))
+        stopped = fit(settings, oracle(settings, seed=seed))
         if stopped.status is Status.STOPPED and stopped.value.steps:
-            assert stopped.value.steps < budgeted.steps
-            assert stopped.value.scale == budgeted.scale
+            assert stopped.value.steps < whole.steps
+            assert stopped.value.scale == whole.scale
             return
     raise AssertionError("no run stopped early: the test has no power")
 
@@ -346,8 +408,8 @@ def test_inference_is_asked_through_the_same_door() -> None:
     inference = Inference(curvature_sigma=4.0, score_sigma=5.0, curvature_floor=1e-3, score_floor=1e-4)
     settings = EXAMPLES[2]
     price = compose(Counter([*settings.schedule(public()), *(one.event() for one in inference.questions())]))
-    release = fit_and_infer(settings, inference, oracle(meter=CountingMeter(price)))
+    release = fit_and_infer(settings, inference, oracle(settings, meter=CountingMeter(price)))
     assert release.event == price
     assert release.value.sandwich is not None
-    without = fit_and_infer(settings, Inference(intervals=False), oracle())
+    without = fit_and_infer(settings, Inference(intervals=False), oracle(settings))
     assert without.value.sandwich is None
