@@ -60,7 +60,7 @@ def upgrade() -> None:
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.ForeignKeyConstraint(["owner_id"], ["principals.id"], name=op.f("fk_public_weights_owner_id_principals")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_public_weights")),
-        sa.UniqueConstraint("owner_id", "digest", name=op.f("uq_public_weights_owner_id")),
+        sa.UniqueConstraint("owner_id", "digest", name=op.f("uq_public_weights_owner_id_digest")),
     )
     op.create_index("ix_public_weights_owner_id", "public_weights", ["owner_id"])
 
