@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from examples.clipped import certificates, neighbourhoods, tails
+from examples.clipped import certificates, neighbourhoods, regression, tails
 from examples.inference.page import fill
 from examples.inference.results import Result
 
@@ -24,6 +24,8 @@ STUDIES: dict[str, Callable[..., Result]] = {
     "V8": neighbourhoods.escape,
     "V9": neighbourhoods.nonconvex,
     "V10": certificates.averages,
+    "V13": regression.choosing_a_clip,
+    "V14": regression.one_pass,
     "V15": tails.three_ways,
 }
 

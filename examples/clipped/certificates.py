@@ -25,7 +25,7 @@ ALPHA = 1.5
 SMOOTHNESS, DISTANCE, CLIP = 1.0, 1.0, 4.0
 LAW = SkewedPareto(tail=1.6, scale=0.002)
 START = (1.0, 0.0, 0.0)
-"""Against the long tail: noise pushes from here back over the minimiser and away from it."""
+"""The long tail of the noise pushes from here over the minimiser, and out on the other side."""
 MU = 400.0
 """Privacy's noise is .01 at this clip, as in the paper's range; no claim of privacy is made of these studies."""
 
@@ -189,7 +189,7 @@ def averages(*, full: bool) -> Result:
         "The average iterate",
         f"as V7 with our refined certificate, {lanes} runs of {steps} steps",
         rows,
-        "Independent simulators had .089, .119 and .963 (f of the average, mean gap, bound) at constants of theirs. The "
-        "bound is no estimate: it lies far above what is measured.",
+        "Independent simulators had .089, .119 and .963 (f of the average, mean gap, bound) at constants of theirs. "
+        "The bound is no estimate: it lies far above what is measured.",
         {"averages": log_log("runs in order", "run", "excess risk", lines)},
     )
