@@ -80,6 +80,8 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
         inference.questions(), facts, f"/privacy/{target}" if spec.inference.shares is None else "/inference/shares"
     )
     streamed = isinstance(optimizer.sampling(facts), StreamSampling)  # a lost batch is skipped, never read again
+    if streamed and spec.resources.processes > 1:
+        raise contradiction("/resources/processes", "is 1 where batches are disjoint: one process reads a stream")
     filled = spec.model_copy(
         update={
             "model": model,

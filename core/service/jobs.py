@@ -225,7 +225,8 @@ def report(context: Context, caller: Caller, job_id: str) -> dict[str, Any]:
         scope = session.get_one(Scope, job.scope_id)
         account = ledger.balance(session, scope.id)
         charged = compose(ledger.executed_by(session, job))
-        whole = job.chunks_spent == len(job.schedule)  # less was decided by answers: no guarantee for this job alone
+        # Less than all was decided by answers: no guarantee for this job alone. A stream's price is paid at once.
+        whole = job.chunks_spent == len(job.schedule) or (job.chunks_spent > 0 and ledger.is_stream(job.schedule))
         told = privacy_report(charged, account.terms, Adjacency(scope.adjacency), declared=whole)
         return {
             "object": "report",

@@ -6,7 +6,8 @@ again by the table's CHECK; a committed spend is never returned, except by the o
 
 Chunks are numbered from 0. Chunk k of K charges C(k + 1) - C(k) of the cumulative prices frozen at reserve, so chunks
 never sum past C(K). A chunk that was lost with its worker is paid again, out of the allowance that was reserved beside
-C(K) (`core.store.allowance`), by an entry of the new attempt that says so.
+C(K) (`core.store.allowance`), by an entry of the new attempt that says so. A stream's is not: its first chunk pays for
+the whole stream, and a new attempt goes on after the last chunk that any attempt has paid for.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,7 +40,7 @@ from core.store.accounts import (
 from core.store.claims import Claim, hold, refuse_if_frozen, time_unless_frozen
 from core.store.corrections import compensate, freeze, unfreeze
 from core.store.opening import grant_terms, open_scope, set_grant
-from core.store.schedules import MAX_CHUNKS, Schedule, runs_of
+from core.store.schedules import MAX_CHUNKS, Schedule, is_stream, runs_of
 from core.store.tables import Account, Checkpoint, Entry, Job, Scope
 from core.store.verification import Verification, executed, executed_by, resum, verify
 
@@ -57,6 +58,7 @@ __all__ = [
     "executed_by",
     "freeze",
     "grant_terms",
+    "is_stream",
     "keep",
     "last_kept",
     "lock_scope",
@@ -205,8 +207,8 @@ def spend(session: Session, claim: Claim, chunk: int, state: bytes | None, step:
     """Pay for a chunk before it is read, and keep the noised state so far with it.
 
     An attempt pays for the chunks after those in the state that was kept, one after the other. One that an earlier
-    attempt had paid for, and lost, is paid again, out of the job's allowance. Repeating a spend of the same attempt,
-    after any doubt whether it was stored, does nothing.
+    attempt had paid for, and lost, is paid again, out of the job's allowance; a stream's is skipped. Repeating a spend
+    of the same attempt, after any doubt whether it was stored, does nothing.
 
     Args:
         session: an open write transaction.
@@ -242,7 +244,9 @@ def _due(session: Session, job: Job) -> int:
         Entry.job_id == job.id, Entry.attempt == job.attempt, Entry.kind == "spend"
     )
     last = session.execute(mine).scalar_one()
-    return _kept_chunks(session, job) if last is None else int(last) + 1
+    if last is not None:
+        return int(last) + 1
+    return job.chunks_spent if is_stream(job.schedule) else _kept_chunks(session, job)
 
 
 def _is_paid(session: Session, job: Job, chunk: int) -> bool:
@@ -298,7 +302,12 @@ def _spend(
 
 
 def affords_repeats(session: Session, job: Job) -> bool:
-    """Say whether the rest of a job's allowance pays, at every order, for every chunk that is paid and not kept."""
+    """Say whether the rest of a job's allowance pays, at every order, for every chunk that is paid and not kept.
+
+    A stream's are never paid again.
+    """
+    if is_stream(job.schedule):
+        return True
     lost = range(_kept_chunks(session, job), job.chunks_spent)
     return all(
         covers(allowance.rest(job, account.id), allowance.again(job, account, lost))

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from core.privacy.budget import Terms
-from core.privacy.events import EVENT, Event, compose
+from core.privacy.events import EVENT, NOTHING, Event, compose
 from core.privacy.renyi import prefix_costs
 from core.store import allowance
 from core.store.accounts import Totals, slots
 
 MAX_CHUNKS: Final = 100
+_NOTHING: Final = EVENT.dump_python(NOTHING, mode="json")
 
 
 class Schedule:
@@ -41,6 +42,14 @@ class Schedule:
             totals = [slots(total) for total in prefix_costs(self._events, terms.orders)]
             self._amounts[terms] = (totals, allowance.promised(self._events, self.retry_allowance, terms))
         return self._amounts[terms]
+
+
+def is_stream(chunks: Sequence[Any]) -> bool:
+    """Say whether the first of a job's chunks, JSON-ready, pays for all that is drawn, and the others cost nothing.
+
+    Then no two chunks read the same unit: what is lost with a worker is skipped, never read or paid again.
+    """
+    return len(chunks) > 1 and all(chunk == _NOTHING for chunk in chunks[1:])
 
 
 def runs_of(chunks: Sequence[Any]) -> list[list[Any]]:

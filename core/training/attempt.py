@@ -17,15 +17,14 @@ from core.catalogue.jobs import JobSpec
 from core.catalogue.planning import PlannedJob, plan_job
 from core.errors import Diverged, LedgerFrozen, StaleAttempt
 from core.inference.network import RELEASED, AnyReleased
-from core.mechanisms.generator import SystemGenerator
-from core.oracle.door import FullDoor
 from core.settings import ServiceSettings
 from core.store import jobs
 from core.store.claims import Claim
 from core.store.database import Database
+from core.store.weights import read_weights
 from core.training.device import make_sure_of_device
+from core.training.doors import make_meter, open_door
 from core.training.fitting import train
-from core.training.meter import LedgerMeter
 from core.training.order import Drained, Failed, NoGpu, Order, Phase, read_order
 from core.training.ranks import Gather, TellingTill, dismiss, open_problem
 from core.training.till import LedgerTill
@@ -71,22 +70,15 @@ def _train(
     """Make a release from the records, and keep it before anything is done with it."""
     with _in(Phase.OPENING):
         planned = replan(order)
+        weights = {} if order.weights is None else read_weights(settings, order.weights)
         make_sure_of_device(planned)
         team = gather(planned.spec.resources.processes)
         till.commit(jobs.mark_opened, order.claim)
-        problem = open_problem(planned, order, settings, team)
+        problem = open_problem(planned, order, settings, team, weights)
     with _in(Phase.TRAINING):
-        meter = LedgerMeter(
-            till if team is None else TellingTill(till, team),
-            order.payers,
-            order.schedule,
-            kept=order.kept,
-            kept_chunks=order.kept_chunks,
-            charged=order.charged,
-            stop=stop,
-        )
-        door = FullDoor(problem, planned.facts, meter, SystemGenerator())
-        released = train(planned, order, meter, door)
+        meter = make_meter(planned, order, till if team is None else TellingTill(till, team), stop)
+        door = open_door(planned, order, problem, meter, shared=team is not None)
+        released = train(planned, order, meter, door, weights)
         dismiss(team)
     with _in(Phase.PUBLISHING):
         till.keep(pack_release(released), released.steps)

@@ -103,15 +103,7 @@ class LedgerMeter:
         del position  # the total says it all: chunks are counted by their worth
         assert not self._recalled, "what an earlier attempt was told comes before anything new"
         price = self._price(total)
-        if self._within(price, self._paid):
-            return
-        told = self._notes.pack()
-        self._drain_if_asked(told)
-        while not self._within(price, self._paid):
-            assert self._paid < len(self._schedule), "what is drawn never passes what was priced"
-            self._till.spend(self._paid, told if self._paid else None, self._step)
-            self._charged[self._schedule[self._paid]] += 1
-            self._paid += 1
+        self._pay_until(lambda chunks: self._within(price, chunks))
 
     def affords(self, total: Event) -> bool:
         """Say whether the reservation covers `total` at every order.
@@ -150,6 +142,22 @@ class LedgerMeter:
     def resume(self) -> dict[str, Tensor] | None:
         """Return the state that an earlier attempt kept, if any."""
         return self._resumed
+
+    def _pay_until(self, enough: Callable[[int], bool]) -> None:
+        """Pay for the next chunks until their number is enough, each payment with all that was told before it.
+
+        Raises:
+            StaleAttempt, Drained, AssertionError: as `cover` does.
+        """
+        if enough(self._paid):
+            return
+        told = self._notes.pack()
+        self._drain_if_asked(told)
+        while not enough(self._paid):
+            assert self._paid < len(self._schedule), "what is drawn never passes what was priced"
+            self._till.spend(self._paid, told if self._paid else None, self._step)
+            self._charged[self._schedule[self._paid]] += 1
+            self._paid += 1
 
     def _drain_if_asked(self, told: bytes) -> None:
         """Keep what was told and stop, before the next payment."""

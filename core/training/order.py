@@ -14,7 +14,8 @@ from core.store import ledger
 from core.store.accounts import terms_of
 from core.store.claims import Claim
 from core.store.records import Kept, kept_of
-from core.store.tables import Account, Dataset, Job, Scope
+from core.store.tables import Account, Dataset, Job, PublicWeights, Scope
+from core.store.weights import KeptWeights
 
 
 class Phase(StrEnum):
@@ -66,8 +67,12 @@ class Order:
     kept: bytes | None
     kept_chunks: int
     """Chunks that are in what was kept; a new attempt draws those after it."""
+    paid_chunks: int
+    """Chunks that some attempt has paid for, kept or lost; a stream goes on after them."""
     charged: Counter[Event]
     """What earlier attempts paid for."""
+    weights: KeptWeights | None = None
+    """Public ones that a network starts from."""
 
 
 def read_order(session: Session, claim: Claim) -> Order:
@@ -95,8 +100,19 @@ def read_order(session: Session, claim: Claim) -> Order:
         payers=_payers(session, job),
         kept=None if checkpoint is None else checkpoint.state,
         kept_chunks=0 if checkpoint is None else checkpoint.chunk,
+        paid_chunks=job.chunks_spent,
         charged=ledger.executed_by(session, job),
+        weights=_weights(session, job),
     )
+
+
+def _weights(session: Session, job: Job) -> KeptWeights | None:
+    """Return where the public weights are that a job starts from."""
+    named = job.spec["model"].get("pretrained")
+    if named is None:
+        return None
+    found = session.get_one(PublicWeights, named)
+    return KeptWeights(found.location, found.digest)
 
 
 def _payers(session: Session, job: Job) -> tuple[Payer, ...]:

@@ -11,15 +11,19 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, TypeAdapter
 
 from core.catalogue.planning import PlannedJob
+from core.catalogue.sampling import PoissonSampling
 from core.oracle.account import EVERYTHING, Account
+from core.oracle.samples import sampled
+from core.privacy.events import Event
 from core.privacy.facts import Frozen
 from core.problems import Problem
 from core.problems.sharded import Shard, ShardedProblem, Sum, shard_of
 from core.problems.team import Team
 from core.settings import ServiceSettings
 from core.store.records import Kept, open_records, read_records
-from core.training.fitting import make_problem
+from core.training.fitting import NO_WEIGHTS, make_problem
 from core.training.meter import LedgerMeter, Till
+from core.training.network import PublicWeights
 from core.training.order import Order, Payer
 
 Gather = Callable[[int], Team | None]
@@ -53,20 +57,35 @@ Told = Annotated[Opened | Paid | Sum | Closed, Field(discriminator="kind")]
 _TOLD: Final[TypeAdapter[Told]] = TypeAdapter(Told)
 
 
-def open_problem(planned: PlannedJob, order: Order, settings: ServiceSettings, team: Team | None) -> Problem:
-    """Open the records of an attempt that is on record as having opened them, and have followers open theirs."""
+def open_problem(
+    planned: PlannedJob,
+    order: Order,
+    settings: ServiceSettings,
+    team: Team | None,
+    weights: PublicWeights = NO_WEIGHTS,
+) -> Problem:
+    """Open the records of an attempt that is on record as having opened them, and have followers open theirs.
+
+    Only a job of one process, as networks have, starts from weights.
+    """
     if team is None:
-        return _own_rows(planned, order.records, settings, None)
+        return _own_rows(planned, order.records, settings, None, weights)
     opened = Opened(planned=planned, records=order.records, payers=order.payers, kept_chunks=order.kept_chunks)
     team.tell(opened.model_dump_json())
     own = _own_rows(planned, order.records, settings, shard_of(order.units, team.rank, team.size))
     return ShardedProblem(own, order.units, team)
 
 
-def _own_rows(planned: PlannedJob, records: Kept, settings: ServiceSettings, rows: range | None) -> Problem:
+def _own_rows(
+    planned: PlannedJob,
+    records: Kept,
+    settings: ServiceSettings,
+    rows: range | None,
+    weights: PublicWeights = NO_WEIGHTS,
+) -> Problem:
     """Read rows as the design encodes them, every byte of them checked."""
     with open_records(settings, records) as file:
-        return make_problem(planned, read_records(file, planned.design, rows))
+        return make_problem(planned, read_records(file, planned.design, rows), weights)
 
 
 class TellingTill:
@@ -151,5 +170,18 @@ def follow(team: Team, settings: ServiceSettings) -> None:
             receipts.note(told)
         else:
             assert isinstance(told, Sum), "records are opened once"
-            account.cover(EVERYTHING, told.question.event())
+            account.cover(EVERYTHING, _price(opened.planned, told))
             shard.join(told)
+
+
+def _price(planned: PlannedJob, told: Sum) -> Event:
+    """Return what an answer costs that the leader asks a sum for.
+
+    Raises:
+        AssertionError: the leader asks for all records where samples are paid for.
+    """
+    sampling = planned.spec.optimizer.sampling(planned.facts)
+    if not isinstance(sampling, PoissonSampling):
+        return told.question.event()
+    assert told.masked, "samples are paid for, not all records"
+    return sampled(told.question, sampling.parts)

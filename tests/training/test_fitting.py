@@ -86,6 +86,7 @@ def row(
         payers=(),
         kept=None,
         kept_chunks=0,
+        paid_chunks=0,
         charged=Counter(),
     )
     fitted = Release(Fitted(estimate, sandwich if intervals else None), Status.FINISHED, EVENT)

@@ -1,0 +1,72 @@
+"""The door that a job's method needs, on the meter that pays for it."""
+
+from collections.abc import Callable
+from typing import assert_never
+
+from core.catalogue.planning import PlannedJob
+from core.catalogue.sampling import FullSampling, PoissonSampling, StreamSampling
+from core.mechanisms.generator import SystemGenerator
+from core.mechanisms.sampling import public_order
+from core.oracle.door import AbstractDoor, FullDoor
+from core.oracle.samples import PoissonDoor, StreamDoor
+from core.problems import Problem
+from core.training.meter import LedgerMeter, Till
+from core.training.order import Order
+from core.training.streaming import StreamMeter
+
+
+def make_meter(planned: PlannedJob, order: Order, till: Till, stop: Callable[[], bool]) -> LedgerMeter:
+    """Return the meter of an attempt.
+
+    Args:
+        planned: the job, nothing open.
+        order: what was kept and paid before.
+        till: where chunks are paid.
+        stop: says whether the attempt was asked to stop.
+    """
+    sampling = planned.spec.optimizer.sampling(planned.facts)
+    if isinstance(sampling, StreamSampling):
+        return StreamMeter(
+            till,
+            order.payers,
+            order.schedule,
+            chunk=sampling.chunk,
+            kept=order.kept,
+            paid_chunks=order.paid_chunks,
+            charged=order.charged,
+            stop=stop,
+        )
+    return LedgerMeter(
+        till,
+        order.payers,
+        order.schedule,
+        kept=order.kept,
+        kept_chunks=order.kept_chunks,
+        charged=order.charged,
+        stop=stop,
+    )
+
+
+def open_door(planned: PlannedJob, order: Order, problem: Problem, meter: LedgerMeter, *, shared: bool) -> AbstractDoor:
+    """Return the door to the records that the method's questions are about, with noise of its own.
+
+    Args:
+        planned: the job, nothing open.
+        order: names the job, and by that the order of a stream.
+        problem: the records.
+        meter: of `make_meter`.
+        shared: whether several processes hold the records: they sum samples in full passes with a mask, whose parts
+            do not depend on who holds them.
+    """
+    facts, generator = planned.facts, SystemGenerator()
+    sampling = planned.spec.optimizer.sampling(facts)
+    match sampling:
+        case FullSampling():
+            return FullDoor(problem, facts, meter, generator)
+        case PoissonSampling(parts=parts):
+            return PoissonDoor(problem, facts, meter, generator, parts, by_rows=not shared)
+        case StreamSampling(batch=batch):
+            assert isinstance(meter, StreamMeter), "a stream is paid for as one"
+            places = public_order(order.claim.job_id, facts.units)
+            return StreamDoor(problem, facts, meter, generator, places, batch, skipped=meter.skipped)
+    assert_never(sampling)
