@@ -1,6 +1,6 @@
 """Which units a method's questions read: the door draws them, and prices what it drew."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -11,6 +11,10 @@ class FullSampling(Frozen):
     """Every question reads every unit."""
 
     kind: Literal["full"] = "full"
+
+    def told(self) -> dict[str, Any]:
+        """Return what a plan says of it: nothing."""
+        return {}
 
 
 class PoissonSampling(Frozen):
@@ -24,6 +28,10 @@ class PoissonSampling(Frozen):
         """q, the probability that a unit is in a sample."""
         return self.parts / 2**64
 
+    def told(self) -> dict[str, Any]:
+        """Return what a plan says of it."""
+        return {"kind": self.kind, "rate": self.rate}
+
 
 class StreamSampling(Frozen):
     """Every unit is read by one question at most: `batch` of them a question, in a public order fixed by the job."""
@@ -32,6 +40,10 @@ class StreamSampling(Frozen):
     batch: Annotated[int, Field(gt=0)]
     chunk: Annotated[int, Field(gt=0)] = 1
     """Questions that one chunk of the schedule stands for; the first chunk pays for all of them."""
+
+    def told(self) -> dict[str, Any]:
+        """Return what a plan says of it."""
+        return {"kind": self.kind, "batch": self.batch}
 
 
 Sampling = Annotated[FullSampling | PoissonSampling | StreamSampling, Field(discriminator="kind")]

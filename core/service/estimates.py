@@ -241,11 +241,13 @@ def most_reserved(planned: PlannedJob, account: Balance) -> list[int]:
     return [one + other for one, other in zip(price, beside, strict=True)]
 
 
-def plan_of(spec: JobSpec) -> dict[str, Any]:
+def plan_of(planned: PlannedJob) -> dict[str, Any]:
     """Return a filled job's settings as people read them: the method's own, then the model and the inference.
 
     `sigma` has the noise multipliers of each kind of question, loudest first; one number where all are equal.
+    `sampling` says which units a question reads, where that is not all of them.
     """
+    spec = planned.spec
     asked = spec.optimizer.asked()
     kinds = [question.kind for question in spec.optimizer.questions()]
     multipliers: dict[str, list[float]] = {kind: [] for kind in (*kinds, *sorted({one.kind for one in asked}))}
@@ -253,7 +255,9 @@ def plan_of(spec: JobSpec) -> dict[str, Any]:
         multipliers[question.kind].append(question.sigma)
     sigma = {kind: found if len(found) > 1 else found[0] for kind, found in multipliers.items()}
     shown = spec.model_dump(mode="json", include={"model", "inference", "resources"})
-    return {**spec.optimizer.model_dump(mode="json"), "sigma": sigma, **shown}
+    sampling = spec.optimizer.sampling(planned.facts).told()
+    drawn = {"sampling": sampling} if sampling else {}
+    return {**spec.optimizer.model_dump(mode="json"), "sigma": sigma, **drawn, **shown}
 
 
 class EstimateSpec(JobSpec):
@@ -371,7 +375,7 @@ def estimate(context: Context, caller: Caller, spec: EstimateSpec) -> EstimateVi
                 planned.schedule, planned.spec.retry_allowance, quoted.account, at_head=True
             ),
         ),
-        plan=plan_of(planned.spec),
+        plan=plan_of(planned),
         bound=planned.bound,
         fits=all(admits(account.terms, account.spent, account.reserved, price) for account, price in paired),
         jobs_that_still_fit=min(
