@@ -80,7 +80,9 @@ class Adjustment(Body):
 class PredictRows(Body):
     """Rows in the units of the declared columns."""
 
-    rows: list[dict[str, str | int | float | bool | None]] = Field(min_length=1, max_length=10_000)
+    rows: list[dict[str, str | int | float | bool | list[Any] | None]] = Field(
+        min_length=1, max_length=10_000, description="an array's numbers as nested lists, or as one list"
+    )
     level: OneLevel = Field(default=None, description="also give each mean's standard error and its interval")
 
 

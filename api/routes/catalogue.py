@@ -19,6 +19,7 @@ from core.catalogue.models import (
     PhaseRetrievalModel,
     PoissonModel,
 )
+from core.catalogue.network.layers import LAYERS
 from core.errors import NotFound
 
 router = APIRouter(prefix="/v1", tags=["catalogue"], route_class=StrictRoute)
@@ -29,6 +30,7 @@ _OFFERED: dict[str, type[BaseModel]] = {
     "poisson": PoissonModel,
     "multinomial": MultinomialModel,
     "phase_retrieval": PhaseRetrievalModel,
+    "network": NetworkModel,
 }
 
 
@@ -71,20 +73,30 @@ def list_weights() -> Page[dict[str, Any]]:
     return _list([{"object": "weights", **entry(card, weights)} for weights, card in WEIGHTS.items()])
 
 
+@router.get("/layers")
+def list_layers() -> Page[dict[str, Any]]:
+    """List the layers that a network may be made of, with the JSON Schema of what a job says of each."""
+    return _list(
+        [
+            {"object": "layer", "kind": kind, "description": layer.__doc__, "settings": layer.model_json_schema()}
+            for kind, layer in LAYERS.items()
+        ]
+    )
+
+
 @router.get("/models")
 def list_models() -> Page[dict[str, Any]]:
     """List the kinds of models with the JSON Schema of what a job says of them."""
-    kinds: list[tuple[str, type[BaseModel]]] = [*_OFFERED.items(), ("network", NetworkModel)]
     return _list(
         [
             {
                 "object": "model-kind",
                 "kind": kind,
                 "description": model.__doc__,
-                "offered": kind in _OFFERED,
+                "offered": True,
                 "losses": [card.kind for card in LOSSES.values() if kind in card.models],
                 "settings": model.model_json_schema(),
             }
-            for kind, model in kinds
+            for kind, model in _OFFERED.items()
         ]
     )

@@ -175,19 +175,23 @@ def predict(model_id: ModelId, body: PredictRows, caller: Caller, db: Db) -> Pre
 @router.get(
     "/{model_id}/export",
     response_model=dict[str, Any],
-    responses={200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}},
+    responses={
+        200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}},
+        **problems(Invalid),
+    },
 )
 def export_model(
     model_id: ModelId,
     caller: Caller,
     db: Db,
-    kind: Annotated[Literal["json", "safetensors"], Query(alias="format")] = "json",
-) -> Any:  # noqa: ANN401 - JSON, or the bytes of a safetensors file
-    """Download a model: JSON with everything, or safetensors with coefficients and covariance."""
+    kind: Annotated[Literal["json", "safetensors", "onnx"], Query(alias="format")] = "json",
+) -> Any:  # noqa: ANN401 - JSON, or the bytes of a file
+    """Download a model: JSON with everything, safetensors with its numbers, or a network as ONNX."""
     name = f'attachment; filename="{model_id}.{kind}"'
     if kind == "json":
         return service.export_json(db, caller, model_id)
-    content = service.export_safetensors(db, caller, model_id)
+    export = service.export_onnx if kind == "onnx" else service.export_safetensors
+    content = export(db, caller, model_id)
     return Response(content, media_type="application/octet-stream", headers={"Content-Disposition": name})
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import Field, TypeAdapter
 
 from core.catalogue.design import Design
-from core.catalogue.network.layers import Shape, parameters_of
+from core.catalogue.network.layers import Activation, Pool2d, Shape, parameters_of
 from core.catalogue.network.model import NetworkModel, trace
 from core.catalogue.network.trained import trained_count
 from core.errors import FieldError, Invalid
@@ -131,6 +131,7 @@ def layer_table(released: ReleasedNetwork) -> list[dict[str, Any]]:
     lines = []
     for one in trace(released.model.layers, released.shape):
         told = one.layer.model_dump(mode="json", exclude={"layers", "kind"}, exclude_defaults=True)
+        told |= {"of": one.layer.of} if isinstance(one.layer, Activation | Pool2d) else {}
         own = 0 if one.layer.kind == "residual" else sum(it.size for it in one.layer.parameters(one.given))
         lines.append(
             {

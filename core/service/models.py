@@ -7,7 +7,8 @@ import numpy as np
 from safetensors.numpy import save
 from sqlalchemy.orm import Session
 
-from core.errors import Conflict, Forbidden, ModelRetired, NotFound
+from core.errors import Conflict, FieldError, Forbidden, Invalid, ModelRetired, NotFound
+from core.inference.network import AnyReleased, ReleasedNetwork, make_onnx, read_released, refuse_network, shown
 from core.inference.released import Released, declared, residual_scale
 from core.service.context import Caller, Context
 from core.service.scopes import viewer
@@ -42,7 +43,7 @@ def find(session: Session, context: Context, caller: Caller, model_id: str) -> t
     return found
 
 
-def released_by(context: Context, caller: Caller, model_id: str) -> tuple[Released, Job]:
+def released_by(context: Context, caller: Caller, model_id: str) -> tuple[AnyReleased, Job]:
     """Return what a model released, and its job.
 
     Raises:
@@ -50,7 +51,18 @@ def released_by(context: Context, caller: Caller, model_id: str) -> tuple[Releas
     """
     with context.database.read() as session:
         model, job, _ = find(session, context, caller, model_id)
-        return Released.model_validate(model.release), job
+        return read_released(model.release), job
+
+
+def coefficients_of(context: Context, caller: Caller, model_id: str, what: str) -> tuple[Released, Job]:
+    """Return what a model with coefficients released, and its job.
+
+    Raises:
+        NotFound: it does not exist for the caller.
+        Invalid: it is a network, which has no `what`.
+    """
+    released, job = released_by(context, caller, model_id)
+    return refuse_network(released, what), job
 
 
 def get(context: Context, caller: Caller, model_id: str) -> ModelView:
@@ -69,7 +81,7 @@ def _view(context: Context, model: Model) -> ModelView:
         job=model.job_id,
         dataset=model.dataset_id,
         approval=model.approval,
-        release=model.release,
+        release=shown(model.release),
         created_at=rfc3339(queries.on_grid(model.created_at, context.settings.visible_grid_seconds)),
     )
 
@@ -103,14 +115,13 @@ def export_json(context: Context, caller: Caller, model_id: str) -> dict[str, An
         NotFound: it does not exist for the caller.
     """
     released, job = released_by(context, caller, model_id)
-    shown, scale = declared(released), residual_scale(released)
-    return {
-        "format": "farthing-model",
-        "version": 1,
-        "model": model_id,
-        "job": job.id,
-        "coefficients": dict(zip(shown.names, shown.estimate, strict=True)),
-        "covariance": shown.covariance,
+    told = {"format": "farthing-model", "version": 1, "model": model_id, "job": job.id}
+    if isinstance(released, ReleasedNetwork):
+        return told | {"released": released.model_dump(mode="json")}
+    table, scale = declared(released), residual_scale(released)
+    return told | {
+        "coefficients": dict(zip(table.names, table.estimate, strict=True)),
+        "covariance": table.covariance,
         "scale": None if scale is None else scale.model_dump(),
         "released": released.model_dump(mode="json"),
     }
@@ -119,19 +130,43 @@ def export_json(context: Context, caller: Caller, model_id: str) -> dict[str, An
 def export_safetensors(context: Context, caller: Caller, model_id: str) -> bytes:
     """Return coefficients and covariance in declared units as safetensors; names and design are in its metadata.
 
+    Of a network its parameters, float32, each under its own name; the layers and the design are in the metadata.
+
     Raises:
         NotFound: it does not exist for the caller.
     """
     released, job = released_by(context, caller, model_id)
-    shown = declared(released)
-    tensors = {"coefficients": np.asarray(shown.estimate, dtype=np.float64)}
-    if shown.covariance is not None:
-        tensors["covariance"] = np.asarray(shown.covariance, dtype=np.float64)
-    metadata = {
+    metadata = _metadata(model_id, job, released)
+    if isinstance(released, ReleasedNetwork):
+        return bytes(save(released.tensors, metadata))
+    table = declared(released)
+    tensors = {"coefficients": np.asarray(table.estimate, dtype=np.float64)}
+    if table.covariance is not None:
+        tensors["covariance"] = np.asarray(table.covariance, dtype=np.float64)
+    return bytes(save(tensors, metadata | {"names": json.dumps(table.names)}))
+
+
+def export_onnx(context: Context, caller: Caller, model_id: str) -> bytes:
+    """Return a network as ONNX; the layers and the design are in its metadata.
+
+    Raises:
+        NotFound: it does not exist for the caller.
+        Invalid: it is no network.
+    """
+    released, job = released_by(context, caller, model_id)
+    if not isinstance(released, ReleasedNetwork):
+        raise Invalid("Only networks are exported as ONNX.", FieldError("#query/format", "ask for json or safetensors"))
+    return make_onnx(released, _metadata(model_id, job, released))
+
+
+def _metadata(model_id: str, job: Job, released: AnyReleased) -> dict[str, str]:
+    """Return what a file says of itself, as texts."""
+    told = {
         "model": model_id,
         "job": job.id,
         "kind": released.kind,
-        "names": json.dumps(shown.names),
         "privacy": released.privacy.model_dump_json(),
     }
-    return bytes(save(tensors, metadata))
+    if isinstance(released, ReleasedNetwork):
+        told |= {"network": released.model.model_dump_json(), "design": released.design.model_dump_json()}
+    return told

@@ -7,32 +7,53 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from core.errors import FieldError, Invalid
-from core.inference import comparison, hypotheses, pages, predictions, regions, rendering, results, wording
+from core.inference import (
+    comparison,
+    hypotheses,
+    network_predictions,
+    network_summary,
+    pages,
+    predictions,
+    regions,
+    rendering,
+    results,
+    wording,
+)
 from core.inference.comparison import Records
 from core.inference.hypotheses import Alternative
+from core.inference.network import AnyReleased, ReleasedNetwork
 from core.inference.regions import Joint
 from core.service.context import Caller, Context
-from core.service.models import released_by
+from core.service.models import coefficients_of, released_by
 from core.store.tables import Job
 
 Levels = Sequence[float]
 
 
 def summary(context: Context, caller: Caller, model_id: str, levels: Levels) -> dict[str, Any]:
-    """Return the coefficient table, in the units of the declared columns."""
+    """Return the coefficient table, in the units of the declared columns; of a network its layers."""
     released, job = released_by(context, caller, model_id)
-    return {"model": model_id, "job": job.id, **results.summary(released, levels)}
+    return {"model": model_id, "job": job.id, **_told(released, levels)}
+
+
+def _told(released: AnyReleased, levels: Levels) -> dict[str, Any]:
+    if isinstance(released, ReleasedNetwork):
+        return network_summary.summary(released)
+    return results.summary(released, levels)
 
 
 def summary_text(context: Context, caller: Caller, model_id: str, levels: Levels) -> str:
     """Return the same table as text, as statistics packages print it."""
-    return rendering.summary_text(summary(context, caller, model_id, levels))
+    shown = summary(context, caller, model_id, levels)
+    return network_summary.summary_text(shown) if shown["kind"] == "network" else rendering.summary_text(shown)
 
 
 def summary_page(context: Context, caller: Caller, model_id: str, levels: Levels) -> str:
-    """Return the same table as an HTML page with a plot; it needs nothing from anywhere else."""
-    released, job = released_by(context, caller, model_id)
-    shown = {"model": model_id, "job": job.id, **results.summary(released, levels)}
+    """Return the same table as an HTML page, coefficients with a plot; it needs nothing from anywhere else."""
+    shown = summary(context, caller, model_id, levels)
+    released, _ = released_by(context, caller, model_id)
+    if isinstance(released, ReleasedNetwork):
+        return network_summary.summary_page(shown)
     return pages.summary_page(released, shown, results.table(released, pages.plot_levels(shown["levels"])))
 
 
@@ -40,13 +61,13 @@ def intervals(
     context: Context, caller: Caller, model_id: str, levels: Levels, method: Joint, names: Sequence[str] | None
 ) -> dict[str, Any]:
     """Return each coefficient's interval, on its own or so that all hold together."""
-    released, _ = released_by(context, caller, model_id)
+    released, _ = coefficients_of(context, caller, model_id, "intervals")
     return {"model": model_id, **regions.intervals(released, levels, method, names)}
 
 
 def ratios(context: Context, caller: Caller, model_id: str, levels: Levels, kind: str) -> dict[str, Any]:
     """Return odds or rate ratios, as `odds_ratio` or `rate_ratio` says."""
-    released, _ = released_by(context, caller, model_id)
+    released, _ = coefficients_of(context, caller, model_id, "ratios")
     shown = results.asked(released, levels)
     return {
         "model": model_id,
@@ -70,7 +91,7 @@ def contrast(
     scheffe: bool,
 ) -> dict[str, Any]:
     """Return a linear combination of coefficients with its interval and tests."""
-    released, _ = released_by(context, caller, model_id)
+    released, _ = coefficients_of(context, caller, model_id, "contrasts")
     found = hypotheses.contrast(
         released, weights, levels, value=value, alternative=alternative, margin=margin, scheffe=scheffe
     )
@@ -85,7 +106,7 @@ def wald_test(
     values: Sequence[float] | None,
 ) -> dict[str, Any]:
     """Test linear hypotheses jointly."""
-    released, _ = released_by(context, caller, model_id)
+    released, _ = coefficients_of(context, caller, model_id, "tests")
     return {"model": model_id, **hypotheses.wald_test(released, restrictions, values)}
 
 
@@ -98,13 +119,15 @@ def ellipsoid(
     point: Mapping[str, float] | None,
 ) -> dict[str, Any]:
     """Return the region that holds some coefficients together."""
-    released, _ = released_by(context, caller, model_id)
+    released, _ = coefficients_of(context, caller, model_id, "regions")
     return {"model": model_id, **regions.ellipsoid(released, names, levels, point)}
 
 
 def compare(context: Context, caller: Caller, model_id: str, other_id: str, level: float | None) -> dict[str, Any]:
     """Return two models side by side, both of which the caller may see."""
-    (first, one), (second, other) = (released_by(context, caller, found) for found in (model_id, other_id))
+    (first, one), (second, other) = (
+        coefficients_of(context, caller, found, "comparison") for found in (model_id, other_id)
+    )
     if model_id == other_id:
         raise Invalid("This is one model twice.", FieldError("/other", "name another model of the same target"))
     shown = comparison.compare(first, second, _records(one, other), level)
@@ -127,11 +150,17 @@ def compare_text(context: Context, caller: Caller, model_id: str, other_id: str,
 
 def methods(context: Context, caller: Caller, model_id: str) -> str:
     """Return a paragraph for the methods section of a paper."""
-    return wording.methods_paragraph(released_by(context, caller, model_id)[0])
+    released, _ = released_by(context, caller, model_id)
+    if isinstance(released, ReleasedNetwork):
+        return network_summary.methods_paragraph(released)
+    return wording.methods_paragraph(released)
 
 
 def predict(
     context: Context, caller: Caller, model_id: str, rows: Sequence[Mapping[str, Any]], level: float | None
 ) -> list[dict[str, Any]]:
     """Predict rows given in the units of the declared columns, with intervals of the mean where a level is given."""
-    return predictions.predict(released_by(context, caller, model_id)[0], rows, level)
+    released, _ = released_by(context, caller, model_id)
+    if isinstance(released, ReleasedNetwork):
+        return network_predictions.predict(model_id, released, rows, level)
+    return predictions.predict(released, rows, level)

@@ -48,8 +48,11 @@ class TestMeta:
         assert "steps" in one["settings"]["properties"]
         assert admin.get("/v1/optimizers/nope").status_code == 404
         offered = {item["kind"]: item["offered"] for item in admin.get("/v1/models").json()["data"]}
-        every = ("logistic", "linear", "poisson", "multinomial", "phase_retrieval")
-        assert offered == {**dict.fromkeys(every, True), "network": False}
+        every = ("logistic", "linear", "poisson", "multinomial", "phase_retrieval", "network")
+        assert offered == dict.fromkeys(every, True)
+        layers = {item["kind"]: item["settings"]["properties"] for item in admin.get("/v1/layers").json()["data"]}
+        assert {"linear", "conv2d", "attention", "residual"} <= set(layers)
+        assert "units" in layers["linear"]
 
     def test_the_catalogue_of_losses_and_weights(self, admin: httpx.Client) -> None:
         losses = {item["kind"]: item for item in admin.get("/v1/losses").json()["data"]}

@@ -103,7 +103,6 @@ class TestEstimate:
     @pytest.mark.parametrize(
         "change",
         [
-            {"model": {"kind": "network", "target": "y"}},
             {"datasets": ["ds_1", "ds_2"], "dataset": None},
         ],
     )

@@ -303,7 +303,6 @@ def test_what_is_planned_the_lattice_carries(mu: str, adjacency: Adjacency, unit
 @pytest.mark.parametrize(
     ("changes", "pointer"),
     [
-        ({"model": {"kind": "network", "target": "y"}}, "/model/kind"),
         ({"datasets": ["ds_1", "ds_2"]}, "/datasets"),
     ],
 )

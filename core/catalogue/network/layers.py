@@ -11,7 +11,7 @@ A network's parameters are one flat vector: layer after layer as they stand, in 
 
 from abc import ABC, abstractmethod
 from math import prod, sqrt
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
@@ -287,6 +287,10 @@ Layer = Annotated[
     Field(discriminator="kind"),
 ]
 Residual.model_rebuild()
+LAYERS: Final[dict[str, type[AbstractLayer]]] = {
+    layer.model_fields["kind"].default: layer for layer in AbstractLayer.__subclasses__()
+}
+"""Every layer there is, by its kind."""
 
 
 def output_of(layers: tuple[Layer, ...], given: Shape) -> Shape:
