@@ -119,7 +119,7 @@ def noised_mean(
         integers = np.array([integer_norm(integers)])
     draw = noise_symmetric if isinstance(question, Curvature) else noise_vector
     integers = integers + draw(generator, parameter, len(integers))
-    value = torch.from_numpy(from_grid(integers, grid)).div_(divisor)
+    value = torch.from_numpy(from_grid(integers, grid) / divisor)
     return Answer(value=value, scale=true_sigma(parameter) * grid.step / divisor)
 
 

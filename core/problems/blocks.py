@@ -29,6 +29,7 @@ depends on record i, the points asked about and public shapes only.
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from itertools import islice
+from math import inf
 
 import torch
 from torch import Tensor
@@ -148,13 +149,19 @@ class BlockProblem(ABC):
         question = summed(question)
         at = self._point(question, facts, theta, other)
         layout, width = self._layout(question), self._width
-        total = torch.zeros(size_of(layout, width), dtype=torch.int64, device=self._records.features.device)
-        parts = self._parts(question, facts, at, rows, included)
-        while some := list(islice(parts, max(1, BLOCK_NUMBERS // total.numel()))):
-            steps = torch.stack(some).div_(step)
-            assert bool((steps.abs() < LARGEST_SUM).all()), "every part is finite and within its public bound"
-            total += steps.round_().to(torch.int64).sum(0)
-        return self._arrange(question, Sums(total, layout, width))
+        together = max(1, BLOCK_NUMBERS // size_of(layout, width))
+        total: Tensor | int = 0
+        # What stays in here needs no gradients; a small sample's operations are short enough to notice.
+        with torch.inference_mode():
+            parts = self._parts(question, facts, at, rows, included)
+            while some := list(islice(parts, together)):
+                steps = torch.stack(some).div_(step) if len(some) > 1 else some[0].div_(step)
+                largest = float(torch.linalg.vector_norm(steps, inf))
+                assert largest < LARGEST_SUM, "every part is finite and within its public bound"
+                integers = steps.round_().to(torch.int64)
+                total = total + (integers.sum(0) if len(some) > 1 else integers)
+            assert isinstance(total, Tensor), "there is one part at least"
+            return self._arrange(question, Sums(total, layout, width))
 
     def bounded_sum(self, question: Question, facts: Facts, theta: Tensor, *, other: Tensor | None = None) -> Tensor:
         """Return the sum of clipped answers, float64, for simulations; see `core.problems.SyntheticProblem`.
@@ -220,15 +227,14 @@ class BlockProblem(ABC):
         rows = None if rows is None else rows.to(device)
         included = None if included is None else included.to(device)
         blocks_per_part = PART_UNITS // self._rows_per_block
-        layout = self._layout(question)
-        total = at.theta.new_zeros(size_of(layout, self._width))
+        layout, width = self._layout(question), self._width
+        total = Sums(at.theta.new_zeros(size_of(layout, width)), layout, width)
         for number, block in enumerate(self._blocks(rows, included), start=1):
-            factors = self._factors(question, facts, block, at)
-            _add(Sums(total, layout, self._width), block.features, factors)
+            _add(total, block.features, self._factors(question, facts, block, at))
             if number % blocks_per_part == 0:
-                yield total
-                total = torch.zeros_like(total)
-        yield total
+                yield total.flat
+                total = total._replace(flat=torch.zeros_like(total.flat))
+        yield total.flat
 
     def _sum_shared(self, question: Summed, facts: Facts, at: Point) -> Tensor:
         """Sum over one set of records at many points, shape (R, p)."""
@@ -312,6 +318,8 @@ def slopes(before: Tensor, after: Tensor, weights: Tensor, at: Point, bound: flo
 
 def split(size: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """Walk through tensors of equal length together, `size` entries at a time."""
+    if tensors[0].shape[0] <= size:
+        return iter((tensors,))
     pieces = [tensor.split(size) for tensor in tensors]  # type: ignore[no-untyped-call] # torch's stub has no types
     return zip(*pieces, strict=True)
 
@@ -352,7 +360,7 @@ def _add(total: Sums, x: Tensor, factors: Factors) -> None:
     if factors.plain is not None:
         total.plain.add_(factors.plain.sum(-1))
     if factors.linear is not None:
-        if len(factors.linear) == 1:
+        if total.layout.linear == 1:
             total.linear[0].addmv_(x.T, factors.linear[0])
         else:
             total.linear.addmm_(factors.linear, x)

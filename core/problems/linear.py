@@ -73,7 +73,7 @@ class LinearProblem(BlockProblem):
     def _arrange(self, question: Summed, sums: Sums) -> Tensor:
         match question:
             case Gradient() | GradientDifference():
-                return sums.linear[..., 0, :]
+                return sums.flat  # one number times x is all that was summed
             case Secant():
                 return sums.plain
             case Curvature():
@@ -86,10 +86,11 @@ class LinearProblem(BlockProblem):
         assert bound >= SMALLEST_BOUND, "a clip is an ordinary positive number"
         match question:
             case Gradient():
-                return Factors(linear=self._gradients(bound, records, at.theta.unsqueeze(-2)))
+                return Factors(linear=self._gradients(bound, records, _margin(records, at.theta)).unsqueeze(-2))
             case GradientDifference():
-                found = self._gradients(question.gradient_clip(facts), records, at.both())
-                return Factors(linear=_clipped(found[..., 1:, :] - found[..., :1, :], bound, records))
+                each = Records(*(one.unsqueeze(-2) for one in records))._replace(features=records.features)
+                found = self._gradients(question.gradient_clip(facts), each, margins(records.features, at.both()))
+                return Factors(linear=_clipped(found[..., 1:, :] - found[..., :1, :], bound, each))
             case Secant():
                 return Factors(plain=self._slopes(records, at, bound).unsqueeze(-2))
             case Curvature(of="hessian"):
@@ -97,23 +98,22 @@ class LinearProblem(BlockProblem):
                 factors = torch.where(margin.isfinite(), self.loss.curvature(margin, records.target), 0.0)
                 factors = factors.mul_(records.weights)
             case Curvature(of="score"):
-                factors = self._scores(records, at.theta.unsqueeze(-2)).square_().squeeze(-2)
+                factors = self._scores(records, _margin(records, at.theta)).square_()
             case Curvature(of="cubic"):
                 factors = (records.weights * records.norms).expand(*at.theta.shape[:-1], *records.norms.shape[-1:])
         return Factors(outer=torch.minimum(factors, bound / records.norms / records.norms).unsqueeze(-2))
 
-    def _gradients(self, clip: float, records: Records, points: Tensor) -> Tensor:
-        """Return each record's number at J points, shape (..., J, m), clipped to a norm."""
-        scores = self._scores(records, points)
+    def _gradients(self, clip: float, records: Records, margin: Tensor) -> Tensor:
+        """Return each record's number at a margin, shaped like it, clipped to a norm."""
+        scores = self._scores(records, margin)
         # The bound is public; where the clip is none below it, the weights have clipped already.
         return _clipped(scores, clip, records) if clip < self._gradient_bound else scores
 
-    def _scores(self, records: Records, points: Tensor) -> Tensor:
-        """Return weighted scores at J points, shape (..., J, m)."""
-        margin = margins(records.features, points)
-        score = self.loss.score(margin, records.target.unsqueeze(-2))
-        usable = margin.abs().add_(score.abs()) < inf  # both are finite: in fewer passes than to ask each
-        return torch.where(usable, score, 0.0).mul_(records.weights.unsqueeze(-2))
+    def _scores(self, records: Records, margin: Tensor) -> Tensor:
+        """Return weighted scores at a margin, shaped like it."""
+        # A margin that is not finite makes no number of its score, and what is no finite number is selected away.
+        score = self.loss.score(margin, records.target).add_(margin, alpha=0.0)
+        return score.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0).mul_(records.weights)
 
     def _slopes(self, records: Records, at: Point, bound: float) -> Tensor:
         """Return how much the weighted loss rises from theta to the other point, for each unit of the way, clipped."""
@@ -124,13 +124,15 @@ class LinearProblem(BlockProblem):
 
 def _margin(records: Records, theta: Tensor) -> Tensor:
     """Return x.theta for every record, lanes first."""
+    if theta.ndim == 1:
+        return torch.mv(records.features, theta)
     return margins(records.features, theta.unsqueeze(-2)).squeeze(-2)
 
 
 def _clipped(factors: Tensor, bound: float, records: Records) -> Tensor:
-    """Return numbers, shape (..., J, m), whose products with x have at most a norm."""
-    limit = (bound / records.norms).unsqueeze(-2)  # infinite for null records, whose factor is zero
-    return torch.minimum(torch.maximum(factors, -limit), limit)
+    """Return numbers, shape (..., m), whose products with x have at most a norm."""
+    limit = records.norms.reciprocal().mul_(bound)  # infinite for null records, whose factor is zero
+    return torch.clamp(factors, -limit, limit)
 
 
 def _inside(records: Records, weights: Schweppe) -> Records:

@@ -45,25 +45,32 @@ class Factors(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Sums by kind, shapes (..., how many), (..., how many, d) and (..., how many, d, d), float64 or int64.
+    """Sums by kind, as views of their entries in a row, shape (..., entries), float64 or int64.
 
     The d x d ones are symmetric up to their last bits.
     """
 
-    plain: Tensor
-    linear: Tensor
-    outer: Tensor
+    flat: Tensor
+    layout: Layout
+    width: int
+    """The number of features, d."""
 
+    @property
+    def plain(self) -> Tensor:
+        """Shape (..., how many)."""
+        return self.flat[..., : self.layout.plain]
 
-def views(flat: Tensor, layout: Layout, width: int) -> Sums:
-    """Return sums by kind, as views of their entries in a row, shape (..., entries)."""
-    plain, linear = layout.plain, layout.plain + layout.linear * width
-    lanes = flat.shape[:-1]
-    return Sums(
-        flat[..., :plain],
-        flat[..., plain:linear].view(*lanes, layout.linear, width),
-        flat[..., linear:].view(*lanes, layout.outer, width, width),
-    )
+    @property
+    def linear(self) -> Tensor:
+        """Shape (..., how many, d)."""
+        first, many = self.layout.plain, self.layout.linear
+        return self.flat[..., first : first + many * self.width].view(*self.flat.shape[:-1], many, self.width)
+
+    @property
+    def outer(self) -> Tensor:
+        """Shape (..., how many, d, d)."""
+        first = self.layout.plain + self.layout.linear * self.width
+        return self.flat[..., first:].view(*self.flat.shape[:-1], self.layout.outer, self.width, self.width)
 
 
 def size_of(layout: Layout, width: int) -> int:

@@ -14,7 +14,7 @@ from core.oracle.noise import grid_for
 from core.privacy.facts import Facts
 from core.problems import blocks
 from core.problems.blocks import BlockProblem
-from core.problems.terms import Factors, Layout, Point, views
+from core.problems.terms import Factors, Layout, Point, Sums
 from tests.support.situations import ASKED, SITUATIONS, Situation, ask, named
 
 each = pytest.mark.parametrize(("situation", "question"), ASKED, ids=named)
@@ -45,7 +45,7 @@ def exact_sum(records: BlockProblem, question: Question, public: Facts, at: Poin
         for one in numbers.tolist()
         for entry in np.array([Fraction(value) for value in one], dtype=object) @ entries
     ]
-    places = records._arrange(question, views(torch.arange(len(flat)), layout, width))
+    places = records._arrange(question, Sums(torch.arange(len(flat)), layout, width))
     return np.array(flat, dtype=object)[places.numpy()]
 
 
@@ -266,10 +266,11 @@ def test_a_diameter_that_is_not_proved_is_refused() -> None:
             records.bounded_sum(Gradient(sigma=1.0), less, situation.point())
 
 
-def test_views_share_memory_with_what_they_show() -> None:
+def test_sums_share_memory_with_what_they_show() -> None:
     flat = torch.zeros(2 + 3 * 4 + 2 * 16)
-    sums = views(flat, Layout(plain=2, linear=3, outer=2), 4)
-    for one in sums:
+    sums = Sums(flat, Layout(plain=2, linear=3, outer=2), 4)
+    kinds = (sums.plain, sums.linear, sums.outer)
+    for one in kinds:
         one.add_(1)
-    assert [one.numel() for one in sums] == [2, 12, 32]
+    assert [one.numel() for one in kinds] == [2, 12, 32]
     assert bool((flat == 1).all())
