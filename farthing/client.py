@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import httpx
 
+from farthing.arrays import write_npz
 from farthing.errors import FarthingError, JobFailed
 from farthing.models import Levels, Model
 from farthing.plans import Plan
@@ -48,7 +49,10 @@ CONTENT_TYPES = {
     ".arrow": "application/vnd.apache.arrow.file",
     ".feather": "application/vnd.apache.arrow.file",
     ".arrows": "application/vnd.apache.arrow.stream",
+    ".npz": "application/x-npz",
 }
+UNKNOWN_CONTENT = "application/octet-stream"
+"""The service looks at the file."""
 LONG_POLL_SECONDS = 30
 
 
@@ -89,22 +93,29 @@ class Client:
 
     # Data ----------------------------------------------------------------------------------------------------------
 
-    def upload(self, file: str | Path | BinaryIO, metadata: Spec, *, key: str | None = None) -> Dataset:
+    def upload(
+        self, file: str | Path | BinaryIO | Mapping[str, Any], metadata: Spec, *, key: str | None = None
+    ) -> Dataset:
         """Upload records with their declared columns and budget.
 
         Args:
-            file: a path to, or an open binary file of, CSV, Parquet or Arrow IPC. It is sent from its start, and again
-                where no answer comes or the service is busy: what cannot be rewound is kept in a temporary file.
+            file: a path to, or an open binary file of, CSV, Parquet, Arrow IPC or NPZ; or NumPy arrays by their
+                columns' names, the rows first. It is sent from its start, and again where no answer comes or the
+                service is busy: what cannot be rewound is kept in a temporary file.
             metadata: name, columns, and a budget or a scope to join.
             key: idempotency key; made here unless given.
 
         Raises:
             FarthingError: with the wrong fields named; nothing was stored.
         """
+        if isinstance(file, Mapping):
+            with TemporaryFile() as packed:
+                write_npz(file, packed)
+                return self._upload(packed, "records.npz", metadata, key)
         if isinstance(file, str | Path):
             with Path(file).open("rb") as stream:
                 return self._upload(stream, Path(file).name, metadata, key)
-        name = Path(str(getattr(file, "name", "records.csv"))).name
+        name = Path(str(getattr(file, "name", "records"))).name
         if file.seekable():
             return self._upload(file, name, metadata, key)
         with TemporaryFile() as kept:
@@ -113,7 +124,7 @@ class Client:
 
     def _upload(self, stream: BinaryIO, name: str, metadata: Spec, key: str | None) -> Dataset:
         """Send a file that can be rewound."""
-        kind = CONTENT_TYPES.get(Path(name).suffix.lower(), "text/csv")
+        kind = CONTENT_TYPES.get(Path(name).suffix.lower(), UNKNOWN_CONTENT)
         parts = [
             ("metadata", (None, json.dumps(metadata).encode(), "application/json")),
             ("file", (name, stream, kind)),

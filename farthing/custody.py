@@ -62,7 +62,7 @@ def me(url: Url = DEFAULT_URL, secret: Secret = "") -> None:
 
 @app.command()
 def upload(
-    file: Annotated[Path, typer.Argument(help="CSV, Parquet or Arrow")],
+    file: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow or NPZ")],
     metadata: Annotated[Path, typer.Option("--metadata", "-m", help="JSON: name, columns, budget or scope")],
     *,
     as_json: Json = False,

@@ -8,12 +8,14 @@ from typing import Any
 from uuid import uuid4
 
 import httpx
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
 from tests.support.api import COLUMNS, Service, csv, job, metadata, running, submit, upload
+from tests.support.arrays import npz, parquet
 
 
 def post(
@@ -52,6 +54,40 @@ class TestUpload:
         two = post(admin, metadata(), stream.getvalue(), "application/vnd.apache.arrow.stream")
         assert (one.status_code, two.status_code) == (201, 201), one.text + two.text
         assert one.json()["rows"] == two.json()["rows"] == 300
+
+    def test_reads_images_from_numpy_archives_and_nested_lists(self, admin: httpx.Client) -> None:
+        images = np.random.default_rng(1).integers(0, 256, (200, 28, 28), dtype=np.uint8)
+        labels = np.arange(200) % 10
+        columns = [
+            {"name": "image", "type": "array", "shape": [1, 28, 28], "lower": 0, "upper": 255},
+            {"name": "label", "type": "category", "values": [str(digit) for digit in range(10)]},
+        ]
+        meta = metadata(columns=columns)
+        made = post(admin, meta, npz(image=images, label=labels), "application/x-npz")
+        assert made.status_code == 201, made.text
+        assert made.json()["rows"] == 200
+        assert made.json()["columns"][0] == {**columns[0], "of": "number", "missing": [], "typical": None}
+        nested = pa.table({"image": images[:, None].tolist(), "label": labels})
+        other = post(admin, meta, parquet(nested), "application/vnd.apache.parquet")
+        assert other.status_code == 201, other.text
+        reports = [admin.get(f"/v1/datasets/{one.json()['id']}/validation").json() for one in (made, other)]
+        assert [(report["rows"], report["incomplete_rows"]) for report in reports] == [(200, 0), (200, 0)]
+        place = f"/v1/datasets/{made.json()['id']}/mock"
+        assert np.shape(admin.get(place, params={"rows": 3}).json()["data"][2]["image"]) == (1, 28, 28)
+        many = admin.get(place, params={"rows": 10_000})
+        assert (many.status_code, pointers(many)) == (422, {"#query/rows"})
+
+    def test_octets_are_looked_at(self, admin: httpx.Client) -> None:
+        column = {"name": "words", "type": "array", "shape": [5], "of": "token", "lower": 0, "upper": 99}
+        place = admin.post("/v1/datasets", json=metadata(columns=[column])).json()["id"]
+        filled = admin.put(
+            f"/v1/datasets/{place}/content",
+            content=npz(words=np.ones((20, 5), dtype=np.int64)),
+            headers={"Content-Type": "application/octet-stream"},
+        )
+        assert (filled.status_code, filled.json().get("rows")) == (200, 20), filled.text
+        again = post(admin, metadata(columns=[column]), b"words\n1\n", "application/octet-stream")
+        assert (again.status_code, pointers(again)) == (422, {"/columns/0/type"})
 
     def test_metadata_alone_and_then_the_content(self, admin: httpx.Client) -> None:
         made = admin.post("/v1/datasets", json=metadata(name="later"))

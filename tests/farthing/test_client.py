@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
 
+import numpy as np
 import pytest
 from sqlalchemy import select
 
@@ -64,6 +65,22 @@ class TestData:
             client.upload(records, metadata())
         assert twice.value.code == "duplicate-dataset"
         assert twice.value.problem["dataset"] == first.id
+
+    def test_arrays_are_uploaded_in_one_call_and_are_the_same_bytes_each_time(self, client: Client) -> None:
+        columns = [
+            {"name": "image", "type": "array", "shape": [2, 3], "lower": 0, "upper": 1},
+            {"name": "label", "type": "category", "values": ["cat", "dog"]},
+        ]
+        images = np.asfortranarray(np.random.default_rng(1).random((50, 2, 3)))
+        records = {"image": images, "label": ["cat", "dog"] * 25}
+        made = client.upload(records, metadata(columns=columns))
+        assert (made.rows, made.columns[0]["shape"]) == (50, [2, 3])
+        assert client.validation(made.id).incomplete_rows == 0
+        with pytest.raises(FarthingError) as twice:
+            client.upload(records, metadata(columns=columns))
+        assert twice.value.code == "duplicate-dataset"
+        with pytest.raises(ValueError, match="Python objects"):
+            client.upload({**records, "label": np.array(["cat", None], dtype=object)}, metadata(columns=columns))
 
     def test_one_idempotency_key_makes_one_dataset(self, client: Client, records: Path) -> None:
         key = uuid4().hex
