@@ -1,0 +1,113 @@
+"""What the theory of clipped descent is tested with: its golden cases, random problems, and what is printed wrongly.
+
+The printed forms are kept for tests alone: what was corrected must be seen to matter.
+"""
+
+from dataclasses import dataclass, replace
+from math import exp, log, sqrt
+
+import numpy as np
+
+from core.catalogue.clipped.guarantee import Guarantee, Run, over
+from core.catalogue.clipped.order_level import Scale, order_terms
+
+CAPS = ("variance", "bias", "noise_drift", "travel", "jump", "noise_length")
+"""gamma1 to gamma6."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """L, R or Delta, and a run."""
+
+    smoothness: float
+    size: float
+    run: Run
+
+
+def problem(
+    smoothness: float, size: float, alpha: float, sigma: float, clip: float, steps: int, beta: float, dimension: int,
+    noise: float,
+) -> Problem:  # fmt: skip
+    """Write a problem in the order of the golden tables."""
+    return Problem(smoothness, size, Run(alpha, sigma, clip, steps, beta, dimension, noise))
+
+
+GOLDEN = {
+    "C1": problem(1, 1, 1.5, 0.1, 4, 10_000, 0.05, 10, 0.01),
+    "C2": problem(1, 1, 2, 0.01, 4, 1_000_000, 0.05, 10, 0),
+    "C3": problem(2, 3, 1.2, 0.5, 10, 1000, 0.01, 100, 0.2),
+    "C4": problem(1, 1, 1.5, 0, 4, 1000, 0.05, 1, 0),
+    "N1": problem(1, 1, 1.5, 0.1, 4, 10_000, 0.05, 10, 0.01),
+    "N2": problem(2, 3, 1.2, 0.5, 5, 1000, 0.01, 100, 0.2),
+    "N3": problem(2, 3, 1.2, 0.5, 12, 1000, 0.01, 100, 0.2),
+}
+
+
+def draws(count: int, seed: int = 20261121) -> list[Problem]:
+    """Return random problems, spread over many decades; K = 0 is among them."""
+    random = np.random.default_rng(seed)
+    found = []
+    for _ in range(count):
+        smoothness, size, sigma, noise = (exp(random.uniform(-9, 9)) for _ in range(4))
+        found.append(
+            problem(
+                smoothness,
+                size,
+                random.uniform(1.01, 2.0),
+                0.0 if random.uniform() < 0.05 else sigma,
+                smoothness * size * exp(random.uniform(-6, 9)),
+                int(exp(random.uniform(0, 16))) - 1,
+                exp(random.uniform(-12, 0)),
+                int(exp(random.uniform(0, 14))),
+                0.0 if random.uniform() < 0.1 else noise,
+            )
+        )
+    return found
+
+
+def scaled(given: Problem, *, height: float, length: float, convex: bool) -> Problem:
+    """Return the problem of height f(x/length), whose bound is height (or (height/length)^2) times as large."""
+    run, steep = given.run, height / length
+    return Problem(
+        given.smoothness * height / length**2,
+        given.size * (length if convex else height),
+        replace(run, sigma=run.sigma * steep, clip=run.clip * steep, noise=run.noise * steep),
+    )
+
+
+def printed_bias(scale: Scale, run: Run) -> float:
+    """The bracket of (8), (13), (24), (29), whose last term lacks a factor sigma."""
+    zeta = max(0.0, 2 * scale.slope - run.clip / 2)
+    moment = run.sigma**run.alpha + zeta**run.alpha
+    part = moment / run.clip ** (run.alpha - 1)
+    return part * (scale.slope / run.clip + run.clip ** (run.alpha - 1) * zeta / moment + moment ** (-1 / run.alpha))
+
+
+def printed_step_size(scale: Scale, run: Run, *, bias: float | None = None) -> float:
+    """The four caps of (8): without the jump, and with that bracket unless another one is given."""
+    zeta = max(0.0, 2 * scale.slope - run.clip / 2)
+    moment = run.sigma**run.alpha + zeta**run.alpha
+    return min(
+        1 / scale.smoothness,
+        over(scale.reach, run.clip ** (1 - run.alpha / 2) * sqrt(run.steps * run.l8 * moment)),
+        over(scale.reach, run.steps * (printed_bias(scale, run) if bias is None else bias)),
+        over(scale.reach, run.noise * sqrt(run.dimension * run.steps * run.l8)),
+    )
+
+
+def printed_stat(scale: Scale, run: Run) -> float:
+    """(12) as printed: clip^alpha multiplies its second term."""
+    shrunk = order_terms(scale, run).stat
+    zeta = max(0.0, 2 * scale.slope - run.clip / 2)
+    second = scale.start * (run.sigma**run.alpha + zeta**run.alpha) * run.l8 / run.steps
+    return shrunk - second / run.clip**run.alpha + second * run.clip**run.alpha
+
+
+def off_by(found: float, wanted: float) -> float:
+    """Return how far apart two positive figures are, as a logarithm."""
+    return abs(log(found / wanted))
+
+
+def by_printed_caps(found: Guarantee) -> tuple[float, ...]:
+    """Return gamma1 to gamma6."""
+    return tuple(found.caps[name] for name in CAPS)
