@@ -178,17 +178,27 @@ _STEPS, _BATCH, _STEP_SIZE = 200, 5, 0.1
 _GRID = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 
 
+def private_gaps(law: Law, clip: float, scaled_to: float, *, lanes: int, seed: int) -> Tensor:
+    """Return f at the averages of one pass, shape (R,).
+
+    Args:
+        law: of the gradients' noise.
+        clip: lambda.
+        scaled_to: the clip that privacy's noise is made for, lambda itself where there is privacy.
+        lanes: R.
+        seed: of all of it.
+    """
+    problem = NoisySlope(law, lanes, _STEPS * _BATCH, 5)
+    noise = scaled_to / (gdp_mu(8.0, 1e-5) * _BATCH)
+    return problem.excess(descend(Descent(clip, _STEP_SIZE, _STEPS, _BATCH, noise, unit(5)), problem, seed))
+
+
 def _three(law: Law, lanes: int, seed: int) -> dict[str, Tensor]:
     """Return the excess risks of the averages, shape (R,), by how gradients are clipped."""
-    mu = gdp_mu(8.0, 1e-5)
     growing = root_moment(law, 1.4) * (_STEPS / log(_STEPS / 0.05)) ** (1 / 1.4)
 
     def average(clip: float, scaled_to: float, number: int, runs: int = lanes) -> Tensor:
-        problem = NoisySlope(law, runs, _STEPS * _BATCH, 5)
-        noise = scaled_to / (mu * _BATCH)
-        return problem.excess(
-            descend(Descent(clip, _STEP_SIZE, _STEPS, _BATCH, noise, unit(5)), problem, seed + number)
-        )
+        return private_gaps(law, clip, scaled_to, lanes=runs, seed=seed + number)
 
     tried = {clip: quantile(average(clip, clip, at, lanes // 5), 0.95) for at, clip in enumerate(_GRID)}
     tuned = min(tried, key=lambda clip: tried[clip])
