@@ -35,7 +35,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from core.mechanisms.generator import Generator
+from core.mechanisms.generator import Generator, SystemGenerator
 
 SMALLEST_PARAMETER: Final = 0.5
 LARGEST_PARAMETER: Final = 2.0**50
@@ -56,6 +56,9 @@ WORD_BITS: Final = 64
 WORKING_BITS: Final = 256
 GUIDE_BITS: Final = 16
 CHUNK: Final = 2**14
+SHORT: Final = 2**10
+"""Vectors up to this length are cut from draws made ahead: a call costs more than they do."""
+
 UNDECIDED: Final = np.iinfo(np.int16).min
 _BEHIND_GUIDE: Final = np.uint64(WORD_BITS - GUIDE_BITS)
 
@@ -238,7 +241,10 @@ def noise_vector(generator: Generator, sigma: float, size: int) -> NDArray[np.in
     Returns:
         Integers, shape (size,).
     """
-    return discrete_gaussian(sigma).draw(generator, size)
+    law = discrete_gaussian(sigma)
+    if size <= SHORT and isinstance(generator, SystemGenerator):
+        return generator.ahead(sigma, size, lambda many: law.draw(generator, many))
+    return law.draw(generator, size)
 
 
 def noise_symmetric(generator: Generator, sigma: float, dimension: int) -> NDArray[np.int64]:

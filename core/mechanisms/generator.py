@@ -9,6 +9,7 @@ wrong elsewhere: forked children with equal noise, seeds of 32 bits, generator s
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NoReturn, SupportsIndex, final
 
 import numpy as np
@@ -22,6 +23,11 @@ KEY_BYTES: Final = 32
 BLOCK_BYTES: Final = 16
 WORD_BYTES: Final = 8
 SEEDS: Final = 2**32
+MOST_AHEAD: Final = 2**13
+"""Integers of one law that are drawn at a time: 64 KB."""
+
+LAWS_AHEAD: Final = 8
+_NONE: Final = np.empty(0, dtype=np.int64)
 
 
 class _Forks:
@@ -56,7 +62,7 @@ class SystemGenerator(Generator):
     first word: it is recognised by its process id and by a fork counter, so that a re-used id does not fool it.
     """
 
-    __slots__ = ("__identity", "__stream")
+    __slots__ = ("__ahead", "__identity", "__stream")
 
     def __init__(self) -> None:
         self.__rekey()
@@ -66,6 +72,7 @@ class SystemGenerator(Generator):
         cipher = Cipher(algorithms.AES(os.urandom(KEY_BYTES)), modes.CTR(os.urandom(BLOCK_BYTES)))
         self.__stream: CipherContext = cipher.encryptor()
         self.__identity = (os.getpid(), _Forks.count)
+        self.__ahead: dict[float, tuple[NDArray[np.int64], int]] = {}
 
     def bits(self, count: int) -> NDArray[np.uint64]:
         """Return `count` words that no other generator, job or process draws, shape (count,)."""
@@ -73,6 +80,28 @@ class SystemGenerator(Generator):
         if self.__identity != (os.getpid(), _Forks.count):
             self.__rekey()
         return np.frombuffer(self.__stream.update(bytes(WORD_BYTES * count)), dtype=np.uint64)
+
+    def ahead(self, law: float, size: int, draw: Callable[[int], NDArray[np.int64]]) -> NDArray[np.int64]:
+        """Return `size` fresh integers of a law, of which more are drawn at a time, twice as many each time.
+
+        No integer is returned twice. What was drawn ahead is in no checkpoint, since a generator can be neither copied
+        nor stored, and a forked child drops it with its parent's key. Some laws are kept; one that is forgotten takes
+        with it what was drawn of it.
+
+        Args:
+            law: tells laws apart.
+            size: how many, shape (size,).
+            draw: returns as many independent draws of the law as it is asked for, from this generator.
+        """
+        if self.__identity != (os.getpid(), _Forks.count):
+            self.__rekey()
+        drawn, used = self.__ahead.get(law, (_NONE, 0))
+        if used + size > len(drawn):
+            if law not in self.__ahead and len(self.__ahead) == LAWS_AHEAD:
+                del self.__ahead[next(iter(self.__ahead))]
+            drawn, used = draw(max(size, min(2 * len(drawn), MOST_AHEAD))), 0
+        self.__ahead[law] = (drawn, used + size)
+        return drawn[used : used + size]
 
     def __reduce_ex__(self, protocol: SupportsIndex, /) -> NoReturn:
         """Refuse: a copy would draw the same noise twice, and a stored one would give it away."""

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from core.mechanisms.generator import Generator, SimulationGenerator, SystemGenerator, _Forks, require_system
+from core.mechanisms.generator import (
+    LAWS_AHEAD,
+    MOST_AHEAD,
+    Generator,
+    SimulationGenerator,
+    SystemGenerator,
+    _Forks,
+    require_system,
+)
 from core.mechanisms.self_test import DRAWS, distinct, fresh_noise, self_test
 
 WORDS = 64
@@ -69,6 +77,34 @@ class TestSystemGenerator:
     def test_the_fork_test_sees_a_generator_that_forgets_to_rekey(self) -> None:
         generator = SimulationGenerator(7)  # the planted bug: it follows its seed through a fork
         assert in_forked_child(generator) == generator.bits(WORDS).tobytes()
+
+    def test_what_is_drawn_ahead_comes_once_and_in_its_order(self) -> None:
+        generator, made = SystemGenerator(), iter(range(10**6))
+        asked: list[int] = []
+
+        def draw(many: int) -> np.ndarray:
+            asked.append(many)
+            return np.array([next(made) for _ in range(many)])
+
+        told = np.concatenate([generator.ahead(1.0, size, draw) for size in (3, 3, 50, 1, 7, 0, 40) * 9])
+        assert (np.diff(told) > 0).all(), "later draws are later numbers, so none comes twice"
+        assert sum(asked) < 3 * told.size + MOST_AHEAD
+        assert len(asked) < 15, "more and more at a time"
+
+    def test_laws_are_drawn_apart_and_few_are_kept(self) -> None:
+        generator = SystemGenerator()
+        for law in range(3 * LAWS_AHEAD):
+            told = [generator.ahead(law, 2, lambda many, law=law: np.full(many, law)) for _ in range(3)]
+            assert (np.concatenate(told) == law).all()
+        assert len(generator._SystemGenerator__ahead) == LAWS_AHEAD  # type: ignore[attr-defined]  # how many, not what
+
+    def test_a_forked_child_drops_what_was_drawn_ahead(self) -> None:
+        generator, made = SystemGenerator(), iter(range(10**6))
+        draw = lambda many: np.array([next(made) for _ in range(many)])  # noqa: E731 - numbered, to tell them apart
+        parents = np.concatenate([generator.ahead(1.0, 5, draw) for _ in range(4)])
+        last = next(made)
+        _Forks.one_more()
+        assert generator.ahead(1.0, 5, draw).min() > last > parents.max()
 
     @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
     def test_cannot_be_copied_or_stored(self, duplicate: object) -> None:
