@@ -24,12 +24,10 @@ class Problem:
     run: Run
 
 
-def problem(
-    smoothness: float, size: float, alpha: float, sigma: float, clip: float, steps: int, beta: float, dimension: int,
-    noise: float,
-) -> Problem:  # fmt: skip
-    """Write a problem in the order of the golden tables."""
-    return Problem(smoothness, size, Run(alpha, sigma, clip, steps, beta, dimension, noise))
+def problem(smoothness: float, size: float, *run: float) -> Problem:
+    """Write a problem in the order of the golden tables: alpha, sigma, clip, steps, beta, dimension, noise."""
+    alpha, sigma, clip, steps, beta, dimension, noise = run
+    return Problem(smoothness, size, Run(alpha, sigma, clip, int(steps), beta, int(dimension), noise))
 
 
 GOLDEN = {

@@ -1,4 +1,4 @@
-"""Lemma B.1 by numerical integration, on skewed Pareto noise of known moments: never below, and not far above either."""
+"""Lemma B.1 by numerical integration, on skewed Pareto noise of known moments: never below, and not far above."""
 
 from dataclasses import dataclass
 from itertools import product

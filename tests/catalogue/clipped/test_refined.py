@@ -71,9 +71,9 @@ def test_both_have_the_units_of_what_they_bound() -> None:
 
 @pytest.mark.parametrize("count", [4000, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_the_refined_bound_is_never_above_the_theorems(count: int) -> None:
-    ratios = []
-    for given in draws(count):
-        ratios.append(paper_convex(given.smoothness, given.size, given.run).bound / convex(given).bound)
+    ratios = [
+        paper_convex(given.smoothness, given.size, given.run).bound / convex(given).bound for given in draws(count)
+    ]
     assert min(ratios) >= 1
     assert np.quantile(ratios, 0.05) > 2.8
     assert np.median(ratios) > 1e6
