@@ -1,0 +1,306 @@
+"""Streams through losses: no record is read twice, nothing is read unpaid, and all attempts pay for one answer.
+
+The ledger, the till, the meter, the door and the method are the real ones; an attempt is lost by an exception at a
+place that a test chooses, as a killed worker leaves it: payments stand, and what was told since is gone.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import select, update
+from torch import Tensor
+
+from core.catalogue.clipped.certified import CertifiedClippedSgd
+from core.catalogue.questions import Gradient, Question
+from core.inference.estimate import Estimate
+from core.mechanisms.generator import SystemGenerator
+from core.mechanisms.sampling import public_order
+from core.optimizers import fit
+from core.oracle import Answer, Release
+from core.oracle.account import Account
+from core.oracle.samples import StreamDoor
+from core.privacy.events import NOTHING, Event, Gaussian, compose
+from core.privacy.facts import Adjacency, Facts
+from core.privacy.renyi import cost_nano, prefix_costs
+from core.privacy.reports import report
+from core.settings import ServiceSettings
+from core.store import clock, jobs, ledger
+from core.store.claims import Claim, put_secret
+from core.store.database import Database
+from core.store.sweep import CONTACT, sweep
+from core.store.tables import Entry, Job
+from core.store.witness import Witness
+from core.training.meter import Till
+from core.training.order import Drained, Payer
+from core.training.streaming import StreamMeter
+from core.training.till import LedgerTill
+from tests.support.problems import facts, problem
+from tests.support.store import TERMS, Place, make_place, submit
+
+ORDERS = (2, 9, 22)
+UNITS, BATCH, CHUNK = 1000, 20, 5
+SIGMA = 20.0
+SCHEDULE = (Gaussian(sigma=SIGMA), *[NOTHING] * 9)
+QUESTION = Gradient(sigma=SIGMA, batch=BATCH)
+PLACES = public_order("job_1", UNITS).tolist()
+
+
+class Lost(Exception):
+    """The worker is gone."""
+
+
+class Paper:
+    """A till that writes down payments, and the state that went with the last one."""
+
+    def __init__(self) -> None:
+        self.spent: list[int] = []
+        self.state: bytes | None = None
+
+    def spend(self, chunk: int, state: bytes | None, step: int) -> None:
+        del step
+        self.spent.append(chunk)
+        self.state = self.state if state is None else state
+
+    def keep(self, state: bytes, step: int) -> None:
+        del step
+        self.state = state
+
+
+def payers(schedule: Sequence[Event] = SCHEDULE) -> list[Payer]:
+    return [Payer(ORDERS, tuple(tuple(total) for total in prefix_costs(schedule, ORDERS)))]
+
+
+def meter_on(till: Till, paid: int = 0, **options: Any) -> StreamMeter:
+    given: dict[str, Any] = {"kept": None, "charged": Counter(), "chunk": CHUNK} | options
+    return StreamMeter(till, payers(), SCHEDULE, paid_chunks=paid, **given)
+
+
+class Recorder:
+    """Records that write down which were read, and lose the attempt at a chosen question."""
+
+    lanes = None
+
+    def __init__(self, units: int = UNITS) -> None:
+        self.units, self.dimension = units, 3
+        self.read: list[list[int]] = []
+        self.lose_at: tuple[str, int] | None = None
+        self._records = problem(units, 3)
+
+    def integer_sum(
+        self,
+        question: Question,
+        facts: Facts,
+        theta: Tensor,
+        step: float,
+        *,
+        other: Tensor | None = None,
+        rows: Tensor | None = None,
+        included: Tensor | None = None,
+    ) -> Tensor:
+        assert rows is not None
+        if self.lose_at == ("before", len(self.read)):
+            raise Lost
+        self.read.append(rows.tolist())
+        if self.lose_at == ("after", len(self.read) - 1):
+            raise Lost
+        return self._records.integer_sum(question, facts, theta, step, other=other, rows=rows, included=included)
+
+
+class TestMeter:
+    def test_the_first_chunk_pays_and_later_ones_are_told_before_their_batches(self) -> None:
+        till = Paper()
+        meter = meter_on(till)
+        account = Account(meter)
+        for batch in range(50):
+            account.cover(None, QUESTION.event())
+            assert till.spent == list(range(batch // CHUNK + 1))
+        assert not meter.affords(QUESTION.event()), "no chunk is left"
+        assert cost_nano(meter.charged, ORDERS) == cost_nano(QUESTION.event(), ORDERS)
+
+    def test_dearer_questions_are_a_bug(self) -> None:
+        meter = meter_on(Paper())
+        assert not meter.affords(Gaussian(sigma=SIGMA * 0.99))
+        with pytest.raises(AssertionError, match="never passes"):
+            meter.cover(Gaussian(sigma=SIGMA * 0.99), 1)
+
+    def test_more_batches_than_the_chunks_stand_for_are_a_bug(self) -> None:
+        meter = meter_on(Paper(), paid=10)
+        assert not meter.affords(QUESTION.event())
+        with pytest.raises(AssertionError, match="never passes"):
+            meter.cover(QUESTION.event(), 1)
+
+    def test_stopping_is_between_chunks_and_keeps_all_that_was_told(self) -> None:
+        till, asked = Paper(), [False]
+        meter = meter_on(till, stop=lambda: asked[0])
+        for position in range(1, CHUNK + 1):
+            meter.cover(QUESTION.event(), position)
+            meter.keep({"step": torch.tensor(position)}, position)
+            asked[0] = True
+        with pytest.raises(Drained):
+            meter.cover(QUESTION.event(), CHUNK + 1)
+        assert till.spent == [0]
+        again = meter_on(till, paid=1, kept=till.state)
+        kept = again.resume()
+        assert kept is not None
+        assert (int(kept["step"]), again.skipped) == (CHUNK, CHUNK), "nothing was lost"
+
+    def test_answers_told_again_move_no_batch(self) -> None:
+        till = Paper()
+        first = meter_on(till)
+        zero = torch.zeros(3, dtype=torch.float64)
+        for position in range(1, CHUNK + 2):
+            first.cover(QUESTION.event(), position)
+            first.note(QUESTION, zero, Answer(zero + position, 0.5))
+        second = meter_on(till, paid=2, kept=till.state)
+        recorder = Recorder()
+        door = stream(recorder, second)
+        told = [float(door.ask(QUESTION, zero).value[0]) for _ in range(CHUNK)]
+        assert told == [1.0, 2.0, 3.0, 4.0, 5.0]
+        assert recorder.read == []
+        door.ask(QUESTION, zero)
+        assert recorder.read == [PLACES[2 * CHUNK * BATCH :][:BATCH]]
+        assert till.spent == [0, 1, 2]
+
+
+def stream(recorder: Recorder, meter: StreamMeter, name: str = "job_1", batch: int = BATCH) -> StreamDoor:
+    public = facts(recorder.units, 3)
+    order = public_order(name, recorder.units)
+    return StreamDoor(recorder, public, meter, SystemGenerator(), order, batch, skipped=meter.skipped)
+
+
+@settings(max_examples=15, deadline=None)
+@given(losses=st.lists(st.tuples(st.sampled_from(["before", "after"]), st.integers(0, 30)), max_size=5))
+def test_whatever_is_lost_no_record_is_read_twice_or_unpaid(losses: list[tuple[str, int]]) -> None:
+    till, recorder = Paper(), Recorder()
+    zero = torch.zeros(3, dtype=torch.float64)
+    for loss in [*losses, None]:
+        begun = len(recorder.read)
+        recorder.lose_at = None if loss is None else (loss[0], begun + loss[1])
+        meter = meter_on(till, paid=len(till.spent), kept=till.state)
+        door = stream(recorder, meter)
+        try:
+            while door.affords(QUESTION):
+                door.ask(QUESTION, zero)
+        except Lost:
+            pass
+    read = [place for batch in recorder.read for place in batch]
+    assert len(read) == len(set(read))
+    for batch in recorder.read:
+        number = PLACES.index(batch[0]) // BATCH
+        assert batch == PLACES[number * BATCH :][:BATCH]
+        assert number // CHUNK in till.spent
+    assert till.spent == list(range(10)), "each chunk once, in order"
+    assert len(recorder.read) >= 50 - CHUNK * len(losses)
+
+
+@pytest.fixture
+def place(database: Database) -> Place:
+    return make_place(database)
+
+
+def lose(database: Database, claim: Claim) -> str:
+    """Let an attempt's lease run out and be swept up; return the job's state."""
+    with database.write() as session:
+        session.execute(update(Job).where(Job.id == claim.job_id).values(lease_until=1.0))
+        put_secret(session, CONTACT, f"1.0 {clock.read(session)!r}")
+        sweep(session, 60.0, 9, 1e9)
+        return session.get_one(Job, claim.job_id).state
+
+
+SMALL = 5
+SETTINGS = CertifiedClippedSgd(
+    mu=1 / SIGMA, batch=SMALL, steps=200, clip=1.0, step_size=0.1, returns="average", radius=100.0
+)
+WHOLE = tuple(SETTINGS.schedule(facts(UNITS, 3)))
+
+
+def attempt(database: Database, recorder: Recorder, folder: Path) -> tuple[Claim, Release[Estimate] | None]:
+    """Claim the job and run the method on it, as a trainer does; a lost attempt returns no release."""
+    claim = database.run(jobs.claim, "w", 60.0)
+    assert claim is not None
+    with database.read() as session:
+        job, kept = session.get_one(Job, claim.job_id), ledger.last_kept(session, claim.job_id)
+        paid, charged = job.chunks_spent, ledger.executed_by(session, job)
+        amounts = [tuple(tuple(one[: len(TERMS.orders)]) for one in totals) for totals in job.chunks.values()]
+    meter = StreamMeter(
+        LedgerTill(database, claim, ServiceSettings(home=folder)),
+        [Payer(TERMS.orders, totals) for totals in amounts],
+        WHOLE,
+        chunk=SETTINGS.chunk,
+        kept=None if kept is None else kept.state,
+        paid_chunks=paid,
+        charged=charged,
+    )
+    try:
+        return claim, fit(SETTINGS, stream(recorder, meter, claim.job_id, SMALL))
+    except Lost:
+        return claim, None
+
+
+class TestLedger:
+    def submit(self, database: Database, place: Place, folder: Path) -> str:
+        Witness(ServiceSettings(home=folder).witness_path).start(database)
+        with database.write() as session:
+            return submit(session, place, WHOLE, retry_allowance=0).id
+
+    def test_kills_cost_batches_and_nothing_else(self, database: Database, place: Place, tmp_path: Path) -> None:
+        name = self.submit(database, place, tmp_path)
+        recorder = Recorder()
+        for loss in (("before", 0), ("after", 4), ("before", 50), ("after", 51)):
+            recorder.lose_at = loss
+            claim, released = attempt(database, recorder, tmp_path)
+            assert released is None
+            assert lose(database, claim) == "queued"
+        recorder.lose_at = None
+        claim, released = attempt(database, recorder, tmp_path)
+        assert released is not None
+        database.run(jobs.finish, claim, {}, "not-needed")
+        read = [place for batch in recorder.read for place in batch]
+        assert len(read) == len(set(read)) == SMALL * len(recorder.read)
+        assert released.event == Gaussian(sigma=SIGMA)
+        with database.read() as session:
+            entries = session.execute(select(Entry).where(Entry.job_id == name).order_by(Entry.seq)).scalars().all()
+            spent = [entry.chunk for entry in entries if entry.kind == "spend"]
+            assert spent == list(range(len(WHOLE))), "no chunk is paid twice"
+            assert {entry.attempt for entry in entries if entry.kind == "spend"} == {1, 2, 3, 4, 5}
+            held = ledger.balance(session, place.scope_id)
+            assert held.spent == cost_nano(Gaussian(sigma=SIGMA), TERMS.orders)
+            assert not any(held.reserved)
+            assert ledger.verify(session, place.scope_id).ok
+            told = report(compose(ledger.executed_by(session, session.get_one(Job, name))), TERMS, Adjacency.ZERO_OUT)
+        assert told.promise.mu == "0.05"
+        steps = int(released.value.steps)
+        lost = 200 - steps
+        assert 2 <= len(recorder.read) - steps <= lost, "some batches were read and their answers lost"
+        assert 4 <= lost <= 4 * SETTINGS.chunk
+        assert released.value.certificate is not None
+        assert released.value.certificate.ended_by == "lost_batches"
+
+    def test_a_stream_that_was_paid_to_its_end_ends_where_it_was_kept(
+        self, database: Database, place: Place, tmp_path: Path
+    ) -> None:
+        self.submit(database, place, tmp_path)
+        recorder = Recorder()
+        recorder.lose_at = ("after", 199)
+        claim, _ = attempt(database, recorder, tmp_path)
+        assert lose(database, claim) == "queued"
+        recorder.lose_at = None
+        _, released = attempt(database, recorder, tmp_path)
+        assert released is not None
+        assert int(released.value.steps) == 198, "what was kept with the payment of the last chunk, of two batches"
+        assert len(recorder.read) == 200
+
+    def test_other_jobs_pay_again_for_what_they_lost(self, database: Database, place: Place) -> None:
+        with database.write() as session:
+            submit(session, place, [NOTHING, Gaussian(sigma=SIGMA), NOTHING], retry_allowance=0)
+        claim = database.run(jobs.claim, "w", 60.0)
+        assert claim is not None
+        database.run(ledger.spend, claim, 0, None, 0)
+        database.run(ledger.spend, claim, 1, b"one", 1)
+        assert lose(database, claim) == "failed"
