@@ -8,6 +8,7 @@
 from farthing.client import Client
 from farthing.errors import FarthingError, JobFailed, Unreachable
 from farthing.models import Model
+from farthing.networks import network
 from farthing.plans import Plan
 from farthing.restrictions import RestrictionError
 from farthing.results import (
@@ -67,4 +68,5 @@ __all__ = [
     "Validation",
     "Verification",
     "WaldTest",
+    "network",
 ]

@@ -15,6 +15,7 @@ import httpx
 from farthing.arrays import write_npz
 from farthing.errors import FarthingError, JobFailed
 from farthing.models import Levels, Model
+from farthing.networks import Pretrained
 from farthing.plans import Plan
 from farthing.results import (
     Contrast,
@@ -70,6 +71,7 @@ class Client:
     def __init__(self, url: str = "http://127.0.0.1:8000", key: str = "", timeout_seconds: float = 60.0) -> None:
         """Open a connection pool; nothing is sent yet."""
         self._wire = Wire(url, key, timeout_seconds)
+        self.pretrained = Pretrained(self._wire)
         self.url = self._wire.url
 
     def __enter__(self) -> Self:
@@ -266,6 +268,10 @@ class Client:
             raise JobFailed(seen.id, seen.state, seen.error.code if seen.error else None)
         return seen
 
+    def train(self, job: Spec) -> Model:
+        """Submit a job, wait until it has succeeded, and return its model; raises as `submit` and `wait` do."""
+        return self.model(str(self.wait(self.submit(job).id).model))
+
     def cancel(self, job: str) -> Job:
         """Cancel a job; what it has not spent is given back."""
         return Job.model_validate(self._wire.post(f"/v1/jobs/{job}/cancel"))
@@ -322,7 +328,7 @@ class Client:
         return self.model(model).predict(rows, level=level)
 
     def export(self, model: str, kind: str = "json") -> bytes:
-        """Return the model as `json` or `safetensors`."""
+        """Return the model as `json` or `safetensors`, a network also as `onnx`."""
         return self.model(model).export(kind)
 
     def approve(self, model: str) -> None:

@@ -1,6 +1,7 @@
 """A released model as an object: its table, intervals, regions, tests, comparisons and predictions, free of charge."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from html import escape
 from importlib import import_module
@@ -12,6 +13,9 @@ from farthing.wire import Wire
 
 Levels = float | Sequence[float] | None
 """One level, several, or None for the job's own."""
+MOST_LETTERS: Final = 900_000
+"""Of the rows in one request for predictions."""
+MOST_ROWS: Final = 10_000
 FRAME_HEIGHT: Final = 640
 """Of a summary in a notebook, in pixels."""
 
@@ -180,20 +184,23 @@ class Model:
         return Text(self._get(f"compare/{_id(other)}", format="text", level=level))
 
     def predict(self, rows: Iterable[Mapping[str, Any]], *, level: float | None = None) -> list[dict[str, Any]]:
-        """Return predictions for rows in declared units.
+        """Return predictions for rows in declared units; arrays may be NumPy's.
 
         `probability` of a logistic model, `value` of a linear one, `mean` of a Poisson one, `probabilities` by class;
-        with a level also each mean's standard error and interval.
+        with a level also each mean's standard error and interval. Of a network, what its target asks for.
         """
-        body = {"rows": [dict(row) for row in rows]} | ({} if level is None else {"level": level})
-        return list(self._post("predict", body)["predictions"])
+        optional = {} if level is None else {"level": level}
+        found: list[dict[str, Any]] = []
+        for part in _parts(rows):
+            found += self._post("predict", {"rows": part} | optional)["predictions"]
+        return found
 
     def methods(self) -> str:
         """Return a paragraph that a paper's methods section may quote."""
         return str(self._read("methods")["text"])
 
     def export(self, kind: str = "json") -> bytes:
-        """Return the model as `json` or `safetensors`."""
+        """Return the model as `json` or `safetensors`, a network also as `onnx`."""
         return self._wire.send("GET", self._path("export"), params={"format": kind}).content
 
     def approve(self) -> None:
@@ -216,6 +223,21 @@ class Model:
 
     def _post(self, part: str, body: Mapping[str, Any]) -> dict[str, Any]:
         return self._wire.post(self._path(part), body)
+
+
+def _parts(rows: Iterable[Mapping[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Yield rows in requests of a size that the service takes; one empty request where there are none."""
+    part: list[dict[str, Any]] = []
+    letters = 0
+    for row in rows:
+        plain = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in row.items()}
+        long = len(json.dumps(plain))
+        if part and (letters + long > MOST_LETTERS or len(part) == MOST_ROWS):
+            yield part
+            part, letters = [], 0
+        part.append(plain)
+        letters += long + 1
+    yield part
 
 
 def _levels(level: Levels) -> list[float] | None:

@@ -56,6 +56,18 @@ class Cost(View):
     mu: str | None = None
 
 
+class PretrainedWeights(View):
+    """Public weights that networks may start from; `tensors` has the shape of each, by name."""
+
+    id: str
+    name: str
+    tensors: dict[str, tuple[int, ...]]
+    parameters: int
+    bytes: int
+    digest: str
+    created_at: str | None = None
+
+
 class EstimateCost(Cost):
     """What a job would cost, and what it would reserve beside that to pay for lost chunks again."""
 
