@@ -130,9 +130,10 @@ class SkewedPareto:
     def fixed_point(self, clip: float) -> float:
         """Return u with E clip(u + xi, clip) = 0, by bisection.
 
-        While the lower tail is not clipped u = s^a (clip - u + s m)^(1 - a)/(a - 1), which falls as clip^(1 - a).
+        It is above `clip` where that is small. While the lower tail is not clipped
+        u = s^a (clip - u + s m)^(1 - a)/(a - 1), which falls as clip^(1 - a).
         """
-        low, high = 0.0, clip
+        low, high = 0.0, clip + self.scale / (self.tail - 1)  # where all is clipped from above
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
             low, high = (middle, high) if self.mean_clipped(middle, clip) < 0 else (low, middle)

@@ -1,6 +1,7 @@
 """Laws with heavy tails against quadrature, printed values and each other."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from math import inf, log
 
 import pytest
@@ -22,7 +23,7 @@ def expected(law: SkewedPareto, of: Callable[[float], float]) -> float:
     """Return E of(xi), by quadrature over y = U^(-1/a), in pieces."""
     density = lambda y: of(law.scale * (y - law.mean)) * law.tail * y ** (-law.tail - 1)  # noqa: E731 - one line
     ends = [1.0, law.mean, 2 * law.mean, 10.0, 100.0, 1e4, 1e7]
-    return sum(quad(density, one, other, limit=400)[0] for one, other in zip(ends, ends[1:], strict=False))
+    return sum(quad(density, one, other, limit=400)[0] for one, other in pairwise(ends))
 
 
 class TestSkewed:

@@ -1,0 +1,75 @@
+"""Samples and batches of synthetic records: the law of who is in one, and the clip on each."""
+
+from math import sqrt
+
+import pytest
+import torch
+
+from core.catalogue.clipped.heavy_tails import IsotropicPareto, SkewedPareto
+from core.catalogue.questions import Gradient, GradientDifference
+from core.mechanisms.generator import SimulationGenerator
+from core.privacy.facts import Adjacency, Facts
+from core.problems.heavy_tails import NoisySlope, RegressionTable
+from core.problems.streams import poisson_rows
+
+LANES, UNITS, RATE = 2000, 400, 0.03
+TRUTH = torch.tensor([1.0, -1.0, 0.5], dtype=torch.float64)
+
+
+def facts(units: int, dimension: int) -> Facts:
+    return Facts(units=units, dimension=dimension, adjacency=Adjacency.ZERO_OUT, gradient_bound=9.0)
+
+
+class TestSamples:
+    """|z| < 4.5 throughout: passed by chance in one of 150 000 comparisons each, and there are 400 of one kind."""
+
+    rows, included = poisson_rows(SimulationGenerator(1), LANES, UNITS, RATE)
+
+    def test_sizes_are_binomial(self) -> None:
+        sizes = self.included.sum(-1).double()
+        spread = UNITS * RATE * (1 - RATE)
+        assert abs(float(sizes.mean()) - UNITS * RATE) < 4.5 * sqrt(spread / LANES)
+        assert abs(float(sizes.var()) / spread - 1) < 4.5 * sqrt(2 / LANES)
+
+    def test_every_record_is_as_likely_the_first_and_the_last_included(self) -> None:
+        counts = torch.bincount(self.rows[self.included], minlength=UNITS).double()
+        assert len(counts) == UNITS
+        z = (counts - LANES * RATE) / sqrt(LANES * RATE * (1 - RATE))
+        assert float(z.abs().max()) < 5.5
+
+    def test_nobody_is_in_a_sample_twice(self) -> None:
+        for rows, included in zip(self.rows[:100], self.included[:100], strict=True):
+            assert len(rows[included].unique()) == int(included.sum())
+
+    def test_neighbours_are_included_independently(self) -> None:
+        present = torch.zeros(LANES, UNITS, dtype=torch.float64)
+        present[torch.arange(LANES).unsqueeze(-1).expand_as(self.rows)[self.included], self.rows[self.included]] = 1
+        both = float((present[:, 1:] * present[:, :-1]).mean())
+        assert abs(both - RATE**2) < 4.5 * sqrt(RATE**2 / (LANES * (UNITS - 1)))
+
+
+def test_each_record_of_a_batch_is_clipped_and_not_their_mean() -> None:
+    problem = NoisySlope(IsotropicPareto(1.2, 50.0), 300, 100, 2)
+    question = Gradient(sigma=1.0, clip=1.0, batch=16)
+    total = problem.batch_sum(question, facts(100, 2), torch.zeros(2, dtype=torch.float64), SimulationGenerator(2))
+    lengths = torch.linalg.vector_norm(total, dim=-1)
+    assert float(lengths.max()) <= 16
+    # All are clipped, so a sum of 16 unit vectors has mean square 16: a clipped mean times 16 would have 256.
+    assert abs(float(lengths.square().mean()) - 16) < 4.5 * 16 / sqrt(300)
+
+
+def test_lanes_have_records_of_their_own() -> None:
+    problem = NoisySlope(SkewedPareto(1.5), 50, 100)
+    question = Gradient(sigma=1.0, clip=1e9, batch=1)
+    total = problem.batch_sum(question, facts(100, 1), torch.zeros(1, dtype=torch.float64), SimulationGenerator(3))
+    assert len(total.unique()) == 50
+
+
+def test_only_gradients_are_asked_of_them() -> None:
+    problem = NoisySlope(SkewedPareto(1.5), 2, 100)
+    table = RegressionTable(SkewedPareto(1.6), 2, 50, TRUTH, SimulationGenerator(4))
+    difference = GradientDifference(sigma=1.0, cap=1.0, batch=1)
+    with pytest.raises(AssertionError, match="gradient_difference"):
+        problem.batch_sum(difference, facts(100, 1), torch.zeros(1, dtype=torch.float64), SimulationGenerator(0))
+    with pytest.raises(AssertionError, match="gradient_difference"):
+        table.sample_sum(difference, facts(50, 3), torch.zeros(3, dtype=torch.float64), 0.1, SimulationGenerator(0))
