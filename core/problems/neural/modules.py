@@ -28,7 +28,8 @@ from core.catalogue.network.layers import (
     Residual,
 )
 from core.catalogue.network.trained import DOWN, UP
-from core.problems.neural.terms import OuterTerms, RowTerms, Terms, TokenTerms, windows
+from core.problems.neural.images import channels_last, kernel_rows
+from core.problems.neural.terms import OuterTerms, RowTerms, Terms, TokenTerms
 
 _ACTIVATIONS: Final[Mapping[str, Callable[[Tensor], Tensor]]] = {
     "relu": torch.relu,
@@ -48,7 +49,7 @@ class Site:
     """One place where trained parameters met records: what was made there, and the terms that its slopes give."""
 
     made: Tensor
-    terms: Callable[[Tensor], Terms]
+    terms: Callable[[Tensor], list[Terms]]
 
 
 @dataclass
@@ -100,7 +101,7 @@ class Pass:
                 return x + self.run(layer.layers, x, place)
         assert_never(layer)
 
-    def _note(self, made: Tensor, terms: Callable[[Tensor], Terms]) -> Tensor:
+    def _note(self, made: Tensor, terms: Callable[[Tensor], list[Terms]]) -> Tensor:
         """Ask for the slopes of what a trained layer made."""
         if not made.requires_grad:
             made.requires_grad_()
@@ -111,21 +112,24 @@ class Pass:
         """Return W x + b on the last axis, with the weight's adapter if it has one."""
         made = functional.linear(x, self.weights[weight], self.weights.get(bias))
         if weight in self.offsets:
-            return self._note(made, lambda slopes: _linear_terms(self.offsets[weight], x, slopes, bias in self.weights))
+            return self._note(
+                made, lambda slopes: _linear_terms(self.offsets[weight], x, slopes, bias=bias in self.weights)
+            )
         if (down := f"{weight}.{DOWN}") in self.weights:
             return made + self._linear(self._linear(x, down, ""), f"{weight}.{UP}", "")
         return made
 
     def _conv2d(self, layer: Conv2d, x: Tensor, place: str) -> Tensor:
-        weight, bias = f"{place}weight", self.weights.get(f"{place}bias")
-        made = functional.conv2d(x, self.weights[weight], bias, layer.stride, layer.padding)
+        weight, bias = f"{place}weight", f"{place}bias"
+        x = channels_last(x)
+        made = functional.conv2d(x, self.weights[weight], self.weights.get(bias), layer.stride, layer.padding)
         if weight not in self.offsets:
             return made
 
-        def terms(slopes: Tensor) -> Terms:
-            slopes = slopes.flatten(2)
-            met = windows(x, layer.kernel, layer.stride, layer.padding)
-            return RowTerms(self.offsets[weight], _joined(slopes @ met.mT, slopes.sum(-1) if layer.bias else None))
+        def terms(slopes: Tensor) -> list[Terms]:
+            weights, biases = kernel_rows(x, slopes, layer)
+            found: list[Terms] = [RowTerms(self.offsets[weight], weights)]
+            return [*found, RowTerms(self.offsets[bias], biases)] if layer.bias else found
 
         return self._note(made, terms)
 
@@ -141,11 +145,10 @@ class Pass:
             return made
         others = [one for one in range(1, x.ndim) if one != axis % x.ndim]
 
-        def terms(slopes: Tensor) -> Terms:
+        def terms(slopes: Tensor) -> list[Terms]:
             both = [slopes * x, slopes]
-            return RowTerms(
-                self.offsets[f"{place}weight"], torch.cat([one.sum(others) if others else one for one in both], -1)
-            )
+            both = [one.sum(others) for one in both] if others else both
+            return [RowTerms(self.offsets[f"{place}weight"], torch.cat(both, -1))]
 
         return self._note(made, terms)
 
@@ -154,11 +157,11 @@ class Pass:
         made = self.weights[weight][tokens]
         if weight not in self.offsets:
             return made + self.weights[position] if layer.positions else made
-        made = self._note(made, lambda slopes: TokenTerms(self.offsets[weight], tokens, slopes))
+        made = self._note(made, lambda slopes: [TokenTerms(self.offsets[weight], tokens, slopes)])
         if not layer.positions:
             return made
         made = made + self.weights[position]
-        return self._note(made, lambda slopes: RowTerms(self.offsets[position], slopes.flatten(1)))
+        return self._note(made, lambda slopes: [RowTerms(self.offsets[position], slopes.flatten(1))])
 
     def _attention(self, layer: Attention, x: Tensor, place: str) -> Tensor:
         joint = self._linear(x, f"{place}query_key_value.weight", f"{place}query_key_value.bias")
@@ -167,15 +170,11 @@ class Pass:
         return self._linear(met.transpose(1, 2).flatten(2), f"{place}output.weight", f"{place}output.bias")
 
 
-def _linear_terms(offset: int, x: Tensor, slopes: Tensor, bias: bool) -> Terms:  # noqa: FBT001 - passed on
+def _linear_terms(offset: int, x: Tensor, slopes: Tensor, *, bias: bool) -> list[Terms]:
     """Return outer products of records that meet the matrix once, rows of those that meet it at many positions."""
     if x.ndim == 2:  # noqa: PLR2004 - records, features
-        return OuterTerms(offset, x, slopes, bias=bias)
+        return [OuterTerms(offset, x, slopes, bias=bias)]
     x, slopes = x.flatten(1, -2), slopes.flatten(1, -2)
-    return RowTerms(offset, _joined(slopes.mT @ x, slopes.sum(1) if bias else None))
-
-
-def _joined(matrix: Tensor, bias: Tensor | None) -> Tensor:
-    """Return each record's gradient of a matrix and its bias as one row."""
-    rows = matrix.flatten(1)
-    return rows if bias is None else torch.cat((rows, bias), -1)
+    weights = (slopes.mT @ x).flatten(1)
+    found: list[Terms] = [RowTerms(offset, weights)]
+    return [*found, RowTerms(offset + weights.shape[-1], slopes.sum(1))] if bias else found

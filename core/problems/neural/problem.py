@@ -21,11 +21,12 @@ zero, and zeros are put in place of its a and b, or of its row, before anything 
 
 Same floats. A record's floats depend on that record, the point, its slot, and public shapes: every layer maps records
 one by one, kernels compute each output from its own inputs in an order that shapes alone determine, the list of rows is
-walked in micro-batches of one public size, the last one padded, and nothing branches on what a record says. So
+walked in micro-batches of public sizes, and nothing branches on what a record says. So
 neighbours differ in the one part that holds the changed record's slot, and all other parts' integers are the same.
 """
 
 from collections.abc import Iterator
+from math import prod
 from typing import Final
 
 import torch
@@ -33,9 +34,11 @@ from torch import Tensor
 
 from core.catalogue.network.layers import Embedding, Layer, Shape, output_of
 from core.catalogue.network.model import Loss, Train
-from core.catalogue.network.trained import start_parameters, trained_parameters
+from core.catalogue.network.trained import placed, start_parameters, trained_parameters
 from core.catalogue.questions import Gradient, Question, summed
 from core.privacy.facts import Facts
+from core.problems.blocks import split
+from core.problems.neural.images import channels_back, channels_last
 from core.problems.neural.losses import cleaned, losses_of, usable
 from core.problems.neural.modules import Pass
 from core.problems.neural.terms import Terms
@@ -49,7 +52,17 @@ LARGEST: Final = 2.0**40
 LARGEST_SUM: Final = 2.0**62
 """Steps that no part may reach; what the lattice allows for is half of it."""
 
-MICRO_BATCH: Final = 64
+MOST_MICRO_ROWS: Final = 256
+"""Rows of one pass: more would leave the caches, and gain nothing."""
+
+MICRO_NUMBERS: Final = 2**22
+"""Most numbers that one pass holds: 16 MB in single precision."""
+
+KERNEL_AXES: Final = 4
+"""Of a convolution's weights; no other parameter has so many."""
+
+ROUNDED: Final = 2**14
+"""Numbers that are rounded at a time: they stay in a core's cache meanwhile."""
 
 
 class NetworkProblem:
@@ -66,7 +79,8 @@ class NetworkProblem:
         initial: the public start, shape (numbers of `start_parameters`,), float32 or, in studies, float64: the
             precision of everything that is computed.
         train: which parameters theta is the change of, in the order of `trained_parameters`.
-        micro: rows of one forward and backward pass; a divisor or a multiple of the rows in a part.
+        micro: rows of one forward and backward pass, a divisor or a multiple of the rows in a part; None: as many as
+            MICRO_NUMBERS has room for, a public number.
     """
 
     lanes = None
@@ -82,12 +96,12 @@ class NetworkProblem:
         initial: Tensor,
         *,
         train: Train = "all",
-        micro: int = MICRO_BATCH,
+        micro: int | None = None,
     ) -> None:
         assert features.ndim == 2, "records are rows of numbers"  # noqa: PLR2004 - as the text says
         assert present.dtype == torch.bool, "presence is boolean"
         assert target.shape == present.shape == features.shape[:1], "every record has a target and a presence"
-        assert micro > 0, "a pass has rows"
+        assert micro is None or micro > 0, "a pass has rows"
         (outputs,) = output_of(layers, given)
         first = layers[0]
         self._tokens = first.tokens if isinstance(first, Embedding) else None
@@ -100,6 +114,7 @@ class NetworkProblem:
         pieces = initial.split([one.size for one in started])  # type: ignore[no-untyped-call] # torch's stub has no types
         self._start = {one.name: at.view(one.shape) for one, at in zip(started, pieces, strict=True)}
         self._moved = moved
+        self._numbers = _numbers_of(layers, given)
         self._offsets: dict[str, int] = {}
         self.dimension = 0
         for one in moved:
@@ -130,10 +145,8 @@ class NetworkProblem:
         assert other is None, "gradients are asked at one point"
         total = torch.zeros(self.dimension, dtype=torch.int64, device=self._features.device)
         for part in self._parts(question, facts, theta, rows, included):
-            steps = part.double().div_(step)
-            assert bool((steps.abs() < LARGEST_SUM).all()), "every part is finite and within its public bound"
-            total += steps.round_().to(torch.int64)
-        return total
+            add_rounded(total, part, step)
+        return self._arranged(total)
 
     def bounded_sum(self, question: Question, facts: Facts, theta: Tensor, *, other: Tensor | None = None) -> Tensor:
         """Return the sum of clipped gradients, float64, shape (p,) or (R, p), for simulations."""
@@ -143,12 +156,19 @@ class NetworkProblem:
         total = torch.zeros(self.dimension, dtype=torch.float64, device=self._features.device)
         for part in self._parts(question, facts, theta, None, None):
             total += part
+        return self._arranged(total)
+
+    def _arranged(self, total: Tensor) -> Tensor:
+        """Return a sum with its convolutions' weights in the order of theta."""
+        for one in self._moved:
+            if len(one.shape) == KERNEL_AXES:
+                channels_back(total, self._offsets[one.name], one.shape)
         return total
 
     def _parts(
         self, question: Question, facts: Facts, theta: Tensor, rows: Tensor | None, included: Tensor | None
     ) -> Iterator[Tensor]:
-        """Yield the float sum of each part, shape (p,)."""
+        """Yield the float sum of each part, shape (p,), overwritten by the next one's; weights with channels last."""
         asked = summed(question)
         assert isinstance(asked, Gradient), "networks have gradients only"
         clip = asked.bound(facts)
@@ -157,35 +177,29 @@ class NetworkProblem:
         assert torch.get_float32_matmul_precision() == "highest", "no sum is made in less than single precision"
         size = facts.part_rows
         assert size is not None, "sums of networks have parts of a public number of rows"
-        assert size % self._micro == 0 or self._micro % size == 0, "micro-batches tile parts, or parts them"
+        micro = self._micro or micro_rows(size, self._numbers)
+        assert size % micro == 0 or micro % size == 0, "micro-batches tile parts, or parts them"
         weights = self._weights(theta)
-        total, filled = self._zeros(weights), 0
-        for chosen, counted in self._batches(rows, included):
+        total, filled, width = self._zeros(weights), 0, min(size, micro)
+        for chosen, counted in self._batches(rows, included, micro):
             terms, scales, kept = self._measured(weights, chosen, counted, clip)
-            width = min(size, self._micro)
-            for start in range(0, self._micro, width):
-                here = slice(start, start + width)
-                with torch.no_grad():
-                    for one in terms:
-                        one.add(total, scales[here], kept[here], here)
+            for start in range(0, len(chosen), width):
+                _add(terms, scales, kept, slice(start, start + width), total)
                 filled += width
                 if filled == size:
                     yield total
-                    total, filled = self._zeros(weights), 0
+                    total.zero_()
+                    filled = 0
         if filled:
             yield total
 
-    def _batches(self, rows: Tensor | None, included: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield indices and which of them count, each of shape (micro,), the last ones padded."""
+    def _batches(self, rows: Tensor | None, included: Tensor | None, micro: int) -> Iterator[tuple[Tensor, ...]]:
+        """Yield indices and which of them count, `micro` at a time; how many there are is public."""
         device = self._features.device
         rows = torch.arange(self.units, device=device) if rows is None else rows.to(device)
-        if included is None:
-            included = torch.ones_like(rows, dtype=torch.bool)
+        included = torch.ones_like(rows, dtype=torch.bool) if included is None else included.to(device)
         assert included.shape == rows.shape, "every row that is read counts or does not"
-        pad = -len(rows) % self._micro
-        rows = torch.cat((rows, rows.new_zeros(pad)))
-        included = torch.cat((included.to(device), included.new_zeros(pad).to(device)))
-        return zip(rows.view(-1, self._micro), included.view(-1, self._micro), strict=True)
+        return split(micro, rows, included)
 
     def _weights(self, theta: Tensor) -> dict[str, Tensor]:
         """Return all parameters at theta, in the start's precision; public."""
@@ -194,7 +208,7 @@ class NetworkProblem:
             at = self._offsets[one.name]
             change = theta[at : at + one.size].view(one.shape).to(self._features.device)
             weights[one.name] = (weights[one.name].double() + change).to(weights[one.name].dtype)
-        return weights
+        return {name: channels_last(at) if at.ndim == KERNEL_AXES else at for name, at in weights.items()}
 
     def _zeros(self, weights: dict[str, Tensor]) -> Tensor:
         precision = next(iter(weights.values())).dtype
@@ -209,8 +223,51 @@ class NetworkProblem:
         loss = losses_of(self._loss, outputs, self._target[rows])
         slopes = torch.autograd.grad(loss.sum(), [site.made for site in forward.sites])
         with torch.no_grad():
-            terms = [site.terms(slope) for site, slope in zip(forward.sites, slopes, strict=True)]
+            terms = [one for site, slope in zip(forward.sites, slopes, strict=True) for one in site.terms(slope)]
             squares = torch.stack([one.squares for one in terms]).sum(0)
             kept = included & self._kept[rows] & (squares <= LARGEST**2)  # false for NaN
             scales = torch.where(kept, (clip / squares.sqrt()).clamp_(max=1.0), 0.0)
         return terms, scales.to(outputs.dtype), kept
+
+
+def add_rounded(total: Tensor, part: Tensor, step: float) -> None:
+    """Round a part to the grid and add it.
+
+    Args:
+        total: int64, shape (p,), in steps.
+        part: floats, shape (p,).
+        step: a power of two.
+    """
+    assert float(part.abs().amax()) < LARGEST_SUM * step, "every part is finite and within its public bound"
+    size = ROUNDED if part.device.type == "cpu" else len(part)
+    for sums, numbers in split(size, total, part):
+        sums.add_(numbers.double().mul_(1 / step).round_().to(torch.int64))
+
+
+def micro_rows(part_rows: int, numbers: int) -> int:
+    """Return the rows of one pass: a multiple or a divisor of a part's, as many as there is room for.
+
+    Args:
+        part_rows: of a part.
+        numbers: that a pass holds for one row.
+    """
+    most = max(1, min(MOST_MICRO_ROWS, MICRO_NUMBERS // numbers))
+    if most >= part_rows:
+        return most // part_rows * part_rows
+    return max(one for one in range(1, most + 1) if part_rows % one == 0)
+
+
+def _numbers_of(layers: tuple[Layer, ...], given: Shape) -> int:
+    """Return about how many numbers a pass holds for one record: what layers make, slopes of it, and rows."""
+    found = 0
+    for _, layer, shape in placed(layers, given):
+        made = layer.output(shape)
+        found += 2 * prod(made) + (sum(one.size for one in layer.parameters(shape)) if len(made) > 1 else 0)
+    return found
+
+
+@torch.no_grad()
+def _add(terms: list[Terms], scales: Tensor, kept: Tensor, rows: slice, total: Tensor) -> None:
+    """Add some records' weighted gradients of all layers."""
+    for one in terms:
+        one.add(total, scales[rows], kept[rows], rows)

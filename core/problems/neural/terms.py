@@ -3,20 +3,29 @@
 Records are the first axis of everything here, and nothing is added over it but in `add`. So what is computed for a
 record depends on that record's floats alone.
 
+Which form a layer takes is a matter of cost. Where a record meets a matrix once, its gradient is the outer product of
+two vectors, whose norm takes (inputs + units) operations instead of inputs * units: it is never made. Where it meets
+the matrix at T places, the T products must be added up before anything is known of their norm; making the row costs
+what the layer's gradient costs in ordinary training, T * inputs * units operations, and then the weighted sum over
+records is inputs * units a record, where ordinary training has nothing left to do. (The other way, a norm by T x T
+products of inputs and of slopes, needs the contraction over places in the weighted sum, whose rounding is proportional
+to the places' absolute sum and not to the norm that was clipped: it would have to be charged.)
+
 Norms. The terms are products of the very floats that are measured here, and every measure is within 2^-13 of the exact
-square, relatively, but for 2^-100 in all where squares underflow. Squares of float32 numbers are exact in float64; runs
-of MEASURED numbers are added up in their own precision, where their sum errs by at most (MEASURED + 2) 2^-24 < 2^-13
-relatively in any order, all of them being squares (Higham 2002, section 3.1).
+square, relatively, but for 2^-100 in all where squares underflow. Squares of single-precision numbers are exact in
+double precision; runs of MEASURED numbers are added up in their own precision, where their sum errs by at most
+(MEASURED + 2) 2^-24 < 2^-13 relatively in any order, all of them being squares (Higham 2002, section 3.1).
 """
 
-from typing import Protocol
+from typing import Final, Protocol
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-MEASURED = 1024
+MEASURED: Final = 1024
 """Numbers whose squares are added up in single precision."""
+
+_BITS: Final = {torch.float32: torch.int32, torch.float64: torch.int64}
 
 
 class Terms(Protocol):
@@ -26,7 +35,7 @@ class Terms(Protocol):
     """Of the records' norms, float64, shape (m,): within 2^-13, relatively; not finite where the gradient is not."""
 
     def add(self, total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> None:
-        """Add the weighted gradients of some of these records.
+        """Add the weighted gradients of some of these records; they are used up.
 
         Args:
             total: all parameters' sum, shape (p,), in the gradients' precision.
@@ -54,8 +63,9 @@ class OuterTerms:
 
     def add(self, total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> None:
         """Add (w b)^T a in one product; see `Terms`."""
-        inputs = torch.where(kept.unsqueeze(-1), self._inputs[rows], 0.0)
-        slopes = torch.where(kept.unsqueeze(-1), self._slopes[rows] * weights.unsqueeze(-1), 0.0)
+        # The inputs are what other layers made, or records: a copy is selected from.
+        inputs = selected(self._inputs[rows].clone(), kept)
+        slopes = selected(self._slopes[rows] * weights.unsqueeze(-1), kept)
         shape = (slopes.shape[-1], inputs.shape[-1])
         end = self._offset + shape[0] * shape[1]
         total[self._offset : end].view(shape).addmm_(slopes.mT, inputs)
@@ -68,7 +78,7 @@ class RowTerms:
 
     Args:
         offset: where the parameters begin in the flat vector.
-        rows: shape (m, numbers); they become this object's.
+        rows: shape (m, numbers), contiguous; they become this object's.
     """
 
     def __init__(self, offset: int, rows: Tensor) -> None:
@@ -77,7 +87,7 @@ class RowTerms:
 
     def add(self, total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> None:
         """Add the rows times their weights; see `Terms`."""
-        some = self._rows[rows].masked_fill_(~kept.unsqueeze(-1), 0.0)
+        some = selected(self._rows[rows], kept)
         total[self._offset : self._offset + some.shape[-1]].addmv_(some.mT, weights)
 
 
@@ -101,12 +111,12 @@ class TokenTerms:
         self.squares = squared_norms(self._rows.flatten(1))
 
     def add(self, total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> None:
-        """Add each token's row to its place; see `Terms`."""
-        some = torch.where(kept[:, None, None], self._rows[rows] * weights[:, None, None], 0.0)
-        width = some.shape[-1]
-        places = self._offset + self._tokens[rows].flatten().unsqueeze(-1) * width
-        places = places + torch.arange(width, device=places.device)
-        total.index_add_(0, places.flatten(), some.flatten())
+        """Add each token's row to its place, always the same number of places; see `Terms`."""
+        width = self._rows.shape[-1]
+        some = selected(self._rows[rows].flatten(1), kept).mul_(weights.unsqueeze(-1))
+        table = total[self._offset :]
+        table = table[: len(table) // width * width].view(-1, width)
+        table.index_add_(0, self._tokens[rows].flatten(), some.view(-1, width))
 
 
 def squared_norms(rows: Tensor) -> Tensor:
@@ -120,6 +130,13 @@ def squared_norms(rows: Tensor) -> Tensor:
     return found
 
 
-def windows(images: Tensor, kernel: int, stride: int, padding: int) -> Tensor:
-    """Return what a convolution's kernel meets at each place, shape (m, channels kernel^2, places)."""
-    return functional.unfold(images, kernel, padding=padding, stride=stride)
+def selected(rows: Tensor, kept: Tensor) -> Tensor:
+    """Put zeros in place of all rows but some, in place, by their bits: whatever stands there is gone.
+
+    Args:
+        rows: floats, shape (m, numbers).
+        kept: bool, shape (m,).
+    """
+    bits = _BITS[rows.dtype]
+    rows.view(bits).bitwise_and_(-kept.to(bits).unsqueeze(-1))  # all ones, or none
+    return rows
