@@ -32,10 +32,13 @@ from torch import Tensor
 
 from core.catalogue.questions import Question
 from core.oracle import Answer
-from core.privacy.events import Composed, Event, compose
-from core.privacy.renyi import cost_nano
+from core.privacy.events import NOTHING, Composed, Event, Repeated, compose
+from core.privacy.renyi import Leaf, cost_nano
 from core.training.notes import Noted, Notes, unpack
 from core.training.order import Drained, Payer
+
+MOST_COVERED: Final = 2**20
+"""Equal draws that are looked for at a time in what is paid."""
 
 _NOTHING: Final[Mapping[Event, int]] = {}
 
@@ -86,6 +89,7 @@ class LedgerMeter:
         self._resumed = self._notes.state
         self._step = 0 if self._resumed is None else int(self._resumed.get("step", 0))
         self._stop = stop
+        self._covered = Repeated(event=NOTHING, times=1)
 
     @property
     def charged(self) -> Event:
@@ -102,8 +106,26 @@ class LedgerMeter:
         """
         del position  # the total says it all: chunks are counted by their worth
         assert not self._recalled, "what an earlier attempt was told comes before anything new"
+        drawn = total if isinstance(total, Repeated) else Repeated(event=total, times=1)
+        if drawn.event == self._covered.event and drawn.times <= self._covered.times:
+            return
         price = self._price(total)
         self._pay_until(lambda chunks: self._within(price, chunks))
+        if isinstance(drawn.event, Leaf):
+            self._covered = self._most(drawn)
+
+    def _most(self, drawn: Repeated) -> Repeated:
+        """Return as many of the same draws as what is paid covers: most steps of a chunk are then not priced again."""
+        step = 1
+        while step <= MOST_COVERED and self._is_paid(more := _repeated(drawn, step)):
+            drawn, step = more, 2 * step
+        while step := step // 2:
+            if self._is_paid(more := _repeated(drawn, step)):
+                drawn = more
+        return drawn
+
+    def _is_paid(self, total: Event) -> bool:
+        return self._within(self._price(total), self._paid)
 
     def affords(self, total: Event) -> bool:
         """Say whether the reservation covers `total` at every order.
@@ -182,3 +204,8 @@ class LedgerMeter:
     @staticmethod
     def _worth(payer: Payer, chunks: int) -> tuple[int, ...]:
         return payer.totals[chunks - 1] if chunks else (0,) * len(payer.orders)
+
+
+def _repeated(drawn: Repeated, more: int) -> Repeated:
+    """Return the same draws, some more times."""
+    return drawn.model_copy(update={"times": drawn.times + more})

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from operator import le
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from core.catalogue.questions import Gradient, Secant
 from core.oracle import Answer
 from core.oracle.account import EVERYTHING, Account
-from core.privacy.events import NOTHING, Event, Gaussian, Zcdp, compose
+from core.privacy.events import NOTHING, Event, Gaussian, Repeated, Sampled, Zcdp, compose
 from core.privacy.renyi import cost_nano, prefix_costs
 from core.training.meter import LedgerMeter
 from core.training.notes import Notes, unpack
@@ -513,3 +514,18 @@ def test_stopping_is_never_between_the_payments_for_one_answer() -> None:
     meter.cover(total(A), 1)  # three chunks
     meter.cover(total(A, B), 2)
     assert looked == [0, 3]
+
+
+@pytest.mark.parametrize("event", [A, Sampled(numerator=2**57, sigma=1.0)])
+def test_equal_draws_pay_when_their_price_says_so_whether_or_not_it_is_looked_up(event: Event) -> None:
+    schedule = [Repeated(event=event, times=times) for times in (1, 7, 2, 40)]
+    totals = prefix_costs(schedule, ORDERS)
+    till = Paper()
+    meter = make(schedule, till)
+    for times in range(1, 51):
+        meter.cover(compose({event: times}), times)
+        price = cost_nano(compose({event: times}), ORDERS)
+        least = next(at for at, most in enumerate(totals, 1) if all(map(le, price, most)))
+        assert len(till.spent) == least
+    with pytest.raises(AssertionError, match="never passes"):
+        meter.cover(compose({event: 51}), 51)
