@@ -23,9 +23,11 @@ from core.catalogue.jobs import JobSpec
 from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
 from core.catalogue.planning import PlannedJob, plan_job
 from core.catalogue.questions import Gradient, GradientDifference, Question
+from core.catalogue.sampling import PoissonSampling
 from core.oracle.door import FullDoor
 from core.oracle.meters import Unmetered
 from core.oracle.noise import grid_for
+from core.oracle.samples import PoissonDoor
 from core.privacy.budget import plan_orders
 from core.privacy.facts import PART_UNITS, Adjacency
 from core.privacy.renyi import prefix_costs
@@ -197,6 +199,43 @@ def test_a_follower_sums_for_norms_changes_and_choices_and_never_for_a_remembere
             assert torch.equal(first.value, second.value)
         scene.tell(Closed())
         assert scene.status == Outcome.PUBLISHED
+
+
+SAMPLED = {"kind": "clipped_sgd", "steps": 3, "batch": 400, "clip": 1.0}
+
+
+def test_samples_are_summed_at_their_price_and_the_integers_are_those_of_one_process(tmp_path: Path) -> None:
+    """A sample's price is a small part of a full answer's: a follower that took it for one would refuse."""
+    with followed(tmp_path) as scene:
+        scene.planned = plan(optimizer=SAMPLED, inference={"intervals": False})
+        method, facts = scene.planned.spec.optimizer, scene.planned.facts
+        sampling = method.sampling(facts)
+        assert isinstance(sampling, PoissonSampling)
+        own = scene.lead()
+        whole = _own_rows(scene.planned, scene.records, scene.settings, None)
+        generators = (repeatable_generator(), repeatable_generator())
+        doors = [
+            PoissonDoor(one, facts, Unmetered(), generator, sampling.parts, by_rows=False)
+            for one, generator in zip((own, whole), generators, strict=True)
+        ]
+        theta = torch.zeros(facts.dimension, dtype=torch.float64)
+        for chunk in range(3):
+            scene.tell(Paid(chunks=chunk + 1))
+            first, second = (oracle.ask(method.questions()[0], theta) for oracle in doors)
+            assert torch.equal(first.value, second.value)
+        with pytest.raises(RuntimeError, match=r"closed|reset|[Pp]eer"):
+            doors[0].ask(method.questions()[0], theta)
+        assert scene.status not in (0, -signal.SIGKILL)
+
+
+def test_all_records_are_not_summed_where_samples_are_paid_for(tmp_path: Path) -> None:
+    with followed(tmp_path) as scene:
+        scene.planned = plan(optimizer=SAMPLED, inference={"intervals": False})
+        problem = scene.lead()
+        scene.tell(Paid(chunks=1))
+        with pytest.raises(RuntimeError, match=r"closed|reset|[Pp]eer"):
+            scene.sum(problem)
+        assert scene.status not in (0, -signal.SIGKILL)
 
 
 def test_payments_are_told_in_their_order(tmp_path: Path) -> None:
