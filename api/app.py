@@ -15,7 +15,7 @@ from api.metrics import Metrics
 from api.middleware import Envelope
 from api.rate import Rate
 from api.routes import audit as audit_routes
-from api.routes import catalogue, datasets, estimates, health, jobs, keys, models, plans, scopes, workers
+from api.routes import catalogue, datasets, estimates, health, jobs, keys, models, plans, pretrained, scopes, workers
 from api.schemas import Problem
 from api.together import Together
 from api.trail import Trail
@@ -82,7 +82,8 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     app.state.intake = Together(partial(intake.store, context), "intake")
     app.state.witness = Together(partial(intake.vouch, context), "witness")
     app.state.jobs = Together(partial(job_cases.get_all, context), "jobs")
-    for module in (jobs, health, catalogue, datasets, scopes, estimates, plans, models, keys, audit_routes, workers):
+    data, work = (datasets, scopes, pretrained), (jobs, estimates, plans, models)
+    for module in (*work, *data, health, catalogue, keys, audit_routes, workers):
         app.include_router(module.router)
     errors.install(app)
     app.add_middleware(Envelope, metrics=app.state.metrics, trail=app.state.trail)
