@@ -1,6 +1,8 @@
 """Prices of batches without replacement beside dp-accounting's, which takes a multiplier of the true sensitivity."""
 
 import pytest
+from dp_accounting import GaussianDpEvent, NeighboringRelation, SampledWithoutReplacementDpEvent
+from dp_accounting.rdp import RdpAccountant
 
 from core.privacy.without_replacement import fixed_batch_epsilon
 
@@ -11,9 +13,6 @@ from core.privacy.without_replacement import fixed_batch_epsilon
 )
 def test_epsilon_is_that_of_dp_accounting(fraction: float, sigma: float, times: int, delta: float) -> None:
     """If a release of theirs begins to double sensitivities under replacement, this fails, and so would a planner."""
-    from dp_accounting import GaussianDpEvent, NeighboringRelation, SampledWithoutReplacementDpEvent
-    from dp_accounting.rdp import RdpAccountant
-
     accountant = RdpAccountant(neighboring_relation=NeighboringRelation.REPLACE_ONE)
     event = SampledWithoutReplacementDpEvent(100_000, round(fraction * 100_000), GaussianDpEvent(sigma))
     theirs = accountant.compose(event, times).get_epsilon(delta)

@@ -92,50 +92,41 @@ def foresee(proxy: Proxy, *, multiplier: float, batch: int, steps: int, plan_cli
         steps: K.
         plan_clip: to compare with.
     """
-    gradients = np.array(proxy.gradients)
-    lengths = np.linalg.norm(gradients, axis=1)
-    factors = np.array(proxy.factors)
-    bends = np.ones(len(lengths)) if proxy.curvatures is None else np.array(proxy.curvatures)
-
-    def excess(clip: float) -> float:
-        return _excess(gradients, lengths, factors, bends, clip=clip, noise=multiplier * clip / batch, batch=batch,
-                       steps=steps)  # fmt: skip
-
-    longest = float(lengths.max())
+    estimate = Estimate(proxy, multiplier=multiplier, batch=batch, steps=steps)
+    longest = float(estimate.lengths.max())
     if longest == 0:
         return Foreseen(clip=plan_clip, value=None, at_plan=None)
-    clip = lowest(excess, max(float(np.quantile(lengths, 0.05)), 1e-6 * longest), 2 * longest)
-    return Foreseen(clip=clip, value=_finite(excess(clip)), at_plan=_finite(excess(plan_clip)))
+    clip = lowest(estimate.excess, max(float(np.quantile(estimate.lengths, 0.05)), 1e-6 * longest), 2 * longest)
+    value, at_plan = estimate.excess(clip), estimate.excess(plan_clip)
+    return Foreseen(clip=clip, value=value if value < inf else None, at_plan=at_plan if at_plan < inf else None)
 
 
-def _excess(
-    gradients: NDArray[np.float64],
-    lengths: NDArray[np.float64],
-    factors: NDArray[np.float64],
-    bends: NDArray[np.float64],
-    *,
-    clip: float,
-    noise: float,
-    batch: int,
-    steps: int,
-) -> float:
-    """Return U = v'Hv/2 + tr(Hc^-1 H Hc^-1 (noise^2 I + Cov/b))/(2 K), v = Hc^-1 bias.
+class Estimate:
+    """The excess risk of the average iterate as a function of the clip; arguments as of `foresee`."""
 
-    Hc is the mean Hessian of the records that are not clipped, for a clipped gradient's length does not change; where
-    it is singular the iterates have nothing to hold them.
-    """
-    clipped = gradients * np.minimum(1.0, clip / np.maximum(lengths, _FLAT * clip))[:, None]
-    bias = clipped.mean(axis=0) - gradients.mean(axis=0)
-    full = (factors.T * bends) @ factors / len(factors)
-    left = (factors.T * (bends * (lengths < clip))) @ factors / len(factors)
-    spread = np.atleast_2d(np.cov(clipped, rowvar=False, bias=True)) / batch + noise**2 * np.eye(len(full))
-    values = np.linalg.eigvalsh(left)
-    if not np.isfinite(values).all() or values[0] <= _FLAT * values[-1]:
-        return inf
-    shift = np.linalg.solve(left, bias)
-    settled = np.linalg.solve(left, np.linalg.solve(left, spread).T)
-    return float(shift @ full @ shift / 2 + np.trace(full @ settled) / (2 * steps))
+    def __init__(self, proxy: Proxy, *, multiplier: float, batch: int, steps: int) -> None:
+        """Put the records into arrays."""
+        self.gradients = np.array(proxy.gradients)
+        self.lengths: NDArray[np.float64] = np.linalg.norm(self.gradients, axis=1)
+        self._factors = np.array(proxy.factors)
+        self._bends = np.ones(len(self.lengths)) if proxy.curvatures is None else np.array(proxy.curvatures)
+        self._multiplier, self._batch, self._steps = multiplier, batch, steps
 
+    def excess(self, clip: float) -> float:
+        """Return U = v'Hv/2 + tr(Hc^-1 H Hc^-1 (noise^2 I + Cov/b))/(2 K), v = Hc^-1 bias.
 
-def _finite(value: float) -> float | None:
-    return value if value < inf else None
+        Hc is the mean Hessian of the records that are not clipped, for a clipped gradient's length does not change;
+        where it is singular the iterates have nothing to hold them, and U is infinite.
+        """
+        factors, count = self._factors, len(self._factors)
+        clipped = self.gradients * np.minimum(1.0, clip / np.maximum(self.lengths, _FLAT * clip))[:, None]
+        left = (factors.T * (self._bends * (self.lengths < clip))) @ factors / count
+        held = np.linalg.eigvalsh(left)
+        if not np.isfinite(held).all() or held[0] <= _FLAT * held[-1]:
+            return inf
+        full = (factors.T * self._bends) @ factors / count
+        noise = self._multiplier * clip / self._batch
+        spread = np.atleast_2d(np.cov(clipped, rowvar=False, bias=True)) / self._batch + noise**2 * np.eye(len(full))
+        shift = np.linalg.solve(left, clipped.mean(axis=0) - self.gradients.mean(axis=0))
+        settled = np.linalg.solve(left, np.linalg.solve(left, spread).T)
+        return float(shift @ full @ shift / 2 + np.trace(full @ settled) / (2 * self._steps))

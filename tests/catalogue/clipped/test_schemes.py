@@ -1,5 +1,6 @@
-"""What each scheme takes in noise: golden values, the factor two between relations, and one pass composed with nothing."""
+"""What each scheme takes in noise: golden values, a factor of two between relations, one pass that composes nothing."""
 
+from itertools import pairwise
 from math import sqrt
 
 import pytest
@@ -72,7 +73,7 @@ class TestFixedBatches:
         for sigma in (0.3, 1.0, 10.0, 1000.0):
             few, many = renyi_prices(0.001, sigma)[1], renyi_prices(0.1, sigma)[1]
             assert all(one < other for one, other in zip(few, many, strict=True))
-            assert all(one <= other * (1 + 1e-9) for one, other in zip(few, few[1:], strict=False))
+            assert all(one <= other * (1 + 1e-9) for one, other in pairwise(few))
             quieter = dict(zip(*renyi_prices(0.001, 2 * sigma), strict=True))
             assert all(quieter[order] < price for order, price in zip(*renyi_prices(0.001, sigma), strict=True))
 
