@@ -1,0 +1,243 @@
+"""Sums of networks' clipped gradients: the same law for every way to walk, neighbours apart by what is charged."""
+
+from collections.abc import Callable
+from math import isqrt, sqrt
+
+import pytest
+import torch
+from torch import Tensor
+
+from core.catalogue.questions import Curvature, Gradient, GradientNorm
+from core.mechanisms.lattice import CHARGED_MARGIN, Grid, network_grid, round_parts
+from core.oracle.noise import grid_for
+from core.privacy.facts import Adjacency, Facts
+from core.problems.neural.problem import LARGEST, NetworkProblem
+from tests.support.networks import NETWORKS, clipped_sum, facts, gradients, problem, records
+
+UNITS = 43
+PART = 8
+CLIP = 0.5
+QUESTION = Gradient(sigma=1.0, clip=CLIP)
+KINDS = ("perceptron", "pools", "norms", "transformer", "adapters")
+"""Of networks: outer products, rows, tokens, and several of them."""
+
+
+def _theta(held: NetworkProblem, size: float = 0.1) -> Tensor:
+    generator = torch.Generator().manual_seed(9)
+    return size * torch.randn(held.dimension, generator=generator, dtype=torch.float64)
+
+
+def _public(held: NetworkProblem, adjacency: Adjacency = Adjacency.ZERO_OUT) -> tuple[Facts, Grid]:
+    known = facts(held.units, held.dimension, CLIP, PART, adjacency)
+    return known, grid_for(QUESTION, known, held.units)
+
+
+def _integers(held: NetworkProblem, **selection: Tensor) -> Tensor:
+    known, grid = _public(held)
+    return held.integer_sum(QUESTION, known, _theta(held), grid.part_step, **selection)
+
+
+def _parts(held: NetworkProblem) -> list[Tensor]:
+    """Return every part's float sum."""
+    known, _ = _public(held)
+    return [part.clone() for part in held._parts(QUESTION, known, _theta(held), None, None)]
+
+
+def _norm(steps: Tensor) -> int:
+    return isqrt(sum(one * one for one in steps.tolist()))
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("micro", [1, 4, 8, 16, None])
+def test_micro_batches_change_nothing_but_roundings_within_the_charged_error(name: str, micro: int | None) -> None:
+    held = problem(NETWORKS[name], UNITS, micro=micro)
+    _, grid = _public(held)
+    single = sum(_integers(held, rows=torch.tensor([row])) for row in range(UNITS))
+    assert _norm(_integers(held) - single) * grid.part_step <= 2 * grid.error
+    exact = clipped_sum(gradients(problem(NETWORKS[name], UNITS, torch.float64), _theta(held)), CLIP)
+    assert float(torch.linalg.vector_norm(_integers(held) * grid.part_step - exact)) < 1e-3 * CLIP * UNITS
+
+
+@pytest.mark.parametrize("units", [1, 7, 8, 9, 16, 17])
+def test_parts_end_where_their_rows_do(units: int) -> None:
+    held = problem(NETWORKS["transformer"], units, micro=4)
+    assert len(_parts(held)) == -(-units // PART)
+    exact = clipped_sum(gradients(problem(NETWORKS["transformer"], units, torch.float64), _theta(held)), CLIP)
+    assert torch.allclose(sum(_parts(held)).double(), exact, atol=1e-5)
+
+
+def test_rows_and_masks_say_who_is_summed() -> None:
+    held = problem(NETWORKS["norms"], UNITS)
+    _, grid = _public(held)
+    rows = torch.tensor([40, 3, 17, 17, 5, 0])
+    included = torch.tensor([True, True, False, True, True, False])
+    mask = torch.zeros(UNITS, dtype=torch.bool)
+    mask[rows[included]] = True
+    one, other = _integers(held, rows=rows, included=included), _integers(held, included=mask)
+    assert _norm(one - other) * grid.part_step <= 2 * grid.error
+    assert int(one.abs().sum()) > 0
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_an_empty_sample_sums_to_zero(name: str) -> None:
+    held = problem(NETWORKS[name], UNITS)
+    nobody = torch.zeros(5, dtype=torch.bool)
+    assert not _integers(held, rows=torch.arange(5), included=nobody).any()
+    assert not _integers(held, included=torch.zeros(UNITS, dtype=torch.bool)).any()
+
+
+def _changed(kind: str, held: tuple[Tensor, ...], row: int) -> tuple[Tensor, ...]:
+    """Return a neighbour of records: one of them zeroed, or another."""
+    features, target, present = (one.clone() for one in held)
+    whole = not features.dtype.is_floating_point
+    match kind:
+        case "zeroed":
+            present[row] = False
+        case "not a number":
+            features[row], target[row] = (-1 if whole else torch.nan), torch.nan
+        case "infinite":
+            features[row] = 10**6 if whole else torch.inf
+        case "huge":
+            features[row] = features[row].flip(0) if whole else features[row] * 1e30
+        case "outlier":
+            features[row] = features[row].flip(0) if whole else features[row] * -30
+    return features, target, present
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("kind", ["zeroed", "not a number", "infinite", "huge", "outlier"])
+def test_neighbours_differ_in_one_part_and_by_no_more_than_is_charged(name: str, kind: str) -> None:
+    row = 13
+    base = records(NETWORKS[name], UNITS)
+    one = problem(NETWORKS[name], UNITS, held=base, micro=4)
+    other = problem(NETWORKS[name], UNITS, held=_changed(kind, base, row), micro=4)
+    for number, (before, after) in enumerate(zip(_parts(one), _parts(other), strict=True)):
+        assert torch.equal(before, after) or number == row // PART, "other parts are the same, bit by bit"
+    zeroed = kind in ("zeroed", "not a number", "infinite")
+    _, grid = _public(one, Adjacency.ZERO_OUT if zeroed else Adjacency.REPLACE_ONE)
+    moved = round_parts(_integers(one).numpy(), grid) - round_parts(_integers(other).numpy(), grid)
+    assert _norm(torch.from_numpy(moved)) <= grid.sensitivity
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_other_records_floats_are_the_same_whatever_one_record_says(name: str) -> None:
+    row, units = 3, 8
+    base = records(NETWORKS[name], units)
+    others = torch.arange(units) != row
+    found = []
+    for kind in ("none", "zeroed", "not a number", "infinite", "huge", "outlier"):
+        held = problem(NETWORKS[name], units, held=_changed(kind, base, row))
+        terms, scales, _ = held._measured(held._weights(_theta(held)), torch.arange(units), others, CLIP)
+        found.append([scales[others], *(one.squares[others] for one in terms)])
+    for floats in found[1:]:
+        assert all(torch.equal(one, other) for one, other in zip(floats, found[0], strict=True))
+
+
+def _overflowing(held: NetworkProblem) -> NetworkProblem:
+    """Scale a start so that a pass overflows for records that are themselves finite."""
+    held._start = {name: at * 1e25 for name, at in held._start.items()}
+    return held
+
+
+@pytest.mark.parametrize("name", ["perceptron", "pools", "sequence"])
+def test_gradients_that_are_not_finite_count_zero(name: str) -> None:
+    held = _overflowing(problem(NETWORKS[name], UNITS))
+    terms, _, kept = held._measured(held._weights(_theta(held)), torch.arange(8), torch.ones(8, dtype=torch.bool), CLIP)
+    squares = torch.stack([one.squares for one in terms]).sum(0)
+    assert not kept[~(squares <= LARGEST**2)].any()
+    assert not kept.all()
+    total = _integers(held)
+    known, grid = _public(held)
+    assert _norm(total) * grid.part_step <= UNITS * CLIP * CHARGED_MARGIN + grid.error
+    assert known.units == UNITS
+
+
+def _adversaries(name: str) -> list[Tensor]:
+    """Return sums of one record each, chosen to be as large as they get."""
+    found = []
+    for seed in range(2):
+        base = records(NETWORKS[name], 16, seed)
+        for scale in (1.0, 1e3):
+            features = base[0] if not base[0].dtype.is_floating_point else base[0] * scale
+            held = problem(NETWORKS[name], 16, held=(features, *base[1:]))
+            found += [_integers(held, rows=torch.tensor([row])) for row in range(16)]
+    return found
+
+
+@pytest.mark.parametrize("name", ["perceptron", "pools", "transformer"])
+def test_no_record_is_found_that_moves_a_sum_by_more_than_is_charged(name: str) -> None:
+    held = problem(NETWORKS[name], 16)
+    _, grid = _public(held)
+    largest = max(_norm(one) for one in _adversaries(name)) * grid.part_step
+    assert largest <= (1 + 2**-11) * CLIP, "terms are inside the charged margin"
+    assert largest > 0.999 * CLIP, "and the search finds some that reach their clip"
+    assert largest / grid.step <= grid.sensitivity
+
+
+@pytest.mark.parametrize("bug", ["no clip", "clip of the mean", "norm of one tensor", "nan times zero"])
+def test_planted_bugs_move_a_sum_by_more_than_is_charged(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, row = "perceptron", 13
+    base = records(NETWORKS[name], UNITS)
+    kind = "overflowing" if bug == "nan times zero" else "outlier"
+    pair = [problem(NETWORKS[name], UNITS, held=held) for held in (base, _changed(kind, base, row))]
+    genuine = NetworkProblem._measured
+
+    def measured(self: NetworkProblem, *rest: object) -> tuple[list, Tensor, Tensor]:
+        terms, scales, kept = genuine(self, *rest)
+        squares = torch.stack([one.squares for one in terms])
+        match bug:
+            case "no clip":
+                scales = torch.ones_like(scales)
+            case "clip of the mean":
+                scales = torch.full_like(scales, float((CLIP / squares.sum(0).mean().sqrt()).clamp(max=1.0)))
+            case "norm of one tensor":
+                scales = (CLIP / squares[-1].sqrt()).clamp(max=1.0).float()
+        return terms, scales, kept
+
+    monkeypatch.setattr(NetworkProblem, "_measured", measured)
+    if bug == "nan times zero":
+        monkeypatch.setattr("core.problems.neural.terms.selected", lambda rows, kept: rows * kept.unsqueeze(-1))
+        with pytest.raises(AssertionError, match="finite"):
+            _integers(_overflowing(pair[0]))
+        return
+    _, grid = _public(pair[0], Adjacency.REPLACE_ONE)
+    one, other = (round_parts(_integers(held).numpy(), grid) for held in pair)
+    assert _norm(torch.from_numpy(one - other)) > grid.sensitivity
+
+
+def test_the_grid_charges_for_two_sums_of_few_terms() -> None:
+    grid = network_grid(1.0, 64, 60_000, 26_010, Adjacency.ZERO_OUT)
+    bound = CHARGED_MARGIN
+    part = 66 * 2.0**-24 * 64 * bound
+    least = (bound + 2 * part) / grid.step + sqrt(26_010)
+    assert least <= grid.sensitivity <= 1.0001 * least
+    assert grid.sensitivity * grid.step < 1.0025, "half a thousandth for the sums, a thousandth for the margin"
+    longer = network_grid(1.0, 64, 2**32, 26_010, Adjacency.ZERO_OUT)
+    assert abs(longer.sensitivity - grid.sensitivity) <= 2**10, "how many parts there are does not enter"
+    changed = network_grid(1.0, 64, 60_000, 26_010, Adjacency.REPLACE_ONE)
+    assert 1.99 < changed.sensitivity / grid.sensitivity < 2
+
+
+def _worst_single(order: Callable[[Tensor], Tensor]) -> float:
+    """Return how far a single-precision sum in some order is from the exact one, for terms made to err."""
+    terms = torch.tensor([1.0] + [1.0 + 2.0**-23] * 63)
+    total = torch.zeros(())
+    for one in order(terms):
+        total = total + one
+    return abs(float(total) - float(terms.double().sum()))
+
+
+def test_sums_in_single_precision_err_and_the_charge_covers_them() -> None:
+    charged = 66 * 2.0**-24 * 64
+    errors = [_worst_single(lambda terms: terms), _worst_single(lambda terms: terms.flip(0))]
+    assert 0 < max(errors) <= charged
+
+
+def test_a_gradients_norm_is_the_other_question_of_networks() -> None:
+    held = problem(NETWORKS["linear"], UNITS)
+    known, grid = _public(held)
+    asked = GradientNorm(sigma=1.0, clip=CLIP)
+    assert grid_for(asked, known, UNITS).sensitivity == grid.sensitivity + 1
+    assert torch.equal(held.integer_sum(asked, known, _theta(held), grid.part_step), _integers(held))
+    with pytest.raises(AssertionError, match="gradients only"):
+        held.integer_sum(Curvature(sigma=1.0, of="hessian"), known, _theta(held), grid.part_step)
