@@ -1,8 +1,9 @@
 """What people are told: the tightest valid figures, and what they mean. Reporting only; admission never reads this.
 
-Epsilon at the scope's delta is exact for Gaussian answers, by dp-accounting's privacy loss distributions (imported on
-first use, it takes two seconds) where sampled or pure draws are among them, and otherwise by the best conversion of
-the zCDP total or of our own Renyi prices at many orders. An empty ledger is "0".
+Epsilon at the scope's delta is exact for Gaussian answers, a stream of disjoint batches among them; by dp-accounting's
+privacy loss distributions (imported on first use, it takes two seconds) where sampled or pure draws are among them; and
+otherwise by the best conversion of the zCDP total or of our own Renyi prices at many orders. Distributions take half a
+second, so that reports and budgets have them and the cost of a job has the conversion. An empty ledger is "0".
 
 Attack success is computed from the trade-off curve (Dong, Roth and Su 2022): for mu-GDP, no attacker who must decide
 whether somebody's record was used gains more than 2 Phi(mu/2) - 1 in true over false positives.
@@ -10,11 +11,13 @@ whether somebody's record was used gains more than 2 Phi(mu/2) - 1 in true over 
 
 from collections import Counter
 from decimal import Decimal
+from functools import lru_cache
 from math import inf, sqrt
 from typing import Literal
 
 from core.privacy.amounts import format_figure, write_figure
 from core.privacy.budget import Terms, largest_gaussian, percent_of, standing
+from core.privacy.calibration import smallest_epsilon
 from core.privacy.conversions import (
     cks_epsilon,
     dp_advantage,
@@ -166,8 +169,11 @@ def _all_gaussian(event: Event) -> bool:
             return isinstance(event, Gaussian)
 
 
-def epsilon_at(event: Event, delta: float) -> tuple[float, str]:
-    """Return the smallest epsilon known to hold at `delta`, in nats, and the method that gave it."""
+def quick_epsilon(event: Event, delta: float) -> tuple[float, str]:
+    """Return an epsilon that holds at `delta`, in nats, and the method that gave it, within a few milliseconds.
+
+    It is the smallest one known but where sampled or pure draws are among others; see `epsilon_at`.
+    """
     mu = total_mu(event)
     if mu == 0:
         return 0.0, "nothing was drawn"
@@ -176,11 +182,18 @@ def epsilon_at(event: Event, delta: float) -> tuple[float, str]:
     rho = total_rho(event)
     by_rho = inf if rho is None else cks_epsilon(rho, delta)
     by_renyi = min(renyi_epsilon(cost(event, order), order, delta) for order in _ORDERS)
-    best = min((by_rho, "zCDP conversion"), (by_renyi, "Renyi conversion"))
-    draws = _flatten(event)
-    if draws is None or best[0] > _MAX_EPSILON_BY_LOSSES:
-        return best
-    return min((_epsilon_by_losses(draws, delta), "privacy loss distribution"), best)
+    by_renyi = min(by_renyi, smallest_epsilon(event, delta))
+    return min((by_rho, "zCDP conversion"), (by_renyi, "Renyi conversion"))
+
+
+@lru_cache(maxsize=1024)  # half a second where losses are composed, and a finished job's stay as they are
+def epsilon_at(event: Event, delta: float) -> tuple[float, str]:
+    """Return the smallest epsilon known to hold at `delta`, in nats, and the method that gave it."""
+    quick = quick_epsilon(event, delta)
+    draws = None if total_mu(event) is not None else _flatten(event)
+    if draws is None or quick[0] > _MAX_EPSILON_BY_LOSSES:
+        return quick
+    return min((_epsilon_by_losses(draws, delta), "privacy loss distribution"), quick)
 
 
 def _flatten(event: Event) -> Counter[Leaf] | None:
@@ -260,12 +273,6 @@ def _promise(mu: float | None, rho: float | None, epsilon: float, delta: Decimal
     )
 
 
-def promise_of(event: Event, delta: Decimal) -> tuple[Promise, str]:
-    """Return an event's figures, rounded up, and the method behind its epsilon."""
-    epsilon, method = epsilon_at(event, float(delta))
-    return _promise(total_mu(event), total_rho(event), epsilon, delta), method
-
-
 def attack_success(epsilon: float, delta: float, mu: float | None = None) -> AttackSuccess:
     """Return the most an attacker could do, from the trade-off curve: of mu if given, else of (epsilon, delta)."""
     if mu is not None:
@@ -305,8 +312,9 @@ def report(event: Event, terms: Terms, adjacency: Adjacency, *, declared: bool =
 
 
 def cost_view(event: Event, terms: Terms, spent: tuple[int, ...], reserved: tuple[int, ...]) -> CostView:
-    """Return what a job costs at this head."""
-    promise, _ = promise_of(event, terms.delta)
+    """Return what a job costs at this head, its figures the quick ones: every look at a running job asks for them."""
+    epsilon, _ = quick_epsilon(event, float(terms.delta))
+    promise = _promise(total_mu(event), total_rho(event), epsilon, terms.delta)
     percent = percent_of(terms, spent, reserved, cost_nano(event, terms.orders))
     return CostView(percent=_plain(percent), epsilon_alone=promise.epsilon, rho=promise.rho, mu=promise.mu)
 

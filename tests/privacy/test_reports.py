@@ -118,6 +118,26 @@ def test_cost_view() -> None:
     assert cost_view(SAMPLED, TERMS, EMPTY, EMPTY).rho is None
 
 
+def test_a_sampled_job_costs_by_conversion_what_its_report_has_tighter() -> None:
+    """Every look at a running job asks what it costs; half a second for each would be too long."""
+    event = Repeated(event=Sampled(numerator=2**58, sigma=1.2), times=500)
+    quick, told = cost_view(event, TERMS, EMPTY, EMPTY), report(event, TERMS, Adjacency.ZERO_OUT, declared=True)
+    assert told.method == "privacy loss distribution"
+    assert float(told.promise.epsilon) < float(quick.epsilon_alone) < 1.3 * float(told.promise.epsilon)
+    assert (told.promise.mu, told.promise.rho, told.label) == (None, None, "guarantee")
+    over = told.implies[Adjacency.REPLACE_ONE]
+    assert float(over.epsilon) == pytest.approx(2 * float(told.promise.epsilon), rel=1e-3)
+
+
+def test_a_stream_is_reported_as_the_one_answer_it_costs() -> None:
+    stream = Composed(events=(Gaussian(sigma=20.0), Repeated(event=NOTHING, times=96)))
+    told = report(stream, TERMS, Adjacency.REPLACE_ONE, declared=True)
+    assert told.model_copy(update={"method": ""}) == report(
+        Gaussian(sigma=20.0), TERMS, Adjacency.REPLACE_ONE, declared=True
+    ).model_copy(update={"method": ""})
+    assert (told.promise.mu, told.promise.rho, told.method) == ("0.05", "0.00125", "exact Gaussian")
+
+
 def test_budget_figures() -> None:
     empty = budget_figures(TERMS, Adjacency.ZERO_OUT, EMPTY, EMPTY, NOTHING)
     assert (empty.epsilon.total, empty.epsilon.spent, empty.epsilon.remaining) == ("3", "0", "2.756")
