@@ -1,5 +1,6 @@
 """A network in a trainer: its public start, and the row that is made of theta."""
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
