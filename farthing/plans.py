@@ -96,7 +96,7 @@ def shown(found: Plan) -> RenderableType:
         rows = [
             (name, str(value)) for name in ("units", "epsilon", "sigma") if (value := getattr(wanted, name)) is not None
         ]
-        parts += ["", _facts(f"for a bound of {_number(wanted.target)}", rows)]
+        parts += ["", _facts("found", [*rows, ("for a bound of", _number(wanted.target))])]
     parts += ["", *(Text(f"Note: {warning}.") for warning in found.warnings)]
     return Group(*parts)
 

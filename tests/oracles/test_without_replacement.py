@@ -9,7 +9,7 @@ from core.privacy.without_replacement import fixed_batch_epsilon
 
 @pytest.mark.parametrize(
     ("fraction", "sigma", "times", "delta"),
-    [(0.01, 0.5, 1000, 1e-5), (0.001, 2.0, 100_000, 1e-5), (0.02, 8.0, 3000, 1e-7), (0.001, 0.3, 100, 1e-5)],
+    [(0.01, 0.5, 1000, 1e-5), (0.02, 8.0, 3000, 1e-7)],
 )
 def test_epsilon_is_that_of_dp_accounting(fraction: float, sigma: float, times: int, delta: float) -> None:
     """If a release of theirs begins to double sensitivities under replacement, this fails, and so would a planner."""

@@ -24,9 +24,9 @@ from core.catalogue.clipped.search import lowest
 from core.privacy.facts import Frozen
 
 WELL_BELOW: Final = (
-    "Clips far below four times the steepest slope are usual in deep learning, where steps are then of about equal "
+    "clips far below four times the steepest slope are usual in deep learning, where steps are then of about equal "
     "length; these theorems do not certify them. In expectation their bias is of the order min(sigma, sigma^2/clip) "
-    "(Koloskova et al. 2023)."
+    "(Koloskova et al. 2023)"
 )
 _MOST_FIGURES: Final = 40_000
 _FLAT: Final = 1e-12

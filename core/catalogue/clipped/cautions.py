@@ -23,8 +23,8 @@ def warnings_of(
             "the moment's order is within 0.1 of the tail index, where moments are very large: for a Pareto tail of "
             "1.55, E|x|^1.5 is 29 times the scale's; compare smaller orders"
         )
-    if best.run.clip < 4 * landscape.scale.slope * (1 - 1e-12):
-        warnings.append(WELL_BELOW if best.run.clip < landscape.floor * (1 - 1e-12) else "the clip is below 4 slope")
+    if best.run.clip < landscape.floor * (1 - 1e-12):
+        warnings.append(WELL_BELOW)
     if request.scheme == "fixed_batch":
         warnings.append("no method here draws such batches: the plan is shown, and none runs it")
     if request.scheme == "poisson" and request.epsilon is not None and best.cell.fraction < _RARE:

@@ -15,7 +15,7 @@ from core.privacy.facts import Frozen
 LARGEST: Final = 1e30
 SMALLEST: Final = 1e-30
 MOST_UNITS: Final = 10**12
-MOST_SEARCHES: Final = 128
+MOST_SEARCHES: Final = 96
 """Combinations of a batch, a number of steps and a moment, each with a search for the clip: a plan takes a second."""
 MOST_SEARCHES_TO_FIND: Final = 32
 """Where something is looked for, and all of them are searched again and again."""
