@@ -1,0 +1,155 @@
+"""The door a job's method needs: what it reads, which meter pays, and what is refused before anything is reserved."""
+
+from collections import Counter
+from decimal import Decimal
+from typing import Any
+
+import pytest
+import torch
+from pydantic import TypeAdapter
+
+from core.catalogue.columns import Columns
+from core.catalogue.jobs import JobSpec
+from core.catalogue.planning import PlannedJob, plan_job
+from core.errors import AdjacencyMismatch, Invalid
+from core.mechanisms.sampling import padded_length, public_order, rate_parts
+from core.oracle.door import FullDoor
+from core.oracle.samples import PoissonDoor, StreamDoor
+from core.privacy.budget import plan_orders
+from core.privacy.events import Gaussian
+from core.privacy.facts import Adjacency
+from core.privacy.renyi import prefix_costs
+from core.store.claims import Claim
+from core.store.records import Kept
+from core.store.schedules import Schedule, is_stream
+from core.training.doors import make_meter, open_door
+from core.training.meter import LedgerMeter
+from core.training.order import Order, Payer
+from core.training.streaming import StreamMeter
+from tests.oracle.test_door import Journal
+
+UNITS = 2000
+TERMS = plan_orders(Decimal(8), Decimal("1e-6"))
+COLUMNS = TypeAdapter(Columns).validate_python(
+    [
+        {"name": "x", "type": "number", "lower": -3, "upper": 3},
+        {"name": "y", "type": "binary", "values": ["no", "yes"]},
+    ]
+)
+FULL: dict[str, Any] = {"kind": "noisy_gd", "steps": 5}
+POISSON: dict[str, Any] = {"kind": "clipped_sgd", "steps": 6, "batch": 125}
+STREAM: dict[str, Any] = {"kind": "certified_clipped_sgd", "batch": 10}
+
+
+class Counted:
+    """A till that counts."""
+
+    def __init__(self) -> None:
+        self.chunks: list[int] = []
+
+    def spend(self, chunk: int, state: bytes | None, step: int) -> None:
+        del state, step
+        self.chunks.append(chunk)
+
+    def keep(self, state: bytes, step: int) -> None:
+        raise AssertionError((state, step))
+
+
+def plan(optimizer: dict[str, Any], adjacency: Adjacency = Adjacency.ZERO_OUT, **changes: Any) -> PlannedJob:
+    spec = {
+        "dataset": "ds_1",
+        "model": {"kind": "logistic", "target": "y"},
+        "optimizer": optimizer,
+        "privacy": {"mu": "0.5"},
+        "inference": {"intervals": False},
+    } | changes
+    return plan_job(JobSpec.model_validate(spec), columns=COLUMNS, units=UNITS, adjacency=adjacency, terms=TERMS)
+
+
+def order_of(planned: PlannedJob, paid_chunks: int = 0) -> Order:
+    totals = tuple(tuple(total) for total in prefix_costs(planned.schedule, TERMS.orders))
+    return Order(
+        claim=Claim("job_7", 1, "epoch", 1),
+        spec={},
+        columns=[],
+        records=Kept("ds_1", "nowhere", "sha256:0", None),
+        units=UNITS,
+        adjacency=Adjacency.ZERO_OUT,
+        approval="not-needed",
+        terms=TERMS,
+        schedule=planned.schedule,
+        payers=(Payer(TERMS.orders, totals),),
+        kept=None,
+        kept_chunks=0,
+        paid_chunks=paid_chunks,
+        charged=Counter(),
+    )
+
+
+def opened(planned: PlannedJob, *, paid_chunks: int = 0, shared: bool = False) -> tuple[Any, LedgerMeter, Any, Journal]:
+    journal, till = Journal(units=UNITS, dimension=planned.facts.dimension), Counted()
+    order = order_of(planned, paid_chunks)
+    meter = make_meter(planned, order, till, lambda: False)
+    return open_door(planned, order, journal, meter, shared=shared), meter, till, journal
+
+
+def ask(door: Any, planned: PlannedJob) -> None:
+    door.ask(planned.spec.optimizer.questions()[0], torch.zeros(planned.facts.dimension, dtype=torch.float64))
+
+
+def test_a_full_batch_method_reads_all_at_each_step() -> None:
+    planned = plan(FULL)
+    door, meter, till, journal = opened(planned)
+    assert (type(door), type(meter)) == (FullDoor, LedgerMeter)
+    ask(door, planned)
+    assert (journal.selections, till.chunks) == ([(None, None)], [0])
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_sampled_method_reads_lists_or_masks_where_processes_share_the_records(*, shared: bool) -> None:
+    planned = plan(POISSON)
+    door, meter, till, journal = opened(planned, shared=shared)
+    assert (type(door), type(meter)) == (PoissonDoor, LedgerMeter)
+    for _ in range(6):
+        ask(door, planned)
+    assert till.chunks == list(range(6))
+    (rows, included), parts = journal.selections[0], rate_parts(1 / 16)
+    assert included.shape == (UNITS if shared else padded_length(parts, UNITS),)
+    assert (rows is None) is shared
+    with pytest.raises(AssertionError, match="never passes"):
+        ask(door, planned)
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_a_stream_is_read_in_its_jobs_order_after_what_was_paid(adjacency: Adjacency) -> None:
+    planned = plan(STREAM, adjacency)
+    assert planned.schedule[0] == Gaussian(sigma=2.0)
+    assert is_stream(Schedule(planned.schedule).chunks)
+    sampling = planned.spec.optimizer.sampling(planned.facts)
+    door, meter, till, journal = opened(planned, paid_chunks=4)
+    assert (type(door), type(meter)) == (StreamDoor, StreamMeter)
+    ask(door, planned)
+    assert till.chunks == [4]
+    first = 4 * sampling.chunk * 10
+    assert journal.selections[0][0].tolist() == public_order("job_7", UNITS)[first : first + 10].tolist()
+
+
+def test_no_other_job_is_taken_for_a_stream() -> None:
+    for optimizer in (FULL, POISSON, {"kind": "noisy_gd", "steps": 1}):
+        assert not is_stream(Schedule(plan(optimizer).schedule).chunks)
+
+
+def test_samples_are_refused_where_records_may_change_and_streams_are_not() -> None:
+    with pytest.raises(AdjacencyMismatch) as refused:
+        plan(POISSON, Adjacency.REPLACE_ONE)
+    assert refused.value.code == "adjacency-mismatch"
+    assert refused.value.fields[0].pointer == "/optimizer"
+    assert plan(STREAM, Adjacency.REPLACE_ONE).schedule == plan(STREAM).schedule
+
+
+def test_streams_are_read_by_one_process_and_repeat_nothing() -> None:
+    with pytest.raises(Invalid) as refused:
+        plan(STREAM, resources={"processes": 2})
+    assert refused.value.fields[0].pointer == "/resources/processes"
+    assert plan(STREAM).spec.retry_allowance == 0
+    assert plan(POISSON, resources={"processes": 2}).spec.retry_allowance == 1
