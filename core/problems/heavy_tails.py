@@ -173,9 +173,9 @@ class RegressionTable(FixedRecords):
 
     def gradients(self, theta: Tensor, rows: Tensor) -> Tensor:
         """Return (x.theta - y) x of chosen records, shape (R, m, d)."""
-        features = self.features[rows]
+        features = self.features.index_select(0, rows.flatten()).view(*rows.shape, self.dimension)
         away = (features @ theta.unsqueeze(-1)).squeeze(-1)
-        return features.mul_(away.sub_(self.target[rows]).unsqueeze(-1))
+        return features.mul_(away.sub_(self.target.index_select(0, rows.flatten()).view(rows.shape)).unsqueeze(-1))
 
 
 def regression_records(law: Law, draws: Draws, dimension: int, *shape: int) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from core.catalogue.questions import Gradient, Question
 from core.privacy.facts import Facts
-from core.problems.grouped import within
 
 
 class Draws(Protocol):
@@ -64,11 +63,7 @@ class Population(LaneRecords):
         assert isinstance(question, Gradient), f"no method asks a stream for a {question.kind}"
         assert question.batch is not None, "a stream reads a stated number of records"
         found = self.gradients(self._points(theta), question.batch, draws)
-        assert found.dtype == torch.float64, (
-            "a float of fewer bits makes zeros of uniform draws, and infinities of those"
-        )
-        assert bool(found.isfinite().all()), "no draw is infinite: a zero entered a power below zero"
-        return within(found, question.bound(facts)).sum(-2)
+        return _clipped(found, question.bound(facts)).sum(-2)
 
 
 class FixedRecords(LaneRecords):
@@ -82,8 +77,16 @@ class FixedRecords(LaneRecords):
         """Return the sum of the clipped gradients of a sample in each lane, shape (R, p)."""
         assert isinstance(question, Gradient), f"no method asks a sample for a {question.kind}"
         rows, included = poisson_rows(draws, self.lanes, self.units, rate)
-        found = within(self.gradients(self._points(theta), rows), question.bound(facts))
+        found = _clipped(self.gradients(self._points(theta), rows), question.bound(facts))
         return torch.where(included.unsqueeze(-1), found, 0.0).sum(-2)
+
+
+def _clipped(found: Tensor, bound: float) -> Tensor:
+    """Shorten gradients, shape (..., p), to a bound, in place; those of known laws and records are all finite."""
+    assert found.dtype == torch.float64, "a float of fewer bits makes zeros of uniform draws, and infinities of those"
+    lengths = torch.linalg.vector_norm(found, dim=-1, keepdim=True)
+    assert bool(lengths.isfinite().all()), "no draw is infinite: a zero entered a power below zero"
+    return found.mul_(bound / lengths.clamp_(min=bound))
 
 
 def poisson_rows(draws: Draws, lanes: int, units: int, rate: float) -> tuple[Tensor, Tensor]:
