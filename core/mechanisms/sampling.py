@@ -149,19 +149,6 @@ def permutation(generator: Generator, count: int) -> NDArray[np.int64]:
             return order.astype(np.int64)
 
 
-def disjoint_batches(generator: Generator, units: int, sizes: list[int]) -> list[NDArray[np.int64]]:
-    """Cut a random order of the units into batches of fixed public sizes; no unit is in two.
-
-    Returns:
-        One array of unit indices per size. Units beyond the sum of the sizes are in none.
-    """
-    assert all(size > 0 for size in sizes), "a batch has at least one unit"
-    assert sum(sizes) <= units, "the batches together have at most all units"
-    order = permutation(generator, units)
-    ends = np.cumsum(sizes, dtype=np.int64)
-    return [order[end - size : end] for size, end in zip(sizes, ends.tolist(), strict=True)]
-
-
 def integer(generator: Generator, below: int) -> int:
     """Return a uniform integer in [0, below), by rejection."""
     assert 0 < below <= RATE_UNIT, "the range has 1 to 2^64 values"

@@ -14,7 +14,6 @@ from core.mechanisms.generator import Generator, SimulationGenerator, SystemGene
 from core.mechanisms.sampling import (
     RATE_UNIT,
     direction,
-    disjoint_batches,
     integer,
     listed,
     normal,
@@ -81,7 +80,7 @@ class TestPoisson:
     def test_the_size_test_sees_a_fixed_batch_size(self) -> None:
         """The planted bug: shuffled batches priced as Poisson have no spread in size at all."""
         generator = SimulationGenerator(3)
-        sizes = np.array([disjoint_batches(generator, 100, [10])[0].size for _ in range(50)])
+        sizes = np.array([permutation(generator, 100)[:10].size for _ in range(50)])
         assert sizes.var() == 0
 
     def test_units_are_included_independently(self) -> None:
@@ -128,32 +127,6 @@ class TestPermutation:
     @pytest.mark.parametrize("count", [0, 1, 1000])
     def test_holds_every_index_once(self, count: int) -> None:
         assert sorted(permutation(SystemGenerator(), count).tolist()) == list(range(count))
-
-
-class TestDisjointBatches:
-    def test_no_unit_is_in_two(self) -> None:
-        batches = disjoint_batches(SystemGenerator(), 100, [10, 1, 50, 7])
-        assert [batch.size for batch in batches] == [10, 1, 50, 7]
-        together = np.concatenate(batches)
-        assert np.unique(together).size == together.size == 68
-        assert 0 <= together.min() <= together.max() < 100
-
-    def test_every_unit_is_as_likely_in_each_batch(self) -> None:
-        """Chi-square over 20 units, false alarm 1e-4; the seed is fixed."""
-        generator = SimulationGenerator(8)
-        counts = sum(
-            (np.bincount(disjoint_batches(generator, 20, [3, 4])[1], minlength=20) for _ in range(10_000)),
-            np.zeros(20, dtype=np.int64),
-        )
-        assert stats.chisquare(counts).pvalue > 1e-4
-
-    @pytest.mark.parametrize("sizes", [[0], [-1, 2], [6, 5]])
-    def test_refuses_impossible_sizes(self, sizes: list[int]) -> None:
-        with pytest.raises(AssertionError):
-            disjoint_batches(SystemGenerator(), 10, sizes)
-
-    def test_no_batches_of_anything(self) -> None:
-        assert disjoint_batches(SystemGenerator(), 10, []) == []
 
 
 class TestCoins:
