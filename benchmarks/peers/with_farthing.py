@@ -1,0 +1,168 @@
+"""Farthing's own step through its real doors: production noise and sampling, paid by the ledger's meter.
+
+`python -m benchmarks.peers.with_farthing TASK BATCH FOLDER METHOD fixed|poisson|equal|write STEPS`
+
+On fixed batches each pre-sliced batch stands behind a door of its own, which reads all of it.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.peers.clock import measure, pin
+
+pin()
+
+import numpy as np  # noqa: E402 - after the process is pinned
+import torch  # noqa: E402 - as above
+
+from benchmarks.peers.tasks import Task, read, task_named, write  # noqa: E402 - as above
+from core.catalogue.losses import Clip, Logistic  # noqa: E402 - as above
+from core.catalogue.network.layers import (  # noqa: E402 - as above
+    Activation,
+    Attention,
+    Conv2d,
+    Embedding,
+    Flatten,
+    Layer,
+    LayerNorm,
+    Linear,
+    MeanOver,
+    Pool2d,
+    Residual,
+)
+from core.catalogue.network.planning import PART_ROWS  # noqa: E402 - as above
+from core.catalogue.questions import Gradient  # noqa: E402 - as above
+from core.mechanisms.generator import SystemGenerator  # noqa: E402 - as above
+from core.mechanisms.public_start import draw_start  # noqa: E402 - as above
+from core.mechanisms.sampling import rate_parts  # noqa: E402 - as above
+from core.oracle.door import AbstractDoor, FullDoor  # noqa: E402 - as above
+from core.oracle.samples import PoissonDoor, sampled  # noqa: E402 - as above
+from core.privacy.events import Event, Repeated  # noqa: E402 - as above
+from core.privacy.facts import Adjacency, Facts  # noqa: E402 - as above
+from core.privacy.renyi import prefix_costs  # noqa: E402 - as above
+from core.problems import Problem  # noqa: E402 - as above
+from core.problems.linear import LinearProblem  # noqa: E402 - as above
+from core.problems.neural.problem import NetworkProblem  # noqa: E402 - as above
+from core.training.meter import LedgerMeter  # noqa: E402 - as above
+from core.training.order import Payer  # noqa: E402 - as above
+
+ORDERS = (2, 4, 9, 22)
+CHUNKS, STEPS_A_CHUNK = 100, 100
+EQUAL_STEPS = 20
+SILENT_SIGMA = 1e-6
+"""Nearly no noise: none at all is not to be had. A millionth of a clip over the batch is far below what is compared."""
+
+
+class Till:
+    """Takes payments and keeps nothing: what PostgreSQL takes for a hundred payments a job is `benchmarks.ledger`'s."""
+
+    def spend(self, chunk: int, state: bytes | None, step: int) -> None:
+        """Take a payment."""
+
+    def keep(self, state: bytes, step: int) -> None:
+        """Keep nothing."""
+
+
+def layers_of(task: Task) -> tuple[Layer, ...]:
+    """Return the same network as every side has, its parameters in the same order."""
+    match task.name:
+        case "cnn":
+            return (
+                Conv2d(channels=16, kernel=8, stride=2, padding=3),
+                Activation(),
+                Pool2d(kernel=2, stride=1),
+                Conv2d(channels=32, kernel=4, stride=2),
+                Activation(),
+                Pool2d(kernel=2, stride=1),
+                Flatten(),
+                Linear(units=32),
+                Activation(),
+                Linear(units=10),
+            )
+        case "mlp":
+            return (Flatten(), Linear(units=256), Activation(), Linear(units=128), Activation(), Linear(units=10))
+    return (
+        Embedding(tokens=256, width=64, positions=True),
+        Residual(layers=(LayerNorm(), Attention(heads=4))),
+        Residual(layers=(LayerNorm(), Linear(units=128), Activation(of="gelu"), Linear(units=64))),
+        MeanOver(),
+        Linear(units=2),
+    )
+
+
+def start_of(task: Task) -> "np.ndarray[Any, Any]":
+    """Return the parameters that all methods start from: zeros, or a network's public start."""
+    if task.name == "logistic":
+        return np.zeros(task.shape)
+    return torch.cat([one.flatten() for one in draw_start(layers_of(task), task.shape, "all").values()]).numpy()
+
+
+def problem_of(task: Task, features: torch.Tensor, target: torch.Tensor, start: torch.Tensor) -> Problem:
+    """Put records behind a problem, as a trainer does."""
+    present = torch.ones(len(target), dtype=torch.bool)
+    if task.name == "logistic":
+        return LinearProblem(features.double(), target.double(), present, Logistic(), Clip(bound=task.clip))
+    flat = features.reshape(len(target), -1).clone()
+    return NetworkProblem(flat, target.clone(), present, layers_of(task), "cross_entropy", task.shape, start)
+
+
+def meter_for(event: Event) -> LedgerMeter:
+    """Return the ledger's meter with a hundred chunks paid to a till that keeps nothing."""
+    schedule = [Repeated(event=event, times=STEPS_A_CHUNK)] * CHUNKS
+    return LedgerMeter(Till(), [Payer(ORDERS, tuple(prefix_costs(schedule, ORDERS)))], schedule)
+
+
+def doors_of(task: Task, folder: Path, question: Gradient, *, poisson: bool) -> tuple[list[AbstractDoor], int]:
+    """Return a door to all records that samples, or one to each batch; and the number of parameters."""
+    features, target, start = map(torch.from_numpy, read(folder))
+    size = len(target) if poisson else task.batch
+    found: list[AbstractDoor] = []
+    for some, aims in zip(features.split(size), target.split(size), strict=True):
+        problem = problem_of(task, some.clone(), aims, start)
+        facts = Facts(
+            units=size,
+            dimension=problem.dimension,
+            adjacency=Adjacency.ZERO_OUT,
+            gradient_bound=task.clip,
+            part_rows=None if task.name == "logistic" else PART_ROWS,
+        )
+        if poisson:
+            parts = rate_parts(task.batch / task.units)
+            meter = meter_for(sampled(question, parts))
+            found.append(PoissonDoor(problem, facts, meter, SystemGenerator(), parts))
+        else:
+            found.append(FullDoor(problem, facts, meter_for(question.event()), SystemGenerator()))
+    return found, len(start)
+
+
+def main() -> None:
+    """Measure, or write the parameters after twenty steps nearly without noise."""
+    name, batch, place, method, mode, steps = sys.argv[1:]
+    torch.set_num_threads(1)
+    task, folder = task_named(name, int(batch)), Path(place)
+    if mode == "write":
+        write(folder, task, start_of(task))
+        return
+    question = Gradient(sigma=SILENT_SIGMA if mode == "equal" else task.sigma, clip=task.clip)
+    doors, dimension = doors_of(task, folder, question, poisson=mode == "poisson")
+    theta, number = torch.zeros(dimension, dtype=torch.float64), 0
+
+    def step() -> None:
+        nonlocal theta, number
+        door = doors[number % len(doors)]
+        theta = theta.sub(door.ask(question, theta).value, alpha=task.step_size)
+        door.keep({"theta": theta}, number)
+        number += 1
+
+    if mode == "equal":
+        for _ in range(EQUAL_STEPS):
+            step()
+        _, _, start = read(folder)
+        np.save(folder / f"end-{method}.npy", start + theta.numpy())
+        return
+    measure(step, int(steps))
+
+
+if __name__ == "__main__":
+    main()
