@@ -77,12 +77,6 @@ class TestPoisson:
         fourth = 3 + (1 - 6 * rate * (1 - rate)) / variance
         assert abs(sizes.var() / variance - 1) / sqrt((fourth - 1) / 2000) < 4.5
 
-    def test_the_size_test_sees_a_fixed_batch_size(self) -> None:
-        """The planted bug: shuffled batches priced as Poisson have no spread in size at all."""
-        generator = SimulationGenerator(3)
-        sizes = np.array([permutation(generator, 100)[:10].size for _ in range(50)])
-        assert sizes.var() == 0
-
     def test_units_are_included_independently(self) -> None:
         """z-test of neighbouring units' and successive masks' correlation at 4.5; the seed is fixed."""
         generator, parts = SimulationGenerator(5), rate_parts(0.2)
