@@ -6,11 +6,12 @@ from typing import Literal
 from pydantic import ConfigDict, Field
 
 from core.catalogue.clipped.advice import Foreseen, foresee, thumb
-from core.catalogue.clipped.cases import case_of
+from core.catalogue.clipped.cases import case_of, private_clip, private_terms, small_private_clip
 from core.catalogue.clipped.cautions import assumptions_of, warnings_of
-from core.catalogue.clipped.guarantee import Guarantee
+from core.catalogue.clipped.guarantee import Guarantee, Run
 from core.catalogue.clipped.landscape import Found, Landscape
 from core.catalogue.clipped.order_level import (
+    Scale,
     neighbourhood,
     order_step_size,
     order_terms,
@@ -46,6 +47,24 @@ class Terms(Told):
     dp: float = Field(description="the noise that privacy adds")
 
 
+class Corollary(Told):
+    """The best clip of a corollary, and what is left there, in orders."""
+
+    clip: float
+    bound: float
+    terms: Terms | None
+
+
+class Corollaries(Told):
+    """What the corollaries say of this many steps at their own best clips, constants dropped."""
+
+    private: Corollary | None = Field(description="clips of at least 4 slope, this noise; null: without privacy")
+    private_small: Corollary | None = Field(
+        description="clips of at most 4/3 slope: always more than the start's error"
+    )
+    unprivate: Corollary = Field(description="without privacy, a clip that grows with the steps: falls to zero")
+
+
 class OrderLevel(Told):
     """The same with all constants one: for comparisons, never a certificate."""
 
@@ -53,7 +72,7 @@ class OrderLevel(Told):
     radius: float = Field(description="what is left of it after any number of steps")
     terms: Terms
     cost: float = Field(description="D, what privacy costs for each unit of clipping")
-    thumb_clip: float | None = Field(description="max(4 slope, sigma D^(-1/alpha)); null: any clip, without privacy")
+    corollaries: Corollaries
 
 
 class Regime(Told):
@@ -190,7 +209,7 @@ def describe(
             radius=neighbourhood(scale, run, noise_grows=filled.scheme != "one_pass"),
             terms=Terms(**terms.model_dump()),
             cost=privacy_cost(run),
-            thumb_clip=thumb(scale, run.alpha, run.sigma, privacy_cost(run)),
+            corollaries=_corollaries(scale, run),
         ),
         regime=Regime(number=case.number, region=case.region, best=case.best, empty=case.empty, comment=case.comment),
         semi_analytic=None
@@ -204,6 +223,29 @@ def describe(
         solved=_solved(request, filled),
         warnings=warnings_of(filled, landscape, best, found),
         assumptions=assumptions_of(filled),
+    )
+
+
+def _corollaries(scale: Scale, run: Run) -> Corollaries:
+    """Return the best clips by the corollaries, at a run's steps and noise for each unit of clip."""
+    steps, cost, rate = max(run.steps, 1), privacy_cost(run), run.l8 / max(run.steps, 1)
+
+    def at(clip: float, level: float, *, noised: bool) -> Corollary:
+        terms = private_terms(scale, run.alpha, run.sigma, level, steps=steps, log_term=run.l8)
+        if not noised:
+            terms = terms.model_copy(update={"dp": 0.0})
+        return Corollary(clip=clip, bound=terms.bound, terms=Terms(**terms.model_dump()))
+
+    large = thumb(scale, run.alpha, run.sigma, cost)
+    unprivate = private_clip(scale, run.alpha, run.sigma, rate)
+    small = None
+    if cost > 0:
+        clip, error = small_private_clip(scale, run.alpha, cost)
+        small = Corollary(clip=clip, bound=error, terms=None)
+    return Corollaries(
+        private=at(large, cost, noised=True) if large is not None and cost > 0 else None,
+        private_small=small,
+        unprivate=at(unprivate, rate, noised=False),
     )
 
 

@@ -13,7 +13,7 @@ which accountants are told, is z/2. Trained are one_pass (`certified_clipped_sgd
 
 from collections.abc import Callable
 from functools import lru_cache
-from math import ceil, floor, log, log2, sqrt
+from math import ceil, floor, log2
 from typing import Final, Literal
 
 from core.privacy.calibration import smallest_epsilon
@@ -88,21 +88,6 @@ def grid_below(multiplier: float, relation: Relation) -> float:
     """Return the largest multiplier at most as large that `multiplier` can return for sampled answers."""
     changed = sensitivity(relation)
     return changed * _grid(floor(log2(multiplier / changed) * _FINENESS))
-
-
-def paper_rule(*, sensitivity: float, steps: int, epsilon: float, delta: float) -> float:
-    """Return the noise that the paper's advanced composition asks of every step, its constants filled in; for tables.
-
-    4 S sqrt(K log(2/delta) log(2.5 K/delta))/epsilon, for epsilon at most 1: 15 to 18 times what exact composition
-    of K Gaussian answers takes, and one pass over disjoint batches composes nothing at all. The constants are ours.
-
-    Args:
-        sensitivity: S, of what a step tells.
-        steps: K.
-        epsilon: in (0, 1].
-        delta: in (0, 1).
-    """
-    return 4 * sensitivity * sqrt(steps * log(2 / delta) * log(2.5 * steps / delta)) / epsilon
 
 
 def _grid(index: int) -> float:

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from core.catalogue.clipped.certified import CertifiedClippedSgd, Moment
 from core.catalogue.clipped.planner import plan
 from core.catalogue.clipped.plans import ClippedPlan
 from core.catalogue.clipped.request import ClippedPlanRequest
 from core.errors import AdjacencyMismatch, Invalid, NotOfferedYet, Refusal
+from core.privacy.conversions import gdp_mu
+from core.privacy.facts import Adjacency, Facts
 from tests.catalogue.clipped.test_advice import PROXY
 
 BASE: dict[str, Any] = {
@@ -195,6 +198,33 @@ class TestAnswer:
         assert found.certified_bound is not None
         assert found.certified_bound > 10 * found.semi_analytic.value
         assert found.order.radius <= found.order.bound
+
+    def test_corollaries_tell_the_best_clips_with_and_without_privacy_and_that_small_ones_say_nothing(self) -> None:
+        told = planned(**sigma(0.5)).order.corollaries
+        assert told.private is not None
+        assert told.private_small is not None
+        assert told.private.clip >= 4
+        assert told.unprivate.clip >= 4
+        assert told.unprivate.bound < told.private.bound
+        assert told.private_small.bound > 1
+        free = planned(epsilon=None).order.corollaries
+        assert (free.private, free.private_small) == (None, None)
+
+    def test_the_method_that_runs_a_plan_certifies_what_the_plan_does_but_for_the_lattices_noise(self) -> None:
+        found = planned()
+        method = CertifiedClippedSgd(
+            batch=found.batch,
+            clip=found.clip,
+            smoothness=1.0,
+            distance=1.0,
+            moment=Moment(order=found.moment_order, size=found.moment_size),
+        )
+        facts = Facts(
+            units=found.units, dimension=10, adjacency=Adjacency.ZERO_OUT, gradient_bound=1e6, weak_convexity=0.0
+        )
+        bound = method.plan(facts, gdp_mu(2.0, 1e-7)).bound(facts)
+        assert bound.value == pytest.approx(found.certified_bound, rel=0.03)
+        assert bound.trivial == found.trivial_bound
 
     def test_an_empty_certificate_keeps_its_step_and_suggests_another(self) -> None:
         found = planned(units=1000)

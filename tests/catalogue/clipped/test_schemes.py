@@ -12,10 +12,10 @@ from core.catalogue.clipped.schemes import (
     epsilon_spent,
     grid_below,
     multiplier,
-    paper_rule,
 )
 from core.privacy.conversions import gdp_mu
 from core.privacy.without_replacement import fixed_batch_epsilon, renyi_prices
+from tests.support.clipped import paper_rule
 
 PAIRS = [(scheme, relation) for scheme, relations in RELATIONS.items() for relation in relations]
 
