@@ -14,12 +14,15 @@ from pydantic import TypeAdapter
 from core.catalogue.columns import Columns
 from core.catalogue.design import Design, make_design
 from core.catalogue.models import LinearModel, LogisticModel
+from core.catalogue.network.layers import Linear
+from core.catalogue.network.model import NetworkModel
 from core.settings import ServiceSettings
 from core.store.decode import Limits, decode
 from core.store.encryption import SealedFile
 from core.store.files import digest_of
 from core.store.mock import mock_csv, mock_rows
 from core.store.records import Encoded, Kept, open_records, read_records
+from tests.support.arrays import npz
 from tests.support.sealed import seal
 
 COLUMNS = TypeAdapter(Columns).validate_python(
@@ -100,9 +103,8 @@ def test_batches_come_in_order(tmp_path: Path) -> None:
     assert ages[encoded.present] == pytest.approx(wanted[encoded.present], abs=1e-8)
 
 
-def test_peak_memory_is_the_encoded_data_and_little_more(tmp_path: Path) -> None:
-    file = stored(tmp_path, "age,seen,job,loan,y\n" + "40,2005-01-01,pilot,no,yes\n" * 1_000_000)
-    design = make_design(COLUMNS, LogisticModel(target="y"))
+def reading(tmp_path: Path, file: SealedFile, design: Design) -> tuple[int, int]:
+    """Read records in a process of their own; return by how many bytes it grew, and how many are the features'."""
     (tmp_path / "design.json").write_text(design.model_dump_json())
     (tmp_path / "file.json").write_text(file.model_dump_json())
     program = (
@@ -124,8 +126,31 @@ def test_peak_memory_is_the_encoded_data_and_little_more(tmp_path: Path) -> None
         text=True,
     )
     grown, encoded_bytes = map(int, done.stdout.split())
+    return grown, encoded_bytes
+
+
+def test_peak_memory_is_the_encoded_data_and_little_more(tmp_path: Path) -> None:
+    file = stored(tmp_path, "age,seen,job,loan,y\n" + "40,2005-01-01,pilot,no,yes\n" * 1_000_000)
+    design = make_design(COLUMNS, LogisticModel(target="y"))
+    grown, encoded_bytes = reading(tmp_path, file, design)
     assert encoded_bytes == 1_000_000 * design.dimension * 8
     assert grown <= 1.5 * encoded_bytes + 64 * 2**20
+
+
+def test_images_take_four_bytes_a_number_and_one_batch(tmp_path: Path) -> None:
+    columns = TypeAdapter(Columns).validate_python(
+        [
+            {"type": "array", "name": "image", "shape": [1, 32, 64], "lower": 0, "upper": 255},
+            {"type": "binary", "name": "y", "values": ["0", "1"]},
+        ]
+    )
+    content = npz(image=np.zeros((30_000, 32, 64), dtype=np.uint8), y=np.zeros(30_000, dtype=np.uint8))
+    file = SealedFile(path=tmp_path / "rec_1", context="ds_1")
+    decode(seal(tmp_path / "source.npz", content), file, columns, limits=Limits(), media=None)
+    design = make_design(columns, NetworkModel(target="y", layers=(Linear(units=2),)))
+    grown, encoded_bytes = reading(tmp_path, file, design)
+    assert encoded_bytes == 30_000 * 2048 * 4
+    assert grown <= encoded_bytes + 80 * 2**20
 
 
 def test_records_from_before_there_was_encryption_are_read_and_compared_with_their_digest(tmp_path: Path) -> None:
