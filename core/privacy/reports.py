@@ -261,7 +261,8 @@ def implied(
         rho = group_rho(rho, 2)
         return {Adjacency.REPLACE_ONE: _promise(None, rho, cks_epsilon(rho, float(delta)), delta)}
     over_epsilon, over_delta = group_epsilon(epsilon, float(delta))
-    return {Adjacency.REPLACE_ONE: _promise(None, None, over_epsilon, Decimal(over_delta))}
+    shown = Decimal(format_figure(over_delta, "up"))
+    return {Adjacency.REPLACE_ONE: _promise(None, None, over_epsilon, shown)}
 
 
 def _promise(mu: float | None, rho: float | None, epsilon: float, delta: Decimal) -> Promise:

@@ -127,6 +127,8 @@ def test_a_sampled_job_costs_by_conversion_what_its_report_has_tighter() -> None
     assert (told.promise.mu, told.promise.rho, told.label) == (None, None, "guarantee")
     over = told.implies[Adjacency.REPLACE_ONE]
     assert float(over.epsilon) == pytest.approx(2 * float(told.promise.epsilon), rel=1e-3)
+    assert float(over.delta) == pytest.approx(1e-6 * (1 + exp(float(told.promise.epsilon))), rel=2e-3)
+    assert len(over.delta) <= len("9.999e-6"), "four digits, rounded up"
 
 
 def test_a_stream_is_reported_as_the_one_answer_it_costs() -> None:
