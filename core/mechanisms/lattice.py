@@ -225,10 +225,10 @@ def network_grid(clip: float, part_rows: int, terms: int, dimension: int, adjace
     The terms v_i have norms at most C' = clip / (1 - 2^-10); each coordinate is a product of at most three floats of
     single precision (the record's weight and one or two entries). Each of K = ceil(terms / part_rows) parts of at most
     m = part_rows terms is summed in any order by ordinary summation in single precision, with or without fused
-    multiply-adds; each is rounded to the nearest multiple of the part step; the integers are added exactly, and the
+    multiply-adds; each is truncated toward zero to a multiple of the part step; the integers are added exactly, and the
     total is rounded to the nearest step.
 
-    Error of one part, before its rounding. Each coordinate errs by at most gamma_{m+2} times the sum of its absolute
+    Error of one part, before its truncation. Each coordinate errs by at most gamma_{m+2} times the sum of its absolute
     terms, gamma_k = k u / (1 - k u), u = 2^-24: at most two roundings for the products and m - 1 additions (Higham
     2002, section 3.1). Taking norms over the coordinates: e = gamma_{m+2} m C' + m sqrt(D) 2^-80, where the last bit is
     for products that underflow, or that a processor flushes to zero.
@@ -236,8 +236,8 @@ def network_grid(clip: float, part_rows: int, terms: int, dimension: int, adjace
     Sensitivity. A term depends on its own record, its slot and public values, and a part's float sum on its terms
     alone, so neighbours differ in the one part that holds the changed record's slot; all other parts' integers are the
     same. The exact sums of that part differ by at most `multiple` C', 1 where a unit is zeroed, 2 where it changes.
-    Both float sums err by e, both roundings to the part step by half of it in each of D coordinates, and both last
-    roundings by half a step: in steps, (multiple C' + 2 e + sqrt(D) part_step) / step + sqrt(D). How many parts there
+    Both float sums err by e, both truncations by less than a part step in each of D coordinates, and both last
+    roundings by half a step: in steps, (multiple C' + 2 e + 2 sqrt(D) part_step) / step + sqrt(D). How many parts there
     are does not enter, so that a sample may be read in two lists where it is larger than planned.
 
     Size. All terms together are below 2^61 part steps in norm, so no sum of any parts overflows.
@@ -259,10 +259,10 @@ def network_grid(clip: float, part_rows: int, terms: int, dimension: int, adjace
     roundings = (part_rows + 2) * SINGLE_ROUNDOFF
     assert roundings < 1 / 2, "single precision has room for so many terms"
     part = roundings / (1 - roundings) * part_rows * bound + part_rows * sqrt(dimension) * _UNDERFLOW
-    rounded = sqrt(dimension) * ldexp(step, -part_bits)
+    truncated = sqrt(dimension) * ldexp(step, -part_bits)
     multiple = 2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
-    steps = ((multiple * bound + 2 * part + rounded) / step + sqrt(dimension)) * _ROUNDED_UP
-    error = -(-terms // part_rows) * (part + rounded / 2) * _ROUNDED_UP
+    steps = ((multiple * bound + 2 * part + 2 * truncated) / step + sqrt(dimension)) * _ROUNDED_UP
+    error = -(-terms // part_rows) * (part + truncated) * _ROUNDED_UP
     return Grid(step=step, sensitivity=ceil(steps), error=error, part_bits=part_bits)
 
 

@@ -55,14 +55,16 @@ LARGEST_SUM: Final = 2.0**62
 MOST_MICRO_ROWS: Final = 256
 """Rows of one pass: more would leave the caches, and gain nothing."""
 
-MICRO_NUMBERS: Final = 2**22
-"""Most numbers that one pass holds: 16 MB in single precision."""
+MICRO_NUMBERS: Final = 2**24
+"""Most numbers that one pass holds: 64 MB in single precision."""
 
 KERNEL_AXES: Final = 4
 """Of a convolution's weights; no other parameter has so many."""
 
-ROUNDED: Final = 2**14
-"""Numbers that are rounded at a time: they stay in a core's cache meanwhile."""
+TRUNCATED: Final = 2**16
+"""Numbers that are truncated at a time: they stay in a core's cache meanwhile."""
+
+SMALLEST_STEP: Final = 2.0**-120
 
 
 class NetworkProblem:
@@ -145,7 +147,7 @@ class NetworkProblem:
         assert other is None, "gradients are asked at one point"
         total = torch.zeros(self.dimension, dtype=torch.int64, device=self._features.device)
         for part in self._parts(question, facts, theta, rows, included):
-            add_rounded(total, part, step)
+            add_truncated(total, part, step)
         return self._arranged(total)
 
     def bounded_sum(self, question: Question, facts: Facts, theta: Tensor, *, other: Tensor | None = None) -> Tensor:
@@ -206,8 +208,8 @@ class NetworkProblem:
         weights = dict(self._start)
         for one in self._moved:
             at = self._offsets[one.name]
-            change = theta[at : at + one.size].view(one.shape).to(self._features.device)
-            weights[one.name] = (weights[one.name].double() + change).to(weights[one.name].dtype)
+            start = weights[one.name]
+            weights[one.name] = start + theta[at : at + one.size].view(one.shape).to(start)
         return {name: channels_last(at) if at.ndim == KERNEL_AXES else at for name, at in weights.items()}
 
     def _zeros(self, weights: dict[str, Tensor]) -> Tensor:
@@ -230,18 +232,21 @@ class NetworkProblem:
         return terms, scales.to(outputs.dtype), kept
 
 
-def add_rounded(total: Tensor, part: Tensor, step: float) -> None:
-    """Round a part to the grid and add it.
+def add_truncated(total: Tensor, part: Tensor, step: float) -> None:
+    """Truncate a part to the grid, toward zero, and add it; the part is used up.
+
+    Dividing by a power of two loses nothing that a truncation keeps, in single precision either.
 
     Args:
         total: int64, shape (p,), in steps.
         part: floats, shape (p,).
         step: a power of two.
     """
+    assert SMALLEST_STEP < step < 1 / SMALLEST_STEP, "single precision holds the step and its inverse"
     assert float(part.abs().amax()) < LARGEST_SUM * step, "every part is finite and within its public bound"
-    size = ROUNDED if part.device.type == "cpu" else len(part)
+    size = TRUNCATED if part.device.type == "cpu" else len(part)
     for sums, numbers in split(size, total, part):
-        sums.add_(numbers.double().mul_(1 / step).round_().to(torch.int64))
+        sums.add_(numbers.mul_(1 / step).to(torch.int64))
 
 
 def micro_rows(part_rows: int, numbers: int) -> int:

@@ -63,8 +63,8 @@ class OuterTerms:
 
     def add(self, total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> None:
         """Add (w b)^T a in one product; see `Terms`."""
-        # The inputs are what other layers made, or records: a copy is selected from.
-        inputs = selected(self._inputs[rows].clone(), kept)
+        # Whoever else holds the inputs, another layer's output or a copy of records, puts zeros at the same records.
+        inputs = selected(self._inputs[rows].detach(), kept)
         slopes = selected(self._slopes[rows] * weights.unsqueeze(-1), kept)
         shape = (slopes.shape[-1], inputs.shape[-1])
         end = self._offset + shape[0] * shape[1]
