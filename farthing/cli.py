@@ -6,11 +6,11 @@ ends with status 1, a command that was called wrongly with status 2.
 
 import sys
 
-from farthing import custody, reading, serving, training
+from farthing import custody, reading, serving, training, weights
 from farthing.console import app, complain
 from farthing.errors import FarthingError
 
-__all__ = ["app", "custody", "main", "reading", "serving", "training"]  # modules that bring the commands
+__all__ = ["app", "custody", "main", "reading", "serving", "training", "weights"]  # modules that bring the commands
 
 
 def main() -> None:

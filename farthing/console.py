@@ -2,12 +2,15 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
 
 WRONG_INPUT: Final = 2
 """The exit status where a command was called wrongly; a refusal by the service ends with 1."""
@@ -55,3 +58,24 @@ def bar() -> Progress:
     """Return a progress bar on standard error, gone when it is done."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, console=err, transient=True)
+
+
+def plain_table(
+    title: str, rows: Sequence[Sequence[str]], *, left: Sequence[str] = (), right: Sequence[str] = ()
+) -> Table:
+    """Return a plain table: text columns to the left, then numbers to the right; cells are never markup."""
+    table = Table(
+        title=Text(title) if title else None,
+        title_justify="left",
+        show_header=bool(left or right),
+        box=None,
+        padding=(0, 2, 0, 0),
+        pad_edge=False,
+    )
+    for name in left:
+        table.add_column(Text(name), overflow="fold")
+    for name in right:
+        table.add_column(Text(name), justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table

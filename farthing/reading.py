@@ -163,12 +163,14 @@ def predict(
 @app.command()
 def export(
     model: ModelId,
-    to: Annotated[Path | None, typer.Option("--to", "-o", help="a file; its ending .safetensors chooses that")] = None,
+    to: Annotated[
+        Path | None, typer.Option("--to", "-o", help="a file; its ending .safetensors or .onnx chooses that")
+    ] = None,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Download a model as JSON, to standard output or a file, or as safetensors."""
-    kind = "safetensors" if to is not None and to.suffix == ".safetensors" else "json"
+    """Download a model as JSON, to standard output or a file, or as safetensors; a network also as ONNX."""
+    kind = to.suffix[1:] if to is not None and to.suffix in {".safetensors", ".onnx"} else "json"
     with Client(url, secret) as client:
         content = client.export(model, kind)
     if to is None:

@@ -34,8 +34,21 @@ class Scale(View):
     interval: tuple[float | None, float | None] | None = None
 
 
+class Layer(View):
+    """A layer of a network: what it makes of a record, and how many parameters it has."""
+
+    place: str
+    kind: str
+    settings: dict[str, Any] = Field(default_factory=dict)
+    output: tuple[int, ...]
+    parameters: int
+
+
 class Summary(View):
-    """A coefficient table with private intervals and what it cost; `notes` says what to be wary of."""
+    """A coefficient table with private intervals and what it cost; `notes` says what to be wary of.
+
+    Of a network, its layers and how it was trained instead of coefficients.
+    """
 
     model: str
     job: str
@@ -49,6 +62,13 @@ class Summary(View):
     flags: dict[str, Any] = Field(default_factory=dict)
     notes: tuple[str, ...] = ()
     privacy: dict[str, Any] = Field(default_factory=dict)
+    kind: str | None = None
+    layers: tuple[Layer, ...] = ()
+    parameters: int | None = None
+    trained_parameters: int | None = None
+    trained: str | None = None
+    start: str | None = None
+    training: dict[str, Any] = Field(default_factory=dict)
 
 
 class Interval(View):

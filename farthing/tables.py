@@ -8,6 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from farthing import network_tables
+from farthing.console import plain_table
 from farthing.results import Coefficient, Comparison, Ellipsoid, Interval, OddsRatio, RateRatio, Summary
 from farthing.views import (
     Budget,
@@ -24,27 +26,8 @@ from farthing.views import (
 )
 
 
-def _table(title: str, rows: Sequence[Sequence[str]], *, left: Sequence[str] = (), right: Sequence[str] = ()) -> Table:
-    """Return a plain table: text columns to the left, then numbers to the right; cells are never markup."""
-    table = Table(
-        title=Text(title) if title else None,
-        title_justify="left",
-        show_header=bool(left or right),
-        box=None,
-        padding=(0, 2, 0, 0),
-        pad_edge=False,
-    )
-    for name in left:
-        table.add_column(Text(name), overflow="fold")
-    for name in right:
-        table.add_column(Text(name), justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    return table
-
-
 def _facts(title: str, rows: Sequence[tuple[str, str]]) -> Table:
-    return _table(title, rows)
+    return plain_table(title, rows)
 
 
 def _said(text: str) -> Text:
@@ -77,7 +60,7 @@ def datasets(found: Sequence[Dataset]) -> RenderableType:
         (one.id, one.name, _figure(one.state), _figure(one.scope), "-" if one.rows is None else f"{one.rows:,}")
         for one in found
     ]
-    return _table("", rows, left=("id", "name", "state", "scope"), right=("rows",))
+    return plain_table("", rows, left=("id", "name", "state", "scope"), right=("rows",))
 
 
 def validation(found: Validation) -> RenderableType:
@@ -86,7 +69,7 @@ def validation(found: Validation) -> RenderableType:
     rows = [(one.name, *(f"{getattr(one, name):,}" for name in names)) for one in found.columns]
     right = ("too low", "too high", "rounded", "unknown", "unreadable", "missing", "filled")
     title = f"{found.rows:,} rows, {found.incomplete_rows:,} of them with a missing value; for the owner alone"
-    return _table(title, rows, left=("column",), right=right)
+    return plain_table(title, rows, left=("column",), right=right)
 
 
 def _plain(value: Any) -> str:  # noqa: ANN401 - a plan's values are JSON
@@ -188,7 +171,7 @@ def _prediction(found: Prediction) -> list[RenderableType]:
     rows = [
         (one.name, _number(one.width), _number(one.nonprivate_width), f"{one.ratio:.2f}") for one in found.coefficients
     ]
-    widths = _table(
+    widths = plain_table(
         f"predicted widths of {100 * found.level:g} % intervals",
         rows,
         left=("coefficient",),
@@ -207,7 +190,9 @@ def _between(interval: tuple[float | None, float | None] | None) -> str:
 
 
 def summary(found: Summary) -> RenderableType:
-    """Show the coefficient table."""
+    """Show the coefficient table, or a network's layers."""
+    if found.kind == "network":
+        return network_tables.summary(found)
     levels = _shown_levels(found.levels or [found.level or 0.0])
     rows = [
         (
@@ -225,7 +210,7 @@ def summary(found: Summary) -> RenderableType:
         rows.append(("(residual scale)", _number(scale.estimate), _number(scale.std_error), "-", "-",
                      _between(scale.interval), *["-"] * (len(levels) - 1)))  # fmt: skip
     title = f"{found.optimizer}, n = {found.n:,}, model {found.model}"
-    table = _table(title, rows, left=("coefficient",), right=("estimate", "std. error", "z", "p", *levels))
+    table = plain_table(title, rows, left=("coefficient",), right=("estimate", "std. error", "z", "p", *levels))
     privacy = found.privacy
     promise = ", ".join(f"{name} {privacy[name]}" for name in ("mu", "rho", "epsilon", "delta") if privacy.get(name))
     said = f"{promise} under {privacy.get('adjacency')}; intervals count the noise ({found.correction})"
@@ -245,7 +230,7 @@ def _bands(one: Interval | OddsRatio | RateRatio | Coefficient, levels: int) -> 
 def intervals(found: Sequence[Interval], levels: Sequence[float]) -> RenderableType:
     """Show each coefficient's interval, at each level."""
     names = _shown_levels(levels) or ["interval"]
-    return _table("", [(one.name, *_bands(one, len(names))) for one in found], left=("coefficient",), right=names)
+    return plain_table("", [(one.name, *_bands(one, len(names))) for one in found], left=("coefficient",), right=names)
 
 
 def ratios(found: Sequence[OddsRatio] | Sequence[RateRatio]) -> RenderableType:
@@ -255,7 +240,7 @@ def ratios(found: Sequence[OddsRatio] | Sequence[RateRatio]) -> RenderableType:
         for one in found
     ]
     name = "rate ratio" if found and isinstance(found[0], RateRatio) else "odds ratio"
-    return _table("", rows, left=("coefficient",), right=(name, "interval"))
+    return plain_table("", rows, left=("coefficient",), right=(name, "interval"))
 
 
 def ellipsoid(found: Ellipsoid) -> RenderableType:
@@ -264,7 +249,9 @@ def ellipsoid(found: Ellipsoid) -> RenderableType:
         (name, _number(middle), _number(row[at] ** 0.5))
         for at, (name, middle, row) in enumerate(zip(found.coefficients, found.centre, found.shape, strict=True))
     ]
-    parts: list[RenderableType] = [_table("centre", centre, left=("coefficient",), right=("estimate", "std. error"))]
+    parts: list[RenderableType] = [
+        plain_table("centre", centre, left=("coefficient",), right=("estimate", "std. error"))
+    ]
     rows = [
         (
             f"{100 * one.level:g} %",
@@ -275,7 +262,7 @@ def ellipsoid(found: Ellipsoid) -> RenderableType:
         )
         for one in found.regions
     ]
-    parts += ["", _table("", rows, left=("level", "point"), right=("radius", "volume", "half axes"))]
+    parts += ["", plain_table("", rows, left=("level", "point"), right=("radius", "volume", "half axes"))]
     if found.point is not None:
         parts.append(_said(f"\npoint: chi-squared {found.point['statistic']:.4g}, p {found.point['p_value']:.4g}"))
     return Group(*parts, *([_said("\n" + "\n".join(found.notes))] if found.notes else []))
@@ -310,7 +297,7 @@ def comparison(found: Comparison) -> RenderableType:
     ]
     notes = [f"{name}: {note}" for name, one in zip(("first", "second"), found.models, strict=True)
              for note in one["notes"]]  # fmt: skip
-    table = _table("", rows, left=("coefficient",), right=right)
+    table = plain_table("", rows, left=("coefficient",), right=right)
     return Group(_said("\n".join(heads)), "", table, "", _said("\n".join([found.assumes, *notes])))
 
 
@@ -327,7 +314,7 @@ def jobs(found: Sequence[Job]) -> RenderableType:
         )
         for one in found
     ]
-    return _table("", rows, left=("id", "state", "optimizer", "model"), right=("steps", "spent"))
+    return plain_table("", rows, left=("id", "state", "optimizer", "model"), right=("steps", "spent"))
 
 
 def _kind(entry: Entry) -> str:
@@ -348,7 +335,7 @@ def entries(found: Sequence[Entry]) -> RenderableType:
         )
         for one in found
     ]
-    return _table("", rows, left=("entry", "kind", "job", "chunk", "at", "hash"))
+    return plain_table("", rows, left=("entry", "kind", "job", "chunk", "at", "hash"))
 
 
 def workers(found: Sequence[Worker]) -> RenderableType:
@@ -365,7 +352,7 @@ def workers(found: Sequence[Worker]) -> RenderableType:
         )
         for one in found
     ]
-    return _table("", rows, left=("worker", "queues", "alive", "version", "last seen"), right=("slots", "gpus"))
+    return plain_table("", rows, left=("worker", "queues", "alive", "version", "last seen"), right=("slots", "gpus"))
 
 
 def cost(job: Job) -> RenderableType:
@@ -385,7 +372,7 @@ def budget(found: Budget) -> RenderableType:
     for name, figures in (("epsilon", found.epsilon), ("rho", found.rho or {})):
         total, spent, reserved, remaining = (_figure(figures.get(column)) for column in columns)
         rows.append((name, total, spent, reserved, remaining))
-    table = _table(f"budget of scope {found.scope}", rows, left=("",), right=columns)
+    table = plain_table(f"budget of scope {found.scope}", rows, left=("",), right=columns)
     said = f"delta {found.delta}, {found.adjacency}, {found.entries} entries, head {found.head}"
     if found.frozen is not None:
         said += f"\nfrozen: {found.frozen}"

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from safetensors.numpy import load, save
 from sklearn.datasets import load_digits
 
 from core.inference.network import ReleasedNetwork
-from farthing import Client, FarthingError, Model, network
+from farthing import Client, FarthingError, Model, cli, network
 from farthing.networks import activation, conv2d, flatten, linear
 from tests.support.embedded import KEY, Embedded, embedded
 
@@ -224,3 +225,21 @@ def test_images_that_cannot_be_read_are_named(client: Client, trained: Model, ro
         client.predict(trained.id, [row])
     assert refusal.value.status == 422
     assert pointer in str(refusal.value.problem)
+
+
+def test_the_command_line_uploads_weights_and_shows_networks(
+    service: Embedded, trained: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["--url", service.url, "--key", KEY]
+    cli.app(["export", trained.id, "--to", str(tmp_path / "digits.safetensors"), *asked], standalone_mode=False)
+    cli.app(["export", trained.id, "--to", str(tmp_path / "digits.onnx"), *asked], standalone_mode=False)
+    assert onnxruntime.InferenceSession(tmp_path / "digits.onnx").get_inputs()[0].name == "values"
+    cli.app(["pretrained", "upload", str(tmp_path / "digits.safetensors"), *asked], standalone_mode=False)
+    weights = capsys.readouterr().out.split()[-1]
+    cli.app(["pretrained", "list", *asked], standalone_mode=False)
+    assert all(text in capsys.readouterr().out.replace("\n", " ") for text in (weights[:20],))
+    cli.app(["pretrained", "delete", weights, *asked], standalone_mode=False)
+    cli.app(["summary", trained.id, *asked], standalone_mode=False)
+    shown = capsys.readouterr().out
+    assert "conv2d" in shown
+    assert "all parameters, 2,970 numbers" in shown

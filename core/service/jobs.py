@@ -210,6 +210,8 @@ def artifacts(context: Context, caller: Caller, job_id: str) -> list[ArtifactVie
             ArtifactView(name="model.json", media_type="application/json", href=f"{base}json"),
             ArtifactView(name="model.safetensors", media_type="application/octet-stream", href=f"{base}safetensors"),
         ]
+        if view.model["kind"] == "network":
+            left.append(ArtifactView(name="model.onnx", media_type="application/octet-stream", href=f"{base}onnx"))
     return left
 
 

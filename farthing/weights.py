@@ -1,0 +1,49 @@
+"""Commands about public weights that networks start from."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from farthing import network_tables
+from farthing.client import Client
+from farthing.console import DEFAULT_URL, WRONG_INPUT, Json, Secret, Url, app, complain, line, out
+
+pretrained = typer.Typer(no_args_is_help=True, help="Public weights that networks start from.", rich_markup_mode=None)
+app.add_typer(pretrained, name="pretrained")
+WeightsId = Annotated[str, typer.Argument(help="wts_...")]
+
+
+@pretrained.command()
+def upload(
+    file: Annotated[Path, typer.Argument(help="a safetensors file, tensors named by their layer's place, 0.weight")],
+    name: Annotated[str | None, typer.Option(help="for people; default: the file's name")] = None,
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
+    """Upload weights that no private record had a part in; print their id."""
+    if not file.is_file():
+        complain(f"weights {file}: there is no such file")
+        raise typer.Exit(WRONG_INPUT)
+    with Client(url, secret) as client:
+        line(client.pretrained.upload(file, name).id)
+
+
+@pretrained.command("list")
+def show(*, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """List your weights, newest first."""
+    with Client(url, secret) as client:
+        found = list(client.pretrained.list())
+    if as_json:
+        for one in found:
+            line(one.model_dump_json())
+    else:
+        out.print(network_tables.pretrained(found))
+
+
+@pretrained.command()
+def delete(weights: WeightsId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """Forget weights; models trained from them stay."""
+    with Client(url, secret) as client:
+        client.pretrained.delete(weights)
+    line(f"{weights}: deleted")
