@@ -15,6 +15,10 @@ from core.privacy.facts import Adjacency, Facts
 METHODS: Final = frozenset({"clipped_sgd"})
 """Which train networks: a network's gradients are bounded by clipping alone, and nothing else of it is bounded."""
 PLANNED_CLIP: Final = 1.0
+SMALLEST_CLIP, LARGEST_CLIP = 1e-6, 1e6
+"""Within these, single precision holds what is clipped and what is added up."""
+LARGEST_RADIUS: Final = 1e12
+"""Within it, no parameter and no product of two passes what single precision holds."""
 PART_ROWS: Final = 64
 """Rows that one single-precision partial sum of a network's gradients adds up."""
 
@@ -23,7 +27,7 @@ def refuse_for_networks(spec: JobSpec) -> None:
     """Refuse what no network has.
 
     Raises:
-        Invalid: another method, intervals, several processes, or assumptions of coefficients; with JSON pointers.
+        Invalid: another method, intervals, several processes, assumptions of coefficients, or extreme figures; with JSON pointers.
     """
     errors = []
     if spec.optimizer.kind not in METHODS:
@@ -38,6 +42,12 @@ def refuse_for_networks(spec: JobSpec) -> None:
     if spec.optimizer.start != "zeros":
         detail = "is the change from the public start, so it is zeros: leave it out; model.pretrained names another"
         errors.append(FieldError("/optimizer/start", detail))
+    if not SMALLEST_CLIP <= clip_of(spec) <= LARGEST_CLIP:
+        errors.append(
+            FieldError("/optimizer/clip", f"of a network lies between {SMALLEST_CLIP:g} and {LARGEST_CLIP:g}")
+        )
+    if (getattr(spec.optimizer, "radius", None) or 0) > LARGEST_RADIUS:
+        errors.append(FieldError("/optimizer/radius", f"of a network is at most {LARGEST_RADIUS:g}; lower it"))
     if spec.assume is not None:
         errors.append(FieldError("/assume", "is about coefficients, which a network has none of; leave it out"))
     if spec.resources.processes > 1:
