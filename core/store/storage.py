@@ -1,8 +1,8 @@
 """Where encoded records are: a folder, or a prefix of a bucket. What is in it is written once and never changed.
 
 A name appears when its file is whole and durable, and not before. The storage sees encrypted bytes only (but for
-records that were stored before there was encryption, and for public weights), and need not be trusted: `core.store.encryption` notices what it
-loses, mixes up or changes.
+records that were stored before there was encryption, and for public weights), and need not be trusted:
+`core.store.encryption`, and the digest of weights, notice what it loses, mixes up or changes.
 """
 
 import errno

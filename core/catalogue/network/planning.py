@@ -27,7 +27,8 @@ def refuse_for_networks(spec: JobSpec) -> None:
     """Refuse what no network has.
 
     Raises:
-        Invalid: another method, intervals, several processes, assumptions of coefficients, or extreme figures; with JSON pointers.
+        Invalid: another method, intervals, several processes, assumptions of coefficients, or extreme figures; with
+            JSON pointers.
     """
     errors = []
     if spec.optimizer.kind not in METHODS:
