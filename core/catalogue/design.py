@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 MAX_DIMENSION = 2_000
 INTERCEPT = "intercept"
+_NUMBER_BYTES = {"float64": 8, "float32": 4, "int32": 4}
 _ABSENT = "is missing: give every column the model uses"
 _Positive = Annotated[float, Field(gt=0)]
 
@@ -109,6 +110,11 @@ class Design(Grown):
         if self.array is not None:
             return "int32" if self.array.of == "token" else "float32"
         return "float32" if self.single else "float64"
+
+    @property
+    def record_bytes(self) -> int:
+        """How much room an encoded record takes, its target included."""
+        return _NUMBER_BYTES[self.number_type] * self.dimension + _NUMBER_BYTES["float64"]
 
     @property
     def read(self) -> tuple[str, ...]:

@@ -385,7 +385,10 @@ def estimate(context: Context, caller: Caller, spec: EstimateSpec) -> EstimateVi
         chunks=len(planned.schedule),
         rows=rows,
         coefficients=width,
-        compute={"multiplications": float(passes * rows * width), "records_bytes": float(8 * rows * (width + 1))},
+        compute={
+            "multiplications": float(passes * rows * width),
+            "records_bytes": float(rows * planned.design.record_bytes),
+        },
         head=quoted.head,
         prediction=foreseen.prediction,
         excess=foreseen.excess,

@@ -205,6 +205,7 @@ class TestNetworks:
     def test_an_image_is_centred_and_scaled_by_its_declared_bounds_in_single_precision(self) -> None:
         design = make_design(WITH_ARRAYS, network("image"))
         assert (design.shape, design.dimension, design.number_type) == ((1, 2, 3), 6, "float32")
+        assert design.record_bytes == 6 * 4 + 8
         out = encoded(design, {"image": np.array([[0, 255, 0, 51, 255, 102]], dtype=np.uint8)})
         assert out.dtype == np.float32
         assert out[0].tolist() == pytest.approx([-1, 1, -1, -0.6, 1, -0.2], abs=1e-6)
