@@ -1,12 +1,15 @@
 """Sums of networks' clipped gradients: the same law for every way to walk, neighbours apart by what is charged."""
 
 from collections.abc import Callable
+from functools import partial
 from math import isqrt, sqrt
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
+from core.catalogue.network.layers import Activation, Conv2d, Flatten, Linear, Reshape
 from core.catalogue.questions import Curvature, Gradient, GradientNorm
 from core.mechanisms.lattice import CHARGED_MARGIN, Grid, network_grid, round_parts
 from core.oracle.noise import grid_for
@@ -241,3 +244,32 @@ def test_a_gradients_norm_is_the_other_question_of_networks() -> None:
     assert torch.equal(held.integer_sum(asked, known, _theta(held), grid.part_step), _integers(held))
     with pytest.raises(AssertionError, match="gradients only"):
         held.integer_sum(Curvature(sigma=1.0, of="hessian"), known, _theta(held), grid.part_step)
+
+
+def _peak_bytes(work: Callable[[], object]) -> int:
+    """Return how far this process's resident memory rises above where it is."""
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    before = _status("VmRSS")
+    work()
+    return _status("VmHWM") - before
+
+
+def _status(name: str) -> int:
+    """Return a figure of this process's memory, in bytes."""
+    line = next(one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith(f"{name}:"))
+    return int(line.split()[1]) * 1024
+
+
+def test_memory_beside_the_records_is_that_of_a_micro_batch() -> None:
+    layers = (Reshape(shape=(1, 12, 12)), Conv2d(channels=64, kernel=7), Activation(), Flatten(), Linear(units=1))
+    network, units = (layers, (144,), "squared", "all"), 4096
+    rises = []
+    for micro in (PART, units):
+        held = problem(network, units, micro=micro)
+        known, theta = facts(units, held.dimension, CLIP, PART), torch.zeros(held.dimension, dtype=torch.float64)
+        step = grid_for(QUESTION, known, units).part_step
+        held.integer_sum(QUESTION, known, theta, step, rows=torch.arange(2 * PART))  # libraries are loaded by now
+        rises.append(_peak_bytes(partial(held.integer_sum, QUESTION, known, theta, step)))
+    rows_bytes = units * 64 * 49 * 4
+    assert rises[0] < rows_bytes / 4, "no row outlives its micro-batch"
+    assert rises[1] > rows_bytes, "and the measure sees rows that do"
