@@ -5,7 +5,7 @@ from math import sqrt
 import numpy as np
 import torch
 
-from core.catalogue.clipped.advice import Proxy, foresee
+from core.catalogue.clipped.advice import Estimate, Proxy, foresee
 from core.catalogue.clipped.certified import CertifiedClippedSgd
 from core.catalogue.clipped.heavy_tails import IsotropicPareto, SkewedPareto
 from core.catalogue.clipped.practical import ClippedSgd
@@ -57,9 +57,29 @@ def proxy() -> Proxy:
     return Proxy(gradients=gradients.tolist(), factors=public.features.tolist())
 
 
+def estimate(table: RegressionTable, multiplier: float, steps: int) -> Estimate:
+    """Return what a table's own records say of clips: a study may look at them, a plan may not."""
+    residuals = table.features @ table.minimiser - table.target
+    records = Proxy.model_construct(
+        gradients=(residuals.unsqueeze(-1) * table.features).numpy(), factors=table.features.numpy(), curvatures=None
+    )
+    return Estimate(records, multiplier=multiplier, batch=BATCH, steps=steps)
+
+
+def regrets(multiplier: float, steps: int, clips: list[float], draws: int) -> list[float]:
+    """Return, by draw of a table and of public records, the error at the chosen clip over the least; by estimate."""
+    found = []
+    for draw in range(draws):
+        own = estimate(RegressionTable(SKEWED, 1, UNITS, TRUTH, SimulationGenerator(1000 + draw)), multiplier, steps)
+        public = RegressionTable(SKEWED, 1, PROXIES, TRUTH, SimulationGenerator(2000 + draw))
+        chosen = min(clips, key=estimate(public, multiplier, steps).excess)
+        found.append(own.excess(chosen) / min(map(own.excess, clips)))
+    return found
+
+
 def choosing_a_clip(*, full: bool) -> Result:
     """V13: the clip that public records favour is about as good as the best one."""
-    lanes, steps = (100, 1000) if full else (40, 400)
+    lanes, steps, draws = (50, 1000, 40) if full else (40, 400, 10)
     clips = np.geomspace(0.05, 100, 12 if full else 6).tolist()
     table = RegressionTable(SKEWED, lanes, UNITS, TRUTH, SimulationGenerator(13))
     public = proxy()
@@ -78,7 +98,19 @@ def choosing_a_clip(*, full: bool) -> Result:
         chosen, best = told.index(min(told)), found.index(min(found))
         at = f"epsilon = {epsilon:g}"
         rows.append(Row(f"{at}: noise multiplier z", None, settings.sigma))
-        rows.append(within(f"{at}: Q(.95) at the chosen clip over the best", 1, found[chosen] / found[best], 1.5))
+        regret = regrets(settings.sigma, steps, clips, draws)
+        rows.append(
+            within(
+                f"{at}: {draws} draws: error at the chosen clip over the least, median",
+                1,
+                float(np.median(regret)),
+                1.5,
+            )
+        )
+        rows.append(Row(f"{at}: share of draws where it is at most 1.5", None, float(np.mean(np.array(regret) <= 1.5))))  # noqa: PLR2004 - as stated
+        rows.append(Row(f"{at}: the worst draw", None, max(regret)))
+        rows.append(Row(f"{at}: this draw, by simulation: Q(.95) over the best", 1.0, found[chosen] / found[best]))
+        rows.append(Row(f"{at}: the best clip", None, clips[best]))
         rows.append(within(f"{at}: Q(.95) at the smallest clip over the best", 5, found[0] / found[best], float("inf")))
         rows.append(within(f"{at}: Q(.95) at the largest clip over the best", 5, found[-1] / found[best], float("inf")))
         rows.append(Row(f"{at}: Q(.95) at the chosen clip over its estimate", None, found[chosen] / told[chosen]))
@@ -98,8 +130,12 @@ def choosing_a_clip(*, full: bool) -> Result:
         f"{len(clips)} clips from .05 to 100, {PROXIES} public records, the average iterate",
         tuple(rows),
         "Ours draws Poisson samples and is priced for a zeroed unit; the independent simulators drew batches without "
-        "replacement, priced for a replaced one, with about twice the noise, on a table of their own. So clips and "
-        "errors differ from theirs; the shape and the choice do not depend on it.",
+        "replacement, priced for a replaced one, with about twice the noise, on a table of their own, and ran 100 "
+        "times. So clips and errors differ from theirs. Their public records chose the very best clip both times. Ours do so "
+        "in most draws and not in all: what clipping moves the mean by is told by the few largest of 5000 residuals, "
+        "whose variance is infinite, so one draw in ten (epsilon 1) to four (epsilon 4) errs by more than 1.5, and a "
+        "rare one by ten or more. In this draw the simulation says by how much. A law that is fitted to public records "
+        "would tell the tail better than they do themselves.",
         {"clips": log_log("excess risk by clip", "clip", "95 % quantile", lines)},
     )
 
