@@ -5,7 +5,7 @@ place that a test chooses, as a killed worker leaves it: payments stand, and wha
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -174,29 +174,46 @@ def stream(recorder: Recorder, meter: StreamMeter, name: str = "job_1", batch: i
     return StreamDoor(recorder, public, meter, SystemGenerator(), order, batch, skipped=meter.skipped)
 
 
-@settings(max_examples=15, deadline=None)
-@given(losses=st.lists(st.tuples(st.sampled_from(["before", "after"]), st.integers(0, 30)), max_size=5))
-def test_whatever_is_lost_no_record_is_read_twice_or_unpaid(losses: list[tuple[str, int]]) -> None:
+def read_through(losses: list[tuple[str, int]], first_chunk: Callable[[Paper], int]) -> tuple[Paper, Recorder]:
+    """Read a stream through losses; `first_chunk` says where an attempt goes on."""
     till, recorder = Paper(), Recorder()
     zero = torch.zeros(3, dtype=torch.float64)
     for loss in [*losses, None]:
         begun = len(recorder.read)
         recorder.lose_at = None if loss is None else (loss[0], begun + loss[1])
-        meter = meter_on(till, paid=len(till.spent), kept=till.state)
-        door = stream(recorder, meter)
+        door = stream(recorder, meter_on(till, paid=first_chunk(till), kept=till.state))
         try:
             while door.affords(QUESTION):
                 door.ask(QUESTION, zero)
         except Lost:
             pass
+    return till, recorder
+
+
+def check_once(till: Paper, recorder: Recorder) -> None:
+    """Fail unless each record was read once at most, after its chunk was paid, which it was once."""
     read = [place for batch in recorder.read for place in batch]
-    assert len(read) == len(set(read))
+    assert len(read) == len(set(read)), "no record is read twice"
     for batch in recorder.read:
         number = PLACES.index(batch[0]) // BATCH
         assert batch == PLACES[number * BATCH :][:BATCH]
         assert number // CHUNK in till.spent
     assert till.spent == list(range(10)), "each chunk once, in order"
+
+
+@settings(max_examples=15, deadline=None)
+@given(losses=st.lists(st.tuples(st.sampled_from(["before", "after"]), st.integers(0, 30)), max_size=5))
+def test_whatever_is_lost_no_record_is_read_twice_or_unpaid(losses: list[tuple[str, int]]) -> None:
+    till, recorder = read_through(losses, lambda till: len(till.spent))
+    check_once(till, recorder)
     assert len(recorder.read) >= 50 - CHUNK * len(losses)
+
+
+def test_going_on_where_the_state_was_kept_reads_a_lost_chunk_again() -> None:
+    """Planted bug: a resume like that of methods that pay again for what they lost."""
+    till, recorder = read_through([("after", 7)], lambda till: max(0, len(till.spent) - 1))
+    with pytest.raises(AssertionError, match="read twice"):
+        check_once(till, recorder)
 
 
 @pytest.fixture
