@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
             print(f"  {row.what:75} {row.reference!s:>10} {row.ours:10.4g}  {verdict}", flush=True)
         differing += sum(row.agrees is False for row in result.rows)
     if asked.to == FOLDER:
-        fill(PAGE, FOLDER)
+        fill(PAGE, FOLDER, "clipped")
     return differing
 
 

@@ -129,13 +129,13 @@ def choosing_a_clip(*, full: bool) -> Result:
         f".2, n = {UNITS}, expected batch {BATCH}, {steps} steps of size .5, delta 1e-5, {lanes} runs on one table, "
         f"{len(clips)} clips from .05 to 100, {PROXIES} public records, the average iterate",
         tuple(rows),
-        "Ours draws Poisson samples and is priced for a zeroed unit; the independent simulators drew batches without "
-        "replacement, priced for a replaced one, with about twice the noise, on a table of their own, and ran 100 "
-        "times. So clips and errors differ from theirs. Their public records chose the very best clip both times. Ours do so "
-        "in most draws and not in all: what clipping moves the mean by is told by the few largest of 5000 residuals, "
-        "whose variance is infinite, so one draw in ten (epsilon 1) to four (epsilon 4) errs by more than 1.5, and a "
-        "rare one by ten or more. In this draw the simulation says by how much. A law that is fitted to public records "
-        "would tell the tail better than they do themselves.",
+        "Ours draws Poisson samples and is priced for a zeroed unit; the independent simulators drew batches "
+        "without replacement, priced for a replaced one, with about twice the noise, on a table of their own, and "
+        "ran 100 times. So clips and errors differ from theirs. Their public records chose the very best clip both "
+        "times. Ours do so in most draws and not in all: what clipping moves the mean by is told by the few largest "
+        "of 5000 residuals, whose variance is infinite, so one draw in ten (epsilon 1) to four (epsilon 4) errs by "
+        "more than 1.5, and a rare one by ten or more. In this draw the simulation says by how much. A law that is "
+        "fitted to public records would tell the tail better than they do themselves.",
         {"clips": log_log("excess risk by clip", "clip", "95 % quantile", lines)},
     )
 
@@ -198,6 +198,6 @@ def one_pass(*, full: bool) -> Result:
         f"1e-5, replace_one, step size .5, n = {units[0]} to {units[-1]}, {lanes} runs, the average iterate",
         tuple(rows),
         "That one Gaussian answer covers all disjoint batches is ours and not the paper's, whose noise grows with the "
-        "root of K in this setting. Both curves are at the same privacy.",
+        "root of K in this setting. Both curves promise the same privacy.",
         {"rates": log_log("excess risk by records", "units n", "95 % quantile", lines)},
     )

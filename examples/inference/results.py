@@ -76,8 +76,8 @@ def rounded(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def table(told: dict[str, object], studies: str = "inference") -> str:
-    """Return a stored result as a section of Markdown, for the page of a folder of `examples`."""
+def table(told: dict[str, object], folder: str, studies: str) -> str:
+    """Return a stored result as a section of Markdown: figures from a folder, by a part of `examples`."""
     lines = [f"### {told['experiment']}. {told['title']}", "", f"{told['settings']}", ""]
     lines += ["| | reference | ours | |", "|---|---|---|---|"]
     marks = {None: "", True: "agrees", False: "differs"}
@@ -90,6 +90,6 @@ def table(told: dict[str, object], studies: str = "inference") -> str:
     lines += ["", str(told["note"]), ""]
     charts = told["charts"]
     assert isinstance(charts, list), "as written"
-    lines += [f"![{told['title']}]({studies}/{name})" for name in charts]
+    lines += [f"![{told['title']}]({folder}/{name})" for name in charts]
     lines += ["", f"<sub>`python -m examples.{studies} {told['experiment']}`, {told['mode']}.</sub>", ""]
     return "\n".join(lines)
