@@ -40,9 +40,11 @@ _OTHER_LOSSES: Final = {
 }
 
 _USUALLY_CITED: Final = "Avella-Medina, Bradshaw and Loh, 2023"
-_CITED: Final = dict.fromkeys(
-    ("kl_spider", "proximal_point", "adaptive_gd"), "Menart, Ullah, Arora, Bassily and Guzman, 2024"
-)
+_CITED: Final = {
+    **dict.fromkeys(("kl_spider", "proximal_point", "adaptive_gd"), "Menart, Ullah, Arora, Bassily and Guzman, 2024"),
+    "clipped_sgd": "Abadi, Chu, Goodfellow, McMahan, Mironov, Talwar and Zhang, 2016",
+    "certified_clipped_sgd": "Vatan Khah, Chezhegov, Farahmand, Horvath and Gorbunov, preprint",
+}
 
 
 def title(released: Released) -> str:

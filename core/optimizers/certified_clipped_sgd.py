@@ -14,8 +14,8 @@ from torch import Tensor
 
 from core.catalogue.clipped.certified import CertifiedClippedSgd
 from core.inference.estimate import Estimate
-from core.inference.parameters import penalised_gradient, scale_of
 from core.optimizers.lifecycle import arrived, begun, ended, starting_point
+from core.optimizers.step_rules import slope_at
 from core.oracle import Oracle, Status
 
 State = dict[str, Tensor]
@@ -43,7 +43,7 @@ def iterate(settings: CertifiedClippedSgd, oracle: Oracle) -> tuple[Estimate, St
     while int(state["step"]) < settings.steps and oracle.affords(gradient):
         theta, step = state["theta"], int(state["step"]) + 1
         answer = oracle.ask(gradient, theta)
-        slope = penalised_gradient(oracle.facts, answer.value, theta) * scale_of(oracle.facts, theta).unsqueeze(-1)
+        slope = slope_at(oracle.facts, answer.value, theta)
         moved, left, raised = arrived(oracle.facts, torch.sub(theta, slope, alpha=settings.step_size), settings.radius)
         state = {
             "start": state["start"],

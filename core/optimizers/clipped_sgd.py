@@ -14,9 +14,8 @@ from torch import Tensor
 from core.catalogue.clipped.practical import ClippedSgd
 from core.catalogue.clipped.rules import pace_at
 from core.inference.estimate import Estimate
-from core.inference.parameters import penalised_gradient, scale_of
 from core.optimizers.lifecycle import arrived, begun, ended, starting_point
-from core.optimizers.step_rules import meant, memory_of, returned, turned
+from core.optimizers.step_rules import meant, memory_of, returned, slope_at, turned
 from core.oracle import Oracle, Status
 
 
@@ -43,7 +42,7 @@ def iterate(settings: ClippedSgd, oracle: Oracle) -> tuple[Estimate, Status]:
     for step in range(int(state["step"]) + 1, settings.steps + 1):
         theta = state["theta"]
         answer = oracle.ask(gradient, theta)
-        slope = penalised_gradient(oracle.facts, answer.value, theta) * scale_of(oracle.facts, theta).unsqueeze(-1)
+        slope = slope_at(oracle.facts, answer.value, theta)
         along, remembered = turned(settings.rule, state, slope, step)
         size = settings.step_size * pace_at(step, settings.steps, settings.pace, settings.warm_up)
         moved, left, raised = arrived(oracle.facts, torch.sub(theta, along, alpha=size), settings.radius)

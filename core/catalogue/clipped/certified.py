@@ -81,7 +81,7 @@ class CertifiedClippedSgd(AbstractSettings):
     )
     step_size: PositiveNumber | None = Field(
         default=None,
-        description="gamma; null: the certificate's, or 1/(2 L) without one, which no theorem stands behind",
+        description="gamma; null: the certificate's, or 1/L without one, which no theorem stands behind",
     )
     certificate: Literal["refined", "paper"] = Field(
         default="refined",
@@ -211,7 +211,7 @@ class CertifiedClippedSgd(AbstractSettings):
         return 4 * sqrt(self.smoothness * self.start_gap)
 
     def planned_step(self, facts: Facts) -> float:
-        """Return the step size of the theorem; without one half of what smooth descent may take."""
+        """Return the step size of the theorem; without one the largest of descent on a smooth loss."""
         found = self.guarantee(facts)
         if found is not None:
             return found.step_size * BELOW
@@ -220,7 +220,7 @@ class CertifiedClippedSgd(AbstractSettings):
         if bent is None:
             assert self.clip is not None, "filled before"
             return 1 / (2 * self.clip)
-        return 1 / (2 * (bent + facts.ridge * start))
+        return 1 / (bent + facts.ridge * start)
 
     def _gradient(self) -> Gradient:
         """Return the question of every step."""
@@ -292,23 +292,22 @@ class CertifiedClippedSgd(AbstractSettings):
         assert self.steps is not None, "plan first"
         found = self.guarantee(facts, steps, refined=True)
         value = None if found is None else found.at(self.step_size)
-        covered = not strayed and noise <= self.deviation(facts) and steps > 0
-        if found is not None and value is not None and self.returns != _proved_of(facts):
+        proved = "average" if facts.weak_convexity == 0 else "random_iterate"
+        if strayed or steps == 0 or noise > self.deviation(facts) or self.returns != proved:
             value = None
-        confidence = None
-        if found is not None and value is not None and covered:
-            confidence = found.confidence
-            if found.quantity == "squared_gradient":
-                value, confidence = sqrt(value / self.beta), confidence - self.beta
-        else:
-            value = None
+        confidence = None if found is None or value is None else found.confidence
+        if proved == "random_iterate" and value is not None and confidence is not None:
+            value, confidence = (
+                sqrt(value / self.beta),
+                confidence - self.beta,
+            )  # of one of many, by Markov's inequality
         return Certificate(
             ended_by="steps" if steps == self.steps else "lost_batches",
-            quantity="excess_risk" if facts.weak_convexity == 0 else "gradient_norm",
+            quantity="excess_risk" if proved == "average" else "gradient_norm",
             value=value,
             confidence=confidence,
-            conditions=_CONDITIONS if value is not None else self.uncertified_for(facts),
-            variant=f"{self.certificate} step size, refined certificate" if found else "practical step size",
+            conditions=() if value is None else _CONDITIONS,
+            variant="practical step size" if found is None else f"{self.certificate} step size, refined certificate",
         )
 
     @classmethod
@@ -340,11 +339,6 @@ _CONDITIONS: Final = (
     "R or Delta, and the central moment of unclipped gradients, are as declared",
     "units are independent draws of one population, whose mean loss it is about",
 )
-
-
-def _proved_of(facts: Facts) -> str:
-    """Return which output a certificate is about."""
-    return "average" if facts.weak_convexity == 0 else "random_iterate"
 
 
 def _refuse_unfit(settings: CertifiedClippedSgd, facts: Facts) -> None:

@@ -31,7 +31,7 @@ PLANNED_EPOCHS: Final = 20
 """How often a unit is sampled in all, in expectation, where the number of steps is open."""
 PLANNED_TRAVEL: Final = 0.5
 """Where no curvature is known: how far steps of full length would go, one after the other, momentum included."""
-ADAM_STEPS: Final = (0.02, 0.001)
+ADAM_STEPS: Final = (0.05, 0.001)
 """Planned for losses of known curvature, and for others."""
 TAIL_PART: Final = 0.5
 """Of all steps, whose iterates are averaged where a loss's curvature is known."""
