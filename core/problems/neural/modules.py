@@ -29,6 +29,7 @@ from core.catalogue.network.layers import (
 )
 from core.catalogue.network.trained import DOWN, UP
 from core.problems.neural.images import channels_last, kernel_rows
+from core.problems.neural.kernels import attention, max_pool2d
 from core.problems.neural.terms import OuterTerms, RowTerms, Terms, TokenTerms
 
 _ACTIVATIONS: Final[Mapping[str, Callable[[Tensor], Tensor]]] = {
@@ -79,8 +80,8 @@ class Pass:
             case Conv2d():
                 return self._conv2d(layer, x, place)
             case Pool2d():
-                pool = functional.max_pool2d if layer.of == "max" else functional.avg_pool2d
-                return pool(x, layer.kernel, layer.stride, layer.padding)
+                pool = max_pool2d if layer.of == "max" else functional.avg_pool2d
+                return pool(x, layer.kernel, layer.stride or layer.kernel, layer.padding)
             case MeanOver():
                 return x.mean((-2, -1)) if x.ndim == 4 else x.mean(1)  # noqa: PLR2004 - images: records, channels, ...
             case Flatten():
@@ -166,7 +167,7 @@ class Pass:
     def _attention(self, layer: Attention, x: Tensor, place: str) -> Tensor:
         joint = self._linear(x, f"{place}query_key_value.weight", f"{place}query_key_value.bias")
         heads = joint.view(*joint.shape[:2], 3, layer.heads, -1).permute(2, 0, 3, 1, 4)
-        met = functional.scaled_dot_product_attention(heads[0], heads[1], heads[2], is_causal=layer.causal)
+        met = attention(heads[0], heads[1], heads[2], causal=layer.causal)
         return self._linear(met.transpose(1, 2).flatten(2), f"{place}output.weight", f"{place}output.bias")
 
 

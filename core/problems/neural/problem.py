@@ -39,6 +39,7 @@ from core.catalogue.questions import Gradient, Question, summed
 from core.privacy.facts import Facts
 from core.problems.blocks import split
 from core.problems.neural.images import channels_back, channels_last
+from core.problems.neural.kernels import repeatable
 from core.problems.neural.losses import cleaned, losses_of, usable
 from core.problems.neural.modules import Pass
 from core.problems.neural.terms import Terms
@@ -146,8 +147,9 @@ class NetworkProblem:
         """
         assert other is None, "gradients are asked at one point"
         total = torch.zeros(self.dimension, dtype=torch.int64, device=self._features.device)
-        for part in self._parts(question, facts, theta, rows, included):
-            add_truncated(total, part, step)
+        with repeatable(self._features.device):
+            for part in self._parts(question, facts, theta, rows, included):
+                add_truncated(total, part, step)
         return self._arranged(total)
 
     def bounded_sum(self, question: Question, facts: Facts, theta: Tensor, *, other: Tensor | None = None) -> Tensor:

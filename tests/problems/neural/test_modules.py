@@ -20,6 +20,7 @@ from core.catalogue.network.layers import (
 )
 from core.catalogue.network.model import Adapters, Lora
 from core.catalogue.network.trained import start_parameters
+from core.problems.neural.kernels import attention, largest_of_windows, max_pool2d, repeatable, spelled_attention
 from core.problems.neural.losses import losses_of
 from core.problems.neural.modules import Pass
 from tests.support.networks import NETWORKS, problem, start
@@ -142,3 +143,25 @@ def test_records_the_network_is_not_defined_for_count_as_null() -> None:
         ),
     )
     assert held._kept.tolist() == [True, False, False, False, False]
+
+
+def test_what_gpus_compute_otherwise_is_the_same() -> None:
+    images = _draws(2, 3, 7, 8)
+    for kernel, stride, padding in ((2, 1, 0), (3, 2, 1), (2, 2, 1)):
+        expected = max_pool2d(images, kernel, stride, padding)
+        assert torch.equal(largest_of_windows(images, kernel, stride, padding), expected)
+        assert max_pool2d(images.to("meta"), kernel, stride, padding).shape == expected.shape
+    heads = _draws(3, 2, 2, 5, 4)
+    for causal in (False, True):
+        found = spelled_attention(heads[0], heads[1], heads[2], causal=causal)
+        assert torch.allclose(found, attention(heads[0], heads[1], heads[2], causal=causal), atol=1e-6)
+        elsewhere = heads.to("meta")
+        assert attention(elsewhere[0], elsewhere[1], elsewhere[2], causal=causal).shape == found.shape
+
+
+def test_kernels_without_a_fixed_order_are_refused_on_gpus_alone() -> None:
+    with repeatable(torch.device("cpu")):
+        assert not torch.are_deterministic_algorithms_enabled()
+    with repeatable(torch.device("cuda")):
+        assert torch.are_deterministic_algorithms_enabled()
+    assert not torch.are_deterministic_algorithms_enabled()

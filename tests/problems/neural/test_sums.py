@@ -14,7 +14,7 @@ from core.catalogue.questions import Curvature, Gradient, GradientNorm
 from core.mechanisms.lattice import CHARGED_MARGIN, Grid, network_grid, round_parts
 from core.oracle.noise import grid_for
 from core.privacy.facts import Adjacency, Facts
-from core.problems.neural.problem import LARGEST, NetworkProblem
+from core.problems.neural.problem import LARGEST, MICRO_NUMBERS, NetworkProblem, micro_rows
 from tests.support.networks import NETWORKS, clipped_sum, facts, gradients, problem, records
 
 UNITS = 43
@@ -273,3 +273,20 @@ def test_memory_beside_the_records_is_that_of_a_micro_batch() -> None:
     rows_bytes = units * 64 * 49 * 4
     assert rises[0] < rows_bytes / 4, "no row outlives its micro-batch"
     assert rises[1] > rows_bytes, "and the measure sees rows that do"
+
+
+def test_sums_at_many_points_are_those_at_each() -> None:
+    held = problem(NETWORKS["pools"], UNITS)
+    known, _ = _public(held)
+    points = torch.stack([_theta(held), _theta(held, 0.3)])
+    found = held.bounded_sum(QUESTION, known, points)
+    assert torch.equal(found, torch.stack([held.bounded_sum(QUESTION, known, one) for one in points]))
+
+
+@pytest.mark.parametrize("part", [1, 48, 64, 300])
+def test_passes_tile_parts_or_parts_them_and_fit(part: int) -> None:
+    for numbers in (1, 60_000, 10**6, 10**8):
+        micro = micro_rows(part, numbers)
+        assert part % micro == 0 or micro % part == 0
+        assert micro == 1 or micro * numbers <= MICRO_NUMBERS
+    assert micro_rows(64, 1) == 256

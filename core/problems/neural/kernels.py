@@ -1,0 +1,70 @@
+"""Kernels whose floats are the same whenever shapes and inputs are: on a CPU all of them, on a GPU some.
+
+A GPU's fastest kernels add up in whatever order threads arrive. Then a record's floats would not be a function of that
+record, and sums of parts without the changed record would differ between neighbours, which no grid charges for. So on a
+GPU torch is told to refuse such kernels, and pooling and attention, whose backward passes have no others, are written
+in operations that do.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import reduce
+from itertools import product
+from math import inf
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+@contextmanager
+def repeatable(device: torch.device) -> Iterator[None]:
+    """Refuse, on a GPU, kernels whose order of summation is not fixed, and products in less than single precision."""
+    if device.type == "cpu":
+        yield
+        return
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what torch asks for before it promises repeatability
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(mode=True)
+    try:
+        with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
+            yield
+    finally:
+        torch.use_deterministic_algorithms(mode=before)
+
+
+def max_pool2d(images: Tensor, kernel: int, stride: int, padding: int) -> Tensor:
+    """Return the largest number of each window, shape (m, channels, height', width')."""
+    if images.device.type == "cpu":
+        return functional.max_pool2d(images, kernel, stride, padding)
+    return largest_of_windows(images, kernel, stride, padding)
+
+
+def largest_of_windows(images: Tensor, kernel: int, stride: int, padding: int) -> Tensor:
+    """Return the same by comparing shifted images; equal numbers share the slope."""
+    padded = functional.pad(images, (padding,) * 4, value=-inf)
+    height, width = ((size - kernel) // stride + 1 for size in padded.shape[2:])
+    ends = (stride * (height - 1) + 1, stride * (width - 1) + 1)
+    shifted = (
+        padded[:, :, down : down + ends[0] : stride, right : right + ends[1] : stride]
+        for down, right in product(range(kernel), repeat=2)
+    )
+    return reduce(torch.maximum, shifted)
+
+
+def attention(queries: Tensor, keys: Tensor, values: Tensor, *, causal: bool) -> Tensor:
+    """Return softmax(queries keys^T / sqrt(features)) values of each head, shapes (m, heads, positions, features)."""
+    if queries.device.type == "cpu":
+        return functional.scaled_dot_product_attention(queries, keys, values, is_causal=causal)
+    return spelled_attention(queries, keys, values, causal=causal)
+
+
+def spelled_attention(queries: Tensor, keys: Tensor, values: Tensor, *, causal: bool) -> Tensor:
+    """Return the same by plain products."""
+    scores = (queries * queries.shape[-1] ** -0.5) @ keys.mT
+    if causal:
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+        scores = scores.masked_fill(later, -inf)
+    found: Tensor = scores.softmax(-1) @ values
+    return found
