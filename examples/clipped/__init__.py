@@ -1,1 +1,1 @@
-"""Validation of clipped stochastic descent on laws with heavy tails; the papers have no experiments of their own."""
+"""Validation of clipped stochastic descent on laws with heavy tails; its paper has no experiments of its own."""
