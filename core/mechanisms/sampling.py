@@ -23,6 +23,8 @@ RARE_BITS: Final = 64
 
 _FLOAT_BITS: Final = 53
 _LEADING_BITS: Final = 16
+_APART: Final = 8
+"""Places from one entry of a padding to the next: zeros are skipped by eight, and those of a sample lie apart too."""
 
 
 def rate_parts(rate: float) -> int:
@@ -96,16 +98,18 @@ def _exponent(size: int, units: int, parts: int) -> float:
 
 
 class Listed(NamedTuple):
-    """A sample as a list of a public length: rows in ascending order, then padding that is not included."""
+    """A sample as a list of a public length: its rows in ascending order, then padding that is not included."""
 
     rows: NDArray[np.int64]
     included: NDArray[np.bool_]
 
 
 def listed(mask: NDArray[np.bool_], length: int) -> Listed | None:
-    """Return a sample as a list of `length` rows, padded with row 0; None where it is larger.
+    """Return a sample as a list of `length` rows, padded; None where it is larger.
 
-    Each step works on arrays of public shapes: the mask is made to have `length` ones by further entries behind it.
+    Each step works on arrays of public shapes: the mask is made to have `length` ones by further entries behind it. And
+    what pads the list costs what the sample does: entries that lie as far apart, and rows from all over the records,
+    which are read and left out.
 
     Args:
         mask: bool, shape (n,).
@@ -114,11 +118,17 @@ def listed(mask: NDArray[np.bool_], length: int) -> Listed | None:
     spare = length - int(np.count_nonzero(mask))
     if spare < 0:
         return None
-    padding = np.zeros(length, dtype=np.bool_)
-    padding[:spare] = True
+    padding = np.zeros(_APART * length, dtype=np.bool_)
+    padding[: _APART * spare : _APART] = True
     places = np.flatnonzero(np.concatenate([mask, padding]))
     included = places < mask.size
-    return Listed(np.where(included, places, 0), included)
+    return Listed(np.where(included, places, _spread(mask.size, length)), included)
+
+
+@lru_cache(maxsize=8)
+def _spread(units: int, length: int) -> NDArray[np.int64]:
+    """Return rows from all over the records, shape (length,)."""
+    return np.arange(length, dtype=np.int64) * units // length
 
 
 def public_order(name: str, units: int) -> NDArray[np.int64]:

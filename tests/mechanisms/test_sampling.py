@@ -100,10 +100,13 @@ class TestLists:
     def test_hold_the_sample_then_padding(self) -> None:
         mask = np.array([False, True, False, True, True])
         rows, included = listed(mask, 5)
-        assert (rows.tolist(), included.tolist()) == ([1, 3, 4, 0, 0], [True, True, True, False, False])
+        assert (rows[:3].tolist(), included.tolist()) == ([1, 3, 4], [True, True, True, False, False])
+        assert ((rows >= 0) & (rows < mask.size)).all()
         assert listed(mask, 3).included.all()
         assert listed(mask, 2) is None
-        assert not listed(np.zeros(5, dtype=np.bool_), 2).included.any()
+        empty = listed(np.zeros(500, dtype=np.bool_), 20)
+        assert not empty.included.any()
+        assert np.unique(empty.rows).size == 20, "padding is read from all over, as a sample is"
 
 
 class TestPermutation:
