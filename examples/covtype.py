@@ -1,8 +1,8 @@
 """Covertype by clipped descent at epsilon .1, 1 and 8: `python -m examples.covtype`.
 
-Four fifths of the 581,012 records are uploaded, class 2 against the rest; each privacy target is three jobs, since noise
-and samples are drawn afresh in each. What is printed is how often the released coefficients name the class of the fifth
-that never went to the service, which is public here.
+Four fifths of the 581,012 records are uploaded, class 2 against the rest; each privacy target is three jobs, since
+noise and samples are drawn afresh in each. What is printed is how often the released coefficients name the class of the
+fifth that never went to the service, which is public here.
 """
 
 import shutil
