@@ -134,8 +134,7 @@ def choosing_a_clip(*, full: bool) -> Result:
         "ran 100 times. So clips and errors differ from theirs. Their public records chose the very best clip both "
         "times. Ours do so in most draws and not in all: what clipping moves the mean by is told by the few largest "
         "of 5000 residuals, whose variance is infinite, so one draw in ten (epsilon 1) to four (epsilon 4) errs by "
-        "more than 1.5, and a rare one by ten or more. In this draw the simulation says by how much. A law that is "
-        "fitted to public records would tell the tail better than they do themselves.",
+        "more than 1.5, and a rare one by ten or more. In this draw the simulation says by how much.",
         {"clips": log_log("excess risk by clip", "clip", "95 % quantile", lines)},
     )
 
