@@ -64,37 +64,34 @@ def accuracy(model: Model, digits: tuple[Any, Any]) -> float:
     return float(np.mean(np.array(named) == labels.astype(str)))
 
 
-@pytest.mark.parametrize(("layers", "bar"), [(CNN, 0.8), (MLP, 0.8)], ids=["cnn", "mlp"])
-def test_digits_are_learnt_at_epsilon_three(
-    client: Client, dataset: str, digits: tuple[Any, Any], layers: list[dict[str, Any]], bar: float
-) -> None:
-    """Nine in ten without noise; a guess is right once in ten, and a bar of 0.8 leaves three standard deviations."""
-    job = {
-        "dataset": dataset,
-        "model": network("digit", layers),
-        "optimizer": STEPS,
-        "privacy": {"epsilon": "3"},
-        "inference": NONE,
-    }
-    quoted = client.estimate(job)
-    before = client.budget(dataset)
+def learn(client: Client, dataset: str, layers: list[Any]) -> Model:
+    """Return a network that was trained at epsilon 3 and cost what was said."""
+    body = {"dataset": dataset, "model": network("digit", layers), "optimizer": STEPS, "inference": NONE}
+    job = {**body, "privacy": {"epsilon": "3"}}
+    quoted, before = client.estimate(job).cost.percent, client.budget(dataset).percent.spent
     done = client.wait(client.submit(job).id)
-    assert done.cost.spent.percent == quoted.cost.percent, "it costs what was said"
-    after = client.budget(dataset)
-    assert float(after.percent.spent) == pytest.approx(
-        float(before.percent.spent) + float(quoted.cost.percent), abs=1e-3
-    )
-    model = client.model(done.model)
-    assert accuracy(model, digits) > bar
-    table = model.table()
-    assert float(table.privacy["epsilon"]) <= 3
+    assert done.cost.spent.percent == quoted, "it costs what was said"
+    after = client.budget(dataset).percent.spent
+    assert float(after) == pytest.approx(float(before) + float(quoted), abs=1e-3)
+    return client.model(done.model)
 
 
 @pytest.fixture(scope="module")
 def trained(client: Client, dataset: str) -> Model:
-    """Return a small network, hardly trained."""
-    body = {"dataset": dataset, "model": network("digit", CNN), "optimizer": SHORT}
-    return client.train({**body, "privacy": {"epsilon": "0.5"}, "inference": NONE})
+    """Return a small convolutional network."""
+    return learn(client, dataset, CNN)
+
+
+def test_digits_are_learnt_at_epsilon_three(trained: Model, digits: tuple[Any, Any]) -> None:
+    """It names 0.89 of them rightly, give or take 0.01 from noise, and a guess one in ten."""
+    assert accuracy(trained, digits) > 0.8
+    assert float(trained.table().privacy["epsilon"]) <= 3
+
+
+@pytest.mark.slow
+def test_a_network_without_convolutions_learns_them_too(client: Client, dataset: str, digits: tuple[Any, Any]) -> None:
+    """It names 0.87 of them rightly, give or take 0.01."""
+    assert accuracy(learn(client, dataset, MLP), digits) > 0.8
 
 
 def test_what_is_shown_and_exported_is_parameters_alone(
@@ -125,6 +122,7 @@ def test_what_is_shown_and_exported_is_parameters_alone(
         assert (answer.status_code, answer.json()["code"]) == (422, "invalid-request")
 
 
+@pytest.mark.slow
 def test_a_job_goes_on_where_it_was_when_its_supervisor_was_killed(service: Embedded, dataset: str) -> None:
     body = {"model": network("digit", MLP), "optimizer": {**SHORT, "steps": 97}, "privacy": {"epsilon": "1"}}
     job = service.submit(dataset, **body, inference=NONE, retry_allowance=3)
@@ -138,7 +136,9 @@ def test_a_job_goes_on_where_it_was_when_its_supervisor_was_killed(service: Embe
     assert reserved <= spent <= reserved + beside, "every chunk once, and again those that were lost with the worker"
 
 
-@pytest.mark.parametrize(("train", "count"), [("last", 2890), ({"lora": {"rank": 2}}, 2890)])
+@pytest.mark.parametrize(
+    ("train", "count"), [("last", 2890), pytest.param({"lora": {"rank": 2}}, 2890, marks=pytest.mark.slow)]
+)
 def test_training_goes_on_from_public_weights(
     client: Client, dataset: str, trained: Model, train: Any, count: int
 ) -> None:
@@ -168,6 +168,13 @@ def test_a_table_feeds_a_network_too(service: Embedded, client: Client) -> None:
     two = client.train({**body, "model": network("y", [linear(8), activation("tanh"), linear(2)])})
     (told,) = two.predict([row])
     assert 0.5 < told["probability"] < 1, "the logit of y is (age - 50)/20"
+
+
+@pytest.mark.slow
+def test_a_number_is_predicted_in_its_own_units(service: Embedded, client: Client) -> None:
+    table = service.upload(budget={"epsilon": "8", "delta": "1e-5"})
+    body = {"dataset": table, "optimizer": {**SHORT, "steps": 40}, "privacy": {"epsilon": "3"}, "inference": NONE}
+    row = {"age": 80, "job": "a", "balance": 3}
     one = client.train({**body, "model": network("balance", [linear(4), activation(), linear(1)], features=["age"])})
     (told,) = one.predict([row])
     assert 0 < told["value"] < 30
