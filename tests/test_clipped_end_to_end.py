@@ -110,6 +110,7 @@ class TestPractical:
         assert release["covariance"] is None
         assert loss_of(service, job, rows) < 0.92 * UNTRAINED
 
+    @pytest.mark.slow
     def test_goes_on_after_a_kill_and_pays_the_lost_chunk_again(self, service: Embedded, data: str) -> None:
         whole = {**PRACTICAL, "steps": 97}
         job = kill_where(service, "paid 40", data, optimizer=whole)
@@ -172,6 +173,7 @@ class TestCertified:
         assert readings(service.home)[job["id"]] == {Gaussian(sigma=2.0): 226}, "each unit is read once at most"
         assert loss_of(service, job, rows) < 0.97 * UNTRAINED
 
+    @pytest.mark.slow
     def test_with_declared_constants_it_claims_what_the_plan_did(self, service: Embedded, data: str) -> None:
         optimizer = {"kind": "certified_clipped_sgd", **DECLARED}
         quoted, job, release = run(service, data, optimizer=optimizer, privacy={"mu": "0.5"})
@@ -196,6 +198,7 @@ class TestCertified:
         scope = service.get(f"/v1/datasets/{data}/budget")["scope"]
         assert service.http.post(f"/v1/scopes/{scope}/verify").json()["ok"] is True
 
+    @pytest.mark.slow
     def test_is_offered_where_a_unit_may_change_into_any_other(self, service: Embedded) -> None:
         dataset = service.upload(adjacency="replace_one")
         model = {**LINEAR, "weights": {"kind": "clip"}, "loss": {"kind": "squared"}}
