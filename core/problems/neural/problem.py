@@ -14,15 +14,15 @@ of record i and of public values, and it is clipped.
 Error. A term passes through at most two roundings for its products and m - 1 for additions in a part of m rows, the
 zeros of records left out and sums continued from one micro-batch to the next adding none: gamma_{m+2} m C in norm, as
 `core.mechanisms.lattice.network_grid` charges it, in single precision. Products that underflow err by less than 2^-80
-each, inputs and slopes being at most LARGEST in norm. No sum is made in less than single precision.
+each, the factors of outer products being at most LARGEST in norm. No sum is made in less than single precision.
 
 Zero by selection. A record that is null, not included, or whose gradient is not finite (or beyond LARGEST) has weight
 zero, and zeros are put in place of its a and b, or of its row, before anything is multiplied by the weight.
 
 Same floats. A record's floats depend on that record, the point, its slot, and public shapes: every layer maps records
 one by one, kernels compute each output from its own inputs in an order that shapes alone determine, the list of rows is
-walked in micro-batches of public sizes, and nothing branches on what a record says. So
-neighbours differ in the one part that holds the changed record's slot, and all other parts' integers are the same.
+walked in micro-batches of public sizes, and nothing branches on what a record says. So neighbours differ in the one
+part that holds the changed record's slot, and all other parts' integers are the same.
 """
 
 from collections.abc import Iterator
@@ -42,13 +42,10 @@ from core.problems.neural.images import channels_back, channels_last
 from core.problems.neural.kernels import repeatable
 from core.problems.neural.losses import cleaned, losses_of, usable
 from core.problems.neural.modules import Pass
-from core.problems.neural.terms import Terms
+from core.problems.neural.terms import LARGEST, Terms
 
 SMALLEST_CLIP: Final = 2.0**-30
 """Clips below this are refused: beside them the squares that underflow would count."""
-
-LARGEST: Final = 2.0**40
-"""A record whose gradient has a larger norm, or whose inputs or slopes have, counts as zero."""
 
 LARGEST_SUM: Final = 2.0**62
 """Steps that no part may reach; what the lattice allows for is half of it."""

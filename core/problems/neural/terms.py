@@ -12,15 +12,21 @@ products of inputs and of slopes, needs the contraction over places in the weigh
 to the places' absolute sum and not to the norm that was clipped: it would have to be charged.)
 
 Norms. The terms are products of the very floats that are measured here, and every measure is within 2^-13 of the exact
-square, relatively, but for 2^-100 in all where squares underflow. Squares of single-precision numbers are exact in
-double precision; runs of MEASURED numbers are added up in their own precision, where their sum errs by at most
-(MEASURED + 2) 2^-24 < 2^-13 relatively in any order, all of them being squares (Higham 2002, section 3.1).
+square, relatively, but for 2^-100 in all where squares of rows underflow, 2^-126 each. Factors of outer products are
+measured in double precision, for what is missing of one would be multiplied by the other. Squares of single-precision
+numbers are exact in double precision; runs of MEASURED numbers are added up in their own precision, where their sum
+errs by at most (MEASURED + 2) 2^-24 < 2^-13 relatively in any order, all of them being squares (Higham 2002, section
+3.1).
 """
 
+from math import inf
 from typing import Final, Protocol
 
 import torch
 from torch import Tensor
+
+LARGEST: Final = 2.0**40
+"""A record whose gradient has a larger norm, or a factor of it, counts as zero."""
 
 MEASURED: Final = 1024
 """Numbers whose squares are added up in single precision."""
@@ -59,7 +65,9 @@ class OuterTerms:
 
     def __init__(self, offset: int, inputs: Tensor, slopes: Tensor, *, bias: bool) -> None:
         self._offset, self._inputs, self._slopes, self._bias = offset, inputs, slopes, bias
-        self.squares = squared_norms(slopes) * (squared_norms(inputs) + float(bias))
+        given, sloped = exact_squares(inputs), exact_squares(slopes)
+        bounded = torch.maximum(given, sloped) <= LARGEST**2  # false for NaN
+        self.squares = torch.where(bounded, sloped * (given + float(bias)), inf)
 
     def add(self, total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> None:
         """Add (w b)^T a in one product; see `Terms`."""
@@ -128,6 +136,14 @@ def squared_norms(rows: Tensor) -> Tensor:
         parts = torch.linalg.vector_norm(rows[:, :whole].view(len(rows), -1, MEASURED), dim=-1)
         found += parts.double().square_().sum(-1)
     return found
+
+
+def exact_squares(rows: Tensor) -> Tensor:
+    """Return each row's squared norm added up in double precision, where no square of a single underflows.
+
+    A factor of an outer product needs it: what is missing of one norm is multiplied by the other.
+    """
+    return rows.double().square().sum(-1)
 
 
 def selected(rows: Tensor, kept: Tensor) -> Tensor:

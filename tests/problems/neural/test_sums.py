@@ -14,7 +14,8 @@ from core.catalogue.questions import Curvature, Gradient, GradientNorm
 from core.mechanisms.lattice import CHARGED_MARGIN, Grid, network_grid, round_parts
 from core.oracle.noise import grid_for
 from core.privacy.facts import Adjacency, Facts
-from core.problems.neural.problem import LARGEST, MICRO_NUMBERS, NetworkProblem, micro_rows
+from core.problems.neural.problem import MICRO_NUMBERS, NetworkProblem, micro_rows
+from core.problems.neural.terms import LARGEST, OuterTerms
 from tests.support.networks import NETWORKS, clipped_sum, facts, gradients, problem, records
 
 UNITS = 43
@@ -290,3 +291,12 @@ def test_passes_tile_parts_or_parts_them_and_fit(part: int) -> None:
         assert part % micro == 0 or micro % part == 0
         assert micro == 1 or micro * numbers <= MICRO_NUMBERS
     assert micro_rows(64, 1) == 256
+
+
+def test_factors_of_outer_products_hide_nothing_where_squares_underflow() -> None:
+    small, large = torch.full((1, 9), 1e-28), torch.full((1, 4), 3e11)
+    exact = 36 * (1e-28 * 3e11) ** 2
+    for inputs, slopes in ((small, large), (large, small)):
+        assert float(OuterTerms(0, inputs, slopes, bias=False).squares) == pytest.approx(exact, rel=1e-6)
+    for inputs, slopes in ((small, large * 10), (large * 10, small)):
+        assert not OuterTerms(0, inputs, slopes, bias=False).squares.isfinite().any(), "too large a factor counts zero"
