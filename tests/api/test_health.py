@@ -50,9 +50,9 @@ class TestMeta:
         offered = {item["kind"]: item["offered"] for item in admin.get("/v1/models").json()["data"]}
         every = ("logistic", "linear", "poisson", "multinomial", "phase_retrieval", "network")
         assert offered == dict.fromkeys(every, True)
-        layers = {item["kind"]: item["settings"]["properties"] for item in admin.get("/v1/layers").json()["data"]}
+        layers = {item["kind"]: item["settings"] for item in admin.get("/v1/layers").json()["data"]}
         assert {"linear", "conv2d", "attention", "residual"} <= set(layers)
-        assert "units" in layers["linear"]
+        assert "units" in layers["linear"]["properties"]
 
     def test_the_catalogue_of_losses_and_weights(self, admin: httpx.Client) -> None:
         losses = {item["kind"]: item for item in admin.get("/v1/losses").json()["data"]}
