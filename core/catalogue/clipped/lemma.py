@@ -19,7 +19,7 @@ def excess_norm(norm: float, clip: float) -> float:
 
 def moment(norm: float, alpha: float, sigma: float, clip: float) -> float:
     """Return A = sigma^alpha + z^alpha."""
-    return sigma**alpha + excess_norm(norm, clip) ** alpha
+    return float(sigma**alpha + excess_norm(norm, clip) ** alpha)
 
 
 def bias_bound(norm: float, alpha: float, sigma: float, clip: float, *, tight: bool = False) -> float:
@@ -37,8 +37,8 @@ def bias_bound(norm: float, alpha: float, sigma: float, clip: float, *, tight: b
     clipped = c * A / clip**alpha
     if tight:
         clipped = min(1.0, clipped)
-        return min(sigma * clipped ** ((alpha - 1) / alpha) + norm * clipped + z, 1.5 * clip)
-    return c * sigma * A ** ((alpha - 1) / alpha) / clip ** (alpha - 1) + max(norm, clip / 2) * clipped + z
+        return float(min(sigma * clipped ** ((alpha - 1) / alpha) + norm * clipped + z, 1.5 * clip))
+    return float(c * sigma * A ** ((alpha - 1) / alpha) / clip ** (alpha - 1) + max(norm, clip / 2) * clipped + z)
 
 
 def variance_bound(norm: float, alpha: float, sigma: float, clip: float, *, tight: bool = False) -> float:
@@ -52,7 +52,7 @@ def variance_bound(norm: float, alpha: float, sigma: float, clip: float, *, tigh
         tight: ours: at most lam^2.
     """
     bound = 9 / 4 * (2.0 ** (2 * alpha - 1) + 1) * clip ** (2 - alpha) * moment(norm, alpha, sigma, clip)
-    return min(bound, clip**2 if tight else inf)
+    return float(min(bound, clip**2 if tight else inf))
 
 
 def worst_moment(largest: float, run: Run) -> float:
@@ -72,4 +72,4 @@ def worst_bias(largest: float, run: Run) -> float:
     """
     c, A, z = run.c, worst_moment(largest, run), excess_norm(largest, run.clip)
     pulled = c * run.sigma * A ** ((run.alpha - 1) / run.alpha) / run.clip ** (run.alpha - 1)
-    return pulled + (z + run.clip / 2) * c * A / run.clip**run.alpha + z
+    return float(pulled + (z + run.clip / 2) * c * A / run.clip**run.alpha + z)
