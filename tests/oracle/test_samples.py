@@ -96,7 +96,9 @@ class TestPoisson:
         check_poisson_rate(sampling.rate_parts(0.1), by_rows=by_rows)
 
     @pytest.mark.parametrize(
-        ("planted", "seen"), [(everything, "rate"), (too_many, "rate"), (shuffled, "sizes")], ids=str
+        ("planted", "seen"),
+        [(everything, "rate"), (too_many, "rate"), (shuffled, "sizes")],
+        ids=["everything", "too_many", "shuffled"],
     )
     def test_other_samples_than_were_priced_are_caught(self, planted: Drawing, seen: str) -> None:
         with drawing(planted), pytest.raises(AssertionError, match=seen):
