@@ -15,11 +15,18 @@ import pytest
 from hypothesis import settings
 from sqlalchemy.engine import make_url
 
+from core.oracle import noise
 from core.store.database import Database
 from tests.support.store import create_postgresql, empty_postgresql, locked
 
 settings.register_profile("gate", derandomize=True)  # a gate gives the same answer to the same code
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
+
+
+@pytest.fixture(autouse=True)
+def grids_anew() -> None:
+    """Forget grids worked out before: a planted one must not be hidden by a genuine one, nor outlive its test."""
+    noise.grid_for.cache_clear()
 
 
 @pytest.fixture(scope="session")

@@ -85,6 +85,7 @@ def test_records_are_uploaded_trained_on_and_erased_in_an_object_store(service: 
     assert f"erased/{dataset}" in everything(f"{bucket}-witness")
 
 
+@pytest.mark.slow
 def test_jobs_on_tampered_records_fail_with_one_code_and_nothing_else_is_told(service: Embedded, bucket: str) -> None:
     dataset, another = service.upload(people()), service.upload(people())
     mine, theirs = (f"records/{stored(service, one).location}" for one in (dataset, another))

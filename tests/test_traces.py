@@ -51,6 +51,14 @@ class Run:
     requests: set[str]
 
 
+def until_told(log: Path, words: bytes) -> None:
+    """Wait for a line: a job ends before its supervisor says so."""
+    deadline = time.monotonic() + 30
+    while words not in log.read_bytes():
+        assert time.monotonic() < deadline, f"nothing said {words!r}"
+        time.sleep(0.05)
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """One job that succeeds, one that is refused, one that is cancelled, and requests that are wrong."""
@@ -73,6 +81,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         assert service.http.post(f"/v1/models/{model['model']}/predict", json=rows).status_code in {200, 422}
         service.http.get(f"/v1/jobs/{UNKNOWN}")
         requests = {answer.headers["X-Request-Id"] for answer in answers[:2]}
+        until_told(folder / "home" / "stderr.txt", b'"ended"')
         yield Run(service, temporary, writes, dataset, jobs, requests)
 
 

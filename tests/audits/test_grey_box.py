@@ -1,5 +1,6 @@
 """Replays on neighbouring records: only integer sums may differ, by no more than is paid for."""
 
+from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
@@ -70,10 +71,10 @@ def test_true_n_division_is_caught() -> None:
     """Planted bug: dividing by the number of records that are present."""
     genuine = door.FullDoor._select
 
-    def by_the_present(self: door.FullDoor, question: Gradient) -> door._Selection:
-        genuine(self, question)
+    def by_the_present(self: door.FullDoor, question: Gradient) -> door.Selection:
+        selected = genuine(self, question)
         problem = self._problem
-        return door._Selection(divisor=int((problem.records._records.weights > 0).sum()))
+        return replace(selected, divisor=int((problem.records._records.weights > 0).sum()))
 
     with patch.object(door.FullDoor, "_select", by_the_present), pytest.raises(AssertionError, match="public"):
         replay_on_neighbours(LOGISTIC, Adjacency.ZERO_OUT)

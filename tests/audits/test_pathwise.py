@@ -183,6 +183,7 @@ class TestPlantedBugs:
         half = patch.object(
             noise, "norm_grid", lambda grid: replace(genuine(grid), sensitivity=genuine(grid).sensitivity // 2)
         )
+        noise.grid_for.cache_clear()
         with half, pytest.raises(AssertionError, match="times"):
             check_dominated(releases, own, others, public)
 

@@ -15,9 +15,11 @@ from math import exp, floor
 from pathlib import Path
 
 import httpx
+import numpy as np
 import psutil
 import pyarrow as pa
 import pytest
+from safetensors.numpy import save
 from sqlalchemy import select
 
 from core.catalogue.columns import Column, DateColumn, IntegerColumn, NumberColumn
@@ -254,10 +256,20 @@ def secrets(service: Service) -> dict[str, str]:
         "job_id": job_id,
         "model_id": model,
         "other_id": model,
+        "weights_id": weights_of(owner),
         "principal_id": made["principal"],
         "key_id": made["id"],
         "name": "report.json",
     }
+
+
+def weights_of(client: httpx.Client) -> str:
+    """Upload public weights; return their id."""
+    content = save({"0.weight": np.zeros((2, 3), dtype=np.float32)})
+    headers = {"Content-Type": "application/octet-stream"}
+    answer = client.post("/v1/pretrained?name=mine", content=content, headers=headers)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
 
 
 def ask(client: httpx.Client, method: str, path: str) -> tuple[int, str | None]:

@@ -192,6 +192,7 @@ def test_a_refusal_is_text_on_standard_error_and_status_1(farthing: Command, rel
     assert farthing("me", FARTHING_KEY="wrong").stderr.startswith("unauthenticated: ")
 
 
+@pytest.mark.slow
 def test_nobody_there(farthing: Command) -> None:
     away = farthing("me", "--url", "http://127.0.0.1:9")
     assert (away.returncode, away.stdout) == (1, "")

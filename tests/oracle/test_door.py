@@ -3,7 +3,6 @@
 Statistical thresholds: |z| > 4.5, a false alarm in 150,000 per test; generators are forced, so a run repeats.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from math import sqrt
 from unittest.mock import patch
@@ -318,13 +317,6 @@ def test_noise_law(situation: Situation, question: Question, adjacency: Adjacenc
 
 class TestPlantedNoise:
     """Wrong noise that the law above must catch."""
-
-    @pytest.fixture(autouse=True)
-    def _afresh(self) -> Iterator[None]:
-        """Work every grid out again, planted ones and those after them."""
-        noise.grid_for.cache_clear()
-        yield
-        noise.grid_for.cache_clear()
 
     def test_a_fifth_too_small(self) -> None:
         def smaller(generator: SystemGenerator, parameter: float, size: int) -> np.ndarray:

@@ -110,7 +110,7 @@ def submit(
         dataset_id=place.dataset_id,
         scope_id=place.scope_id,
         grant_id=grant[1] if grant else None,
-        spec={"optimizer": {"kind": "noisy_newton"}},
+        spec={"model": {"kind": "logistic"}, "optimizer": {"kind": "noisy_newton"}},
         optimizer="noisy_newton",
         steps=len(schedule),
         labels={"study": "a"},

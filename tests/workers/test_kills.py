@@ -228,6 +228,7 @@ def test_a_supervisor_killed_before_the_first_reading_costs_nothing(service: Emb
     check(service, [job])
 
 
+@pytest.mark.slow
 def test_a_supervisor_that_sleeps_past_its_lease_writes_nothing_more(service: Embedded) -> None:
     dataset = service.upload()
     job = service.submit(dataset, retry_allowance=0)  # so that the job ends here, and nobody takes it up again

@@ -162,6 +162,7 @@ def tool(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.slow
 def test_the_master_key_is_replaced_while_the_service_runs_and_old_backups_need_the_old_one(tmp_path: Path) -> None:
     home, copy = tmp_path / "home", tmp_path / "copy"
     key = home / "master.key"

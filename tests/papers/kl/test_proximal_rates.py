@@ -128,6 +128,7 @@ def test_the_lean_problem_is_the_other_one() -> None:
     assert torch.allclose(sums[0], sums[1], rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_scheduled_weight_keeps_the_rate_and_the_printed_one_does_not_on_few_units() -> None:
     scheduled, paper = (study(4.0, weight, QUICK, lanes=5 * LANES) for weight in ("scheduled", "paper"))
     assert scheduled.keeps_the_rate(), (scheduled.slope, scheduled.drift)
