@@ -61,8 +61,18 @@ def _free_port() -> int:
 
 
 @contextmanager
-def service(home: Path) -> Iterator[Client]:
-    """Run the embedded service under `home` and yield an administrator's client."""
+def service(name: str) -> Iterator[Client]:
+    """Run the embedded service in a folder that is removed afterwards; yield an administrator's client."""
+    home = Path(tempfile.mkdtemp(prefix=f"farthing-{name}-"))
+    try:
+        with _service_under(home) as client:
+            yield client
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@contextmanager
+def _service_under(home: Path) -> Iterator[Client]:
     port, key = _free_port(), token_urlsafe(32)
     command = [sys.executable, "-m", "farthing.cli", "up", "--home", str(home), "--port", str(port)]
     log = home / "log.txt"
@@ -143,14 +153,10 @@ def run(client: Client) -> None:
 
 
 def main() -> None:
-    """Run the demo in a folder of its own, and leave nothing behind."""
-    home = Path(tempfile.mkdtemp(prefix="farthing-demo-"))
-    try:
-        out.print("Starting the service (API, one trainer, SQLite) ...")
-        with service(home) as client:
-            run(client)
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
+    """Run the demo."""
+    out.print("Starting the service (API, one trainer, SQLite) ...")
+    with service("demo") as client:
+        run(client)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,7 @@ robust one. docs/models.md explains what is printed.
 """
 
 import io
-import shutil
 import sys
-import tempfile
-from pathlib import Path
 from typing import Any, Final
 
 from examples import bank
@@ -70,13 +67,9 @@ def read(models: dict[str, Model]) -> None:
 
 
 def main() -> None:
-    """Run the service in a folder of its own, and leave nothing behind."""
-    home = Path(tempfile.mkdtemp(prefix="farthing-models-"))
-    try:
-        with service(home) as client:
-            read(train(client))
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
+    """Run the service, and leave nothing of it behind."""
+    with service("models") as client:
+        read(train(client))
 
 
 if __name__ == "__main__":

@@ -11,10 +11,7 @@ service.
 import csv
 import io
 import json
-import shutil
 import sys
-import tempfile
-from pathlib import Path
 from typing import Any, Final
 
 from examples import bank
@@ -77,13 +74,9 @@ def run(client: Client) -> None:
 
 
 def main() -> None:
-    """Run the service in a folder of its own, and leave nothing behind."""
-    home = Path(tempfile.mkdtemp(prefix="farthing-clipped-"))
-    try:
-        with service(home) as client:
-            run(client)
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
+    """Run the service, and leave nothing of it behind."""
+    with service("clipped") as client:
+        run(client)
 
 
 if __name__ == "__main__":

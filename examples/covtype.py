@@ -5,11 +5,8 @@ noise and samples are drawn afresh in each. What is printed is how often the rel
 fifth that never went to the service, which is public here.
 """
 
-import shutil
 import sys
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -79,13 +76,9 @@ def run(client: Client) -> None:
 
 
 def main() -> None:
-    """Run the service in a folder of its own, and leave nothing behind."""
-    home = Path(tempfile.mkdtemp(prefix="farthing-covtype-"))
-    try:
-        with service(home) as client:
-            run(client)
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
+    """Run the service, and leave nothing of it behind."""
+    with service("covtype") as client:
+        run(client)
 
 
 if __name__ == "__main__":

@@ -9,11 +9,8 @@ never leave this process.
 """
 
 import argparse
-import shutil
 import sys
-import tempfile
 import time
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -91,19 +88,15 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     asked = parser.parse_args()
     images = {"fashion": fashion_mnist, "mnist": mnist}[asked.images]()
-    home = Path(tempfile.mkdtemp(prefix="farthing-images-"))
     found = []
-    try:
-        with service(home) as client:
-            for _ in range(asked.repeat):
-                began = time.monotonic()
-                right, spent = run(client, asked.images, images, asked.epsilon, asked.epochs)
-                found.append(right)
-                seconds = time.monotonic() - began
-                sys.stdout.write(f"epsilon {asked.epsilon} (alone {spent}): {right:.4f} right, {seconds:.0f} s\n")
-                sys.stdout.flush()
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
+    with service("images") as client:
+        for _ in range(asked.repeat):
+            began = time.monotonic()
+            right, spent = run(client, asked.images, images, asked.epsilon, asked.epochs)
+            found.append(right)
+            seconds = time.monotonic() - began
+            sys.stdout.write(f"epsilon {asked.epsilon} (alone {spent}): {right:.4f} right, {seconds:.0f} s\n")
+            sys.stdout.flush()
     sys.stdout.write(f"mean {np.mean(found):.4f}, spread {np.max(found) - np.min(found):.4f}\n")
 
 

@@ -10,11 +10,8 @@ loss over this very file, which is public here: nothing of the kind would leave 
 import csv
 import io
 import json
-import shutil
 import sys
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -84,13 +81,9 @@ def run(client: Client) -> None:
 
 
 def main() -> None:
-    """Run the service in a folder of its own, and leave nothing behind."""
-    home = Path(tempfile.mkdtemp(prefix="farthing-kl-"))
-    try:
-        with service(home) as client:
-            run(client)
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
+    """Run the service, and leave nothing of it behind."""
+    with service("kl") as client:
+        run(client)
 
 
 if __name__ == "__main__":

@@ -11,19 +11,24 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def test_the_demo_runs_to_its_end(tmp_path: Path) -> None:
+def run(example: str, folder: Path, timeout_seconds: float) -> str:
+    """Run an example to its end, as a newcomer would, its temporary files in a folder; return what it printed."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("FARTHING_")}
     done = subprocess.run(
-        [sys.executable, "-m", "examples.bank_demo"],
+        [sys.executable, "-m", example],
         cwd=ROOT,
-        env=clean | {"TMPDIR": str(tmp_path)},
+        env=clean | {"TMPDIR": str(folder)},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=timeout_seconds,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    said = done.stdout
+    return done.stdout
+
+
+def test_the_demo_runs_to_its_end(tmp_path: Path) -> None:
+    said = run("examples.bank_demo", tmp_path, timeout_seconds=240)
     assert re.search(r"^rows +45,211", said, re.MULTILINE)
     assert re.search(r"^such jobs still fit +\d", said, re.MULTILINE)
     (steps,) = re.findall(r"^succeeded .* (\d+)/(\d+) ", said, re.MULTILINE)
@@ -45,18 +50,8 @@ def test_the_demo_runs_to_its_end(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_bank_models_are_read_to_the_end(tmp_path: Path) -> None:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("FARTHING_")}
-    done = subprocess.run(
-        [sys.executable, "-m", "examples.bank_models"],
-        cwd=ROOT,
-        env=clean | {"TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    said = " ".join(done.stdout.split())
+    told = run("examples.bank_models", tmp_path, timeout_seconds=500)
+    said = " ".join(told.split())
     assert "residual scale estimated" in said
     assert "(residual scale)" in said
     assert "housing and loan, 95 %: half axes" in said
@@ -68,23 +63,13 @@ def test_the_bank_models_are_read_to_the_end(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_bank_data_by_the_methods_under_the_kl_condition(tmp_path: Path) -> None:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("FARTHING_")}
-    done = subprocess.run(
-        [sys.executable, "-m", "examples.kl_bank"],
-        cwd=ROOT,
-        env=clean | {"TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    found = re.findall(r"^(\S.*?)  +0\.0300 +([\d.]+) +([\d.]+) .* ([\d.]+)$", done.stdout, re.MULTILINE)
+    told = run("examples.kl_bank", tmp_path, timeout_seconds=500)
+    found = re.findall(r"^(\S.*?)  +0\.0300 +([\d.]+) +([\d.]+) .* ([\d.]+)$", told, re.MULTILINE)
     table = {name: tuple(map(float, figures)) for name, *figures in found}
     assert len(table) == 4
     for name, (spent, returned, loss) in table.items():
         assert spent + returned == pytest.approx(0.03, abs=2e-4)
         assert loss < 0.45, name  # a coin says 0.693
     assert table["adaptive"][1] > 0.01, "it ends where the gradient is small, and gives back the rest"
-    assert "excess risk <=" in done.stdout
+    assert "excess risk <=" in told
     assert list(tmp_path.iterdir()) == []

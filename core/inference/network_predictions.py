@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from core.catalogue.network.layers import Layer, Shape
+from core.catalogue.network.model import trace
 from core.errors import FieldError, Invalid
 from core.inference.network import ReleasedNetwork
 from core.inference.network_graph import make_graph
@@ -15,7 +18,9 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
 BATCH: Final = 64
-"""Rows that are computed at once."""
+"""Rows that are computed at once, at most."""
+MOST_NUMBERS: Final = 2**22
+"""That one layer makes at once: 16 MB, whatever the layers are, in a process that serves everybody."""
 _MOST_SESSIONS: Final = 4
 
 
@@ -76,10 +81,17 @@ def run(session: "InferenceSession", released: ReleasedNetwork, encoded: np.ndar
     whole = released.design.number_type == "int32"
     records = encoded.reshape(-1, *released.shape).astype(np.int64 if whole else np.float32)
     name = "probabilities" if released.classes is not None else "value"
+    size = rows_at_once(released.model.layers, released.shape)
     parts = [
-        session.run([name], {"values": records[start : start + BATCH]})[0] for start in range(0, len(records), BATCH)
+        session.run([name], {"values": records[start : start + size]})[0] for start in range(0, len(records), size)
     ]
     return np.concatenate(parts)
+
+
+def rows_at_once(layers: tuple[Layer, ...], given: Shape) -> int:
+    """Return how many rows are computed at once, so that no layer makes more than MOST_NUMBERS of them."""
+    widest = max(prod(one.made) for one in trace(layers, given))
+    return max(1, min(BATCH, MOST_NUMBERS // widest))
 
 
 @lru_cache(maxsize=_MOST_SESSIONS)

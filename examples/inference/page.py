@@ -8,17 +8,17 @@ from examples.inference.results import table
 FIRST, LAST = "<!-- results -->", "<!-- end of results -->"
 
 
-def fill(page: Path, folder: Path, studies: str | None = None) -> None:
+def fill(page: Path, folder: Path, studies: str) -> None:
     """Replace what stands between the marks by one section for each stored experiment.
 
     Args:
         page: with the two marks.
         folder: beside it, with what is stored.
-        studies: the part of `examples` that makes it; None: the folder's name.
+        studies: the part of `examples` that makes it.
     """
     text = page.read_text()
     before, rest = text.split(FIRST)
     _, after = rest.split(LAST)
     told = [json.loads(path.read_text()) for path in sorted(folder.glob("[ev][0-9][0-9]*.json"))]
-    sections = "\n".join(table(one, folder.name, studies or folder.name) for one in told)
+    sections = "\n".join(table(one, folder.name, studies) for one in told)
     page.write_text(f"{before}{FIRST}\n\n{sections}\n{LAST}{after}")

@@ -11,10 +11,11 @@ from pydantic import TypeAdapter
 
 from core.catalogue.columns import Column
 from core.catalogue.design import make_design
-from core.catalogue.network.layers import LAYERS, parameters_of
+from core.catalogue.network.layers import LAYERS, Conv2d, Linear, MeanOver, parameters_of
 from core.catalogue.network.model import NetworkModel, trace
 from core.catalogue.network.planning import fill_network
 from core.inference.network_graph import make_graph
+from core.inference.network_predictions import rows_at_once
 from core.problems.neural.modules import Pass
 
 IMAGE = {"name": "x", "type": "array", "shape": [4, 9, 9], "lower": -3, "upper": 5, "typical": 0}
@@ -120,3 +121,9 @@ def test_what_is_encoded_already_is_taken_as_it_is() -> None:
         for encoded in (True, False)
     )
     assert np.allclose(plain.run(["scores"], {"values": values / 4})[0], whole.run(["scores"], {"values": values})[0])
+
+
+@pytest.mark.parametrize(("channels", "rows"), [(1, 64), (1024, 4), (4096, 1)])
+def test_few_rows_are_computed_at_once_where_layers_are_wide(channels: int, rows: int) -> None:
+    layers = (Conv2d(channels=channels, kernel=1), MeanOver(), Linear(units=2))
+    assert rows_at_once(layers, (1, 32, 32)) == rows

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from examples.clipped.__main__ import FOLDER, PAGE, STUDIES, main
+from examples.clipped.__main__ import PAPER, STUDIES
 
 ROOT = Path(__file__).parents[3]
 
 
 def test_a_study_leaves_numbers_and_figures_behind(tmp_path: Path) -> None:
-    assert main(["V14", "--to", str(tmp_path)]) == 0
+    assert PAPER.main(["V14", "--to", str(tmp_path)]) == 0
     told = json.loads((tmp_path / "v14.json").read_text())
     assert told["experiment"] == "V14"
     assert (tmp_path / "v14-rates.svg").exists()
@@ -20,17 +20,17 @@ def test_a_study_leaves_numbers_and_figures_behind(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_study_is_stored_in_full_size_and_agrees(name: str) -> None:
-    stored = [json.loads(path.read_text()) for path in FOLDER.glob("*.json")]
+    stored = [json.loads(path.read_text()) for path in PAPER.folder.glob("*.json")]
     (told,) = [one for one in stored if one["experiment"] == name]
     assert told["mode"] == "full"
     assert not [row["what"] for row in told["rows"] if row["agrees"] is False]
     assert any(row["agrees"] for row in told["rows"])
-    assert all((FOLDER / chart).exists() for chart in told["charts"])
-    assert f"### {name}. {told['title']}" in PAGE.read_text()
+    assert all((PAPER.folder / chart).exists() for chart in told["charts"])
+    assert f"### {name}. {told['title']}" in PAPER.page.read_text()
 
 
 def test_every_test_that_the_page_names_is_there() -> None:
-    named = re.findall(r"`([a-z_/0-9]+\.py)(?:::(\w+))?`", PAGE.read_text())
+    named = re.findall(r"`([a-z_/0-9]+\.py)(?:::(\w+))?`", PAPER.page.read_text())
     assert len(named) > 30
     for file, name in named:
         path = next((at for at in (ROOT / "tests" / file, ROOT / file) if at.exists()), None)
@@ -39,4 +39,4 @@ def test_every_test_that_the_page_names_is_there() -> None:
 
 
 def test_it_says_that_the_paper_has_no_experiments() -> None:
-    assert "**The paper has no experiments of its own**" in PAGE.read_text()
+    assert "**The paper has no experiments of its own**" in PAPER.page.read_text()

@@ -17,7 +17,7 @@ from torch import Tensor
 from core.catalogue.losses import Clip, Logistic, Mallows
 from core.catalogue.newton_options import LineSearch
 from core.mechanisms.generator import SimulationGenerator
-from examples.inference.__main__ import EXPERIMENTS, main
+from examples.inference.__main__ import EXPERIMENTS, PAPER
 from examples.inference.curves import losses
 from examples.inference.designs import Records
 from examples.inference.housing import TABLE_1
@@ -146,7 +146,7 @@ def test_losses_are_those_of_the_figure() -> None:
 
 def test_every_experiment_has_a_name_and_leaves_its_numbers(tmp_path: Path) -> None:
     assert sorted(EXPERIMENTS, key=lambda key: int(key[1:])) == [f"E{number}" for number in range(1, 16)]
-    assert main(["E15", "E7", "--quick", "--to", str(tmp_path)]) == 0
+    assert PAPER.main(["E15", "E7", "--quick", "--to", str(tmp_path)]) == 0
     told = json.loads((tmp_path / "e07.json").read_text())
     assert told["rows"][0].keys() == {"what", "reference", "ours", "agrees"}
     assert all((tmp_path / name).read_text().startswith("<svg") for name in told["charts"])

@@ -22,7 +22,7 @@ from core.problems.grouped import Copies
 from core.problems.linear import LinearProblem
 from examples.inference.results import Result
 from examples.kl import adaptive, data, sharp, spider
-from examples.kl.__main__ import EXPERIMENTS, main
+from examples.kl.__main__ import EXPERIMENTS, PAPER
 from examples.kl.instances import Rows, phase, sine_link, sphere_rows
 from examples.kl.runs import run, slope
 
@@ -69,7 +69,7 @@ class TestExperiments:
 
 
 def test_an_experiment_leaves_numbers_and_figures_behind(tmp_path: Path) -> None:
-    assert main(["E11", "--to", str(tmp_path)]) == 0
+    assert PAPER.main(["E11", "--to", str(tmp_path)]) == 0
     told = json.loads((tmp_path / "e11.json").read_text())
     assert told["experiment"] == "E11"
     assert all(row["agrees"] is not False for row in told["rows"])
