@@ -42,7 +42,7 @@ def grid_for(question: Question, facts: Facts, terms: int) -> Grid:
     """Return the grid for a sum of at most `terms` clipped answers: route (b), whose proofs are in the lattice."""
     bound = question.bound(facts)
     match question:
-        case Gradient() if facts.part_rows is not None:
+        case Gradient() | GradientDifference() if facts.part_rows is not None:
             return network_grid(bound, facts.part_rows, terms, facts.dimension, facts.adjacency)
         case Gradient():
             return vector_grid(bound, terms, facts.dimension, facts.adjacency, question.diameter(facts))

@@ -25,7 +25,7 @@ walked in micro-batches of public sizes, and nothing branches on what a record s
 part that holds the changed record's slot, and all other parts' integers are the same.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import prod
 from typing import Final
 
@@ -35,9 +35,10 @@ from torch import Tensor
 from core.catalogue.network.layers import Embedding, Layer, Shape, output_of
 from core.catalogue.network.model import Loss, Train
 from core.catalogue.network.trained import placed, start_parameters, trained_parameters
-from core.catalogue.questions import Gradient, Question, summed
+from core.catalogue.questions import Gradient, GradientDifference, Question, summed
 from core.privacy.facts import Facts
 from core.problems.blocks import split
+from core.problems.neural.differences import SMALLEST_BOUND, Measured, changes
 from core.problems.neural.images import channels_back, channels_last
 from core.problems.neural.kernels import repeatable
 from core.problems.neural.losses import cleaned, losses_of, usable
@@ -137,25 +138,41 @@ class NetworkProblem:
         rows: Tensor | None = None,
         included: Tensor | None = None,
     ) -> Tensor:
-        """Return the sum of clipped gradients, int64, shape (p,), in steps; see `core.problems.Problem`.
+        """Return the sum of clipped gradients or of their changes, int64, in steps; see `core.problems.Problem`.
 
         Parts are `facts.part_rows` rows of the list, or of all records. Memory beyond the records is that of one
         micro-batch and of a few times p numbers.
         """
-        assert other is None, "gradients are asked at one point"
+        if question.places == "list":
+            return torch.stack([self._integer_sum(question, facts, one, step, other, rows, included) for one in theta])
+        return self._integer_sum(question, facts, theta, step, other, rows, included)
+
+    def _integer_sum(
+        self,
+        question: Question,
+        facts: Facts,
+        theta: Tensor,
+        step: float,
+        other: Tensor | None,
+        rows: Tensor | None,
+        included: Tensor | None,
+    ) -> Tensor:
+        """Return the sum at one point, or between two."""
         total = torch.zeros(self.dimension, dtype=torch.int64, device=self._features.device)
         with repeatable(self._features.device):
-            for part in self._parts(question, facts, theta, rows, included):
+            for part in self._parts(question, facts, theta, rows, included, other):
                 add_truncated(total, part, step)
         return self._arranged(total)
 
     def bounded_sum(self, question: Question, facts: Facts, theta: Tensor, *, other: Tensor | None = None) -> Tensor:
-        """Return the sum of clipped gradients, float64, shape (p,) or (R, p), for simulations."""
-        assert other is None, "gradients are asked at one point"
+        """Return the sum of clipped gradients or of their changes, float64, (p,) or (R, p), for simulations."""
         if theta.ndim > 1:
-            return torch.stack([self.bounded_sum(question, facts, one) for one in theta])
+            ends = [None] * len(theta) if other is None else other
+            return torch.stack(
+                [self.bounded_sum(question, facts, one, other=end) for one, end in zip(theta, ends, strict=True)]
+            )
         total = torch.zeros(self.dimension, dtype=torch.float64, device=self._features.device)
-        for part in self._parts(question, facts, theta, None, None):
+        for part in self._parts(question, facts, theta, None, None, other):
             total += part
         return self._arranged(total)
 
@@ -167,23 +184,24 @@ class NetworkProblem:
         return total
 
     def _parts(
-        self, question: Question, facts: Facts, theta: Tensor, rows: Tensor | None, included: Tensor | None
+        self,
+        question: Question,
+        facts: Facts,
+        theta: Tensor,
+        rows: Tensor | None,
+        included: Tensor | None,
+        other: Tensor | None = None,
     ) -> Iterator[Tensor]:
         """Yield the float sum of each part, shape (p,), overwritten by the next one's; weights with channels last."""
-        asked = summed(question)
-        assert isinstance(asked, Gradient), "networks have gradients only"
-        clip = asked.bound(facts)
-        assert clip >= SMALLEST_CLIP, "a clip is an ordinary positive number"
-        assert theta.shape == (self.dimension,), "parameters have shape (p,)"
+        measure, numbers = self._measure(question, facts, theta, other)
         assert torch.get_float32_matmul_precision() == "highest", "no sum is made in less than single precision"
         size = facts.part_rows
         assert size is not None, "sums of networks have parts of a public number of rows"
-        micro = self._micro or micro_rows(size, self._numbers)
+        micro = self._micro or micro_rows(size, numbers)
         assert size % micro == 0 or micro % size == 0, "micro-batches tile parts, or parts them"
-        weights = self._weights(theta)
-        total, filled, width = self._zeros(weights), 0, min(size, micro)
+        total, filled, width = self._zeros(), 0, min(size, micro)
         for chosen, counted in self._batches(rows, included, micro):
-            terms, scales, kept = self._measured(weights, chosen, counted, clip)
+            terms, scales, kept = measure(chosen, counted)
             for start in range(0, len(chosen), width):
                 _add(terms, scales, kept, slice(start, start + width), total)
                 filled += width
@@ -193,6 +211,29 @@ class NetworkProblem:
                     filled = 0
         if filled:
             yield total
+
+    def _measure(
+        self, question: Question, facts: Facts, theta: Tensor, other: Tensor | None
+    ) -> tuple[Callable[[Tensor, Tensor], Measured], int]:
+        """Return what makes summands of some records, and about how many numbers it holds for each."""
+        asked = summed(question)
+        assert isinstance(asked, Gradient | GradientDifference), "networks have gradients and their changes only"
+        assert (other is not None) == isinstance(asked, GradientDifference), "changes are between two points"
+        assert theta.shape == (self.dimension,), "parameters have shape (p,)"
+        clip = asked.bound(facts) if isinstance(asked, Gradient) else asked.gradient_clip(facts)
+        assert clip >= SMALLEST_CLIP, "a clip is an ordinary positive number"
+        before = self._weights(theta)
+        if other is None:
+            return lambda rows, counted: self._measured(before, rows, counted, clip), self._numbers
+        assert other.shape == theta.shape, "both points are of one network"
+        after, bound = self._weights(other), asked.bound(facts)
+        assert bound >= SMALLEST_BOUND, "a cap is an ordinary positive number"
+
+        def changed(rows: Tensor, counted: Tensor) -> Measured:
+            earlier = self._measured(before, rows, counted, clip)
+            return changes(earlier, self._measured(after, rows, counted, clip), self.dimension, bound)
+
+        return changed, 2 * self._numbers + 4 * self.dimension
 
     def _batches(self, rows: Tensor | None, included: Tensor | None, micro: int) -> Iterator[tuple[Tensor, ...]]:
         """Yield indices and which of them count, `micro` at a time; how many there are is public."""
@@ -211,13 +252,11 @@ class NetworkProblem:
             weights[one.name] = start + theta[at : at + one.size].view(one.shape).to(start)
         return {name: channels_last(at) if at.ndim == KERNEL_AXES else at for name, at in weights.items()}
 
-    def _zeros(self, weights: dict[str, Tensor]) -> Tensor:
-        precision = next(iter(weights.values())).dtype
+    def _zeros(self) -> Tensor:
+        precision = next(iter(self._start.values())).dtype
         return torch.zeros(self.dimension, dtype=precision, device=self._features.device)
 
-    def _measured(
-        self, weights: dict[str, Tensor], rows: Tensor, included: Tensor, clip: float
-    ) -> tuple[list[Terms], Tensor, Tensor]:
+    def _measured(self, weights: dict[str, Tensor], rows: Tensor, included: Tensor, clip: float) -> Measured:
         """Return the terms of some records, their weights, and which of them count."""
         forward = Pass(weights, self._offsets)
         outputs = forward.run(self._layers, self._features[rows].view(-1, *self._given))

@@ -50,6 +50,13 @@ class Terms(Protocol):
             rows: which of the records, k of them.
         """
 
+    def write(self, rows: Tensor) -> None:
+        """Write the gradients out, before any is added, into their columns of rows of all parameters.
+
+        Args:
+            rows: shape (m, p), in the gradients' precision.
+        """
+
 
 class OuterTerms:
     """Of a matrix that each record meets once: the outer product b a^T, never made; with a bias, b itself.
@@ -80,6 +87,14 @@ class OuterTerms:
         if self._bias:
             total[end : end + shape[0]].add_(slopes.sum(0))
 
+    def write(self, rows: Tensor) -> None:
+        """Make the outer products; see `Terms`."""
+        slopes, inputs = self._slopes, self._inputs.detach()
+        end = self._offset + slopes.shape[-1] * inputs.shape[-1]
+        rows[:, self._offset : end] = (slopes.unsqueeze(-1) * inputs.unsqueeze(-2)).flatten(1)
+        if self._bias:
+            rows[:, end : end + slopes.shape[-1]] = slopes
+
 
 class RowTerms:
     """Of parameters that a record meets many times: the record's gradient, a row of numbers.
@@ -97,6 +112,10 @@ class RowTerms:
         """Add the rows times their weights; see `Terms`."""
         some = selected(self._rows[rows], kept)
         total[self._offset : self._offset + some.shape[-1]].addmv_(some.mT, weights)
+
+    def write(self, rows: Tensor) -> None:
+        """Write the rows; see `Terms`."""
+        rows[:, self._offset : self._offset + self._rows.shape[-1]] = self._rows
 
 
 class TokenTerms:
@@ -125,6 +144,13 @@ class TokenTerms:
         table = total[self._offset :]
         table = table[: len(table) // width * width].view(-1, width)
         table.index_add_(0, self._tokens[rows].flatten(), some.view(-1, width))
+
+    def write(self, rows: Tensor) -> None:
+        """Add each position's row to its token's, zeros for all but a token's first; see `Terms`."""
+        width = self._rows.shape[-1]
+        table = rows[:, self._offset :]
+        table = table[:, : table.shape[-1] // width * width].view(len(rows), -1, width)
+        table.scatter_add_(1, self._tokens.unsqueeze(-1).expand_as(self._rows), self._rows)
 
 
 def squared_norms(rows: Tensor) -> Tensor:

@@ -243,7 +243,7 @@ def test_a_gradients_norm_is_the_other_question_of_networks() -> None:
     asked = GradientNorm(sigma=1.0, clip=CLIP)
     assert grid_for(asked, known, UNITS).sensitivity == grid.sensitivity + 1
     assert torch.equal(held.integer_sum(asked, known, _theta(held), grid.part_step), _integers(held))
-    with pytest.raises(AssertionError, match="gradients only"):
+    with pytest.raises(AssertionError, match="their changes only"):
         held.integer_sum(Curvature(sigma=1.0, of="hessian"), known, _theta(held), grid.part_step)
 
 
