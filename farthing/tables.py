@@ -357,10 +357,11 @@ def workers(found: Sequence[Worker]) -> RenderableType:
 
 def cost(job: Job) -> RenderableType:
     """Show what a job spent, and that it gave the rest back where that was less than the worst case."""
-    spent, most = job.cost.spent, job.cost.reserved
+    spent, most, returned = job.cost.spent, job.cost.reserved, job.cost.returned
     figures = f"rho {_figure(spent.rho)}, mu {_figure(spent.mu)}"
-    rest = f"; {_figure(most.percent)} % was the worst case, and the rest was given back"
-    less = rest if job.ended and spent.percent != most.percent else ""
+    less = ""
+    if returned is not None and float(returned.percent or 0):
+        less = f"; {_figure(most.percent)} % was reserved, and {_figure(returned.percent)} % was given back"
     return _said(f"{job.id} spent {_figure(spent.percent)} % of the budget ({figures}){less}")
 
 

@@ -167,11 +167,15 @@ class Progress(View):
 
 
 class JobCost(View):
-    """What was reserved, what beside it to pay for lost chunks again, and what was spent."""
+    """What was reserved, what beside it to pay for lost chunks again, and what was spent.
+
+    `returned` is what was reserved, never drawn, and given back; None until the job has ended.
+    """
 
     reserved: Cost
     retry_allowance: Cost | None = None
     spent: Cost
+    returned: Cost | None = None
 
 
 class Failure(View):

@@ -60,6 +60,9 @@ def test_an_adaptive_job_reserves_the_worst_case_and_gives_back_what_it_did_not_
     assert float(quoted["cost"]["rho"]) == pytest.approx(0.5, rel=1e-6)
     assert 0 < spent(job) <= spent(job, "reserved"), "one that ends by its budget may have drawn all that is told of it"
     assert job["cost"]["reserved"]["rho"] == quoted["cost"]["rho"]
+    assert spent(job) + spent(job, "returned") == pytest.approx(spent(job, "reserved"), rel=1e-3), (
+        "figures are rounded up"
+    )
     certificate = release["certificate"]
     assert certificate["ended_by"] in ("small_gradient", "budget"), "its noise decides"
     assert certificate["quantity"] == "gradient_norm"
@@ -134,6 +137,7 @@ def test_a_proximal_point_job_spends_what_its_rounds_ask(service: Embedded) -> N
     quoted, job, release = run(service, dataset, model=RIDGE, optimizer=optimizer)
     assert quoted["bound"]["value"] is None, "no theorem covers what is practical"
     assert spent(job) == spent(job, "reserved")
+    assert spent(job, "returned") == 0
     assert release["certificate"]["value"] is None
     assert "practical rounds" in release["certificate"]["variant"]
     assert release["steps"] == quoted["steps"]

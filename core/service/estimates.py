@@ -62,6 +62,7 @@ class Plan:
             reserved=cost_figures(composed(schedule), self.account, at_head=False),
             retry_allowance=allowance_figures(schedule, times, self.account, at_head=False),
             spent=NO_COST,
+            returned=None,
         )
 
     @cached_property

@@ -1,5 +1,6 @@
 """How a job is shown: what has not reached the time grid yet is left out, and so is a model that waits for approval."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -35,7 +36,16 @@ def views(session: Session, context: Context, seen: Sequence[tuple[Viewer, Job]]
         until = None if before is None else _Seen.of(queries.history(session, job.id, 0, before, 10_000))
         model = models.get(job.id)
         shown = visible(session, viewer, job, model)
-        made.append(_view(job, _cost(session, job), shown, until=until, made=model, grid_seconds=grid))
+        made.append(
+            _view(
+                job,
+                _cost(session, job, ended=until is None and job.finished_at is not None),
+                shown,
+                until=until,
+                made=model,
+                grid_seconds=grid,
+            )
+        )
     return made
 
 
@@ -103,14 +113,22 @@ def _view(
     )
 
 
-def _cost(session: Session, job: Job) -> JobCost:
+def _cost(session: Session, job: Job, *, ended: bool) -> JobCost:
+    """Return what a job costs; what it gave back is told only once its end may be seen."""
     account = empty_budget(session, job.scope_id)
     charged = compose(ledger.executed_by(session, job)) if job.chunks_spent else None
     return JobCost(
         reserved=cost_figures(EVENT.validate_python(job.price), account, at_head=False),
         retry_allowance=_allowance(job, account),
         spent=cost_figures(charged, account, at_head=False),
+        returned=cost_figures(_undrawn(job), account, at_head=False) if ended else None,
     )
+
+
+def _undrawn(job: Job) -> Event | None:
+    """Return what the chunks would have drawn that were reserved and never paid for."""
+    rest = job.schedule[job.chunks_spent :]
+    return compose(Counter(_SCHEDULE.validate_python(rest))) if rest else None
 
 
 def _allowance(job: Job, account: Balance) -> CostFigures:

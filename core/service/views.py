@@ -211,11 +211,15 @@ class ProgressView(View):
 
 
 class JobCost(View):
-    """What it costs, what is reserved beside that to pay lost chunks again, and what it has cost so far."""
+    """What it costs, what is reserved beside that to pay lost chunks again, and what it has cost so far.
+
+    `returned` is what was reserved of the worst case, never drawn, and given back; null until the job has ended.
+    """
 
     reserved: CostFigures
     retry_allowance: CostFigures
     spent: CostFigures
+    returned: CostFigures | None
 
 
 class FailureView(View):

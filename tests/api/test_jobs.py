@@ -124,7 +124,8 @@ class TestSubmit:
         assert view["state"] == "queued"
         assert view["dataset"] == dataset
         assert view["progress"] == {"step": 0, "steps": 8}
-        assert set(view["cost"]) == {"reserved", "retry_allowance", "spent"}
+        assert set(view["cost"]) == {"reserved", "retry_allowance", "spent", "returned"}
+        assert view["cost"].pop("returned") is None, "nothing is, before it has ended"
         for cost in view["cost"].values():
             assert set(cost) == {"percent", "epsilon_alone", "rho", "mu"}
         assert view["cost"]["reserved"]["mu"] == "0.1"
@@ -365,6 +366,7 @@ class TestWatching:
         assert answer.json()["state"] == "failed"
         assert answer.json()["error"] == {"code": "limit-exceeded"}
         assert float(answer.json()["cost"]["spent"]["percent"]) == pytest.approx(most(answer.json()), rel=1e-3)
+        assert answer.json()["cost"]["returned"]["percent"] == "0"
         assert 1.0 < waited < 10
 
     def test_a_long_poll_ends_when_its_time_is_up(self, admin: httpx.Client, worker: Worker) -> None:
@@ -435,6 +437,7 @@ class TestWatching:
         assert ended["state"] == "cancelled"
         assert ended["finished_at"] is not None
         assert ended["cost"]["spent"]["percent"] == "0"
+        assert ended["cost"]["returned"] == ended["cost"]["reserved"]
 
 
 def test_waiting_clients_go_when_the_service_stops(tmp_path_factory: pytest.TempPathFactory) -> None:

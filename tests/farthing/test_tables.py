@@ -5,7 +5,7 @@ from typing import Any
 from rich.console import Console
 
 from farthing import tables
-from farthing.views import Entry, Estimate
+from farthing.views import Entry, Estimate, Job
 
 HASHES = {"prev_hash": "sha256:0", "hash": "sha256:1", "created_at": "2026-11-21T00:00:00Z"}
 
@@ -92,3 +92,15 @@ def test_an_estimate_shows_what_is_promised_of_the_excess_risk_and_what_a_goal_t
     ):
         assert said in lines
     assert not any("extremes" in line for line in lines)
+
+
+def test_a_job_that_drew_less_says_what_it_gave_back() -> None:
+    def said(returned: str | None) -> str:
+        figures = {name: {"percent": percent} for name, percent in (("reserved", "4"), ("spent", "1"))}
+        cost = {**figures, "returned": None if returned is None else {"percent": returned}}
+        job = {"id": "job_1", "state": "succeeded", "progress": {"step": 1, "steps": 2}, "cost": cost}
+        return " ".join(" ".join(shown(tables.cost(Job.model_validate(job)))).split())
+
+    assert said("3").endswith("4 % was reserved, and 3 % was given back")
+    assert "given back" not in said("0")
+    assert "given back" not in said(None), "not ended, or told by an older service"
