@@ -141,8 +141,12 @@ def public_order(name: str, units: int) -> NDArray[np.int64]:
         name: of the job.
         units: n.
     """
-    seed = int.from_bytes(sha256(name.encode()).digest()[:8], "big") % SEEDS
-    return permutation(SimulationGenerator(seed), units)
+    return permutation(public_generator(name), units)
+
+
+def public_generator(name: str) -> SimulationGenerator:
+    """Return a generator of bits that everybody can repeat who knows a name: no secret may hang on them."""
+    return SimulationGenerator(int.from_bytes(sha256(name.encode()).digest()[:8], "big") % SEEDS)
 
 
 def permutation(generator: Generator, count: int) -> NDArray[np.int64]:

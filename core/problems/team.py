@@ -27,6 +27,7 @@ _LOOPBACK: Final = "lo" if sys.platform == "linux" else "lo0"
 _INTERFACES: Final = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 _LONGEST_TEXT: Final = 2**26
 _KEY_BYTES: Final = 32
+TAG_BYTES: Final = 32
 _STORE_PATIENCE: Final = timedelta(seconds=30)
 _CALLS: Final = "farthing/calls"
 _MEETING: Final = "farthing/meeting"
@@ -54,8 +55,8 @@ class Team:
         self._device = device
         self._told = 0
         self._key = hmac.digest(key, b"".join(self._from_all(secrets.token_bytes(_KEY_BYTES))), sha256)
-        shown = self._from_all(self._tag(bytes([self.rank])))
-        proven = (self._tag(bytes([rank])) for rank in range(self.size))
+        shown = self._from_all(self.tag(bytes([self.rank])))
+        proven = (self.tag(bytes([rank])) for rank in range(self.size))
         assert all(map(hmac.compare_digest, shown, proven)), "everybody has the team's key"
 
     @property
@@ -88,7 +89,7 @@ class Team:
         shared = tensor.cpu().contiguous()
         dist.broadcast(shared, LEADER)
         self._told += 1
-        tag = self._tag(self._told.to_bytes(8, "big"), shared.numpy().tobytes())
+        tag = self.tag(self._told.to_bytes(8, "big"), shared.numpy().tobytes())
         shown = torch.frombuffer(bytearray(tag), dtype=torch.uint8)
         dist.broadcast(shown, LEADER)
         assert hmac.compare_digest(bytes(shown.tolist()), tag), "only the leader tells"
@@ -105,8 +106,8 @@ class Team:
         dist.reduce(added, LEADER, op=dist.ReduceOp.SUM)
         return added
 
-    def _tag(self, *parts: bytes) -> bytes:
-        """Return what only this team can make of some bytes."""
+    def tag(self, *parts: bytes) -> bytes:
+        """Return what only this team can make of some bytes, TAG_BYTES long."""
         return hmac.digest(self._key, b"/".join(parts), sha256)
 
     def _from_all(self, own: bytes) -> list[bytes]:

@@ -1,0 +1,375 @@
+"""An oracle over oracles: clients who answer from their own records, each with its own noise, and go on with the mean.
+
+Source: algorithm 3 of Tao, Zhang, Yu, Cheng, Dressler and Wang (Second-order convergence in private stochastic
+non-convex optimization). There a server averages; here every client does, and runs the same method on the same means,
+so that there is nobody who could see anything else.
+
+Privacy, for each client alone and against everybody (inter-client record-level privacy). Its door pays from its own
+ledger, adds the full noise of its own question, and only then does the answer leave; whatever the others say, however
+it was chosen, is a public input to its next question. So its transcript is that of a centralised job on its records,
+and its price is that job's, whatever becomes of the others. The noise of the mean is smaller by the square root of the
+number of clients; nobody's own is.
+
+Lockstep. Before a question is paid for anywhere, everybody says that it is the same one, in the same round, and that he
+affords it; the rest of an attempt's life is agreed in the same way. A message that was heard before is dropped, and one
+about anything else ends the attempt.
+
+Transcripts. Clients keep the means that they were told, with the state that the method made of them. Their methods are
+the same, so of two transcripts one begins with the other: whoever has kept less goes on from what another has kept.
+"""
+
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import dataclass, fields, is_dataclass
+from hashlib import sha256
+from math import hypot
+from struct import Struct
+from typing import Final, TypeVar, final
+
+import torch
+from torch import Tensor
+
+from core.catalogue.questions import Curvature, Gradient, GradientDifference, Question
+from core.mechanisms import sampling
+from core.oracle import Answer, Coins, Meter, Oracle, Release, Status
+from core.privacy.events import Event
+from core.privacy.facts import Facts
+from core.problems.circle import Circle, Forsaken
+
+T = TypeVar("T")
+
+TOLD: Final = "federation/told"
+"""In a kept state: how many means it was made of."""
+_HEADER: Final = Struct(">QB32s")
+_SCALE: Final = Struct(">d")
+_MOST_STALE: Final = 1000
+"""Messages of one client, heard before, that are dropped in one round."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a round is about; both sides of a message say it."""
+
+    number: int
+
+
+READY: Final = Kind(1)
+"""Everybody is about to pay for the same question."""
+ANSWER: Final = Kind(2)
+AFFORDS: Final = Kind(3)
+RELEASE: Final = Kind(4)
+FACTS: Final = Kind(5)
+KEPT: Final = Kind(6)
+"""What an attempt may go on from; see `core.training.federated`."""
+
+
+@final
+class Rounds:
+    """Rounds of messages: in each, everybody says one thing about one subject and hears everybody else's.
+
+    Args:
+        circle: the clients.
+    """
+
+    def __init__(self, circle: Circle) -> None:
+        self.circle: Final = circle
+        self._number = 0
+
+    def exchange(self, kind: Kind, subject: bytes, content: bytes) -> list[bytes]:
+        """Return what everybody says, in the order of their places.
+
+        Args:
+            kind: of the round.
+            subject: 32 bytes, a digest of what it is about.
+            content: what this client says.
+
+        Raises:
+            Forsaken: somebody has gone, or is not in the same round about the same subject.
+        """
+        self._number += 1
+        self.circle.send(_HEADER.pack(self._number, kind.number, subject) + content)
+        own = self.circle.place
+        return [content if place == own else self._hear(place, kind, subject) for place in range(self.circle.size)]
+
+    def _hear(self, place: int, kind: Kind, subject: bytes) -> bytes:
+        """Return what another says in this round; what it said in earlier ones is dropped."""
+        for _ in range(_MOST_STALE):
+            message = self.circle.receive(place)
+            if len(message) < _HEADER.size:
+                break
+            number, about, digest = _HEADER.unpack_from(message)
+            if number < self._number:
+                continue
+            if (number, about, digest) != (self._number, kind.number, subject):
+                break
+            return message[_HEADER.size :]
+        raise Forsaken
+
+    def all_say(self, kind: Kind, subject: bytes, *, true: bool) -> bool:
+        """Say whether everybody says yes."""
+        return all(told == b"\1" for told in self.exchange(kind, subject, bytes([true])))
+
+
+@final
+class Agreed:
+    """Whether to stop: one's own wish, and what all have agreed on, which is what a client's meter looks at.
+
+    Args:
+        wanted: says whether this client was asked to stop.
+    """
+
+    def __init__(self, wanted: Callable[[], bool] = lambda: False) -> None:
+        self.wanted: Final = wanted
+        self.stop = False
+
+    def __call__(self) -> bool:
+        """Say whether everybody stops here."""
+        return self.stop
+
+
+def _always(total: Event) -> bool:  # meters without chunks
+    """Say that a payment is due."""
+    del total
+    return True
+
+
+@final
+class ClientMeter:
+    """The meter of a client's own door: it pays through the client's own, once everybody is ready to.
+
+    It recalls and notes nothing, for what clients go on from is not their own answers but the means of all.
+
+    Args:
+        meter: the client's own.
+        rounds: with the others.
+        agreed: whether to stop.
+        due: says whether a total needs a payment, where stopping loses nothing.
+
+    Attributes:
+        subject: a digest of the question that is being asked.
+    """
+
+    def __init__(
+        self, meter: Meter, rounds: Rounds, agreed: Agreed | None = None, due: Callable[[Event], bool] = _always
+    ) -> None:
+        self.own: Final = meter
+        self.rounds: Final = rounds
+        self.subject = bytes(32)
+        self._agreed = agreed or Agreed()
+        self._due = due
+
+    def cover(self, total: Event, position: int) -> None:
+        """Pay, once everybody says that it is about to answer the same question and affords it.
+
+        Whoever was asked to stop says so here, and all of them stop where it costs nobody anything.
+
+        Raises:
+            Forsaken: somebody has gone, or does not afford it, or asks something else; nobody has paid then.
+        """
+        own = (self.own.affords(total), self._agreed.wanted(), self._due(total))
+        told = self.rounds.exchange(READY, self.subject, bytes(own))
+        affords, wanted, due = zip(*told, strict=True)
+        if not all(affords):
+            raise Forsaken
+        self._agreed.stop = any(wanted) and all(due)
+        self.own.cover(total, position)
+
+    def affords(self, total: Event) -> bool:
+        """Say whether this client's reservation covers `total`."""
+        return self.own.affords(total)
+
+    def recall(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer | None:
+        """Recall nothing: means are recalled by the federation."""
+
+    def note(self, question: Question, theta: Tensor, answer: Answer, other: Tensor | None = None) -> None:
+        """Note nothing: means are noted by the federation."""
+
+    def keep(self, state: dict[str, Tensor], step: int) -> None:
+        """Hold a state."""
+        self.own.keep(state, step)
+
+    def resume(self) -> dict[str, Tensor] | None:
+        """Return the last state."""
+        return self.own.resume()
+
+
+@final
+class Federation:
+    """The mean over clients of their own noised answers; every client has one of these, and they are equal.
+
+    The mean is unweighted, over clients: F is the mean of theirs, however many records each has. A client asks its own
+    door a question with its own batch; sizes may differ from client to client, and so may the noise.
+
+    Args:
+        own: this client's door, on `meter`, or on another of its blocks.
+        meter: of that door.
+        name: the federation's; common coins are made of it, so nothing secret may hang on them.
+
+    Raises:
+        Forsaken: somebody has gone, or has records that are not described alike.
+    """
+
+    def __init__(self, own: Oracle, meter: ClientMeter, name: str) -> None:
+        self._own = own
+        self._meter = meter
+        self._rounds = meter.rounds
+        self._name = name
+        self._part = b""
+        self._told = _Count(_told_in(meter.own.resume()))
+        self.facts = _common_facts(own.facts, self._rounds)
+        self.coins: Coins = _CommonCoins(name, self._told)
+
+    def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
+        """Return the mean of all clients' noised answers at theta, shape (p,), and at `other` for pairs.
+
+        Its scale is that of the mean, from every client's own.
+
+        Raises:
+            Forsaken: somebody has gone, or asks something else. Where that is found out before paying, nobody pays.
+            StaleAttempt: this client's job is no longer ours; it was not answered from its records.
+        """
+        assert isinstance(question, Gradient | GradientDifference | Curvature), "a mean is taken of sums' answers only"
+        common = _common(question)
+        known = self._meter.own.recall(common, theta, other)
+        if known is None:
+            subject = self._subject(common, theta, other)
+            self._meter.subject = subject
+            own = self._own.ask(question, theta, other)
+            known = self._mean(own, subject)
+            self._meter.own.note(common, theta, known, other)
+        self._told.count += 1
+        return known
+
+    def affords(self, question: Question) -> bool:
+        """Say whether all clients afford it, each its own; nobody has touched a record for that."""
+        own = self._own.affords(question)
+        return self._rounds.all_say(AFFORDS, _digest(self._part, _text(_common(question))), true=own)
+
+    def block(self, name: str) -> "Federation":
+        """Return the federation over everybody's block of that name."""
+        own, block = self._own.block(name), copy(self)
+        block._own, block._part = own, name.encode()  # noqa: SLF001 - a copy of our own
+        block.facts = _common_facts(own.facts, self._rounds)
+        return block
+
+    def resume(self, initial: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the state that all clients go on from, or `initial` where there is none."""
+        kept = self._meter.own.resume()
+        return initial if kept is None else {name: value for name, value in kept.items() if name != TOLD}
+
+    def keep(self, state: dict[str, Tensor], step: int) -> None:
+        """Offer the state after `step` steps, as every client does."""
+        assert TOLD not in state, "a method's state has names of its own"
+        self._meter.own.keep({**state, TOLD: torch.tensor(self._told.count)}, step)
+
+    def release(self, value: T, status: Status) -> Release[T]:
+        """Close this client's door and return the value with what was drawn there: everybody releases the same value.
+
+        Raises:
+            Forsaken: somebody would release another value, or has gone.
+        """
+        released = self._own.release(value, status)
+        self._rounds.exchange(RELEASE, _digest(status.value.encode(), _flat(value)), b"")
+        return released
+
+    def _mean(self, own: Answer, subject: bytes) -> Answer:
+        """Tell everybody this client's answer and return the mean of all, added up in the order of places."""
+        shape = own.value.shape
+        told = self._rounds.exchange(ANSWER, subject, _SCALE.pack(own.scale) + own.value.contiguous().numpy().tobytes())
+        answers = [_unpack(content, shape) for content in told]
+        total = answers[0].value
+        for answer in answers[1:]:
+            total = total + answer.value
+        clients = len(answers)
+        return Answer(value=total / clients, scale=hypot(*(answer.scale for answer in answers)) / clients)
+
+    def _subject(self, question: Question, theta: Tensor, other: Tensor | None) -> bytes:
+        """Return a digest of what is asked, and where."""
+        points = [point.contiguous().numpy().tobytes() for point in (theta, other) if point is not None]
+        return _digest(self._part, _text(question), *points)
+
+
+class _Count:
+    """How many means this client was told, by all attempts."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+
+class _CommonCoins:
+    """Data-free draws that all clients make alike, and anybody could who knows the federation's name.
+
+    They hang on how many means were told before, so that an attempt that goes on draws those of the one before it.
+    """
+
+    def __init__(self, name: str, told: _Count) -> None:
+        self._name = name
+        self._told = told
+        self._drawn = (0, 0)
+
+    def normal(self, size: int) -> Tensor:
+        """Return a float64 vector of independent standard normal draws, shape (size,)."""
+        return torch.from_numpy(sampling.normal(sampling.public_generator(self._next()), size))
+
+    def integer(self, below: int) -> int:
+        """Return a uniform integer in [0, below)."""
+        return sampling.integer(sampling.public_generator(self._next()), below)
+
+    def _next(self) -> str:
+        """Return the name of the next draw."""
+        told, drawn = self._drawn
+        self._drawn = (self._told.count, drawn + 1 if told == self._told.count else 1)
+        return f"{self._name}/coins/{self._drawn[0]}/{self._drawn[1]}"
+
+
+def _common(question: Question) -> Question:
+    """Return what is the same of a question at all clients: everything but how many units it reads."""
+    return question if question.batch is None else question.model_copy(update={"batch": 1})
+
+
+def _common_facts(own: Facts, rounds: Rounds) -> Facts:
+    """Return the facts of all clients together: so many units in all, and everything else as each has it."""
+    alike = own.model_copy(update={"units": 1})
+    told = rounds.exchange(FACTS, _digest(alike.model_dump_json().encode()), own.units.to_bytes(8, "big"))
+    return own.model_copy(update={"units": sum(int.from_bytes(units, "big") for units in told)})
+
+
+def _told_in(state: Mapping[str, Tensor] | None) -> int:
+    """Return how many means a kept state was made of."""
+    return 0 if state is None else int(state[TOLD])
+
+
+def _unpack(content: bytes, shape: torch.Size) -> Answer:
+    """Return another client's answer, of the shape of one's own.
+
+    Raises:
+        Forsaken: it is none.
+    """
+    values = content[_SCALE.size :]
+    if len(values) != shape.numel() * 8:
+        raise Forsaken
+    value = torch.frombuffer(bytearray(values), dtype=torch.float64).reshape(shape)
+    (scale,) = _SCALE.unpack_from(content)
+    if not (bool(value.isfinite().all()) and 0 <= scale < float("inf")):
+        raise Forsaken
+    return Answer(value=value, scale=scale)
+
+
+def _text(question: Question) -> bytes:
+    return question.model_dump_json().encode()
+
+
+def _digest(*parts: bytes) -> bytes:
+    """Return 32 bytes that only these parts have, in this order."""
+    return sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).digest()
+
+
+def _flat(value: object) -> bytes:
+    """Return bytes that two equal values have in common, made of dataclasses, tensors and plain values."""
+    if isinstance(value, Tensor):
+        return repr((value.dtype, tuple(value.shape))).encode() + value.contiguous().numpy().tobytes()
+    if is_dataclass(value) and not isinstance(value, type):
+        return b"".join(_flat(getattr(value, field.name)) for field in fields(value))
+    if isinstance(value, list | tuple):
+        return b"".join(map(_flat, value))
+    return repr(value).encode()

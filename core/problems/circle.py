@@ -1,0 +1,155 @@
+"""Clients of a federated job, who tell each other their noised answers: nobody leads, nobody sees another's records.
+
+What goes round are messages, bytes that were made public by the noise in them. They go from each to each over gloo,
+whatever a client sums on: an answer is on the CPU once it is noised.
+
+Each message carries a tag under the key that the circle met with, its sender's place and a count, so that who cannot
+know the key can say nothing, and nobody can be made to say one thing twice. Tags hide nothing.
+"""
+
+import hmac
+from collections import deque
+from typing import Any, Final, Protocol
+
+import torch
+import torch.distributed as dist
+
+from core.problems.team import TAG_BYTES, Team
+
+_LONGEST_MESSAGE: Final = 2**30
+_LENGTH_BYTES: Final = 8
+_UNSENT: Final = 4
+"""Messages to one client that may be under way; the oldest must have gone before another follows."""
+
+
+class Forsaken(Exception):
+    """Another client has gone, did not come in time, or says what it should not: this attempt cannot go on.
+
+    It says nothing about one's own records, and nothing that was told before is lost.
+    """
+
+
+class Circle(Protocol):
+    """One client's place among those of a federated job."""
+
+    @property
+    def place(self) -> int:
+        """Which one this is, from 0."""
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+
+    def send(self, message: bytes) -> None:
+        """Send a message to every other client.
+
+        Raises:
+            Forsaken: somebody has gone.
+        """
+
+    def receive(self, place: int) -> bytes:
+        """Return the next message of another client.
+
+        Raises:
+            Forsaken: it has gone, or sends nothing in time.
+        """
+
+
+class Alone:
+    """A circle of one, for a federation of one client."""
+
+    place = 0
+    size = 1
+
+    def send(self, message: bytes) -> None:
+        """Send to nobody."""
+
+    def receive(self, place: int) -> bytes:
+        """Refuse: there is nobody to hear."""
+        raise AssertionError(f"there is no client {place}")
+
+
+class DistributedCircle:
+    """A circle of processes that have met (see `core.problems.team.meet`).
+
+    Args:
+        team: all of them; nobody leads here, and its rank is a place.
+    """
+
+    def __init__(self, team: Team) -> None:
+        self.place: Final = team.rank
+        self.size: Final = team.size
+        self._team = team
+        self._sent = 0
+        self._heard = [0] * team.size
+        self._under_way: deque[list[tuple[Any, torch.Tensor]]] = deque()
+
+    def send(self, message: bytes) -> None:
+        """Send a message to every other client; returns before all have it, unless many are under way.
+
+        Raises:
+            Forsaken: somebody has gone.
+        """
+        assert len(message) <= _LONGEST_MESSAGE, "a message is short"
+        self._sent += 1
+        body = _bytes(message + self._team.tag(*_signed(self.place, self._sent, message)))
+        length = _bytes(len(message).to_bytes(_LENGTH_BYTES, "big"))
+        others = [place for place in range(self.size) if place != self.place]
+        try:
+            self._under_way.append([(dist.isend(part, place), part) for place in others for part in (length, body)])
+            while len(self._under_way) > _UNSENT:
+                self._await_oldest()
+        except RuntimeError as error:
+            raise Forsaken from error
+
+    def receive(self, place: int) -> bytes:
+        """Return the next message of another client.
+
+        Raises:
+            Forsaken: it has gone, sends nothing in time, or somebody else speaks for it.
+        """
+        assert place != self.place, "nobody sends to himself"
+        size = int.from_bytes(self._take(place, _LENGTH_BYTES), "big")
+        if size > _LONGEST_MESSAGE:
+            raise Forsaken
+        taken = self._take(place, size + TAG_BYTES)
+        message, shown = taken[:size], taken[size:]
+        self._heard[place] += 1
+        if not hmac.compare_digest(shown, self._team.tag(*_signed(place, self._heard[place], message))):
+            raise Forsaken
+        return message
+
+    def leave(self) -> None:
+        """Leave, once all that was sent has gone.
+
+        Raises:
+            Forsaken: somebody has left before.
+        """
+        try:
+            while self._under_way:
+                self._await_oldest()
+        except RuntimeError as error:
+            raise Forsaken from error
+        self._team.part()
+
+    def _await_oldest(self) -> None:
+        for work, _ in self._under_way.popleft():
+            work.wait()
+
+    def _take(self, place: int, size: int) -> bytes:
+        """Return so many bytes from a client."""
+        taken = torch.empty(size, dtype=torch.uint8)
+        try:
+            dist.recv(taken, place)
+        except RuntimeError as error:
+            raise Forsaken from error
+        return taken.numpy().tobytes()
+
+
+def _bytes(content: bytes) -> torch.Tensor:
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8)
+
+
+def _signed(place: int, count: int, message: bytes) -> tuple[bytes, ...]:
+    """Return what a message's tag is about."""
+    return b"circle", place.to_bytes(_LENGTH_BYTES, "big"), count.to_bytes(_LENGTH_BYTES, "big"), message

@@ -1,0 +1,422 @@
+"""Clients that answer for themselves and go on with the mean: laws of the mean, lockstep, and planted bugs.
+
+Statistical thresholds: |z| > 4.5, a false alarm in 150,000 each; generators are forced or seeded, so a run repeats.
+"""
+
+from collections.abc import Callable
+from math import log, sqrt
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from core.catalogue.losses import Clip, Squared
+from core.catalogue.noisy_gd import NoisyGradientDescent
+from core.catalogue.questions import Gradient, GradientDifference, GradientNorm
+from core.mechanisms.generator import SimulationGenerator, SystemGenerator
+from core.optimizers import fit
+from core.oracle import Answer, Meter, Oracle, Release, Status
+from core.oracle.door import FullDoor
+from core.oracle.federation import Agreed, ClientMeter, Federation, Rounds
+from core.oracle.meters import CountingMeter, Unmetered
+from core.oracle.samples import StreamDoor
+from core.oracle.simulation import Simulation
+from core.privacy.events import Gaussian, Repeated
+from core.problems.circle import Alone, Circle, Forsaken
+from core.problems.linear import LinearProblem
+from tests.support.circles import Clients, Mail, ThreadCircle, together
+from tests.support.problems import facts, problem, repeatable_generator
+
+DIMENSION, UNITS = 3, 40
+GRADIENT = Gradient(sigma=2.0)
+ZERO = torch.zeros(DIMENSION, dtype=torch.float64)
+SETTINGS = NoisyGradientDescent(steps=6, step_size=0.3, radius=50.0, mu=1.0)
+Built = Callable[[ClientMeter], Oracle]
+
+
+def key(place: int) -> bytes:
+    """Return what a client's noise is made of: its own."""
+    return bytes([place + 1]) * 32
+
+
+def full_door(place: int, meter: Meter, units: int = UNITS, data: int | None = None) -> FullDoor:
+    """Return a client's door to its own records, whose noise is its own and repeats."""
+    records = problem(units, DIMENSION, seed=place if data is None else data)
+    return FullDoor(records, facts(units, DIMENSION), meter, repeatable_generator(key(place)))
+
+
+def federated(circle: Circle, own: Built, meter: Meter | None = None, agreed: Agreed | None = None) -> Federation:
+    """Return a client's place in a federation."""
+    paying = ClientMeter(meter or Unmetered(), Rounds(circle), agreed)
+    return Federation(own(paying), paying, "fed_test")
+
+
+class Sequenced(CountingMeter):
+    """A meter that holds what was noted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.noted: list[Answer] = []
+
+    def note(self, question: object, theta: Tensor, answer: Answer, other: Tensor | None = None) -> None:
+        del question, theta, other
+        self.noted.append(answer)
+
+
+class TestOneClient:
+    def test_is_the_centralised_job_bit_for_bit(self) -> None:
+        """H1: with equal seeds, everything that leaves is the same."""
+        alone = fit(SETTINGS, full_door(0, Unmetered()))
+        one = fit(SETTINGS, federated(Alone(), lambda meter: full_door(0, meter)))
+        assert torch.equal(one.value.theta, alone.value.theta)
+        assert (one.value.scale, one.status, one.event) == (alone.value.scale, alone.status, alone.event)
+
+    def test_of_a_stream_too(self) -> None:
+        pair = GradientDifference(sigma=2.0, batch=5, cap=0.3)
+        moved = ZERO + 0.1
+
+        def asked(oracle: Oracle) -> list[Tensor]:
+            return [oracle.ask(Gradient(sigma=2.0, batch=5), ZERO).value, oracle.ask(pair, ZERO, moved).value]
+
+        def stream(meter: Meter) -> StreamDoor:
+            public = facts(UNITS, DIMENSION)
+            return StreamDoor(problem(UNITS, DIMENSION), public, meter, repeatable_generator(), np.arange(UNITS))
+
+        found = zip(asked(stream(Unmetered())), asked(federated(Alone(), stream)), strict=True)
+        assert all(torch.equal(one, other) for one, other in found)
+
+
+def errors(size: int, built: Callable[[int, ClientMeter], Oracle], asked: int = 60) -> float:
+    """Return the mean squared error of answers at zero about the mean of the clients' gradients."""
+    exact = torch.stack([exact_gradient(place) for place in range(size)]).mean(0)
+
+    def work(circle: ThreadCircle) -> float:
+        oracle = federated(circle, lambda meter: built(circle.place, meter))
+        return float(np.mean([(oracle.ask(GRADIENT, ZERO).value - exact).square().sum() for _ in range(asked)]))
+
+    return together(Mail(size), work)[0]
+
+
+def exact_gradient(place: int, units: int = UNITS) -> Tensor:
+    """Return a client's gradient at zero."""
+    return problem(units, DIMENSION, seed=place).bounded_sum(GRADIENT, facts(units, DIMENSION), ZERO) / units
+
+
+def shared_noise(place: int, meter: Meter) -> FullDoor:
+    """Planted bug: all clients noise with one seed."""
+    door = full_door(place, meter)
+    door._generator = repeatable_generator()
+    return door
+
+
+def slope(built: Callable[[int, ClientMeter], Oracle], sizes: tuple[int, ...] = (1, 4, 16)) -> float:
+    """Return the slope of log error against log m."""
+    found = [log(errors(size, built)) for size in sizes]
+    return float(np.polyfit([log(size) for size in sizes], found, 1)[0])
+
+
+class TestMean:
+    def test_error_falls_as_one_over_the_clients(self) -> None:
+        """H2: slope -1 +- .1."""
+        assert slope(full_door) == pytest.approx(-1, abs=0.1)
+
+    def test_one_seed_for_all_is_caught(self) -> None:
+        assert slope(shared_noise, (1, 4)) > -0.5
+
+    def test_scale_is_of_the_mean(self) -> None:
+        """Of clients of several sizes, each with the noise of its own."""
+        sizes = (40, 20, 80)
+
+        def work(circle: ThreadCircle) -> Answer:
+            units = sizes[circle.place]
+            return federated(circle, lambda meter: full_door(circle.place, meter, units)).ask(GRADIENT, ZERO)
+
+        answers = together(Mail(3), work)
+        own = [full_door(place, Unmetered(), units).ask(GRADIENT, ZERO) for place, units in enumerate(sizes)]
+        assert answers[0].scale == pytest.approx(sqrt(sum(one.scale**2 for one in own)) / 3)
+        assert torch.allclose(answers[0].value, sum(one.value for one in own) / 3)  # type: ignore[arg-type] # tensors
+        assert all(torch.equal(answers[0].value, answer.value) for answer in answers), "everybody has the same mean"
+
+    def test_units_are_all_clients(self) -> None:
+        found = together(Mail(3), lambda circle: federated(circle, lambda meter: full_door(circle.place, meter)).facts)
+        assert {one.units for one in found} == {3 * UNITS}
+        assert len(set(found)) == 1
+
+    def test_records_that_are_described_otherwise_are_refused(self) -> None:
+        def work(circle: ThreadCircle) -> Federation:
+            public = facts(UNITS, DIMENSION).model_copy(update={"ridge": 0.1 * circle.place})
+            records = problem(UNITS, DIMENSION)
+            return federated(circle, lambda meter: FullDoor(records, public, meter, SystemGenerator()))
+
+        assert all(isinstance(ending, Forsaken) for ending in Clients(Mail(2), work).endings)
+
+    def test_of_a_block_too(self) -> None:
+        """Everybody's block of a name, and its units."""
+
+        def work(circle: ThreadCircle) -> tuple[int, Answer]:
+            def blocked(meter: ClientMeter) -> FullDoor:
+                records, aside = problem(UNITS, DIMENSION, seed=circle.place), torch.arange(UNITS) < 10
+                public = facts(UNITS, DIMENSION)
+                return FullDoor(records, public, meter, SystemGenerator(), {"holdout": aside})
+
+            holdout = federated(circle, blocked).block("holdout")
+            return holdout.facts.units, holdout.ask(GRADIENT, ZERO)
+
+        (units, one), (_, other) = together(Mail(2), work)
+        assert units == 20
+        assert torch.equal(one.value, other.value)
+
+    def test_a_norm_is_not_averaged(self) -> None:
+        oracle = federated(Alone(), lambda meter: full_door(0, meter))
+        with pytest.raises(AssertionError, match="a mean is taken"):
+            oracle.ask(GradientNorm(sigma=2.0), ZERO)
+
+
+def noises(mail: Mail, asked: int) -> list[Tensor]:
+    """Return the noise that each client's own messages carry, in standard deviations, shape (asked, p)."""
+    found = []
+    for place in range(mail.size):
+        answers = [message[41:] for message in mail.sent_by(place) if message[8] == 2]
+        assert len(answers) == asked, "an answer a question"
+        values = torch.stack([torch.frombuffer(bytearray(one[8:]), dtype=torch.float64) for one in answers])
+        scale = full_door(place, Unmetered()).ask(GRADIENT, ZERO).scale
+        found.append((values - exact_gradient(place)) / scale)
+    return found
+
+
+class Thinned:
+    """Planted bugs: a door whose answers carry a part of their noise, `share` of it."""
+
+    def __init__(self, door: FullDoor, exact: Tensor, share: float) -> None:
+        self._door, self._exact, self._share = door, exact, share
+        self.facts, self.coins = door.facts, door.coins
+        self.affords, self.block, self.resume, self.keep = door.affords, door.block, door.resume, door.keep
+        self.release = door.release
+
+    def ask(self, question: Gradient, theta: Tensor, other: Tensor | None = None) -> Answer:
+        told = self._door.ask(question, theta, other)
+        return Answer(self._exact + self._share * (told.value - self._exact), told.scale)
+
+
+def check_own_noise(built: Callable[[int, ClientMeter], Oracle], size: int = 4, asked: int = 150) -> None:
+    """Fail unless every client's messages have its full noise, and nobody else's."""
+    mail = Mail(size)
+
+    def work(circle: ThreadCircle) -> None:
+        oracle = federated(circle, lambda meter: built(circle.place, meter))
+        for _ in range(asked):
+            oracle.ask(GRADIENT, ZERO)
+
+    together(mail, work)
+    found = noises(mail, asked)
+    draws = asked * DIMENSION
+    for noise in found:
+        assert abs(float(noise.square().mean()) - 1) < 4.5 * sqrt(2 / draws), "full noise"
+        assert abs(float(noise.mean())) < 4.5 / sqrt(draws), "noise has no mean"
+    for place, noise in enumerate(found):
+        for other in found[:place]:
+            assert abs(float((noise * other).mean())) < 4.5 / sqrt(draws), "everybody's own"
+
+
+class TestOwnNoise:
+    """H3: each client's transcript alone satisfies the noise law, whatever the mean's noise is."""
+
+    def test_every_message_has_full_noise(self) -> None:
+        check_own_noise(full_door)
+
+    @pytest.mark.parametrize(("share", "size"), [(1 / sqrt(4), 4), (0.0, 4)], ids=["by the root of m", "only later"])
+    def test_less_is_caught(self, share: float, size: int) -> None:
+        def built(place: int, meter: ClientMeter) -> Oracle:
+            return Thinned(full_door(place, meter), exact_gradient(place), share)  # type: ignore[return-value] # enough
+
+        with pytest.raises(AssertionError, match="full noise"):
+            check_own_noise(built, size)
+
+    def test_one_seed_is_caught(self) -> None:
+        with pytest.raises(AssertionError, match="everybody's own"):
+            check_own_noise(shared_noise)
+
+
+class TestHeterogeneity:
+    """H4: only the mean of the clients' functions matters, where nothing is clipped."""
+
+    def trajectory(self, spread: float) -> list[Tensor]:
+        """Descend on the mean of clients with moments Sigma + spread A_j, the A_j adding up to nothing."""
+        sigma = torch.diag(torch.tensor([2.0, 1.0, 0.5], dtype=torch.float64))
+        tilt = torch.tensor([[0.3, 0.2, 0.0], [0.2, -0.3, 0.1], [0.0, 0.1, 0.2]], dtype=torch.float64)
+        signs = (1.0, -1.0, 2.0, -2.0)
+
+        def work(circle: ThreadCircle) -> list[Tensor]:
+            moment = sigma + spread * signs[circle.place] * tilt
+            features = sqrt(DIMENSION) * torch.linalg.cholesky(moment).mT.contiguous()
+            weights = Clip(bound=1e6)
+            public = facts(DIMENSION, DIMENSION, Squared(), weights=weights)
+            there = torch.ones(DIMENSION, dtype=torch.bool)
+            records = LinearProblem(features, torch.zeros(DIMENSION, dtype=torch.float64), there, Squared(), weights)
+            question = Gradient(sigma=1e-6)
+            draws = SimulationGenerator(circle.place)
+            oracle = federated(circle, lambda meter: Simulation(records, public, draws, meter=meter))
+            theta, path = ZERO + 1, []
+            for _ in range(20):
+                theta = theta - 0.2 * oracle.ask(question, theta).value
+                path.append(theta)
+            return path
+
+        return together(Mail(4), work)[0]
+
+    def test_trajectories_agree(self) -> None:
+        pairs = zip(self.trajectory(0.0), self.trajectory(0.5), strict=True)
+        assert max(float((one - other).abs().max()) for one, other in pairs) < 1e-9
+
+    def test_noise_of_these_trajectories_shows(self) -> None:
+        """So that agreement says something: it is far above the tolerance."""
+        assert float((self.trajectory(0.0)[-1]).abs().max()) > 1e-6
+
+
+class TestOthersRecords:
+    """H5: a record of one client moves nothing that the others compute, given the same broadcasts."""
+
+    def run(self, data: int) -> tuple[Mail, list[list[Tensor]]]:
+        """Return all messages, and the means that each client heard, when the last client has other records."""
+        mail = Mail(3)
+        points = [ZERO + 0.1 * step for step in range(4)]
+
+        def work(circle: ThreadCircle) -> list[Tensor]:
+            own = data if circle.place == 2 else circle.place
+            oracle = federated(circle, lambda meter: full_door(circle.place, meter, data=own))
+            return [oracle.ask(GRADIENT, point).value for point in points]
+
+        return mail, together(mail, work)
+
+    def test_messages_of_others_are_the_same(self) -> None:
+        (mail, means), (other, moved) = self.run(2), self.run(9)
+        assert mail.sent_by(2) != other.sent_by(2), "its own are not"
+        assert not torch.equal(means[0][0], moved[0][0]), "and so the mean is not"
+        assert [mail.sent_by(place) for place in (0, 1)] == [other.sent_by(place) for place in (0, 1)]
+
+    def test_deciding_by_ones_own_values_ends_the_attempt(self) -> None:
+        """Planted bug: a client that steps along its own answer asks at another point than the rest."""
+
+        def work(circle: ThreadCircle) -> Tensor:
+            door = full_door(circle.place, Unmetered())
+            oracle = federated(circle, lambda meter: full_door(circle.place, meter))
+            mean = oracle.ask(GRADIENT, ZERO).value
+            stepped = -(door.ask(GRADIENT, ZERO).value if circle.place == 1 else mean)
+            return oracle.ask(GRADIENT, stepped).value
+
+        assert all(isinstance(ending, Forsaken) for ending in Clients(Mail(3), work).endings)
+
+    def test_a_branch_of_ones_own_ends_it_too(self) -> None:
+        """Planted bug: one client asks another question at the same point."""
+        pair = GradientDifference(sigma=2.0, cap=0.1)
+
+        def work(circle: ThreadCircle) -> Answer:
+            oracle = federated(circle, lambda meter: full_door(circle.place, meter))
+            return oracle.ask(GRADIENT, ZERO) if circle.place else oracle.ask(pair, ZERO, ZERO + 1)
+
+        assert all(isinstance(ending, Forsaken) for ending in Clients(Mail(2), work).endings)
+
+
+class TestLockstep:
+    def test_nobody_pays_where_one_does_not_afford_it(self) -> None:
+        meters = [Sequenced(), Sequenced(), CountingMeter(Gaussian(sigma=2.0))]
+
+        def work(circle: ThreadCircle) -> None:
+            oracle = federated(circle, lambda meter: full_door(circle.place, meter), meters[circle.place])
+            assert oracle.affords(GRADIENT)
+            oracle.ask(GRADIENT, ZERO)
+            assert not oracle.affords(GRADIENT), "one of them does not"
+            oracle.ask(GRADIENT, ZERO)
+
+        endings = Clients(Mail(3), work).endings
+        assert all(isinstance(ending, Forsaken) for ending in endings)
+        assert [len(meter.totals) for meter in meters] == [1, 1, 1]
+
+    def test_messages_that_come_twice_are_dropped(self) -> None:
+        def work(circle: ThreadCircle) -> Tensor:
+            return fit(SETTINGS, federated(circle, lambda meter: full_door(circle.place, meter))).value.theta
+
+        once, repeated = together(Mail(3), work), together(Mail(3, lambda message: [message] * 3), work)
+        assert all(torch.equal(one, other) for one, other in zip(once, repeated, strict=True))
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda message: message[:-1],
+            lambda message: message[:20],
+            lambda message: message[:-8] + bytes(6) + b"\xf8\x7f",
+            lambda message: (2**40).to_bytes(8, "big") + message[8:],
+        ],
+        ids=["short", "no header", "not finite", "of a later round"],
+    )
+    def test_another_message_ends_the_attempt(self, change: Callable[[bytes], bytes]) -> None:
+        def work(circle: ThreadCircle) -> Answer:
+            return federated(circle, lambda meter: full_door(circle.place, meter)).ask(GRADIENT, ZERO)
+
+        mail = Mail(2, lambda message: [change(message) if message[8] == 2 else message])
+        assert all(isinstance(ending, Forsaken) for ending in Clients(mail, work).endings)
+
+    def test_all_stop_where_one_was_asked_to(self) -> None:
+        seen = []
+
+        def work(circle: ThreadCircle) -> None:
+            agreed = Agreed(lambda: circle.place == 1)
+            oracle = federated(circle, lambda meter: full_door(circle.place, meter), agreed=agreed)
+            assert not agreed(), "nobody has said so yet"
+            oracle.ask(GRADIENT, ZERO)
+            seen.append(agreed())
+
+        together(Mail(3), work)
+        assert seen == [True] * 3
+
+    def test_release_of_another_value_is_refused(self) -> None:
+        def work(circle: ThreadCircle) -> Release[Tensor]:
+            oracle = federated(circle, lambda meter: full_door(circle.place, meter))
+            return oracle.release(ZERO + (circle.place == 1), Status.FINISHED)
+
+        assert all(isinstance(ending, Forsaken) for ending in Clients(Mail(2), work).endings)
+
+    def test_each_door_tells_what_it_drew_itself(self) -> None:
+        def work(circle: ThreadCircle) -> Release[object]:
+            return fit(SETTINGS, federated(circle, lambda meter: full_door(circle.place, meter)))  # type: ignore[return-value] # an estimate
+
+        gradient = SETTINGS.questions()[0]
+        assert {one.event for one in together(Mail(2), work)} == {Repeated(event=gradient.event(), times=6)}
+
+
+class TestCommonCoins:
+    def draws(self, circle: ThreadCircle) -> tuple[list[float], int, float]:
+        oracle = federated(circle, lambda meter: full_door(circle.place, meter))
+        first = oracle.coins.normal(4).tolist()
+        again = oracle.coins.integer(2**60)
+        oracle.ask(GRADIENT, ZERO)
+        return first, again, float(oracle.coins.normal(1))
+
+    def test_everybody_draws_the_same(self) -> None:
+        found = together(Mail(3), self.draws)
+        assert found[0] == found[1] == found[2]
+        first, _, later = found[0]
+        assert len({*first, later}) == 5
+
+    def test_an_attempt_that_goes_on_draws_what_would_have_come(self) -> None:
+        meter = Unmetered()
+        oracle = federated(Alone(), lambda paying: full_door(0, paying), meter)
+        oracle.ask(GRADIENT, ZERO)
+        oracle.keep({"theta": ZERO}, 1)
+        expected = oracle.coins.normal(3)
+        resumed = federated(Alone(), lambda paying: full_door(0, paying), meter)
+        assert list(resumed.resume({})) == ["theta"]
+        assert torch.equal(resumed.coins.normal(3), expected)
+
+
+def test_means_are_what_is_noted() -> None:
+    """A transcript is of means."""
+    meters = [Sequenced(), Sequenced()]
+
+    def work(circle: ThreadCircle) -> Answer:
+        oracle = federated(circle, lambda meter: full_door(circle.place, meter), meters[circle.place])
+        return oracle.ask(GRADIENT, ZERO)
+
+    found = together(Mail(2), work)
+    assert [meter.noted for meter in meters] == [[answer] for answer in found]
