@@ -34,16 +34,22 @@ class PoissonSampling(Frozen):
 
 
 class StreamSampling(Frozen):
-    """Every unit is read by one question at most: `batch` of them a question, in a public order fixed by the job."""
+    """Every unit is read by one question at most in each pass, in public orders fixed by the job, one a pass.
+
+    The schedule has as many chunks for each pass: the first of a pass pays for all of it, the others for nothing.
+    """
 
     kind: Literal["stream"] = "stream"
-    batch: Annotated[int, Field(gt=0)]
+    batches: Annotated[tuple[Annotated[int, Field(gt=0)], ...], Field(min_length=1)]
+    """The units that a question may read: one of these numbers."""
     chunk: Annotated[int, Field(gt=0)] = 1
-    """Questions that one chunk of the schedule stands for; the first chunk pays for all of them."""
+    """Units, by their places in a pass, that one chunk of the schedule stands for."""
+    passes: Annotated[int, Field(gt=0)] = 1
 
     def told(self) -> dict[str, Any]:
         """Return what a plan says of it."""
-        return {"kind": self.kind, "batch": self.batch}
+        sizes = {"batch": self.batches[0]} if len(self.batches) == 1 else {"batches": list(self.batches)}
+        return {"kind": self.kind, **sizes, **({"passes": self.passes} if self.passes > 1 else {})}
 
 
 Sampling = Annotated[FullSampling | PoissonSampling | StreamSampling, Field(discriminator="kind")]

@@ -105,7 +105,8 @@ class Meter(Protocol):
     def cover(self, total: Event, position: int) -> None:
         """Pay for everything up to `total`, drawn by this attempt so far and now; only grows, ahead of reading.
 
-        `position` counts the questions asked, this one included. Raises StaleAttempt when the job is no longer ours.
+        `position` counts the questions asked, this one included; on a stream, the units that are then behind. Raises
+        StaleAttempt when the job is no longer ours.
         """
 
     def affords(self, total: Event) -> bool:

@@ -1,7 +1,7 @@
 """What an attempt has drawn through its doors, and the payment ahead of each answer."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from torch import Tensor
@@ -13,13 +13,16 @@ from core.privacy.events import NOTHING, Disjoint, Event, compose
 EVERYTHING: Final = ""
 """The part of the records that is in no named block."""
 
+Part = str | int
+"""A named part of the records, or the number of a pass of a stream."""
+
 
 class Account:
     """Counts draws, part by part, between the doors of one attempt and its meter.
 
     Draws about one part compose; parts share no unit, so their totals stand side by side and the most expensive one
-    counts. `part` None means units that no other question reads: such draws stand side by side too, and equal ones
-    cost no more than one.
+    counts. A number for a part is that of a pass of a stream, of whose units none is read by two questions: draws of
+    one pass stand side by side too, and equal ones cost no more than one; passes compose.
 
     Args:
         meter: pays for totals ahead of reading.
@@ -27,35 +30,37 @@ class Account:
 
     def __init__(self, meter: Meter) -> None:
         self.meter: Final = meter
-        self._drawn: dict[str | Event, Counter[Event]] = {}
-        self._asked = 0
+        self._drawn: dict[Part, Counter[Event]] = {}
+        self._position = 0
         self._open = True
 
-    def total(self, part: str | None = None, event: Event | None = None) -> Event:
+    def total(self, part: Part = EVERYTHING, event: Event | None = None) -> Event:
         """Return everything drawn so far, as one event, with one more `event` about `part` if given."""
         return _together(self._drawn if event is None else self._with(part, event))
 
-    def _with(self, part: str | None, event: Event) -> dict[str | Event, Counter[Event]]:
+    def _with(self, part: Part, event: Event) -> dict[Part, Counter[Event]]:
         """Return the draws about each part, this one included."""
-        key = event if part is None else part
-        counted = Counter[Event]() if part is None else Counter(self._drawn.get(part))
+        counted = Counter(self._drawn.get(part))
         counted[event] += 1
-        return {**self._drawn, key: counted}
+        return {**self._drawn, part: counted}
 
-    def affords(self, part: str | None, event: Event) -> bool:
+    def affords(self, part: Part, event: Event) -> bool:
         """Say whether the reservation covers one more draw."""
         return self.meter.affords(self.total(part, event))
 
     def answer(
         self,
-        part: str | None,
+        part: Part,
         event: Event,
         question: Question,
         theta: Tensor,
         other: Tensor | None,
         draw: Callable[[], Answer],
+        length: int = 1,
     ) -> Answer:
         """Return what an earlier attempt was told here; else pay for one more draw, make it and note it.
+
+        `length` is what the position grows by: a question, or the units of a stream that are then behind.
 
         Raises:
             StaleAttempt: from the meter, when the job is no longer ours. Nothing was drawn then.
@@ -64,12 +69,12 @@ class Account:
         known = self.meter.recall(question, theta, other)
         if known is not None:
             return known
-        self.cover(part, event)
+        self.cover(part, event, length)
         drawn = draw()
         self.meter.note(question, theta, drawn, other)
         return drawn
 
-    def cover(self, part: str | None, event: Event) -> None:
+    def cover(self, part: Part, event: Event, length: int = 1) -> None:
         """Pay for one more draw; only then may records be read.
 
         Raises:
@@ -77,8 +82,8 @@ class Account:
         """
         assert self._open, "the door is closed: its value was released"
         drawn = self._with(part, event)
-        self.meter.cover(_together(drawn), self._asked + 1)
-        self._asked += 1
+        self.meter.cover(_together(drawn), self._position + length)
+        self._position += length
         self._drawn = drawn
 
     def close(self) -> Event:
@@ -88,9 +93,16 @@ class Account:
         return self.total()
 
 
-def _together(drawn: Mapping[str | Event, Counter[Event]]) -> Event:
-    """Return one event for the draws about each part: parts share no unit."""
-    distinct = tuple(dict.fromkeys(compose(counted) for counted in drawn.values()))
+def _together(drawn: Mapping[Part, Counter[Event]]) -> Event:
+    """Return one event for the draws about each part, and of each pass: parts share no unit."""
+    parts = [compose(counted) for part, counted in drawn.items() if isinstance(part, str)]
+    passes = Counter(_side_by_side(counted) for part, counted in drawn.items() if isinstance(part, int))
+    return _side_by_side([*parts, compose(passes)] if passes else parts)
+
+
+def _side_by_side(events: Iterable[Event]) -> Event:
+    """Return one event for events about units that no two of them share."""
+    distinct = tuple(dict.fromkeys(events))
     if not distinct:
         return NOTHING
     return distinct[0] if len(distinct) == 1 else Disjoint(events=distinct)

@@ -19,7 +19,7 @@ from core.catalogue.questions import Clipped, Gradient, GradientNorm, Question
 from core.mechanisms import sampling
 from core.mechanisms.generator import SystemGenerator, require_system
 from core.oracle import Answer, Coins, Meter, Release, Status
-from core.oracle.account import EVERYTHING, Account
+from core.oracle.account import EVERYTHING, Account, Part
 from core.oracle.noise import grid_for, noised_mean
 from core.privacy.events import Event
 from core.privacy.facts import Facts
@@ -109,9 +109,15 @@ class AbstractDoor(ABC):
     def _select(self, question: Question) -> Selection:
         """Draw the records for one question; it was paid for."""
 
-    def _priced_part(self) -> str | None:
-        """Return the part whose units an answer reads; None if no other question reads them."""
+    def _priced_part(self, question: Question) -> Part:
+        """Return the part whose units an answer reads; a number if no other question of that pass reads them."""
+        del question  # they all read the same units
         return self._part
+
+    def _moves_by(self, question: Question) -> int:
+        """Return what a meter's position grows by."""
+        del question  # questions are counted
+        return 1
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
         """Pay for, sum, noise and return an answer at theta, float64, shape (p,), and at `other` for pairs.
@@ -131,8 +137,10 @@ class AbstractDoor(ABC):
         assert (other is not None) == (question.places == "pair"), "pairs are asked at two points, all else at one"
         assert other is None or other.shape == theta.shape, "both points have one shape"
         assert other is None or other.dtype == torch.float64, "parameters are float64"
-        part, event = self._priced_part(), self._event(question)
-        return self._account.answer(part, event, question, theta, other, lambda: self._draw(question, theta, other))
+        part, event, length = self._priced_part(question), self._event(question), self._moves_by(question)
+        return self._account.answer(
+            part, event, question, theta, other, lambda: self._draw(question, theta, other), length
+        )
 
     def _draw(self, question: Question, theta: Tensor, other: Tensor | None) -> Answer:
         """Read, sum and noise; it was paid for."""
@@ -149,7 +157,7 @@ class AbstractDoor(ABC):
 
     def affords(self, question: Question) -> bool:
         """Say whether price and units are left for this question."""
-        return self._account.affords(self._priced_part(), self._event(question))
+        return self._account.affords(self._priced_part(question), self._event(question))
 
     def block(self, name: str) -> Self:
         """Return the door to a named set of records; it shares this one's meter and closes with it."""

@@ -17,8 +17,9 @@ from core.catalogue.questions import Question
 from core.errors import AdjacencyMismatch
 from core.mechanisms import sampling
 from core.mechanisms.generator import SystemGenerator
-from core.oracle import Answer, Meter
+from core.oracle import Meter
 from core.oracle.account import EVERYTHING
+from core.oracle.course import Course
 from core.oracle.door import AbstractDoor, Selection
 from core.privacy.events import Event, Sampled
 from core.privacy.facts import Adjacency, Facts
@@ -104,22 +105,24 @@ def sampled(question: Question, parts: int) -> Event:
 
 @final
 class StreamDoor(AbstractDoor):
-    """Every record is read by one question at most: `batch` of them each, by place in a public order.
+    """Every record is read by one question of a pass at most: the next ones of a public order, a batch a question.
 
-    Answers about disjoint batches are priced in parallel: the whole stream costs its most expensive question, however
-    many are asked, for a unit is in one batch. That needs no secret: the order may be anything that no record decides,
-    and who knows it knows which answer a unit is in, as the price allows. When too few units are left, `affords` says
-    so.
+    Answers about disjoint batches are priced in parallel: a whole pass costs its most expensive question, however
+    many are asked, for a unit is in one batch of it; passes compose. That needs no secret: an order may be anything
+    that no record decides, and who knows it knows which answer a unit is in, as the price allows. Batches may differ in
+    size, as what was told decides: which units a question reads is then a function of earlier answers, and those are
+    about other units. No batch is of two passes, so none holds a unit twice. When too few units are left, `affords`
+    says so.
 
     Args:
         problem: as `AbstractDoor`, like the others.
         facts: as above.
         meter: as above.
         generator: as above.
-        order: all units in the order they are read, shape (n,); see `sampling.public_order`.
-        batch: units that each question reads.
-        skipped: batches at the start of the order that an earlier attempt may have read.
-        blocks: as above; the batches skipped are of the part without a name.
+        orders: units in the order they are read, shape (n,), or (passes, n); each unit once at most in a row. See
+            `sampling.public_order`.
+        skipped: units at the start of the orders, one after the other, that an earlier attempt may have read.
+        blocks: as above; the units skipped are of the part without a name.
     """
 
     def __init__(
@@ -128,42 +131,44 @@ class StreamDoor(AbstractDoor):
         facts: Facts,
         meter: Meter,
         generator: SystemGenerator,
-        order: NDArray[np.int64],
-        batch: int,
+        orders: NDArray[np.int64],
         *,
         skipped: int = 0,
         blocks: Mapping[str, Tensor] | None = None,
     ) -> None:
         super().__init__(problem, facts, meter, generator, blocks)
-        assert order.shape == (problem.units,), "all units have a place in the order"
-        assert batch > 0, "a batch has units"
-        self._batch = batch
+        orders = np.atleast_2d(orders)
+        passes, units = orders.shape
+        assert units <= problem.units, "no unit has two places in an order"
         # Shared with the doors to blocks, which are copies: what one reads, none reads again.
-        self._unread = {
-            name: order if members is None else order[members.numpy()[order]] for name, members in self._members.items()
+        self._orders = {
+            name: list(orders) if members is None else [order[members.numpy()[order]] for order in orders]
+            for name, members in self._members.items()
         }
-        self._unread[EVERYTHING] = self._unread[EVERYTHING][skipped * batch :]
+        self._courses = {name: Course(rows[0].size, passes) for name, rows in self._orders.items()}
+        self._courses[EVERYTHING] = Course(self._orders[EVERYTHING][0].size, passes, behind=skipped)
 
-    def _priced_part(self) -> None:
-        """No other question reads these units."""
+    def _priced_part(self, question: Question) -> int:
+        return self._courses[self._part].pass_of(_batch(question))
+
+    def _moves_by(self, question: Question) -> int:
+        return self._courses[self._part].length(_batch(question))
 
     def _event(self, question: Question) -> Event:
-        assert question.batch == self._batch, "a stream's questions read one batch each, all of one size"
         return question.event()
 
     def affords(self, question: Question) -> bool:
         """Say whether price and units are left for this question."""
-        return self._has_units() and super().affords(question)
-
-    def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
-        """Answer about the next batch; see `AbstractDoor.ask`."""
-        assert self._has_units(), "the stream has run out of units: branch on `affords`"
-        return super().ask(question, theta, other)
-
-    def _has_units(self) -> bool:
-        return self._batch <= self._unread[self._part].size
+        return self._courses[self._part].first(_batch(question)) is not None and super().affords(question)
 
     def _select(self, question: Question) -> Selection:
-        del question  # all read one batch
-        taken, self._unread[self._part] = np.split(self._unread[self._part], [self._batch])
-        return Selection(self._batch, divisor=self._batch, rows=torch.from_numpy(taken))
+        batch = _batch(question)
+        number, first = self._courses[self._part].take(batch)
+        taken = self._orders[self._part][number][first : first + batch]
+        return Selection(batch, divisor=batch, rows=torch.from_numpy(taken.copy()))
+
+
+def _batch(question: Question) -> int:
+    """Return how many units a question reads."""
+    assert question.batch is not None, "a stream's questions read a batch each"
+    return question.batch

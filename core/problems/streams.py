@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from core.catalogue.questions import Gradient, Question
+from core.catalogue.questions import Gradient, GradientDifference, Question
 from core.privacy.facts import Facts
 
 
@@ -58,10 +58,34 @@ class Population(LaneRecords):
         Every entry is finite: a law with heavy tails has large draws, never infinite ones.
         """
 
-    def batch_sum(self, question: Question, facts: Facts, theta: Tensor, draws: Draws) -> Tensor:
-        """Return the sum of the clipped gradients of `question.batch` new records in each lane, shape (R, p)."""
-        assert isinstance(question, Gradient), f"no method asks a stream for a {question.kind}"
+    def gradient_pairs(
+        self,
+        before: Tensor,
+        after: Tensor,
+        records: int,  # noqa: ARG002 - laws that have pairs draw so many
+        draws: Draws,  # noqa: ARG002 - laws that have pairs draw from it
+    ) -> tuple[Tensor, Tensor]:
+        """Return the gradients of so many new records, the same at two points each, as `gradients` does at one.
+
+        Raises:
+            AssertionError: this law tells none; one that methods with differences are studied on overrides this.
+        """
+        raise AssertionError(f"{type(self).__name__} tells no gradient_difference: {before.shape}, {after.shape}")
+
+    def batch_sum(
+        self, question: Question, facts: Facts, theta: Tensor, draws: Draws, *, other: Tensor | None = None
+    ) -> Tensor:
+        """Return the sum of what `question.batch` new records say in each lane, shape (R, p).
+
+        Their clipped gradients at theta, or by how much these change from theta to `other`, cut as the question says.
+        """
         assert question.batch is not None, "a stream reads a stated number of records"
+        if isinstance(question, GradientDifference):
+            assert other is not None, "a gradient_difference is between two points"
+            pair = self.gradient_pairs(self._points(theta), self._points(other), question.batch, draws)
+            before, after = (_clipped(found, question.gradient_clip(facts)) for found in pair)
+            return _clipped(after.sub_(before), question.bound(facts)).sum(-2)
+        assert isinstance(question, Gradient), f"no method asks a stream for a {question.kind}"
         found = self.gradients(self._points(theta), question.batch, draws)
         return _clipped(found, question.bound(facts)).sum(-2)
 

@@ -45,11 +45,14 @@ class Schedule:
 
 
 def is_stream(chunks: Sequence[Any]) -> bool:
-    """Say whether the first of a job's chunks, JSON-ready, pays for all that is drawn, and the others cost nothing.
+    """Say whether the first chunk of each pass, JSON-ready, pays for all of it, and the others cost nothing.
 
-    Then no two chunks read the same unit: what is lost with a worker is skipped, never read or paid again.
+    Then no two chunks of a pass read the same unit: what is lost with a worker is skipped, never read or paid again.
+    Every pass has as many chunks, two at least.
     """
-    return len(chunks) > 1 and all(chunk == _NOTHING for chunk in chunks[1:])
+    priced = [place for place, chunk in enumerate(chunks) if chunk != _NOTHING]
+    passes, length = len(priced), len(chunks) // max(len(priced), 1)
+    return length > 1 and priced == list(range(0, passes * length, length)) and len(chunks) == passes * length
 
 
 def runs_of(chunks: Sequence[Any]) -> list[list[Any]]:

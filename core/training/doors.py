@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from typing import assert_never
 
+import numpy as np
+from numpy.typing import NDArray
+
 from core.catalogue.planning import PlannedJob
 from core.catalogue.sampling import FullSampling, PoissonSampling, StreamSampling
 from core.mechanisms.generator import SystemGenerator
@@ -30,7 +33,8 @@ def make_meter(planned: PlannedJob, order: Order, till: Till, stop: Callable[[],
             till,
             order.payers,
             order.schedule,
-            chunk=sampling.chunk,
+            sampling=sampling,
+            units=planned.facts.units,
             kept=order.kept,
             paid_chunks=order.paid_chunks,
             charged=order.charged,
@@ -65,8 +69,13 @@ def open_door(planned: PlannedJob, order: Order, problem: Problem, meter: Ledger
             return FullDoor(problem, facts, meter, generator)
         case PoissonSampling(parts=parts):
             return PoissonDoor(problem, facts, meter, generator, parts, by_rows=not shared)
-        case StreamSampling(batch=batch):
+        case StreamSampling(passes=passes):
             assert isinstance(meter, StreamMeter), "a stream is paid for as one"
-            places = public_order(order.claim.job_id, facts.units)
-            return StreamDoor(problem, facts, meter, generator, places, batch, skipped=meter.skipped)
+            orders = np.stack([_order(order.claim.job_id, number, facts.units) for number in range(passes)])
+            return StreamDoor(problem, facts, meter, generator, orders[:, : meter.reach], skipped=meter.skipped)
     assert_never(sampling)
+
+
+def _order(job_id: str, number: int, units: int) -> NDArray[np.int64]:
+    """Return the public order of a job's pass; passes have orders that have nothing to do with each other."""
+    return public_order(f"{job_id}/{number}" if number else job_id, units)

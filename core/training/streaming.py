@@ -1,38 +1,42 @@
-"""The ledger's meter for a stream: its first chunk pays for all of it, and the others say which batches may be read.
+"""The ledger's meter for a stream: the first chunk of a pass pays for all of it, others say which units may be read.
 
-A stream's batches share no unit, so all of them together cost what one answer does, in however many attempts they are
-read. Its schedule is that price, then chunks that draw nothing. Each chunk stands for as many questions, by their
-places in the stream, and is paid before any of its batches is read: for nothing but the first, and with the state so
-far all the same.
+A pass's batches share no unit, so all of them together cost what one answer does, in however many attempts they are
+read. Its schedule is that price, then chunks that draw nothing; the next pass follows. Each chunk stands for as many
+units, by their places in the pass, and a question pays for every chunk that its batch touches before it is read: for
+nothing but the first, and with the state so far all the same.
 
-Nothing is read twice. A chunk that is paid may have been read, whoever paid it, and one that is not was read by nobody.
-So a new attempt begins with the first batch of the first chunk that no attempt has paid. What an earlier one has lost
-is one chunk's batches at most: they are skipped, which costs nothing, and the method takes fewer steps. No chunk is
-paid twice, so that such jobs need no retry allowance.
+Nothing is read twice in a pass. A chunk that is paid may have been read, whoever paid it, and one that is not was read
+by nobody. So a new attempt begins with the first unit of the first chunk that no attempt has paid. What an earlier one
+has lost is what was read since its last payment and the rest of a chunk: these units are skipped, which costs nothing,
+and the method takes fewer steps. No chunk is paid twice, so that such jobs need no retry allowance.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from core.privacy.events import NOTHING, Event
+from core.catalogue.sampling import StreamSampling
+from core.privacy.events import NOTHING, Event, compose
 from core.training.meter import LedgerMeter, Till
 from core.training.order import Payer
 
 
 class StreamMeter(LedgerMeter):
-    """Covers questions about batches by the chunks they are in; see `LedgerMeter` for what it shares.
+    """Covers questions about batches by the chunks that they touch; see `LedgerMeter` for what it shares.
 
     Args:
         till: where chunks are paid.
         payers: the accounts, with cumulative prices of the chunks.
-        schedule: the event of the whole stream, then nothing for each further chunk.
-        chunk: questions that a chunk stands for.
+        schedule: for each pass the event of all of it, then nothing for each further chunk.
+        sampling: how many units a chunk stands for, and how many passes there are.
+        units: n.
         kept: what an earlier attempt left, `Notes` packed.
         paid_chunks: how many chunks were paid by earlier attempts, kept or lost.
         charged: the events that earlier attempts paid for.
         stop: says whether this attempt was asked to stop; looked at before each chunk, where stopping loses nothing.
 
     Attributes:
-        skipped: batches at the start of the stream that this attempt may not read.
+        reach: units of a pass that have a chunk; no other is read.
+        skipped: units at the start of the stream, passes one after the other, that this attempt may not read.
     """
 
     def __init__(
@@ -41,34 +45,46 @@ class StreamMeter(LedgerMeter):
         payers: Sequence[Payer],
         schedule: Sequence[Event],
         *,
-        chunk: int,
+        sampling: StreamSampling,
+        units: int,
         kept: bytes | None,
         paid_chunks: int,
         charged: Mapping[Event, int],
         stop: Callable[[], bool] = lambda: False,
     ) -> None:
-        assert all(event == NOTHING for event in schedule[1:]), "the first chunk pays for the whole stream"
         super().__init__(till, payers, schedule, kept=kept, kept_chunks=paid_chunks, charged=charged, stop=stop)
-        self._before = NOTHING
-        self._chunk = chunk
-        self._next = self.skipped = paid_chunks * chunk
+        self._chunks, beyond = divmod(len(schedule), sampling.passes)
+        assert beyond == 0, "passes have as many chunks each"
+        assert all(event == NOTHING or not at % self._chunks for at, event in enumerate(schedule)), (
+            "the first chunk of a pass pays for all of it"
+        )
+        self._chunk = sampling.chunk
+        self.reach = min(units, self._chunks * self._chunk)
+        over, within = divmod(paid_chunks, self._chunks)
+        self._behind = self.skipped = over * self.reach + min(within * self._chunk, self.reach)
+        # Of the pass under way this attempt draws again what is paid: its events stand side by side with earlier ones.
+        self._before = compose(Counter(schedule[: over * self._chunks : self._chunks]))
 
     def cover(self, total: Event, position: int) -> None:
-        """Pay for the chunk of this attempt's next batch, before it is read.
+        """Pay for all chunks that this attempt's next batch touches, before it is read.
 
         Raises:
             StaleAttempt: the job is no longer ours.
             Drained: this attempt was asked to stop; the chunk is not paid, and what it was told is kept.
-            AssertionError: the total passes what the stream costs, or the stream has no such batch.
+            AssertionError: the total passes what the stream costs so far, or the stream has no such batch.
         """
         assert not self._recalled, "what an earlier attempt was told comes before anything new"
-        assert self.skipped + position == self._next + 1, "batches are read one after the other"
-        assert self._within(self._price(total), 1), "what is drawn never passes what was priced"
-        needed = self._next // self._chunk + 1
+        end = self.skipped + position
+        assert end > self._behind, "batches are read one after the other"
+        over, last = divmod(end - 1, self.reach)
+        assert self._within(self._price(total), min(over * self._chunks + 1, len(self._schedule))), (
+            "what is drawn never passes what was priced"
+        )
+        needed = over * self._chunks + last // self._chunk + 1
         self._pay_until(lambda chunks: chunks >= needed)
-        self._next += 1
+        self._behind = end
 
     def affords(self, total: Event) -> bool:
-        """Say whether the stream's price covers `total`, and a chunk is left for its batch."""
-        left = bool(self._recalled) or self._next < len(self._schedule) * self._chunk
+        """Say whether the stream's price covers `total`, and a unit is left."""
+        left = bool(self._recalled) or self._paid < len(self._schedule) or self._behind % self.reach > 0
         return left and super().affords(total)

@@ -194,8 +194,8 @@ def door(settings: Iterating) -> AbstractDoor:
     match settings.sampling(public()):
         case PoissonSampling(parts=parts):
             return PoissonDoor(data, public(), meter, generator, parts)
-        case StreamSampling(batch=batch):
-            return StreamDoor(data, public(), meter, generator, np.arange(UNITS), batch)
+        case StreamSampling():
+            return StreamDoor(data, public(), meter, generator, np.arange(UNITS))
     return FullDoor(data, public(), meter, generator)
 
 

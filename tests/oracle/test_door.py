@@ -86,7 +86,7 @@ def doors(journal: Journal) -> list[tuple[FullDoor | PoissonDoor | StreamDoor, Q
     return [
         (FullDoor(journal, public, journal, SystemGenerator()), GRADIENT),
         (PoissonDoor(journal, public, journal, SystemGenerator(), 2**62), GRADIENT),
-        (StreamDoor(journal, public, journal, SystemGenerator(), np.arange(30), 5), Gradient(sigma=2.0, batch=5)),
+        (StreamDoor(journal, public, journal, SystemGenerator(), np.arange(30)), Gradient(sigma=2.0, batch=5)),
     ]
 
 
@@ -98,7 +98,8 @@ class TestEveryDoor:
         for step in range(3):
             oracle.ask(question, ZERO + step)
         assert journal.entries == ["paid", "read"] * 3
-        assert journal.positions == [1, 2, 3]
+        grown = question.batch or 1
+        assert journal.positions == [grown, 2 * grown, 3 * grown]
 
     def test_reads_nothing_for_a_stale_attempt(self, kind: int) -> None:
         journal = Journal(stale=True)
@@ -248,7 +249,7 @@ class TestBlocks:
         assert torch.equal(seen, self.blocks()["holdout"])
         journal = Journal()
         order = sampling.public_order("job", 30)
-        stream = StreamDoor(journal, facts(30, 3), journal, SystemGenerator(), order, 5, blocks=self.blocks())
+        stream = StreamDoor(journal, facts(30, 3), journal, SystemGenerator(), order, blocks=self.blocks())
         stream.block("other").ask(Gradient(sigma=1.0, batch=5), ZERO)
         assert sorted(journal.selections[-1][0].tolist()) == [0, 1, 2, 3, 4]
         assert not stream.block("other").affords(Gradient(sigma=1.0, batch=5))

@@ -259,7 +259,7 @@ class TestOneRead:
         first, second = (included for _, included in journal.selections)
         assert not torch.equal(first, second)
         journal = Journal()
-        stream = StreamDoor(journal, facts(30, 3), journal, SystemGenerator(), np.arange(30), 5)
+        stream = StreamDoor(journal, facts(30, 3), journal, SystemGenerator(), np.arange(30))
         stream.ask(GradientNorm(sigma=2.0, batch=5), ZERO)
         stream.ask(Gradient(sigma=2.0, batch=5), ZERO)
         first, second = (rows for rows, _ in journal.selections)

@@ -24,7 +24,7 @@ def test_counting_refuses_what_a_ledger_would() -> None:
     with pytest.raises(AssertionError, match="grows"):
         meter.cover(Gaussian(sigma=1.0), 2)
     with pytest.raises(AssertionError, match="follow"):
-        meter.cover(Repeated(event=Gaussian(sigma=1.0), times=3), 3)
+        meter.cover(Repeated(event=Gaussian(sigma=1.0), times=3), 1)
     with pytest.raises(AssertionError, match="priced"):
         meter.cover(Repeated(event=Gaussian(sigma=1.0), times=4), 2)
     assert len(meter.totals) == len(meter.positions) == 1

@@ -30,7 +30,8 @@ def population(lanes: int, units: int) -> tuple[NoisySlope, Facts]:
 class TestStreams:
     def test_batches_follow_one_another_until_too_few_units_are_left(self) -> None:
         records, public = problem(20, 3), facts(20, 3)
-        oracle = Simulation(records, public, SimulationGenerator(1), noiseless=True, sampling=StreamSampling(batch=8))
+        stream = StreamSampling(batches=(8,))
+        oracle = Simulation(records, public, SimulationGenerator(1), noiseless=True, sampling=stream)
         for first in (0, 8):
             assert oracle.affords(BATCH)
             rows = torch.arange(first, first + 8)
@@ -43,21 +44,21 @@ class TestStreams:
 
     def test_all_batches_together_are_priced_as_one_answer(self) -> None:
         found, public = population(3, 40)
-        oracle = Simulation(found, public, SimulationGenerator(1), sampling=StreamSampling(batch=8))
+        oracle = Simulation(found, public, SimulationGenerator(1), sampling=StreamSampling(batches=(8,)))
         for _ in range(5):
             assert oracle.ask(BATCH, torch.zeros(1, dtype=torch.float64)).value.shape == (3, 1)
         assert oracle.release(None, Status.FINISHED).event == Gaussian(sigma=2.0)
 
     def test_noise_is_that_of_a_batch_s_mean(self) -> None:
         found, public = population(3, 40)
-        oracle = Simulation(found, public, SimulationGenerator(1), sampling=StreamSampling(batch=8))
+        oracle = Simulation(found, public, SimulationGenerator(1), sampling=StreamSampling(batches=(8,)))
         scale = oracle.ask(BATCH, torch.zeros(1, dtype=torch.float64)).scale
         assert 2.0 * 5 / 8 <= scale <= 1.01 * 2.0 * 5 / 8
 
     def test_another_batch_than_the_stream_s_is_a_mistake(self) -> None:
         found, public = population(3, 40)
-        oracle = Simulation(found, public, SimulationGenerator(1), sampling=StreamSampling(batch=4))
-        with pytest.raises(AssertionError, match="its batch"):
+        oracle = Simulation(found, public, SimulationGenerator(1), sampling=StreamSampling(batches=(4,)))
+        with pytest.raises(AssertionError, match="its batches"):
             oracle.ask(BATCH, torch.zeros(1, dtype=torch.float64))
 
 

@@ -25,7 +25,7 @@ from core.oracle.door import FullDoor, Selection
 from core.oracle.meters import Unmetered
 from core.oracle.noise import grid_for
 from core.oracle.samples import PoissonDoor, StreamDoor
-from core.privacy.events import Disjoint, Gaussian, Sampled
+from core.privacy.events import Disjoint, Gaussian, Repeated, Sampled
 from core.privacy.facts import Adjacency
 from core.problems.linear import LinearProblem
 from tests.oracle.test_door import Journal
@@ -245,7 +245,7 @@ class TestStream:
     def door(self, journal: Journal, skipped: int = 0) -> StreamDoor:
         order = sampling.public_order("job_1", journal.units)
         public = facts(journal.units, 3)
-        return StreamDoor(journal, public, journal, SystemGenerator(), order, 10, skipped=skipped)
+        return StreamDoor(journal, public, journal, SystemGenerator(), order, skipped=skipped)
 
     def test_reads_each_record_once_by_place(self) -> None:
         journal = Journal(units=105)
@@ -262,12 +262,12 @@ class TestStream:
 
     def test_reads_none_of_the_batches_that_are_skipped(self) -> None:
         journal = Journal(units=105)
-        oracle = self.door(journal, skipped=8)
+        oracle = self.door(journal, skipped=80)
         while oracle.affords(BATCH):
             oracle.ask(BATCH, ZERO)
         read = [index for batch, _ in journal.selections for index in batch.tolist()]
         assert read == sampling.public_order("job_1", 105)[80:100].tolist()
-        assert not self.door(journal, skipped=10).affords(BATCH)
+        assert not self.door(journal, skipped=100).affords(BATCH)
 
     def test_costs_its_dearest_question(self) -> None:
         journal = Journal(units=100)
@@ -280,19 +280,48 @@ class TestStream:
     @pytest.mark.parametrize("adjacency", list(Adjacency))
     def test_divides_by_the_batch_under_both_adjacencies(self, adjacency: Adjacency) -> None:
         public = facts(100, 3, adjacency=adjacency)
-        oracle = StreamDoor(problem(100, 3), public, Unmetered(), SystemGenerator(), np.arange(100), 10)
+        oracle = StreamDoor(problem(100, 3), public, Unmetered(), SystemGenerator(), np.arange(100))
         assert oracle.ask(BATCH, ZERO).scale == pytest.approx(2.0 * BATCH.sensitivity(public), rel=2e-3)
         moved = sqrt(2) / 10 if adjacency is Adjacency.ZERO_OUT else public.gradient_diameter or 2 * sqrt(2)
         assert BATCH.sensitivity(public) == pytest.approx(moved if moved < 1 else moved / 10)
 
-    def test_has_one_batch_size(self) -> None:
-        journal = Journal()
-        for question in (GRADIENT, Gradient(sigma=2.0, batch=11)):
-            with pytest.raises(AssertionError, match="one batch"):
-                self.door(journal).ask(question, ZERO)
+    def test_batches_may_differ_in_size_and_are_of_a_stream(self) -> None:
+        journal = Journal(units=105)
+        oracle, sizes = self.door(journal), (10, 3, 50, 1, 30)
+        for size in sizes:
+            oracle.ask(Gradient(sigma=2.0, batch=size), ZERO)
+        read = [index for batch, _ in journal.selections for index in batch.tolist()]
+        assert read == sampling.public_order("job_1", 105)[:94].tolist()
+        assert [batch.numel() for batch, _ in journal.selections] == list(sizes)
+        assert journal.positions == [10, 13, 63, 64, 94]
+        assert journal.totals == [Gaussian(sigma=2.0)] * 5
+        assert oracle.affords(Gradient(sigma=2.0, batch=11))
+        assert not oracle.affords(Gradient(sigma=2.0, batch=12)), "the last units are never a smaller batch"
+        with pytest.raises(AssertionError, match="a batch each"):
+            self.door(journal).ask(GRADIENT, ZERO)
         with pytest.raises(AssertionError, match="streams"):
-            FullDoor(journal, facts(30, 3), journal, SystemGenerator()).ask(Gradient(sigma=1.0, batch=3), ZERO)
-        assert journal.entries == []
+            FullDoor(journal, facts(105, 3), journal, SystemGenerator()).ask(Gradient(sigma=1.0, batch=3), ZERO)
+
+    @pytest.mark.parametrize("skipped", [0, 30, 205, 410])
+    def test_passes_compose_and_no_batch_is_of_two(self, skipped: int) -> None:
+        journal = Journal(units=105)
+        orders = np.stack([sampling.public_order(name, 105) for name in ("a", "b", "c", "d")])
+        oracle = StreamDoor(journal, facts(105, 3), journal, SystemGenerator(), orders, skipped=skipped)
+        generator, question = np.random.default_rng(5), Gradient(sigma=2.0, batch=40)
+        while oracle.affords(question):
+            oracle.ask(question, ZERO)
+            question = Gradient(sigma=2.0, batch=int(generator.integers(1, 41)))
+        counts = np.zeros((4, 105), dtype=int)
+        for position, (batch, _) in zip(journal.positions, journal.selections, strict=True):
+            end = skipped + position
+            number = (end - 1) // 105
+            assert batch.tolist() == orders[number][end - 105 * number - batch.numel() : end - 105 * number].tolist()
+            counts[number, batch.numpy()] += 1
+        assert counts.max(initial=0) <= 1
+        touched = int((counts.sum(1) > 0).sum())
+        assert touched == {0: 4, 30: 4, 205: 2, 410: 0}[skipped], "less than a batch is left of the second pass"
+        last = [Repeated(event=Gaussian(sigma=2.0), times=touched)] if touched else []
+        assert journal.totals[-1:] == last
 
 
 class TestPublicOrder:

@@ -174,7 +174,7 @@ def test_a_poisson_sample_is_drawn_by_the_leader_alone(team: Team) -> None:
 
 def test_a_stream_is_read_by_one_process(team: Team) -> None:
     records = lead(team, units=100, dimension=3)
-    oracle = StreamDoor(records, facts(100, 3), Unmetered(), SystemGenerator(), np.arange(100), 10)
+    oracle = StreamDoor(records, facts(100, 3), Unmetered(), SystemGenerator(), np.arange(100))
     with pytest.raises(AssertionError, match="one process"):
         oracle.ask(Gradient(sigma=1.0, batch=10), torch.zeros(3, dtype=torch.float64))
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from core.catalogue.clipped.certified import CertifiedClippedSgd
 from core.catalogue.questions import Gradient, Question
+from core.catalogue.sampling import StreamSampling
 from core.inference.estimate import Estimate
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.sampling import public_order
@@ -47,6 +48,7 @@ ORDERS = (2, 9, 22)
 UNITS, BATCH, CHUNK = 1000, 20, 5
 SIGMA = 20.0
 SCHEDULE = (Gaussian(sigma=SIGMA), *[NOTHING] * 9)
+SAMPLING = StreamSampling(batches=(BATCH,), chunk=CHUNK * BATCH)
 QUESTION = Gradient(sigma=SIGMA, batch=BATCH)
 PLACES = public_order("job_1", UNITS).tolist()
 
@@ -77,7 +79,7 @@ def payers(schedule: Sequence[Event] = SCHEDULE) -> list[Payer]:
 
 
 def meter_on(till: Till, paid: int = 0, **options: Any) -> StreamMeter:
-    given: dict[str, Any] = {"kept": None, "charged": Counter(), "chunk": CHUNK} | options
+    given: dict[str, Any] = {"kept": None, "charged": Counter(), "sampling": SAMPLING, "units": UNITS} | options
     return StreamMeter(till, payers(), SCHEDULE, paid_chunks=paid, **given)
 
 
@@ -118,7 +120,7 @@ class TestMeter:
         meter = meter_on(till)
         account = Account(meter)
         for batch in range(50):
-            account.cover(None, QUESTION.event())
+            account.cover(0, QUESTION.event(), BATCH)
             assert till.spent == list(range(batch // CHUNK + 1))
         assert not meter.affords(QUESTION.event()), "no chunk is left"
         assert cost_nano(meter.charged, ORDERS) == cost_nano(QUESTION.event(), ORDERS)
@@ -127,35 +129,35 @@ class TestMeter:
         meter = meter_on(Paper())
         assert not meter.affords(Gaussian(sigma=SIGMA * 0.99))
         with pytest.raises(AssertionError, match="never passes"):
-            meter.cover(Gaussian(sigma=SIGMA * 0.99), 1)
+            meter.cover(Gaussian(sigma=SIGMA * 0.99), BATCH)
 
     def test_more_batches_than_the_chunks_stand_for_are_a_bug(self) -> None:
         meter = meter_on(Paper(), paid=10)
         assert not meter.affords(QUESTION.event())
         with pytest.raises(AssertionError, match="never passes"):
-            meter.cover(QUESTION.event(), 1)
+            meter.cover(QUESTION.event(), BATCH)
 
     def test_stopping_is_between_chunks_and_keeps_all_that_was_told(self) -> None:
         till, asked = Paper(), [False]
         meter = meter_on(till, stop=lambda: asked[0])
         for position in range(1, CHUNK + 1):
-            meter.cover(QUESTION.event(), position)
+            meter.cover(QUESTION.event(), position * BATCH)
             meter.keep({"step": torch.tensor(position)}, position)
             asked[0] = True
         with pytest.raises(Drained):
-            meter.cover(QUESTION.event(), CHUNK + 1)
+            meter.cover(QUESTION.event(), (CHUNK + 1) * BATCH)
         assert till.spent == [0]
         again = meter_on(till, paid=1, kept=till.state)
         kept = again.resume()
         assert kept is not None
-        assert (int(kept["step"]), again.skipped) == (CHUNK, CHUNK), "nothing was lost"
+        assert (int(kept["step"]), again.skipped) == (CHUNK, CHUNK * BATCH), "nothing was lost"
 
     def test_answers_told_again_move_no_batch(self) -> None:
         till = Paper()
         first = meter_on(till)
         zero = torch.zeros(3, dtype=torch.float64)
         for position in range(1, CHUNK + 2):
-            first.cover(QUESTION.event(), position)
+            first.cover(QUESTION.event(), position * BATCH)
             first.note(QUESTION, zero, Answer(zero + position, 0.5))
         second = meter_on(till, paid=2, kept=till.state)
         recorder = Recorder()
@@ -168,10 +170,10 @@ class TestMeter:
         assert till.spent == [0, 1, 2]
 
 
-def stream(recorder: Recorder, meter: StreamMeter, name: str = "job_1", batch: int = BATCH) -> StreamDoor:
+def stream(recorder: Recorder, meter: StreamMeter, name: str = "job_1") -> StreamDoor:
     public = facts(recorder.units, 3)
     order = public_order(name, recorder.units)
-    return StreamDoor(recorder, public, meter, SystemGenerator(), order, batch, skipped=meter.skipped)
+    return StreamDoor(recorder, public, meter, SystemGenerator(), order, skipped=meter.skipped)
 
 
 def read_through(losses: list[tuple[str, int]], first_chunk: Callable[[Paper], int]) -> tuple[Paper, Recorder]:
@@ -249,13 +251,14 @@ def attempt(database: Database, recorder: Recorder, folder: Path) -> tuple[Claim
         LedgerTill(database, claim, ServiceSettings(home=folder)),
         [Payer(TERMS.orders, totals) for totals in amounts],
         WHOLE,
-        chunk=SETTINGS.chunk,
+        sampling=SETTINGS.sampling(facts(UNITS, 3)),
+        units=UNITS,
         kept=None if kept is None else kept.state,
         paid_chunks=paid,
         charged=charged,
     )
     try:
-        return claim, fit(SETTINGS, stream(recorder, meter, claim.job_id, SMALL))
+        return claim, fit(SETTINGS, stream(recorder, meter, claim.job_id))
     except Lost:
         return claim, None
 

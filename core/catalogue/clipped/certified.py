@@ -245,7 +245,7 @@ class CertifiedClippedSgd(AbstractSettings):
         """Return that batches are disjoint."""
         del facts  # their size is the same for every scope
         assert self.batch is not None, "plan first"
-        return StreamSampling(batch=self.batch, chunk=self.chunk)
+        return StreamSampling(batches=(self.batch,), chunk=self.chunk * self.batch)
 
     def schedule(self, facts: Facts) -> Sequence[Event]:
         """Return the price of the whole pass, and chunks that cost nothing: with each the state before it is stored."""
