@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import Field, SerializerFunctionWrapHandler, StringConstraints, model_serializer, model_validator
 
 from core.catalogue.assumed import Assumed
+from core.catalogue.federation import DatasetId, Federation
 from core.catalogue.methods import AnySettings
 from core.catalogue.models import AnyModel
 from core.catalogue.planning_rules import SLACK, Floor, MatrixNoise
@@ -12,7 +13,6 @@ from core.catalogue.questions import Curvature, Sigma
 from core.privacy.amounts import PrivacyTarget
 from core.privacy.facts import Frozen
 
-DatasetId = Annotated[str, StringConstraints(pattern=r"^ds_[0-9A-Za-z]{1,36}$")]
 LabelKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 LabelValue = Annotated[str, StringConstraints(max_length=256)]
 Share = Annotated[float, Field(gt=0, lt=1)]
@@ -124,7 +124,10 @@ class JobSpec(Frozen):
     """What a job is."""
 
     dataset: DatasetId | None = None
-    datasets: tuple[DatasetId, ...] | None = Field(default=None, description="federated jobs; not offered yet")
+    federation: Federation | None = Field(
+        default=None, description="in place of a dataset: several, each a client that answers for itself"
+    )
+    datasets: None = Field(default=None, description="always null; `federation` names several")
     model: AnyModel
     optimizer: AnySettings
     privacy: PrivacyTarget
@@ -139,12 +142,18 @@ class JobSpec(Frozen):
     )
     labels: dict[LabelKey, LabelValue] = Field(default_factory=dict, max_length=20)
 
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Self:
+        if self.dataset is not None and self.federation is not None:
+            raise ValueError("a job has a dataset or a federation, not both")
+        return self
+
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out a usual allowance, and assumptions where there are none, which the first release did not know.
+        """Leave out a usual allowance, and assumptions and clients where there are none: all newer than some release.
 
         As in `Resources`; a filled job has no assumptions, for its plan has taken what it needs of them.
         """
         told: dict[str, Any] = serialize(self)
-        unsaid = (("retry_allowance", RETRY_ALLOWANCE), ("assume", None))
+        unsaid = (("retry_allowance", RETRY_ALLOWANCE), ("assume", None), ("federation", None))
         return {name: at for name, at in told.items() if (name, at) not in unsaid}

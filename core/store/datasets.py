@@ -80,13 +80,14 @@ def erasable(session: Session, lease_seconds: float) -> Iterable[tuple[str, str 
 
 
 def _holding(session: Session, lease_seconds: float) -> Select[str]:
-    """Return the jobs whose trainer may still hold records.
+    """Return the jobs whose trainer may still hold records; of a federated job its clients' do.
 
     A job that is cancelled or has failed was ended after its trainer was reaped, or after its lease had passed. One
     that succeeded was ended by the trainer itself, which a supervisor kills within a lease if it does not leave.
     """
     left = Job.finished_at + lease_seconds <= clock.read(session)
-    return select(Job.id).where(Job.finished_at.is_(None) | ((Job.state == "succeeded") & ~left))
+    holds = Job.federation_id.is_(None) | Job.place.is_not(None)
+    return select(Job.id).where(holds, Job.finished_at.is_(None) | ((Job.state == "succeeded") & ~left))
 
 
 def destroy_key(session: Session, dataset_id: str, lease_seconds: float) -> bool:

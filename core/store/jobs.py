@@ -6,7 +6,8 @@
     cancelling -> cancelled
 
 `queued` means reserved. Every way out of an attempt moves the fence in the same transaction, every arrow appends a
-line to the job's history under its lock, and the states on the right are final.
+line to the job's history under its lock, and the states on the right are final. A federated job takes its clients
+with it, and a client is locked after the job that it is a client of (`core.store.federations`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,13 +18,16 @@ from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
 from core.errors import StaleAttempt
-from core.store import clock, ledger
+from core.store import clock, federations, ledger
+from core.store.arrows import DRAINED, LOST, add_event, end, end_cancelled, end_failed, leave_attempt, requeue
 from core.store.claims import Claim, epoch, hold, lock_job, refuse_if_frozen
 from core.store.ids import new_id
 from core.store.queue import DEVICES, next_job
-from core.store.tables import FAILURE_CODES, TERMINAL_STATES, Attempt, Job, JobEvent, Label, Model
+from core.store.tables import Attempt, Job, JobEvent, Label, Model
 
 __all__ = [
+    "DRAINED",
+    "LOST",
     "Beat",
     "Claim",
     "acknowledge_cancel",
@@ -33,6 +37,8 @@ __all__ = [
     "claim",
     "draft",
     "end",
+    "end_cancelled",
+    "end_failed",
     "enqueue",
     "events",
     "fail",
@@ -41,10 +47,9 @@ __all__ = [
     "mark_opened",
     "progress",
     "release_claim",
+    "requeue",
 ]
 
-LOST: Final = "worker-lost"
-DRAINED: Final = "drained"
 ANY_NUMBER: Final = 2**31 - 1
 
 
@@ -131,12 +136,6 @@ def enqueue(session: Session, jobs: Sequence[Job]) -> None:
         session.execute(insert(Label), labels)
 
 
-def add_event(session: Session, job: Job, kind: str, at: float, **data: object) -> None:
-    """Append a line to a job's history; the caller holds the job's lock."""
-    job.event_seq += 1
-    session.add(JobEvent(job_id=job.id, seq=job.event_seq, kind=kind, data=data, created_at=at))
-
-
 def events(session: Session, job_id: str, after: int = 0, limit: int = 100) -> list[JobEvent]:
     """Return up to `limit` lines of a job's history with a number above `after`, oldest first."""
     statement = select(JobEvent).where(JobEvent.job_id == job_id, JobEvent.seq > after)
@@ -150,7 +149,7 @@ def claim(
     takes: Sequence[str] = DEVICES,
     most_running: int = ANY_NUMBER,
 ) -> Claim | None:
-    """Take the next queued job, None when there is none.
+    """Take the next queued job, None when there is none; of a federated job all clients that are left.
 
     The caller updates the witness after this commits and before it starts a child.
 
@@ -189,17 +188,21 @@ def claim(
     session.add(Attempt(job_id=job.id, number=job.attempt, fence=job.fence, worker=worker, started_at=at))
     add_event(session, job, "running", at, attempt=job.attempt)
     session.flush()
+    if job.is_federated:
+        federations.claim_clients(session, job, at)
     return Claim(job.id, job.attempt, job.fence_epoch, job.fence, job.request_id)
 
 
 def beat(session: Session, claim: Claim, lease_seconds: float) -> Beat:
-    """Extend a lease that has not run out; one that has is never revived."""
+    """Extend a lease that has not run out, a federated job's with its clients'; one that has is never revived."""
     try:
         job, at = hold(session, claim, ("running", "cancelling"))
     except StaleAttempt:
         return Beat(alive=False)
     job.lease_until = max(job.lease_until or 0.0, at + lease_seconds)
     session.flush()
+    if job.is_federated:
+        federations.extend_leases(session, job)
     return Beat(alive=True, cancel=job.state == "cancelling")
 
 
@@ -209,23 +212,29 @@ def mark_opened(session: Session, claim: Claim) -> None:
     Raises:
         StaleAttempt: the claim no longer holds the job.
     """
+    parent = federations.lock_parent(session, claim.job_id)
     job, at = hold(session, claim)
-    attempt = session.get_one(Attempt, (job.id, job.attempt))
-    attempt.opened_at = attempt.opened_at or at
+    for opened in (job, parent):
+        if opened is not None:
+            attempt = session.get_one(Attempt, (opened.id, opened.attempt))
+            attempt.opened_at = attempt.opened_at or at
     session.flush()
 
 
 def progress(session: Session, claim: Claim, step: int) -> None:
-    """Publish the step counter.
+    """Publish the step counter, a client's with that of its federated job.
 
     Raises:
         StaleAttempt: the claim no longer holds the job.
     """
+    parent = federations.lock_parent(session, claim.job_id)
     job, at = hold(session, claim)
     if step != job.step or step == 0:
         job.step = step
         add_event(session, job, "progress", at, step=step, steps=job.steps)
     session.flush()
+    if parent is not None:
+        federations.show_progress(session, parent, at)
 
 
 def finish(session: Session, claim: Claim, release: Mapping[str, Any], approval: str) -> Model:
@@ -260,48 +269,46 @@ def finish(session: Session, claim: Claim, release: Mapping[str, Any], approval:
 
 
 def fail(session: Session, claim: Claim, code: str, *, charge: Literal["spent", "all"]) -> None:
-    """End a running job with one of the public failure codes.
+    """End a running job with one of the public failure codes; a federated one with all clients that are left.
+
+    A client that fails alone is lost to its federated job, which goes on or ends once its other clients have stopped
+    and it is put back (`release_claim`).
 
     Args:
         session: an open write transaction.
         claim: who asks.
-        code: one of `FAILURE_CODES`.
-        charge: ``all`` for anything that may depend on the records, else ``spent``.
+        code: from the closed list.
+        charge: ``all`` where the failure may depend on the records, else ``spent``.
 
     Raises:
         StaleAttempt: the claim no longer holds the job.
         LedgerFrozen: the ledger is behind its witness.
     """
     job, at = hold(session, claim)
-    end_failed(session, job, at, code, charge=charge)
-
-
-def end_failed(session: Session, job: Job, at: float, code: str, *, charge: Literal["spent", "all"]) -> None:
-    """Fail a job that the caller has locked."""
-    assert code in FAILURE_CODES, f"{code} is not a failure code"
-    if charge == "all":
-        ledger.charge_all(session, job, code)
+    if job.is_federated:
+        federations.end_all(session, job, at, code, charge=charge)
     else:
-        ledger.settle(session, job, reason=code)
-    if job.state != "queued":
-        leave_attempt(session, job, at, code)
-    job.error_code = code
-    end(session, job, "failed", at, code=code)
-    session.flush()
+        end_failed(session, job, at, code, charge=charge)
 
 
 def cancel(session: Session, job_id: str) -> Job:
     """Cancel a job: a queued one at once, a running one through its supervisor; an ended one stays as it is.
 
+    A federated job is cancelled with all its clients. A client that is cancelled is lost to it: its quorum decides.
+
     Raises:
         NotFound: there is no such job.
         LedgerFrozen: the ledger is behind its witness.
     """
+    parent = federations.lock_parent(session, job_id)
     job = lock_job(session, job_id)
     at = clock.read(session)
-    if job.state == "queued":
-        ledger.settle(session, job, reason="cancelled")
-        end(session, job, "cancelled", at)
+    if parent is not None:
+        federations.lose(session, parent, job, at)
+    elif job.state == "queued":
+        federations.cancel_all(session, job, at) if job.is_federated else end_cancelled(session, job, at)
+    elif job.is_federated:
+        federations.ask_to_cancel(session, job, at)
     elif job.state == "running":
         job.state = "cancelling"
         add_event(session, job, "cancelling", at)
@@ -316,54 +323,26 @@ def acknowledge_cancel(session: Session, claim: Claim) -> None:
         StaleAttempt: the claim no longer holds the job, or nobody asked to cancel it.
     """
     job, at = hold(session, claim, ("cancelling",))
-    end_cancelled(session, job, at)
-
-
-def end_cancelled(session: Session, job: Job, at: float) -> None:
-    """End a job in `cancelling` that the caller has locked."""
-    ledger.settle(session, job, reason="cancelled")
-    leave_attempt(session, job, at, "cancelled")
-    end(session, job, "cancelled", at)
-    session.flush()
+    if job.is_federated:
+        federations.cancel_all(session, job, at)
+    else:
+        end_cancelled(session, job, at)
 
 
 def release_claim(session: Session, claim: Claim) -> None:
     """Put a running job back when its supervisor drains; the attempt does not count.
 
     The child has stopped, and as a rule `ledger.keep` has stored what it was told. A chunk that was paid and not kept
-    is lost: where the job's allowance does not pay for it again, the job fails.
+    is lost: where the job's allowance does not pay for it again, the job fails. A federated job is put back once all
+    its children have stopped, whatever became of each: its quorum then decides whether it waits again.
 
     Raises:
         StaleAttempt: the claim no longer holds the job.
     """
     job, at = hold(session, claim)
-    if not ledger.affords_repeats(session, job):
+    if job.is_federated:
+        federations.put_back(session, job, at, DRAINED)
+    elif ledger.affords_repeats(session, job):
+        requeue(session, job, at, DRAINED)
+    else:
         end_failed(session, job, at, LOST, charge="spent")
-        return
-    requeue(session, job, at, DRAINED)
-
-
-def requeue(session: Session, job: Job, at: float, outcome: str) -> None:
-    """Put a running job that the caller has locked back into the queue."""
-    leave_attempt(session, job, at, outcome)
-    job.state = "queued"
-    add_event(session, job, "queued", at, reason=outcome)
-    session.flush()
-
-
-def leave_attempt(session: Session, job: Job, at: float, outcome: str) -> None:
-    """Move the fence past the present attempt and close its record."""
-    job.fence += 1
-    job.worker = None
-    job.lease_until = None
-    attempt = session.get_one(Attempt, (job.id, job.attempt))
-    attempt.ended_at, attempt.outcome = at, outcome
-
-
-def end(session: Session, job: Job, state: str, at: float, **data: object) -> None:
-    """Put a job into a final state; its line is the last of its history."""
-    assert job.state not in TERMINAL_STATES, f"{job.id} has ended"
-    assert state in TERMINAL_STATES, f"{state} is not final"
-    job.state = state
-    job.finished_at = at
-    add_event(session, job, state, at, **data)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from sqlalchemy import ColumnElement, Select, func, literal, or_, select
+from sqlalchemy import ColumnElement, Select, and_, func, literal, or_, select
 from sqlalchemy.orm import Session
 
 from core.errors import RateLimited
@@ -24,6 +24,8 @@ RETRY_SECONDS: Final = 30
 def lock_live(session: Session, owner_ids: Iterable[str]) -> Counter[str]:
     """Lock principals, in the order of their ids, and return how many jobs of each have not ended.
 
+    A federated job is one, however many clients it has; so it is wherever jobs of a principal are counted.
+
     Args:
         session: an open write transaction; the principals stay locked until its end.
         owner_ids: who asks.
@@ -31,7 +33,7 @@ def lock_live(session: Session, owner_ids: Iterable[str]) -> Counter[str]:
     owners = sorted(set(owner_ids))
     for owner_id in owners:
         _lock_owner(session, owner_id)
-    live = select(Job.owner_id, func.count()).where(Job.owner_id.in_(owners), Job.finished_at.is_(None))
+    live = select(Job.owner_id, func.count()).where(Job.owner_id.in_(owners), _is_one(), Job.finished_at.is_(None))
     return Counter({row[0]: row[1] for row in session.execute(live.group_by(Job.owner_id))})
 
 
@@ -98,7 +100,7 @@ def _heads(devices: Sequence[str]) -> Select[str, int | None, float | None]:
 
 def _running(session: Session, owner_id: str | None = None) -> dict[str, int]:
     """Return how many jobs run, per owner who has any; of one owner where one is named."""
-    statement = select(Job.owner_id, func.count()).where(Job.state.in_(RUNNING)).group_by(Job.owner_id)
+    statement = select(Job.owner_id, func.count()).where(_is_one(), Job.state.in_(RUNNING)).group_by(Job.owner_id)
     if owner_id is not None:
         statement = statement.where(Job.owner_id == owner_id)
     return {row[0]: row[1] for row in session.execute(statement)}
@@ -123,4 +125,9 @@ def _best_of(session: Session, owner_id: str, devices: Sequence[str]) -> Job | N
 
 def _is_queued() -> ColumnElement[bool]:
     """Return the condition of the index of waiting jobs, spelt out: a plan for any value could not use the index."""
-    return Job.state == literal("queued", literal_execute=True)
+    return and_(Job.state == literal("queued", literal_execute=True), _is_one())
+
+
+def _is_one() -> ColumnElement[bool]:
+    """Return the condition of a job that is claimed by itself, which a client of a federated job is not."""
+    return Job.place.is_(None)

@@ -29,8 +29,12 @@ def drop_states(session: Session, kept_state_seconds: float) -> list[str]:
 
 
 def drop_states_of(session: Session, dataset_id: str) -> list[str]:
-    """Delete the kept states of all of a dataset's jobs; return the jobs whose states went."""
-    kept = select(Checkpoint.job_id).join(Job, Job.id == Checkpoint.job_id).where(Job.dataset_id == dataset_id)
+    """Delete the kept states of all of a dataset's jobs; return the jobs whose states went.
+
+    What a federated job keeps is the release of all clients, of which this dataset's may long be lost.
+    """
+    own = (Job.dataset_id == dataset_id, Job.federation_id.is_(None) | Job.place.is_not(None))
+    kept = select(Checkpoint.job_id).join(Job, Job.id == Checkpoint.job_id).where(*own)
     return _drop(session, list(session.execute(kept.distinct()).scalars()))
 
 

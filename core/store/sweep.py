@@ -8,10 +8,10 @@ workers.
 from dataclasses import dataclass, field
 from typing import Final
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
-from core.store import clock, jobs, ledger
+from core.store import clock, federations, jobs, ledger
 from core.store.claims import put_secret, refuse_if_frozen
 from core.store.tables import Attempt, Job, Secret
 
@@ -57,8 +57,7 @@ def sweep(session: Session, lease_seconds: float, max_attempts: int, queue_deadl
     never_started = Job.started_at.is_(None) & (Job.expires_at <= at)
     for job in _locked(session, Job.state == "queued", never_started | (Job.created_at <= at - queue_deadline_seconds)):
         if _is_late(job, at) or _waiting_since(session, job) <= at - queue_deadline_seconds:
-            ledger.settle(session, job, reason="expired")
-            jobs.end(session, job, "expired", at)
+            _expire(session, job, at)
             swept.expired.append(job.id)
     session.flush()
     return swept
@@ -69,6 +68,15 @@ def _is_late(job: Job, at: float) -> bool:
     return job.started_at is None and job.expires_at is not None and job.expires_at <= at
 
 
+def _expire(session: Session, job: Job, at: float) -> None:
+    """End a job that waited too long."""
+    if job.is_federated:
+        federations.expire_all(session, job, at)
+    else:
+        ledger.settle(session, job, reason="expired")
+        jobs.end(session, job, "expired", at)
+
+
 def _waiting_since(session: Session, job: Job) -> float:
     """Return when a queued job was last put into the queue."""
     if job.attempt == 0:
@@ -76,9 +84,11 @@ def _waiting_since(session: Session, job: Job) -> float:
     return session.get_one(Attempt, (job.id, job.attempt)).ended_at or job.created_at
 
 
-def _locked(session: Session, *conditions: object) -> list[Job]:
-    """Lock the oldest jobs that meet conditions and that nobody else holds."""
-    statement = select(Job).where(*conditions).order_by(Job.scope_id, Job.created_at, Job.id).limit(BATCH)  # type: ignore[arg-type]  # expressions
+def _locked(session: Session, *conditions: ColumnElement[bool]) -> list[Job]:
+    """Lock the oldest jobs that meet conditions and that nobody else holds; clients go with their federated job."""
+    statement = (
+        select(Job).where(Job.place.is_(None), *conditions).order_by(Job.scope_id, Job.created_at, Job.id).limit(BATCH)
+    )
     locked = statement.with_for_update(key_share=True, skip_locked=True)
     return list(session.execute(locked.execution_options(populate_existing=True)).scalars())
 
@@ -104,15 +114,21 @@ def _contact_seconds(session: Session, at: float, gap_seconds: float) -> float:
 def _free(session: Session, job: Job, at: float, max_attempts: int, swept: Swept) -> None:
     """Take a job away from an attempt whose lease has run out."""
     if job.state == "cancelling":
-        jobs.end_cancelled(session, job, at)
+        federations.cancel_all(session, job, at) if job.is_federated else jobs.end_cancelled(session, job, at)
         swept.cancelled.append(job.id)
         return
     lost = session.execute(
         select(func.count()).where(Attempt.job_id == job.id, Attempt.outcome == jobs.LOST)
     ).scalar_one()
     if lost + 1 >= max_attempts:
-        jobs.end_failed(session, job, at, jobs.LOST, charge="all")
+        if job.is_federated:
+            federations.end_all(session, job, at, jobs.LOST, charge="all")
+        else:
+            jobs.end_failed(session, job, at, jobs.LOST, charge="all")
         swept.failed.append(job.id)
+    elif job.is_federated:
+        federations.put_back(session, job, at, jobs.LOST)
+        {"queued": swept.requeued, "failed": swept.failed}.get(job.state, []).append(job.id)
     elif ledger.affords_repeats(session, job):
         jobs.requeue(session, job, at, jobs.LOST)
         swept.requeued.append(job.id)

@@ -7,7 +7,6 @@ sortable. JSON columns hold public values only; private ones (records, kept stat
 from typing import Any
 
 from sqlalchemy import (
-    JSON,
     BigInteger,
     CheckConstraint,
     Float,
@@ -15,49 +14,31 @@ from sqlalchemy import (
     Index,
     Integer,
     LargeBinary,
-    MetaData,
     String,
     Text,
     UniqueConstraint,
     text,
 )
-from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.orm import Mapped, mapped_column
 
-Json = JSON().with_variant(JSONB(), "postgresql")
-Id = String(40)
+from core.store.base import Base, Id, Json, one_of
 
 JOB_STATES = ("queued", "running", "cancelling", "succeeded", "failed", "cancelled", "expired")
 TERMINAL_STATES = ("succeeded", "failed", "cancelled", "expired")
 FAILURE_CODES = ("trainer-failed", "worker-lost", "limit-exceeded", "diverged", "gpu-unavailable")
+CLIENT_LOST = "client-lost"
+"""Of a federated job with fewer clients left than its quorum, and of those clients; stored as failed with no code."""
+VERDICTS = ("pending", "approved", "rejected")
 ENTRY_KINDS = ("open", "reserve", "spend", "settle", "compensate", "freeze", "unfreeze", "grant", "reconcile")
 DATASET_STATES = ("pending", "ready", "erasing", "erased")
 ROLES = ("owner", "analyst", "auditor", "admin")
-
-
-def _one_of(column: str, values: tuple[str, ...]) -> str:
-    return f"{column} IN ({', '.join(repr(value) for value in values)})"
-
-
-class Base(DeclarativeBase):
-    """Every table; constraints are named so that migrations can speak of them."""
-
-    metadata = MetaData(
-        naming_convention={
-            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-            "ck": "ck_%(table_name)s_%(constraint_name)s",
-            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
-            "pk": "pk_%(table_name)s",
-        }
-    )
 
 
 class Principal(Base):
     """Somebody who may ask: pr_..."""
 
     __tablename__ = "principals"
-    __table_args__ = (CheckConstraint(_one_of("role", ROLES), name="role"),)
+    __table_args__ = (CheckConstraint(one_of("role", ROLES), name="role"),)
 
     id: Mapped[str] = mapped_column(Id, primary_key=True)
     name: Mapped[str] = mapped_column(String(200))
@@ -146,7 +127,7 @@ class Entry(Base):
     __tablename__ = "entries"
     __table_args__ = (
         UniqueConstraint("job_id", "attempt", "chunk", "scope_id", "kind"),
-        CheckConstraint(_one_of("kind", ENTRY_KINDS), name="kind"),
+        CheckConstraint(one_of("kind", ENTRY_KINDS), name="kind"),
     )
 
     scope_id: Mapped[str] = mapped_column(ForeignKey("scopes.id"), primary_key=True)
@@ -166,7 +147,7 @@ class Dataset(Base):
 
     __tablename__ = "datasets"
     __table_args__ = (
-        CheckConstraint(_one_of("state", DATASET_STATES), name="state"),
+        CheckConstraint(one_of("state", DATASET_STATES), name="state"),
         UniqueConstraint("owner_id", "digest"),
     )
 
@@ -197,12 +178,17 @@ class Access(Base):
 
 
 class Job(Base):
-    """A training job, job_...; `queued` means reserved."""
+    """A training job, job_...; `queued` means reserved.
+
+    A federated job is several rows. Its own has its own id as `federation_id`, and no `place`; it is what waits and is
+    claimed, it reserves nothing, and its dataset and scope are those of its first client. Each client is a job of its
+    own on its own dataset, with a `place` from 0: its scope pays, and nobody claims it alone.
+    """
 
     __tablename__ = "jobs"
     __table_args__ = (
-        CheckConstraint(_one_of("state", JOB_STATES), name="state"),
-        CheckConstraint(f"error_code IS NULL OR {_one_of('error_code', FAILURE_CODES)}", name="error_code"),
+        CheckConstraint(one_of("state", JOB_STATES), name="state"),
+        CheckConstraint(f"error_code IS NULL OR {one_of('error_code', FAILURE_CODES)}", name="error_code"),
         Index("ix_jobs_waiting", "state", "created_at"),
         Index("ix_jobs_ended", "finished_at"),
         Index(
@@ -211,9 +197,10 @@ class Job(Base):
             "priority",
             "created_at",
             "device",
-            sqlite_where=text("state = 'queued'"),
-            postgresql_where=text("state = 'queued'"),
+            sqlite_where=text("state = 'queued' AND place IS NULL"),
+            postgresql_where=text("state = 'queued' AND place IS NULL"),
         ),
+        Index("ix_jobs_federation", "federation_id", "place"),
     )
 
     id: Mapped[str] = mapped_column(Id, primary_key=True)
@@ -247,6 +234,20 @@ class Job(Base):
     created_at: Mapped[float] = mapped_column(Float)
     started_at: Mapped[float | None] = mapped_column(Float)
     finished_at: Mapped[float | None] = mapped_column(Float)
+    federation_id: Mapped[str | None] = mapped_column(Id)  # the federated job that it is, or is a client of
+    place: Mapped[int | None] = mapped_column(Integer)  # of a client, from 0
+
+    @property
+    def is_federated(self) -> bool:
+        """Whether it is a federated job, whose clients hold the records and pay."""
+        return self.federation_id is not None and self.place is None
+
+    @property
+    def failure(self) -> str | None:
+        """The public code of what a failed job failed of."""
+        # The first release's CHECK does not know the word, and between two releases tables only grow.
+        missed = self.state == "failed" and self.federation_id is not None
+        return self.error_code or (CLIENT_LOST if missed else None)
 
 
 class Worker(Base):
@@ -323,6 +324,17 @@ class Model(Base):
     release: Mapped[Any] = mapped_column(Json)  # core.inference.released.Released
     approval: Mapped[str] = mapped_column(String(16))  # not-needed | pending | approved | rejected | retired
     created_at: Mapped[float] = mapped_column(Float)
+
+
+class Approval(Base):
+    """What a scope that asks for approval has said of a federated job's model."""
+
+    __tablename__ = "approvals"
+    __table_args__ = (CheckConstraint(one_of("verdict", VERDICTS), name="verdict"),)
+
+    model_id: Mapped[str] = mapped_column(ForeignKey("models.id"), primary_key=True)
+    scope_id: Mapped[str] = mapped_column(ForeignKey("scopes.id"), primary_key=True)
+    verdict: Mapped[str] = mapped_column(String(16))
 
 
 class PublicWeights(Base):

@@ -146,10 +146,12 @@ class Witness:
                 refused = bool(self._place.renew(server, changes))
 
     def scopes_of(self, database: Database, job_id: str) -> frozenset[str]:
-        """Return the scopes that pay for a job; they never change, and the last asked for are remembered."""
+        """Return the scopes that pay for a job, or its clients; they never change, and the last are remembered."""
         if self._scopes is None or self._scopes[0] != job_id:
             with database.read() as session:
-                found = session.execute(select(Entry.scope_id).where(Entry.job_id == job_id).distinct()).scalars()
+                clients = select(Job.id).where(Job.federation_id == job_id)
+                pays = (Entry.job_id == job_id) | Entry.job_id.in_(clients)
+                found = session.execute(select(Entry.scope_id).where(pays).distinct()).scalars()
                 self._scopes = (job_id, frozenset(found))
         return self._scopes[1]
 

@@ -1,6 +1,6 @@
 """What several machines need: retry allowances, devices, priorities, deadlines, wrapped keys and known workers.
 
-And public weights, which networks start from.
+And public weights, which networks start from; federated jobs, their clients, and who approved of their models.
 
 Revision 0002. It only adds, with defaults, so that code of revision 0001 goes on working on these tables.
 """
@@ -22,6 +22,8 @@ JOB_COLUMNS = (
     sa.Column("priority", sa.Integer(), nullable=False, server_default="0"),
     sa.Column("expires_at", sa.Float(), nullable=True),
     sa.Column("request_id", sa.String(length=60), nullable=True),
+    sa.Column("federation_id", sa.String(length=40), nullable=True),
+    sa.Column("place", sa.Integer(), nullable=True),
 )
 
 
@@ -33,9 +35,10 @@ def upgrade() -> None:
         "ix_jobs_queued",
         "jobs",
         ["owner_id", "priority", "created_at", "device"],
-        sqlite_where=sa.text("state = 'queued'"),
-        postgresql_where=sa.text("state = 'queued'"),
+        sqlite_where=sa.text("state = 'queued' AND place IS NULL"),
+        postgresql_where=sa.text("state = 'queued' AND place IS NULL"),
     )
+    op.create_index("ix_jobs_federation", "jobs", ["federation_id", "place"])
     op.add_column("datasets", sa.Column("wrapped_key", sa.Text(), nullable=True))
     op.create_table(
         "workers",
@@ -63,13 +66,25 @@ def upgrade() -> None:
         sa.UniqueConstraint("owner_id", "digest", name=op.f("uq_public_weights_owner_id_digest")),
     )
     op.create_index("ix_public_weights_owner_id", "public_weights", ["owner_id"])
+    op.create_table(
+        "approvals",
+        sa.Column("model_id", sa.String(length=40), nullable=False),
+        sa.Column("scope_id", sa.String(length=40), nullable=False),
+        sa.Column("verdict", sa.String(length=16), nullable=False),
+        sa.CheckConstraint("verdict IN ('pending', 'approved', 'rejected')", name=op.f("ck_approvals_verdict")),
+        sa.ForeignKeyConstraint(["model_id"], ["models.id"], name=op.f("fk_approvals_model_id_models")),
+        sa.ForeignKeyConstraint(["scope_id"], ["scopes.id"], name=op.f("fk_approvals_scope_id_scopes")),
+        sa.PrimaryKeyConstraint("model_id", "scope_id", name=op.f("pk_approvals")),
+    )
 
 
 def downgrade() -> None:
+    op.drop_table("approvals")
     op.drop_table("public_weights")
     op.drop_table("workers")
     op.drop_column("datasets", "wrapped_key")
     op.drop_index("ix_jobs_queued", table_name="jobs")
+    op.drop_index("ix_jobs_federation", table_name="jobs")
     op.drop_index("ix_jobs_ended", table_name="jobs")
     for column in reversed(JOB_COLUMNS):
         op.drop_column("jobs", column.name)
