@@ -1,13 +1,18 @@
-"""Records that several processes hold between them: their integers are added up, and only then is there any noise.
+"""Records that several processes sum between them: their integers are added up, and only then is there any noise.
 
-Each process holds whole parts of the records (see `core.privacy.facts`), in one run, and sums them as it would if it
-held all of them. A part's integers depend on the part alone, and integers add up to the same in any order, so the
-leader gets the very sum that one process would have made: the answer's law, its bound and its price are those of one
-process, and whoever asks cannot tell. Adding cannot overflow: all records together stay below 2^61 steps in norm, and
-so does any set of parts.
+Each process sums whole parts of the records (see `core.privacy.facts`), in one run, as it would if it summed all of
+them. A part's integers depend on the part alone, and integers add up to the same in any order, so the leader gets the
+very sum that one process would have made: the answer's law, its bound and its price are those of one process, and
+whoever asks cannot tell. Adding cannot overflow: all records together stay below 2^61 steps in norm, and so does any
+set of parts.
+
+There are two ways to share. A `Shard` holds its own rows and no others, whose numbers say who sums them: that suits
+sums over all records. Of a network every process holds all rows, a `Replica`, and what is shared is the list that one
+question reads, by places in it: a sample then costs each process its part of the sample, and whose rows are in it
+decides nothing about who works how long.
 """
 
-from typing import Literal
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -15,13 +20,17 @@ from torch import Tensor
 from core.catalogue.questions import Question
 from core.privacy.facts import PART_UNITS, Facts, Grown, parts_in
 from core.problems import Problem
+from core.problems.neural.problem import NetworkProblem
 from core.problems.team import Team
 
 
 class Sum(Grown):
-    """What the leader tells before everybody sums; theta follows, the other point and the mask where there are any."""
+    """What the leader tells before everybody sums; theta follows, and the other point, rows and mask if there are any.
 
-    NEWER = frozenset({"points"})
+    The mask is over the list of rows where there is one, and over all records where there is none.
+    """
+
+    NEWER = frozenset({"points", "listed"})
 
     kind: Literal["sum"] = "sum"
     question: Question
@@ -30,6 +39,33 @@ class Sum(Grown):
     masked: bool
     points: int | None = None
     """How many thetas a question about a list is asked at."""
+    listed: int | None = None
+    """How many rows the list has that is read, a public number."""
+
+
+class Member(Protocol):
+    """One process's part in sums."""
+
+    def join(
+        self,
+        told: Sum,
+        theta: Tensor | None = None,
+        other: Tensor | None = None,
+        rows: Tensor | None = None,
+        included: Tensor | None = None,
+    ) -> Tensor:
+        """Take part in a sum that everybody was told of.
+
+        Args:
+            told: what to sum.
+            theta: where; the leader's. Followers are sent it, and all else.
+            other: the second point of a question about two.
+            rows: the list that is read, if there is one.
+            included: a mask over it, or over all records, if there is one.
+
+        Returns:
+            To the leader, the sum over all processes' parts.
+        """
 
 
 def shard_of(units: int, rank: int, size: int) -> range:
@@ -46,13 +82,27 @@ def shard_of(units: int, rank: int, size: int) -> range:
     return range(min(units, first * PART_UNITS), min(units, last * PART_UNITS))
 
 
+def member_of(own: Problem, units: int, team: Team) -> Member:
+    """Return this process's part in sums over the records it holds.
+
+    Args:
+        own: all rows of a network's records, of others the rows of `shard_of`.
+        units: n, of all processes together.
+        team: whom to add up with.
+    """
+    return Replica(own, units, team) if isinstance(own, NetworkProblem) else Shard(own, units, team)
+
+
 class ShardedProblem:
     """The records as their leader sees them: a problem like any other.
 
     Args:
-        own: the leader's rows.
+        own: what the leader holds, see `member_of`.
         units: n, of all processes together.
-        team: the others hold the rest.
+        team: the others hold the rest, or the same.
+
+    Attributes:
+        by_rows: whether lists of rows can be summed.
     """
 
     lanes = None
@@ -61,7 +111,8 @@ class ShardedProblem:
         assert team.leads, "the leader asks"
         self.units = units
         self.dimension = own.dimension
-        self._shard = Shard(own, units, team)
+        self.by_rows = isinstance(own, NetworkProblem)
+        self._member = member_of(own, units, team)
         self._team = team
 
     def integer_sum(
@@ -75,15 +126,21 @@ class ShardedProblem:
         rows: Tensor | None = None,
         included: Tensor | None = None,
     ) -> Tensor:
-        """Return the sum over all processes' records; see `core.problems.Problem`.
+        """Return the sum over all processes' parts; see `core.problems.Problem`.
 
-        Rows cannot be chosen by their numbers: batches of a stream are read by one process.
+        Rows cannot be chosen by their numbers where each process holds its own.
         """
-        assert rows is None, "batches of a stream are read by one process"
-        points = len(theta) if question.places == "list" else None
-        told = Sum(question=question, facts=facts, step=step, masked=included is not None, points=points)
+        assert rows is None or self.by_rows, "batches of a stream are read by one process"
+        told = Sum(
+            question=question,
+            facts=facts,
+            step=step,
+            masked=included is not None,
+            points=len(theta) if question.places == "list" else None,
+            listed=None if rows is None else len(rows),
+        )
         self._team.tell(told.model_dump_json())
-        return self._shard.join(told, theta, other, included)
+        return self._member.join(told, theta, other, rows, included)
 
 
 class Shard:
@@ -103,27 +160,85 @@ class Shard:
         self._team = team
 
     def join(
-        self, told: Sum, theta: Tensor | None = None, other: Tensor | None = None, included: Tensor | None = None
+        self,
+        told: Sum,
+        theta: Tensor | None = None,
+        other: Tensor | None = None,
+        rows: Tensor | None = None,
+        included: Tensor | None = None,
     ) -> Tensor:
-        """Take part in a sum that everybody was told of.
-
-        Args:
-            told: what to sum.
-            theta: where; the leader's. Followers are sent it.
-            other: the second point of a question about two; the leader's, sent likewise.
-            included: the leader's mask over all records, if the sum has one.
-
-        Returns:
-            To the leader, the sum over all processes' records.
-        """
-        point = (self._own.dimension,)
-        empty = torch.empty(point if told.points is None else (told.points, *point), dtype=torch.float64)
-        theta = self._team.share(empty if theta is None else theta)
-        if told.question.places == "pair":
-            other = self._team.share(empty.clone() if other is None else other)
+        """Sum the rows that are this process's own; see `Member`."""
+        assert rows is None, "a list of rows is read by who holds them all"
+        assert told.listed is None, "a list of rows is read by who holds them all"
+        theta, other = _points(self._team, told, self._own.dimension, theta, other)
         own = None
         if told.masked:
-            mask = torch.empty(self._units, dtype=torch.uint8) if included is None else included.to(torch.uint8)
-            own = self._team.share(mask)[self._rows.start : self._rows.stop].bool()
+            own = _mask(self._team, self._units, included)[self._rows.start : self._rows.stop]
         total = self._own.integer_sum(told.question, told.facts, theta, told.step, other=other, included=own)
         return self._team.add_up(total)
+
+
+class Replica:
+    """One process's copy of all rows, of which it sums some places of each list, or of all records.
+
+    What is shared out are blocks: parts, and as many of them as one pass of the network reads. So every pass is one
+    that a single process would have made, with the same records in the same slots, and its floats are the same.
+
+    Args:
+        own: all rows.
+        units: n.
+        team: whom to add up with.
+    """
+
+    def __init__(self, own: NetworkProblem, units: int, team: Team) -> None:
+        assert own.units == units, "every process holds all rows"
+        self._own, self._team = own, team
+
+    def join(
+        self,
+        told: Sum,
+        theta: Tensor | None = None,
+        other: Tensor | None = None,
+        rows: Tensor | None = None,
+        included: Tensor | None = None,
+    ) -> Tensor:
+        """Sum a run of the list's blocks; see `Member`."""
+        team, dimension = self._team, self._own.dimension
+        theta, other = _points(team, told, dimension, theta, other)
+        if told.listed is None:
+            rows = torch.arange(self._own.units)
+        else:
+            rows = team.share(torch.empty(told.listed, dtype=torch.int64) if rows is None else rows)
+        if told.masked:
+            included = _mask(team, len(rows), included)
+        block = self._own.block_rows(told.question, told.facts)
+        edges = (-(-len(rows) // block) * edge // team.size for edge in (team.rank, team.rank + 1))
+        first, last = (min(len(rows), block * edge) for edge in edges)
+        if first == last:
+            return team.add_up(torch.zeros_like(theta, dtype=torch.int64))
+        total = self._own.integer_sum(
+            told.question,
+            told.facts,
+            theta,
+            told.step,
+            other=other,
+            rows=rows[first:last],
+            included=None if included is None else included[first:last],
+        )
+        return team.add_up(total)
+
+
+def _points(
+    team: Team, told: Sum, dimension: int, theta: Tensor | None, other: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """Return where to sum, as the leader has it."""
+    empty = torch.empty((dimension,) if told.points is None else (told.points, dimension), dtype=torch.float64)
+    theta = team.share(empty if theta is None else theta)
+    if told.question.places == "pair":
+        other = team.share(empty.clone() if other is None else other)
+    return theta, other
+
+
+def _mask(team: Team, size: int, included: Tensor | None) -> Tensor:
+    """Return the leader's mask, bool, shape (size,)."""
+    return team.share(torch.empty(size, dtype=torch.uint8) if included is None else included.to(torch.uint8)).bool()

@@ -17,6 +17,7 @@ from core.catalogue.jobs import JobSpec
 from core.catalogue.planning import PlannedJob, plan_job
 from core.errors import Diverged, LedgerFrozen, StaleAttempt
 from core.inference.network import RELEASED, AnyReleased
+from core.problems.sharded import ShardedProblem
 from core.settings import ServiceSettings
 from core.store import jobs
 from core.store.claims import Claim
@@ -77,7 +78,8 @@ def _train(
         problem = open_problem(planned, order, settings, team, weights)
     with _in(Phase.TRAINING):
         meter = make_meter(planned, order, till if team is None else TellingTill(till, team), stop)
-        door = open_door(planned, order, problem, meter, shared=team is not None)
+        sharded = isinstance(problem, ShardedProblem) and not problem.by_rows
+        door = open_door(planned, order, problem, meter, shared=sharded)
         released = train(planned, order, meter, door, weights)
         dismiss(team)
     with _in(Phase.PUBLISHING):

@@ -5,6 +5,7 @@ no room for the records, whose number is public, is found out before any record 
 """
 
 import os
+from math import prod
 from typing import Final
 
 import torch
@@ -34,7 +35,7 @@ def make_sure_of_device(planned: PlannedJob) -> None:
     device = own_device()
     if device.type == "cpu":
         return
-    needed = planned.facts.units * (planned.facts.dimension + _BESIDE) * _FLOAT_BYTES + _WORK_BYTES
+    needed = planned.facts.units * (prod(planned.design.shape) + _BESIDE) * _FLOAT_BYTES + _WORK_BYTES
     try:
         probe = torch.ones(2, dtype=torch.float64, device=device)
         works = float(probe.sum().cpu()) == len(probe)

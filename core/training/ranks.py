@@ -10,6 +10,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, TypeAdapter
 
+from core.catalogue.models import NetworkModel
 from core.catalogue.planning import PlannedJob
 from core.catalogue.sampling import PoissonSampling
 from core.oracle.account import EVERYTHING, Account
@@ -17,10 +18,11 @@ from core.oracle.samples import sampled
 from core.privacy.events import Event
 from core.privacy.facts import Frozen
 from core.problems import Problem
-from core.problems.sharded import Shard, ShardedProblem, Sum, shard_of
+from core.problems.sharded import ShardedProblem, Sum, member_of, shard_of
 from core.problems.team import Team
 from core.settings import ServiceSettings
 from core.store.records import Kept, open_records, read_records
+from core.store.weights import KeptWeights, read_weights
 from core.training.fitting import NO_WEIGHTS, make_problem
 from core.training.meter import LedgerMeter, Till
 from core.training.network import PublicWeights
@@ -38,6 +40,7 @@ class Opened(Frozen):
     records: Kept
     payers: tuple[Payer, ...]
     kept_chunks: int
+    weights: KeptWeights | None = None
 
 
 class Paid(Frozen):
@@ -64,16 +67,26 @@ def open_problem(
     team: Team | None,
     weights: PublicWeights = NO_WEIGHTS,
 ) -> Problem:
-    """Open the records of an attempt that is on record as having opened them, and have followers open theirs.
-
-    Only a job of one process, as networks have, starts from weights.
-    """
+    """Open the records of an attempt that is on record as having opened them, and have followers open theirs."""
     if team is None:
         return _own_rows(planned, order.records, settings, None, weights)
-    opened = Opened(planned=planned, records=order.records, payers=order.payers, kept_chunks=order.kept_chunks)
+    opened = Opened(
+        planned=planned,
+        records=order.records,
+        payers=order.payers,
+        kept_chunks=order.kept_chunks,
+        weights=order.weights,
+    )
     team.tell(opened.model_dump_json())
-    own = _own_rows(planned, order.records, settings, shard_of(order.units, team.rank, team.size))
+    own = _own_rows(planned, order.records, settings, _rows_of(planned, team), weights)
     return ShardedProblem(own, order.units, team)
+
+
+def _rows_of(planned: PlannedJob, team: Team) -> range | None:
+    """Return the rows that this process of several holds; None: all of them."""
+    if isinstance(planned.spec.model, NetworkModel):
+        return None
+    return shard_of(planned.facts.units, team.rank, team.size)
 
 
 def _own_rows(
@@ -159,9 +172,9 @@ def follow(team: Team, settings: ServiceSettings) -> None:
     """
     opened = _TOLD.validate_json(team.hear())
     assert isinstance(opened, Opened), "records are opened first"
-    units = opened.planned.facts.units
-    own = _own_rows(opened.planned, opened.records, settings, shard_of(units, team.rank, team.size))
-    shard = Shard(own, units, team)
+    weights = NO_WEIGHTS if opened.weights is None else read_weights(settings, opened.weights)
+    own = _own_rows(opened.planned, opened.records, settings, _rows_of(opened.planned, team), weights)
+    member = member_of(own, opened.planned.facts.units, team)
     receipts = Receipts(opened.kept_chunks)
     meter = LedgerMeter(receipts, opened.payers, opened.planned.schedule, kept_chunks=opened.kept_chunks)
     account = Account(meter)
@@ -171,7 +184,7 @@ def follow(team: Team, settings: ServiceSettings) -> None:
         else:
             assert isinstance(told, Sum), "records are opened once"
             account.cover(EVERYTHING, _price(opened.planned, told))
-            shard.join(told)
+            member.join(told)
 
 
 def _price(planned: PlannedJob, told: Sum) -> Event:

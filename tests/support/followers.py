@@ -20,8 +20,10 @@ from core.mechanisms.gaussian import noise_vector
 from core.mechanisms.generator import SystemGenerator
 from core.oracle.noise import grid_for
 from core.problems.blocks import BlockProblem
-from core.problems.sharded import Shard, ShardedProblem, Sum, shard_of
+from core.problems.neural.problem import NetworkProblem
+from core.problems.sharded import Member, Shard, ShardedProblem, Sum, member_of, shard_of
 from core.problems.team import Team, meet
+from tests.support import networks
 from tests.support.situations import SITUATIONS, Situation
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,8 +49,10 @@ def make_rows(scene: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor, torch.
     return x, y, present
 
 
-def make_problem(scene: dict[str, Any], span: range | None = None) -> BlockProblem:
-    """Return the problem of some rows of a scene, by default all."""
+def make_problem(scene: dict[str, Any], span: range | None = None) -> BlockProblem | NetworkProblem:
+    """Return the problem of some rows of a scene, by default all; of a network always all."""
+    if "network" in scene:
+        return networks.problem(networks.NETWORKS[scene["network"]], scene["units"], micro=scene["micro"])
     part = slice(None) if span is None else slice(span.start, span.stop)
     x, y, present = make_rows(scene)
     return situation_of(scene).problem((x[part], y[part], present[part]))
@@ -74,16 +78,16 @@ class NoisyShard(Shard):
 
 def follow(team: Team) -> None:
     """Do what the leader says until it says no more."""
-    shard: Shard | None = None
+    member: Member | None = None
     while told := team.hear():
         message = json.loads(told)
         if message["kind"] == "sum":
-            assert shard is not None
-            shard.join(Sum.model_validate(message))
+            assert member is not None
+            member.join(Sum.model_validate(message))
         elif message["kind"] == "scene":
             units = message["units"]
             own = make_problem(message, shard_of(units, team.rank, team.size))
-            shard = (NoisyShard if message.get("bug") == "noise" else Shard)(own, units, team)
+            member = NoisyShard(own, units, team) if message.get("bug") == "noise" else member_of(own, units, team)
         else:
             return
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pytest
 import torch
 from pydantic import BaseModel, TypeAdapter
+from safetensors.numpy import save_file
 
 from core.catalogue.columns import Columns
 from core.catalogue.jobs import JobSpec
@@ -36,6 +38,8 @@ from core.problems.team import Team, meet
 from core.settings import ServiceSettings
 from core.store.files import digest_of
 from core.store.records import Kept
+from core.store.storage import open_storage
+from core.store.weights import KeptWeights, read_weights
 from core.training.order import Payer
 from core.training.ranks import Closed, Opened, Paid, _own_rows
 from tests.support.problems import repeatable_generator
@@ -66,13 +70,15 @@ class Scene:
         self.settings = ServiceSettings(home=home, master_key=MASTER_KEY)
         self.records = store(self.settings)
         self.planned = plan()
+        self.weights: KeptWeights | None = None
         self.team: Team
         self.follower: subprocess.Popen[bytes]
 
     @property
     def opened(self) -> Opened:
         totals = tuple(tuple(total) for total in prefix_costs(self.planned.schedule, TERMS.orders))
-        return Opened(planned=self.planned, records=self.records, payers=(Payer(TERMS.orders, totals),), kept_chunks=0)
+        payers = (Payer(TERMS.orders, totals),)
+        return Opened(planned=self.planned, records=self.records, payers=payers, kept_chunks=0, weights=self.weights)
 
     def tell(self, *messages: BaseModel) -> None:
         for message in messages:
@@ -225,6 +231,41 @@ def test_samples_are_summed_at_their_price_and_the_integers_are_those_of_one_pro
             assert torch.equal(first.value, second.value)
         with pytest.raises(RuntimeError, match=r"closed|reset|[Pp]eer"):
             doors[0].ask(method.questions()[0], theta)
+        assert scene.status not in (0, -signal.SIGKILL)
+
+
+def give_weights(settings: ServiceSettings) -> KeptWeights:
+    """Put public weights of a first layer where they would be."""
+    path = settings.home / "weights"
+    save_file({"0.weight": np.float32([[0.5], [-1.0], [2.0]]), "0.bias": np.float32([0.1, 0.2, 0.3])}, path)
+    open_storage(settings).put(path, "weights-1")
+    return KeptWeights("weights-1", f"sha256:{sha256(path.read_bytes()).hexdigest()}")
+
+
+def test_networks_start_from_the_same_public_weights_and_share_each_sample(tmp_path: Path) -> None:
+    layers = [{"kind": "linear", "units": 3}, {"kind": "activation", "of": "relu"}, {"kind": "linear", "units": 2}]
+    model = {"kind": "network", "target": "y", "layers": layers, "pretrained": "wts_1"}
+    with followed(tmp_path) as scene:
+        scene.planned = plan(model=model, optimizer={**SAMPLED, "batch": 3000}, inference={"intervals": False})
+        scene.weights = give_weights(scene.settings)
+        method, facts = scene.planned.spec.optimizer, scene.planned.facts
+        sampling = method.sampling(facts)
+        assert isinstance(sampling, PoissonSampling)
+        scene.tell(scene.opened)
+        given = read_weights(scene.settings, scene.weights)
+        whole = _own_rows(scene.planned, scene.records, scene.settings, None, given)
+        problem = ShardedProblem(whole, UNITS, scene.team)
+        doors = [
+            PoissonDoor(one, facts, Unmetered(), repeatable_generator(), sampling.parts) for one in (problem, whole)
+        ]
+        theta = torch.linspace(-1, 1, facts.dimension, dtype=torch.float64)
+        for chunk in range(3):
+            scene.tell(Paid(chunks=chunk + 1))
+            first, second = (oracle.ask(method.questions()[0], theta) for oracle in doors)
+            assert torch.equal(first.value, second.value)
+        drawn = ShardedProblem(_own_rows(scene.planned, scene.records, scene.settings, None), UNITS, scene.team)
+        with pytest.raises(RuntimeError, match=r"closed|reset|[Pp]eer"):
+            scene.sum(drawn)  # all records are not paid for
         assert scene.status not in (0, -signal.SIGKILL)
 
 

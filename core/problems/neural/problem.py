@@ -193,12 +193,9 @@ class NetworkProblem:
         other: Tensor | None = None,
     ) -> Iterator[Tensor]:
         """Yield the float sum of each part, shape (p,), overwritten by the next one's; weights with channels last."""
-        measure, numbers = self._measure(question, facts, theta, other)
+        measure = self._measure(question, facts, theta, other)
         assert torch.get_float32_matmul_precision() == "highest", "no sum is made in less than single precision"
-        size = facts.part_rows
-        assert size is not None, "sums of networks have parts of a public number of rows"
-        micro = self._micro or micro_rows(size, numbers)
-        assert size % micro == 0 or micro % size == 0, "micro-batches tile parts, or parts them"
+        size, micro = self._sizes(question, facts)
         total, filled, width = self._zeros(), 0, min(size, micro)
         for chosen, counted in self._batches(rows, included, micro):
             terms, scales, kept = measure(chosen, counted)
@@ -214,8 +211,8 @@ class NetworkProblem:
 
     def _measure(
         self, question: Question, facts: Facts, theta: Tensor, other: Tensor | None
-    ) -> tuple[Callable[[Tensor, Tensor], Measured], int]:
-        """Return what makes summands of some records, and about how many numbers it holds for each."""
+    ) -> Callable[[Tensor, Tensor], Measured]:
+        """Return what makes summands of some records."""
         asked = summed(question)
         assert isinstance(asked, Gradient | GradientDifference), "networks have gradients and their changes only"
         assert (other is not None) == isinstance(asked, GradientDifference), "changes are between two points"
@@ -224,7 +221,7 @@ class NetworkProblem:
         assert clip >= SMALLEST_CLIP, "a clip is an ordinary positive number"
         before = self._weights(theta)
         if other is None:
-            return lambda rows, counted: self._measured(before, rows, counted, clip), self._numbers
+            return lambda rows, counted: self._measured(before, rows, counted, clip)
         assert other.shape == theta.shape, "both points are of one network"
         after, bound = self._weights(other), asked.bound(facts)
         assert bound >= SMALLEST_BOUND, "a cap is an ordinary positive number"
@@ -233,7 +230,20 @@ class NetworkProblem:
             earlier = self._measured(before, rows, counted, clip)
             return changes(earlier, self._measured(after, rows, counted, clip), self.dimension, bound)
 
-        return changed, 2 * self._numbers + 4 * self.dimension
+        return changed
+
+    def _sizes(self, question: Question, facts: Facts) -> tuple[int, int]:
+        """Return the rows of a part, and of one pass; one of them divides the other."""
+        size = facts.part_rows
+        assert size is not None, "sums of networks have parts of a public number of rows"
+        pair = isinstance(question, GradientDifference)  # two passes, and rows of all parameters, also in double
+        micro = self._micro or micro_rows(size, 2 * self._numbers + 4 * self.dimension if pair else self._numbers)
+        assert size % micro == 0 or micro % size == 0, "micro-batches tile parts, or parts them"
+        return size, micro
+
+    def block_rows(self, question: Question, facts: Facts) -> int:
+        """Return after how many rows of a list a pass and a part both end: processes share lists there."""
+        return max(self._sizes(question, facts))
 
     def _batches(self, rows: Tensor | None, included: Tensor | None, micro: int) -> Iterator[tuple[Tensor, ...]]:
         """Yield indices and which of them count, `micro` at a time; how many there are is public."""

@@ -1,0 +1,92 @@
+"""Networks that several real processes sum: the integers of one process, whoever sums which places of a list."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from core.catalogue.questions import Gradient, GradientDifference, LeastGradient
+from core.mechanisms.sampling import rate_parts
+from core.oracle.door import FullDoor
+from core.oracle.meters import Unmetered
+from core.oracle.noise import grid_for
+from core.oracle.samples import PoissonDoor
+from core.problems import Problem
+from core.problems.neural.problem import NetworkProblem
+from core.problems.sharded import ShardedProblem
+from core.problems.team import Team
+from tests.support.followers import gathered, lead, make_problem
+from tests.support.networks import facts
+from tests.support.problems import repeatable_generator
+
+UNITS, PART = 203, 8
+QUESTION = Gradient(sigma=1.0, clip=0.5)
+
+
+@pytest.fixture(scope="module", params=[2, pytest.param(3, marks=pytest.mark.slow)])
+def team(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
+    with gathered(request.param, tmp_path_factory.mktemp("team")) as found:
+        yield found
+
+
+def _both(team: Team, name: str, micro: int) -> tuple[ShardedProblem, NetworkProblem]:
+    scene = {"network": name, "units": UNITS, "micro": micro}
+    several, one = lead(team, **scene), make_problem(scene)
+    assert isinstance(one, NetworkProblem)
+    return several, one
+
+
+def _point(dimension: int, seed: int = 3) -> torch.Tensor:
+    return 0.1 * torch.randn(dimension, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("name", ["perceptron", "pools", "transformer", "adapters"])
+@pytest.mark.parametrize("micro", [4, 32])
+@pytest.mark.parametrize("listed", [None, 1, 57, 96])
+def test_the_integers_are_those_of_one_process(team: Team, name: str, micro: int, listed: int | None) -> None:
+    several, one = _both(team, name, micro)
+    public = facts(UNITS, one.dimension, 0.5, PART)
+    step = grid_for(QUESTION, public, UNITS).part_step
+    draws = torch.Generator().manual_seed(1)
+    rows = None if listed is None else torch.randperm(UNITS, generator=draws)[:listed]
+    included = torch.rand(listed or UNITS, generator=draws) < 0.8
+    theta = _point(one.dimension)
+    sums = [held.integer_sum(QUESTION, public, theta, step, rows=rows, included=included) for held in (several, one)]
+    assert torch.equal(*sums)
+    assert listed == 1 or sums[0].any()
+
+
+def test_changes_and_choices_are_those_of_one_process(team: Team) -> None:
+    several, one = _both(team, "perceptron", 8)
+    public = facts(UNITS, one.dimension, 0.5, PART)
+    theta, other = _point(one.dimension), _point(one.dimension, 4)
+    change = GradientDifference(sigma=1.0, clip=0.5, cap=0.2)
+    step = grid_for(change, public, UNITS).part_step
+    found = [held.integer_sum(change, public, theta, step, other=other) for held in (several, one)]
+    assert torch.equal(*found)
+    doors = [FullDoor(held, public, Unmetered(), repeatable_generator()) for held in (several, one)]
+    told = [oracle.ask(LeastGradient(sigma=0.02, clip=0.5), torch.stack([theta, other])).value for oracle in doors]
+    assert torch.equal(*told)
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.7])
+def test_a_poisson_sample_is_drawn_by_the_leader_and_summed_by_all(team: Team, rate: float) -> None:
+    """A small sample goes as a list, a large one as a mask."""
+    several, one = _both(team, "transformer", 8)
+    public = facts(UNITS, one.dimension, 0.5, PART)
+
+    def answer(held: Problem) -> torch.Tensor:
+        oracle = PoissonDoor(held, public, Unmetered(), repeatable_generator(), rate_parts(rate))
+        return torch.stack([oracle.ask(QUESTION, _point(one.dimension, seed)).value for seed in range(3)])
+
+    assert torch.equal(answer(several), answer(one))
+
+
+def test_whoever_sums_other_blocks_is_seen(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted bug: the leader's edges lie elsewhere than its followers'."""
+    several, one = _both(team, "perceptron", 8)
+    public = facts(UNITS, one.dimension, 0.5, PART)
+    step, theta = grid_for(QUESTION, public, UNITS).part_step, _point(one.dimension)
+    assert torch.equal(*(held.integer_sum(QUESTION, public, theta, step) for held in (several, one)))
+    monkeypatch.setattr(NetworkProblem, "block_rows", lambda *_: 12)
+    assert not torch.equal(*(held.integer_sum(QUESTION, public, theta, step) for held in (several, one)))
