@@ -55,6 +55,11 @@ class AbstractSettings(Grown, ABC):
     offers_intervals: ClassVar[bool] = True
     """Whether a covariance is known for its estimate; jobs that ask such a method for intervals are refused."""
 
+    federates: ClassVar[bool] = False
+    """Whether several clients may follow it together, each on its own records; the others are refused by name."""
+    per_client: ClassVar[frozenset[str]] = frozenset({"batch"})
+    """The fields that differ between the clients of a federated job, in proportion to their units."""
+
     @abstractmethod
     def plan(self, facts: Facts, mu: float) -> Self:
         """Return the same settings with every open field filled from public facts, for a total of `mu`-GDP."""
@@ -66,6 +71,22 @@ class AbstractSettings(Grown, ABC):
     @abstractmethod
     def bound(self, facts: Facts) -> Bound:
         """Return what the theory predicts for these filled settings."""
+
+    def federated_bound(self, clients: Sequence[tuple["AbstractSettings", Facts]]) -> Bound:
+        """Return what the theory predicts for the mean of several clients' answers.
+
+        Args:
+            clients: filled settings and facts of each, by place.
+        """
+        alone = self.bound(clients[0][1])
+        return Bound(
+            quantity=alone.quantity,
+            value=None,
+            confidence=None,
+            trivial=alone.trivial,
+            vacuous=True,
+            source="none: no theorem here is about several clients; each client's price is that of a job of its own",
+        )
 
     def sampling(self, facts: Facts) -> Sampling:
         """Return which units its questions read; nothing is open."""

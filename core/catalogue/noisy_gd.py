@@ -37,6 +37,7 @@ class NoisyGradientDescent(AbstractSettings):
     """
 
     NEWER: ClassVar = frozenset({"scaling"})
+    federates: ClassVar = True
 
     kind: Literal["noisy_gd"] = "noisy_gd"
     steps: Steps | None = Field(default=None, description="null: planned from the number of units")

@@ -67,6 +67,7 @@ class CertifiedClippedSgd(AbstractSettings):
     """
 
     offers_intervals: ClassVar = False
+    federates: ClassVar = True
 
     kind: Literal["certified_clipped_sgd"] = "certified_clipped_sgd"
     mu: Mu | None = Field(default=None, description="for the whole pass; null: the job's share")

@@ -49,6 +49,7 @@ class ClippedSgd(AbstractSettings):
     """
 
     offers_intervals: ClassVar = False
+    federates: ClassVar = True
     mu: ClassVar[None] = None
     """Sampled answers have a price at every Renyi order and no mu."""
 
