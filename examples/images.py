@@ -1,29 +1,35 @@
-"""Images by a small convolutional network, through the API: `python -m examples.images [fashion|mnist]`.
+"""Images by small networks, through the API: `python -m examples.images [fashion|fashion-scattering|mnist|...]`.
 
-Uploads the training images with a budget that the job spends whole, trains the network of Tramer and Boneh (2021) by
-`clipped_sgd`, exports it as ONNX and counts how many test images it names rightly; so for each seed that is asked for.
-(There are no seeds in the service: a repetition has fresh noise and fresh samples.) The test images are public here and
+Uploads the training images, or their scattering features, trains by `clipped_sgd` at each epsilon as often as asked,
+exports each network as ONNX and counts how many test images it names rightly; the table goes to `docs/utility.md`.
+There are no seeds in the service: every job has fresh noise and fresh samples. The test images are public here and
 never leave this process.
 
-`--epsilon` at delta 1e-5, `--epochs` in expectation, `--repeat` how often.
+The network is that of Tramer and Boneh (2021), whose linear head on scattering features is the other one.
+`--epsilon` at delta 1e-5, several may be given; `--jobs` at each.
 """
 
 import argparse
-import sys
-import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import onnxruntime
 
 from examples.bank_demo import service
-from examples.datasets import Images, fashion_mnist, mnist
+from examples.datasets import PIXEL, Images, fashion_mnist, mnist
+from examples.utility import PAGE, measured, store
 from farthing import Client, network
-from farthing.networks import activation, conv2d, flatten, linear, pool2d
+from farthing.models import Model
+from farthing.networks import Layer, activation, conv2d, flatten, linear, pool2d
+from farthing.scattering import group_normalised, scattering
 
-SIDE: Final = 28
-PIXEL: Final = 255
-LAYERS: Final = [
+DELTA: Final = "1e-5"
+CLASSES: Final = 10
+CONVOLUTIONS: Final = (
     conv2d(16, 8, stride=2, padding=2),
     activation("tanh"),
     pool2d(2, stride=1),
@@ -33,71 +39,138 @@ LAYERS: Final = [
     flatten(),
     linear(32),
     activation("tanh"),
-    linear(10),
-]
-COLUMNS: Final[list[dict[str, Any]]] = [
-    {"name": "image", "type": "array", "shape": [1, SIDE, SIDE], "lower": 0, "upper": PIXEL},
-    {"name": "label", "type": "category", "values": [str(label) for label in range(10)]},
-]
-BATCHES: Final = {"fashion": 2048, "mnist": 512}
-RULE: Final = {"kind": "sgd", "momentum": 0.9}
-CLIP: Final = 0.1
-STEP: Final = 4.0
-"""For 2,048 images of 60,000; as the batch for others."""
+    linear(CLASSES),
+)
+GROUPS: Final = 27
+WIDEST: Final = 4.0
+"""Normalised features are cut here, and the range between is told in 256 steps: a byte a feature."""
 
 
-def run(client: Client, name: str, images: Images, epsilon: str, epochs: int) -> tuple[float, str]:
-    """Train once; return the part of test images that are named rightly, and what was spent."""
-    units, batch = len(images.train_images), BATCHES[name]
-    dataset = client.upload(
-        {"image": images.train_images.reshape(-1, 1, SIDE, SIDE), "label": images.train_labels.astype(str)},
-        {"name": name, "columns": COLUMNS, "budget": {"epsilon": epsilon, "delta": "1e-5"}},
-    )
-    optimizer = {"kind": "clipped_sgd", "batch": batch, "steps": epochs * units // batch, "clip": CLIP}
-    job = client.submit(
-        {
-            "dataset": dataset.id,
-            "model": network("label", LAYERS),
-            "optimizer": {**optimizer, "step_size": STEP * batch / BATCHES["fashion"], "rule": RULE},
-            "privacy": {"percent": "100"},
-            "inference": {"intervals": False},
-            "retry_allowance": 0,
-        }
-    )
-    ended = client.wait(job.id)
-    assert ended.result is not None, f"the job ended as {ended.state}"
-    graph = client.model(ended.result.model).export("onnx")
-    return accuracy(graph, images), ended.cost.spent.epsilon_alone or ""
+@dataclass(frozen=True)
+class Recipe:
+    """How a set of images is learnt."""
+
+    title: str
+    load: Callable[[], Images]
+    prepare: Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.uint8]]
+    """Images, shape (n, 28, 28), to what is uploaded, bytes of shape (n, channels, height, width)."""
+    layers: Sequence[Layer]
+    optimizer: Mapping[str, Any]
+    """Of `clipped_sgd`; `epochs` stands for the steps that read each image so often in expectation."""
+    goals: Mapping[str, float | None]
+    """What is to be reached at an epsilon, and which ones are run where none is named."""
 
 
-def accuracy(graph: bytes, images: Images) -> float:
-    """Return the part of test images that an ONNX graph names rightly."""
+def as_they_are(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Return images of one channel."""
+    return images[:, None]
+
+
+def as_features(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Return normalised scattering features, shape (n, 81, 7, 7), a byte each."""
+    found = group_normalised(scattering(images / np.float32(PIXEL)), GROUPS)
+    return np.rint((np.clip(found, -WIDEST, WIDEST) + WIDEST) * (PIXEL / (2 * WIDEST))).astype(np.uint8)
+
+
+def sgd(batch: int, epochs: int, step_size: float, clip: float, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+    """Return settings of steps with momentum."""
+    rule = {"kind": "sgd", "momentum": 0.9}
+    return {"batch": batch, "epochs": epochs, "step_size": step_size, "clip": clip, "rule": rule, **more}
+
+
+RECIPES: Final = {
+    "fashion": Recipe(
+        "Fashion-MNIST, convolutions", fashion_mnist, as_they_are, CONVOLUTIONS, sgd(2048, 40, 4.0, 0.1), {"3": 0.86}
+    ),
+    "fashion-scattering": Recipe(
+        "Fashion-MNIST, scattering and a linear head",
+        fashion_mnist,
+        as_features,
+        (flatten(), linear(CLASSES)),
+        sgd(8192, 40, 4.0, 0.1),
+        {"3": 0.895},
+    ),
+    "mnist": Recipe(
+        "MNIST, 8,000 images, convolutions",
+        mnist,
+        as_they_are,
+        CONVOLUTIONS,
+        sgd(512, 40, 1.0, 0.1),
+        {"1.2": None, "3": None, "7": None},
+    ),
+    "mnist-scattering": Recipe(
+        "MNIST, 8,000 images, scattering and a linear head",
+        mnist,
+        as_features,
+        (flatten(), linear(CLASSES)),
+        sgd(1024, 40, 4.0, 0.1),
+        {"1.2": None, "3": None, "7": None},
+    ),
+}
+
+
+def declared(inputs: npt.NDArray[np.uint8], name: str) -> dict[str, Any]:
+    """Return what an owner declares, for far more than the jobs cost."""
+    image = {"name": "image", "type": "array", "shape": list(inputs.shape[1:]), "lower": 0, "upper": PIXEL}
+    label = {"name": "label", "type": "category", "values": [str(label) for label in range(CLASSES)]}
+    return {"name": name, "columns": [image, label], "budget": {"epsilon": "100", "delta": DELTA}}
+
+
+def asked(recipe: Recipe, dataset: str, units: int, epsilon: str) -> dict[str, Any]:
+    """Return the job that is posted."""
+    optimizer = dict(recipe.optimizer)
+    steps = optimizer.pop("epochs") * units // optimizer["batch"]
+    return {
+        "dataset": dataset,
+        "model": network("label", recipe.layers),
+        "optimizer": {"kind": "clipped_sgd", "steps": steps, **optimizer},
+        "privacy": {"epsilon": epsilon},
+        "inference": {"intervals": False},
+        "retry_allowance": 0,
+    }
+
+
+def share_right(graph: bytes, inputs: npt.NDArray[np.uint8], labels: npt.NDArray[np.uint8]) -> float:
+    """Return the share of records whose class an ONNX graph names."""
     session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
     (given,) = session.get_inputs()
-    pixels = images.test_images.reshape(-1, 1, SIDE, SIDE).astype(np.float32)
-    (scores,) = session.run(["scores"], {given.name: pixels})
-    return float((np.asarray(scores).argmax(1) == images.test_labels).mean())
+    right = 0
+    for start in range(0, len(labels), 1000):
+        part = slice(start, start + 1000)
+        (scores,) = session.run(["scores"], {given.name: inputs[part].astype(np.float32)})
+        right += int((np.asarray(scores).argmax(1) == labels[part]).sum())
+    return right / len(labels)
+
+
+def run(client: Client, name: str, epsilons: Sequence[str], jobs: int, page: Path = PAGE) -> None:
+    """Upload once, train at each epsilon, print and store."""
+    recipe = RECIPES[name]
+    images = recipe.load()
+    inputs, held_out = recipe.prepare(images.train_images), recipe.prepare(images.test_images)
+    records = {"image": inputs, "label": images.train_labels.astype(str)}
+    dataset = client.upload(records, declared(inputs, name))
+
+    def score(model: Model) -> float:
+        return share_right(model.export("onnx"), held_out, images.test_labels)
+
+    print(f"{recipe.title}: {len(inputs):,} to train on, {len(held_out):,} to test", flush=True)
+    for epsilon in epsilons or recipe.goals:
+        job = asked(recipe, dataset.id, len(inputs), epsilon)
+        line = measured(client, job, score, jobs, recipe.goals.get(epsilon))
+        store(name, recipe.title, {"records": len(inputs), "delta": DELTA, **recipe.optimizer}, [line], page)
+        print(line.row(recipe.title), flush=True)
 
 
 def main() -> None:
-    """Print a line for each repetition, and the mean with the spread."""
+    """Run the service, and leave nothing of it behind but the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("images", nargs="?", choices=BATCHES, default="fashion")
-    parser.add_argument("--epsilon", default="3")
-    parser.add_argument("--epochs", type=int, default=40)
-    parser.add_argument("--repeat", type=int, default=3)
-    asked = parser.parse_args()
-    images = {"fashion": fashion_mnist, "mnist": mnist}[asked.images]()
-    found = []
+    parser.add_argument("recipe", nargs="?", choices=RECIPES, default="fashion")
+    parser.add_argument("--epsilon", nargs="+", default=[])
+    parser.add_argument("--jobs", type=int, default=3)
+    parser.add_argument("--page", type=Path, default=PAGE, help="with the table; JSON goes to a folder of its name")
+    told = parser.parse_args()
     with service("images") as client:
-        for _ in range(asked.repeat):
-            began = time.monotonic()
-            right, spent = run(client, asked.images, images, asked.epsilon, asked.epochs)
-            found.append(right)
-            seconds = time.monotonic() - began
-            sys.stdout.write(f"epsilon {asked.epsilon} (alone {spent}): {right:.4f} right, {seconds:.0f} s\n")
-            sys.stdout.flush()
-    sys.stdout.write(f"mean {np.mean(found):.4f}, spread {np.max(found) - np.min(found):.4f}\n")
+        run(client, told.recipe, told.epsilon, told.jobs, told.page)
 
 
 if __name__ == "__main__":
