@@ -24,7 +24,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from hashlib import sha256
 from math import hypot
 from struct import Struct
-from typing import Final, TypeVar, final
+from typing import Final, NoReturn, Protocol, TypeVar, final
 
 import torch
 from torch import Tensor
@@ -110,27 +110,14 @@ class Rounds:
         return all(told == b"\1" for told in self.exchange(kind, subject, bytes([true])))
 
 
-@final
-class Agreed:
-    """Whether to stop: one's own wish, and what all have agreed on, which is what a client's meter looks at.
+class Pausing(Protocol):
+    """A meter that knows where to stop."""
 
-    Args:
-        wanted: says whether this client was asked to stop.
-    """
+    def may_stop(self, total: Event) -> bool:
+        """Say whether stopping before `total` is paid loses nothing."""
 
-    def __init__(self, wanted: Callable[[], bool] = lambda: False) -> None:
-        self.wanted: Final = wanted
-        self.stop = False
-
-    def __call__(self) -> bool:
-        """Say whether everybody stops here."""
-        return self.stop
-
-
-def _always(total: Event) -> bool:  # meters without chunks
-    """Say that a payment is due."""
-    del total
-    return True
+    def stop_here(self) -> NoReturn:
+        """Keep what was told and stop. Raises Drained."""
 
 
 @final
@@ -142,37 +129,59 @@ class ClientMeter:
     Args:
         meter: the client's own.
         rounds: with the others.
-        agreed: whether to stop.
-        due: says whether a total needs a payment, where stopping loses nothing.
+        wanted: says whether this client was asked to stop.
+        pausing: stops it; the meter itself, as a rule. None: it goes on to its end.
 
     Attributes:
         subject: a digest of the question that is being asked.
     """
 
     def __init__(
-        self, meter: Meter, rounds: Rounds, agreed: Agreed | None = None, due: Callable[[Event], bool] = _always
+        self,
+        meter: Meter,
+        rounds: Rounds,
+        wanted: Callable[[], bool] = lambda: False,
+        pausing: Pausing | None = None,
     ) -> None:
         self.own: Final = meter
         self.rounds: Final = rounds
         self.subject = bytes(32)
-        self._agreed = agreed or Agreed()
-        self._due = due
+        self._wanted = wanted
+        self._pausing = pausing
 
     def cover(self, total: Event, position: int) -> None:
         """Pay, once everybody says that it is about to answer the same question and affords it.
 
-        Whoever was asked to stop says so here, and all of them stop where it costs nobody anything.
+        Whoever was asked to stop says so here, and all of them stop where it costs nobody anything; so does, without
+        the others, whoever finds out here that they are gone.
 
         Raises:
-            Forsaken: somebody has gone, or does not afford it, or asks something else; nobody has paid then.
+            Forsaken: somebody has gone, or does not afford it, or asks something else; nothing was paid here.
+            Drained: what was told is kept; nothing was paid here.
         """
-        own = (self.own.affords(total), self._agreed.wanted(), self._due(total))
-        told = self.rounds.exchange(READY, self.subject, bytes(own))
-        affords, wanted, due = zip(*told, strict=True)
-        if not all(affords):
-            raise Forsaken
-        self._agreed.stop = any(wanted) and all(due)
+        pausing = self._pausing
+        may_stop = pausing is not None and pausing.may_stop(total)
+        try:
+            stop = self._agree(affords=self.own.affords(total), may_stop=may_stop)
+        except Forsaken:
+            stop = may_stop
+            if not stop:
+                raise
+        if stop and pausing is not None:
+            pausing.stop_here()
         self.own.cover(total, position)
+
+    def _agree(self, *, affords: bool, may_stop: bool) -> bool:
+        """Say whether all of them stop before this question; they go on only where all afford it."""
+        told = self.rounds.exchange(READY, self.subject, bytes((affords, self._wanted(), may_stop)))
+        afford, wanted, may = zip(*told, strict=True)
+        if not all(afford):
+            raise Forsaken
+        return any(wanted) and all(may)
+
+    def prepaid(self) -> int:
+        """Return 0: everybody is asked before each answer."""
+        return 0
 
     def affords(self, total: Event) -> bool:
         """Say whether this client's reservation covers `total`."""

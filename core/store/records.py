@@ -55,11 +55,16 @@ def kept_of(dataset: Dataset) -> Kept:
     return Kept(dataset.id, dataset.location, dataset.location_digest, dataset.wrapped_key)
 
 
-def open_records(settings: ServiceSettings, kept: Kept) -> BinaryIO:
+def open_records(settings: ServiceSettings, kept: Kept, key: bytes | None = None) -> BinaryIO:
     """Open a dataset's canonical file for reading at any place; every byte that is read is one that was stored.
 
     Frames of an encrypted file are checked as they are read. One from before there was encryption is compared with
     its digest first.
+
+    Args:
+        settings: where the storage is, and the master key.
+        kept: where the records are.
+        key: the dataset's own, for whoever has no master key; None: it is unwrapped.
 
     Raises:
         NotReady: the storage does not answer, or there is no master key, or another one than they were stored under.
@@ -68,7 +73,7 @@ def open_records(settings: ServiceSettings, kept: Kept) -> BinaryIO:
         AssertionError: an unencrypted file is not the one that was stored.
     """
     if kept.wrapped_key is not None:
-        key = load_master_keys(settings).unwrap(kept.dataset_id, kept.wrapped_key)
+        key = key or load_master_keys(settings).unwrap(kept.dataset_id, kept.wrapped_key)
         file = open_storage(settings).open(kept.location)
         with closed_on_failure(file):
             return Decrypting(file, key, kept.dataset_id)  # type: ignore[return-value] # reads like one

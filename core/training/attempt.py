@@ -17,6 +17,7 @@ from core.catalogue.jobs import JobSpec
 from core.catalogue.planning import PlannedJob, plan_job
 from core.errors import Diverged, LedgerFrozen, StaleAttempt
 from core.inference.network import RELEASED, AnyReleased
+from core.problems.circle import Forsaken
 from core.problems.sharded import ShardedProblem
 from core.settings import ServiceSettings
 from core.store import jobs
@@ -56,12 +57,12 @@ def run(database: Database, settings: ServiceSettings, claim: Claim, stop: Calla
     torch.set_num_threads(settings.trainer_threads)
     torch.set_num_interop_threads(1)
     till = LedgerTill(database, claim, settings)
-    with _in(Phase.OPENING):
+    with in_phase(Phase.OPENING):
         order = till.read(read_order, claim)
         released = unpack_release(order.kept)
     if released is None:
         released = _train(order, till, settings, stop, gather)
-    with _in(Phase.PUBLISHING):
+    with in_phase(Phase.PUBLISHING):
         till.commit(jobs.finish, claim, released.model_dump(mode="json"), order.approval)
 
 
@@ -69,20 +70,20 @@ def _train(
     order: Order, till: LedgerTill, settings: ServiceSettings, stop: Callable[[], bool], gather: Gather
 ) -> AnyReleased:
     """Make a release from the records, and keep it before anything is done with it."""
-    with _in(Phase.OPENING):
+    with in_phase(Phase.OPENING):
         planned = replan(order)
         weights = {} if order.weights is None else read_weights(settings, order.weights)
         make_sure_of_device(planned)
         team = gather(planned.spec.resources.processes)
         till.commit(jobs.mark_opened, order.claim)
         problem = open_problem(planned, order, settings, team, weights)
-    with _in(Phase.TRAINING):
+    with in_phase(Phase.TRAINING):
         meter = make_meter(planned, order, till if team is None else TellingTill(till, team), stop)
         sharded = isinstance(problem, ShardedProblem) and not problem.by_rows
         door = open_door(planned, order, problem, meter, shared=sharded)
         released = train(planned, order, meter, door, weights)
         dismiss(team)
-    with _in(Phase.PUBLISHING):
+    with in_phase(Phase.PUBLISHING):
         till.keep(pack_release(released), released.steps)
     return released
 
@@ -119,11 +120,11 @@ def unpack_release(kept: bytes | None) -> AnyReleased | None:
 
 
 @contextmanager
-def _in(phase: Phase) -> Iterator[None]:
+def in_phase(phase: Phase) -> Iterator[None]:
     """Turn whatever an exception says into its phase; endings with a meaning of their own go through."""
     try:
         yield
-    except (Drained, StaleAttempt, LedgerFrozen, Diverged, MemoryError, NoGpu):
+    except (Drained, StaleAttempt, LedgerFrozen, Diverged, Forsaken, MemoryError, NoGpu):
         raise
     except Exception:  # noqa: BLE001 - one fixed code for whatever it was
         raise Failed(phase) from None

@@ -10,6 +10,7 @@ from core.catalogue.planning import PlannedJob
 from core.catalogue.sampling import FullSampling, PoissonSampling, StreamSampling
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.sampling import public_order
+from core.oracle import Meter
 from core.oracle.door import AbstractDoor, FullDoor
 from core.oracle.samples import PoissonDoor, StreamDoor
 from core.problems import Problem
@@ -51,7 +52,15 @@ def make_meter(planned: PlannedJob, order: Order, till: Till, stop: Callable[[],
     )
 
 
-def open_door(planned: PlannedJob, order: Order, problem: Problem, meter: LedgerMeter, *, shared: bool) -> AbstractDoor:
+def open_door(
+    planned: PlannedJob,
+    order: Order,
+    problem: Problem,
+    meter: LedgerMeter,
+    *,
+    shared: bool,
+    through: Meter | None = None,
+) -> AbstractDoor:
     """Return the door to the records that the method's questions are about, with noise of its own.
 
     Args:
@@ -61,18 +70,20 @@ def open_door(planned: PlannedJob, order: Order, problem: Problem, meter: Ledger
         meter: of `make_meter`.
         shared: whether several processes hold the records: they sum samples in full passes with a mask, whose parts
             do not depend on who holds them.
+        through: what the door asks to pay, which asks that meter; None: the meter itself.
     """
+    paying = meter if through is None else through
     facts, generator = planned.facts, SystemGenerator()
     sampling = planned.spec.optimizer.sampling(facts)
     match sampling:
         case FullSampling():
-            return FullDoor(problem, facts, meter, generator)
+            return FullDoor(problem, facts, paying, generator)
         case PoissonSampling(parts=parts):
-            return PoissonDoor(problem, facts, meter, generator, parts, by_rows=not shared)
+            return PoissonDoor(problem, facts, paying, generator, parts, by_rows=not shared)
         case StreamSampling(passes=passes):
             assert isinstance(meter, StreamMeter), "a stream is paid for as one"
             orders = np.stack([_order(order.claim.job_id, number, facts.units) for number in range(passes)])
-            return StreamDoor(problem, facts, meter, generator, orders[:, : meter.reach], skipped=meter.skipped)
+            return StreamDoor(problem, facts, paying, generator, orders[:, : meter.reach], skipped=meter.skipped)
     assert_never(sampling)
 
 

@@ -88,3 +88,8 @@ class StreamMeter(LedgerMeter):
         """Say whether the stream's price covers `total`, and a unit is left."""
         left = bool(self._recalled) or self._paid < len(self._schedule) or self._behind % self.reach > 0
         return left and super().affords(total)
+
+    def may_stop(self, total: Event) -> bool:
+        """Say yes: what is left of a chunk that is paid is skipped by the next attempt, and costs nothing."""
+        del total
+        return True

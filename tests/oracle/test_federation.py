@@ -5,6 +5,7 @@ Statistical thresholds: |z| > 4.5, a false alarm in 150,000 each; generators are
 
 from collections.abc import Callable
 from math import log, sqrt
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -18,13 +19,14 @@ from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.optimizers import fit
 from core.oracle import Answer, Meter, Oracle, Release, Status
 from core.oracle.door import FullDoor
-from core.oracle.federation import Agreed, ClientMeter, Federation, Rounds
+from core.oracle.federation import ClientMeter, Federation, Rounds
 from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.samples import StreamDoor
 from core.oracle.simulation import Simulation
-from core.privacy.events import Gaussian, Repeated
+from core.privacy.events import Event, Gaussian, Repeated
 from core.problems.circle import Alone, Circle, Forsaken
 from core.problems.linear import LinearProblem
+from core.training.order import Drained
 from tests.support.circles import Clients, Mail, ThreadCircle, together
 from tests.support.problems import facts, problem, repeatable_generator
 
@@ -46,9 +48,9 @@ def full_door(place: int, meter: Meter, units: int = UNITS, data: int | None = N
     return FullDoor(records, facts(units, DIMENSION), meter, repeatable_generator(key(place)))
 
 
-def federated(circle: Circle, own: Built, meter: Meter | None = None, agreed: Agreed | None = None) -> Federation:
+def federated(circle: Circle, own: Built, meter: Meter | None = None) -> Federation:
     """Return a client's place in a federation."""
-    paying = ClientMeter(meter or Unmetered(), Rounds(circle), agreed)
+    paying = ClientMeter(meter or Unmetered(), Rounds(circle))
     return Federation(own(paying), paying, "fed_test")
 
 
@@ -62,6 +64,23 @@ class Sequenced(CountingMeter):
     def note(self, question: object, theta: Tensor, answer: Answer, other: Tensor | None = None) -> None:
         del question, theta, other
         self.noted.append(answer)
+
+
+class Stopping(CountingMeter):
+    """A meter whose chunks end with every so many questions."""
+
+    def __init__(self, every: int) -> None:
+        super().__init__()
+        self.kept = 0
+        self._every = every
+
+    def may_stop(self, total: Event) -> bool:
+        del total
+        return bool(self.totals) and len(self.totals) % self._every == 0
+
+    def stop_here(self) -> NoReturn:
+        self.kept += 1
+        raise Drained
 
 
 class TestOneClient:
@@ -357,18 +376,42 @@ class TestLockstep:
         mail = Mail(2, lambda message: [change(message) if message[8] == 2 else message])
         assert all(isinstance(ending, Forsaken) for ending in Clients(mail, work).endings)
 
-    def test_all_stop_where_one_was_asked_to(self) -> None:
-        seen = []
+    @pytest.mark.parametrize(("boundaries", "stops"), [((2, 2, 2), 2), ((2, 4, 2), 4), ((1, 3, 2), None)])
+    def test_all_stop_where_it_costs_nobody_anything(self, boundaries: tuple[int, ...], stops: int | None) -> None:
+        """One is asked to stop; whose chunks end with every `boundaries` questions."""
+        meters = [Stopping(every) for every in boundaries]
+
+        def work(circle: ThreadCircle) -> int:
+            own = meters[circle.place]
+            paying = ClientMeter(own, Rounds(circle), lambda: circle.place == 1, own)
+            oracle = Federation(full_door(circle.place, paying), paying, "fed_test")
+            try:
+                for _ in range(6):
+                    oracle.ask(GRADIENT, ZERO)
+            except Drained:
+                return len(own.totals)
+            return -1
+
+        assert together(Mail(3), work) == [-1 if stops is None else stops] * 3
+        assert [meter.kept for meter in meters] == [int(stops is not None)] * 3
+
+    def test_who_is_left_alone_keeps_what_it_was_told(self) -> None:
+        """Where a chunk ends, a client that finds the others gone has lost nothing."""
+        meters = [Stopping(2), Stopping(2)]
 
         def work(circle: ThreadCircle) -> None:
-            agreed = Agreed(lambda: circle.place == 1)
-            oracle = federated(circle, lambda meter: full_door(circle.place, meter), agreed=agreed)
-            assert not agreed(), "nobody has said so yet"
-            oracle.ask(GRADIENT, ZERO)
-            seen.append(agreed())
+            own = meters[circle.place]
+            paying = ClientMeter(own, Rounds(circle), pausing=own)
+            oracle = Federation(full_door(circle.place, paying), paying, "fed_test")
+            for asked in range(4):
+                if circle.place and asked == 2:
+                    return
+                oracle.ask(GRADIENT, ZERO)
 
-        together(Mail(3), work)
-        assert seen == [True] * 3
+        endings = Clients(Mail(2), work).endings
+        assert isinstance(endings[0], Drained)
+        assert endings[1] is None
+        assert [(meter.kept, len(meter.totals)) for meter in meters] == [(1, 2), (0, 2)]
 
     def test_release_of_another_value_is_refused(self) -> None:
         def work(circle: ThreadCircle) -> Release[Tensor]:

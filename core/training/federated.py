@@ -1,0 +1,190 @@
+"""One client's attempt at a federated job, inside its own process: its own records, ledger and noise, and a circle.
+
+A client is a trainer like any other, with a claim, a fence, chunks and kept states of its own. It opens its own records
+with its own key, for it has no other; its door pays from its own scope; and it runs the method on the means that the
+clients of the circle tell each other. All of them end with the same release.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+
+import torch
+
+from core.catalogue.planning import PlannedJob
+from core.errors import Diverged
+from core.inference.network import RELEASED, AnyReleased
+from core.oracle.federation import KEPT, TOLD, ClientMeter, Federation, Rounds
+from core.problems import Problem
+from core.problems.circle import Alone, Circle, DistributedCircle, Forsaken
+from core.problems.team import meet
+from core.settings import ServiceSettings
+from core.store import federations, jobs
+from core.store.claims import Claim
+from core.store.database import Database
+from core.store.records import open_records, read_records
+from core.store.weights import read_weights
+from core.training.attempt import in_phase, pack_release, replan, unpack_release
+from core.training.device import make_sure_of_device
+from core.training.doors import make_meter, open_door
+from core.training.fitting import make_problem, train
+from core.training.notes import unpack
+from core.training.order import Drained, Order, Phase, read_order
+from core.training.seat import Seat
+from core.training.till import LedgerTill
+
+_COUNT_BYTES = 8
+_WHOLE = 2**63
+"""Counted as told by whoever has kept a complete release."""
+
+
+def run(database: Database, settings: ServiceSettings, claim: Claim, seat: Seat, stop: Callable[[], bool]) -> None:
+    """Carry out a client's attempt and hand in the release.
+
+    Args:
+        database: where the client's job is.
+        settings: where the records are, and how many threads to use; they hold no key.
+        claim: the attempt's right to the client's job, checked by every write.
+        seat: in the circle.
+        stop: says whether to stop where nobody loses anything.
+
+    Raises:
+        Forsaken: another client has gone, or says what it should not.
+        Drained, StaleAttempt, LedgerFrozen, Diverged, Failed, MemoryError, NoGpu: as `core.training.attempt.run`.
+    """
+    torch.set_num_threads(settings.trainer_threads)
+    torch.set_num_interop_threads(1)
+    till = LedgerTill(database, claim, settings)
+    circle = take(seat)
+    try:
+        with in_phase(Phase.OPENING):
+            order = till.read(read_order, claim)
+            rounds = Rounds(circle)
+            kept = furthest(rounds, order.kept)
+            released = unpack_release(kept)
+        if released is None:
+            released = _train(order, kept, till, settings, seat, rounds, stop)
+    except (Diverged, Drained):  # all of them alike: the others shall hear all that was said before
+        leave(circle)
+        raise
+    with in_phase(Phase.PUBLISHING):
+        till.commit(federations.finish, claim, released.model_dump(mode="json"))
+    leave(circle)
+
+
+def take(seat: Seat) -> Circle:
+    """Meet the other clients of an attempt.
+
+    Raises:
+        Forsaken: somebody did not come in time, or has another key.
+    """
+    if seat.size == 1:
+        return Alone()
+    try:
+        # Noised answers are on the CPU, whatever each client sums on.
+        team = meet(
+            seat.number,
+            seat.size,
+            seat.meeting,
+            key=bytes.fromhex(seat.key),
+            patience_seconds=seat.patience_seconds,
+            device=torch.device("cpu"),
+        )
+    except (AssertionError, RuntimeError) as error:
+        raise Forsaken from error
+    return DistributedCircle(team)
+
+
+def leave(circle: Circle) -> None:
+    """Leave a circle once the others have all that was said; who has gone before needs nothing more."""
+    if isinstance(circle, DistributedCircle):
+        try:
+            circle.leave()
+        except Forsaken:
+            return
+
+
+def furthest(rounds: Rounds, kept: bytes | None) -> bytes | None:
+    """Return what all clients go on from: the longest of the transcripts that they have kept.
+
+    Clients keep when they pay, each a little before or after the others, so that some have kept less. They were told
+    the same means and have made the same state of them: what one has kept is what the others have lost. Whoever has
+    kept less still pays for what its own ledger does not know to be kept.
+
+    Raises:
+        Forsaken: somebody has gone, or sends what is no transcript.
+    """
+    counts = rounds.exchange(KEPT, bytes(32), told_in(kept).to_bytes(_COUNT_BYTES, "big"))
+    best = max(range(len(counts)), key=lambda place: (counts[place], -place))
+    if not int.from_bytes(counts[best], "big"):
+        return None
+    own = kept if rounds.circle.place == best else b""
+    taken = rounds.exchange(KEPT, bytes(31) + b"\1", own or b"")[best]
+    try:
+        told = told_in(taken)
+    except Exception as error:  # another's bytes: whatever is wrong with them, it is not ours
+        raise Forsaken from error
+    if told != int.from_bytes(counts[best], "big"):
+        raise Forsaken
+    return taken
+
+
+def told_in(kept: bytes | None) -> int:
+    """Return how many means what was kept is made of."""
+    if kept is None:
+        return 0
+    if unpack_release(kept) is not None:
+        return _WHOLE
+    notes = unpack(kept)
+    return len(notes.answers) + (0 if notes.state is None else int(notes.state[TOLD]))
+
+
+def _train(
+    order: Order,
+    kept: bytes | None,
+    till: LedgerTill,
+    settings: ServiceSettings,
+    seat: Seat,
+    rounds: Rounds,
+    stop: Callable[[], bool],
+) -> AnyReleased:
+    """Make a release from the client's own records and the others' answers, and keep it."""
+    with in_phase(Phase.OPENING):
+        planned = replan(order)
+        make_sure_of_device(planned)
+        till.commit(jobs.mark_opened, order.claim)
+        problem = _own_problem(planned, order, settings, seat)
+    with in_phase(Phase.TRAINING):
+        going_on = replace(order, kept=kept)
+        meter = make_meter(planned, going_on, till, lambda: False)
+        paying = ClientMeter(meter, rounds, stop, meter)
+        door = open_door(planned, going_on, problem, meter, shared=False, through=paying)
+        oracle = Federation(door, paying, seat.federation)
+        own = train(planned, going_on, meter, oracle)
+        released = weakest(rounds, own).model_copy(update={"units": oracle.facts.units})
+    with in_phase(Phase.PUBLISHING):
+        till.keep(pack_release(released), released.steps)
+    return released
+
+
+def _own_problem(planned: PlannedJob, order: Order, settings: ServiceSettings, seat: Seat) -> Problem:
+    """Open the client's own records with its own key."""
+    key = None if seat.dataset_key is None else bytes.fromhex(seat.dataset_key)
+    weights = {} if order.weights is None else read_weights(settings, order.weights)
+    with open_records(settings, order.records, key) as file:
+        return make_problem(planned, read_records(file, planned.design), weights)
+
+
+def weakest(rounds: Rounds, own: AnyReleased) -> AnyReleased:
+    """Return the release as all clients hand it in: with the weakest of the promises that it is to their scopes.
+
+    Raises:
+        Forsaken: somebody has gone, or sends what is no release.
+    """
+    told = rounds.exchange(KEPT, bytes(31) + b"\2", own.model_dump_json().encode())
+    try:
+        releases = [RELEASED.validate_json(one) for one in told]
+    except ValueError as error:
+        raise Forsaken from error
+    worst = max(releases, key=lambda one: Decimal(one.privacy.promise.epsilon))
+    return own.model_copy(update={"privacy": worst.privacy})

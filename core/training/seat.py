@@ -1,0 +1,24 @@
+"""A client's seat in one attempt at a federated job: all that its process is told beside its own claim."""
+
+from pydantic import Field
+
+from core.privacy.facts import Frozen
+
+
+class Seat(Frozen):
+    """Where the client's process meets the others, and what opens its own records and nobody else's."""
+
+    federation: str
+    """The federated job; common coins are made of it."""
+    number: int
+    """Of those that take part in this attempt, from 0."""
+    size: int
+    """How many take part."""
+    meeting: str
+    """Where they find each other."""
+    key: str = Field(repr=False)
+    """By which they know one another, in hexadecimal digits; fresh in each attempt."""
+    patience_seconds: float
+    """How long to wait for the others, now and whenever they talk."""
+    dataset_key: str | None = Field(repr=False)
+    """Opens this client's records, in hexadecimal digits; None: they were stored before there was encryption."""
