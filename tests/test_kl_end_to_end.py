@@ -192,3 +192,75 @@ def test_what_a_method_cannot_do_is_refused_with_its_field(
 @pytest.fixture(scope="module")
 def refusing(service: Embedded) -> str:
     return service.upload()
+
+
+SMALL_NETWORK: dict[str, Any] = {
+    "kind": "network",
+    "target": "power",
+    "layers": [{"kind": "linear", "units": 6}, {"kind": "activation", "of": "tanh"}, {"kind": "linear", "units": 1}],
+}
+CONDITION = {"gamma": 2.0, "kappa": 2.0}
+DECLARED: dict[str, dict[str, Any]] = {
+    "adaptive_gd": {"smoothness": 2.0, "step_cap": 20},
+    "kl_spider": {
+        "condition": {**CONDITION, "kappa": 1.5},
+        "smoothness": 2.0,
+        "start_gap": 0.5,
+        "variant": "calibrated",
+    },
+    "proximal_point": {
+        "condition": CONDITION,
+        "weak_convexity": 0.5,
+        "start_gap": 0.5,
+        "pace": "practical",
+        "inner_steps": "practical",
+        "max_inner": 20,
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "select"),
+    [
+        ("adaptive_gd", "last"),
+        pytest.param("adaptive_gd", "exponential", marks=pytest.mark.slow),
+        pytest.param("kl_spider", None, marks=pytest.mark.slow),
+        pytest.param("proximal_point", None, marks=pytest.mark.slow),
+    ],
+)
+def test_a_network_is_trained_under_declared_constants(service: Embedded, kind: str, select: str | None) -> None:
+    """Whatever of its loss was declared is told with what it certifies: nobody has checked it."""
+    dataset = service.upload(phases_csv(500), columns=PHASES, budget={"rho": "200000"})
+    optimizer = {"kind": kind, "clip": 2.0, **DECLARED[kind], **({} if select is None else {"select": select})}
+    body = {"model": SMALL_NETWORK, "optimizer": optimizer, "privacy": {"mu": "200"}}
+    quoted, job, release = run(service, dataset, **body)
+    assert quoted["coefficients"] == 25
+    assert 0 < spent(job) <= spent(job, "reserved")
+    told, held = spent(job) + spent(job, "returned"), spent(job, "reserved")
+    assert told == pytest.approx(held, rel=1e-3), "figures are rounded up"
+    certificate = release["certificate"]
+    if kind == "adaptive_gd":
+        assert certificate["quantity"] == "gradient_norm"
+        assert certificate["ended_by"] in {"small_gradient", "budget", "step_cap"}
+    else:
+        assert (certificate["quantity"], certificate["ended_by"]) == ("excess_risk", "rounds")
+        assert any("-KL within" in said for said in certificate["conditions"])
+        assert any("no unit's gradient is longer than 2 " in said for said in certificate["conditions"])
+    if kind == "kl_spider":
+        assert "gradient_difference" in quoted["plan"]["sigma"]
+        assert certificate["value"] == pytest.approx(quoted["bound"]["value"])
+    notes = service.get(f"/v1/models/{job['result']['model']}/summary")["notes"]
+    assert any(certificate["ended_by"].replace("_", " ") in note for note in notes)
+    rows = [{"first": 0.5, "second": -0.5}]
+    answer = service.http.post(f"/v1/models/{job['result']['model']}/predict", json={"rows": rows})
+    assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize("kind", list(DECLARED))
+def test_what_a_method_needs_to_know_of_a_network_is_named(service: Embedded, kind: str) -> None:
+    dataset = service.upload(phases_csv(100), columns=PHASES, budget={"rho": "20"})
+    body = {"model": SMALL_NETWORK, "optimizer": {"kind": kind}, "privacy": {"mu": "2"}, "inference": NONE}
+    answer = service.http.post("/v1/estimates", json={"dataset": dataset, **body})
+    assert answer.status_code == 422
+    needed = [name for name in ("condition", "smoothness", "weak_convexity") if name in DECLARED[kind]]
+    assert [field["pointer"] for field in answer.json()["errors"]] == [f"/optimizer/{name}" for name in needed]

@@ -15,7 +15,13 @@ from core.catalogue.method import Bound
 from core.catalogue.methods import AnySettings
 from core.catalogue.modelling import fill_model, make_facts
 from core.catalogue.models import LinearModel, NetworkModel, RegressionModel
-from core.catalogue.network.planning import clip_of, fill_network, network_facts, refuse_for_networks
+from core.catalogue.network.planning import (
+    clip_of,
+    fill_network,
+    network_facts,
+    refuse_for_networks,
+    refuse_wide_draws,
+)
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
 from core.catalogue.planning_rules import fill
@@ -130,7 +136,9 @@ def describe(
         refuse_for_networks(spec)
         design = make_design(columns, spec.model)
         network = fill_network(spec.model, design)
-        return design, network, network_facts(network, design, units, adjacency, clip_of(spec))
+        facts = network_facts(network, design, units, adjacency, clip_of(spec))
+        refuse_wide_draws(spec, facts)
+        return design, network, facts
     design = make_design(columns, spec.model)
     model = fill_model(spec.model, design)
     return design, model, make_facts(model, design, units, adjacency, spec.optimizer.start)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, TypeAdapter
 
+from core.catalogue.certificate import Certificate
 from core.catalogue.design import Design
 from core.catalogue.network.layers import Activation, Pool2d, Shape, parameters_of
 from core.catalogue.network.model import NetworkModel, trace
@@ -50,6 +51,7 @@ class ReleasedNetwork(Frozen):
     training: Training
     privacy: Report
     parameters: str = Field(repr=False, description="base64 of little-endian float32")
+    certificate: Certificate | None = Field(default=None, description="what the method claims of this very network")
 
     @property
     def shape(self) -> Shape:

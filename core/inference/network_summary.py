@@ -13,7 +13,7 @@ from core.inference.network import ReleasedNetwork, layer_table
 from core.inference.pages import document
 from core.inference.rendering import Head, centred, columns, pairs, plain, privacy_words, wide
 from core.inference.results import privacy_block
-from core.inference.wording import promise_phrase
+from core.inference.wording import claim, promise_phrase
 
 _LEAST = 78
 _LOSSES = {"cross_entropy": "cross-entropy of softmax probabilities", "squared": "half the squared error"}
@@ -73,7 +73,9 @@ def notes(released: ReleasedNetwork) -> list[str]:
             f"Training started from {released.model.pretrained}, which whoever uploaded it says is public: the promise "
             "is about this job's records alone, and not about those that the weights were made of."
         )
-    if released.status == "stopped":
+    if released.certificate is not None:
+        said.append(claim(released.certificate))
+    elif released.status == "stopped":
         said.append("The job was told to stop before its last step.")
     return said
 

@@ -88,7 +88,7 @@ def notes(released: Released) -> list[str]:
     if released.covariance is None:
         said.append(_why_none(released))
     if released.certificate is not None:
-        said.append(_claim(released.certificate))
+        said.append(claim(released.certificate))
     if flags.eigenvalues_floored:
         said.append(
             f"{_count(flags.eigenvalues_floored, 'eigenvalue')} of the covariance's noised matrices fell below a "
@@ -132,7 +132,7 @@ def _meaning(released: Released) -> list[str]:
     return []
 
 
-def _claim(certificate: Certificate) -> str:
+def claim(certificate: Certificate) -> str:
     """Say what a method claims of its estimate, how it ended, and what the claim rests on."""
     what = certificate.quantity.replace("_", " ")
     ending = f"The method ended by {certificate.ended_by.replace('_', ' ')} ({certificate.variant})"

@@ -111,3 +111,8 @@ class Facts(Grown):
     ridge: float = Field(default=0.0, ge=0, description="lambda of (lambda/2) |theta|^2, added without the records")
     scale: UnknownScale | None = Field(default=None, description="None: all parameters are coefficients")
     part_rows: int | None = Field(default=None, gt=0)
+
+    @property
+    def clips_alone(self) -> bool:
+        """Whether clips alone bound a unit's gradient, so that they may cut it: a network's."""
+        return self.part_rows is not None

@@ -93,7 +93,7 @@ def _train_network(
     estimate = fitted.value.estimate
     privacy = report(_promised(order, meter.charged), order.terms, order.adjacency, declared=True)
     parameters = merged(planned, weights, estimate.theta)
-    return describe_network(planned, parameters, fitted.status.value, int(estimate.steps), privacy)
+    return describe_network(planned, parameters, fitted.status.value, estimate, privacy)
 
 
 def describe(planned: PlannedJob, order: Order, fitted: Release[Fitted], charged: Event) -> Released:

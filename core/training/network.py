@@ -13,6 +13,7 @@ from core.catalogue.network.model import NetworkModel
 from core.catalogue.network.trained import DOWN, UP, trained_parameters
 from core.catalogue.planning import PlannedJob
 from core.catalogue.sampling import PoissonSampling
+from core.inference.estimate import Estimate
 from core.inference.network import ReleasedNetwork, Training, pack_parameters
 from core.mechanisms.public_start import draw_start
 from core.privacy.reports import Report
@@ -89,7 +90,7 @@ def describe_network(
     planned: PlannedJob,
     parameters: NDArray[np.float32],
     status: Ended,
-    steps: int,
+    estimate: Estimate,
     privacy: Report,
 ) -> ReleasedNetwork:
     """Return the row that a network stores.
@@ -98,7 +99,7 @@ def describe_network(
         planned: the job.
         parameters: of the trained network.
         status: how the method ended.
-        steps: taken.
+        estimate: with the steps taken, and what the method claims.
         privacy: what the job promises.
 
     Raises:
@@ -110,7 +111,7 @@ def describe_network(
         target=planned.spec.model.target,
         optimizer=settings.kind,
         units=facts.units,
-        steps=steps,
+        steps=int(estimate.steps),
         status=status,
         design=planned.design,
         model=network_of(planned),
@@ -123,4 +124,5 @@ def describe_network(
         ),
         privacy=privacy,
         parameters=pack_parameters(parameters),
+        certificate=estimate.certificate,
     )

@@ -122,7 +122,7 @@ def declared(
             facts.weak_convexity is None or weak_convexity < facts.weak_convexity
         ),
         f"no unit's gradient is longer than {ground.lipschitz:.6g} {within}: nothing is clipped": (
-            ground.lipschitz < facts.gradient_bound
+            facts.clips_alone or ground.lipschitz < facts.gradient_bound
         ),
         f"the mean loss at the start is at most {ground.start_gap:.6g} above its least value": (
             ground.start_gap < known_gap(None, condition, ground.lipschitz, ground.start_norm, facts)

@@ -237,8 +237,8 @@ class KlSpider(AbstractSettings):
                 f"the mean loss is ({self.condition.gamma:.6g}, {self.condition.kappa:.6g})-KL {within}, with respect "
                 "to its least value"
             )
-        if self.clip is not None and self.clip < facts.gradient_bound:
-            declared.append(f"no unit's gradient is longer than {self.clip:.6g} {within}: nothing is clipped")
+        if facts.clips_alone or self._clip(facts) < facts.gradient_bound:
+            declared.append(f"no unit's gradient is longer than {self._clip(facts):.6g} {within}: nothing is clipped")
         if facts.smoothness is None or ground.ratio * ground.smoothness < facts.smoothness:
             declared.append(f"each unit's loss is {self.smoothness:.6g}-smooth {within}")
         if facts.smoothness is None or ground.smoothness < facts.smoothness + facts.ridge:

@@ -1,5 +1,6 @@
 """A network's plan: its loss by the target's type, its public facts, and what is refused before a record is read."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from core.catalogue.columns import Coded
@@ -12,13 +13,21 @@ from core.catalogue.planning_rules import fill
 from core.errors import FieldError, Invalid
 from core.privacy.facts import Adjacency, Facts
 
-METHODS: Final = frozenset({"clipped_sgd"})
-"""Which train networks: a network's gradients are bounded by clipping alone, and nothing else of it is bounded."""
+METHODS: Final[Mapping[str, tuple[str, ...]]] = {
+    "clipped_sgd": (),
+    "kl_spider": ("condition", "smoothness"),
+    "proximal_point": ("condition", "weak_convexity"),
+    "adaptive_gd": ("smoothness",),
+}
+"""Which train networks, and what of a network's loss they need to know: clipping bounds its gradients, nothing else is
+known of it, so whoever asks for them declares it."""
 PLANNED_CLIP: Final = 1.0
 SMALLEST_CLIP, LARGEST_CLIP = 1e-6, 1e6
 """Within these, single precision holds what is clipped and what is added up."""
 LARGEST_RADIUS: Final = 1e12
 """Within it, no parameter and no product of two passes what single precision holds."""
+MOST_DRAWN: Final = 10_000
+"""Trained numbers of a network whose iterates may all be held, for one to be drawn among them."""
 PART_ROWS: Final = 64
 """Rows that one single-precision partial sum of a network's gradients adds up."""
 
@@ -27,16 +36,21 @@ def refuse_for_networks(spec: JobSpec) -> None:
     """Refuse what no network has.
 
     Raises:
-        Invalid: another method, intervals, several processes, assumptions of coefficients, or extreme figures; with
-            JSON pointers.
+        Invalid: another method, a constant that nobody declares, intervals, several processes, assumptions of
+            coefficients, or extreme figures; with JSON pointers.
     """
     errors = []
     if spec.optimizer.kind not in METHODS:
         detail = (
             f"{spec.optimizer.kind} rests on bounds that a network's loss does not have; use clipped_sgd, which clips "
-            "every record's gradient"
+            "every record's gradient, or a method whose constants may be declared: "
+            + ", ".join(kind for kind, needed in METHODS.items() if needed)
         )
         errors.append(FieldError("/optimizer/kind", detail))
+    for name in METHODS.get(spec.optimizer.kind, ()):
+        if getattr(spec.optimizer, name) is None:
+            detail = "is known of no network's loss: declare it, or use clipped_sgd, which needs none"
+            errors.append(FieldError(f"/optimizer/{name}", detail))
     if spec.inference.intervals:
         detail = "no covariance is known for the parameters of a network: set it to false"
         errors.append(FieldError("/inference/intervals", detail))
@@ -55,6 +69,17 @@ def refuse_for_networks(spec: JobSpec) -> None:
         errors.append(FieldError("/resources/processes", "networks are trained by one process; leave it out"))
     if errors:
         raise Invalid(f"This job asks for what networks do not have: see {errors[0].pointer}.", *errors)
+
+
+def refuse_wide_draws(spec: JobSpec, facts: Facts) -> None:
+    """Refuse a draw among the iterates of a network that is too large to hold them all.
+
+    Raises:
+        Invalid: such a draw.
+    """
+    if getattr(spec.optimizer, "select", None) == "exponential" and facts.dimension > MOST_DRAWN:
+        detail = f"draws among iterates, which are held of up to {MOST_DRAWN:,} trained numbers: take least_norm"
+        raise Invalid(f"/optimizer/select {detail}.", FieldError("/optimizer/select", detail))
 
 
 def fill_network(model: NetworkModel, design: Design) -> NetworkModel:

@@ -24,13 +24,20 @@ WORDS = [{"kind": "embedding", "tokens": 100, "width": 4}, *FLAT]
 
 
 def plan(
-    layers: list[Any], of: dict[str, Any] = IMAGE, to: dict[str, Any] = DIGIT, *, asked: Any = None, **model: Any
+    layers: list[Any],
+    of: dict[str, Any] = IMAGE,
+    to: dict[str, Any] = DIGIT,
+    *,
+    asked: Any = None,
+    privacy: Any = None,
+    **model: Any,
 ) -> PlannedJob:
+    optimizer = {"kind": "clipped_sgd", "steps": 20, **(asked or {})}
     spec = {
         "dataset": "ds_1",
         "model": {"kind": "network", "target": "y", "layers": layers, **model},
-        "optimizer": {"kind": "clipped_sgd", "steps": 20, **(asked or {})},
-        "privacy": {"epsilon": "1"},
+        "optimizer": {name: at for name, at in optimizer.items() if at is not None},
+        "privacy": privacy or {"epsilon": "1"},
         "inference": {"intervals": False},
     }
     columns = TypeAdapter(tuple[Column, ...]).validate_python([of, to])
@@ -63,6 +70,49 @@ def test_the_target_says_the_loss_and_the_privacy_target_the_noise() -> None:
     assert number.spec.model.loss == "squared"  # type: ignore[union-attr] # a network
     sigma = plan(FLAT).spec.optimizer.sigma  # type: ignore[union-attr] # clipped_sgd has one
     assert sigma > 0
+
+
+SPIDER = {
+    "kind": "kl_spider",
+    "variant": "calibrated",
+    "condition": {"gamma": 2.0, "kappa": 2.0},
+    "smoothness": 1.0,
+    "start_gap": 2.0,
+}
+
+
+def test_methods_under_the_kl_condition_take_networks_whose_constants_are_declared() -> None:
+    planned = plan(FLAT, privacy={"mu": "40"}, asked={**SPIDER, "steps": None})
+    assert planned.bound.value is not None
+    claimed = planned.spec.optimizer.certificate(planned.facts)  # type: ignore[union-attr] # KL-Spider makes one
+    assert sum("nothing is clipped" in condition for condition in claimed.conditions) == 1, "a network's clip may cut"
+    assert sum("-smooth" in condition for condition in claimed.conditions) == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "pointers"),
+    [
+        ({"kind": "noisy_newton", "steps": None}, ["/optimizer/kind"]),
+        ({**SPIDER, "steps": None, "smoothness": None}, ["/optimizer/smoothness"]),
+        ({"kind": "proximal_point", "steps": None}, ["/optimizer/condition", "/optimizer/weak_convexity"]),
+        ({"kind": "adaptive_gd", "steps": None}, ["/optimizer/smoothness"]),
+        ({"kind": "adaptive_gd", "steps": None, "smoothness": 1.0, "start": "random"}, ["/optimizer/start"]),
+    ],
+    ids=["no bounds", "spider", "proximal", "adaptive", "start"],
+)
+def test_what_is_not_known_of_a_network_is_asked_for_by_name(asked: Any, pointers: list[str]) -> None:
+    with pytest.raises(Invalid) as refusal:
+        plan(FLAT, asked=asked)
+    assert [field.pointer for field in refusal.value.fields] == pointers
+
+
+def test_no_iterate_of_a_large_network_is_drawn() -> None:
+    large = [{"kind": "flatten"}, {"kind": "linear", "units": 200}, LINEAR]
+    asked = {"kind": "adaptive_gd", "steps": None, "smoothness": 1.0, "select": "exponential"}
+    assert plan(FLAT, asked=asked).spec.optimizer.kind == "adaptive_gd"
+    with pytest.raises(Invalid) as refusal:
+        plan(large, asked=asked)
+    assert [field.pointer for field in refusal.value.fields] == ["/optimizer/select"]
 
 
 DEEP: dict[str, Any] = {"kind": "activation"}
