@@ -2,7 +2,7 @@
 
 `python -m benchmarks.peers.with_farthing TASK BATCH FOLDER METHOD fixed|poisson|equal|write STEPS`
 
-On fixed batches each pre-sliced batch stands behind a door of its own, which reads all of it.
+On fixed batches the pre-sliced batches stand behind one door in turn, which reads all of the one that is there.
 """
 
 import sys
@@ -113,27 +113,28 @@ def meter_for(event: Event) -> LedgerMeter:
     return LedgerMeter(Till(), [Payer(ORDERS, tuple(prefix_costs(schedule, ORDERS)))], schedule)
 
 
-def doors_of(task: Task, folder: Path, question: Gradient, *, poisson: bool) -> tuple[list[AbstractDoor], int]:
-    """Return a door to all records that samples, or one to each batch; and the number of parameters."""
+def door_of(task: Task, folder: Path, question: Gradient, *, poisson: bool) -> tuple[AbstractDoor, list[Problem], int]:
+    """Return a door, what stands behind it in turn, and the number of parameters.
+
+    To all records, which it samples, or to one batch after the other.
+    """
     features, target, start = map(torch.from_numpy, read(folder))
     size = len(target) if poisson else task.batch
-    found: list[AbstractDoor] = []
-    for some, aims in zip(features.split(size), target.split(size), strict=True):
-        problem = problem_of(task, some.clone(), aims, start)
-        facts = Facts(
-            units=size,
-            dimension=problem.dimension,
-            adjacency=Adjacency.ZERO_OUT,
-            gradient_bound=task.clip,
-            part_rows=None if task.name == "logistic" else PART_ROWS,
-        )
-        if poisson:
-            parts = rate_parts(task.batch / task.units)
-            meter = meter_for(sampled(question, parts))
-            found.append(PoissonDoor(problem, facts, meter, SystemGenerator(), parts))
-        else:
-            found.append(FullDoor(problem, facts, meter_for(question.event()), SystemGenerator()))
-    return found, len(start)
+    slices = zip(features.split(size), target.split(size), strict=True)
+    problems = [problem_of(task, some.clone(), aims, start) for some, aims in slices]
+    facts = Facts(
+        units=size,
+        dimension=len(start),
+        adjacency=Adjacency.ZERO_OUT,
+        gradient_bound=task.clip,
+        part_rows=None if task.name == "logistic" else PART_ROWS,
+    )
+    if not poisson:
+        meter = meter_for(question.event())
+        return FullDoor(problems[0], facts, meter, SystemGenerator()), problems, len(start)
+    parts = rate_parts(task.batch / task.units)
+    meter = meter_for(sampled(question, parts))
+    return PoissonDoor(problems[0], facts, meter, SystemGenerator(), parts), problems, len(start)
 
 
 def main() -> None:
@@ -145,12 +146,12 @@ def main() -> None:
         write(folder, task, start_of(task))
         return
     question = Gradient(sigma=SILENT_SIGMA if mode == "equal" else task.sigma, clip=task.clip)
-    doors, dimension = doors_of(task, folder, question, poisson=mode == "poisson")
+    door, problems, dimension = door_of(task, folder, question, poisson=mode == "poisson")
     theta, number = torch.zeros(dimension, dtype=torch.float64), 0
 
     def step() -> None:
         nonlocal theta, number
-        door = doors[number % len(doors)]
+        door._problem = problems[number % len(problems)]  # noqa: SLF001 - a scope's records do not change; these do
         theta = theta.sub(door.ask(question, theta).value, alpha=task.step_size)
         door.keep({"theta": theta}, number)
         number += 1

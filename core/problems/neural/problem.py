@@ -271,9 +271,11 @@ class NetworkProblem:
         forward = Pass(weights, self._offsets)
         outputs = forward.run(self._layers, self._features[rows].view(-1, *self._given))
         loss = losses_of(self._loss, outputs, self._target[rows])
-        slopes = torch.autograd.grad(loss.sum(), [site.made for site in forward.sites])
+        slopes = list(torch.autograd.grad(loss.sum(), [site.made for site in forward.sites]))
+        terms: list[Terms] = []
         with torch.no_grad():
-            terms = [one for site, slope in zip(forward.sites, slopes, strict=True) for one in site.terms(slope)]
+            while slopes:  # what a layer was given and made is let go of as soon as its terms are there
+                terms += forward.sites.pop(0).terms(slopes.pop(0))
             squares = torch.stack([one.squares for one in terms]).sum(0)
             kept = included & self._kept[rows] & (squares <= LARGEST**2)  # false for NaN
             scales = torch.where(kept, (clip / squares.sqrt()).clamp_(max=1.0), 0.0)
