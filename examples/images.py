@@ -142,9 +142,8 @@ def share_right(graph: bytes, inputs: npt.NDArray[np.uint8], labels: npt.NDArray
     return right / len(labels)
 
 
-def run(client: Client, name: str, epsilons: Sequence[str], jobs: int, page: Path = PAGE) -> None:
-    """Upload once, train at each epsilon, print and store."""
-    recipe = RECIPES[name]
+def run(client: Client, name: str, recipe: Recipe, epsilons: Sequence[str], jobs: int, page: Path = PAGE) -> None:
+    """Upload once, train at each epsilon, print and store under a name."""
     images = recipe.load()
     inputs, held_out = recipe.prepare(images.train_images), recipe.prepare(images.test_images)
     records = {"image": inputs, "label": images.train_labels.astype(str)}
@@ -170,7 +169,7 @@ def main() -> None:
     parser.add_argument("--page", type=Path, default=PAGE, help="with the table; JSON goes to a folder of its name")
     told = parser.parse_args()
     with service("images") as client:
-        run(client, told.recipe, told.epsilon, told.jobs, told.page)
+        run(client, told.recipe, RECIPES[told.recipe], told.epsilon, told.jobs, told.page)
 
 
 if __name__ == "__main__":
