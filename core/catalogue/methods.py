@@ -11,6 +11,7 @@ from core.catalogue.kl.proximal_point import ProximalPoint
 from core.catalogue.kl.spider import KlSpider
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
+from core.catalogue.second_order.gauss import GaussPsgd
 from core.catalogue.sufficient_statistics import SufficientStatistics
 
 AnySettings = Annotated[
@@ -21,7 +22,8 @@ AnySettings = Annotated[
     | ProximalPoint
     | AdaptiveGradientDescent
     | ClippedSgd
-    | CertifiedClippedSgd,
+    | CertifiedClippedSgd
+    | GaussPsgd,
     Field(discriminator="kind"),
 ]
 SETTINGS: TypeAdapter[AnySettings] = TypeAdapter(AnySettings)
@@ -36,4 +38,5 @@ METHODS = (
     AdaptiveGradientDescent,
     ClippedSgd,
     CertifiedClippedSgd,
+    GaussPsgd,
 )

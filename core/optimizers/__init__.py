@@ -14,6 +14,7 @@ from core.catalogue.kl.spider import KlSpider
 from core.catalogue.methods import AnySettings
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
+from core.catalogue.second_order.gauss import GaussPsgd
 from core.catalogue.sufficient_statistics import SufficientStatistics
 from core.inference.estimate import Estimate
 from core.inference.sandwich import Sandwich, infer
@@ -21,6 +22,7 @@ from core.optimizers import (
     adaptive_gd,
     certified_clipped_sgd,
     clipped_sgd,
+    gauss_psgd,
     kl_spider,
     noisy_gd,
     noisy_newton,
@@ -61,6 +63,8 @@ def iterate(settings: AnySettings, oracle: Oracle) -> tuple[Estimate, Status]:
             ended = clipped_sgd.iterate(settings, oracle)
         case CertifiedClippedSgd():
             ended = certified_clipped_sgd.iterate(settings, oracle)
+        case GaussPsgd():
+            ended = gauss_psgd.iterate(settings, oracle)
         case _:
             assert_never(settings)
     return ended

@@ -18,6 +18,7 @@ METHODS: Final[Mapping[str, tuple[str, ...]]] = {
     "kl_spider": ("condition", "smoothness"),
     "proximal_point": ("condition", "weak_convexity"),
     "adaptive_gd": ("smoothness",),
+    "gauss_psgd": ("smoothness", "hessian_smoothness"),
 }
 """Which train networks, and what of a network's loss they need to know: clipping bounds its gradients, nothing else is
 known of it, so whoever asks for them declares it."""
@@ -36,8 +37,8 @@ def refuse_for_networks(spec: JobSpec) -> None:
     """Refuse what no network has.
 
     Raises:
-        Invalid: another method, a constant that nobody declares, intervals, several processes, assumptions of
-            coefficients, or extreme figures; with JSON pointers.
+        Invalid: another method, a constant that nobody declares, intervals, assumptions of coefficients, or extreme
+            figures; with JSON pointers.
     """
     errors = []
     if spec.optimizer.kind not in METHODS:
@@ -65,8 +66,6 @@ def refuse_for_networks(spec: JobSpec) -> None:
         errors.append(FieldError("/optimizer/radius", f"of a network is at most {LARGEST_RADIUS:g}; lower it"))
     if spec.assume is not None:
         errors.append(FieldError("/assume", "is about coefficients, which a network has none of; leave it out"))
-    if spec.resources.processes > 1:
-        errors.append(FieldError("/resources/processes", "networks are trained by one process; leave it out"))
     if errors:
         raise Invalid(f"This job asks for what networks do not have: see {errors[0].pointer}.", *errors)
 

@@ -1,0 +1,193 @@
+"""The settings of Gauss-PSGD and what follows from them once they are filled; letters as in `gauss`."""
+
+from math import sqrt
+from typing import Annotated, ClassVar, Final, Literal, TypeVar
+
+from pydantic import Field
+
+from core.catalogue.method import AbstractSettings
+from core.catalogue.planning_rules import AnyStart, Mu, Radius
+from core.catalogue.questions import Gradient, GradientDifference
+from core.catalogue.second_order.escape import rounds_for
+from core.catalogue.second_order.estimation import Errors
+from core.catalogue.second_order.presets import THETA, gamma_star, round_chance
+from core.privacy.facts import Adjacency, Facts
+
+MOST_EPOCHS: Final = 32
+MOST_STEPS: Final = 1_000_000
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+Probability = Annotated[float, Field(gt=0, lt=1)]
+RoundMode = Literal["fresh", "rewind", "continue"]
+V = TypeVar("V")
+
+
+def known(value: V | None) -> V:
+    """Return a figure that planning has filled."""
+    assert value is not None, "plan first"
+    return value
+
+
+class GaussPsgdFigures(AbstractSettings):
+    """What an analyst may say, and what is planned; all of it public."""
+
+    offers_intervals: ClassVar = False
+    federates: ClassVar = True
+    per_client: ClassVar = frozenset({"batch", "difference_batch"})
+
+    kind: Literal["gauss_psgd"] = "gauss_psgd"
+    mu: Mu | None = Field(default=None, description="of all passes together; null: the job's share")
+    epochs: Annotated[int, Field(ge=1, le=MOST_EPOCHS)] = Field(
+        default=1, description="how often the records are gone through; more than one is about no population any more"
+    )
+    mode: Literal["calibrated", "theory", "given"] = Field(
+        default="calibrated",
+        description="calibrated: ours, by a preset; theory: the theorem's, vacuous below some 1e12 records; given: all "
+        "figures are yours",
+    )
+    preset: Literal["strict", "fast"] = Field(default="strict", description="of the calibrated mode")
+    form: Literal["corrected", "printed"] = Field(default="corrected", description="of the theory's equations")
+    estimator: Literal["drift", "period"] = Field(
+        default="drift",
+        description="when a fresh gradient is asked; period: DIFF2, every `period` steps, without rounds of escape",
+    )
+    period: Count | None = Field(default=None, description="of DIFF2; null: 10")
+    round_mode: RoundMode = Field(
+        default="fresh",
+        description="what a round begins with; fresh: a fresh gradient. rewind and continue are readings of the print "
+        "whose rounds repeat one noise: certificates are wrong far more often",
+    )
+    clip: Positive | None = Field(
+        default=None, description="G, to which each unit's gradient is clipped; null: its bound"
+    )
+    smoothness: Positive | None = Field(
+        default=None, description="M, of one unit's loss; null: the loss's own. Changes are cut to M times the distance"
+    )
+    hessian_smoothness: Positive | None = Field(
+        default=None, description="rho: how fast one unit's Hessian changes, at most; to be declared"
+    )
+    start_gap: Positive | None = Field(default=None, description="U, for the theory; null: the loss's own")
+    spread: Positive | None = Field(
+        default=None, description="of units' gradients around their mean, as a length, at most; null: the clip"
+    )
+    difference_spread: Positive | None = Field(
+        default=None,
+        description="of units' changes around their mean, over the distance, at most; null: the smoothness",
+    )
+    failure: Probability = Field(default=0.05, description="omega, of a whole run")
+    missed: Probability = Field(default=0.01, description="omega0: of leaving no saddle in all rounds of a phase")
+    margin: Literal["size", "explicit"] = Field(
+        default="size",
+        description="chi from the error's root mean square (practical), or from a radius that no error passes (proved)",
+    )
+    batch: Count | None = Field(default=None, description="b1, units of a fresh gradient")
+    difference_batch: Count | None = Field(default=None, description="b2, units of a change")
+    restart_drift: Positive | None = Field(
+        default=None, description="kappa: accumulated squared movement at which a fresh gradient is asked"
+    )
+    step_size: Positive | None = Field(default=None, description="eta; null: half of 1/M, or the theory's")
+    error_radius: Positive | None = Field(default=None, description="chi; rounds begin at gradients of at most 3 chi")
+    escape_distance: Positive | None = Field(default=None, description="R; by hand in the preset fast")
+    round_steps: Annotated[int, Field(ge=1, le=MOST_STEPS)] | None = Field(default=None, description="Gamma")
+    rounds: Annotated[int, Field(ge=1, le=100_000)] | None = Field(default=None, description="Q")
+    steps: Annotated[int, Field(ge=1, le=MOST_STEPS)] | None = Field(
+        default=None, description="T, steps at most; null: as many as there are units for"
+    )
+    clients: Count | None = Field(
+        default=None, description="m, whose answers are averaged in a federated job; null: 1. Errors shrink by its root"
+    )
+    start: AnyStart = Field(
+        default="zeros", description="in encoded units, never from the records; random: at distance 1 from zero"
+    )
+    radius: Radius | None = Field(default=None, description="iterates are brought back into this ball around zero")
+
+    @property
+    def multiplier(self) -> float:
+        """z, the noise over the sensitivity: that of all passes together is worth `mu`."""
+        return sqrt(self.epochs) / known(self.mu)
+
+    def fresh(self) -> Gradient:
+        """Return the question for a fresh gradient."""
+        return Gradient(sigma=self.multiplier, batch=known(self.batch), clip=self.clip)
+
+    def change(self, distance: float) -> GradientDifference | None:
+        """Return the question for a change over a distance; None for none, whose change is exactly 0."""
+        cap = known(self.smoothness) * distance
+        if cap == 0:
+            return None
+        return GradientDifference(sigma=self.multiplier, batch=known(self.difference_batch), cap=cap, clip=self.clip)
+
+    def clip_at(self, facts: Facts) -> float:
+        """Return G."""
+        return facts.gradient_bound if self.clip is None else self.clip
+
+    def errors(self, facts: Facts) -> Errors:
+        """Return what the error of an estimate follows from, the batches filled."""
+        unit = self.change(1.0)
+        assert unit is not None, "over a distance"
+        # Over a short distance a unit's change is at most M times it; the other bound, 2 G, only cuts long ones.
+        replaced = 2 if facts.adjacency is Adjacency.REPLACE_ONE else 1
+        return Errors(
+            dimension=facts.dimension,
+            batch=known(self.batch),
+            difference_batch=known(self.difference_batch),
+            spread=self.clip_at(facts) if self.spread is None else self.spread,
+            difference_spread=known(self.smoothness) if self.difference_spread is None else self.difference_spread,
+            noise=self.multiplier * self.fresh().sensitivity(facts),
+            difference_noise=self.multiplier * replaced * known(self.smoothness) / known(self.difference_batch),
+            clients=self.clients or 1,
+        )
+
+    @property
+    def escapes(self) -> bool:
+        """Whether there are rounds: DIFF2 has none."""
+        return self.estimator == "drift"
+
+    def sharpest(self) -> float:
+        """Return gamma_star."""
+        return gamma_star(known(self.error_radius), known(self.hessian_smoothness))
+
+    def chance(self, facts: Facts) -> float:
+        """Return p_round: of leaving an alpha-strict saddle in one round by the noise of one fresh gradient alone.
+
+        [derived] Where the distance is planned as strict, the Hessian may change by a quarter of gamma_star on the way.
+        """
+        kept = 1 - THETA if self.preset == "strict" else 1.0
+        return round_chance(
+            self.errors(facts),
+            known(self.step_size),
+            known(self.escape_distance),
+            known(self.round_steps),
+            kept * self.sharpest(),
+        )
+
+    def phase_units(self) -> int:
+        """Return what a phase without an escape reads at most: every certificate takes as many units."""
+        return known(self.rounds) * (known(self.batch) + (known(self.round_steps) - 1) * known(self.difference_batch))
+
+    def figures(self, facts: Facts) -> dict[str, float | int | None]:
+        """Return what an estimate shows of these filled settings, beside themselves; alpha is worth nothing above G."""
+        errors = self.errors(facts)
+        told: dict[str, float | int | None] = {
+            "error": errors.size(known(self.restart_drift)),
+            "error_limit": errors.radius(known(self.restart_drift), self._most_restarts(facts), self.failure),
+            "gradient_noise": errors.noise,
+            "difference_noise_per_distance": errors.difference_noise,
+        }
+        if not self.escapes:
+            return told
+        chance = self.chance(facts)
+        return told | {
+            "alpha": 4 * known(self.error_radius),
+            "alpha_trivial": self.clip_at(facts),
+            "gamma_star": self.sharpest(),
+            "gamma_star_trivial": known(self.smoothness),
+            "chance_of_escape_per_round": chance,
+            "rounds_for_missed": rounds_for(self.missed, chance) if chance > 0 else None,
+            "units_of_a_certificate": self.phase_units(),
+            "units_at_most": self.epochs * facts.units,
+        }
+
+    def _most_restarts(self, facts: Facts) -> int:
+        return max(1, self.epochs * facts.units // known(self.batch))

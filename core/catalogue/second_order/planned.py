@@ -1,0 +1,286 @@
+"""What is open in the settings of Gauss-PSGD, filled from public facts, and refused where no figure would do.
+
+Calibrated. The step is half of 1/M. b1 is as large as leaves room for four times a phase without an escape: half of
+that room is for descent, and a phase may come twice. b2 is a round's share of b1, so that a round's changes take about
+as many units as its fresh gradient, and kappa the drift at which the noise of both is equal. [choice]
+
+Source: second-order settings of ours and of Tao, Zhang, Yu, Cheng, Dressler and Wang; see `presets` and `theory`.
+"""
+
+from collections.abc import Iterable, Iterator
+from math import floor
+from typing import Final, TypeVar
+
+from core.catalogue.planning_rules import PLANNED_RADIUS, fill
+from core.catalogue.second_order.escape import rounds_for
+from core.catalogue.second_order.figures import MOST_STEPS, GaussPsgdFigures, known
+from core.catalogue.second_order.presets import Unfit, fast, strict
+from core.catalogue.second_order.rates import Ground
+from core.catalogue.second_order.theory import Constants, NoFixedPoint, reserved, theory_params
+from core.errors import FieldError, Invalid
+from core.privacy.conversions import gdp_epsilon
+from core.privacy.facts import Adjacency, Facts
+
+F = TypeVar("F", bound=GaussPsgdFigures)
+
+PLANNED_PERIOD: Final = 10
+PERIODS: Final = 10
+ROOM: Final = (2.0, 1.0)
+"""Room that is looked for, over the one without which a job is refused."""
+FINER: Final = 0.9
+"""From one b1 that is tried to the next."""
+ROUND_SHARE: Final = 16
+"""Changes that a first guess of b2 allows for."""
+THEORY_DELTA: Final = 1e-5
+"""Theorem 2 speaks of an epsilon; it is the one of this delta."""
+ESCAPE: Final = ("error_radius", "escape_distance", "round_steps", "rounds")
+SIZES: Final = ("batch", "difference_batch", "restart_drift", "step_size")
+
+
+def fill_figures(asked: F, facts: Facts, mu: float) -> F:
+    """Return the settings with nothing open.
+
+    Raises:
+        Invalid: a constant is missing, or the figures allow no certificate; names the fields and what to change.
+    """
+    settings = fill(asked, mu=mu, smoothness=facts.smoothness, radius=PLANNED_RADIUS, clients=1)
+    _refuse_missing(settings, facts)
+    if not settings.escapes:
+        return _with_periods(settings, facts)
+    if settings.mode == "calibrated":
+        settings = _calibrated(settings, facts)
+    elif settings.mode == "theory":
+        settings = _by_theory(settings, facts)
+    _refuse_unaffordable(settings, facts)
+    most = settings.epochs * facts.units // min(known(settings.batch), known(settings.difference_batch))
+    return fill(settings, steps=max(1, min(MOST_STEPS, 2 * most)))
+
+
+def _refuse_missing(settings: GaussPsgdFigures, facts: Facts) -> None:
+    """Refuse where a constant is not known, or contradicts what is."""
+    wrong = list(_unknown(settings, facts))
+    if settings.clip is not None and settings.clip > facts.gradient_bound:
+        detail = f"is above {facts.gradient_bound:.6g}, the model's own bound; lower it, or raise the weights' bound"
+        wrong.append(FieldError("/optimizer/clip", detail))
+    if facts.scale is not None:
+        wrong.append(
+            FieldError("/model/loss", "has an unknown scale, which this method does not train: give the scale")
+        )
+    if wrong:
+        raise Invalid(f"gauss_psgd needs what is not known here: see {wrong[0].pointer}.", *wrong)
+
+
+def _unknown(settings: GaussPsgdFigures, facts: Facts) -> Iterator[FieldError]:
+    """Go through the figures that somebody has to give."""
+    if settings.smoothness is None:
+        yield FieldError("/optimizer/smoothness", "is not known of this loss: declare it")
+    if not settings.escapes:
+        if settings.mode == "theory":
+            yield FieldError("/optimizer/mode", "theory is about the estimator drift: take calibrated or given")
+        return
+    if settings.hessian_smoothness is None:
+        yield FieldError("/optimizer/hessian_smoothness", "is known of no loss here: declare it")
+    if settings.mode == "theory" and settings.start_gap is None and facts.start_gap is None:
+        yield FieldError("/optimizer/start_gap", "is not known of this loss: declare it, for the theory")
+    if (settings.mode, settings.preset, settings.escape_distance) == ("calibrated", "fast", None):
+        yield FieldError("/optimizer/escape_distance", "is given by hand in the preset fast")
+    for name in (*SIZES, *ESCAPE) if settings.mode == "given" else ():
+        if getattr(settings, name) is None:
+            yield FieldError(f"/optimizer/{name}", "is given where the mode is given: say it, or take calibrated")
+
+
+def _bent(settings: GaussPsgdFigures, facts: Facts) -> float:
+    """Return the smoothness of the mean loss, its ridge included."""
+    return known(settings.smoothness) + facts.ridge
+
+
+def _with_periods(settings: F, facts: Facts) -> F:
+    """Return DIFF2 with nothing open: by default ten periods of ten steps, whose changes read as much as gradients."""
+    settings = fill(settings, period=PLANNED_PERIOD, step_size=0.5 / _bent(settings, facts))
+    units = settings.epochs * facts.units
+    settings = fill(settings, batch=max(1, units // (2 * PERIODS)))
+    settings = fill(settings, difference_batch=max(1, known(settings.batch) // known(settings.period)))
+    largest = max(known(settings.batch), known(settings.difference_batch))
+    if largest > facts.units:
+        raise _wrong("/optimizer/batch", f"takes {largest} units, and there are {facts.units}; lower it")
+    return fill(
+        settings, steps=max(1, min(MOST_STEPS, units // min(known(settings.batch), known(settings.difference_batch))))
+    )
+
+
+def _calibrated(settings: F, facts: Facts) -> F:
+    """Return settings filled by a preset, b1 as large as there is room for."""
+    settings = fill(settings, step_size=0.5 / _bent(settings, facts))
+    if all(getattr(settings, name) is not None for name in (*SIZES, *ESCAPE)):
+        return settings
+    units, problem = settings.epochs * facts.units, ""
+    for room in ROOM if settings.batch is None else (0.0,):
+        for batch in _tried(settings, facts):
+            try:
+                filled = _with_batch(settings, facts, batch)
+            except Unfit as unfit:
+                problem = problem or unfit.detail
+                continue
+            if room * _reserve(filled) <= units:
+                return filled
+            problem = problem or _too_dear(filled, units)
+    raise Invalid(
+        f"These records and this privacy allow no second-order claim: {problem}.",
+        FieldError("/privacy", "raise the target, or bring more units"),
+        FieldError(
+            "/optimizer/spread", "declare how far gradients are from their mean, where less than the clip is known"
+        ),
+        FieldError("/optimizer/clip", "lower it: noise is in proportion to it"),
+        FieldError("/optimizer/kind", "clipped_sgd needs no such claim"),
+    )
+
+
+def _tried(settings: GaussPsgdFigures, facts: Facts) -> Iterable[int]:
+    """Return the b1 that are tried, the largest first."""
+    if settings.batch is not None:
+        return (known(settings.batch),)
+    sizes, size = dict[int, None](), float(facts.units)
+    while size >= 1:
+        sizes[floor(size)] = None
+        size *= FINER
+    return sizes
+
+
+def _with_batch(settings: F, facts: Facts, batch: int) -> F:
+    """Return settings filled for one b1.
+
+    Raises:
+        Unfit: it allows no claim.
+    """
+    sized = settings.model_copy(update={"batch": batch})
+    if sized.difference_batch is None:
+        rough = _with_escape(sized.model_copy(update={"difference_batch": max(1, batch // ROUND_SHARE)}), facts)
+        sized = sized.model_copy(update={"difference_batch": max(1, batch // known(rough.round_steps))})
+    return _with_escape(sized, facts)
+
+
+def _with_escape(settings: F, facts: Facts) -> F:
+    """Return settings with both batches given, filled by their preset.
+
+    Raises:
+        Unfit: they allow no claim.
+    """
+    errors = settings.errors(facts)
+    settings = fill(settings, restart_drift=errors.balanced_drift())
+    least = settings.error_radius
+    if least is None and settings.margin == "explicit":
+        restarts = max(1, settings.epochs * facts.units // known(settings.batch))
+        least = errors.radius(known(settings.restart_drift), restarts, settings.failure)
+    bent, rho = _bent(settings, facts), known(settings.hessian_smoothness)
+    drift, step = known(settings.restart_drift), known(settings.step_size)
+    if settings.preset == "fast":
+        distance = known(settings.escape_distance)
+        found = fast(
+            errors,
+            drift,
+            step_size=step,
+            smoothness=bent,
+            hessian_smoothness=rho,
+            escape_distance=distance,
+            least_radius=least,
+        )
+    else:
+        found = strict(errors, drift, step_size=step, smoothness=bent, hessian_smoothness=rho, least_radius=least)
+    settings = fill(
+        settings,
+        error_radius=found.error_radius,
+        escape_distance=found.escape_distance,
+        round_steps=found.round_steps,
+    )
+    alpha, steepest = 4 * known(settings.error_radius), settings.clip_at(facts)
+    if alpha > steepest:
+        raise Unfit(f"alpha = {alpha:.4g} is above {steepest:.4g}, which every gradient satisfies untrained")
+    chance = settings.chance(facts)
+    if chance <= 0:
+        raise Unfit(f"a round of {known(settings.round_steps)} steps never moves by {settings.escape_distance:.4g}")
+    return fill(settings, rounds=rounds_for(settings.missed, chance))
+
+
+def _by_theory(settings: F, facts: Facts) -> F:
+    """Return settings filled by the theorem, or refuse with its figures.
+
+    Raises:
+        Invalid: nobody can run them.
+    """
+    if all(getattr(settings, name) is not None for name in (*SIZES, *ESCAPE)):
+        return settings
+    settings = fill(settings, start_gap=facts.start_gap)
+    ground = Ground(
+        lipschitz=settings.clip_at(facts),
+        smoothness=_bent(settings, facts),
+        hessian_smoothness=known(settings.hessian_smoothness),
+        start_gap=known(settings.start_gap),
+        dimension=facts.dimension,
+        units=facts.units,
+        clients=settings.clients or 1,
+    )
+    half = 1.0 if facts.adjacency is Adjacency.REPLACE_ONE else 0.5
+    epsilon = gdp_epsilon(known(settings.mu), THEORY_DELTA)
+    try:
+        found = theory_params(
+            ground, epsilon, half * settings.multiplier, Constants(failure=settings.failure, form=settings.form)
+        )
+    except (NoFixedPoint, ValueError) as error:
+        raise _wrong("/optimizer/mode", f"theory has no parameters here: {error}; take calibrated") from error
+    if found.infeasible:
+        raise Invalid(
+            f"The theory's own parameters cannot be run: {'; '.join(found.infeasible)}.",
+            FieldError("/optimizer/mode", "calibrated keeps what the theorem is about and drops its constants"),
+        )
+    return fill(
+        settings,
+        batch=floor(found.batch),
+        difference_batch=floor(found.difference_batch),
+        restart_drift=found.drift,
+        step_size=found.step_size,
+        error_radius=found.error_radius,
+        escape_distance=found.escape_distance,
+        round_steps=min(found.round_steps, MOST_STEPS),
+        rounds=found.rounds,
+    )
+
+
+def _reserve(settings: GaussPsgdFigures) -> float:
+    """Return 2 Q (b1 + Gamma b2)."""
+    return reserved(
+        known(settings.rounds), known(settings.batch), known(settings.round_steps), known(settings.difference_batch)
+    )
+
+
+def _too_dear(settings: GaussPsgdFigures, units: int) -> str:
+    """Say what a certificate takes and what there is."""
+    one = f"{settings.batch} + {settings.round_steps} * {settings.difference_batch}"
+    return (
+        f"a certificate must be affordable twice, 2 Q (b1 + Gamma b2) = 2 * {settings.rounds} * ({one}) = "
+        f"{_reserve(settings):.0f} units, and there are {units}"
+    )
+
+
+def _refuse_unaffordable(settings: GaussPsgdFigures, facts: Facts) -> None:
+    """Refuse to start where no certificate could be paid, or its condition is empty.
+
+    Raises:
+        Invalid: with the figures.
+    """
+    units = settings.epochs * facts.units
+    largest = max(known(settings.batch), known(settings.difference_batch))
+    if largest > facts.units:
+        raise _wrong("/optimizer/batch", f"takes {largest} units, and there are {facts.units}; lower it")
+    if _reserve(settings) > units:
+        raise _wrong("/optimizer/batch", f"is too large: {_too_dear(settings, units)}; lower it, or the rounds")
+    if settings.sharpest() > _bent(settings, facts):
+        raise _wrong(
+            "/optimizer/error_radius",
+            f"makes sqrt(rho alpha) = {settings.sharpest():.4g}, above the smoothness {_bent(settings, facts):.4g}: no "
+            "curvature would be excluded; lower it",
+        )
+
+
+def _wrong(pointer: str, detail: str) -> Invalid:
+    """Return the refusal of one figure."""
+    return Invalid(f"{pointer} {detail}.", FieldError(pointer, detail))

@@ -1,0 +1,132 @@
+"""Ada-DP-SPIDER: a gradient estimate that noised differences keep up to date, and that starts again by how far it went.
+
+Source: Tao, Zhang, Yu, Cheng, Dressler and Wang, Second-order convergence in private stochastic non-convex
+optimization, algorithm 2; with `period` the rule of DIFF2, Murata and Suzuki (2023). Corrected: what is accumulated are
+the displacements between consecutive queries, which stay right where a round goes back to its beginning (printed: the
+steps, eta^2 |g|^2, which miss the way back and count one that nobody takes).
+Sensitivity: those of `Gradient` and `GradientDifference` on a batch, whose cap is M times the distance of the two
+points. A unit is in one batch of a pass at most, so that all answers of a pass cost what one does.
+Failure: depends on noised values only, so it tells no more than the release. Which question comes next is a function of
+this point, the last one, and the displacements since the last fresh gradient: of answers and public figures.
+
+A change over no distance is exactly zero, noise and all, so no record is read for it.
+"""
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from core.catalogue.second_order.figures import GaussPsgdFigures, RoundMode
+from core.inference.parameters import penalised_gradient
+from core.oracle import Oracle
+
+State = dict[str, Tensor]
+
+ESTIMATE = ("slope", "before", "drift", "known")
+"""What a snapshot holds: never a place in the stream."""
+COUNTED = ("restarts", "differences", "queries", "scale")
+
+
+class GradientEstimator(Protocol):
+    """What `gauss_psgd.walk` is driven by: noised estimates of the mean gradient, from anywhere."""
+
+    def query(self, theta: Tensor) -> Tensor | None:
+        """Return an estimate at theta, shape (..., p); None where too few units are left for one."""
+
+    def snapshot(self) -> State:
+        """Return what the next estimate would be made of."""
+
+    def begin_round(self, mode: RoundMode, snapshot: State) -> None:
+        """Begin a round of escape: with a fresh gradient, with what was before the trigger, or as it stands."""
+
+    def state(self) -> State:
+        """Return all that a later attempt goes on from."""
+
+
+class AdaSpider:
+    """The estimator of algorithm 2 over an oracle; also DIFF2's, which starts again every so many queries.
+
+    Args:
+        settings: filled.
+        oracle: the only way to the records: a stream whose questions read batches of two sizes.
+        state: of an earlier attempt, or `nothing_known`.
+    """
+
+    def __init__(self, settings: GaussPsgdFigures, oracle: Oracle, state: State) -> None:
+        self._settings, self._oracle = settings, oracle
+        self._state = {name: state[name] for name in (*ESTIMATE, *COUNTED)}
+
+    def query(self, theta: Tensor) -> Tensor | None:
+        """Return the noised estimate at theta, its ridge included; None where too few units are left."""
+        now, settings = self._state, self._settings
+        known, distance, drift = bool(now["known"]), 0.0, float(now["drift"])
+        if known:
+            distance = float(torch.linalg.vector_norm(theta - now["before"], dim=-1))
+            drift += distance**2
+        if not known or self._starts_again(drift):
+            fresh = settings.fresh()
+            if not self._oracle.affords(fresh):
+                return None
+            answer, drift = self._oracle.ask(fresh, theta), 0.0
+            slope, counted = answer.value, "restarts"
+            now = {**now, "scale": torch.tensor(answer.scale, dtype=torch.float64)}
+        else:
+            slope, counted = now["slope"], ""
+            change = settings.change(distance)
+            if change is not None:
+                if not self._oracle.affords(change):
+                    return None
+                slope, counted = slope + self._oracle.ask(change, now["before"], theta).value, "differences"
+        self._state = {
+            **now,
+            "slope": slope,
+            "before": theta,
+            "drift": torch.tensor(drift, dtype=torch.float64),
+            "known": torch.tensor(data=True),
+            "queries": now["queries"] + 1,
+            **({counted: now[counted] + 1} if counted else {}),
+        }
+        return penalised_gradient(self._oracle.facts, slope, theta)
+
+    def _starts_again(self, drift: float) -> bool:
+        """Say whether the next estimate is a fresh one: of public figures and displacements alone."""
+        if self._settings.escapes:
+            assert self._settings.restart_drift is not None, "plan first"
+            return drift >= self._settings.restart_drift
+        assert self._settings.period is not None, "plan first"
+        return int(self._state["queries"]) % self._settings.period == 0
+
+    def snapshot(self) -> State:
+        """Return what the next estimate would be made of."""
+        return {name: self._state[name] for name in ESTIMATE}
+
+    def begin_round(self, mode: RoundMode, snapshot: State) -> None:
+        """Begin a round of escape.
+
+        `fresh` makes the next query a fresh gradient's, so that rounds have independent noise of a known size.
+        `rewind` and `continue` are two literal readings of the print, in which all rounds of a phase share one noise.
+        """
+        if mode == "fresh":
+            self._state = {**self._state, "known": torch.tensor(data=False)}
+        elif mode == "rewind":
+            self._state = {**self._state, **snapshot}
+
+    def state(self) -> State:
+        """Return all that a later attempt goes on from."""
+        return dict(self._state)
+
+
+def nothing_known(start: Tensor) -> State:
+    """Return the state of an estimator before its first answer."""
+    zero = torch.tensor(0)
+    return {
+        "slope": torch.zeros_like(start),
+        "before": start,
+        "drift": torch.tensor(0.0, dtype=torch.float64),
+        "known": torch.tensor(data=False),
+        "restarts": zero,
+        "differences": zero,
+        "queries": zero,
+        "scale": torch.tensor(0.0, dtype=torch.float64),
+    }
