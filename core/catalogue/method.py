@@ -88,6 +88,11 @@ class AbstractSettings(Grown, ABC):
             source="none: no theorem here is about several clients; each client's price is that of a job of its own",
         )
 
+    def figures(self, facts: Facts) -> dict[str, float | int | None]:
+        """Return what an estimate shows beside the filled settings themselves; most methods have nothing to add."""
+        del facts  # where there is something, it follows from them
+        return {}
+
     def sampling(self, facts: Facts) -> Sampling:
         """Return which units its questions read; nothing is open."""
         del facts  # all of them, however many there are

@@ -5,7 +5,7 @@ Every figure in it is public or released.
 
 from typing import Final
 
-from core.catalogue.certificate import Certificate
+from core.catalogue.certificate import Certificate, SecondOrder
 from core.catalogue.loss_bases import AbstractRobust
 from core.catalogue.losses import Clip, Huber, Mallows, Poisson, Schweppe
 from core.catalogue.nonconvex_losses import AbstractPhase, SineLink
@@ -44,6 +44,7 @@ _CITED: Final = {
     **dict.fromkeys(("kl_spider", "proximal_point", "adaptive_gd"), "Menart, Ullah, Arora, Bassily and Guzman, 2024"),
     "clipped_sgd": "Abadi, Chu, Goodfellow, McMahan, Mironov, Talwar and Zhang, 2016",
     "certified_clipped_sgd": "Vatan Khah, Chezhegov, Farahmand, Horvath and Gorbunov, preprint",
+    "gauss_psgd": "Tao, Zhang, Yu, Cheng, Dressler and Wang, preprint",
 }
 
 
@@ -132,8 +133,36 @@ def _meaning(released: Released) -> list[str]:
     return []
 
 
+def _second_order(certificate: Certificate, found: SecondOrder) -> str:
+    """Say how a search for a second-order stationary point ended, and what it is worth."""
+    outcome = found.outcome.replace("_", " ")
+    searched = (
+        f"The method ended by {outcome} ({certificate.variant}) after {_count(found.phases, 'phase')} with "
+        f"{_count(found.rounds, 'round')} of escape, {_count(found.escapes, 'escape')} and "
+        f"{_count(found.restarts, 'restart')} of the gradient estimate"
+    )
+    if found.outcome in {"data_exhausted", "step_cap"}:
+        return f"{searched}: no point was found that no round leaves, and nothing is claimed of this one."
+    looked = (
+        f"it looked for a gradient of at most {found.alpha:.4g} and no curvature below -{found.gamma_star:.4g}, in "
+        "encoded units"
+    )
+    chance = "" if found.chance is None else (
+        f"; a round leaves a saddle so curved with probability {found.chance:.3g}, linearised, all of them stay with "
+        f"{found.missed:.3g}"
+    )  # fmt: skip
+    sure = "no confidence is claimed" if certificate.confidence is None else (
+        f"that the {certificate.quantity.replace('_', ' ')} is at most {certificate.value:.4g} is claimed with confidence "
+        f"{certificate.confidence:.4g}"
+    )  # fmt: skip
+    resting = "; ".join(certificate.conditions)
+    return f"{searched}: {looked}{chance}; {sure}. It rests on what nobody has checked: {resting}."
+
+
 def claim(certificate: Certificate) -> str:
     """Say what a method claims of its estimate, how it ended, and what the claim rests on."""
+    if certificate.second_order is not None:
+        return _second_order(certificate, certificate.second_order)
     what = certificate.quantity.replace("_", " ")
     ending = f"The method ended by {certificate.ended_by.replace('_', ' ')} ({certificate.variant})"
     if certificate.value is None or certificate.confidence is None:
