@@ -85,6 +85,7 @@ class ServiceSettings(BaseSettings):
     max_processes: int = Field(
         default_factory=lambda: min(os.cpu_count() or 8, 64), ge=1, le=64, description="most that one job may ask for"
     )
+    max_clients: int = Field(default=16, ge=2, le=32, description="most that one federated job may have")
     max_gpu_processes: int = Field(
         default=1, ge=1, le=64, description="the same on GPUs, one for each; several need workers.gang"
     )

@@ -7,6 +7,7 @@ from api.deps import Caller, Db
 from api.errors import problems
 from core.errors import AdjacencyMismatch, Conflict, Invalid, NotFound, NotOfferedYet, Unauthenticated
 from core.service import estimates as service
+from core.service import federations
 from core.service.views import EstimateView
 
 router = APIRouter(prefix="/v1/estimates", tags=["planning"], route_class=StrictRoute)
@@ -17,6 +18,9 @@ def estimate(spec: service.EstimateSpec, caller: Caller, db: Db) -> EstimateView
     """Price a job and predict its intervals; nothing is reserved and no record is read.
 
     The body is a job's, or one with a `goal`: without a privacy target the plan is the smallest that is predicted to
-    reach it, with one the answer tells the smallest target and the smallest number of units that would.
+    reach it, with one the answer tells the smallest target and the smallest number of units that would. A federated
+    job's answer has the plan that its clients share, and each client's own price and whether it fits.
     """
+    if spec.federation is not None:
+        return federations.estimate(db, caller, spec)
     return service.estimate(db, caller, spec)

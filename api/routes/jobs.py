@@ -109,23 +109,25 @@ async def submit_job(spec: JobSpec, key: IdempotencyKey, caller: Caller, request
 def list_jobs(
     caller: Caller,
     db: Db,
+    *,
     state: Annotated[
         Literal["queued", "running", "cancelling", "succeeded", "failed", "cancelled", "expired"] | None, Query()
     ] = None,
     dataset: Annotated[str | None, Query(max_length=60)] = None,
     optimizer: Annotated[str | None, Query(max_length=60)] = None,
+    federation: Annotated[str | None, Query(max_length=60, description="a federated job, for its clients")] = None,
     label: Annotated[str | None, Query(max_length=330, description="key:value, such as study:a")] = None,
     after: After = None,
     limit: Limit = 20,
 ) -> Page[JobView]:
-    """List jobs, newest first."""
+    """List jobs, newest first; clients of federated jobs by `dataset` or `federation` only."""
     pair = None
     if label is not None:
         name, colon, value = label.partition(":")
         if not colon:
             raise Invalid("A label filter is key:value.", FieldError("#query/label", "write it as study:a"))
         pair = (name, value)
-    wanted = JobFilter(state=state, dataset=dataset, optimizer=optimizer, label=pair)
+    wanted = JobFilter(state=state, dataset=dataset, optimizer=optimizer, federation=federation, label=pair)
     return page(service.page(db, caller, wanted, after, capped(limit) + 1), capped(limit))
 
 

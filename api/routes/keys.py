@@ -10,7 +10,7 @@ from api.errors import problems
 from api.schemas import NewKey, Page
 from core.errors import Forbidden, IdempotencyKeyInFlight, IdempotencyKeyReused, NotFound, Unauthenticated
 from core.service import keys as service
-from core.service.views import KeyView, NewKeyView, PrincipalView
+from core.service.key_views import KeyView, NewKeyView, PrincipalView
 
 router = APIRouter(prefix="/v1", tags=["keys"], route_class=StrictRoute, responses=problems(Unauthenticated))
 KeyId = Annotated[str, Path(max_length=60)]

@@ -17,7 +17,7 @@ from core.catalogue.forecast import Asker, Forecast, Goal, Reached, forecast, re
 from core.catalogue.jobs import JobSpec
 from core.catalogue.models import NetworkModel
 from core.catalogue.planning import PlannedJob
-from core.errors import Conflict, FieldError, Invalid, NotFound, NotOfferedYet, Refusal
+from core.errors import Conflict, FieldError, Invalid, NotFound, Refusal
 from core.privacy.amounts import PrivacyTarget
 from core.privacy.budget import admits, jobs_that_still_fit
 from core.privacy.events import Event, compose
@@ -71,6 +71,11 @@ class Plan:
         return self.planned.spec.model_dump(mode="json")
 
     @property
+    def parts(self) -> tuple["Plan", ...]:
+        """The plans that are paid for: itself."""
+        return (self,)
+
+    @property
     def steps(self) -> int:
         """The public number of steps."""
         steps = self.planned.spec.optimizer.steps
@@ -103,13 +108,13 @@ class Plans:
     def find(self, spec: JobSpec, digest: str) -> Plan | None:
         """Return the plan of a job; None where there is none, or where it depends on what is there now.
 
-        So do GPUs, and weights to start from.
+        So do GPUs, and weights to start from; plans of several clients are not kept.
 
         Args:
             spec: the request.
             digest: of its canonical text.
         """
-        if spec.resources.served_by == "cuda" or getattr(spec.model, "pretrained", None) is not None:
+        if spec.federation or spec.resources.served_by == "cuda" or getattr(spec.model, "pretrained", None) is not None:
             return None
         with self._lock:
             return self._kept.get((spec.dataset, digest))
@@ -138,9 +143,9 @@ def find_dataset(session: Session, caller: Caller, dataset_id: str) -> Dataset:
     return found
 
 
-def no_dataset() -> NotFound:
+def no_dataset(pointer: str = "/dataset") -> NotFound:
     """Return the refusal of a dataset that does not exist for a caller."""
-    return NotFound("There is no such dataset.", FieldError("/dataset", "name a dataset that you may see"))
+    return NotFound("There is no such dataset.", FieldError(pointer, "name a dataset that you may see"))
 
 
 class _Asked(NamedTuple):
@@ -154,10 +159,8 @@ class _Asked(NamedTuple):
 
 def _asked(session: Session, context: Context, caller: Caller, spec: JobSpec) -> _Asked:
     """Look up what a job asks for; raises as `quote` does, but for what only its plan tells."""
-    if spec.datasets is not None:
-        raise NotOfferedYet("Jobs over several datasets are not offered yet.", FieldError("/datasets", "use dataset"))
     if spec.dataset is None:
-        raise Invalid("A job needs a dataset.", FieldError("/dataset", "name a dataset"))
+        raise Invalid("A job needs a dataset.", FieldError("/dataset", "name a dataset, or several in a federation"))
     resources = spec.resources
     most = context.settings.max_gpu_processes if resources.served_by == "cuda" else context.settings.max_processes
     if resources.processes > most:
@@ -183,7 +186,6 @@ def quote(session: Session, context: Context, caller: Caller, spec: JobSpec) -> 
         NotFound: the dataset does not exist for the caller.
         Conflict: the dataset has no records yet, or none any more.
         Invalid: the job does not fit the dataset, or asks for more processes than there may be.
-        NotOfferedYet: part of it is not offered yet.
     """
     asker, dataset, scope, account = _asked(session, context, caller, spec)
     grant = queries.grant(session, scope.id, caller.id)
@@ -257,7 +259,9 @@ def plan_of(planned: PlannedJob) -> dict[str, Any]:
     sigma = {kind: found if len(found) > 1 else found[0] for kind, found in multipliers.items()}
     shown = spec.model_dump(mode="json", include={"model", "inference", "resources"})
     sampling = spec.optimizer.sampling(planned.facts).told()
-    drawn = {"sampling": sampling} if sampling else {}
+    drawn: dict[str, Any] = {"sampling": sampling} if sampling else {}
+    if figures := spec.optimizer.figures(planned.facts):
+        drawn["figures"] = figures
     return {**spec.optimizer.model_dump(mode="json"), "sigma": sigma, **drawn, **shown}
 
 
@@ -357,7 +361,6 @@ def estimate(context: Context, caller: Caller, spec: EstimateSpec) -> EstimateVi
         NotFound: the dataset does not exist for the caller.
         Conflict: the dataset has no records to read.
         Invalid: the job does not fit the dataset.
-        NotOfferedYet: part of it is not offered yet.
     """
     job = _affordable(context, caller, spec)
     with context.database.read() as session:

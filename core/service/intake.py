@@ -18,9 +18,10 @@ from sqlalchemy.orm import Session
 
 from core.catalogue.jobs import JobSpec
 from core.errors import Conflict, Forbidden, LedgerBusy, Refusal
-from core.service import showing, witnessing, workers
+from core.service import federations, showing, witnessing, workers
 from core.service.context import Caller, Context
 from core.service.estimates import PLANS, Plan, no_dataset, quote
+from core.service.federations import FederatedPlan
 from core.service.scopes import viewer
 from core.store import audit, clock, idempotency, ledger, queries, queue
 from core.store import jobs as rows
@@ -39,7 +40,7 @@ class Submission:
     """A job that somebody asks for, planned and priced."""
 
     caller: Caller
-    plan: Plan
+    plan: Plan | FederatedPlan
     name: Name
     digest: str
     """Of the request's canonical text."""
@@ -64,10 +65,9 @@ class Answer:
 
 @dataclass(frozen=True)
 class Made:
-    """A job just stored: the number of its entry in its scope's chain, and the device that it waits for."""
+    """A job just stored: its entry in the chain of each scope that pays, and the device that it waits for."""
 
-    scope_id: str
-    entry: int
+    entries: Mapping[str, int]
     device: str
 
 
@@ -100,9 +100,12 @@ def planned(context: Context, caller: Caller, spec: JobSpec, key: str, route: st
         stored = idempotency.find(session, *name, digest)
         if stored is not None:
             return Answer(stored.body, replayed=True)
-        quoted = quote(session, context, caller, spec)
+        if spec.federation is None:
+            quoted: Plan | FederatedPlan = PLANS.keep(quote(session, context, caller, spec), digest)
+        else:
+            quoted = federations.quote(session, context, caller, spec)
         workers.require_gpu(session, context, quoted.planned.spec.resources.served_by)
-    return Submission(caller, PLANS.keep(quoted, digest), name, digest)
+    return Submission(caller, quoted, name, digest)
 
 
 def take(context: Context, submissions: Sequence[Submission]) -> list[Answer | Exception]:
@@ -141,7 +144,10 @@ def _decide(context: Context, submissions: Sequence[Submission]) -> list[Answer 
     try:
         return context.database.run(_store, context, submissions)
     except LedgerBusy:
-        sharing = [(submission.plan.scope_id, submission.caller.id) for submission in submissions]
+        sharing = [
+            (frozenset(part.scope_id for part in submission.plan.parts), submission.caller.id)
+            for submission in submissions
+        ]
         if len(set(sharing)) == 1:
             raise
     answers: dict[int, Answer | Exception] = {}
@@ -162,7 +168,7 @@ def vouch(context: Context, answers: Sequence[Answer]) -> list[Answer | Exceptio
         return list(answers)
     entries: dict[str, int] = {}
     for one in made:
-        entries[one.scope_id] = max(one.entry, entries.get(one.scope_id, 0))
+        entries |= {scope_id: max(entry, entries.get(scope_id, 0)) for scope_id, entry in one.entries.items()}
     try:
         witnessing.keep(context, entries=entries)
     except Refusal as refusal:
@@ -179,7 +185,14 @@ class _Draft:
 
     submission: Submission
     job: Job
+    payers: tuple[Job, ...]
+    """By place the clients of a federated job; of any other itself."""
     body: dict[str, Any]
+
+    @property
+    def rows(self) -> tuple[Job, ...]:
+        """All that is stored of it."""
+        return self.payers if self.job in self.payers else (self.job, *self.payers)
 
 
 def _store(session: Session, context: Context, submissions: Sequence[Submission]) -> list[Answer | Exception]:
@@ -201,30 +214,45 @@ def _store(session: Session, context: Context, submissions: Sequence[Submission]
         except Refusal as refusal:
             answers.append(refusal)
     idempotency.release_all(session, sorted(new - {draft.submission.name for draft in made}))
-    rows.enqueue(session, [draft.job for draft in made])
+    rows.enqueue(session, [row for draft in made for row in draft.rows])
     audit.append(session, [draft.submission.line for draft in made if draft.submission.line is not None], at)
     return answers
 
 
 def _draft(submission: Submission, at: float) -> _Draft:
-    spec, plan = submission.spec, submission.plan
-    job = rows.draft(
+    plan = submission.plan
+    job = _row(submission, plan.parts[0], at, plan.stored_spec)
+    if isinstance(plan, Plan):
+        ledger.price(job, plan.schedule, {plan.scope_id: plan.account.terms})
+        return _Draft(submission, job, (job,), showing.queued_view(job, plan.cost).model_dump(mode="json"))
+    rows.federate(job)
+    clients = [_row(submission, part, at, part.stored_spec) for part in plan.parts]
+    for place, (client, part) in enumerate(zip(clients, plan.parts, strict=True)):
+        rows.federate(client, job, place)
+        ledger.price(client, part.schedule, {part.scope_id: part.account.terms})
+    paired = [(client, part.cost) for client, part in zip(clients, plan.parts, strict=True)]
+    body = showing.queued_federation(job, paired).model_dump(mode="json")
+    return _Draft(submission, job, tuple(clients), body)
+
+
+def _row(submission: Submission, part: Plan, at: float, spec: Mapping[str, Any]) -> Job:
+    """Return the row of a job, or of a client, with a plan's dataset and scope."""
+    asked = submission.spec
+    return rows.draft(
         at=at,
         owner_id=submission.caller.id,
-        dataset_id=plan.dataset_id,
-        scope_id=plan.scope_id,
+        dataset_id=part.dataset_id,
+        scope_id=part.scope_id,
         grant_id=None,
-        spec=plan.stored_spec,
-        optimizer=spec.optimizer.kind,
-        steps=plan.steps,
-        labels=spec.labels,
-        device=spec.resources.served_by,
-        priority=spec.resources.priority,
-        max_queue_seconds=spec.resources.max_queue_seconds,
+        spec=spec,
+        optimizer=asked.optimizer.kind,
+        steps=part.steps,
+        labels=asked.labels,
+        device=asked.resources.served_by,
+        priority=asked.resources.priority,
+        max_queue_seconds=asked.resources.max_queue_seconds,
         request_id=submission.caller.request_id,
     )
-    ledger.price(job, plan.schedule, {plan.scope_id: plan.account.terms})
-    return _Draft(submission, job, showing.queued_view(job, plan.cost).model_dump(mode="json"))
 
 
 def _stored(session: Session, submission: Submission) -> Answer:
@@ -247,9 +275,9 @@ class _Counter:
     @classmethod
     def open(cls, session: Session, context: Context, drafts: Sequence[_Draft]) -> "_Counter":
         """Lock datasets, then principals, then scopes and accounts: everybody in this order."""
-        jobs = [draft.job for draft in drafts]
+        jobs = [job for draft in drafts for job in draft.payers]
         datasets = queries.hold_datasets(
-            session, [(viewer(draft.submission.caller), draft.job.dataset_id) for draft in drafts]
+            session, [(viewer(draft.submission.caller), job.dataset_id) for draft in drafts for job in draft.payers]
         )
         grants = queries.grants_of(session, [(job.scope_id, job.owner_id) for job in jobs])
         for job in jobs:
@@ -259,17 +287,29 @@ class _Counter:
         return cls(datasets, grants, live, books, context.settings.max_queued_per_principal)
 
     def admit(self, draft: _Draft) -> Made:
-        """Reserve for one job, or refuse it."""
-        submission, job = draft.submission, draft.job
-        # Access may have gone since the plan was made.
-        dataset = self.datasets.get((viewer(submission.caller), job.dataset_id))
+        """Reserve for one job, for all of its clients or for none, or refuse it."""
+        job = draft.job
+        queue.admit(self.live[job.owner_id], self.most_queued)
+        reservation = ledger.Reservation(self.books)
+        for place, (payer, part) in enumerate(zip(draft.payers, draft.submission.plan.parts, strict=True)):
+            try:
+                self._check(draft.submission.caller, payer)
+                reservation.add(payer, part.schedule)
+            except Refusal as refusal:
+                if not job.is_federated:
+                    raise
+                caller, session = draft.submission.caller, self.books.session
+                knows = federations.knows_amounts(session, caller, payer.scope_id)
+                raise federations.of_client(refusal, place, payer.dataset_id, knows_amounts=knows) from refusal
+        self.live[job.owner_id] += 1
+        return Made(reservation.make(), job.device)
+
+    def _check(self, caller: Caller, job: Job) -> None:
+        """Refuse what a caller may not ask of a dataset: access may have gone since the plan was made."""
+        dataset = self.datasets.get((viewer(caller), job.dataset_id))
         if dataset is None:
             raise no_dataset()
         if dataset.state != "ready":
             raise Conflict(f"This dataset is {dataset.state}: no job can read it.")
-        queue.admit(self.live[job.owner_id], self.most_queued)
-        if job.priority > 0 and job.owner_id != dataset.owner_id and submission.caller.role != "admin":
+        if job.priority > 0 and job.owner_id != dataset.owner_id and caller.role != "admin":
             raise Forbidden("Only the owner of the data, or an admin, may ask for a priority above 0.")
-        entry = ledger.reserve(self.books, job, submission.plan.schedule)
-        self.live[job.owner_id] += 1
-        return Made(job.scope_id, entry, job.device)

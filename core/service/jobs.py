@@ -119,12 +119,13 @@ def cancel(context: Context, caller: Caller, job_id: str) -> JobView:
 
     Raises:
         NotFound: it does not exist for the caller.
-        Forbidden: it is neither the caller's nor on the caller's data.
+        Forbidden: it is neither the caller's nor on the caller's data. Who owns the data of one client of a
+            federated job may cancel that client; the job's quorum then decides.
     """
 
     def work(session: Session) -> JobView:
         job = find(session, caller, job_id)
-        owners = {job.owner_id, session.get_one(Scope, job.scope_id).owner_id}
+        owners = {job.owner_id} | (set() if job.is_federated else {session.get_one(Scope, job.scope_id).owner_id})
         if caller.id not in owners and caller.role != "admin":
             raise Forbidden("Only who submitted this job, its data's owner or an admin may cancel it.")
         return showing.views(session, context, [(viewer(caller), rows.cancel(session, job_id))])[0]
@@ -218,12 +219,26 @@ def artifacts(context: Context, caller: Caller, job_id: str) -> list[ArtifactVie
 def report(context: Context, caller: Caller, job_id: str) -> dict[str, Any]:
     """Return a job's privacy report: what was reserved and spent, what that promises, and where the ledger stands.
 
+    A federated job's has one for each client that the caller may see: no promise is made to several scopes together.
+
     Raises:
         NotFound: it does not exist for the caller.
     """
     view = get(context, caller, job_id)
+    if view.federation is None or view.federation.clients is None:
+        return _report(context, caller, view)
+    told = [get(context, caller, client.job) for client in view.federation.clients if client.job is not None]
+    return {
+        "object": "report",
+        "job": view.model_dump(mode="json"),
+        "clients": [_report(context, caller, client) for client in told],
+    }
+
+
+def _report(context: Context, caller: Caller, view: JobView) -> dict[str, Any]:
+    """Return the report of a job, or of a client, that pays from one scope."""
     with context.database.read() as session:
-        job = find(session, caller, job_id)
+        job = find(session, caller, view.id)
         scope = session.get_one(Scope, job.scope_id)
         account = ledger.balance(session, scope.id)
         charged = compose(ledger.executed_by(session, job))

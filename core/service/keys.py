@@ -7,7 +7,8 @@ from sqlalchemy.orm import Session
 
 from core.errors import Forbidden, NotFound
 from core.service.context import Caller, Context, Role
-from core.service.views import KeyView, NewKeyView, PrincipalView, rfc3339
+from core.service.key_views import KeyView, NewKeyView, PrincipalView
+from core.service.views import rfc3339
 from core.store import clock, idempotency, principals, queries
 from core.store.tables import ApiKey, Principal
 

@@ -13,7 +13,7 @@ from core.inference.released import Released, declared, residual_scale
 from core.service.context import Caller, Context
 from core.service.scopes import viewer
 from core.service.views import ModelView, rfc3339
-from core.store import queries
+from core.store import federations, queries
 from core.store.retention import RETIRED
 from core.store.tables import Job, Model, Scope
 
@@ -21,10 +21,10 @@ _OPEN = ("not-needed", "approved")
 
 
 def find(session: Session, context: Context, caller: Caller, model_id: str) -> tuple[Model, Job, Scope]:
-    """Return a model with its job and scope, if the caller may have it by now.
+    """Return a model with its job and scope, of a federated job its first client's, if the caller may have it by now.
 
-    Before an asked-for approval only the scope's owner and admins do; right after it was made nobody does, until the
-    next point of the time grid.
+    Before an asked-for approval only the owners of scopes that ask, and admins, do; right after it was made nobody
+    does, until the next point of the time grid.
 
     Raises:
         NotFound: it does not exist for the caller.
@@ -33,11 +33,11 @@ def find(session: Session, context: Context, caller: Caller, model_id: str) -> t
     found = queries.model(session, viewer(caller), model_id)
     if found is None:
         raise NotFound("There is no such model.")
-    model, _, scope = found
+    model, job, _ = found
     if model.approval == RETIRED:
         raise ModelRetired("This model is kept no more. Its job, report and charges are; clone the job to pay anew.")
     until = queries.grid_time(session, context.settings.visible_grid_seconds)
-    judges = caller.role == "admin" or caller.id == scope.owner_id
+    judges = caller.role == "admin" or caller.id in queries.judges(session, model, job)
     if model.created_at > until or not (model.approval in _OPEN or judges):
         raise NotFound("There is no such model.")
     return found
@@ -72,14 +72,15 @@ def get(context: Context, caller: Caller, model_id: str) -> ModelView:
         NotFound: it does not exist for the caller.
     """
     with context.database.read() as session:
-        return _view(context, find(session, context, caller, model_id)[0])
+        model, job, _ = find(session, context, caller, model_id)
+        return _view(context, model, job)
 
 
-def _view(context: Context, model: Model) -> ModelView:
+def _view(context: Context, model: Model, job: Job) -> ModelView:
     return ModelView(
         id=model.id,
         job=model.job_id,
-        dataset=model.dataset_id,
+        dataset=None if job.is_federated else model.dataset_id,
         approval=model.approval,
         release=shown(model.release),
         created_at=rfc3339(queries.on_grid(model.created_at, context.settings.visible_grid_seconds)),
@@ -89,6 +90,8 @@ def _view(context: Context, model: Model) -> ModelView:
 def judge(context: Context, caller: Caller, model_id: str, verdict: Literal["approved", "rejected"]) -> ModelView:
     """Approve or reject a release, where the scope asks for that: its owner or an admin.
 
+    A federated job's is approved once every scope that asks has approved it, and rejected by one.
+
     Raises:
         NotFound: it does not exist for the caller.
         Forbidden: it is not the caller's to judge.
@@ -96,16 +99,25 @@ def judge(context: Context, caller: Caller, model_id: str, verdict: Literal["app
     """
 
     def work(session: Session) -> ModelView:
-        model, _, scope = find(session, context, caller, model_id)
-        if caller.role != "admin" and caller.id != scope.owner_id:
+        model, job, _ = find(session, context, caller, model_id)
+        if caller.role != "admin" and caller.id not in queries.judges(session, model, job):
             raise Forbidden("Only the owner of the data, or an admin, may judge this release.")
         if model.approval not in {"pending", verdict}:
             raise Conflict(f"This release is {model.approval}.")
-        model.approval = verdict
+        if job.is_federated:
+            federations.judge(session, model, _judged(session, caller, model), verdict)
+        else:
+            model.approval = verdict
         session.flush()
-        return _view(context, model)
+        return _view(context, model, job)
 
     return context.database.run(work)
+
+
+def _judged(session: Session, caller: Caller, model: Model) -> list[str]:
+    """Return the scopes for which a caller judges a federated job's model: its own, for an admin all."""
+    asked = [row.scope_id for row in federations.approvals_of(session, model.id)]
+    return [one for one in asked if caller.role == "admin" or session.get_one(Scope, one).owner_id == caller.id]
 
 
 def export_json(context: Context, caller: Caller, model_id: str) -> dict[str, Any]:

@@ -13,8 +13,18 @@ from core.catalogue.jobs import RETRY_ALLOWANCE
 from core.privacy.events import EVENT, Event, compose
 from core.service.budgets import NO_COST, allowance_figures, cost_figures, empty_budget
 from core.service.context import Context
-from core.service.views import CostFigures, FailureView, JobCost, JobView, ProgressView, ResultView, rfc3339
-from core.store import chain, ledger, queries
+from core.service.views import (
+    ClientView,
+    CostFigures,
+    FailureView,
+    FederationView,
+    JobCost,
+    JobView,
+    ProgressView,
+    ResultView,
+    rfc3339,
+)
+from core.store import chain, federations, ledger, queries
 from core.store.accounts import Balance
 from core.store.queries import Viewer
 from core.store.retention import RETIRED
@@ -26,37 +36,66 @@ _OPEN_MODELS = ("not-needed", "approved")
 
 def views(session: Session, context: Context, seen: Sequence[tuple[Viewer, Job]]) -> list[JobView]:
     """Return jobs as their viewers, for whom they exist, are to see them now."""
+    clients = queries.clients_of(session, [job.id for _, job in seen if job.is_federated])
     grid = context.settings.visible_grid_seconds
-    found = {job.id: job for _, job in seen}
+    found = {job.id: job for job in (*(job for _, job in seen), *(one for group in clients.values() for one in group))}
     hidden = queries.first_hidden(session, found, queries.grid_time(session, grid))
     models = queries.models_of(session, [job.id for job in found.values() if job.state == "succeeded"])
-    made: list[JobView] = []
-    for viewer, job in seen:
+
+    def view(viewer: Viewer, job: Job) -> JobView:
         before = hidden.get(job.id)
         until = None if before is None else _Seen.of(queries.history(session, job.id, 0, before, 10_000))
         model = models.get(job.id)
+        cost = None if job.is_federated else _cost(session, job, ended=until is None and job.finished_at is not None)
         shown = visible(session, viewer, job, model)
-        made.append(
-            _view(
-                job,
-                _cost(session, job, ended=until is None and job.finished_at is not None),
-                shown,
-                until=until,
-                made=model,
-                grid_seconds=grid,
-            )
-        )
-    return made
+        made = _view(job, cost, shown, until=until, made=model, grid_seconds=grid)
+        if not job.is_federated:
+            return made
+        group = [_client(session, viewer, client, view(viewer, client)) for client in clients[job.id]]
+        return made.model_copy(update={"federation": _federation(job, group)})
+
+    return [view(viewer, job) for viewer, job in seen]
+
+
+def _client(session: Session, viewer: Viewer, client: Job, view: JobView) -> ClientView:
+    """Return one client as a viewer of the federated job is to see it: an owner is told nothing of another's budget."""
+    place = client.place or 0
+    owners = {client.owner_id, session.get_one(Scope, client.scope_id).owner_id}
+    if not viewer.sees_everything and viewer.id not in owners:
+        return ClientView(place=place, state=view.state, dataset=None, job=None, cost=None, error=None)
+    return ClientView(
+        place=place, state=view.state, dataset=view.dataset, job=view.id, cost=view.cost, error=view.error
+    )
+
+
+def _federation(job: Job, clients: Sequence[ClientView]) -> FederationView:
+    return FederationView(job=job.id, place=None, quorum=federations.quorum_of(job), clients=list(clients))
 
 
 def visible(session: Session, viewer: Viewer, job: Job, model: Model | None) -> Model | None:
-    """Return a job's model if the viewer may have it: before approval only the scope's owner and admins do."""
+    """Return a job's model if the viewer may have it: before approval only its judges and admins do."""
     if model is None or model.approval in _OPEN_MODELS:
         return model
     if model.approval == RETIRED:
         return None
-    owner = session.get_one(Scope, job.scope_id).owner_id
-    return model if viewer.role == "admin" or viewer.id == owner else None
+    return model if viewer.role == "admin" or viewer.id in queries.judges(session, model, job) else None
+
+
+def queued_federation(job: Job, clients: Sequence[tuple[Job, JobCost]]) -> JobView:
+    """Return the view, for who asked for it, of a federated job that was just made."""
+    shown = [
+        ClientView(
+            place=client.place or 0,
+            state=client.state,
+            dataset=client.dataset_id,
+            job=client.id,
+            cost=cost,
+            error=None,
+        )
+        for client, cost in clients
+    ]
+    view = _view(job, None, model=None, until=None)
+    return view.model_copy(update={"federation": _federation(job, shown)})
 
 
 def queued_view(job: Job, cost: JobCost) -> JobView:
@@ -80,7 +119,7 @@ class _Seen:
 
 def _view(
     job: Job,
-    cost: JobCost,
+    cost: JobCost | None,
     model: Model | None,
     *,
     until: _Seen | None,
@@ -94,7 +133,7 @@ def _view(
     return JobView(
         id=job.id,
         state=job.state if until is None else until.state,
-        dataset=job.dataset_id,
+        dataset=None if job.is_federated else job.dataset_id,
         owner=job.owner_id,
         model=spec["model"],
         optimizer=spec["optimizer"],
@@ -106,11 +145,19 @@ def _view(
         created_at=rfc3339(job.created_at),
         started_at=rfc3339(job.started_at),
         finished_at=rfc3339(finished_at) if ended else None,
-        error=FailureView(code=job.error_code) if ended and job.error_code else None,
+        error=FailureView(code=job.failure) if ended and job.failure else None,
         result=ResultView(model=model.id) if ended and model is not None else None,
         approval=made.approval if ended and made is not None else None,
         labels=job.labels,
+        federation=_membership(job),
     )
+
+
+def _membership(job: Job) -> FederationView | None:
+    """Return which federated job a client is of; nothing of the other clients."""
+    if job.federation_id is None or job.place is None:
+        return None
+    return FederationView(job=job.federation_id, place=job.place, quorum=None, clients=None)
 
 
 def _cost(session: Session, job: Job, *, ended: bool) -> JobCost:

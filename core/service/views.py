@@ -184,20 +184,35 @@ class EstimateCost(CostFigures):
     retry_allowance: CostFigures
 
 
-class EstimateView(View):
-    """What a job would cost and what the theory predicts; no record was read."""
+class ClientEstimate(View):
+    """What a federated job would cost one client; how many more would fit is for those with a grant there to know."""
 
+    dataset: str
+    rows: int
+    plan: dict[str, Any]
     cost: EstimateCost
+    fits: bool
+    jobs_that_still_fit: int | None
+
+
+class EstimateView(View):
+    """What a job would cost and what the theory predicts; no record was read.
+
+    Of a federated job each client has its own price, and the plan is what they have in common.
+    """
+
+    cost: EstimateCost | None
     plan: dict[str, Any]
     bound: Bound
     fits: bool
-    jobs_that_still_fit: int
+    jobs_that_still_fit: int | None
     steps: int
     chunks: int
     rows: int
     coefficients: int
     compute: dict[str, float]
-    head: str
+    head: str | None
+    clients: list[ClientEstimate] | None = None
     prediction: Forecast | None = None
     excess: ExcessForecast | None = None
     goal: Reached | ReachedExcess | None = None
@@ -234,20 +249,40 @@ class ResultView(View):
     model: str
 
 
+class ClientView(View):
+    """A client of a federated job; its dataset, job and cost only for those who may see that job."""
+
+    place: int
+    state: str
+    dataset: str | None
+    job: str | None
+    cost: JobCost | None
+    error: FailureView | None
+
+
+class FederationView(View):
+    """How a job takes part in a federated one: as the job itself, with its clients, or as the client at a place."""
+
+    job: str
+    place: int | None
+    quorum: int | None
+    clients: list[ClientView] | None
+
+
 class JobView(View):
-    """A training job."""
+    """A training job; a federated one has clients in place of a dataset and a cost."""
 
     id: str
     object: Literal["job"] = "job"
     state: str
-    dataset: str
+    dataset: str | None
     owner: str
     model: dict[str, Any]
     optimizer: dict[str, Any]
     privacy: dict[str, Any]
     inference: dict[str, Any]
     progress: ProgressView
-    cost: JobCost
+    cost: JobCost | None
     attempt: int
     created_at: str
     started_at: str | None
@@ -256,6 +291,7 @@ class JobView(View):
     result: ResultView | None
     approval: str | None
     labels: dict[str, str]
+    federation: FederationView | None = None
 
 
 class EventView(View):
@@ -289,12 +325,12 @@ class ArtifactView(View):
 
 
 class ModelView(View):
-    """A released model."""
+    """A released model; a federated job's is of no one dataset."""
 
     id: str
     object: Literal["model"] = "model"
     job: str
-    dataset: str
+    dataset: str | None
     approval: str
     release: dict[str, Any] | None
     created_at: str
@@ -312,43 +348,6 @@ class WeightsView(View):
     bytes: int
     digest: str
     created_at: str
-
-
-class KeyView(View):
-    """An API key, without its secret."""
-
-    id: str
-    object: Literal["key"] = "key"
-    name: str
-    role: str
-    principal: str
-    prefix: str
-    created_at: str
-    expires_at: str | None
-    revoked_at: str | None
-    last_used_at: str | None
-
-
-class NewKeyView(View):
-    """A key just made; `key` is the secret, shown once and never again, so a replayed answer has none."""
-
-    id: str
-    object: Literal["key"] = "key"
-    key: str | None
-    role: str
-    name: str
-    principal: str
-    expires_at: str | None
-
-
-class PrincipalView(View):
-    """Who a key speaks for."""
-
-    id: str
-    object: Literal["principal"] = "principal"
-    name: str
-    role: str
-    key: str
 
 
 class AuditView(View):

@@ -18,6 +18,7 @@ from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
 from core.errors import StaleAttempt
+from core.privacy.events import EVENT, NOTHING
 from core.store import clock, federations, ledger
 from core.store.arrows import DRAINED, LOST, add_event, end, end_cancelled, end_failed, leave_attempt, requeue
 from core.store.claims import Claim, epoch, hold, lock_job, refuse_if_frozen
@@ -42,6 +43,7 @@ __all__ = [
     "enqueue",
     "events",
     "fail",
+    "federate",
     "finish",
     "leave_attempt",
     "mark_opened",
@@ -119,6 +121,17 @@ def draft(
         event_seq=1,
         created_at=at,
     )
+
+
+def federate(job: Job, parent: Job | None = None, place: int | None = None) -> None:
+    """Make a drafted job a federated one, which reserves nothing itself, or the client of one at a place."""
+    if parent is None:
+        job.federation_id = job.id
+        job.price, job.schedule = EVENT.dump_python(NOTHING, mode="json"), []
+        job.chunks, job.allowance, job.allowance_spent = {}, {}, {}
+    else:
+        job.federation_id, job.place = parent.id, place
+        job.labels, job.expires_at = {}, None  # are the federated job's to have
 
 
 def enqueue(session: Session, jobs: Sequence[Job]) -> None:

@@ -10,23 +10,18 @@ C(K) (`core.store.allowance`), by an entry of the new attempt that says so. A st
 the whole stream, and a new attempt goes on after the last chunk that any attempt has paid for.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from math import sqrt
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
-from core.errors import BudgetExhausted, BudgetReserved, FieldError, ScopeFrozen
-from core.privacy.budget import Terms, admits, covers, smallest_change
+from core.privacy.budget import covers
 from core.privacy.events import EVENT
-from core.privacy.renyi import MAX_NANO
 from core.store import allowance, chain, clock
 from core.store.accounts import (
     Balance,
     balance,
-    balance_of,
     difference,
     lock_accounts,
     lock_scope,
@@ -34,20 +29,21 @@ from core.store.accounts import (
     paying,
     read_slots,
     slots,
-    terms_of,
     total_at,
 )
-from core.store.claims import Claim, hold, refuse_if_frozen, time_unless_frozen
+from core.store.claims import Claim, hold, refuse_if_frozen
 from core.store.corrections import compensate, freeze, unfreeze
 from core.store.opening import grant_terms, open_scope, set_grant
+from core.store.reserving import Books, Reservation, open_books, price, reserve
 from core.store.schedules import MAX_CHUNKS, Schedule, is_stream, runs_of
-from core.store.tables import Account, Checkpoint, Entry, Job, Scope
+from core.store.tables import Account, Checkpoint, Entry, Job
 from core.store.verification import Verification, executed, executed_by, resum, verify
 
 __all__ = [
     "MAX_CHUNKS",
     "Balance",
     "Books",
+    "Reservation",
     "Schedule",
     "Verification",
     "affords_repeats",
@@ -73,134 +69,6 @@ __all__ = [
     "unfreeze",
     "verify",
 ]
-
-RETRY_SECONDS: Final = 30
-
-
-@dataclass(frozen=True)
-class Books:
-    """The scopes and accounts that some jobs are to pay from, locked until the transaction ends."""
-
-    session: Session
-    scopes: Mapping[str, Scope]
-    accounts: Mapping[str, Account]
-    terms: Mapping[str, Terms]
-    """Of each account."""
-    at: float
-    """The database's time once all of them were locked."""
-
-
-def open_books(session: Session, jobs: Iterable[Job]) -> Books:
-    """Lock what some jobs that are not stored yet are to pay from; the caller holds their owners' locks.
-
-    Raises:
-        LedgerFrozen: the ledger is behind its witness.
-    """
-    wanted = list(jobs)
-    scopes = {scope_id: lock_scope(session, scope_id) for scope_id in sorted({job.scope_id for job in wanted})}
-    accounts = lock_accounts(session, {account_id for job in wanted for account_id in paying(job)})
-    return Books(
-        session,
-        scopes,
-        accounts={account.id: account for account in accounts},
-        terms={account.id: terms_of(account) for account in accounts},
-        at=time_unless_frozen(session),
-    )
-
-
-def reserve(books: Books, job: Job, schedule: Schedule) -> int:
-    """Reserve the most a job may cost, from its scope and from its owner's grant, or refuse and change nothing.
-
-    Jobs that share books are admitted one after the other, each against what those before it have left. A caller
-    without a grant draws on the scope's own account; whether that is allowed is the service's to say.
-
-    Args:
-        books: opened for this job, among others.
-        job: a job that is not yet stored; its `price`, `schedule`, `chunks` and `allowance` are filled.
-        schedule: what it draws, frozen from here on.
-
-    Returns:
-        The number of its entry in the scope's chain.
-
-    Raises:
-        BudgetExhausted: it does not fit; the facts say by how much, the fields whether it would without allowance.
-        BudgetReserved: it would fit if the present reservations were given back.
-        ScopeFrozen: the owner or the auditor has frozen the scope.
-    """
-    scope = books.scopes[job.scope_id]
-    if scope.frozen_reason is not None:
-        raise ScopeFrozen("This scope is frozen: it admits no job until its owner unfreezes it.")
-    accounts = [books.accounts[account_id] for account_id in paying(job)]
-    price(job, schedule, {account.id: books.terms[account.id] for account in accounts})
-    _admit(job, [(account.id, balance_of(account, books.terms[account.id])) for account in accounts])
-    moved = {
-        account.id: move(account, spent=slots([]), reserved=allowance.held(job, account.id)) for account in accounts
-    }
-    content = {"accounts": moved, "event": job.price, "schedule": schedule.runs, "actor": job.owner_id}
-    times = schedule.retry_allowance
-    content |= {"retry_allowance": times, "allowance": job.allowance} if times else {}
-    chain.append(books.session, scope, "reserve", at=books.at, job_id=job.id, attempt=0, chunk=0, content=content)
-    return scope.seq
-
-
-def price(job: Job, schedule: Schedule, terms: Mapping[str, Terms]) -> None:
-    """Fill in what a job that is not yet stored would cost the accounts with these terms, by their identifiers."""
-    job.price, job.schedule = schedule.price, schedule.chunks
-    job.chunks = {account_id: schedule.amounts(own)[0] for account_id, own in terms.items()}
-    job.allowance = {account_id: schedule.amounts(own)[1] for account_id, own in terms.items()}
-    job.allowance_spent = {account_id: slots([]) for account_id in terms}
-
-
-def _admit(job: Job, balances: Sequence[tuple[str, Balance]]) -> None:
-    """Refuse a job that does not fit each of its accounts, its allowance with it; say if it would without."""
-    for account_id, held in balances:
-        refusal = _refusal(held, job.chunks[account_id][-1], job.allowance[account_id])
-        if refusal is None:
-            continue
-        bare = all(_fits(other, job.chunks[other_id][-1]) for other_id, other in balances)
-        if not bare:
-            raise refusal
-        raise type(refusal)(
-            f"{refusal.detail} With retry_allowance 0 it fits as it is: a worker lost with a chunk then fails the job.",
-            FieldError("/retry_allowance", "give 0 and the job fits"),
-            retry_after_seconds=refusal.retry_after_seconds,
-            **refusal.facts,
-        )
-
-
-def _refusal(account: Balance, price: Sequence[int], beside: Sequence[int]) -> BudgetExhausted | BudgetReserved | None:
-    """Say why a price with an allowance beside it does not fit an account; None where it does."""
-    terms = account.terms
-    cost = [one + other for one, other in zip(price, beside, strict=True)]
-    if _fits(account, cost):
-        return None
-    if _fits(Balance(terms, account.spent, (0,) * len(terms.orders)), cost):
-        return BudgetReserved(
-            "The job does not fit now, but would if the present reservations were given back.",
-            retry_after_seconds=RETRY_SECONDS,
-        )
-    short = smallest_change(terms, account.spent, account.reserved, cost[: len(terms.orders)])
-    if short is None:  # admitted at one order, beyond what a column can count at another
-        return BudgetExhausted("The job's price at one order cannot be counted; ask for noisier answers.")
-    part = min(one / both for one, both in zip(price, cost, strict=True) if both)
-    mu, rho = short.mu * sqrt(part), short.rho * part
-    return BudgetExhausted(
-        f"The job asks {short.required} % of the budget; {short.available} % is left. "
-        f"It would fit at {short.share:.4g} of its price, for example as mu {mu:.4g}.",
-        required_percent=str(short.required),
-        available_percent=str(short.available),
-        fits_at_share=f"{short.share:.6g}",
-        fits_at_rho=f"{rho:.6g}",
-        fits_at_mu=f"{mu:.6g}",
-    )
-
-
-def _fits(account: Balance, cost: Sequence[int]) -> bool:
-    """Say whether an account admits a cost, and can count it at every order."""
-    price = cost[: len(account.terms.orders)]
-    counted = zip(account.spent, account.reserved, price, strict=True)
-    countable = all(sum(amounts) < MAX_NANO for amounts in counted)
-    return countable and admits(account.terms, account.spent, account.reserved, price)
 
 
 def spend(session: Session, claim: Claim, chunk: int, state: bytes | None, step: int) -> None:

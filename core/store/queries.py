@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from sqlalchemy import ColumnElement, func, or_, select, true, tuple_
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from core.store import clock
 from core.store.tables import (
     Access,
     Account,
     ApiKey,
+    Approval,
     Attempt,
     Audit,
     Dataset,
@@ -61,7 +62,9 @@ def _sees_job(viewer: Viewer) -> ColumnElement[bool]:
     if viewer.sees_everything:
         return true()
     owned = select(Scope.id).where(Scope.owner_id == viewer.id)
-    return or_(Job.owner_id == viewer.id, Job.scope_id.in_(owned))
+    client = aliased(Job)
+    joined = select(client.federation_id).where(client.place.is_not(None), client.scope_id.in_(owned))
+    return or_(Job.owner_id == viewer.id, Job.scope_id.in_(owned), Job.id.in_(joined))
 
 
 def dataset(session: Session, viewer: Viewer, dataset_id: str) -> Dataset | None:
@@ -162,7 +165,7 @@ def keys(
 
 
 def job(session: Session, viewer: Viewer, job_id: str) -> Job | None:
-    """Return a job if it exists for the viewer: its owner, its scope's owner, admins and auditors."""
+    """Return a job if it exists for the viewer: its owner, the owners of scopes that pay, admins and auditors."""
     return session.execute(select(Job).where(Job.id == job_id, _sees_job(viewer))).scalar_one_or_none()
 
 
@@ -182,12 +185,20 @@ class JobFilter:
     state: str | None = None
     dataset: str | None = None
     optimizer: str | None = None
+    federation: str | None = None
     label: tuple[str, str] | None = None
 
 
 def jobs(session: Session, viewer: Viewer, wanted: JobFilter, after: str | None, limit: int) -> Sequence[Job]:
-    """Return up to `limit` jobs that exist for the viewer, newest first."""
+    """Return up to `limit` jobs that exist for the viewer, newest first.
+
+    Clients of federated jobs are listed by their dataset, or by the job that they are clients of; else that job is.
+    """
     statement = select(Job).where(_sees_job(viewer))
+    by_client = wanted.dataset or wanted.federation
+    statement = statement.where(_reads_records() if by_client else Job.place.is_(None))
+    if wanted.federation:
+        statement = statement.where(Job.federation_id == wanted.federation)
     if wanted.state:
         statement = statement.where(Job.state == wanted.state)
     if wanted.dataset:
@@ -204,14 +215,37 @@ def jobs(session: Session, viewer: Viewer, wanted: JobFilter, after: str | None,
 
 
 def live_jobs(session: Session, dataset_id: str) -> Sequence[str]:
-    """Return the identifiers of a dataset's jobs that have not ended."""
-    statement = select(Job.id).where(Job.dataset_id == dataset_id, Job.finished_at.is_(None))
+    """Return the identifiers of the jobs and clients that read a dataset and have not ended."""
+    statement = select(Job.id).where(Job.dataset_id == dataset_id, _reads_records(), Job.finished_at.is_(None))
     return session.execute(statement.order_by(Job.id)).scalars().all()
+
+
+def _reads_records() -> ColumnElement[bool]:
+    """Tell of a job whether it reads records itself; of a federated job its clients do."""
+    return or_(Job.federation_id.is_(None), Job.place.is_not(None))
+
+
+def clients_of(session: Session, job_ids: Sequence[str]) -> dict[str, list[Job]]:
+    """Return the clients of some federated jobs, by place."""
+    found: dict[str, list[Job]] = {job_id: [] for job_id in job_ids}
+    if found:
+        statement = select(Job).where(Job.federation_id.in_(job_ids), Job.place.is_not(None))
+        for client in session.execute(statement.order_by(Job.federation_id, Job.place)).scalars():
+            found[str(client.federation_id)].append(client)
+    return found
+
+
+def judges(session: Session, model: Model, job: Job) -> set[str]:
+    """Return who may judge a release: the owner of the job's scope, of a federated job of each scope that asks."""
+    scopes = select(Approval.scope_id).where(Approval.model_id == model.id) if job.is_federated else [job.scope_id]
+    return set(session.execute(select(Scope.owner_id).where(Scope.id.in_(scopes))).scalars())
 
 
 def waiting(session: Session, limit: int) -> list[tuple[str, str]]:
     """Return the jobs that have been queued longest, and the device that each asks for."""
-    statement = select(Job.id, Job.device).where(Job.state == "queued").order_by(Job.created_at, Job.id)
+    statement = (
+        select(Job.id, Job.device).where(Job.state == "queued", Job.place.is_(None)).order_by(Job.created_at, Job.id)
+    )
     return [(row[0], row[1]) for row in session.execute(statement.limit(limit))]
 
 

@@ -1,0 +1,203 @@
+"""Use cases of federated jobs: planned for all clients at once, and priced for each of them alone."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from core.catalogue.federating import POINTER, Client, PlannedFederation, plan_federation
+from core.catalogue.jobs import JobSpec
+from core.catalogue.models import NetworkModel
+from core.errors import BudgetExhausted, BudgetReserved, Conflict, FieldError, Invalid, NotFound, Refusal
+from core.privacy.budget import admits, jobs_that_still_fit
+from core.privacy.facts import Adjacency
+from core.service import weights
+from core.service.budgets import allowance_figures, cost_figures
+from core.service.context import Caller, Context
+from core.service.estimates import (
+    COLUMNS,
+    EstimateSpec,
+    Plan,
+    composed,
+    find_dataset,
+    most_reserved,
+    no_dataset,
+    plan_of,
+)
+from core.service.views import ClientEstimate, EstimateCost, EstimateView
+from core.store import queries
+from core.store.accounts import Balance, balance, balance_of
+from core.store.tables import Dataset, Scope
+
+
+@dataclass(frozen=True)
+class FederatedPlan:
+    """A planned federated job; nothing of it ever changes but what the clients' accounts hold."""
+
+    planned: PlannedFederation
+    parts: tuple[Plan, ...]
+    """The clients' plans by place, each paid for by its own scope."""
+
+    @cached_property
+    def stored_spec(self) -> dict[str, Any]:
+        """The settings that all clients have in common, JSON-ready."""
+        return self.planned.spec.model_dump(mode="json")
+
+    @property
+    def steps(self) -> int:
+        """The public number of steps, of every client."""
+        return self.parts[0].steps
+
+
+def quote(session: Session, context: Context, caller: Caller, spec: JobSpec) -> FederatedPlan:
+    """Plan and price a federated job; reads the scopes' public facts and no record.
+
+    Raises:
+        NotFound: some dataset does not exist for the caller.
+        Conflict: it has no records yet, or none any more.
+        Invalid, AdjacencyMismatch: the job does not fit them all, or they do not fit each other.
+    """
+    assert spec.federation is not None, "a federated job"
+    most = context.settings.max_clients
+    if len(spec.federation.datasets) > most:
+        raise Invalid(f"A federated job may have {most} clients here.", FieldError(POINTER, f"name at most {most}"))
+    found = [_find(session, caller, dataset, place) for place, dataset in enumerate(spec.federation.datasets)]
+    scopes = [session.get_one(Scope, dataset.scope_id) for dataset in found]
+    accounts = [balance(session, scope.id) for scope in scopes]
+    clients = [
+        Client(
+            dataset=dataset.id,
+            columns=COLUMNS.validate_python(dataset.columns),
+            units=scope.units if dataset.rows is None else dataset.rows,
+            unit=scope.unit,
+            adjacency=Adjacency(scope.adjacency),
+            terms=account.terms,
+        )
+        for dataset, scope, account in zip(found, scopes, accounts, strict=True)
+    ]
+    try:
+        planned = plan_federation(spec, clients)
+    except (ValueError, ArithmeticError) as error:
+        raise Invalid(
+            "These settings lead to numbers that are too large or too small to compute with.",
+            FieldError("/optimizer", "give ordinary figures, or leave them out"),
+        ) from error
+    if isinstance(planned.clients[0].spec.model, NetworkModel):
+        weights.check(session, caller, planned.clients[0].spec.model, planned.clients[0].design)
+    parts = zip(planned.clients, found, scopes, accounts, strict=True)
+    return FederatedPlan(
+        planned, tuple(Plan(alone, dataset.id, scope.id, account) for alone, dataset, scope, account in parts)
+    )
+
+
+def _find(session: Session, caller: Caller, dataset_id: str, place: int) -> Dataset:
+    """Return one client's dataset.
+
+    Raises:
+        NotFound: it does not exist for the caller.
+        Conflict: no job can read it now.
+    """
+    pointer = f"{POINTER}/{place}"
+    try:
+        dataset = find_dataset(session, caller, dataset_id)
+    except NotFound as missing:
+        raise no_dataset(pointer) from missing
+    if dataset.state != "ready":
+        raise Conflict(f"{dataset_id} is {dataset.state}: no job can read it.", FieldError(pointer, "use another"))
+    return dataset
+
+
+def of_client(refusal: Refusal, place: int, dataset_id: str, *, knows_amounts: bool) -> Refusal:
+    """Return a client's refusal as the federated job's: it names the dataset, and amounts only to who knows them."""
+    field = FieldError(f"{POINTER}/{place}", f"{dataset_id} does not admit its part")
+    if isinstance(refusal, BudgetExhausted | BudgetReserved) and not knows_amounts:
+        waits = isinstance(refusal, BudgetReserved)
+        why = "would allow its part if present reservations were given back" if waits else "does not allow its part"
+        return type(refusal)(
+            f"The budget behind {dataset_id} {why}.",
+            FieldError(field.pointer, "its owner can tell what is left"),
+            retry_after_seconds=refusal.retry_after_seconds,
+        )
+    return type(refusal)(
+        f"{dataset_id}: {refusal.detail}",
+        field,
+        *refusal.fields,
+        retry_after_seconds=refusal.retry_after_seconds,
+        **refusal.facts,
+    )
+
+
+def knows_amounts(session: Session, caller: Caller, scope_id: str) -> bool:
+    """Tell whether a caller is told what a scope's budget has left: its owner, an admin, and who has a grant there."""
+    owner = session.get_one(Scope, scope_id).owner_id
+    return caller.role == "admin" or caller.id == owner or queries.grant(session, scope_id, caller.id) is not None
+
+
+def estimate(context: Context, caller: Caller, spec: EstimateSpec) -> EstimateView:
+    """Return the common plan of a federated job and each client's price; nothing is reserved.
+
+    Raises:
+        NotFound, Conflict, Invalid, AdjacencyMismatch: as `quote` does.
+    """
+    if spec.goal is not None:
+        raise Invalid("A goal is for one dataset.", FieldError("/goal", "leave it out, or ask for each dataset alone"))
+    with context.database.read() as session:
+        plan = quote(session, context, caller, spec.job())
+        held: dict[str, Balance] = {}
+        clients = [_estimate(session, caller, part, held) for part in plan.parts]
+    facts = [part.planned.facts for part in plan.parts]
+    first = plan.parts[0].planned
+    optimizer = plan.planned.spec.optimizer.model_dump(mode="json")
+    work = [one.planned.spec.optimizer.passes(one.planned.facts) * one.planned.facts.units for one in plan.parts]
+    known = [client.jobs_that_still_fit for client in clients]
+    fit = None if None in known else min(count for count in known if count is not None)
+    return EstimateView(
+        cost=None,
+        plan={**plan_of(first), **optimizer, "clients": len(clients), "quorum": _quorum(plan.planned.spec)},
+        bound=plan.planned.bound,
+        fits=all(client.fits for client in clients),
+        jobs_that_still_fit=fit,
+        steps=plan.steps,
+        chunks=len(first.schedule),
+        rows=sum(one.units for one in facts),
+        coefficients=first.facts.dimension,
+        compute={
+            "multiplications": float(sum(work) * first.facts.dimension),
+            "records_bytes": float(sum(one.units for one in facts) * first.design.record_bytes),
+        },
+        head=None,
+        clients=clients,
+    )
+
+
+def _quorum(spec: JobSpec) -> int:
+    assert spec.federation is not None, "a federated job"
+    return spec.federation.needed
+
+
+def _estimate(session: Session, caller: Caller, part: Plan, held: dict[str, Balance]) -> ClientEstimate:
+    """Return one client's price; `held` has what those before it would leave of the accounts that they share."""
+    planned = part.planned
+    grant = queries.grant(session, part.scope_id, caller.id)
+    accounts = {part.scope_id: part.account} | ({} if grant is None else {grant.id: balance_of(grant)})
+    fits, still = True, []
+    for account_id, own in accounts.items():
+        account = held.get(account_id, own)
+        price = most_reserved(planned, account)
+        fits = fits and admits(account.terms, account.spent, account.reserved, price)
+        still.append(jobs_that_still_fit(account.terms, account.spent, account.reserved, price))
+        reserved = tuple(one + more for one, more in zip(account.reserved, price, strict=True))
+        held[account_id] = Balance(account.terms, account.spent, reserved)
+    times = planned.spec.retry_allowance
+    return ClientEstimate(
+        dataset=part.dataset_id,
+        rows=planned.facts.units,
+        plan=planned.spec.optimizer.model_dump(mode="json"),
+        cost=EstimateCost(
+            **cost_figures(composed(planned.schedule), part.account, at_head=False).model_dump(),
+            retry_allowance=allowance_figures(planned.schedule, times, part.account, at_head=False),
+        ),
+        fits=fits,
+        jobs_that_still_fit=min(still) if knows_amounts(session, caller, part.scope_id) else None,
+    )
