@@ -24,7 +24,7 @@ def hessian_product(loss: Callable[[Tensor], Tensor], theta: Tensor) -> Product:
 
     Args:
         loss: from parameters, float64, shape (p,), to a number; records of its own, the same at each call.
-        theta: shape (p,), where the loss is twice differentiable; where a ReLU has its kink, products are those of one side.
+        theta: shape (p,). Where a ReLU has its kink there is no Hessian, and products are those of one side.
     """
     place = theta.detach().requires_grad_()
     with torch.enable_grad():
