@@ -81,7 +81,7 @@ class AdaSpider:
         self._state = {
             **now,
             "slope": slope,
-            "before": theta,
+            "before": theta.expand_as(slope),
             "drift": torch.tensor(drift, dtype=torch.float64),
             "known": torch.tensor(data=True),
             "queries": now["queries"] + 1,
