@@ -201,3 +201,11 @@ class Diverged(Refusal):
     """An iterate left the public radius; decided from noised values only."""
 
     code = "diverged"
+
+
+class Forsaken(Exception):
+    """Another client of a federated job has gone, did not come in time, or says what it should not.
+
+    No refusal, for nobody asked: the attempt cannot go on. It says nothing about one's own records, and nothing that
+    was told before is lost.
+    """

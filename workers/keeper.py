@@ -10,18 +10,17 @@ from typing import Final, TypeVar
 
 import structlog
 
-from core.catalogue.jobs import Resources
 from core.errors import LedgerFrozen, StaleAttempt
 from core.service.bell import Bell
 from core.settings import ServiceSettings
 from core.store.claims import Claim
-from core.training.desk import Desk, Unreachable
+from core.training.desk import Desk, Taken, Unreachable
 from workers.gpus import NoAnswer, free_bytes
 from workers.outcome import Outcome, describe
 from workers.process import clock_seconds
 from workers.run import Run
 from workers.slots import Slot
-from workers.verdict import Verdict, verdict, write
+from workers.verdict import Verdict, endings, write
 
 BEATS_PER_LEASE: Final = 6
 LOOK_SECONDS: Final = 1.0
@@ -38,8 +37,7 @@ T = TypeVar("T")
 class Claimed:
     """An attempt to start."""
 
-    claim: Claim
-    resources: Resources
+    taken: Taken
     slot: Slot
     sent_at: float
     """When the claim was sent, by `clock_seconds`."""
@@ -76,7 +74,7 @@ class Keeper:
         self._look_seconds = min(settings.poll_seconds, LOOK_SECONDS)
         self._lock = threading.Lock()
         self._runs: list[Run] = []
-        self._ended: list[tuple[Run, int]] = []
+        self._ended: list[Run] = []
         self._slots = tuple(slots)
         self._free = list(slots)
         self._rests: dict[Slot, float] = {}
@@ -122,11 +120,11 @@ class Keeper:
         with self._lock:
             self._runs.append(run)
 
-    def ended(self, run: Run, status: int) -> None:
-        """Take note that a child has ended, and with what status; the rest is written soon."""
+    def ended(self, run: Run) -> None:
+        """Take note that all children of a run have ended; the rest is written soon."""
         with self._lock:
             self._runs.remove(run)
-            self._ended.append((run, status))
+            self._ended.append(run)
         self._wake.set()
 
     def _work(self) -> None:
@@ -181,9 +179,8 @@ class Keeper:
             with self._lock:
                 self._free.append(slot)
             return False
-        claim, resources = taken
-        self._log.info("claimed", **claim.told)
-        self.claimed.put(Claimed(claim, resources, slot, sent_at))
+        self._log.info("claimed", **taken.claim.told, clients=len(taken.clients) or None)
+        self.claimed.put(Claimed(taken, slot, sent_at))
         return True
 
     def _beat_all(self) -> None:
@@ -195,6 +192,8 @@ class Keeper:
                 self._beat(run)
             elif not run.cancel:
                 run.cancel = self._ask(partial(self._desk.is_cancelling, run.claim)) or False
+            if run.federated and not run.part:
+                run.part = self._ask(partial(self._desk.is_parting, run.claim)) or False
 
     def _beat(self, run: Run) -> None:
         sent_at = clock_seconds()
@@ -227,19 +226,20 @@ class Keeper:
         """Write the ends of attempts, and free their slots."""
         with self._lock:
             ended, self._ended = self._ended, []
-        for run, status in ended:
-            decided = verdict(run, status)
-            self._log.info("ended", **run.claim.told, status=describe(status), verdict=decided.value)
-            self._write_end(run, decided)
-            if status == Outcome.NO_GPU:
+        for run in ended:
+            for claim, decided in endings(run):
+                statuses = [describe(child.status) for child in run.children if child.status is not None]
+                self._log.info("ended", **claim.told, status=",".join(statuses), verdict=decided.value)
+                self._write_end(run, claim, decided)
+                if decided is Verdict.STOPPED:
+                    self._bell.ring(claim.job_id, run.resources.served_by)
+            if any(child.status == Outcome.NO_GPU for child in run.children):
                 self._rest(run.slot, BROKEN_GPU_REST_SECONDS)
-            if decided is Verdict.STOPPED:
-                self._bell.ring(run.claim.job_id, run.resources.served_by)
             with self._lock:
                 self._free.append(run.slot)
             self._claim_at = 0.0
 
-    def _write_end(self, run: Run, decided: Verdict) -> None:
+    def _write_end(self, run: Run, claim: Claim, decided: Verdict) -> None:
         """Write one end; repeated until it is written or the lease is gone, when a sweep finds the job.
 
         A fence that is refused means that somebody cancelled in between, or that the attempt is over.
@@ -247,17 +247,17 @@ class Keeper:
         deadline = run.beaten_at + self._settings.lease_seconds
         while True:
             try:
-                write(self._desk, run.claim, decided)
+                write(self._desk, claim, decided)
             except StaleAttempt:
                 if decided is Verdict.CANCELLED:
                     return
                 decided = Verdict.CANCELLED
             except LedgerFrozen:
-                self._log.error("ledger-frozen", **run.claim.told, remedy="farthing reconcile")
+                self._log.error("ledger-frozen", **claim.told, remedy="farthing reconcile")
                 return
             except Unreachable:
                 if clock_seconds() > deadline:
-                    self._log.error("unwritten", **run.claim.told, verdict=decided.value)
+                    self._log.error("unwritten", **claim.told, verdict=decided.value)
                     return
                 time.sleep(self._look_seconds)
             else:

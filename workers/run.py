@@ -1,7 +1,9 @@
-"""One attempt in the hands of a supervisor."""
+"""One attempt in the hands of a supervisor: one child, or, of a federated job, one for each client."""
 
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from core.catalogue.jobs import Resources
 from core.store.claims import Claim
@@ -9,28 +11,58 @@ from workers.slots import Slot
 
 
 @dataclass
-class Run:
-    """A child and what is known of it; times by `clock_seconds`.
+class Child:
+    """A trainer's process; the supervisor alone writes here."""
 
-    Fields are written by one thread each and read by both: the keeper writes `beaten_at`, `cancel` and `lost` (which
-    the supervisor may also set), the supervisor the others. Each is one reference, replaced whole.
+    claim: Claim
+    """What it may spend and publish through: the run's own, or a client's."""
+    process: subprocess.Popen[bytes]
+    status: int | None = None
+    """How it ended; None while it runs."""
+    ordered: bool = False
+    """Killed because it did not stop in time after being asked to."""
+    forsaken: bool = False
+    """Killed because another client had gone, and it did not find that out in time."""
+
+
+@dataclass
+class Run:
+    """Children of one claim and what is known of them; times by `clock_seconds`.
+
+    Fields are written by one thread each and read by both: the keeper writes `beaten_at`, `cancel`, `part` and `lost`
+    (which the supervisor may also set), the supervisor the others. Each is one reference, replaced whole.
     """
 
     claim: Claim
+    """What is beaten for."""
     resources: Resources
     slot: Slot
-    child: subprocess.Popen[bytes]
+    children: Sequence[Child]
     started_at: float
     limit_seconds: float
     beaten_at: float
     """When the last beat that was answered well was sent."""
+    meeting: Path | None = None
+    """The folder where the clients of a federated job meet; None: the job is one child's."""
     cancel: bool = False
     """A person asked to cancel."""
+    part: bool = False
+    """A person asked to cancel one client of several: the others stop, and wait to go on without it."""
     lost: bool = False
     """The job is not, or may no longer be, ours."""
     over_limit: bool = False
     """Killed for its wall-clock limit."""
-    ordered: bool = False
-    """Killed because it did not stop in time after being asked to."""
     stop_by: float | None = None
     """Asked to stop; killed after this."""
+    broken_at: float | None = None
+    """When the first child of several ended, and not because it was done."""
+
+    @property
+    def federated(self) -> bool:
+        """Whether each child is a client of a federated job."""
+        return self.meeting is not None
+
+    @property
+    def living(self) -> list[Child]:
+        """The children that run."""
+        return [child for child in self.children if child.status is None]

@@ -12,10 +12,13 @@ suspension; so a child is gone before anybody else can claim its job, and even i
 import os
 import platform
 import queue
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from types import FrameType
 from typing import Final
 
@@ -28,8 +31,10 @@ from core.service.bell import make_bell
 from core.settings import ServiceSettings
 from core.training.desk import open_desk
 from workers.keeper import Claimed, Keeper
+from workers.outcome import Outcome
 from workers.process import child_environment, clock_seconds, held_back, kill_group
-from workers.run import Run
+from workers.run import Child, Run
+from workers.seats import seated
 from workers.slots import make_slots
 from workers.sweep import Sweeper
 from workers.wire import Order
@@ -39,6 +44,8 @@ LEASE_PART: Final = 0.75
 CANCEL_GRACE_SECONDS: Final = 5.0
 DRAIN_GRACE_SECONDS: Final = 30.0
 HURRY_SECONDS: Final = 5.0
+PARTING_SECONDS: Final = 10.0
+"""How long clients of a federated job may go on after one has gone: to find that out, and keep what they can."""
 _WATCH_SECONDS: Final = 0.02
 _SPARE_SECONDS: Final = 1.0
 """Between two processes started ahead, so that one that cannot live is not started again and again."""
@@ -90,7 +97,8 @@ class Supervisor:
                 self._turn()
         finally:
             for run in self._runs:
-                kill_group(run.child.pid, signal.SIGKILL)
+                _signal(run, signal.SIGKILL)
+                _forget(run)
             self._drop_spare()
             self._keeper.stop()
 
@@ -135,70 +143,99 @@ class Supervisor:
             self._spare = None
 
     def _start(self, claimed: Claimed) -> None:
-        """Tell a fresh process its order; it serves one job only."""
-        settings = self._settings
+        """Give the order to a fresh process, or each client's to one of its own; each serves one job only."""
+        settings, taken = self._settings, claimed.taken
+        resources, gpu = taken.resources, claimed.slot.gpu
+        order = Order(
+            claim=taken.claim,
+            settings=settings.model_copy(update={"admin_key": None, "broker_url": None, "broker_password": None}),
+            memory_bytes=min(resources.memory_bytes or settings.max_memory_bytes, settings.max_memory_bytes),
+            gpu=None if gpu is None else gpu.uuid,
+        )
+        meeting = Path(tempfile.mkdtemp(prefix="farthing-")) if taken.clients else None  # for this user only
+        orders = [order] if meeting is None else seated(order, taken.clients, meeting)
+        limit = min(resources.max_runtime_seconds or settings.max_runtime_seconds, settings.max_runtime_seconds)
+        run = Run(
+            claim=taken.claim,
+            resources=resources,
+            slot=claimed.slot,
+            children=[self._order(one) for one in orders],
+            started_at=clock_seconds(),
+            limit_seconds=limit,
+            beaten_at=claimed.sent_at,
+            meeting=meeting,
+        )
+        self._runs.append(run)
+        self._keeper.watch(run)
+
+    def _order(self, order: Order) -> Child:
+        """Tell a fresh process its order."""
         child, self._spare = self._spare, None
         if child is None or child.poll() is not None:
             child = self._spawn()
-        resources, gpu = claimed.resources, claimed.slot.gpu
-        memory_bytes = min(resources.memory_bytes or settings.max_memory_bytes, settings.max_memory_bytes)
-        order = Order(
-            claim=claimed.claim,
-            settings=settings.model_copy(update={"admin_key": None, "broker_url": None, "broker_password": None}),
-            memory_bytes=memory_bytes,
-            gpu=None if gpu is None else gpu.uuid,
-        )
         assert child.stdin is not None, "it was asked for"
         try:
             child.stdin.write(order.model_dump_json().encode() + b"\n")
             child.stdin.flush()
         except BrokenPipeError:  # it has died already; the next look finds out
             pass
-        limit = min(resources.max_runtime_seconds or settings.max_runtime_seconds, settings.max_runtime_seconds)
-        run = Run(
-            claim=claimed.claim,
-            resources=resources,
-            slot=claimed.slot,
-            child=child,
-            started_at=clock_seconds(),
-            limit_seconds=limit,
-            beaten_at=claimed.sent_at,
-        )
-        self._runs.append(run)
-        self._keeper.watch(run)
+        return Child(order.claim, child)
 
     def _watch(self, run: Run) -> None:
-        """Reap a child that has ended; signal one that should."""
-        status = run.child.poll()
+        """Reap children that have ended; signal those that should."""
         now = clock_seconds()
-        if status is not None:
-            kill_group(run.child.pid, signal.SIGKILL)  # whatever it may have started
-            self._close(run, status)
+        self._reap(run, now)
+        if not run.living:
+            self._runs.remove(run)
+            _forget(run)
+            self._keeper.ended(run)
         elif run.lost or now > run.beaten_at + LEASE_PART * self._settings.lease_seconds:
             run.lost = True
-            kill_group(run.child.pid, signal.SIGKILL)
+            _signal(run, signal.SIGKILL)
         elif now > run.started_at + run.limit_seconds:
             run.over_limit = True
-            kill_group(run.child.pid, signal.SIGKILL)
-        elif run.cancel:
+            _signal(run, signal.SIGKILL)
+        elif run.cancel or run.part:
             self._ask_to_stop(run, now, now + CANCEL_GRACE_SECONDS)
+        elif run.broken_at is not None:
+            self._ask_to_stop(run, now, run.broken_at + PARTING_SECONDS)
         elif self._drain_until is not None:
             self._ask_to_stop(run, now, self._drain_until)
 
+    def _reap(self, run: Run, now: float) -> None:
+        """Take note of children that have ended; the clients of a federated job cannot go on without one that has."""
+        for child in run.living:
+            status = child.process.poll()
+            if status is None:
+                continue
+            kill_group(child.process.pid, signal.SIGKILL)  # whatever it may have started
+            assert child.process.stdin is not None, "it was asked for"
+            child.process.stdin.close()
+            child.status = status
+            if run.federated and status != Outcome.PUBLISHED and run.broken_at is None:
+                run.broken_at = now
+
     def _ask_to_stop(self, run: Run, now: float, deadline: float) -> None:
-        """Ask a child once to stop where nothing is lost; later, kill it."""
+        """Ask children once to stop where nothing is lost; later, kill them."""
         if run.stop_by is None:
             run.stop_by = deadline
-            kill_group(run.child.pid, signal.SIGTERM)
+            _signal(run, signal.SIGTERM)
         elif now > min(run.stop_by, deadline):
-            run.ordered = True
-            kill_group(run.child.pid, signal.SIGKILL)
+            for child in run.living:
+                child.ordered, child.forsaken = run.broken_at is None, run.broken_at is not None
+            _signal(run, signal.SIGKILL)
 
-    def _close(self, run: Run, status: int) -> None:
-        assert run.child.stdin is not None, "it was asked for"
-        run.child.stdin.close()
-        self._runs.remove(run)
-        self._keeper.ended(run, status)
+
+def _forget(run: Run) -> None:
+    """Delete the place where the clients met."""
+    if run.meeting is not None:
+        shutil.rmtree(run.meeting, ignore_errors=True)
+
+
+def _signal(run: Run, how: signal.Signals) -> None:
+    """Signal all children that run."""
+    for child in run.living:
+        kill_group(child.process.pid, how)
 
 
 class Host:

@@ -14,7 +14,7 @@ import threading
 from functools import partial
 from typing import Final
 
-from core.errors import Diverged, LedgerFrozen, StaleAttempt
+from core.errors import Diverged, Forsaken, LedgerFrozen, StaleAttempt
 from core.training.order import Drained, Failed, NoGpu, Phase
 from workers.gather import RANK, gather
 from workers.outcome import Outcome
@@ -32,6 +32,7 @@ _ENDINGS: Final = {
     StaleAttempt: Outcome.STALE,
     LedgerFrozen: Outcome.FROZEN,
     Diverged: Outcome.DIVERGED,
+    Forsaken: Outcome.FORSAKEN,
     MemoryError: Outcome.OUT_OF_MEMORY,
     NoGpu: Outcome.NO_GPU,
 }
@@ -66,10 +67,10 @@ def load_libraries() -> None:
     """Import what every job needs; most of the seconds of a fresh process."""
     import pyarrow as pa  # noqa: PLC0415 - slow; the parent of this function does what cannot wait first
 
-    import core.training.attempt as attempt  # noqa: PLC0415, PLR0402 - as above; torch
+    from core.training import federated  # noqa: PLC0415 - as above; torch, and all that a job alone needs too
 
     assert pa.__version__, "loaded"
-    assert attempt.run is not None, "loaded"
+    assert federated.run is not None, "loaded"
 
 
 def train(order: Order, stop: threading.Event, rank: str) -> Outcome:
@@ -77,10 +78,14 @@ def train(order: Order, stop: threading.Event, rank: str) -> Outcome:
     settings = order.settings
     try:
         from core.store.database import Database  # noqa: PLC0415 - after the limits are set
-        from core.training.attempt import run  # noqa: PLC0415 - as above; torch
+        from core.training import attempt, federated  # noqa: PLC0415 - as above; torch
 
+        database = Database(settings.url)
+        if order.seat is not None:
+            federated.run(database, settings, order.claim, order.seat, stop.is_set)
+            return Outcome.PUBLISHED
         team = partial(gather, settings=settings, memory_bytes=order.memory_bytes, module=rank)
-        run(Database(settings.url), settings, order.claim, stop.is_set, team)
+        attempt.run(database, settings, order.claim, stop.is_set, team)
     except BaseException as ending:  # noqa: BLE001 - whatever it was, one code of a closed list leaves
         return judge(ending)
     return Outcome.PUBLISHED

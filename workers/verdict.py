@@ -6,7 +6,7 @@ from typing import Final
 from core.store.claims import Claim
 from core.training.desk import Desk
 from workers.outcome import Outcome
-from workers.run import Run
+from workers.run import Child, Run
 
 
 class Verdict(Enum):
@@ -23,16 +23,23 @@ class Verdict(Enum):
     TRAINER_FAILED = "trainer-failed"
     GPU_UNAVAILABLE = "gpu-unavailable"
     """Before any record was opened."""
+    FORSAKEN = "forsaken"
+    """A client of a federated job that could not go on without another; what becomes of it hangs on that one."""
 
 
 _FAILURES: Final[dict[int, Verdict]] = {
     Outcome.DIVERGED: Verdict.DIVERGED,
     Outcome.NO_GPU: Verdict.GPU_UNAVAILABLE,
+    Outcome.FORSAKEN: Verdict.FORSAKEN,
 }
+_LOSSES: Final = (Verdict.TRAINER_FAILED, Verdict.LIMIT_EXCEEDED)
+"""Of a client by itself."""
 
 
-def verdict(run: Run, status: int) -> Verdict:
+def verdict(run: Run, child: Child) -> Verdict:
     """Judge an ended child: any death that was not ordered, and any status off the list, is the trainer's failure."""
+    status = child.status
+    assert status is not None, "it has ended"
     if status == Outcome.PUBLISHED:
         return Verdict.DONE
     if run.lost or status == Outcome.FROZEN:
@@ -42,9 +49,38 @@ def verdict(run: Run, status: int) -> Verdict:
     if run.over_limit or status == Outcome.OUT_OF_MEMORY:
         return Verdict.LIMIT_EXCEEDED
     elsewhere = status == Outcome.NO_GPU and run.resources.served_by != "cuda"  # nothing was read
-    if run.ordered or status == Outcome.DRAINED or elsewhere:
+    if child.ordered or status == Outcome.DRAINED or elsewhere:
         return Verdict.STOPPED
-    return _FAILURES.get(status, Verdict.TRAINER_FAILED)
+    return Verdict.FORSAKEN if child.forsaken else _FAILURES.get(status, Verdict.TRAINER_FAILED)
+
+
+def endings(run: Run) -> list[tuple[Claim, Verdict]]:
+    """Return what is to be written of a run whose children have all ended, in this order.
+
+    A federated job's clients that died by themselves are lost, one by one; the others stopped, or were stopped, for
+    that, and wait to go on together. Where they gave up on each other and nobody is to blame, nothing is written: the
+    lease runs out, and who sweeps counts the attempt as a lost one.
+    """
+    judged = [(child.claim, verdict(run, child)) for child in run.children]
+    if not run.federated:
+        return judged
+    whole = _whole(run, {one for _, one in judged})
+    apart = whole in (Verdict.STOPPED, Verdict.DIVERGED, Verdict.GPU_UNAVAILABLE)
+    lost = [(claim, one) for claim, one in judged if apart and one in _LOSSES]
+    return [*lost, (run.claim, whole)]
+
+
+def _whole(run: Run, found: set[Verdict]) -> Verdict:
+    """Return what becomes of a federated job whose clients ended so."""
+    if Verdict.LOST in found or found == {Verdict.DONE}:
+        return min(found, key=lambda one: one is not Verdict.LOST)
+    if run.cancel or run.over_limit:
+        return Verdict.CANCELLED if run.cancel else Verdict.LIMIT_EXCEEDED
+    for alike in (Verdict.DIVERGED, Verdict.GPU_UNAVAILABLE):  # all clients, whether or not they came to say so
+        if alike in found:
+            return alike
+    stopped = {*_LOSSES, Verdict.STOPPED, Verdict.CANCELLED}
+    return Verdict.STOPPED if found & stopped else Verdict.LOST
 
 
 def write(desk: Desk, claim: Claim, decided: Verdict) -> None:
@@ -54,7 +90,7 @@ def write(desk: Desk, claim: Claim, decided: Verdict) -> None:
         StaleAttempt, LedgerFrozen, Unreachable: as the desk says.
     """
     match decided:
-        case Verdict.DONE | Verdict.LOST:
+        case Verdict.DONE | Verdict.LOST | Verdict.FORSAKEN:
             return
         case Verdict.CANCELLED:
             desk.acknowledge_cancel(claim)

@@ -5,6 +5,7 @@ from pydantic import Field
 from core.privacy.facts import Frozen
 from core.settings import ServiceSettings
 from core.store.claims import Claim
+from core.training.seat import Seat
 
 
 class Order(Frozen):
@@ -16,6 +17,8 @@ class Order(Frozen):
     """Limit of the trainer's memory."""
     gpu: str | None = None
     """The GPU, by its UUID, that the trainer is pinned to; None: it computes on the CPU and sees no GPU."""
+    seat: Seat | None = None
+    """A client's among those of a federated job; None: the job is one."""
 
 
 class RankOrder(Frozen):

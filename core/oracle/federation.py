@@ -30,11 +30,12 @@ import torch
 from torch import Tensor
 
 from core.catalogue.questions import Curvature, Gradient, GradientDifference, Question
+from core.errors import Forsaken
 from core.mechanisms import sampling
 from core.oracle import Answer, Coins, Meter, Oracle, Release, Status
 from core.privacy.events import Event
 from core.privacy.facts import Facts
-from core.problems.circle import Circle, Forsaken
+from core.problems.circle import Circle
 
 T = TypeVar("T")
 

@@ -14,19 +14,13 @@ from typing import Any, Final, Protocol
 import torch
 import torch.distributed as dist
 
+from core.errors import Forsaken
 from core.problems.team import TAG_BYTES, Team
 
 _LONGEST_MESSAGE: Final = 2**30
 _LENGTH_BYTES: Final = 8
 _UNSENT: Final = 4
 """Messages to one client that may be under way; the oldest must have gone before another follows."""
-
-
-class Forsaken(Exception):
-    """Another client has gone, did not come in time, or says what it should not: this attempt cannot go on.
-
-    It says nothing about one's own records, and nothing that was told before is lost.
-    """
 
 
 class Circle(Protocol):

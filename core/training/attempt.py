@@ -15,9 +15,8 @@ from safetensors.torch import load, save
 from core.catalogue.columns import Column
 from core.catalogue.jobs import JobSpec
 from core.catalogue.planning import PlannedJob, plan_job
-from core.errors import Diverged, LedgerFrozen, StaleAttempt
+from core.errors import Diverged, Forsaken, LedgerFrozen, StaleAttempt
 from core.inference.network import RELEASED, AnyReleased
-from core.problems.circle import Forsaken
 from core.problems.sharded import ShardedProblem
 from core.settings import ServiceSettings
 from core.store import jobs

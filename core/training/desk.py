@@ -3,20 +3,22 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from core.catalogue.jobs import Resources
-from core.errors import LedgerBusy, LedgerFrozen
+from core.errors import LedgerBusy, LedgerFrozen, NotReady
 from core.settings import ServiceSettings
-from core.store import datasets, jobs, queries, retention, sweep, verification, witness, workers
+from core.store import datasets, federations, jobs, queries, retention, sweep, verification, witness, workers
 from core.store.claims import Claim
 from core.store.database import Database
-from core.store.master_key import check_master_keys
+from core.store.encryption import Tampered
+from core.store.master_key import check_master_keys, load_master_keys
 from core.store.sweep import Swept
-from core.store.tables import Job
+from core.store.tables import Dataset, Job
 from core.store.witness import Witness
 from core.version import code_version
 
@@ -28,6 +30,24 @@ WITNESS_PART: Final = 0.25
 _PAUSE_SECONDS: Final = 0.1
 SILENT_SECONDS: Final = 86400.0
 """After which a supervisor that did not say it ended is forgotten."""
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client of a federated job, to be given to its own trainer alone."""
+
+    claim: Claim
+    dataset_key: str | None = field(repr=False)
+    """Opens its records, in hexadecimal digits; None: there is none, or none that could be unwrapped."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A job that was claimed, and, where it is a federated one, its clients that are left."""
+
+    claim: Claim
+    resources: Resources
+    clients: tuple[Client, ...] = ()
 
 
 class Unreachable(Exception):
@@ -64,8 +84,8 @@ class Desk:
             wrapped = datasets.wrapped_keys(session)
         check_master_keys(self._settings, wrapped.values())
 
-    def claim(self, takes: Sequence[str]) -> tuple[Claim, Resources] | None:
-        """Take the next queued job and witness its reservation; nothing is read before both are done.
+    def claim(self, takes: Sequence[str]) -> Taken | None:
+        """Take the next queued job, with all its clients, and witness what they reserved; then it may be read.
 
         Args:
             takes: the devices, as jobs name them, that a free slot serves.
@@ -76,7 +96,7 @@ class Desk:
         """
         taken = self._run(self._take, takes)
         if taken is not None:
-            self._witness_claim(taken[0])
+            self._witness_claim(taken.claim)
         return taken
 
     def _witness_claim(self, claim: Claim) -> None:
@@ -95,13 +115,24 @@ class Desk:
             else:
                 return
 
-    def _take(self, session: Session, takes: Sequence[str]) -> tuple[Claim, Resources] | None:
+    def _take(self, session: Session, takes: Sequence[str]) -> Taken | None:
         limits = self._settings
         claim = jobs.claim(session, self.name, limits.lease_seconds, takes, limits.max_running_per_principal)
         if claim is None:
             return None
-        spec = session.get_one(Job, claim.job_id).spec
-        return claim, Resources.model_validate(spec.get("resources", {}))
+        resources = Resources.model_validate(session.get_one(Job, claim.job_id).spec.get("resources", {}))
+        federation = federations.claimed(session, claim)
+        clients = () if federation is None else federation.clients
+        return Taken(claim, resources, tuple(self._client(session, client) for client in clients))
+
+    def _client(self, session: Session, client: federations.ClientClaim) -> Client:
+        """Return a client with its own dataset's key; one without it fails by itself, as any job would."""
+        wrapped = session.get_one(Dataset, client.dataset_id).wrapped_key
+        try:
+            key = None if wrapped is None else load_master_keys(self._settings).unwrap(client.dataset_id, wrapped)
+        except (NotReady, Tampered):
+            key = None
+        return Client(client.claim, None if key is None else key.hex())
 
     def beat(self, claim: Claim) -> jobs.Beat:
         """Extend a lease.
@@ -119,6 +150,15 @@ class Desk:
         """
         with _reaching(), self._database.read() as session:
             return session.get_one(Job, claim.job_id).state == "cancelling"
+
+    def is_parting(self, claim: Claim) -> bool:
+        """Look likewise whether a person asked to cancel one client of a federated job.
+
+        Raises:
+            Unreachable: the database does not answer.
+        """
+        with _reaching(), self._database.read() as session:
+            return bool(federations.cancelled_clients(session, claim))
 
     def acknowledge_cancel(self, claim: Claim) -> None:
         """End a cancelled job whose child is gone.

@@ -12,11 +12,11 @@ from decimal import Decimal
 import torch
 
 from core.catalogue.planning import PlannedJob
-from core.errors import Diverged
+from core.errors import Diverged, Forsaken
 from core.inference.network import RELEASED, AnyReleased
 from core.oracle.federation import KEPT, TOLD, ClientMeter, Federation, Rounds
 from core.problems import Problem
-from core.problems.circle import Alone, Circle, DistributedCircle, Forsaken
+from core.problems.circle import Alone, Circle, DistributedCircle
 from core.problems.team import meet
 from core.settings import ServiceSettings
 from core.store import federations, jobs

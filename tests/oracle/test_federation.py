@@ -15,6 +15,7 @@ from torch import Tensor
 from core.catalogue.losses import Clip, Squared
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.questions import Gradient, GradientDifference, GradientNorm
+from core.errors import Forsaken
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.optimizers import fit
 from core.oracle import Answer, Meter, Oracle, Release, Status
@@ -24,7 +25,7 @@ from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.samples import StreamDoor
 from core.oracle.simulation import Simulation
 from core.privacy.events import Event, Gaussian, Repeated
-from core.problems.circle import Alone, Circle, Forsaken
+from core.problems.circle import Alone, Circle
 from core.problems.linear import LinearProblem
 from core.training.order import Drained
 from tests.support.circles import Clients, Mail, ThreadCircle, together

@@ -2,24 +2,34 @@
 
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
 from core.catalogue.jobs import Resources
 from core.store.claims import Claim
 from workers.outcome import Outcome, describe
-from workers.run import Run
+from workers.run import Child, Run
 from workers.slots import Slot
-from workers.verdict import Verdict, verdict
+from workers.verdict import Verdict, endings, verdict
+
+CLAIM = Claim("job_1", 1, "epoch", 1)
 
 
-def a_run(**known: object) -> Run:
-    child = subprocess.Popen([sys.executable, "-c", ""])
-    child.wait()
-    claim = Claim("job_1", 1, "epoch", 1)
-    run = Run(claim, Resources(), Slot(0), child, started_at=0.0, limit_seconds=1.0, beaten_at=0.0)
+def a_run(statuses: Sequence[int], known: Mapping[str, object], meeting: Path | None = None) -> Run:
+    """Return a run whose children have ended so; what is known of it or, as `ordered`, of all its children."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    claims = [CLAIM] if meeting is None else [Claim(f"job_{place}", 1, "epoch", 1) for place in range(len(statuses))]
+    ordered, forsaken = (bool(known.get(name)) for name in ("ordered", "forsaken"))
+    children = [
+        Child(claim, process, status, ordered, forsaken) for claim, status in zip(claims, statuses, strict=True)
+    ]
+    run = Run(CLAIM, Resources(), Slot(0), children, started_at=0.0, limit_seconds=1.0, beaten_at=0.0, meeting=meeting)
     for name, value in known.items():
-        setattr(run, name, value)
+        if name not in {"ordered", "forsaken"}:
+            setattr(run, name, value)
     return run
 
 
@@ -47,10 +57,50 @@ def a_run(**known: object) -> Run:
         (Outcome.FAILED_PUBLISHING, {}, Verdict.TRAINER_FAILED),
         (Outcome.ORPHANED, {}, Verdict.TRAINER_FAILED),
         (1, {}, Verdict.TRAINER_FAILED),
+        (Outcome.FORSAKEN, {}, Verdict.FORSAKEN),
     ],
 )
 def test_every_end_has_one_meaning(status: int, known: dict[str, object], decided: Verdict) -> None:
-    assert verdict(a_run(**known), status) is decided
+    run = a_run([status], known)
+    assert verdict(run, run.children[0]) is decided
+    assert endings(run) == [(CLAIM, decided)]
+
+
+DONE, KILLED, GONE, STOPPED = Outcome.PUBLISHED, -9, Outcome.FORSAKEN, Outcome.DRAINED
+
+
+@pytest.mark.parametrize(
+    ("statuses", "known", "lost", "whole"),
+    [
+        ((DONE, DONE, DONE), {}, {}, Verdict.DONE),
+        ((KILLED, GONE, STOPPED), {}, {0: Verdict.TRAINER_FAILED}, Verdict.STOPPED),
+        ((DONE, KILLED, DONE), {}, {1: Verdict.TRAINER_FAILED}, Verdict.STOPPED),
+        ((Outcome.OUT_OF_MEMORY, GONE, GONE), {}, {0: Verdict.LIMIT_EXCEEDED}, Verdict.STOPPED),
+        ((KILLED, -11, GONE), {}, {0: Verdict.TRAINER_FAILED, 1: Verdict.TRAINER_FAILED}, Verdict.STOPPED),
+        ((STOPPED, STOPPED, GONE), {}, {}, Verdict.STOPPED),
+        ((GONE, GONE, GONE), {}, {}, Verdict.LOST),  # nobody is to blame: the attempt counts as a lost one
+        ((Outcome.STALE, GONE, GONE), {}, {}, Verdict.STOPPED),  # somebody cancelled one client
+        ((Outcome.DIVERGED, Outcome.DIVERGED, GONE), {}, {}, Verdict.DIVERGED),
+        ((Outcome.DIVERGED, KILLED, GONE), {}, {1: Verdict.TRAINER_FAILED}, Verdict.DIVERGED),
+        ((STOPPED, KILLED, STOPPED), {"cancel": True}, {}, Verdict.CANCELLED),
+        ((KILLED, KILLED, DONE), {"over_limit": True}, {}, Verdict.LIMIT_EXCEEDED),
+        ((KILLED, KILLED, KILLED), {"lost": True}, {}, Verdict.LOST),
+        ((Outcome.FROZEN, KILLED, GONE), {}, {}, Verdict.LOST),
+        ((KILLED, KILLED, KILLED), {"ordered": True}, {}, Verdict.STOPPED),
+        ((KILLED, GONE, GONE), {"forsaken": True}, {}, Verdict.LOST),  # it was starved, and nobody knows of what
+    ],
+)
+def test_every_end_of_clients_has_one_meaning(
+    statuses: tuple[int, ...],
+    known: dict[str, object],
+    lost: dict[int, Verdict],
+    whole: Verdict,
+    tmp_path: Path,
+) -> None:
+    """Clients that died by themselves are lost; then one verdict for the federated job, which stands for the rest."""
+    run = a_run(statuses, known, tmp_path)
+    clients = [(run.children[place].claim, decided) for place, decided in lost.items()]
+    assert endings(run) == [*clients, (CLAIM, whole)]
 
 
 def test_statuses_have_words() -> None:
