@@ -32,7 +32,7 @@ OPTIMIZER: Final[dict[str, Any]] = {
     "batch": 4096,
     "steps": 500,
     "clip": 1.0,
-    "step_size": 2.0,
+    "step_size": 4.0,
     "rule": {"kind": "sgd", "momentum": 0.9},
     "average": {"kind": "tail", "steps": 250},
     "radius": 1000.0,
@@ -41,10 +41,12 @@ TRIED: Final[tuple[dict[str, Any], ...]] = (
     {},
     {"step_size": 0.5},
     {"step_size": 1.0},
-    {"step_size": 4.0},
-    {"clip": 0.5, "step_size": 4.0},
+    {"step_size": 2.0},
+    {"step_size": 8.0},
+    {"step_size": 16.0},
+    {"clip": 0.5},
     {"clip": 2.0, "step_size": 1.0},
-    {"batch": 16384},
+    {"batch": 16384, "step_size": 2.0},
 )
 """Changes of the settings above that `--choose` compares."""
 

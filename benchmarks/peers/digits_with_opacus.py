@@ -53,7 +53,11 @@ def main(file: str, batch: int, epochs: int, rate: float, clip: float, noise: st
         float(noise)
         if target == noise
         else get_noise_multiplier(
-            target_epsilon=float(target), target_delta=DELTA, sample_rate=1 / len(loader), epochs=epochs
+            target_epsilon=float(target),
+            target_delta=DELTA,
+            sample_rate=1 / len(loader),
+            epochs=epochs,
+            accountant="prv",
         )
     )
     module, optimizer, loader = engine.make_private(
