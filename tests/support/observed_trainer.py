@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from core.oracle import door
 from core.privacy.events import EVENT
 from core.problems.linear import LinearProblem
 from core.store import ledger
-from core.training import attempt
+from core.training import attempt, federated
 from core.training.meter import LedgerMeter
 from core.training.till import LedgerTill
 from tests.support.naive_fences import forget_fences
@@ -29,15 +30,8 @@ JOB = "OBSERVED_JOB"
 
 def observe() -> None:
     """Wrap the sum of records, and note whose job this is."""
-    plain_run = attempt.run
-
-    def run(database: Any, settings: Any, claim: Any, *arguments: Any) -> None:
-        os.environ[JOB] = claim.job_id
-        if claim.attempt == 1:
-            halt_where_told()
-        plain_run(database, settings, claim, *arguments)
-
-    attempt.run = run
+    for module in (attempt, federated):
+        module.run = observed(module.run)  # type: ignore[attr-defined] # each has one
     observe_sums(rank=0)
     if "NAIVE" in os.environ:
         pay_late()
@@ -49,6 +43,18 @@ def observe() -> None:
         LedgerTill._insist = act_once  # type: ignore[method-assign]
     if "WRITES" in os.environ:
         watch_writes(os.open(os.environ["WRITES"], os.O_WRONLY | os.O_APPEND | os.O_CREAT))
+
+
+def observed(plain: Callable[..., None]) -> Callable[..., None]:
+    """Return what carries out an attempt, and says first whose it is."""
+
+    def run(database: Any, settings: Any, claim: Any, *arguments: Any) -> None:
+        os.environ[JOB] = claim.job_id
+        if claim.attempt == 1:
+            halt_where_told()
+        plain(database, settings, claim, *arguments)
+
+    return run
 
 
 def watch_writes(log: int) -> None:
