@@ -26,7 +26,7 @@ paid, all but the last of these lie before it, and what is left is worth the res
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final, NoReturn, Protocol
 
 from torch import Tensor
 
@@ -184,9 +184,27 @@ class LedgerMeter:
     def _drain_if_asked(self, told: bytes) -> None:
         """Keep what was told and stop, before the next payment."""
         if self._stop():
-            if self._paid:
-                self._till.keep(told, self._step)
-            raise Drained
+            self._drain(told)
+
+    def _drain(self, told: bytes) -> NoReturn:
+        if self._paid:
+            self._till.keep(told, self._step)
+        raise Drained
+
+    def may_stop(self, total: Event) -> bool:
+        """Say whether stopping before `total` is paid loses nothing: all that is paid was drawn."""
+        drawn = total if isinstance(total, Repeated) else Repeated(event=total, times=1)
+        covered = drawn.event == self._covered.event and drawn.times <= self._covered.times
+        return not covered and not self._is_paid(total)
+
+    def stop_here(self) -> NoReturn:
+        """Keep what was told and stop, for a client of a federation, which stops when the others do.
+
+        Raises:
+            Drained: always.
+            StaleAttempt: the job is no longer ours.
+        """
+        self._drain(self._notes.pack())
 
     def _price(self, total: Event) -> tuple[tuple[int, ...], ...]:
         """Return the price of what was kept with this attempt's draws, per payer and order."""
