@@ -19,6 +19,6 @@ def fill(page: Path, folder: Path, studies: str) -> None:
     text = page.read_text()
     before, rest = text.split(FIRST)
     _, after = rest.split(LAST)
-    told = [json.loads(path.read_text()) for path in sorted(folder.glob("[ev][0-9][0-9]*.json"))]
+    told = [json.loads(path.read_text()) for path in sorted(folder.glob("[a-z][0-9][0-9]*.json"))]
     sections = "\n".join(table(one, folder.name, studies) for one in told)
     page.write_text(f"{before}{FIRST}\n\n{sections}\n{LAST}{after}")

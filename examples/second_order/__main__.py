@@ -1,0 +1,27 @@
+"""Run experiments: `python -m examples.second_order all|C1 ... [--quick|--full] [--to FOLDER]`; `page` shows them."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from examples.inference.results import Result
+from examples.paper import Paper
+from examples.second_order import certificates
+
+EXPERIMENTS: dict[str, Callable[..., Result]] = {
+    "C1": certificates.principal_component,
+    "C2": certificates.plain_component,
+    "D1": certificates.egg_carton,
+    "D2": certificates.plain_carton,
+}
+
+PAPER = Paper(
+    name="second_order",
+    page=Path(__file__).parents[2] / "docs" / "papers" / "second_order.md",
+    experiments=EXPERIMENTS,
+    description=__doc__,
+)
+
+
+if __name__ == "__main__":
+    print(f"{PAPER.main(sys.argv[1:])} numbers differ by more than chance; the experiments' notes say why")
