@@ -10,15 +10,16 @@ import torch
 from torch import Tensor
 
 from core.catalogue.kl.problems import Constants, least_squares
-from core.catalogue.questions import Gradient, GradientDifference, Question
+from core.catalogue.questions import Gradient, GradientDifference, Question, summed
 from core.privacy.facts import Facts
+from core.problems.grouped import in_steps
 
 _ROUNDING = 1 + 1e-9
 """A step's length is that of its schedule up to roundings."""
 
 
 class GramProblem:
-    """Records behind a simulated door: see `core.problems.SyntheticProblem`.
+    """Records behind a door, all of them in every sum: see `core.problems.SyntheticProblem`.
 
     Args:
         features: float64, shape (n, d); only their products are kept.
@@ -62,6 +63,22 @@ class GramProblem:
     def mean_gradient(self, theta: Tensor) -> Tensor:
         """Return the mean gradient, shape (..., d)."""
         return theta @ self._gram - self._moment
+
+    def integer_sum(
+        self,
+        question: Question,
+        facts: Facts,
+        theta: Tensor,
+        step: float,
+        *,
+        other: Tensor | None = None,
+        rows: Tensor | None = None,
+        included: Tensor | None = None,
+    ) -> Tensor:
+        """Return the sum of all units' answers, int64, in steps: the float sum, rounded once."""
+        assert rows is None, "a Gram matrix knows no single unit"
+        assert included is None, "a Gram matrix knows no single unit"
+        return in_steps(self.bounded_sum(summed(question), facts, theta, other=other), step)
 
     def bounded_sum(self, question: Question, facts: Facts, theta: Tensor, *, other: Tensor | None = None) -> Tensor:
         """Return the sum over units of clipped answers, float64, at points of shape (d,), or (R, d) for lanes."""

@@ -5,11 +5,11 @@ import torch
 from torch import Tensor
 
 from core.catalogue.kl.condition import KlCondition
-from core.catalogue.questions import Gradient, GradientDifference, Question
+from core.catalogue.questions import Gradient, GradientDifference, GradientNorm, Question, summed
 from core.mechanisms.generator import SimulationGenerator
 from core.oracle.simulation import Simulation
 from core.problems.gram import GramProblem
-from core.problems.grouped import GroupedProblem
+from core.problems.grouped import Copies, GroupedProblem
 from core.problems.hard_pair import HardPair, LinearFamily
 from core.problems.powers import PowerProblem
 
@@ -138,6 +138,28 @@ class TestSums:
     def test_what_is_not_finite_counts_as_zero(self) -> None:
         theta = torch.full((3,), torch.nan, dtype=torch.float64)
         assert float(self.problem.bounded_sum(Gradient(sigma=1.0), self.facts, theta).abs().max()) == 0.0
+
+    def test_a_door_s_integers_are_the_same_sums(self) -> None:
+        pair = HardPair(401, 1.0, 2.0)
+        facts = pair.constants(start_gap=1.0).facts(401, 1)
+        theta, step = torch.tensor([0.0], dtype=torch.float64), 2.0**-20
+        for question, other in (
+            (Gradient(sigma=1.0), None),
+            (GradientNorm(sigma=1.0), None),
+            (GradientDifference(sigma=1.0, cap=0.1), torch.tensor([0.3], dtype=torch.float64)),
+        ):
+            whole = pair.integer_sum(question, facts, theta, step, other=other)
+            assert whole.dtype == torch.int64
+            exact = pair.bounded_sum(summed(question), facts, theta, other=other)
+            torch.testing.assert_close(whole.double() * step, exact, rtol=0, atol=step)
+            rows = torch.randperm(401, generator=torch.Generator().manual_seed(1))
+            halves = [pair.integer_sum(question, facts, theta, step, other=other, rows=one) for one in rows.split(200)]
+            assert int((sum(halves[1:], halves[0]) - whole).abs()) <= 3, "each half is rounded by itself"
+        mask = torch.arange(401) < 201  # the +1 records come first
+        first = pair.integer_sum(Gradient(sigma=1.0), facts, theta, 1.0, included=mask)
+        assert first.tolist() == [-201], "the slope of each is -1"
+        few = Copies(pair, 3).integer_sum(Gradient(sigma=1.0), facts, theta, 1.0, rows=torch.tensor([0, 401, 802]))
+        assert few.tolist() == [-3], "copies of the first record"
 
 
 class TestGram:

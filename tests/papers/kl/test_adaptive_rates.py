@@ -29,7 +29,7 @@ from core.problems.powers import PowerProblem
 from tests.support.pathwise import Recording
 from tests.support.radial import planned, simulate, slope_of
 
-RUNS = 1000
+RUNS, MANY = 1000, 40_000
 FEW = 10
 """Parameters in experiment 4."""
 UNITS = (10_000, 100_000, 1_000_000, 10_000_000)
@@ -45,17 +45,19 @@ def kappa_of(exponent: float) -> float:
     return exponent / (exponent - 1)
 
 
-def median(exponent: float, units: int, dimension: int, *, noise: float = 1.0, **options: object) -> float:
+def median(
+    exponent: float, units: int, dimension: int, *, noise: float = 1.0, runs: int = RUNS, **options: object
+) -> float:
     """Return the median excess of runs that keep to their budget and to the order of their questions."""
     settings, facts, constants = planned(exponent, units, dimension, **options)
-    runs = simulate(settings, facts, exponent, RUNS, seed=units % 1009 + dimension, noise=noise)
-    assert float(runs.spent.max()) <= settings.rho
-    assert runs.least_norm_used > 0
-    assert int(runs.steps.max()) <= settings.affordable_norms
-    found = float(np.median(runs.excess(exponent)))
+    ends = simulate(settings, facts, exponent, runs, seed=units % 1009 + dimension, noise=noise)
+    assert float(ends.spent.max()) <= settings.rho
+    assert ends.least_norm_used > 0
+    assert int(ends.steps.max()) <= settings.affordable_norms
+    found = float(np.median(ends.excess(exponent)))
     bound = settings.bound(facts)
     if bound.value is not None and noise == 1:
-        within = (runs.excess(exponent) <= bound.value).mean()
+        within = (ends.excess(exponent) <= bound.value).mean()
         assert within >= 1 - settings.beta, "the theorem with its constants holds"
         assert bound.value > found
     assert constants.kappa == kappa_of(exponent)
@@ -71,9 +73,10 @@ class TestFewParameters:
 
     @pytest.mark.parametrize("exponent", [2, 3, 4])
     def test_medians_are_those_of_another_simulation(self, exponent: int) -> None:
-        within = 2.2 if exponent == 2 else 1.5  # a step at the quadratic is a factor of 4
+        """At the quadratic each step is a factor of 4 and few runs have medians of any stair, so here are many."""
+        runs = MANY if exponent == 2 else RUNS
         for units, other in zip(UNITS, SIMULATED[exponent], strict=True):
-            assert other / within < median(exponent, units, FEW, radius_rule="paper") < within * other
+            assert other / 1.5 < median(exponent, units, FEW, runs=runs, radius_rule="paper") < 1.5 * other
 
     @pytest.mark.parametrize("exponent", [2, 3, 4])
     def test_the_budget_counts_as_its_root_in_units(self, exponent: int) -> None:
