@@ -64,10 +64,13 @@ def clock_seconds() -> float:
 
 
 def child_environment(environment: Mapping[str, str], threads: int) -> dict[str, str]:
-    """Return an environment for a trainer: no setting of ours, which may be secret, and threads set, not inherited."""
+    """Return an environment for a trainer: no setting of ours, which may be secret, and threads set, not inherited.
+
+    On a GPU, cuBLAS adds up in the same order every time only if it is told so before its first product.
+    """
     kept = {name: value for name, value in environment.items() if not name.startswith(_SECRETS_PREFIX)}
     kept["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    return kept | dict.fromkeys(_THREAD_VARIABLES, str(threads))
+    return kept | dict.fromkeys(_THREAD_VARIABLES, str(threads)) | {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 
 
 @contextmanager

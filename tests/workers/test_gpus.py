@@ -161,6 +161,7 @@ def test_a_trainer_sees_its_own_gpu_or_none() -> None:
     assert environment["CUDA_VISIBLE_DEVICES"] == ""
     pin(UUID, environment)
     assert environment["CUDA_VISIBLE_DEVICES"] == UUID
+    assert environment["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8", "its products are the same every time"
 
 
 class TestAService:

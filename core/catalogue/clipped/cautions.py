@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from core.catalogue.clipped.advice import WELL_BELOW
+from core.catalogue.clipped.advice import WELL_BELOW, PublicTail
 from core.catalogue.clipped.guarantee import Guarantee
 from core.catalogue.clipped.landscape import Found, Landscape
 from core.catalogue.clipped.request import ClippedPlanRequest
@@ -14,10 +14,14 @@ _RARE: Final = 1e-3
 
 
 def warnings_of(
-    request: ClippedPlanRequest, landscape: Landscape, best: Found, found: Guarantee | None
+    request: ClippedPlanRequest,
+    landscape: Landscape,
+    best: Found,
+    found: Guarantee | None,
+    tail: PublicTail | None = None,
 ) -> tuple[str, ...]:
-    """Return what the reader of a plan must be told."""
-    warnings = [*_of_certificate(request, landscape, best, found)]
+    """Return what the reader of a plan must be told; `tail` is that of the public records, if there are any."""
+    warnings = [*_of_certificate(request, landscape, best, found), *_of_tail(request, best, tail)]
     if request.tail_index is not None and request.tail_index - best.run.alpha <= NEAR_TAIL:
         warnings.append(
             "the moment's order is within 0.1 of the tail index, where moments are very large: for a Pareto tail of "
@@ -33,6 +37,24 @@ def warnings_of(
             " distributions"
         )
     return tuple(warnings)
+
+
+def _of_tail(request: ClippedPlanRequest, best: Found, tail: PublicTail | None) -> Iterator[str]:
+    """Yield what public records say of their own tail."""
+    if tail is None or request.proxy is None:
+        return
+    about = f"{tail.index:.2g} ({tail.least:.2g} to {tail.most:.2g}, by the {tail.largest} longest)"
+    if tail.heavy:
+        yield (
+            f"the public gradients' tail index is about {about}: at 2 or below their variance is infinite, and the few"
+            f" longest of {len(request.proxy.gradients)} decide what a clip is estimated to cost. At 1.6, 5000 public"
+            " records chose a clip within 1.5 times the least error in 82 to 92 draws of 100, 50,000 in 95 to 98"
+        )
+    if best.run.alpha > tail.index - NEAR_TAIL:
+        yield (
+            f"a moment of order {best.run.alpha:g} was declared, and the public gradients' tail index is about {about}:"
+            " compare smaller orders"
+        )
 
 
 def _of_certificate(

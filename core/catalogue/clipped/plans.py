@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
-from core.catalogue.clipped.advice import Foreseen, foresee, thumb
+from core.catalogue.clipped.advice import Foreseen, PublicTail, foresee, tail_of, thumb
 from core.catalogue.clipped.cases import case_of, private_clip, private_terms, small_private_clip
 from core.catalogue.clipped.cautions import assumptions_of, warnings_of
 from core.catalogue.clipped.guarantee import Guarantee, Run
@@ -147,6 +147,7 @@ class ClippedPlan(Told):
     order: OrderLevel
     regime: Regime
     semi_analytic: Foreseen | None = Field(description="of public proxy gradients; null: none were sent")
+    public_tail: PublicTail | None = Field(description="of public proxy gradients; null: none, or nothing to tell")
     privacy: PlannedPrivacy | None = Field(description="null: without privacy")
     without_privacy: Unprivate | None = Field(description="null: nothing is certified then either, or none was asked")
     trained_by: str | None = Field(description="the method that runs such a plan here; null: none does")
@@ -179,6 +180,7 @@ def describe(
     vacuous = bound is None or bound >= landscape.trivial
     assert filled.units is not None, "given or found"
     case = case_of(scale, run.sigma, run.clip)
+    tail = None if filled.proxy is None else tail_of(filled.proxy)
     return ClippedPlan(
         problem=filled.problem,
         quantity="excess_risk" if landscape.convex else "squared_gradient",
@@ -215,13 +217,14 @@ def describe(
         semi_analytic=None
         if filled.proxy is None
         else foresee(filled.proxy, multiplier=best.multiplier, batch=run.batch, steps=run.steps, plan_clip=run.clip),
+        public_tail=tail,
         privacy=_privacy(filled, best),
         without_privacy=None
         if without is None
         else Unprivate(bound=without.bound, clip=without.run.clip, steps=without.run.steps, batch=without.run.batch),
         trained_by=TRAINED_BY.get(filled.scheme),
         solved=_solved(request, filled),
-        warnings=warnings_of(filled, landscape, best, found),
+        warnings=warnings_of(filled, landscape, best, found, tail),
         assumptions=assumptions_of(filled),
     )
 

@@ -197,6 +197,9 @@ class TestAnswer:
         assert found.semi_analytic.value is not None
         assert found.certified_bound is not None
         assert found.certified_bound > 10 * found.semi_analytic.value
+        assert found.public_tail is not None
+        assert found.public_tail.heavy
+        assert any("variance is infinite" in warning for warning in found.warnings)
         assert found.order.radius <= found.order.bound
 
     def test_corollaries_tell_the_best_clips_with_and_without_privacy_and_that_small_ones_say_nothing(self) -> None:
