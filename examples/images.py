@@ -104,7 +104,7 @@ RECIPES: Final = {
         mnist,
         as_features,
         (flatten(), linear(CLASSES)),
-        sgd(1024, 40, 4.0, 0.1),
+        sgd(1024, 20, 6.0, 0.1, tail=0.25),
         {"1.2": None, "3": None, "7": None},
     ),
 }
