@@ -1,9 +1,12 @@
-"""A gradient through the door with the records in one process and in two: `python -m benchmarks.distributed`.
+"""A gradient through the door with one process and with two: `python -m benchmarks.distributed`.
 
-581,012 x 54 float64, synthetic, one thread a process, gloo over the loopback interface. What is compared is a whole
-answer: the sums, adding them up, rounding and noise. Both are measured in turns, so that a busy machine slows them
-alike; on fewer cores than processes nothing can be gained. The goal is that two processes lose no more than a tenth,
-and on two idle cores they win. The integers must be equal.
+581,012 x 54 float64 that two processes hold between them; then a network of two convolutions and 26,010 parameters on
+images of 28 x 28, whose Poisson samples of 2,048 of 16,384 records two processes share, each holding all. Synthetic,
+one thread a process, gloo over the loopback interface. What is compared is a whole answer: the sums, adding them up,
+rounding and noise. Both are measured in turns, so that a busy machine slows them alike; on fewer cores than processes
+nothing can be gained: the leader's share, its processor time over that of one process alone, says what idle cores would
+gain. The goal is that two processes lose no more than a tenth, and on two idle cores they win. The integers must be
+equal.
 """
 
 import os
@@ -11,30 +14,55 @@ import subprocess
 import sys
 import tempfile
 from functools import partial
+from time import process_time
 
 import torch
 
 from benchmarks.gradient import DIMENSION, UNITS, WEIGHTS, facts_for, interleaved
 from core.catalogue.losses import Logistic
+from core.catalogue.network.layers import Activation, Conv2d, Flatten, Linear, Pool2d, Reshape
+from core.catalogue.network.planning import PART_ROWS
 from core.catalogue.questions import Curvature, Gradient, Question
 from core.mechanisms.generator import SystemGenerator
+from core.mechanisms.sampling import rate_parts
+from core.oracle import Oracle
 from core.oracle.door import FullDoor
 from core.oracle.meters import Unmetered
 from core.oracle.noise import grid_for
+from core.oracle.samples import PoissonDoor
+from core.privacy.facts import Adjacency, Facts
+from core.problems import Problem
 from core.problems.linear import LinearProblem
-from core.problems.sharded import Shard, ShardedProblem, Sum, shard_of
+from core.problems.neural.problem import NetworkProblem
+from core.problems.sharded import ShardedProblem, Sum, member_of, shard_of
 from core.problems.team import Team, meet
 
 PROCESSES = 2
 PATIENCE_SECONDS = 120.0
 MOST = 1.1
 """Times the step of one process."""
-END = "end"
+NEXT = "next"
 QUESTIONS: tuple[Question, ...] = (Gradient(sigma=30.0), Curvature(of="hessian", sigma=30.0))
+IMAGES, BATCH = 16_384, 2_048
+LAYERS = (
+    Reshape(shape=(1, 28, 28)),
+    Conv2d(channels=16, kernel=8, stride=2, padding=3),
+    Activation(of="tanh"),
+    Pool2d(kernel=2, stride=1),
+    Conv2d(channels=32, kernel=4, stride=2),
+    Activation(of="tanh"),
+    Pool2d(kernel=2, stride=1),
+    Flatten(),
+    Linear(units=32),
+    Activation(of="tanh"),
+    Linear(units=10),
+)
+PIXELS = 784
+PARAMETERS = 26_010
 
 
-def make_problem(rows: range) -> LinearProblem:
-    """Return the problem of some rows, the same in every process."""
+def make_linear(rows: range) -> LinearProblem:
+    """Return the regression of some rows, the same in every process."""
     generator = torch.Generator().manual_seed(1)
     features = torch.randn(UNITS, DIMENSION, generator=generator, dtype=torch.float64)
     target = (torch.rand(UNITS, generator=generator) < 0.5).double()
@@ -43,43 +71,90 @@ def make_problem(rows: range) -> LinearProblem:
     return LinearProblem(features[own].clone(), target[own].clone(), present, Logistic(), WEIGHTS)
 
 
-def join(rank: int, place: str) -> tuple[Team, LinearProblem]:
-    """Meet the others and take this process's rows."""
-    torch.set_num_threads(1)
-    team = meet(rank, PROCESSES, place, key=bytes(32), patience_seconds=PATIENCE_SECONDS, device=torch.device("cpu"))
-    return team, make_problem(shard_of(UNITS, rank, PROCESSES))
+def make_network() -> NetworkProblem:
+    """Return the network, the same in every process."""
+    generator = torch.Generator().manual_seed(1)
+    features = torch.randn(IMAGES, PIXELS, generator=generator)
+    target = torch.randint(0, 10, (IMAGES,), generator=generator).double()
+    start = 0.05 * torch.randn(PARAMETERS, generator=generator)
+    present = torch.ones(IMAGES, dtype=torch.bool)
+    return NetworkProblem(features, target, present, LAYERS, "cross_entropy", (PIXELS,), start)
 
 
 def follow(rank: int, place: str) -> None:
-    """Sum until told to end."""
-    team, own = join(rank, place)
-    shard = Shard(own, UNITS, team)
-    while (told := team.hear()) != END:
-        shard.join(Sum.model_validate_json(told))
+    """Sum until told to end: the regression, then the network."""
+    team = join(rank, place)
+    for own, units in ((make_linear(shard_of(UNITS, rank, PROCESSES)), UNITS), (make_network(), IMAGES)):
+        member = member_of(own, units, team)
+        while (told := team.hear()) != NEXT:
+            member.join(Sum.model_validate_json(told))
 
 
-def ask_anew(door: FullDoor, question: Question) -> None:
-    """Ask somewhere else than before: a door remembers the last sum at one point."""
-    door.ask(question, 0.05 * torch.rand(DIMENSION, dtype=torch.float64))
+def join(rank: int, place: str) -> Team:
+    """Meet the others."""
+    torch.set_num_threads(1)
+    return meet(rank, PROCESSES, place, key=bytes(32), patience_seconds=PATIENCE_SECONDS, device=torch.device("cpu"))
 
 
-def compare(place: str) -> float:
-    """Print a line for each question; return the gradient's ratio."""
-    team, own = join(0, place)
-    public, theta = facts_for(Logistic(), UNITS, DIMENSION), torch.full((DIMENSION,), 0.05, dtype=torch.float64)
-    several, one = ShardedProblem(own, UNITS, team), make_problem(range(UNITS))
-    ratios = []
-    for question in QUESTIONS:
-        step = grid_for(question, public, UNITS).part_step
-        integers = [problem.integer_sum(question, public, theta, step) for problem in (one, several)]
-        assert torch.equal(*integers), "the integers are those of one process"
-        doors = [FullDoor(problem, public, Unmetered(), SystemGenerator()) for problem in (one, several)]
-        alone, together = interleaved(*(partial(ask_anew, door, question) for door in doors))
-        ratios.append(together / alone)
-        print(f"{question.kind:<12}{alone * 1e3:>14.1f}{together * 1e3:>14.1f}{ratios[-1]:>8.2f}")
-    team.tell(END)
+def compare(
+    name: str, question: Question, public: Facts, problems: tuple[Problem, Problem], doors: tuple[Oracle, Oracle]
+) -> float:
+    """Print a line; return the ratio.
+
+    Args:
+        name: of the line.
+        question: what is asked.
+        public: facts.
+        problems: one process's, and several processes'.
+        doors: to them.
+    """
+    theta = torch.full((public.dimension,), 0.05, dtype=torch.float64)
+    step = grid_for(question, public, public.units).part_step
+    integers = [problem.integer_sum(question, public, theta, step) for problem in problems]
+    assert torch.equal(*integers), "the integers are those of one process"
+
+    def ask(door: Oracle) -> None:
+        """Ask somewhere else than before: a door remembers the last sum at one point."""
+        door.ask(question, 0.05 * torch.rand(public.dimension, dtype=torch.float64))
+
+    def busy(door: Oracle) -> float:
+        """Return the processor time that the leader takes for a few answers."""
+        start = process_time()
+        for _ in range(5):
+            ask(door)
+        return process_time() - start
+
+    alone, together = interleaved(*(partial(ask, door) for door in doors))
+    share = busy(doors[1]) / busy(doors[0])
+    print(f"{name:<22}{alone * 1e3:>14.1f}{together * 1e3:>14.1f}{together / alone:>8.2f}{share:>12.2f}")
+    return together / alone
+
+
+def compare_all(place: str) -> list[float]:
+    """Print all lines; return the ratios of gradients."""
+    team = join(0, place)
+    public, one = facts_for(Logistic(), UNITS, DIMENSION), make_linear(range(UNITS))
+    pair = one, ShardedProblem(make_linear(shard_of(UNITS, 0, PROCESSES)), UNITS, team)
+    full = (
+        FullDoor(pair[0], public, Unmetered(), SystemGenerator()),
+        FullDoor(pair[1], public, Unmetered(), SystemGenerator()),
+    )
+    ratios = [compare(question.kind, question, public, pair, full) for question in QUESTIONS]
+    team.tell(NEXT)
+    known = Facts(
+        units=IMAGES, dimension=PARAMETERS, adjacency=Adjacency.ZERO_OUT, gradient_bound=1.0, part_rows=PART_ROWS
+    )
+    network = make_network()
+    both = network, ShardedProblem(network, IMAGES, team)
+    parts = rate_parts(BATCH / IMAGES)
+    sampled = (
+        PoissonDoor(both[0], known, Unmetered(), SystemGenerator(), parts),
+        PoissonDoor(both[1], known, Unmetered(), SystemGenerator(), parts),
+    )
+    ratios.append(compare("a network's gradient", Gradient(sigma=1.0), known, both, sampled))
+    team.tell(NEXT)
     team.part()
-    return ratios[0]
+    return [ratios[0], ratios[-1]]
 
 
 def main() -> None:
@@ -87,19 +162,19 @@ def main() -> None:
     if len(sys.argv) > 1:
         follow(int(sys.argv[1]), sys.argv[2])
         return
-    print(f"{UNITS} x {DIMENSION} float64, milliseconds an answer, medians; {os.cpu_count()} cores; goal {MOST}")
-    print(f"{'':<12}{'1 process':>14}{f'{PROCESSES} processes':>14}{'ratio':>8}")
+    print(f"{UNITS} x {DIMENSION} float64, a network; milliseconds an answer, medians; {os.cpu_count()} cores")
+    print(f"{'':<22}{'1 process':>14}{f'{PROCESSES} processes':>14}{'ratio':>8}{'its share':>12}   goal {MOST}")
     with tempfile.TemporaryDirectory() as folder:
         place = f"file://{folder}/meeting"
         command = [sys.executable, "-m", "benchmarks.distributed"]
         followers = [subprocess.Popen([*command, str(rank), place]) for rank in range(1, PROCESSES)]
         try:
-            ratio = compare(place)
+            ratios = compare_all(place)
             assert [follower.wait(timeout=60) for follower in followers] == [0] * len(followers)
         finally:
             for follower in followers:
                 follower.kill()
-    if ratio > MOST:
+    if max(ratios) > MOST:
         raise SystemExit("the goal is missed")
 
 
