@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import httpx
 
+from farthing import federated
 from farthing.arrays import write_npz
 from farthing.errors import FarthingError, JobFailed
 from farthing.models import Levels, Model
@@ -211,22 +212,32 @@ class Client:
 
     # Jobs ----------------------------------------------------------------------------------------------------------
 
-    def estimate(self, job: Spec) -> Estimate:
-        """Return price, plan and prediction of a job; no record is read."""
-        return Estimate.model_validate(self._wire.post("/v1/estimates", dict(job)))
+    def estimate(self, job: Spec, *, datasets: Sequence[str] | None = None) -> Estimate:
+        """Return price, plan and prediction of a job, or of a federated one over `datasets`; no record is read."""
+        return Estimate.model_validate(self._wire.post("/v1/estimates", federated.over(job, datasets, None)))
 
     def plan(self, wanted: Spec) -> Plan:
         """Plan clipped descent from public figures, or solve for the one that `find` names; no dataset is needed."""
         return Plan.model_validate(self._wire.post("/v1/plans", dict(wanted)))
 
-    def submit(self, job: Spec, *, key: str | None = None) -> Job:
+    def submit(
+        self,
+        job: Spec,
+        *,
+        datasets: Sequence[str] | None = None,
+        quorum: int | None = None,
+        key: str | None = None,
+    ) -> Job:
         """Queue a job and reserve the most it may cost.
 
         Args:
             job: dataset, model, optimizer, privacy, and what else a job may say.
+            datasets: of a federated job, one a client, in place of the job's own; each client's scope pays.
+            quorum: clients that must be left for a federated job to go on when one is lost; None: all.
             key: idempotency key; the same key and job again return the same job. Made here unless given.
         """
-        return Job.model_validate(self._wire.post("/v1/jobs", dict(job), key=key or str(uuid4())))
+        asked = federated.over(job, datasets, quorum)
+        return Job.model_validate(self._wire.post("/v1/jobs", asked, key=key or str(uuid4())))
 
     def job(self, job: str, *, wait_seconds: int = 0) -> Job:
         """Return a job, or wait up to that long, at most a minute, for it to end."""
@@ -235,7 +246,7 @@ class Client:
         return Job.model_validate(answer.json())
 
     def jobs(self, **filters: str) -> Iterator[Job]:
-        """Yield jobs, newest first; filters: state, dataset, optimizer, label (as key:value)."""
+        """Yield jobs, newest first; filters: state, dataset, optimizer, federation, label (as key:value)."""
         return map(Job.model_validate, self._wire.pages("/v1/jobs", **filters))
 
     def watch(self, job: str, *, every_seconds: float = 1.0) -> Iterator[Job]:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from farthing import plans, tables
+from farthing import federated, plans, tables
 from farthing.client import Client
 from farthing.console import DEFAULT_URL, WRONG_INPUT, Json, Secret, Url, app, bar, complain, err, line, out
 from farthing.console import read_json as read
@@ -13,6 +13,9 @@ from farthing.views import Job
 
 JobFile = Annotated[Path, typer.Argument(help="JSON of the job, or - for standard input")]
 JobId = Annotated[str, typer.Argument(help="job_...")]
+Datasets = Annotated[
+    list[str] | None, typer.Option("--client", help="ds_..., one for each client of a federated job; repeat it")
+]
 
 
 @app.command()
@@ -21,6 +24,7 @@ def estimate(
     *,
     width: Annotated[str | None, typer.Option(help="coefficient=width: what a so wide interval takes")] = None,
     excess: Annotated[float | None, typer.Option(help="what an excess risk of at most so much takes")] = None,
+    clients: Datasets = None,
     as_json: Json = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
@@ -35,8 +39,10 @@ def estimate(
     if width is not None:
         asked = {**asked, "goal": {"width": _wanted(width)}}
     with Client(url, secret) as client:
-        found = client.estimate(asked)
+        found = client.estimate(asked, datasets=clients)
     out.print_json(found.model_dump_json()) if as_json else out.print(tables.estimate(found))
+    if found.clients and not as_json:
+        out.print(federated.prices(found.clients))
 
 
 @app.command()
@@ -67,6 +73,8 @@ def _wanted(width: str) -> dict[str, str | float]:
 def train(
     job: JobFile,
     *,
+    clients: Datasets = None,
+    quorum: Annotated[int | None, typer.Option(help="clients that must be left when one is lost")] = None,
     detach: Annotated[bool, typer.Option("--detach", help="print the job's id and return")] = False,
     idempotency_key: Annotated[str | None, typer.Option(help="send again with the same key, pay once")] = None,
     url: Url = DEFAULT_URL,
@@ -75,7 +83,7 @@ def train(
     """Submit a job, watch it, and print its coefficient table."""
     asked = read(job, "job")
     with Client(url, secret) as client:
-        queued = client.submit(asked, key=idempotency_key)
+        queued = client.submit(asked, datasets=clients, quorum=quorum, key=idempotency_key)
         if detach:
             line(queued.id)
             return
@@ -95,13 +103,15 @@ def jobs(
     state: Annotated[str | None, typer.Option(help="queued, running, succeeded, failed, cancelled ...")] = None,
     dataset: Annotated[str | None, typer.Option(help="ds_...")] = None,
     label: Annotated[str | None, typer.Option(help="key:value")] = None,
+    federation: Annotated[str | None, typer.Option(help="job_...: the clients of a federated job")] = None,
     *,
     as_json: Json = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """List jobs, newest first."""
-    wanted = {name: text for name, text in (("state", state), ("dataset", dataset), ("label", label)) if text}
+    """List jobs, newest first; clients of federated jobs by --dataset or --federation only."""
+    asked = {"state": state, "dataset": dataset, "label": label, "federation": federation}
+    wanted = {name: text for name, text in asked.items() if text}
     with Client(url, secret) as client:
         found = list(client.jobs(**wanted))
     if as_json:
@@ -141,4 +151,4 @@ def _follow(client: Client, job: Job) -> None:
         line(f"{done.id} {done.state}; its release {said}")
         return
     out.print(tables.summary(client.summary(done.model)))
-    out.print(tables.cost(done))
+    out.print(tables.cost(done) if done.federation is None else federated.clients(done))

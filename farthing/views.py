@@ -1,8 +1,8 @@
 """What the service answers, typed. Fields that a newer service adds are kept, not refused."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 
 class View(BaseModel):
@@ -145,14 +145,26 @@ class Excess(View):
     regimes: dict[str, float] | None = None
 
 
-class Estimate(View):
-    """The price of a job and its plan; no record was read."""
+class ClientEstimate(View):
+    """What a federated job would cost one client; how many would still fit only where this key has a grant."""
 
+    dataset: str
+    rows: int
+    plan: dict[str, Any]
     cost: EstimateCost
+    fits: bool
+    jobs_that_still_fit: int | None = None
+
+
+class Estimate(View):
+    """The price of a job and its plan; no record was read. Of a federated job the price is in `clients`."""
+
+    cost: Annotated[EstimateCost, BeforeValidator(lambda cost: cost or {})]
     plan: dict[str, Any]
     bound: Bound | None
     fits: bool
-    jobs_that_still_fit: int
+    jobs_that_still_fit: int | None
+    clients: list[ClientEstimate] | None = None
     compute: dict[str, float] = {}
     prediction: Prediction | None = None
     excess: Excess | None = None
@@ -190,20 +202,44 @@ class Result(View):
     model: str
 
 
+class Client(View):
+    """A client of a federated job; dataset, job and cost are None where this key may not see them."""
+
+    place: int
+    state: str
+    dataset: str | None = None
+    job: str | None = None
+    cost: JobCost | None = None
+    error: Failure | None = None
+
+
+class Federation(View):
+    """How a job takes part in a federated one: as the job itself, with its clients, or as the client at a place."""
+
+    job: str
+    place: int | None = None
+    quorum: int | None = None
+    clients: list[Client] | None = None
+
+
 class Job(View):
-    """A training job. `approval` says whether its release waits for the owner of the data."""
+    """A training job. `approval` says whether its release waits for the owner of the data.
+
+    A federated job has no cost of its own, so that its figures are None; each client has, in `federation.clients`.
+    """
 
     id: str
     state: str
     dataset: str | None = None
     optimizer: dict[str, Any] = {}
     progress: Progress
-    cost: JobCost
+    cost: Annotated[JobCost, BeforeValidator(lambda cost: cost or {"reserved": {}, "spent": {}})]
     attempt: int = 0
     error: Failure | None = None
     result: Result | None = None
     approval: str | None = None
     labels: dict[str, str] = {}
+    federation: Federation | None = None
     created_at: str | None = None
     started_at: str | None = None
     finished_at: str | None = None

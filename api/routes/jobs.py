@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 
 import anyio
 from anyio import to_thread
-from fastapi import APIRouter, Header, Path, Query, Request, Response, status
+from fastapi import APIRouter, Body, Header, Path, Query, Request, Response, status
+from fastapi.openapi.models import Example
 from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 
 from api.body import StrictRoute
@@ -55,6 +56,23 @@ MAX_WAIT_SECONDS = 60
 _KEEP_ALIVE_SECONDS = 15.0
 _RETRY_MILLISECONDS = 2000
 _PREFER_WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})\"?", re.ASCII)
+_ALONE = {
+    "dataset": "ds_1",
+    "model": {"kind": "logistic", "target": "y"},
+    "optimizer": {"kind": "noisy_newton"},
+    "privacy": {"mu": "0.1"},
+}
+_TOGETHER = {
+    "federation": {"datasets": ["ds_1", "ds_2", "ds_3"], "quorum": 2},
+    "model": {"kind": "logistic", "target": "y"},
+    "optimizer": {"kind": "noisy_gd"},
+    "privacy": {"epsilon": "0.5"},
+    "inference": {"intervals": False},
+}
+_EXAMPLES: dict[str, Example] = {
+    "one dataset": {"summary": "A model of one dataset, with private intervals", "value": _ALONE},
+    "federated": {"summary": "One model of three datasets, each of which answers for itself", "value": _TOGETHER},
+}
 _SUBMIT = problems(
     IdempotencyKeyMissing,
     IdempotencyKeyReused,
@@ -96,7 +114,9 @@ async def _accept(request: Request, caller: Principal, spec: JobSpec, key: str, 
 
 
 @router.post("", status_code=status.HTTP_202_ACCEPTED, response_model=JobView, responses=_SUBMIT)
-async def submit_job(spec: JobSpec, key: IdempotencyKey, caller: Caller, request: Request) -> Response:
+async def submit_job(
+    spec: Annotated[JobSpec, Body(openapi_examples=_EXAMPLES)], key: IdempotencyKey, caller: Caller, request: Request
+) -> Response:
     """Queue a training job and reserve the most it may cost.
 
     The price follows from the settings and the scope's public facts; no record is read. Sending the same key and

@@ -1,0 +1,63 @@
+"""Federated jobs as people ask for them, and as the command line shows their clients."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import RenderableType
+
+from farthing.console import plain_table
+from farthing.views import ClientEstimate, Cost, Job
+
+
+def over(job: Mapping[str, Any], datasets: Sequence[str] | None, quorum: int | None) -> dict[str, Any]:
+    """Return a job over several datasets; without datasets it is left as it is.
+
+    Args:
+        job: its `dataset`, if it has one, gives way.
+        datasets: one a client.
+        quorum: clients that must be left for it to go on when one is lost; None: all.
+    """
+    if not datasets:
+        return dict(job)
+    alone = {name: value for name, value in job.items() if name != "dataset"}
+    return {**alone, "federation": {"datasets": list(datasets), "quorum": quorum}}
+
+
+def clients(job: Job) -> RenderableType:
+    """Show the clients of a federated job, one a line; a dash where this key may not see."""
+    found = (job.federation.clients if job.federation else None) or []
+    rows = [
+        (
+            str(one.place),
+            one.dataset or "-",
+            one.job or "-",
+            one.state if one.error is None else f"{one.state} ({one.error.code})",
+            _percent(one.cost.reserved if one.cost else None),
+            _percent(one.cost.spent if one.cost else None),
+        )
+        for one in found
+    ]
+    title = f"clients of {job.id}"
+    return plain_table(title, rows, left=("client", "dataset", "job", "state"), right=("reserved", "spent"))
+
+
+def prices(found: Sequence[ClientEstimate]) -> RenderableType:
+    """Show what a federated job would cost each client."""
+    rows = [
+        (
+            one.dataset,
+            "yes" if one.fits else "no",
+            str(one.rows),
+            _percent(one.cost),
+            one.cost.epsilon_alone or "-",
+            one.cost.mu or "-",
+            "-" if one.jobs_that_still_fit is None else str(one.jobs_that_still_fit),
+        )
+        for one in found
+    ]
+    right = ("rows", "of its budget", "epsilon, alone", "mu", "still fit")
+    return plain_table("price of each client", rows, left=("dataset", "fits"), right=right)
+
+
+def _percent(cost: Cost | None) -> str:
+    return "-" if cost is None or cost.percent is None else f"{cost.percent} %"
