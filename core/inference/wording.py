@@ -151,10 +151,9 @@ def _second_order(certificate: Certificate, found: SecondOrder) -> str:
         f"; a round leaves a saddle so curved with probability {found.chance:.3g}, linearised, all of them stay with "
         f"{found.missed:.3g}"
     )  # fmt: skip
-    sure = "no confidence is claimed" if certificate.confidence is None else (
-        f"that the {certificate.quantity.replace('_', ' ')} is at most {certificate.value:.4g} is claimed with confidence "
-        f"{certificate.confidence:.4g}"
-    )  # fmt: skip
+    what, sure = certificate.quantity.replace("_", " "), "no confidence is claimed"
+    if certificate.value is not None:
+        sure = f"a {what} of at most {certificate.value:.4g} is claimed with confidence {certificate.confidence:.4g}"
     resting = "; ".join(certificate.conditions)
     return f"{searched}: {looked}{chance}; {sure}. It rests on what nobody has checked: {resting}."
 
