@@ -29,7 +29,6 @@ from core.catalogue.questions import Question
 from core.catalogue.reference import check_assumed
 from core.catalogue.refusals import refuse_unbounded
 from core.catalogue.sampling import StreamSampling
-from core.errors import FieldError, NotOfferedYet
 from core.privacy.budget import Terms
 from core.privacy.calibration import Fits, allowed
 from core.privacy.events import Event, compose
@@ -70,7 +69,6 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
         terms: of that scope's budget; an epsilon is meant at its delta.
 
     Raises:
-        NotOfferedYet: several datasets.
         Invalid: the model does not fit the columns, or given figures contradict each other; with JSON pointers.
     """
     design, model, facts = describe(spec, columns=columns, units=units, adjacency=adjacency)
@@ -129,9 +127,8 @@ def describe(
     """Return how a job's rows are encoded, its filled model, and what is public of its records, whatever it is worth.
 
     Raises:
-        NotOfferedYet, Invalid: as `plan_job` does.
+        Invalid: as `plan_job` does.
     """
-    _refuse_later_features(spec)
     if isinstance(spec.model, NetworkModel):
         refuse_for_networks(spec)
         design = make_design(columns, spec.model)
@@ -180,12 +177,6 @@ def check_lattice(questions: Iterable[Question], facts: Facts, pointer: str) -> 
 def _part_bits(units: int) -> int:
     """Return how much finer the lattice rounds parts of a sum, at least: their sum stays below 2^61 steps."""
     return max(0, min(20, 60 - ceil(log2(units * STEPS_PER_BOUND))))
-
-
-def _refuse_later_features(spec: JobSpec) -> None:
-    """Refuse what the interface has room for and this version does not run."""
-    if spec.datasets is not None:
-        raise NotOfferedYet("Not offered yet: /datasets.", FieldError("/datasets", "is not offered yet"))
 
 
 def _planned_resources(resources: Resources) -> Resources:

@@ -100,17 +100,6 @@ class TestEstimate:
         assert answer.status_code == 422, answer.text
         assert any(error["pointer"].startswith(pointer) for error in answer.json()["errors"]), answer.text
 
-    @pytest.mark.parametrize(
-        "change",
-        [
-            {"datasets": ["ds_1", "ds_2"], "dataset": None},
-        ],
-    )
-    def test_what_comes_later_is_refused(self, admin: httpx.Client, dataset: str, change: dict[str, Any]) -> None:
-        answer = admin.post("/v1/estimates", json=job(dataset, **change))
-        assert answer.status_code == 422, answer.text
-        assert answer.json()["code"] == "not-offered-yet"
-
 
 class TestSubmit:
     def test_has_the_promised_shape(self, admin: httpx.Client, dataset: str) -> None:

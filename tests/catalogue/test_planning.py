@@ -14,7 +14,7 @@ from core.catalogue.modelling import encoded_loss
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
 from core.catalogue.planning import PlannedJob, chunks, plan_job
-from core.errors import Invalid, NotOfferedYet
+from core.errors import Invalid
 from core.mechanisms.gaussian import LARGEST_PARAMETER, SMALLEST_PARAMETER
 from core.oracle.noise import grid_for
 from core.privacy.budget import plan_orders
@@ -298,18 +298,6 @@ def test_what_is_planned_the_lattice_carries(mu: str, adjacency: Adjacency, unit
     for question in (*planned.spec.optimizer.asked(), *planned.spec.inference.questions()):
         parameter = grid_for(question, planned.facts, units).parameter(question.sigma)
         assert SMALLEST_PARAMETER <= parameter <= LARGEST_PARAMETER
-
-
-@pytest.mark.parametrize(
-    ("changes", "pointer"),
-    [
-        ({"datasets": ["ds_1", "ds_2"]}, "/datasets"),
-    ],
-)
-def test_later_features_are_refused(changes: dict[str, Any], pointer: str) -> None:
-    with pytest.raises(NotOfferedYet) as refusal:
-        plan(**changes)
-    assert [field.pointer for field in refusal.value.fields] == [pointer]
 
 
 @pytest.mark.parametrize(("asked", "device"), [("auto", "cpu"), ("cpu", "cpu"), ("cuda", "cuda")])
