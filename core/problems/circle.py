@@ -9,6 +9,7 @@ know the key can say nothing, and nobody can be made to say one thing twice. Tag
 
 import hmac
 from collections import deque
+from datetime import timedelta
 from typing import Any, Final, Protocol
 
 import torch
@@ -68,12 +69,14 @@ class DistributedCircle:
 
     Args:
         team: all of them; nobody leads here, and its rank is a place.
+        patience_seconds: how long to wait for a message.
     """
 
-    def __init__(self, team: Team) -> None:
+    def __init__(self, team: Team, patience_seconds: float) -> None:
         self.place: Final = team.rank
         self.size: Final = team.size
         self._team = team
+        self._patience = timedelta(seconds=patience_seconds)
         self._sent = 0
         self._heard = [0] * team.size
         self._under_way: deque[list[tuple[Any, torch.Tensor]]] = deque()
@@ -134,7 +137,9 @@ class DistributedCircle:
         """Return so many bytes from a client."""
         taken = torch.empty(size, dtype=torch.uint8)
         try:
-            dist.recv(taken, place)
+            work = dist.irecv(taken, place)
+            assert work is not None, "this process is in the group"
+            work.wait(self._patience)
         except RuntimeError as error:
             raise Forsaken from error
         return taken.numpy().tobytes()

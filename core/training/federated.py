@@ -33,6 +33,8 @@ from core.training.order import Drained, Order, Phase, read_order
 from core.training.seat import Seat
 from core.training.till import LedgerTill
 
+MEETING_SECONDS = 120.0
+"""How long to wait for processes that still load their libraries; longer than for a message, as a rule."""
 _COUNT_BYTES = 8
 _WHOLE = 2**63
 """Counted as told by whoever has kept a complete release."""
@@ -87,12 +89,12 @@ def take(seat: Seat) -> Circle:
             seat.size,
             seat.meeting,
             key=bytes.fromhex(seat.key),
-            patience_seconds=seat.patience_seconds,
+            patience_seconds=max(seat.patience_seconds, MEETING_SECONDS),
             device=torch.device("cpu"),
         )
     except (AssertionError, RuntimeError) as error:
         raise Forsaken from error
-    return DistributedCircle(team)
+    return DistributedCircle(team, seat.patience_seconds)
 
 
 def leave(circle: Circle) -> None:

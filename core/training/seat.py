@@ -19,6 +19,6 @@ class Seat(Frozen):
     key: str = Field(repr=False)
     """By which they know one another, in hexadecimal digits; fresh in each attempt."""
     patience_seconds: float
-    """How long to wait for the others, now and whenever they talk."""
+    """How long to wait for what the others say."""
     dataset_key: str | None = Field(repr=False)
     """Opens this client's records, in hexadecimal digits; None: they were stored before there was encryption."""

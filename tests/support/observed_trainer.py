@@ -4,7 +4,8 @@ OBSERVED names the file. SLOW delays each reading, in seconds. A file `halt` bes
 has the first attempt at a job write a file `halted`, and stand still, once chunk 3 is paid, or once an answer out of it
 is given. NAIVE and FREE plant the bugs that the kill tests must see: the ledger is paid after the reading, and a chunk
 that was lost is read again for its first payment. UNFENCED has it pay and publish whoever holds its job by now, and
-HASTY has it fail where a payment fails once. WRITES names a file for what the trainer writes to.
+HASTY has it fail where a payment fails once. TWICE has a client say everything twice. WRITES
+names a file for what the trainer writes to.
 """
 
 import json
@@ -17,6 +18,7 @@ from typing import Any
 
 from core.oracle import door
 from core.privacy.events import EVENT
+from core.problems.circle import DistributedCircle
 from core.problems.linear import LinearProblem
 from core.store import ledger
 from core.training import attempt, federated
@@ -41,6 +43,8 @@ def observe() -> None:
         forget_fences()
     if "HASTY" in os.environ:
         LedgerTill._insist = act_once  # type: ignore[method-assign]
+    if "TWICE" in os.environ:
+        say_twice()
     if "WRITES" in os.environ:
         watch_writes(os.open(os.environ["WRITES"], os.O_WRONLY | os.O_APPEND | os.O_CREAT))
 
@@ -126,6 +130,17 @@ def pay_once() -> None:
 
     LedgerMeter.__init__ = make  # type: ignore[method-assign]
     ledger._due = lambda session, job: job.chunks_spent  # noqa: ARG005 - as called
+
+
+def say_twice() -> None:
+    """Send every message to other clients a second time, later than the first."""
+    plain = DistributedCircle.send
+
+    def send(self: DistributedCircle, message: bytes) -> None:
+        plain(self, message)
+        plain(self, message)
+
+    DistributedCircle.send = send  # type: ignore[method-assign]
 
 
 def act_once(_: LedgerTill, act: Any, *arguments: Any, **options: Any) -> Any:

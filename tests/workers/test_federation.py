@@ -1,0 +1,290 @@
+"""Federated jobs by real processes: three owners, three ledgers; clients killed, starved and told twice.
+
+What clients read is written to a file by themselves, just before they read it (see `tests.workers.test_kills`).
+"""
+
+import json
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import psutil
+import pytest
+from sqlalchemy import select
+
+from core.privacy.events import EVENT, Event, compose
+from core.privacy.renyi import cost_nano
+from core.store import allowance, verification
+from core.store.accounts import balance_of
+from core.store.tables import Account, Entry, Job, Model
+from tests.support.embedded import LINEAR, Embedded, embedded, readings, toy_csv
+
+SIZES = (1500, 750, 3000)
+STEPS = 30
+SLOW = {"SLOW": "0.1", "PATIENCE": "6"}
+QUIET = {"lease_seconds": 8.0}
+"""Long enough for a loaded machine to start three trainers."""
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
+    with embedded(tmp_path_factory.mktemp("home"), observed=SLOW, **QUIET) as running:
+        yield running
+
+
+@dataclass(frozen=True)
+class Federation:
+    """A federated job of three owners, each with a scope of its own."""
+
+    service: Embedded
+    id: str
+    clients: list[str]
+    """By place, the clients' jobs."""
+
+    def row(self, job_id: str) -> Job:
+        database = self.service.database()
+        with database.read() as session:
+            found = session.get_one(Job, job_id)
+            session.expunge(found)
+        database.dispose()
+        return found
+
+    def until_step(self, step: int) -> None:
+        self.service.wait_until(self.id, lambda view: view["progress"]["step"] >= step)
+
+    def process(self, place: int) -> psutil.Process:
+        """Return a client's trainer, which has read something."""
+        lines = (self.service.home / "observed.jsonl").read_text().splitlines()
+        told = map(json.loads, reversed(lines))
+        return psutil.Process(next(line["by"] for line in told if line["job"] == self.clients[place]))
+
+    def wait(self, seconds: float = 150.0) -> dict[str, Any]:
+        return self.service.wait(self.id, seconds)
+
+
+def key(service: Embedded, role: str) -> tuple[str, httpx.Client]:
+    """Make a principal with a key; return its id, and what speaks for it."""
+    made = service.http.post("/v1/keys", json={"name": uuid4().hex[:12], "role": role}).json()
+    return made["principal"], httpx.Client(
+        base_url=service.url, headers={"Authorization": f"Bearer {made['key']}"}, timeout=60
+    )
+
+
+def submit(service: Embedded, quorum: int | None, **changes: Any) -> Federation:
+    """Have three owners upload shards that are not alike, share them with an analyst, and have that one submit."""
+    principal, analyst = key(service, "analyst")
+    datasets = []
+    for place, size in enumerate(SIZES):
+        _, http = key(service, "owner")
+        owner = replace(service, http=http)
+        datasets.append(owner.upload(shard(size, place)))
+        shared = http.put(f"/v1/datasets/{datasets[-1]}/access/{principal}")
+        assert shared.is_success, shared.text
+        http.close()
+    body = {
+        "dataset": None,
+        "federation": {"datasets": datasets, "quorum": quorum},
+        "model": LINEAR,
+        "optimizer": {"kind": "noisy_gd", "steps": STEPS},
+        "privacy": {"mu": "0.5"},
+        "inference": {"intervals": False},
+        **changes,
+    }
+    answer = analyst.post("/v1/jobs", json=body, headers={"Idempotency-Key": uuid4().hex})
+    assert answer.status_code == 202, answer.text
+    analyst.close()
+    told = answer.json()
+    return Federation(service, told["id"], [client["job"] for client in told["federation"]["clients"]])
+
+
+def shard(size: int, place: int) -> bytes:
+    """Return toy rows of one owner, who has people of one age only."""
+    names, *lines = toy_csv(3 * size, seed=uuid4().int % 2**32).decode().splitlines()
+    lines.sort(key=lambda line: float(line.split(",")[0]))
+    return "\n".join([names, *lines[place * size : (place + 1) * size]]).encode()
+
+
+def check(job: Federation) -> None:
+    """Assert what ledgers promise of ended clients: nothing unpaid, nothing charged twice, nothing held back."""
+    service = job.service
+    read = readings(service.home)
+    database = service.database()
+    with database.read() as session:
+        for name in job.clients:
+            row = session.get_one(Job, name)
+            assert row.finished_at is not None
+            account = balance_of(session.get_one(Account, row.scope_id))
+            assert not any(account.reserved), "nothing is half reserved"
+            charged = allowance.charged(row, row.scope_id)
+            orders = account.terms.orders
+            assert list(account.spent) == charged[: len(orders)], "its scope was charged for it and nothing else"
+            assert verification.verify(session, row.scope_id).ok
+            drawn = cost_nano(compose(read.get(name, Counter())), orders)
+            assert all(one <= most for one, most in zip(drawn, charged, strict=False)), f"{name} read more than it paid"
+            statement = select(Entry.attempt, Entry.chunk).where(Entry.job_id == name, Entry.kind == "spend")
+            paid = [tuple(found) for found in session.execute(statement)]
+            assert len(set(paid)) == len(paid), "no chunk is paid twice by one attempt"
+        models = list(session.execute(select(Model).where(Model.job_id.in_([job.id, *job.clients]))).scalars())
+        ended = session.get_one(Job, job.id)
+        assert [model.job_id for model in models] == [job.id] * (ended.state == "succeeded")
+    database.dispose()
+
+
+def unpaid(job: Federation) -> bool:
+    """Say whether some client read more than it was charged for."""
+    try:
+        check(job)
+    except AssertionError as error:
+        return "read more than it paid" in str(error)
+    return False
+
+
+def states(ended: dict[str, Any]) -> list[tuple[str, str | None]]:
+    """Return how each client ended, and by which code it failed."""
+    return [
+        (client["state"], None if client["error"] is None else client["error"]["code"])
+        for client in ended["federation"]["clients"]
+    ]
+
+
+def schedule(row: Job) -> Counter[Event]:
+    """Return the events that a client reserved."""
+    return Counter(EVENT.validate_python(event) for event in row.schedule)
+
+
+def test_three_owners_are_charged_each_for_its_own_answers(service: Embedded) -> None:
+    job = submit(service, None)
+    ended = job.wait()
+    assert (ended["state"], states(ended)) == ("succeeded", [("succeeded", None)] * 3), ended
+    check(job)
+    read = readings(service.home)
+    for name in job.clients:
+        assert sum(read[name].values()) >= STEPS, "everybody answers every question"
+        if ended["attempt"] == 1:
+            assert compose(read[name]) == compose(schedule(job.row(name))), "what is drawn is what is priced"
+    model = service.get(f"/v1/models/{ended['result']['model']}")
+    assert model["release"]["units"] == sum(SIZES)
+
+
+@pytest.mark.slow
+def test_a_killed_client_is_lost_and_the_others_go_on(service: Embedded) -> None:
+    job = submit(service, 2)
+    job.until_step(5)
+    job.process(1).kill()
+    ended = job.wait()
+    assert ended["state"] == "succeeded", ended
+    assert states(ended) == [("succeeded", None), ("failed", "trainer-failed"), ("succeeded", None)]
+    assert ended["attempt"] == 2
+    check(job)
+    lost = ended["federation"]["clients"][1]["cost"]
+    whole = sum(float(lost[name]["percent"]) for name in ("reserved", "retry_allowance"))
+    assert float(lost["spent"]["percent"]) == pytest.approx(whole, rel=1e-3)
+
+
+@pytest.mark.slow
+def test_without_a_quorum_one_loss_ends_the_job(service: Embedded) -> None:
+    job = submit(service, None)
+    job.until_step(5)
+    job.process(0).kill()
+    ended = job.wait()
+    assert (ended["state"], ended["error"]) == ("failed", {"code": "client-lost"})
+    assert states(ended) == [("failed", "trainer-failed"), ("failed", "client-lost"), ("failed", "client-lost")]
+    check(job)
+    for client in ended["federation"]["clients"][1:]:
+        assert 0 < float(client["cost"]["spent"]["percent"]) < float(client["cost"]["reserved"]["percent"])
+
+
+@pytest.mark.slow
+def test_a_starved_client_stops_everybody_and_costs_a_chunk_at_most(service: Embedded) -> None:
+    """It stands still past the lease and past the others' patience: nobody knows of what, so nobody is lost for it."""
+    job = submit(service, 2)
+    job.until_step(5)
+    job.process(2).send_signal(signal.SIGSTOP)
+    ended = job.wait()
+    assert (ended["state"], states(ended)) == ("succeeded", [("succeeded", None)] * 3), ended
+    assert ended["attempt"] == 2
+    check(job)
+
+
+@pytest.mark.slow
+def test_a_killed_supervisor_costs_each_client_a_chunk_at_most(service: Embedded) -> None:
+    job = submit(service, 2)
+    job.until_step(5)
+    assert service.kill("supervisor")
+    ended = job.wait()
+    assert (ended["state"], states(ended)) == ("succeeded", [("succeeded", None)] * 3), ended
+    check(job)
+    read = readings(service.home)
+    for name in job.clients:
+        assert sum(read[name].values()) <= STEPS + 2, "it goes on where it was"
+
+
+@pytest.mark.slow
+def test_a_drained_supervisor_loses_nothing(service: Embedded) -> None:
+    job = submit(service, None)
+    job.until_step(5)
+    assert service.kill("supervisor", signal.SIGTERM)
+    ended = job.wait()
+    assert (ended["state"], states(ended)) == ("succeeded", [("succeeded", None)] * 3), ended
+    check(job)
+    read = readings(service.home)
+    assert [sum(read[name].values()) for name in job.clients] == [STEPS] * 3, "nothing was asked twice"
+
+
+@pytest.mark.slow
+def test_a_cancelled_job_is_cancelled_for_all(service: Embedded) -> None:
+    job = submit(service, None)
+    job.until_step(3)
+    assert service.http.post(f"/v1/jobs/{job.id}/cancel").is_success
+    ended = job.wait()
+    assert (ended["state"], states(ended)) == ("cancelled", [("cancelled", None)] * 3)
+    check(job)
+
+
+@pytest.mark.slow
+def test_one_cancelled_client_is_lost_and_the_others_go_on(service: Embedded) -> None:
+    job = submit(service, 2)
+    job.until_step(3)
+    assert service.http.post(f"/v1/jobs/{job.clients[0]}/cancel").is_success
+    ended = job.wait()
+    assert (ended["state"], states(ended)) == ("succeeded", [("cancelled", None), *[("succeeded", None)] * 2])
+    check(job)
+
+
+@pytest.mark.slow
+def test_a_stream_goes_on_without_reading_twice(service: Embedded) -> None:
+    optimizer = {"kind": "certified_clipped_sgd", "steps": STEPS, "batch": 20}
+    model = {**LINEAR, "loss": {"kind": "squared"}, "weights": {"kind": "clip", "bound": 1.0}}
+    job = submit(service, 2, optimizer=optimizer, model=model)
+    job.until_step(5)
+    job.process(1).kill()
+    ended = job.wait()
+    assert ended["state"] == "succeeded", ended
+    assert states(ended) == [("succeeded", None), ("failed", "trainer-failed"), ("succeeded", None)]
+    read = readings(service.home)
+    assert all(sum(read[name].values()) <= STEPS for name in job.clients), "no batch is read twice"
+
+
+@pytest.mark.slow
+def test_what_is_said_twice_is_heard_once(tmp_path: Path) -> None:
+    with embedded(tmp_path / "home", observed={"TWICE": "1"}, **QUIET) as service:
+        job = submit(service, None)
+        ended = job.wait()
+        assert (ended["state"], states(ended)) == ("succeeded", [("succeeded", None)] * 3), ended
+        check(job)
+
+
+@pytest.mark.slow
+def test_answering_before_paying_would_be_seen(tmp_path: Path) -> None:
+    """Planted bug: a chunk is paid when the next one is, so that answers leave before their payment."""
+    with embedded(tmp_path / "home", observed={**SLOW, "NAIVE": "1"}, **QUIET) as service:
+        job = submit(service, None)
+        job.until_step(5)
+        assert service.kill("supervisor")
+        job.wait()
+        assert unpaid(job)
