@@ -136,9 +136,9 @@ def _plain(
         f"Plain private stochastic gradients: {name}",
         f"One pass over 4e6 records, the same noise for a record and step size as above; {len(seeds)} seeds.",
         tuple(rows),
-        "Their noise leaves saddles too. With a good batch they end at shorter gradients from fewer records, with a bad "
-        "one they may still be near the saddle at the end, and nothing tells which it was: they lack a certificate, and "
-        "that is all that is claimed.",
+        "Their noise leaves saddles too. With a good batch they end at shorter gradients from fewer records, with a "
+        "bad one they may still be near the saddle at the end, and nothing tells which it was: they lack a "
+        "certificate, and no more is claimed.",
     )
 
 
