@@ -208,7 +208,7 @@ class DiscreteGaussian:
         return drawn
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def discrete_gaussian(sigma: float) -> DiscreteGaussian:
     """Return the law with parameter at least `sigma`; recent ones are kept, since a job asks with few sigmas."""
     return DiscreteGaussian(sigma)

@@ -1,6 +1,6 @@
 """The settings of Gauss-PSGD and what follows from them once they are filled; letters as in `gauss`."""
 
-from math import sqrt
+from math import ceil, frexp, ldexp, sqrt
 from typing import Annotated, ClassVar, Final, Literal, TypeVar
 
 from pydantic import Field
@@ -15,6 +15,8 @@ from core.privacy.facts import Adjacency, Facts
 
 MOST_EPOCHS: Final = 32
 MOST_STEPS: Final = 1_000_000
+CAP_PARTS: Final = 128
+"""Of the next power of two, that caps are rounded up to."""
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
@@ -112,8 +114,13 @@ class GaussPsgdFigures(AbstractSettings):
         return Gradient(sigma=self.multiplier, batch=known(self.batch), clip=self.clip)
 
     def change(self, distance: float) -> GradientDifference | None:
-        """Return the question for a change over a distance; None for none, whose change is exactly 0."""
-        cap = known(self.smoothness) * distance
+        """Return the question for a change over a distance; None for none, whose change is exactly 0.
+
+        Its cap is M times the distance, rounded up by a 64th at most: caps of few shapes have few laws of noise, each
+        of which takes as long to make as ten answers do.
+        """
+        part, exponent = frexp(known(self.smoothness) * distance)
+        cap = ldexp(ceil(part * CAP_PARTS) / CAP_PARTS, exponent)
         if cap == 0:
             return None
         return GradientDifference(sigma=self.multiplier, batch=known(self.difference_batch), cap=cap, clip=self.clip)
