@@ -62,6 +62,8 @@ def plan_federation(spec: JobSpec, clients: Sequence[Client]) -> PlannedFederati
             differ in what the model uses; with JSON pointers, and the dataset in words.
     """
     _refuse_unfederated(spec)
+    if spec.resources.served_by == "auto":  # a GPU serves one process, unless one is asked for
+        spec = spec.model_copy(update={"resources": spec.resources.model_copy(update={"device": "cpu"})})
     first = _alone(spec, clients, 0)
     check_alike(clients, first.design)
     spec = spec.model_copy(update={"model": first.spec.model})

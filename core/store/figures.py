@@ -162,7 +162,9 @@ def _shown_at(second: float, grid_seconds: float) -> float:
 
 def _waiting(session: Session) -> dict[str, tuple[int, float]]:
     """Return how many jobs wait for each kind of device, and since when the oldest has."""
-    waiting = select(Job.device, func.count(), func.min(Job.created_at)).where(Job.state == "queued")
+    waiting = select(Job.device, func.count(), func.min(Job.created_at)).where(
+        Job.state == "queued", Job.place.is_(None)
+    )
     return {row[0]: (row[1], row[2]) for row in session.execute(waiting.group_by(Job.device))}
 
 
