@@ -177,15 +177,17 @@ class GaussPsgdFigures(AbstractSettings):
         """Return what an estimate shows of these filled settings, beside themselves; alpha is worth nothing above G."""
         errors = self.errors(facts)
         told: dict[str, float | int | None] = {
-            "error": errors.size(known(self.restart_drift)),
-            "error_limit": errors.radius(known(self.restart_drift), self._most_restarts(facts), self.failure),
             "gradient_noise": errors.noise,
             "difference_noise_per_distance": errors.difference_noise,
+            "units_at_most": self.epochs * facts.units,
         }
         if not self.escapes:
             return told
+        drift = known(self.restart_drift)
         chance = self.chance(facts)
         return told | {
+            "error": errors.size(drift),
+            "error_limit": errors.radius(drift, self._most_restarts(facts), self.failure),
             "alpha": 4 * known(self.error_radius),
             "alpha_trivial": self.clip_at(facts),
             "gamma_star": self.sharpest(),
@@ -193,7 +195,6 @@ class GaussPsgdFigures(AbstractSettings):
             "chance_of_escape_per_round": chance,
             "rounds_for_missed": rounds_for(self.missed, chance) if chance > 0 else None,
             "units_of_a_certificate": self.phase_units(),
-            "units_at_most": self.epochs * facts.units,
         }
 
     def _most_restarts(self, facts: Facts) -> int:

@@ -113,19 +113,19 @@ def _calibrated(settings: F, facts: Facts) -> F:
     settings = fill(settings, step_size=0.5 / _bent(settings, facts))
     if all(getattr(settings, name) is not None for name in (*SIZES, *ESCAPE)):
         return settings
-    units, problem = settings.epochs * facts.units, ""
+    units, dear, unfit = settings.epochs * facts.units, "", ""
     for room in ROOM if settings.batch is None else (0.0,):
         for batch in _tried(settings, facts):
             try:
                 filled = _with_batch(settings, facts, batch)
-            except Unfit as unfit:
-                problem = problem or unfit.detail
+            except Unfit as error:
+                unfit = unfit or f"with b1 = {batch}, {error.detail}"
                 continue
             if room * _reserve(filled) <= units:
                 return filled
-            problem = problem or _too_dear(filled, units)
+            dear = _too_dear(filled, units)
     raise Invalid(
-        f"These records and this privacy allow no second-order claim: {problem}.",
+        f"These records and this privacy allow no second-order claim: {'; '.join(filter(None, (dear, unfit)))}.",
         FieldError("/privacy", "raise the target, or bring more units"),
         FieldError(
             "/optimizer/spread", "declare how far gradients are from their mean, where less than the clip is known"
