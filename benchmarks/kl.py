@@ -27,11 +27,17 @@ from examples.kl.data import MEAN_SMOOTHNESS
 from examples.kl.instances import LeastSquares, Power, sphere_rows
 from examples.kl.reports import with_options
 from examples.kl.runs import Instance, run
-from examples.kl.sharp import practical
 
 RHO, DELTA, SHARE = 1.0, 1e-6, 0.01
 SAMPLED_STEPS = (100, 400, 1600)
 SHARES_OF_STEP = (1.0, 0.3, 0.1)
+
+
+def practical(instance: Power, weight: str) -> KlSettings:
+    """Return the proximal-point method at a practical pace, its rounds as long as that takes."""
+    plain_settings = settings_for("proximal_point", instance.constants)
+    asked = {"prox_weight": weight, "pace": "practical", "inner_steps": "practical", "max_inner": 10**7}
+    return with_options(plain_settings, **asked)
 
 
 @dataclass(frozen=True)

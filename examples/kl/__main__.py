@@ -21,6 +21,7 @@ EXPERIMENTS: dict[str, Callable[..., Result]] = {
     "E10": sharp.floor_of_all,
     "E11": adaptive.printed_charges,
     "E12": baseline.against_plain_descent,
+    "E13": baseline.crossover,
 }
 
 PAPER = Paper(

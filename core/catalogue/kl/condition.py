@@ -11,10 +11,12 @@ from typing import Annotated, Self
 
 from pydantic import Field
 
-from core.privacy.facts import Frozen
+from core.privacy.facts import Facts, Frozen
 
 PositiveNumber = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Kappa = Annotated[float, Field(ge=1, le=1000, allow_inf_nan=False)]
+SMALLEST_GAP = 1e-300
+"""A larger gap than the true one is always safe, and its logarithm is a number."""
 
 
 class KlCondition(Frozen):
@@ -52,3 +54,17 @@ class KlCondition(Frozen):
         """
         assert 1 <= kappa <= self.kappa, "only a smaller kappa is implied"
         return KlCondition(gamma=self.gamma * exp(log(gap) * (1 / kappa - 1 / self.kappa)), kappa=kappa)
+
+
+def known_gap(given: float | None, condition: KlCondition, clip: float, away: float, facts: Facts) -> float:
+    """Return F0, the least of what is given, what the facts say of the planned start, and what the condition says.
+
+    Args:
+        given: None: nothing is declared.
+        condition: of the mean loss, its ridge included.
+        clip: no unit's gradient is longer; at the start no slope is longer than this and the ridge's together.
+        away: how far the start is from zero.
+        facts: public; their gap is about that start.
+    """
+    implied = condition.gap_at(clip + facts.ridge * away)
+    return max(SMALLEST_GAP, min(gap for gap in (given, facts.start_gap, implied) if gap is not None))

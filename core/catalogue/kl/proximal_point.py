@@ -11,8 +11,8 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field
 
 from core.catalogue.certificate import Certificate
-from core.catalogue.kl.condition import KlCondition, PositiveNumber
-from core.catalogue.kl.proximal_rules import declared, known_condition, known_convexity, known_gap, refusal
+from core.catalogue.kl.condition import KlCondition, PositiveNumber, known_gap
+from core.catalogue.kl.proximal_rules import declared, known_condition, known_convexity, refusal
 from core.catalogue.kl.proximal_schedule import (
     CONSTANT,
     MOST_ROUNDS,

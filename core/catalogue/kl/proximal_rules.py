@@ -2,13 +2,10 @@
 
 from math import exp
 
-from core.catalogue.kl.condition import KlCondition
+from core.catalogue.kl.condition import KlCondition, known_gap
 from core.catalogue.kl.proximal_schedule import LARGEST_EXPONENT, Ground, ProximalSchedule
 from core.errors import FieldError, Invalid
 from core.privacy.facts import Facts
-
-SMALLEST_GAP = 1e-300
-"""A larger gap than the true one is always safe, and its logarithm is a number."""
 
 
 def known_convexity(given: float | None, facts: Facts) -> float:
@@ -55,20 +52,6 @@ def known_condition(given: KlCondition | None, modulus: float) -> KlCondition:
             FieldError("/optimizer/condition/kappa", "give 2 or more, or take kl_spider or adaptive_gd"),
         )
     return condition
-
-
-def known_gap(given: float | None, condition: KlCondition, clip: float, away: float, facts: Facts) -> float:
-    """Return F0, the least of what is given, what the loss says, and what the condition says at the start.
-
-    The facts are about zero. From there to a start `away` from it the mean loss rises by at most its slope's bound for
-    each unit, and the ridge by what it is; at the start no slope is longer than the clip and the ridge's together.
-    """
-    known = [condition.gap_at(clip + facts.ridge * away)]
-    if given is not None:
-        known.append(given)
-    if facts.start_gap is not None:
-        known.append(facts.start_gap + facts.gradient_bound * away + facts.ridge / 2 * away**2)
-    return max(SMALLEST_GAP, min(known))
 
 
 def refusal(schedule: ProximalSchedule, ground: Ground, rho: float) -> Invalid:

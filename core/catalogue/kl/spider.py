@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 from pydantic import Field
 
 from core.catalogue.certificate import Certificate
-from core.catalogue.kl.condition import KlCondition, PositiveNumber
+from core.catalogue.kl.condition import KlCondition, PositiveNumber, known_gap
 from core.catalogue.kl.spider_schedule import Ground, Regime, SpiderSchedule, Variant, spider_schedule
 from core.catalogue.method import AbstractSettings, Assumption, Bound, Card
 from core.catalogue.planning_rules import SLACK, Mu, Radius, Start, fill
@@ -134,9 +134,8 @@ class KlSpider(AbstractSettings):
         settings = fill(
             self, mu=mu, condition=condition, smoothness=smoothness, mean_smoothness=smoothness + facts.ridge
         )
-        most = settings._lifted(facts).gap_at(settings._clip(facts))  # noqa: SLF001 - our own
-        known = [gap for gap in (facts.start_gap, self.start_gap, most) if gap is not None]
-        return settings.model_copy(update={"start_gap": min(known)})
+        gap = known_gap(self.start_gap, condition, self._clip(facts), self._away(), facts)
+        return settings.model_copy(update={"start_gap": gap})
 
     def _clip(self, facts: Facts) -> float:
         """Return L0, the largest norm of one unit's gradient."""

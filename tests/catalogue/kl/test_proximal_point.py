@@ -123,7 +123,7 @@ class TestKnown:
         assert away.plan(facts, MU).start_gap == pytest.approx((2 / 3 * (1.5 + 2 * 5)) ** 3, rel=1e-12)
         near = settings.model_copy(update={"start": (0.3, 0.4, 0.0, 0.0, 0.0)})
         known = facts.model_copy(update={"start_gap": 0.1})
-        assert near.plan(known, MU).start_gap == pytest.approx(0.1 + 1.5 * 0.5 + 0.25, rel=1e-12)
+        assert near.plan(known, MU).start_gap == 0.1, "the facts are about the planned start"
 
     @pytest.mark.parametrize(
         ("settings", "facts", "fields"),

@@ -21,7 +21,7 @@ from core.catalogue.questions import Gradient
 from core.problems.grouped import Copies
 from core.problems.linear import LinearProblem
 from examples.inference.results import Result
-from examples.kl import adaptive, data, sharp, spider
+from examples.kl import adaptive, baseline, data, sharp, spider
 from examples.kl.__main__ import EXPERIMENTS, PAPER
 from examples.kl.instances import Rows, phase, sine_link, sphere_rows
 from examples.kl.runs import run, slope
@@ -68,12 +68,19 @@ class TestExperiments:
         assert abs(slope.ours + 2.0) > slope.tolerance, "a slope of -1 is told from one of -2"
 
 
+def test_a_crossing_is_where_a_ratio_passes_one_for_the_last_time() -> None:
+    assert baseline.last_crossing([10, 1000, 100_000], [0.1, 10.0, 100.0]) == pytest.approx(100)
+    assert baseline.last_crossing([10, 100, 1000, 10_000], [0.5, 2.0, 0.5, 2.0]) == pytest.approx(1000 * 10**0.5)
+    assert baseline.last_crossing([10, 100], [2.0, 3.0]) == 0
+    assert baseline.last_crossing([10, 100], [2.0, 0.5]) == float("inf")
+
+
 def test_an_experiment_leaves_numbers_and_figures_behind(tmp_path: Path) -> None:
     assert PAPER.main(["E11", "--to", str(tmp_path)]) == 0
     told = json.loads((tmp_path / "e11.json").read_text())
     assert told["experiment"] == "E11"
     assert all(row["agrees"] is not False for row in told["rows"])
-    assert list(EXPERIMENTS) == [f"E{number}" for number in range(1, 13)]
+    assert list(EXPERIMENTS) == [f"E{number}" for number in range(1, 14)]
 
 
 def test_every_test_that_the_page_names_is_there() -> None:
