@@ -7,10 +7,10 @@ multiplier is the same everywhere: the largest that some client's own privacy ta
 client pays more than its target, and some pay less.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from core.catalogue.columns import Column, Unit
 from core.catalogue.design import Design
@@ -42,7 +42,7 @@ class PlannedFederation:
     """A federated job with nothing open."""
 
     spec: JobSpec
-    """The job as it is shown and can be asked for again: what clients have in common is filled."""
+    """The job as it is shown and can be asked for again: filled, with the batches of the client with fewest units."""
     clients: tuple[PlannedJob, ...]
     """By place, each a job on its own dataset; planning one of them again changes nothing."""
     bound: Bound
@@ -64,9 +64,9 @@ def plan_federation(spec: JobSpec, clients: Sequence[Client]) -> PlannedFederati
     _refuse_unfederated(spec)
     if spec.resources.served_by == "auto":  # a GPU serves one process, unless one is asked for
         spec = spec.model_copy(update={"resources": spec.resources.model_copy(update={"device": "cpu"})})
-    first = _alone(spec, clients, 0)
+    first = _alone(_counted(spec, len(clients)), clients, 0)
     check_alike(clients, first.design)
-    spec = spec.model_copy(update={"model": first.spec.model})
+    spec = _counted(spec.model_copy(update={"model": first.spec.model}), len(clients))
     leading = min(range(len(clients)), key=lambda place: clients[place].units)
     shared = _shared(spec, clients, leading)
     planned = [
@@ -137,6 +137,20 @@ def _refuse_unfederated(spec: JobSpec) -> None:
         raise Invalid("A federated job cannot do that.", *wrong)
 
 
+def _counted(spec: JobSpec, clients: int) -> JobSpec:
+    """Tell a method that plans with the number of clients how many there are.
+
+    Raises:
+        Invalid: it was told another number.
+    """
+    if "clients" not in type(spec.optimizer).model_fields:
+        return spec
+    if getattr(spec.optimizer, "clients", None) not in {None, clients}:
+        detail = f"is not the {clients} clients that the federation has; leave it out"
+        raise Invalid(f"/optimizer/clients {detail}.", FieldError("/optimizer/clients", detail))
+    return _with(spec, spec.optimizer.model_copy(update={"clients": clients}))
+
+
 def _shared(spec: JobSpec, clients: Sequence[Client], leading: int) -> AnySettings:
     """Return the settings that all clients have, with the batches of the client that leads."""
     alone = _alone(spec, clients, leading).spec.optimizer
@@ -146,10 +160,9 @@ def _shared(spec: JobSpec, clients: Sequence[Client], leading: int) -> AnySettin
     for place in range(len(clients)):
         asked = _proportional(rough, clients, leading, place)
         noises.append(_noise(_alone(_with(spec, asked), clients, place).spec.optimizer))
-    louder = max if _noise_field(alone) == "sigma" else min
-    loudest = louder(noises)
-    given = spec.optimizer.model_copy(update={**sized, _noise_field(alone): loudest})
-    return _alone(_with(spec, given), clients, leading).spec.optimizer
+    # A multiplier was calibrated for these sizes; what noise is worth holds for any, so that they may follow from it.
+    given = {**sized, "sigma": max(noises)} if _noise_field(alone) == "sigma" else {"mu": min(noises)}
+    return _alone(_with(spec, spec.optimizer.model_copy(update=given)), clients, leading).spec.optimizer
 
 
 def _noise_field(settings: AnySettings) -> str:
@@ -209,10 +222,8 @@ def _named(client: Client, place: int) -> Iterator[None]:
 
 
 def _shown(spec: JobSpec, leader: PlannedJob) -> JobSpec:
-    """Return the job as asked for, filled with what all clients have in common."""
-    asked: Mapping[str, Any] = {name: getattr(spec.optimizer, name) for name in _own(leader.spec.optimizer)}
-    common = leader.spec.optimizer.model_copy(update=dict(asked))
-    return leader.spec.model_copy(update={"dataset": None, "federation": spec.federation, "optimizer": common})
+    """Return the job as the client that leads has it, which is how it was asked for where its batch was given."""
+    return leader.spec.model_copy(update={"dataset": None, "federation": spec.federation})
 
 
 def _bound(planned: Sequence[PlannedJob]) -> Bound:
