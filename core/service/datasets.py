@@ -17,7 +17,7 @@ from core.service.scopes import viewer
 from core.service.views import AccessView, BudgetView, DatasetView, rfc3339
 from core.store import datasets as rows
 from core.store import jobs as job_rows
-from core.store import queries
+from core.store import queries, weights
 from core.store.mock import MAX_MOCK_NUMBERS, mock_rows
 from core.store.storage import open_storage
 from core.store.tables import Dataset, Scope
@@ -224,15 +224,17 @@ def remove_leftovers(context: Context) -> int:
 
 
 def collect_orphans(context: Context, older_than_seconds: float = ORPHAN_SECONDS) -> list[str]:
-    """Erase stored records that became no dataset: their upload was killed, or lost to a rival; return their names.
+    """Erase stored records that became no dataset, and public weights that nobody has; return their names.
 
-    Listing a bucket costs, so once an hour will do. Uploads under way are younger than what is collected.
+    Their upload was killed, or lost to a rival. Listing a bucket costs, so once an hour will do. Uploads under way are
+    younger than what is collected.
     """
     storage = open_storage(context.settings)
     limit = time.time() - older_than_seconds
-    old = [stored.name for stored in storage.list(f"{RECORDS}_") if stored.modified_at < limit]
+    listed = (stored for prefix in (RECORDS, weights.PREFIX) for stored in storage.list(f"{prefix}_"))
+    old = [stored.name for stored in listed if stored.modified_at < limit]
     with context.database.read() as session:
-        kept = rows.locations(session)
+        kept = rows.locations(session) | weights.locations(session)
     orphans = [name for name in old if name not in kept]
     for name in orphans:
         storage.erase(name)

@@ -220,6 +220,11 @@ def page(session: Session, owner_id: str | None, after: str | None, limit: int) 
     return session.execute(statement.order_by(PublicWeights.id.desc()).limit(limit)).scalars().all()
 
 
+def locations(session: Session) -> set[str]:
+    """Return the names of all stored weights that somebody has."""
+    return set(session.execute(select(PublicWeights.location)).scalars())
+
+
 def needed_by(session: Session, weights_id: str) -> str | None:
     """Return a job that has not ended and starts from these weights; None where there is none."""
     live = select(Job.id, Job.spec).where(Job.state.not_in(TERMINAL_STATES))

@@ -6,11 +6,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import save
 
 from core.catalogue.datasets import parse_metadata
 from core.errors import DuplicateDataset, NotReady
-from core.service import datasets, health, uploads
+from core.service import datasets, health, uploads, weights
 from core.service.context import Caller, Context
 from core.store.encryption import Tampered
 from core.store.records import kept_of, open_records
@@ -111,6 +113,16 @@ def test_records_that_became_no_dataset_are_collected_after_a_day(context: Conte
     os.utime(folder / kept, times=(0, 0))
     assert datasets.collect_orphans(context) == ["rec_lost.sealed"]
     assert {stored.name for stored in storage.list()} == {kept, "rec_young.sealed", "foreign"}
+
+
+def test_public_weights_that_nobody_has_are_collected_too(context: Context, someone: Someone) -> None:
+    kept, _ = weights.create(context, someone("owner"), "", iter([save({"0.weight": np.ones((2, 3), np.float32)})]))
+    folder, storage = context.settings.records_path, open_storage(context.settings)
+    (folder / "wts_lost.safetensors").write_bytes(b"x")
+    for path in folder.iterdir():
+        os.utime(path, times=(0, 0))
+    assert datasets.collect_orphans(context) == ["wts_lost.safetensors"]
+    assert [stored.name for stored in storage.list()] == [f"{kept.id}.safetensors"]
 
 
 def test_an_erasure_destroys_the_key_first_and_goes_on_where_it_was_stopped(
