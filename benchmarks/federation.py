@@ -1,0 +1,113 @@
+"""Clients of a federated job in lockstep, 2, 4 and 8 of them: `python -m benchmarks.federation`.
+
+Each client is a process with one thread and 200,000 x 54 float64 rows of its own; they talk by gloo over the loopback
+interface. A step is a whole answer of a federation: what all say before, every client's own sum and noise, what all say
+after, and the mean. Ideal is the wall time of the same steps by one client alone while the others wait, times the
+clients that share a core. Both are measured in turns; the median of the turns counts. Other work on the machine takes
+from eight clients what it does not take from one, so a second figure tells what idle cores would show: the processor
+time of a client's step among others, over that alone. The goal is 1.5 for either.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from statistics import median
+from time import perf_counter, process_time
+
+import torch
+
+from benchmarks.gradient import DIMENSION, WEIGHTS, facts_for
+from core.catalogue.losses import Logistic
+from core.catalogue.questions import Gradient
+from core.mechanisms.generator import SystemGenerator
+from core.oracle import Oracle
+from core.oracle.door import FullDoor
+from core.oracle.federation import READY, ClientMeter, Federation, Rounds
+from core.oracle.meters import Unmetered
+from core.problems.circle import DistributedCircle
+from core.problems.linear import LinearProblem
+from core.problems.team import meet
+
+CLIENTS = (2, 4, 8)
+UNITS = 200_000
+STEPS, TURNS = 10, 5
+MOST = 1.5
+PATIENCE_SECONDS = 240.0
+QUESTION = Gradient(sigma=30.0)
+TURN = bytes(32)
+
+
+def own_records(number: int) -> LinearProblem:
+    """Return a client's regression."""
+    generator = torch.Generator().manual_seed(number)
+    features = torch.randn(UNITS, DIMENSION, generator=generator, dtype=torch.float64)
+    target = (torch.rand(UNITS, generator=generator) < 0.5).double()
+    return LinearProblem(features, target, torch.ones(UNITS, dtype=torch.bool), Logistic(), WEIGHTS)
+
+
+def timed(oracle: Oracle) -> tuple[float, float]:
+    """Return the wall time and this process's processor time of a few steps."""
+    theta = torch.zeros(DIMENSION, dtype=torch.float64)
+    wall, busy = perf_counter(), process_time()
+    for _ in range(STEPS):
+        theta = theta - 0.1 * oracle.ask(QUESTION, theta).value
+    return perf_counter() - wall, process_time() - busy
+
+
+def take_part(number: int, size: int, place: str) -> tuple[float, float]:
+    """Be a client; return the medians of wall time over ideal, and of processor time over that alone."""
+    torch.set_num_threads(1)
+    device = torch.device("cpu")
+    team = meet(number, size, place, key=bytes(32), patience_seconds=PATIENCE_SECONDS, device=device)
+    circle = DistributedCircle(team, PATIENCE_SECONDS)
+    records, public, rounds = own_records(number), facts_for(Logistic(), UNITS, DIMENSION), Rounds(circle)
+    paying = ClientMeter(Unmetered(), rounds)
+    federation = Federation(FullDoor(records, public, paying, SystemGenerator()), paying, "benchmark")
+    alone = FullDoor(records, public, Unmetered(), SystemGenerator())
+    sharing = max(1.0, size / (os.cpu_count() or 1))
+    walls, shares = [], []
+    for _ in range(TURNS):
+        rounds.exchange(READY, TURN, b"")
+        wall_alone, busy_alone = timed(alone) if number == 0 else (1.0, 1.0)
+        rounds.exchange(READY, TURN, b"")
+        wall, busy = timed(federation)
+        walls.append(wall / (wall_alone * sharing))
+        shares.append(busy / busy_alone)
+    circle.leave()
+    return median(walls), median(shares)
+
+
+def measure(size: int) -> tuple[float, float]:
+    """Return both figures of so many clients."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = f"file://{folder}/meeting"
+        others = [
+            subprocess.Popen([sys.executable, "-m", "benchmarks.federation", str(number), str(size), place])
+            for number in range(1, size)
+        ]
+        command = [sys.executable, "-m", "benchmarks.federation", "0", str(size), place]
+        first = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        assert all(other.wait(timeout=PATIENCE_SECONDS) == 0 for other in others), "every client came to its end"
+    wall, share = map(float, first.stdout.split())
+    return wall, share
+
+
+def main() -> None:
+    """Print a line for each number of clients; fail above the goal where nothing else takes the cores."""
+    print(f"{'clients':>8}{'wall/ideal':>12}{'busy/alone':>12}   cores {os.cpu_count()}, load {os.getloadavg()[0]:.1f}")
+    found = []
+    for size in CLIENTS:
+        wall, share = measure(size)
+        print(f"{size:>8}{wall:>12.2f}{share:>12.2f}")
+        found.append(min(wall, share))
+    assert max(found) < MOST, "lockstep costs too much"
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        wall, share = take_part(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+        if sys.argv[1] == "0":
+            print(wall, share)
+    else:
+        main()
