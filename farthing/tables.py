@@ -102,7 +102,7 @@ def estimate(found: Estimate) -> RenderableType:
         ("mu", _figure(cost.mu)),
         ("retry allowance", "-" if cost.retry_allowance is None else f"{_figure(cost.retry_allowance.percent)} %"),
         ("fits", "yes" if found.fits else "no"),
-        ("such jobs still fit", str(found.jobs_that_still_fit)),
+        ("such jobs still fit", "-" if found.jobs_that_still_fit is None else str(found.jobs_that_still_fit)),
     ]
     parts: list[RenderableType] = [_facts("price", rows), "", _facts("plan", _plan(found.plan))]
     if found.bound is not None:

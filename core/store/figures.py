@@ -81,7 +81,8 @@ def read(session: Session, worker_seconds: float, grid_seconds: float) -> Figure
     until = at // grid_seconds * grid_seconds if grid_seconds else at
     hidden = (Job.finished_at > until) & Job.started_at.is_not(None)
     state = case((hidden, "running"), else_=Job.state).label("seen")
-    states = session.execute(select(state, func.count()).group_by("seen"))
+    one = Job.place.is_(None)  # a federated job is one, however many clients it has
+    states = session.execute(select(state, func.count()).where(one).group_by("seen"))
     ledger = _ledger(session, until - ENTRY_SECONDS if grid_seconds else at)
     frozen = select(func.count()).select_from(Scope).where(Scope.frozen_reason.is_not(None))
     swept = contact(session)
@@ -173,8 +174,8 @@ def _ended(session: Session, at: float, until: float, grid_seconds: float) -> di
     seconds = Job.finished_at - Job.started_at
     within = [func.sum(case((seconds <= bound, 1), else_=0)) for bound in BUCKETS_SECONDS]
     recent = Job.finished_at > at - RECENT_SECONDS, Job.finished_at <= until, Job.started_at.is_not(None)
-    statement = select(Job.state, func.count(), func.sum(seconds), *within).where(*recent).group_by(Job.state)
-    rows = session.execute(statement)
+    statement = select(Job.state, func.count(), func.sum(seconds), *within).where(*recent, Job.place.is_(None))
+    rows = session.execute(statement.group_by(Job.state))
     found = {row[0]: Durations(row[1], queries.on_grid(row[2], grid_seconds), tuple(row[3:])) for row in rows}
     nothing = Durations(0, 0.0, (0,) * len(BUCKETS_SECONDS))
     return {state: found.get(state, nothing) for state in TERMINAL_STATES}

@@ -1,0 +1,62 @@
+"""Federated jobs as the SDK asks for them and the command line shows them: what may not be seen is a dash."""
+
+from typing import Any
+
+from rich.console import Console
+
+from farthing import federated
+from farthing.views import ClientEstimate, Estimate, Job
+
+COST = {"percent": "2.5", "epsilon_alone": "0.4", "rho": "0.005", "mu": "0.1"}
+
+
+def shown(content: Any) -> list[str]:
+    console = Console(width=160)
+    with console.capture() as captured:
+        console.print(content)
+    return captured.get().splitlines()
+
+
+def test_datasets_take_the_place_of_a_dataset() -> None:
+    asked = federated.over({"dataset": "ds_1", "privacy": {"mu": "1"}}, ["ds_2", "ds_3"], 1)
+    assert asked == {"federation": {"datasets": ["ds_2", "ds_3"], "quorum": 1}, "privacy": {"mu": "1"}}
+    assert federated.over({"dataset": "ds_1"}, None, None) == {"dataset": "ds_1"}
+
+
+def test_clients_are_shown_as_far_as_they_may_be_seen() -> None:
+    paid = {"reserved": COST, "spent": {**COST, "percent": "1.1"}}
+    clients = [
+        {
+            "place": 0,
+            "state": "failed",
+            "dataset": "ds_1",
+            "job": "job_1",
+            "cost": paid,
+            "error": {"code": "client-lost"},
+        },
+        {"place": 1, "state": "failed", "dataset": None, "job": None, "cost": None, "error": None},
+    ]
+    job = Job.model_validate(
+        {
+            "id": "job_0",
+            "state": "failed",
+            "progress": {"step": 1, "steps": 8},
+            "cost": None,
+            "federation": {"job": "job_0", "place": None, "quorum": 2, "clients": clients},
+        }
+    )
+    assert job.cost.spent.percent is None
+    *_, mine, other = shown(federated.clients(job))
+    assert mine.split() == ["0", "ds_1", "job_1", "failed", "(client-lost)", "2.5", "%", "1.1", "%"]
+    assert other.split() == ["1", "-", "-", "failed", "-", "-"]
+
+
+def test_prices_are_shown_client_by_client() -> None:
+    one = ClientEstimate.model_validate({"dataset": "ds_1", "rows": 400, "plan": {}, "cost": COST, "fits": False})
+    found = Estimate.model_validate(
+        {"cost": None, "plan": {}, "bound": None, "fits": False, "jobs_that_still_fit": None, "clients": [one]}
+    )
+    assert found.cost.percent is None
+    assert found.clients is not None
+    *_, line = shown(federated.prices(found.clients))
+    assert line.split() == ["ds_1", "no", "400", "2.5", "%", "0.4", "0.1", "-"]
