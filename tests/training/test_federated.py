@@ -1,0 +1,180 @@
+"""Going on after a loss: clients that have kept unlike parts of one transcript, and pay what their own ledgers say."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+from torch import Tensor
+
+from core.catalogue.noisy_gd import NoisyGradientDescent
+from core.catalogue.planning import chunks
+from core.catalogue.questions import Question
+from core.errors import Forsaken
+from core.inference.estimate import Estimate
+from core.mechanisms.generator import SystemGenerator
+from core.optimizers import fit
+from core.oracle import Answer, Release
+from core.oracle.door import FullDoor
+from core.oracle.federation import ClientMeter, Federation, Rounds
+from core.oracle.meters import ORDERS
+from core.privacy.events import Event, compose
+from core.privacy.renyi import cost_nano, prefix_costs
+from core.training.federated import furthest, told_in
+from core.training.meter import LedgerMeter
+from core.training.notes import Noted, Notes
+from core.training.order import Drained, Payer
+from tests.support.circles import Clients, Mail, ThreadCircle, together
+from tests.support.problems import facts, problem
+
+UNITS, DIMENSION, STEPS = 40, 3, 12
+SETTINGS = NoisyGradientDescent(steps=STEPS, step_size=0.3, radius=50.0, mu=1.0)
+SCHEDULE = chunks(SETTINGS.schedule(facts(UNITS, DIMENSION)), most=4)
+
+
+class Killed(Exception):
+    """This client was killed."""
+
+
+@dataclass
+class Client:
+    """A client's rows: what is kept, what it was charged, and what it has drawn."""
+
+    place: int
+    dies: list[tuple[str, int]] = field(default_factory=list)
+    """One for each attempt: before or after the payment of a chunk."""
+    state: bytes | None = None
+    chunks: int = 0
+    charged: Counter[Event] = field(default_factory=Counter)
+    drawn: Counter[Event] = field(default_factory=Counter)
+    due: int = 0
+
+    def spend(self, chunk: int, state: bytes | None, step: int) -> None:
+        del step
+        assert chunk == self.due, "chunks are paid in their order"
+        if ("before", chunk) in self.dies[:1]:
+            raise Killed
+        if state is not None:
+            self.state, self.chunks = state, chunk
+        self.charged[SCHEDULE[chunk]] += 1
+        self.due = chunk + 1
+        if ("after", chunk) in self.dies[:1]:
+            raise Killed
+
+    def keep(self, state: bytes, step: int) -> None:
+        del step
+        self.state, self.chunks = state, self.due
+
+    def attempt(self, circle: ThreadCircle, *, stop: bool = False) -> Release[Estimate]:
+        """Carry out one attempt."""
+        rounds = Rounds(circle)
+        self.due = self.chunks
+        payer = Payer(ORDERS, tuple(prefix_costs(SCHEDULE, ORDERS)))
+        kept = furthest(rounds, self.state)
+        meter = LedgerMeter(self, [payer], SCHEDULE, kept=kept, kept_chunks=self.chunks, charged=self.charged)
+        paying = ClientMeter(meter, rounds, lambda: stop and self.place == 1, meter)
+        door = Counting(self, problem(UNITS, DIMENSION, seed=self.place), paying)
+        return fit(SETTINGS, Federation(door, paying, "fed_test"))
+
+    def check(self) -> None:
+        """Assert that it has drawn no more than it was charged."""
+        drawn, charged = (cost_nano(compose(events), ORDERS) for events in (self.drawn, self.charged))
+        assert all(one <= most for one, most in zip(drawn, charged, strict=True))
+
+
+class Counting:
+    """A client's door, and what is drawn there."""
+
+    def __init__(self, client: Client, records: object, meter: ClientMeter) -> None:
+        self._client = client
+        self._door = FullDoor(records, facts(UNITS, DIMENSION), meter, SystemGenerator())  # type: ignore[arg-type] # a problem
+        self.facts, self.coins = self._door.facts, self._door.coins
+        self.affords, self.block, self.release = self._door.affords, self._door.block, self._door.release
+        self.resume, self.keep = self._door.resume, self._door.keep
+
+    def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
+        told = self._door.ask(question, theta, other)
+        self._client.drawn[question.event()] += 1
+        return told
+
+
+def run(clients: list[Client], *, stop: bool = False) -> list[Release[Estimate] | Exception]:
+    """Have the clients make one attempt; an ending of each."""
+    endings = Clients(Mail(len(clients)), lambda circle: clients[circle.place].attempt(circle, stop=stop)).endings
+    for client in clients:
+        client.dies = client.dies[1:]
+        client.check()
+    return endings
+
+
+def same(endings: list[Release[Estimate] | Exception]) -> bool:
+    """Say whether all have released one value."""
+    found = [ending for ending in endings if not isinstance(ending, Exception)]
+    assert len(found) == len(endings), endings
+    return all(torch.equal(one.value.theta, found[0].value.theta) for one in found)
+
+
+@pytest.mark.parametrize("chunk", range(4))
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("place", [0, 2])
+def test_all_go_on_from_the_longest_transcript(place: int, moment: str, chunk: int) -> None:
+    """A client that dies about a payment has kept less, or more, than the others; nobody asks again what one knows."""
+    clients = [Client(0), Client(1), Client(2)]
+    clients[place].dies = [(moment, chunk)]
+    endings = run(clients)
+    assert isinstance(endings[place], Killed)
+    longest = max(told_in(client.state) for client in clients)
+    assert longest == (3 * chunk if chunk else 0), "the others have paid, or have kept where they found it gone"
+    before = [sum(client.drawn.values()) for client in clients]
+    assert same(run(clients))
+    again = [sum(client.drawn.values()) - count for client, count in zip(clients, before, strict=True)]
+    assert again == [STEPS - longest] * 3
+    extra = [sum(client.charged.values()) - len(SCHEDULE) for client in clients]
+    assert all(0 <= more <= 1 for more in extra), "one chunk at most is paid again"
+
+
+def test_losses_one_after_the_other() -> None:
+    clients = [Client(0, [("after", 1)]), Client(1, [("none", 0), ("before", 2)]), Client(2)]
+    assert isinstance(run(clients)[0], Killed)
+    assert isinstance(run(clients)[1], Killed)
+    assert same(run(clients))
+
+
+def test_those_that_are_left_go_on_without_one_that_is_lost() -> None:
+    clients = [Client(0), Client(1, [("after", 2)]), Client(2)]
+    run(clients)
+    left = [clients[0], clients[2]]
+    assert same(run(left))
+    assert [sum(client.drawn.values()) for client in left] == [STEPS + 1] * 2, "all but the one that was under way"
+
+
+def test_a_request_to_stop_loses_nothing() -> None:
+    clients = [Client(0), Client(1), Client(2)]
+    assert all(isinstance(ending, Drained) for ending in run(clients, stop=True))
+    run(clients, stop=True)
+    assert same(run(clients))
+    for client in clients:
+        assert sum(client.drawn.values()) == STEPS
+        assert compose(client.charged) == compose(Counter(SCHEDULE))
+
+
+def test_what_is_no_transcript_ends_the_attempt() -> None:
+    kept = Notes({"federation/told": torch.tensor(5)}).pack()
+
+    def work(circle: ThreadCircle) -> bytes | None:
+        return furthest(Rounds(circle), kept if circle.place else None)
+
+    assert together(Mail(2), work) == [kept] * 2
+    garbled = Mail(2, lambda message: [message[:-9] if message.endswith(kept) else message])
+    assert isinstance(Clients(garbled, work).endings[0], Forsaken)
+
+
+def test_nothing_kept_is_a_beginning() -> None:
+    assert together(Mail(2), lambda circle: furthest(Rounds(circle), None)) == [None, None]
+
+
+def test_answers_since_a_state_count() -> None:
+    question = SETTINGS.questions()[0]
+    noted = [Noted(question, torch.zeros(3), Answer(torch.zeros(3), 1.0)) for _ in range(2)]
+    assert told_in(Notes({"federation/told": torch.tensor(5)}, tuple(noted)).pack()) == 7
+    assert told_in(Notes(None, (noted[0],)).pack()) == 1
