@@ -102,9 +102,9 @@ class Reservation:
         balances = [(account_id, self._balance(account_id)) for account_id in terms]
         _admit(job, balances)
         for account_id, held in balances:
-            cost = allowance.held(job, account_id)
-            reserved = tuple(one + more for one, more in zip(held.reserved, cost, strict=False))
-            self._balances[account_id] = Balance(held.terms, held.spent, reserved)
+            # Counted as spent: what is asked for together would not be given back so that the rest of it fits.
+            taken = zip(held.spent, allowance.held(job, account_id), strict=False)
+            self._balances[account_id] = Balance(held.terms, tuple(map(sum, taken)), held.reserved)
         self._added.append((job, schedule))
 
     def _balance(self, account_id: str) -> Balance:

@@ -210,7 +210,7 @@ def test_two_datasets_of_one_scope_pay_the_sum(context: Context, three: Owners) 
     # Each of the two parts fits what is left, and both together do not.
     view = datasets.budget(context, owner, three.datasets[0])
     assert view.rho.remaining is not None
-    large = f"{float(view.rho.remaining) * 0.48:.6f}"
+    large = f"{float(view.rho.remaining) * 0.5:.6f}"
     body = federated([three.datasets[0], twin], privacy={"rho": large}, retry_allowance=1)
     told = federations.estimate(context, owner, EstimateSpec.model_validate(body))
     assert told.clients is not None
