@@ -4,9 +4,11 @@ Sampling belongs to the door: the rate it prices is the rate it drew with, a mul
 are secret and batches are never truncated (Chua et al. 2024 on shuffled batches that were priced as Poisson).
 """
 
+from bisect import bisect_right
 from fractions import Fraction
 from functools import lru_cache
 from hashlib import sha256
+from itertools import accumulate
 from math import log, log1p, pi
 from typing import Final, NamedTuple
 
@@ -22,9 +24,15 @@ RARE_BITS: Final = 64
 """A sample passes its padded length with probability below 2^-64."""
 
 _FLOAT_BITS: Final = 53
+_WORD_BITS: Final = 64
+_TOGETHER: Final = 8
+"""Units that share a draw."""
+
+_REST_BITS: Final = _TOGETHER * 64 - _WORD_BITS
 _LEADING_BITS: Final = 16
-_APART: Final = 8
-"""Places from one entry of a padding to the next: zeros are skipped by eight, and those of a sample lie apart too."""
+_BEHIND_LEADING: Final = np.uint64(_WORD_BITS - _LEADING_BITS)
+_REST_OF_WORD: Final = np.uint64(2 ** (_WORD_BITS - _LEADING_BITS) - 1)
+_UNDECIDED: Final = -1
 
 
 def rate_parts(rate: float) -> int:
@@ -41,11 +49,59 @@ def rate_parts(rate: float) -> int:
     return parts
 
 
+class _Groups:
+    """The law of which of eight units are in a sample, each with probability k / 2^64, as a byte, a bit for each.
+
+    A byte with c ones has probability k^c (2^64 - k)^(8 - c) / 2^512. So it is how many of the first 255 cumulative
+    numerators are reached by 512 uniform bits, read as a number, of which the leading 16 nearly always decide.
+
+    Args:
+        parts: k in [0, 2^64].
+    """
+
+    def __init__(self, parts: int) -> None:
+        weights = (parts**ones * (RATE_UNIT - parts) ** (_TOGETHER - ones) for ones in map(int.bit_count, range(256)))
+        self._exact = list(accumulate(weights))[:-1]
+        # The leading word of 2^512 is none: what ties with the last one is decided by all bits.
+        self._high = np.array([min(one >> _REST_BITS, RATE_UNIT - 1) for one in self._exact], dtype=np.uint64)
+        starts = np.arange(2**_LEADING_BITS, dtype=np.uint64) << _BEHIND_LEADING
+        first = self._high.searchsorted(starts, side="left")
+        decided = first == self._high.searchsorted(starts | _REST_OF_WORD, side="right")
+        self._guide = np.where(decided, first, _UNDECIDED).astype(np.int16)
+        self.least = np.uint16(min(int(self._high[0]) >> int(_BEHIND_LEADING), 2**_LEADING_BITS - 1))
+        """No unit of a group whose leading bits are below it is in the sample."""
+
+    @staticmethod
+    def leading(generator: Generator, count: int) -> NDArray[np.uint16]:
+        """Return the leading bits of `count` groups, shape (count,)."""
+        return generator.bits(-(-count * _LEADING_BITS // _WORD_BITS)).view(np.uint16)[:count]
+
+    def decide(self, generator: Generator, leading: NDArray[np.uint16]) -> NDArray[np.uint8]:
+        """Return the bytes of groups by their leading bits, drawing more where these do not decide."""
+        drawn = self._guide.take(leading)
+        (undecided,) = (drawn == _UNDECIDED).nonzero()
+        words = generator.bits(undecided.size) & _REST_OF_WORD
+        words |= leading.take(undecided).astype(np.uint64) << _BEHIND_LEADING
+        reached = self._high.searchsorted(words, side="left")
+        ties = self._high.searchsorted(words, side="right") != reached
+        for place in ties.nonzero()[0]:  # once in 2^48 groups or so: all bits decide
+            rest = int.from_bytes(generator.bits(_REST_BITS // _WORD_BITS).tobytes(), "big")
+            reached[place] = bisect_right(self._exact, int(words[place]) << _REST_BITS | rest)
+        drawn[undecided] = reached
+        return drawn.astype(np.uint8)
+
+
+@lru_cache(maxsize=8)
+def _groups(parts: int) -> _Groups:
+    """Return the law for a rate; making it takes milliseconds."""
+    return _Groups(parts)
+
+
 def poisson_mask(generator: Generator, parts: int, units: int) -> NDArray[np.bool_]:
     """Include every unit independently with probability exactly parts / 2^64.
 
-    A unit is in if 64 uniform bits of its own, read as a number, are below `parts`. Sixteen of them nearly always
-    decide; a unit whose sixteen are those of `parts` draws the other 48.
+    Eight units share a draw of who of them is in, whose law is that of eight independent ones: two bits a unit nearly
+    always decide.
 
     Args:
         generator: the job's own.
@@ -56,14 +112,12 @@ def poisson_mask(generator: Generator, parts: int, units: int) -> NDArray[np.boo
         The mask, shape (n,). Its sum is secret: select by it, or by a list of a public length.
     """
     assert 0 <= parts <= RATE_UNIT, "a rate is at most one"
-    words = generator.bits(-(-units * _LEADING_BITS // 64)).view(np.uint16)[:units]
-    if parts == RATE_UNIT:
-        return np.ones(units, dtype=np.bool_)
-    leading, rest = divmod(parts, 2 ** (64 - _LEADING_BITS))
-    mask = words < np.uint16(leading)
-    tied = np.flatnonzero(words == np.uint16(leading))
-    mask[tied] = generator.bits(tied.size) >> np.uint64(_LEADING_BITS) < np.uint64(rest)
-    return mask
+    groups = _groups(parts)
+    return _mask(groups.decide(generator, groups.leading(generator, -(-units // _TOGETHER))), units)
+
+
+def _mask(drawn: NDArray[np.uint8], units: int) -> NDArray[np.bool_]:
+    return np.unpackbits(drawn, count=units).view(np.bool_)
 
 
 @lru_cache(maxsize=64)
@@ -104,25 +158,47 @@ class Listed(NamedTuple):
     included: NDArray[np.bool_]
 
 
-def listed(mask: NDArray[np.bool_], length: int) -> Listed | None:
-    """Return a sample as a list of `length` rows, padded; None where it is larger.
+def poisson_list(generator: Generator, parts: int, units: int, length: int) -> Listed | NDArray[np.bool_]:
+    """Draw a sample with the law of `poisson_mask`, as a list of `length` rows; as a mask where it is larger.
 
-    Each step works on arrays of public shapes: the mask is made to have `length` ones by further entries behind it. And
-    what pads the list costs what the sample does: entries that lie as far apart, and rows from all over the records,
-    which are read and left out.
+    Each step works on arrays of public shapes: groups that may have units in the sample are listed with padding first,
+    then these units are. What pads the list costs what the sample does: rows from all over the records, which are read
+    and left out.
 
     Args:
-        mask: bool, shape (n,).
+        generator: the job's own.
+        parts: k in (0, 2^64].
+        units: n.
         length: public; see `padded_length`.
     """
-    spare = length - int(np.count_nonzero(mask))
-    if spare < 0:
-        return None
-    padding = np.zeros(_APART * length, dtype=np.bool_)
-    padding[: _APART * spare : _APART] = True
-    places = np.flatnonzero(np.concatenate([mask, padding]))
-    included = places < mask.size
-    return Listed(np.where(included, places, _spread(mask.size, length)), included)
+    groups, count = _groups(parts), -(-units // _TOGETHER)
+    leading = groups.leading(generator, count)
+    places = _places(leading >= groups.least, padded_length((2**_LEADING_BITS - int(groups.least)) << 48, count))
+    drawn = groups.decide(generator, leading.take(places, mode="clip"))
+    drawn *= places < count
+    if spare := count * _TOGETHER - units:  # bits of the last group that are no units
+        drawn[places == count - 1] &= (0xFF << spare) & 0xFF
+    inside = _mask(drawn, drawn.size * _TOGETHER)
+    chosen = _places(inside, length)
+    if chosen.size > length:
+        whole = np.zeros(count, dtype=np.uint8)
+        whole[places[places < count]] = drawn[places < count]
+        return _mask(whole, units)
+    included = chosen < inside.size
+    found = places.take(chosen >> 3, mode="clip") * _TOGETHER + (chosen & 7)
+    return Listed(np.where(included, found, _spread(units, length)), included)
+
+
+def _places(flags: NDArray[np.bool_], length: int) -> NDArray[np.int64]:
+    """Return where flags are set, ascending, and places behind all flags up to a length; more where more are set.
+
+    With a ninth of all flags set numpy lists them without a branch, so in a time that depends on shapes alone.
+    """
+    ones, count = max(length, flags.size // 8 + 1), int(np.count_nonzero(flags))
+    padded = np.zeros(flags.size + ones, dtype=np.bool_)
+    padded[: flags.size] = flags
+    padded[flags.size : flags.size + max(0, ones - count)] = True
+    return padded.nonzero()[0][: max(length, count)]
 
 
 @lru_cache(maxsize=8)

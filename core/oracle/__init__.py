@@ -109,6 +109,12 @@ class Meter(Protocol):
         StaleAttempt when the job is no longer ours.
         """
 
+    def prepaid(self) -> int:
+        """Return how many more draws like the last one, and about the same part, are paid for already.
+
+        So many need no `cover` of their own while no other draw comes between them; 0 where each is to be told.
+        """
+
     def affords(self, total: Event) -> bool:
         """Say whether the reservation covers `total`."""
 

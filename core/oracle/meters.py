@@ -23,6 +23,10 @@ class Unmetered:
     def cover(self, total: Event, position: int) -> None:
         """Do nothing."""
 
+    def prepaid(self) -> int:
+        """Return 0: nothing is paid."""
+        return 0
+
     def affords(self, total: Event) -> bool:  # noqa: ARG002 - everything is affordable
         """Return True."""
         return True
@@ -80,6 +84,10 @@ class CountingMeter:
         self._paid = cost
         self.totals.append(total)
         self.positions.append(position)
+
+    def prepaid(self) -> int:
+        """Return 0: every total is noted."""
+        return 0
 
     def affords(self, total: Event) -> bool:
         """Say whether the price covers `total` at every order."""

@@ -6,6 +6,7 @@ Streams are read in a public order, each record once in a job whatever becomes o
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final, final
 
 import numpy as np
@@ -78,26 +79,30 @@ class PoissonDoor(AbstractDoor):
         super().__init__(problem, facts, meter, generator, blocks)
         self._parts = parts
         length = sampling.padded_length(parts, problem.units)
-        self._length = length if by_rows and LIST_ADVANTAGE * length <= problem.units else None
+        self._list_length = length if by_rows and LIST_ADVANTAGE * length <= problem.units else None
 
     def _event(self, question: Question) -> Event:
         return sampled(question, self._parts)
 
     def _select(self, question: Question) -> Selection:
-        units = self._problem.units
-        mask = sampling.poisson_mask(self._generator, self._parts, units)
-        members = self._members[self._part]
-        mask = mask if members is None else mask & members.numpy()
+        units, members = self._problem.units, self._members[self._part]
         expected = question.consumed(self.facts) * (self._parts / sampling.RATE_UNIT)
-        found = None if self._length is None else sampling.listed(mask, self._length)
-        if found is None:
-            return Selection(units, divisor=expected, included=torch.from_numpy(mask))
-        rows, included = map(torch.from_numpy, found)
-        return Selection(units, divisor=expected, rows=rows, included=included)
+        found = self._sample(units)
+        rows, included = found if isinstance(found, sampling.Listed) else (None, found)
+        if members is not None:
+            included = included & (members.numpy() if rows is None else members.numpy()[rows])
+        listed = None if rows is None else torch.from_numpy(rows)
+        return Selection(units, divisor=expected, rows=listed, included=torch.from_numpy(included))
+
+    def _sample(self, units: int) -> sampling.Listed | NDArray[np.bool_]:
+        if self._list_length is None:
+            return sampling.poisson_mask(self._generator, self._parts, units)
+        return sampling.poisson_list(self._generator, self._parts, units, self._list_length)
 
 
+@lru_cache(maxsize=64)  # a method asks the same few questions in every step
 def sampled(question: Question, parts: int) -> Event:
-    """Return what an answer about a Poisson sample of rate parts / 2^64 costs."""
+    """Return what an answer about a Poisson sample of rate parts / 2^64 costs; see `core.oracle.door.event_of`."""
     assert question.batch is None, "batches are for streams"
     assert question.places != "list", "no price is known of a choice from a sample"
     return Sampled(numerator=parts, sigma=question.sigma)

@@ -25,7 +25,6 @@ paid, all but the last of these lie before it, and what is left is worth the res
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final, NoReturn, Protocol
 
 from torch import Tensor
@@ -84,12 +83,14 @@ class LedgerMeter:
         self._before: Event = compose(Counter(schedule[:kept_chunks]))
         self._paid = kept_chunks
         self._charged = Counter(charged)
-        self._notes = unpack(kept)
-        self._recalled = deque(self._notes.answers)
-        self._resumed = self._notes.state
+        notes = unpack(kept)
+        self._state, self._answers = notes.state, list(notes.answers)
+        self._recalled = deque(notes.answers)
+        self._resumed = notes.state
         self._step = 0 if self._resumed is None else int(self._resumed.get("step", 0))
         self._stop = stop
         self._covered = Repeated(event=NOTHING, times=1)
+        self._prepaid = 0
 
     @property
     def charged(self) -> Event:
@@ -107,12 +108,15 @@ class LedgerMeter:
         del position  # the total says it all: chunks are counted by their worth
         assert not self._recalled, "what an earlier attempt was told comes before anything new"
         drawn = total if isinstance(total, Repeated) else Repeated(event=total, times=1)
-        if drawn.event == self._covered.event and drawn.times <= self._covered.times:
-            return
-        price = self._price(total)
-        self._pay_until(lambda chunks: self._within(price, chunks))
-        if isinstance(drawn.event, Leaf):
-            self._covered = self._most(drawn)
+        if drawn.event != self._covered.event or drawn.times > self._covered.times:
+            price = self._price(total)
+            self._pay_until(lambda chunks: self._within(price, chunks))
+            self._covered = self._most(drawn) if isinstance(drawn.event, Leaf) else drawn
+        self._prepaid = self._covered.times - drawn.times
+
+    def prepaid(self) -> int:
+        """Return how many more of the same draws are covered by what is paid."""
+        return self._prepaid
 
     def _most(self, drawn: Repeated) -> Repeated:
         """Return as many of the same draws as what is paid covers: most steps of a chunk are then not priced again."""
@@ -152,13 +156,14 @@ class LedgerMeter:
     def note(self, question: Question, theta: Tensor, answer: Answer, other: Tensor | None = None) -> None:
         """Hold an answer just given."""
         told = Answer(answer.value.detach().clone(), answer.scale)
-        noted = Noted(question, theta.detach().clone(), told, None if other is None else other.detach().clone())
-        self._notes = replace(self._notes, answers=(*self._notes.answers, noted))
+        other = None if other is None else other.detach().clone()
+        self._answers.append(Noted(question, theta.detach().clone(), told, other))
 
     def keep(self, state: dict[str, Tensor], step: int) -> None:
         """Hold a state, in place of the answers noted before."""
         assert not self._recalled, "what an earlier attempt was told comes before a new state"
-        self._notes = Notes({name: value.detach().clone() for name, value in state.items()})
+        self._state = {name: value.detach().clone() for name, value in state.items()}
+        self._answers.clear()
         self._step = step
 
     def resume(self) -> dict[str, Tensor] | None:
@@ -173,7 +178,7 @@ class LedgerMeter:
         """
         if enough(self._paid):
             return
-        told = self._notes.pack()
+        told = Notes(self._state, tuple(self._answers)).pack()
         self._drain_if_asked(told)
         while not enough(self._paid):
             assert self._paid < len(self._schedule), "what is drawn never passes what was priced"
@@ -204,7 +209,7 @@ class LedgerMeter:
             Drained: always.
             StaleAttempt: the job is no longer ours.
         """
-        self._drain(self._notes.pack())
+        self._drain(Notes(self._state, tuple(self._answers)).pack())
 
     def _price(self, total: Event) -> tuple[tuple[int, ...], ...]:
         """Return the price of what was kept with this attempt's draws, per payer and order."""

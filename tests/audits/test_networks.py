@@ -184,7 +184,7 @@ def test_canaries_are_told_apart_exactly_as_claimed(name: str, rate: float) -> N
 
 @pytest.mark.parametrize("name", CANARY_NETWORKS)
 def test_canaries_betray_noise_a_fifth_too_small_and_a_wrong_rate(name: str) -> None:
-    genuine, rare = noise.noise_vector, sampling.poisson_mask
+    genuine, rare, rare_list = noise.noise_vector, sampling.poisson_mask, sampling.poisson_list
 
     def small(generator: SystemGenerator, parameter: float, size: int) -> np.ndarray:
         return genuine(generator, 0.8 * parameter, size)
@@ -192,7 +192,11 @@ def test_canaries_betray_noise_a_fifth_too_small_and_a_wrong_rate(name: str) -> 
     def often(generator: SystemGenerator, parts: int, units: int) -> np.ndarray:
         return rare(generator, min(sampling.RATE_UNIT, 2 * parts), units)
 
+    def often_listed(generator: SystemGenerator, parts: int, units: int, length: int) -> sampling.Listed | np.ndarray:
+        return rare_list(generator, min(sampling.RATE_UNIT, 2 * parts), units, length)
+
     with patch.object(noise, "noise_vector", small), pytest.raises(AssertionError, match="as claimed"):
         _check_canaries(name, 1.0)
-    with patch.object(sampling, "poisson_mask", often), pytest.raises(AssertionError, match="as claimed"):
+    planted = patch.multiple(sampling, poisson_mask=often, poisson_list=often_listed)
+    with planted, pytest.raises(AssertionError, match="as claimed"):
         _check_canaries(name, 0.25)

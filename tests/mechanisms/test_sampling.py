@@ -2,8 +2,9 @@
 
 from collections import Counter
 from fractions import Fraction
-from itertools import permutations
+from itertools import pairwise, permutations
 from math import sqrt
+from random import Random
 
 import numpy as np
 import pytest
@@ -13,12 +14,14 @@ from scipy import stats
 from core.mechanisms.generator import Generator, SimulationGenerator, SystemGenerator
 from core.mechanisms.sampling import (
     RATE_UNIT,
+    Listed,
+    _groups,
     direction,
     integer,
-    listed,
     normal,
     padded_length,
     permutation,
+    poisson_list,
     poisson_mask,
     rate_parts,
     uniform,
@@ -36,6 +39,19 @@ class Scripted(Generator):
         return np.array(drawn, dtype=np.uint64)
 
 
+def found(sample: Listed | NDArray[np.bool_]) -> Listed:
+    """Return a sample that is a list."""
+    assert isinstance(sample, Listed)
+    return sample
+
+
+def _undecided(seed: int, parts: int, units: int) -> int:
+    """Return how many groups' leading bits do not decide."""
+    groups = _groups(parts)
+    leading = groups.leading(SimulationGenerator(seed), -(-units // 8))
+    return int((groups._guide.take(leading) < 0).sum())
+
+
 class TestPoisson:
     @pytest.mark.parametrize("rate", [1.0, 0.5, 0.01, 1 / 3, 2.0**-12])
     def test_common_rates_are_met_exactly(self, rate: float) -> None:
@@ -50,16 +66,29 @@ class TestPoisson:
         with pytest.raises(AssertionError):
             rate_parts(rate)
 
-    def test_compares_all_64_bits(self) -> None:
-        """Sixteen bits for each of four units; the two that tie draw 48 more."""
-        parts = rate_parts(0.01) + 1
-        leading, rest = divmod(parts, 2**48)
-        first = int(np.array([leading - 1, leading, leading, leading + 1], dtype=np.uint16).view(np.uint64)[0])
-        generator = Scripted(first, (rest - 1) << 16 | 0xFFFF, rest << 16)
-        assert poisson_mask(generator, parts, 4).tolist() == [True, True, False, False]
-        assert generator.words == []
-        small = Scripted(0, 4 << 16, 5 << 16, 0, 6 << 16)
-        assert poisson_mask(small, 5, 4).tolist() == [True, False, True, False], "a rate below 2^-48"
+    @pytest.mark.parametrize("rate", [0.5, 0.01, 2.0**-40, 2.0**-64])
+    def test_eight_units_that_share_a_draw_are_independent_and_in_at_exactly_the_rate(self, rate: float) -> None:
+        """All 256 probabilities, as whole numerators over 2^512, are those of eight independent units."""
+        parts = rate_parts(rate)
+        edges = [0, *_groups(parts)._exact, RATE_UNIT**8]
+        for byte, (below, above) in enumerate(pairwise(edges)):
+            ones = byte.bit_count()
+            assert above - below == parts**ones * (RATE_UNIT - parts) ** (8 - ones)
+
+    @pytest.mark.parametrize("parts", [1, rate_parts(0.01) + 1, rate_parts(0.3), RATE_UNIT - 1, RATE_UNIT])
+    def test_a_draw_is_how_many_exact_bounds_its_512_bits_reach(self, parts: int) -> None:
+        """One below a bound, and at it, where as many bits decide as it takes; and at random."""
+        exact, random = _groups(parts)._exact, Random(1)
+        bounds = [exact[byte] for byte in (0, 1, 2, 3, 127, 254)]
+        numbers = [bound + step for bound in bounds for step in (-1, 0, 1)] + [
+            random.getrandbits(512) for _ in range(99)
+        ]
+        for number in numbers:
+            if 0 <= number < RATE_UNIT**8:
+                leading, rest, last = number >> 496, number >> 448 & (2**48 - 1), number & (2**448 - 1)
+                words = np.frombuffer(last.to_bytes(56, "big"), dtype=np.uint64).tolist()
+                mask = poisson_mask(Scripted(leading, rest, *words), parts, 8)
+                assert np.packbits(mask)[0] == sum(bound <= number for bound in exact)
 
     def test_the_ends(self) -> None:
         assert not poisson_mask(SystemGenerator(), 0, 1000).any()
@@ -97,14 +126,48 @@ class TestLists:
         shorter = int(mean + 0.85 * (length - mean))
         assert length <= 4 or length == units or stats.binom.sf(shorter, units, rate) > 2.0**-64
 
-    def test_hold_the_sample_then_padding(self) -> None:
-        mask = np.array([False, True, False, True, True])
-        rows, included = listed(mask, 5)
-        assert (rows[:3].tolist(), included.tolist()) == ([1, 3, 4], [True, True, True, False, False])
-        assert ((rows >= 0) & (rows < mask.size)).all()
-        assert listed(mask, 3).included.all()
-        assert listed(mask, 2) is None
-        empty = listed(np.zeros(500, dtype=np.bool_), 20)
+    @pytest.mark.parametrize(("rate", "units"), [(0.01, 4003), (0.2, 1001), (2.0**-40, 800), (0.4, 64)])
+    def test_hold_the_sample_that_a_mask_of_the_same_bits_does_then_padding(self, rate: float, units: int) -> None:
+        """What is decided by leading bits is the same units; the others are compared by the tests of the law."""
+        parts = rate_parts(rate)
+        length = padded_length(parts, units)
+        for seed in range(50):
+            rows, included = found(poisson_list(SimulationGenerator(seed), parts, units, length))
+            mask = poisson_mask(SimulationGenerator(seed), parts, units)
+            assert rows.shape == included.shape == (length,)
+            assert ((rows >= 0) & (rows < units)).all()
+            assert (np.diff(rows[included]) > 0).all(), "ascending, none twice"
+            assert included.tolist() == sorted(included.tolist(), reverse=True), "padding is behind the sample"
+            assert np.setxor1d(rows[included], np.flatnonzero(mask)).size <= 8 * _undecided(seed, parts, units)
+
+    @pytest.mark.parametrize("rate", [0.3, 0.02])
+    def test_include_each_unit_independently(self, rate: float) -> None:
+        """z-tests at 4.5 of all units' and of the last group's rates, and of sizes' variance; seeds are fixed."""
+        parts, units = rate_parts(rate), 999
+        generator, length = SimulationGenerator(9), padded_length(parts, units)
+        masks = np.zeros((2000, units))
+        for mask in masks:
+            rows, included = found(poisson_list(generator, parts, units, length))
+            mask[rows[included]] = 1
+        one = rate * (1 - rate)
+        assert abs(masks.mean() - rate) < 4.5 * sqrt(one / masks.size)
+        assert abs(masks[:, 992:].mean() - rate) < 4.5 * sqrt(one / (2000 * 7))
+        sizes = masks.sum(1)
+        assert abs(sizes.var() / (units * one) - 1) < 4.5 * sqrt((2 + 1 / (units * one)) / 2000)
+        both = ((masks[:, 1:] - rate) * (masks[:, :-1] - rate)).mean() / one
+        assert abs(both) < 4.5 / sqrt(2000 * 998)
+
+    def test_give_way_to_the_whole_mask_where_the_sample_is_larger(self) -> None:
+        parts, units = rate_parts(0.3), 1001
+        mask = poisson_list(SimulationGenerator(4), parts, units, 10)
+        assert isinstance(mask, np.ndarray)
+        assert mask.shape == (units,)
+        listed = poisson_list(SimulationGenerator(4), parts, units, 600)
+        rows, included = found(listed)
+        assert rows[included].tolist() == np.flatnonzero(mask).tolist()
+
+    def test_pad_with_rows_from_all_over(self) -> None:
+        empty = found(poisson_list(SystemGenerator(), 1, 500, 20))
         assert not empty.included.any()
         assert np.unique(empty.rows).size == 20, "padding is read from all over, as a sample is"
 

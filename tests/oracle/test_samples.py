@@ -41,8 +41,13 @@ genuine = sampling.poisson_mask
 
 @contextmanager
 def drawing(planted: Drawing) -> Iterator[None]:
-    """Plant another way to draw samples."""
-    with patch.object(sampling, "poisson_mask", planted):
+    """Plant another way to draw samples, as masks even where lists are asked for."""
+
+    def listed(generator: SystemGenerator, parts: int, units: int, length: int) -> NDArray[np.bool_]:
+        del length
+        return planted(generator, parts, units)
+
+    with patch.multiple(sampling, poisson_mask=planted, poisson_list=listed):
         yield
 
 
@@ -175,9 +180,13 @@ class TestLists:
         """Each errs by what the grid charges at most, so they differ by twice that."""
         records, public = situation.problem(situation.rows(800)), situation.facts(800)
         theta, other = situation.point(1), situation.point(2)
-        mask = genuine(repeatable_generator(), self.PARTS, 800)
-        found = sampling.listed(mask, sampling.padded_length(self.PARTS, 800))
-        assert found is not None
+        length = sampling.padded_length(self.PARTS, 800)
+        generator = repeatable_generator()
+        generator.bits(1)  # of a sample where no answer is zero
+        found = sampling.poisson_list(generator, self.PARTS, 800, length)
+        assert isinstance(found, sampling.Listed)
+        mask = np.zeros(800, dtype=np.bool_)
+        mask[found.rows[found.included]] = True
         listed = {"rows": torch.from_numpy(found.rows), "included": torch.from_numpy(found.included)}
         padded = False
         for question in situation.questions:
