@@ -1,8 +1,9 @@
 """Steps, side by side: `python -m benchmarks.peers [logistic|cnn|mlp|transformer] [--batch 256] [--rounds 3]`.
 
-First all methods take twenty steps without noise, ours with a millionth of a clip, and must end with parameters within
-1e-6 of their medians. Then each is timed in fresh processes, in turn, on one processor, in process
-CPU time: on the same pre-sliced batches, and with each side's own sampling. Their environments are made by pip.
+First all methods take twenty steps without noise, the peers in double precision, ours as ever and with a millionth of a
+clip, and must end with parameters within 1e-6 of their medians. Then each is timed in fresh processes, in turn, on one
+processor, in process CPU time: on the same pre-sliced batches, and with each side's own sampling. Their environments
+are made by pip.
 """
 
 import argparse

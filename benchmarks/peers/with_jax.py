@@ -121,6 +121,10 @@ def main() -> None:
     name, batch, place, method, mode, steps = sys.argv[1:]
     task, folder = task_named(name, int(batch)), Path(place)
     features, target, start = read(folder)
+    if mode == "equal":  # in double precision, as all peers
+        jax.config.update("jax_enable_x64", True)
+        features = features.astype(np.float64) if features.dtype == np.float32 else features
+        start = start.astype(np.float64)
     ends = np.cumsum([np.prod(shape) for shape in SHAPES[name]]).astype(int)
     parameters = [jnp.array(a).reshape(s) for a, s in zip(np.split(start, ends[:-1]), SHAPES[name], strict=True)]
     sigma = 0.0 if mode == "equal" else task.sigma

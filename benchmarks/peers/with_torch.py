@@ -167,6 +167,10 @@ def main() -> None:
     target = target.float() if task.name == "logistic" else target
     module = network(task)
     load(module, start.numpy())
+    if mode == "equal":  # in double precision: a relu whose input rounds to the other side of zero changes a gradient
+        module = module.double()
+        features = features.double() if features.is_floating_point() else features
+        target = target.double() if task.name == "logistic" else target
     data = TensorDataset(features, target)
     sigma = 0.0 if mode == "equal" else task.sigma
     loader: Any = None

@@ -166,8 +166,9 @@ class Pass:
 
     def _attention(self, layer: Attention, x: Tensor, place: str) -> Tensor:
         joint = self._linear(x, f"{place}query_key_value.weight", f"{place}query_key_value.bias")
-        heads = joint.view(*joint.shape[:2], 3, layer.heads, -1).permute(2, 0, 3, 1, 4)
-        met = attention(heads[0], heads[1], heads[2], causal=layer.causal)
+        # Taken apart at once: the slopes of three selections would be three arrays of zeros, filled and added up.
+        queries, keys, values = joint.view(*joint.shape[:2], 3, layer.heads, -1).permute(2, 0, 3, 1, 4).unbind()
+        met = attention(queries, keys, values, causal=layer.causal)
         return self._linear(met.transpose(1, 2).flatten(2), f"{place}output.weight", f"{place}output.bias")
 
 
