@@ -131,7 +131,7 @@ def cancel(context: Context, caller: Caller, job_id: str) -> JobView:
         return showing.views(session, context, [(viewer(caller), rows.cancel(session, job_id))])[0]
 
     view = context.database.run(work)
-    witnessing.keep(context, job_id)
+    witnessing.keep(context, view.federation.job if view.federation else job_id)
     return view
 
 
