@@ -85,7 +85,8 @@ class TestOrder:
         answers = intake.take(context, [asked(context, owner, made["id"], mu=mu) for mu in MUS])
         entries = scopes.entries(context, owner, made["scope"], 0, 50)
         assert [entry.job for entry in entries if entry.kind == "reserve"] == ids(answers)
-        numbers = [answer.made.entry for answer in answers if isinstance(answer, Answer) and answer.made is not None]
+        stored = [answer.made for answer in answers if isinstance(answer, Answer) and answer.made is not None]
+        numbers = [one.entries[made["scope"]] for one in stored]
         assert numbers == [entry.seq for entry in entries if entry.kind == "reserve"]
         assert scopes.verify(context, owner, made["scope"]).ok
         assert health.check(context)["ledger"] == "ok", "the witness knows of the last one"
