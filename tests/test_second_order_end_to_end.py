@@ -1,0 +1,114 @@
+"""Gauss-PSGD end to end through HTTP on the bank data: planned, charged once, killed and resumed, its claim shown."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from core.privacy.events import Gaussian
+from examples import bank
+from tests.support.embedded import SEEDS, Embedded, embedded, readings
+
+pytestmark = pytest.mark.slow
+"""The quick variant is `tests/training/test_two_batch_sizes.py`: the same ledger, meter, door and method."""
+
+MODEL = {
+    "kind": "logistic",
+    "target": "y",
+    "features": ["age", "duration", "campaign", "housing", "loan", "contact"],
+    "loss": {"kind": "brier"},
+    "weights": {"kind": "clip"},
+}
+"""A loss that is not convex: the squared error of the probability."""
+BODY: dict[str, Any] = {"model": MODEL, "inference": {"intervals": False}, "privacy": {"mu": "0.5"}}
+FAST = {"kind": "gauss_psgd", "hessian_smoothness": 0.1, "preset": "fast", "escape_distance": 0.4, "spread": 0.2}
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
+    with embedded(tmp_path_factory.mktemp("home"), observed={}) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def data(service: Embedded) -> str:
+    return service.upload(bank.records().rstrip() + b"\n" * next(SEEDS), **bank.metadata(epsilon="20"))
+
+
+def quote(service: Embedded, dataset: str, **optimizer: Any) -> Any:
+    """Ask what a job costs."""
+    return service.http.post("/v1/estimates", json={"dataset": dataset, **BODY, "optimizer": FAST | optimizer})
+
+
+def test_an_estimate_shows_what_may_be_claimed_and_what_it_takes(service: Embedded, data: str) -> None:
+    answer = quote(service, data)
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    plan = found["plan"]
+    figures = plan["figures"]
+    assert plan["sampling"] == {"kind": "stream", "batches": [plan["batch"], plan["difference_batch"]]}
+    assert plan["sigma"] == {"gradient": pytest.approx(2.0), "gradient_difference": pytest.approx(2.0)}
+    assert found["cost"]["mu"] == "0.5", "all answers cost what one does"
+    assert figures["alpha"] == pytest.approx(4 * plan["error_radius"])
+    assert figures["alpha"] < figures["alpha_trivial"]
+    assert figures["gamma_star"] == pytest.approx((0.1 * figures["alpha"]) ** 0.5)
+    assert 0.5 <= figures["chance_of_escape_per_round"] <= 1
+    assert 2 * figures["units_of_a_certificate"] <= figures["units_at_most"] == 45211
+    assert found["bound"]["vacuous"] is False
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "pointer", "said"),
+    [
+        ({"preset": "strict", "escape_distance": None, "spread": None}, "/privacy", "2 Q (b1 + Gamma b2)"),
+        ({"mode": "theory"}, "/optimizer/mode", "is above M"),
+        ({"hessian_smoothness": None}, "/optimizer/hessian_smoothness", "needs"),
+        ({"escape_distance": None}, "/optimizer/escape_distance", "needs"),
+        ({"mode": "given"}, "/optimizer/batch", "needs"),
+        ({"batch": 40_000}, "/optimizer/batch", "2 Q (b1 + Gamma b2)"),
+        ({"clip": 100.0}, "/optimizer/clip", "needs"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else None,
+)
+def test_what_allows_no_claim_is_refused_with_its_figures(
+    service: Embedded, data: str, optimizer: dict[str, Any], pointer: str, said: str
+) -> None:
+    answer = quote(service, data, **optimizer)
+    assert answer.status_code == 422, answer.text
+    problem = answer.json()
+    assert pointer in [one["pointer"] for one in problem["errors"]]
+    assert said in problem["detail"]
+
+
+def test_a_killed_job_reads_nothing_twice_pays_once_and_shows_its_claim(service: Embedded, data: str) -> None:
+    (service.home / "halt").write_text("paid 6")
+    halted = service.home / "halted"
+    job = service.submit(data, **BODY, optimizer=FAST)
+    deadline = time.monotonic() + 120
+    while not halted.exists():
+        assert time.monotonic() < deadline, service.get(f"/v1/jobs/{job}")
+        time.sleep(0.05)
+    (service.home / "halt").unlink()
+    assert service.kill("supervisor"), "as a machine is lost"
+    done = service.wait(job)
+    assert (done["state"], done["attempt"]) == ("succeeded", 2), done
+    assert done["cost"]["spent"]["mu"] == done["cost"]["reserved"]["mu"] == "0.5", "one price, whoever was lost"
+    release = service.get(f"/v1/models/{done['result']['model']}")["release"]
+    ended = release["certificate"]["second_order"]
+    asked = sum(readings(service.home)[job].values())
+    assert ended["restarts"] + ended["differences"] <= asked, "some answers were lost with the worker"
+    assert set(readings(service.home)[job]) == {Gaussian(sigma=2.0)}
+    sizes = done["optimizer"]["batch"], done["optimizer"]["difference_batch"]
+    assert ended["restarts"] * sizes[0] + ended["differences"] * sizes[1] <= 45211, "each unit once at most"
+    assert ended["outcome"] in {"no_escape_observed", "data_exhausted"}
+    assert ended["phases"] >= 1
+    assert release["certificate"]["confidence"] is None, "no theorem covers calibrated figures"
+    summary = service.http.get(f"/v1/models/{done['result']['model']}/summary", headers={"Accept": "text/plain"}).text
+    assert "of escape" in " ".join(summary.split())
+
+
+def test_the_catalogue_has_its_card(service: Embedded) -> None:
+    cards = {card["kind"]: card for card in service.get("/v1/optimizers")["data"]}
+    assert cards["gauss_psgd"]["adjacency"] == ["zero_out", "replace_one"]
+    assert {one["checked"] for one in cards["gauss_psgd"]["assumptions"]} == {"static", "runtime", "declared"}
