@@ -22,7 +22,7 @@ from core.privacy.budget import Terms
 from core.service import audit, health, intake, jobs, scopes
 from core.service.context import Caller, Context
 from core.service.intake import Answer, Submission
-from core.store import ledger, queries
+from core.store import ledger, queries, reserving
 from core.store.accounts import Balance
 from core.store.audit import Line
 from core.store.database import Database
@@ -104,12 +104,12 @@ class TestOrder:
     ) -> None:
         """The planted bug; the table's CHECK is the second net, and nothing of it is stored."""
         first: dict[str, Balance] = {}
-        genuine = ledger.balance_of
+        genuine = reserving.balance_of
 
         def stale(account: Account, terms: Terms) -> Balance:
             return first.setdefault(account.id, genuine(account, terms))
 
-        monkeypatch.setattr(ledger, "balance_of", stale)
+        monkeypatch.setattr(reserving, "balance_of", stale)
         owner = someone("owner")
         one = upload(context, owner)["id"]
         with pytest.raises(IntegrityError):
@@ -195,7 +195,7 @@ class TestFailure:
         owner = someone("owner")
         dataset = upload(context, owner)["id"]
         good = [asked(context, owner, dataset, mu="0.01") for _ in range(3)]
-        bad = replace(good[1], plan=replace(good[1].plan, scope_id="sc_gone"))
+        bad = replace(good[1], plan=replace(good[1].plan.parts[0], scope_id="sc_gone"))
         wanted = [good[0], bad, good[2]]
         with pytest.raises(NotFound):
             intake.take(context, wanted)
