@@ -23,7 +23,7 @@ from core.store import jobs
 from core.store.claims import Claim
 from core.store.database import Database
 from core.store.weights import read_weights
-from core.training.device import make_sure_of_device
+from core.training.device import flush_denormals, make_sure_of_device
 from core.training.doors import make_meter, open_door
 from core.training.fitting import train
 from core.training.order import Drained, Failed, NoGpu, Order, Phase, read_order
@@ -73,6 +73,7 @@ def _train(
         planned = replan(order)
         weights = {} if order.weights is None else read_weights(settings, order.weights)
         make_sure_of_device(planned)
+        flush_denormals(planned)
         team = gather(planned.spec.resources.processes)
         till.commit(jobs.mark_opened, order.claim)
         problem = open_problem(planned, order, settings, team, weights)

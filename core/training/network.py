@@ -67,6 +67,9 @@ def make_network_problem(planned: PlannedJob, records: Encoded, given: PublicWei
 def merged(planned: PlannedJob, given: PublicWeights, theta: Tensor) -> NDArray[np.float32]:
     """Return all parameters of the trained network, flat, in the order of `parameters_of`, low-rank changes merged.
 
+    The start and its change are added in double precision and rounded once; sums round the change first, so that their
+    network may differ from this one in a last bit.
+
     Args:
         planned: the job.
         given: public weights that it started from.

@@ -23,6 +23,7 @@ from core.problems.team import Team
 from core.settings import ServiceSettings
 from core.store.records import Kept, open_records, read_records
 from core.store.weights import KeptWeights, read_weights
+from core.training.device import flush_denormals
 from core.training.fitting import NO_WEIGHTS, make_problem
 from core.training.meter import LedgerMeter, Till
 from core.training.network import PublicWeights
@@ -172,6 +173,7 @@ def follow(team: Team, settings: ServiceSettings) -> None:
     """
     opened = _TOLD.validate_json(team.hear())
     assert isinstance(opened, Opened), "records are opened first"
+    flush_denormals(opened.planned)
     weights = NO_WEIGHTS if opened.weights is None else read_weights(settings, opened.weights)
     own = _own_rows(opened.planned, opened.records, settings, _rows_of(opened.planned, team), weights)
     member = member_of(own, opened.planned.facts.units, team)

@@ -14,7 +14,8 @@ of record i and of public values, and it is clipped.
 Error. A term passes through at most two roundings for its products and m - 1 for additions in a part of m rows, the
 zeros of records left out and sums continued from one micro-batch to the next adding none: gamma_{m+2} m C in norm, as
 `core.mechanisms.lattice.network_grid` charges it, in single precision. Products that underflow err by less than 2^-80
-each, the factors of outer products being at most LARGEST in norm. No sum is made in less than single precision.
+each, the factors of outer products being at most LARGEST in norm, and so does what a trainer's processor flushes to
+zero (`core.training.device`), below 2^-126. No sum is made in less than single precision.
 
 Zero by selection. A record that is null, not included, or whose gradient is not finite (or beyond LARGEST) has weight
 zero, and zeros are put in place of its a and b, or of its row, before anything is multiplied by the weight.
