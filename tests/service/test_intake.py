@@ -23,7 +23,7 @@ from core.service import audit, health, intake, jobs, scopes
 from core.service.context import Caller, Context
 from core.service.intake import Answer, Submission
 from core.store import ledger, queries, reserving
-from core.store.accounts import Balance
+from core.store.accounts import Balance, balance_of
 from core.store.audit import Line
 from core.store.database import Database
 from core.store.queries import JobFilter, Viewer
@@ -104,7 +104,7 @@ class TestOrder:
     ) -> None:
         """The planted bug; the table's CHECK is the second net, and nothing of it is stored."""
         first: dict[str, Balance] = {}
-        genuine = reserving.balance_of
+        genuine = balance_of
 
         def stale(account: Account, terms: Terms) -> Balance:
             return first.setdefault(account.id, genuine(account, terms))
