@@ -22,10 +22,12 @@ from core.privacy.renyi import cost_nano
 from core.store import allowance, verification
 from core.store.accounts import balance_of
 from core.store.tables import Account, Entry, Job, Model
+from examples import bank
 from tests.support.embedded import LINEAR, Embedded, embedded, readings, toy_csv
 
 SIZES = (1500, 750, 3000)
 STEPS = 30
+BANK_FEATURES = ["age", "duration", "campaign", "housing", "loan", "contact"]
 SLOW = {"SLOW": "0.1", "PATIENCE": "6"}
 QUIET = {"lease_seconds": 8.0}
 """Long enough for a loaded machine to start three trainers."""
@@ -268,6 +270,37 @@ def test_a_stream_goes_on_without_reading_twice(service: Embedded) -> None:
     assert states(ended) == [("succeeded", None), ("failed", "trainer-failed"), ("succeeded", None)]
     read = readings(service.home)
     assert all(sum(read[name].values()) <= STEPS for name in job.clients), "no batch is read twice"
+
+
+@pytest.mark.slow
+def test_a_search_for_a_second_order_point_is_federated(service: Embedded) -> None:
+    """Batches of two sizes, drift restarts and rounds, all decided from means: clients agree to the last bit."""
+    halves = [bank.records().rstrip() + b"\n" * extra for extra in (401, 402)]
+    datasets = [service.upload(half, **bank.metadata(epsilon="20")) for half in halves]
+    model = {"kind": "logistic", "target": "y", "features": BANK_FEATURES, "loss": {"kind": "brier"}}
+    body = {
+        "federation": {"datasets": datasets, "quorum": None},
+        "model": {**model, "weights": {"kind": "clip"}},
+        "optimizer": {
+            "kind": "gauss_psgd",
+            "hessian_smoothness": 0.1,
+            "preset": "fast",
+            "escape_distance": 0.4,
+            "spread": 0.2,
+        },
+        "privacy": {"mu": "0.5"},
+        "inference": {"intervals": False},
+    }
+    answer = service.http.post("/v1/jobs", json=body, headers={"Idempotency-Key": uuid4().hex})
+    assert answer.status_code == 202, answer.text
+    told = answer.json()
+    job = Federation(service, told["id"], [client["job"] for client in told["federation"]["clients"]])
+    ended = job.wait(240)
+    assert (ended["state"], states(ended)) == ("succeeded", [("succeeded", None)] * 2), ended
+    counted = [sum(readings(service.home)[name].values()) for name in job.clients]
+    assert counted[0] == counted[1] > 0, "both answer every question"
+    model = service.get(f"/v1/models/{ended['result']['model']}")
+    assert model["release"]["certificate"] is not None
 
 
 @pytest.mark.slow
