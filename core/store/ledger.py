@@ -35,7 +35,7 @@ from core.store.claims import Claim, hold, refuse_if_frozen
 from core.store.corrections import compensate, freeze, unfreeze
 from core.store.opening import grant_terms, open_scope, set_grant
 from core.store.reserving import Books, Reservation, open_books, price, reserve
-from core.store.schedules import MAX_CHUNKS, Schedule, is_stream, runs_of
+from core.store.schedules import MAX_CHUNKS, Schedule, is_stream, is_whole, runs_of
 from core.store.tables import Account, Checkpoint, Entry, Job
 from core.store.verification import Verification, executed, executed_by, resum, verify
 
@@ -55,6 +55,7 @@ __all__ = [
     "freeze",
     "grant_terms",
     "is_stream",
+    "is_whole",
     "keep",
     "last_kept",
     "lock_scope",

@@ -55,6 +55,11 @@ def is_stream(chunks: Sequence[Any]) -> bool:
     return length > 1 and priced == list(range(0, passes * length, length)) and len(chunks) == passes * length
 
 
+def is_whole(chunks: Sequence[Any], spent: int) -> bool:
+    """Say whether so many chunks paid are all of a job's price: what is left of them, if anything, costs nothing."""
+    return spent > 0 and all(chunk == _NOTHING for chunk in chunks[spent:])
+
+
 def runs_of(chunks: Sequence[Any]) -> list[list[Any]]:
     """Return events as runs of equal ones: [how many, event]."""
     runs: list[list[Any]] = []
