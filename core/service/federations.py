@@ -20,11 +20,10 @@ from core.service.estimates import (
     EstimateSpec,
     Plan,
     composed,
-    find_dataset,
     most_reserved,
-    no_dataset,
     plan_of,
 )
+from core.service.sight import find_dataset, no_dataset
 from core.service.views import ClientEstimate, EstimateCost, EstimateView
 from core.store import queries
 from core.store.accounts import Balance, balance, balance_of

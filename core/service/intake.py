@@ -20,9 +20,10 @@ from core.catalogue.jobs import JobSpec
 from core.errors import Conflict, Forbidden, LedgerBusy, Refusal
 from core.service import federations, showing, witnessing, workers
 from core.service.context import Caller, Context
-from core.service.estimates import PLANS, Plan, no_dataset, quote
+from core.service.estimates import PLANS, Plan, quote
 from core.service.federations import FederatedPlan
 from core.service.scopes import viewer
+from core.service.sight import no_dataset
 from core.store import audit, clock, idempotency, ledger, queries, queue
 from core.store import jobs as rows
 from core.store.idempotency import Claim, Name
