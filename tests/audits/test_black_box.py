@@ -139,11 +139,13 @@ def test_half_the_noise_is_caught(method: Method) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_no_attack_passes_the_claim_of_an_adaptive_run() -> None:
     assert surely_told(adaptive, 5_000) < CLAIM
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_half_of_an_adaptive_run_s_noise_is_caught() -> None:
     """With twice the mu, 30,000 runs are enough for bounds of 1e-4 to pass the claim; fewer than 10,000 are not."""
     with patch.object(simulation, "scale_of", quieter(0.5)):
