@@ -104,7 +104,8 @@ class LinearProblem(BlockProblem):
         if self._beside is None or self._beside.bound != bound:
             self._beside = _Beside(self._records, bound)
         block = self._beside.all if rows is None else self._beside.listed(rows.numpy())
-        with torch.inference_mode():
+        # No warning tells of a record, and what is not finite is selected away.
+        with torch.inference_mode(), np.errstate(all="ignore"):
             margin = torch.from_numpy(np.dot(block.features, theta.numpy()))
             numbers = self._score(margin, torch.from_numpy(block.target)).numpy()
         numbers *= block.weights if included is None else np.where(included.numpy(), block.weights, 0.0)

@@ -1,17 +1,19 @@
 """What is a linear problem's own; what it shares with the others is asked of all of them in `test_blocks`."""
 
+from functools import partial
 from math import inf
 
 import pytest
 import torch
 from torch import Tensor
 
-from core.catalogue.losses import Clip, Loss, Mallows, SmoothedHuber, Squared
+from core.catalogue.losses import Clip, Loss, Mallows, SmoothedHuber, Squared, Weights
 from core.catalogue.questions import Curvature, Gradient, Question, Secant
 from core.oracle.noise import grid_for
 from core.privacy.facts import Facts
+from core.problems.blocks import BlockProblem
 from core.problems.linear import LinearProblem
-from tests.support.problems import LOGISTIC, LOSSES, WEIGHTS, facts, rows
+from tests.support.problems import LOGISTIC, LOSSES, WEIGHTS, facts, problem, rows
 
 THETA = torch.tensor([0.4, -1.0, 0.3], dtype=torch.float64)
 OTHER = torch.tensor([0.1, 0.2, -0.9], dtype=torch.float64)
@@ -97,3 +99,46 @@ def test_order_and_blocks_change_nothing_beyond_the_error(question: Question, lo
     whole = mixed.integer_sum(question, bounds, THETA, grid.part_step, other=other)
     by_rows = mixed.integer_sum(question, bounds, THETA, grid.part_step, other=other, rows=torch.arange(5000))
     assert torch.equal(by_rows, whole)
+
+
+class TestShortGradients:
+    """A gradient over one block has a way of its own: the integers are those of the walk over blocks."""
+
+    @pytest.mark.parametrize("clipped", [{}, {"clip": 0.3}], ids=["the loss's bound", "clipped"])
+    @pytest.mark.parametrize("weights", [Mallows(bound=2.0), Clip(bound=1.0)], ids=["mallows", "clip"])
+    def test_are_the_integers_of_the_walk(self, weights: Weights, clipped: dict[str, float]) -> None:
+        x, y, present = rows(700, 3)
+        x[5], y[7], present[9] = torch.inf, torch.nan, False
+        records = LinearProblem(x, y, present, LOGISTIC, weights)
+        public, question = facts(700, 3, weights=Mallows(bound=2.0)), Gradient(sigma=1.0, **clipped)
+        step = grid_for(question, public, 700).part_step
+        some, left = torch.tensor([3, 5, 7, 9, 690, 12, 12]), torch.tensor([True] * 6 + [False])
+        huge = torch.tensor([1e308, 1e308, -1e308], dtype=torch.float64)
+        for theta in (THETA, 50 * THETA, huge):
+            for rows_read, included in (
+                (None, None),
+                (None, x[:, 0] > 0),
+                (some, None),
+                (some, left),
+                (some[:4], None),
+            ):
+                short, walked = (
+                    way(question, public, theta, step, rows=rows_read, included=included)
+                    for way in (records.integer_sum, partial(BlockProblem.integer_sum, records))
+                )
+                assert torch.equal(short, walked)
+
+    def test_follow_the_clip_of_each_question(self) -> None:
+        records, public = problem(200, 3), facts(200, 3)
+        sums = []
+        for clip in (0.5, 0.1, 0.5):
+            question = Gradient(sigma=1.0, clip=clip)
+            sums.append(records.integer_sum(question, public, THETA, 2.0**-40))
+        assert torch.equal(sums[0], sums[2])
+        assert sums[1].double().norm() < sums[0].double().norm()
+
+    def test_read_no_record_that_is_none(self) -> None:
+        records, public = problem(200, 3), facts(200, 3)
+        for wrong in (-1, 200):
+            with pytest.raises(AssertionError, match="names records"):
+                records.integer_sum(Gradient(sigma=1.0), public, THETA, 2.0**-40, rows=torch.tensor([3, wrong]))

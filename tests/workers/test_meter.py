@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from operator import le
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -529,3 +530,30 @@ def test_equal_draws_pay_when_their_price_says_so_whether_or_not_it_is_looked_up
         assert len(till.spent) == least
     with pytest.raises(AssertionError, match="never passes"):
         meter.cover(compose({event: 51}), 51)
+
+
+@pytest.mark.parametrize("event", [A, Sampled(numerator=2**57, sigma=1.0)])
+def test_an_account_pays_for_equal_draws_at_the_same_places_though_it_prices_few_totals(event: Event) -> None:
+    till, priced = Paper(), []
+    meter = make([Repeated(event=event, times=times) for times in (1, 7, 2, 40)], till)
+    genuine = meter.cover
+    with patch.object(meter, "cover", lambda total, position: (priced.append(position), genuine(total, position))):
+        account = Account(meter)
+        for times, chunks in zip(range(1, 51), [1, *[2] * 7, *[3] * 2, *[4] * 40], strict=True):
+            account.cover(EVERYTHING, event)
+            assert len(till.spent) == chunks
+            assert account.total() == compose({event: times})
+        assert priced == [1, 2, 9, 11]
+        with pytest.raises(AssertionError, match="never passes"):
+            account.cover(EVERYTHING, event)
+    assert account.close() == compose({event: 50})
+
+
+def test_an_account_prices_each_draw_that_is_not_like_the_last_one() -> None:
+    till = Paper()
+    meter = make([total(A, A, A, A), B, total(A, A, A, A)], till)
+    account = Account(meter)
+    for event, chunks in ((A, 1), (A, 1), (B, 1), (A, 1), (A, 2), (A, 3)):
+        account.cover(EVERYTHING, event)
+        assert len(till.spent) == chunks
+    assert account.total() == total(A, A, B, A, A, A)
