@@ -16,8 +16,9 @@ from core.catalogue.excess import ExcessForecast, ReachedExcess, foresee_excess,
 from core.catalogue.forecast import Asker, Forecast, Goal, Reached, forecast, reach
 from core.catalogue.jobs import JobSpec
 from core.catalogue.models import NetworkModel
+from core.catalogue.network.planning import multiplications
 from core.catalogue.planning import PlannedJob
-from core.errors import Conflict, FieldError, Invalid, NotFound, Refusal
+from core.errors import Conflict, FieldError, Invalid, Refusal
 from core.privacy.amounts import PrivacyTarget
 from core.privacy.budget import admits, jobs_that_still_fit
 from core.privacy.events import Event, compose
@@ -26,7 +27,7 @@ from core.privacy.renyi import cost_nano
 from core.service import weights
 from core.service.budgets import NO_COST, allowance_figures, cost_figures
 from core.service.context import Caller, Context
-from core.service.scopes import viewer
+from core.service.sight import find_dataset
 from core.service.views import EstimateCost, EstimateView, JobCost
 from core.store import queries
 from core.store.accounts import Balance, balance_of
@@ -131,23 +132,6 @@ class Plans:
 PLANS: Final = Plans(1024)
 
 
-def find_dataset(session: Session, caller: Caller, dataset_id: str) -> Dataset:
-    """Return a dataset that exists for the caller.
-
-    Raises:
-        NotFound: it does not.
-    """
-    found = queries.dataset(session, viewer(caller), dataset_id)
-    if found is None:
-        raise no_dataset()
-    return found
-
-
-def no_dataset(pointer: str = "/dataset") -> NotFound:
-    """Return the refusal of a dataset that does not exist for a caller."""
-    return NotFound("There is no such dataset.", FieldError(pointer, "name a dataset that you may see"))
-
-
 class _Asked(NamedTuple):
     """A job, and all that its plan follows from, as it stands now."""
 
@@ -226,6 +210,12 @@ def _plan(asker: Asker) -> PlannedJob:
             "These settings lead to numbers that are too large or too small to compute with.",
             *figures_at_fault(asker.spec, fails),
         ) from error
+
+
+def _multiplications(planned: PlannedJob) -> int:
+    """Return how many one record takes in one pass: the coefficients, or those of a network's products."""
+    model = planned.spec.model
+    return multiplications(model, planned.design) if isinstance(model, NetworkModel) else planned.facts.dimension
 
 
 def composed(schedule: tuple[Event, ...]) -> Event:
@@ -390,7 +380,7 @@ def estimate(context: Context, caller: Caller, spec: EstimateSpec) -> EstimateVi
         rows=rows,
         coefficients=width,
         compute={
-            "multiplications": float(passes * rows * width),
+            "multiplications": float(passes * rows * _multiplications(planned)),
             "records_bytes": float(rows * planned.design.record_bytes),
         },
         head=quoted.head,

@@ -1,14 +1,15 @@
 """A network's plan: its loss by the target's type, its public facts, and what is refused before a record is read."""
 
 from collections.abc import Mapping
+from math import prod
 from typing import Final
 
 from core.catalogue.columns import Coded
 from core.catalogue.design import Design
 from core.catalogue.jobs import JobSpec
-from core.catalogue.network.layers import Embedding
+from core.catalogue.network.layers import Attention, Conv2d, Embedding, Layer, Linear, Shape
 from core.catalogue.network.model import NetworkModel, check_layers, trace
-from core.catalogue.network.trained import trained_count
+from core.catalogue.network.trained import placed, trained_count
 from core.catalogue.planning_rules import fill
 from core.errors import FieldError, Invalid
 from core.privacy.facts import Adjacency, Facts
@@ -142,3 +143,21 @@ def network_facts(model: NetworkModel, design: Design, units: int, adjacency: Ad
         gradient_bound=clip,
         part_rows=PART_ROWS,
     )
+
+
+def multiplications(model: NetworkModel, design: Design) -> int:
+    """Return how many a network takes for one record: forward, back to what layers were given, and for the sum."""
+    return 3 * sum(_products(layer, shape) for _, layer, shape in placed(model.layers, design.shape))
+
+
+def _products(layer: Layer, given: Shape) -> int:
+    """Return the multiplications of one layer's forward pass; those of no matrix are not counted."""
+    match layer:
+        case Linear():
+            return prod(given) * layer.units
+        case Conv2d():
+            return prod(layer.output(given)) * given[0] * layer.kernel**2
+        case Attention():
+            positions, features = given
+            return 4 * positions * features**2 + 2 * positions**2 * features
+    return 0

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from core.catalogue.columns import Column
 from core.catalogue.jobs import JobSpec
 from core.catalogue.network.model import NetworkModel
+from core.catalogue.network.planning import multiplications
 from core.catalogue.planning import PlannedJob, plan_job
 from core.errors import Invalid
 from core.privacy.budget import plan_orders
@@ -161,3 +162,20 @@ def test_figures_beyond_single_precision_are_refused_before_anything_is_paid(ask
 def test_networks_of_absurd_depth_are_no_networks(layers: list[Any]) -> None:
     with pytest.raises(ValidationError):
         NetworkModel.model_validate({"kind": "network", "target": "y", "layers": layers})
+
+
+@pytest.mark.parametrize(
+    ("layers", "of", "products"),
+    [
+        (FLAT, IMAGE, 64 * 3),
+        ([{"kind": "conv2d", "channels": 2, "kernel": 3}, *FLAT], IMAGE, 2 * 6 * 6 * 9 + 72 * 3),
+        ([WORDS[0], {"kind": "attention", "heads": 2}, *FLAT], TOKENS, 4 * 8 * 16 + 2 * 64 * 4 + 32 * 3),
+        ([WORDS[0], {"kind": "residual", "layers": [{"kind": "linear", "units": 4}]}, *FLAT], TOKENS, 8 * 16 + 32 * 3),
+    ],
+)
+def test_a_passs_multiplications_count_every_place_a_weight_is_met_at(
+    layers: list[Any], of: dict[str, Any], products: int
+) -> None:
+    planned = plan(layers, of)
+    assert isinstance(planned.spec.model, NetworkModel)
+    assert multiplications(planned.spec.model, planned.design) == 3 * products
