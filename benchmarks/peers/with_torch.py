@@ -167,7 +167,7 @@ def main() -> None:
     target = target.float() if task.name == "logistic" else target
     module = network(task)
     load(module, start.numpy())
-    if mode == "equal":  # in double precision: a relu whose input rounds to the other side of zero changes a gradient
+    if mode == "equal":  # in double precision, so that single precision does not decide
         module = module.double()
         features = features.double() if features.is_floating_point() else features
         target = target.double() if task.name == "logistic" else target
