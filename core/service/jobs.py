@@ -242,7 +242,8 @@ def _report(context: Context, caller: Caller, view: JobView) -> dict[str, Any]:
         scope = session.get_one(Scope, job.scope_id)
         account = ledger.balance(session, scope.id)
         charged = compose(ledger.executed_by(session, job))
-        # Less than all was decided by answers: no guarantee for this job alone. What is left of a stream's chunks may cost nothing.
+        # Less than all was decided by answers: no guarantee for this job alone. What is left of a stream's chunks may
+        # cost nothing.
         whole = ledger.is_whole(job.schedule, job.chunks_spent)
         told = privacy_report(charged, account.terms, Adjacency(scope.adjacency), declared=whole)
         return {
