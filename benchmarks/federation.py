@@ -1,6 +1,6 @@
 """Clients of a federated job in lockstep, 2, 4 and 8 of them: `python -m benchmarks.federation`.
 
-Each client is a process with one thread and 200,000 x 54 float64 rows of its own; they talk by gloo over the loopback
+Each client is a process with one thread and 581,012 x 54 float64 rows of its own; they talk by gloo over the loopback
 interface. A step is a whole answer of a federation: what all say before, every client's own sum and noise, what all say
 after, and the mean. Ideal is the wall time of the same steps by one client alone while the others wait, times the
 clients that share a core. Both are measured in turns; the median of the turns counts. Other work on the machine takes
@@ -17,7 +17,7 @@ from time import perf_counter, process_time
 
 import torch
 
-from benchmarks.gradient import DIMENSION, WEIGHTS, facts_for
+from benchmarks.gradient import DIMENSION, UNITS, WEIGHTS, facts_for
 from core.catalogue.losses import Logistic
 from core.catalogue.questions import Gradient
 from core.mechanisms.generator import SystemGenerator
@@ -30,8 +30,7 @@ from core.problems.linear import LinearProblem
 from core.problems.team import meet
 
 CLIENTS = (2, 4, 8)
-UNITS = 200_000
-STEPS, TURNS = 10, 5
+STEPS, TURNS = 10, 3
 MOST = 1.5
 PATIENCE_SECONDS = 240.0
 QUESTION = Gradient(sigma=30.0)
