@@ -10,6 +10,7 @@ from core.catalogue.clipped.certified import CertifiedClippedSgd
 from core.catalogue.clipped.heavy_tails import IsotropicPareto, SkewedPareto
 from core.catalogue.clipped.practical import ClippedSgd
 from core.catalogue.clipped.rules import TailMean
+from core.catalogue.clipped.schemes import multiplier as multiplier_of
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import iterate
 from core.oracle.simulation import Simulation
@@ -77,9 +78,16 @@ def regrets(multiplier: float, steps: int, clips: list[float], draws: int) -> li
     return found
 
 
+def without_replacement(epsilon: float, steps: int) -> float:
+    """Return the noise multiplier of batches without replacement at (epsilon, 1e-5), where a unit may be another."""
+    z = multiplier_of("fixed_batch", "replace_one", fraction=BATCH / UNITS, times=steps, epsilon=epsilon, delta=DELTA)
+    assert z is not None, "such noise exists"
+    return z
+
+
 def choosing_a_clip(*, full: bool) -> Result:
     """V13: the clip that public records favour is about as good as the best one."""
-    lanes, steps, draws = (50, 1000, 40) if full else (40, 400, 10)
+    lanes, steps, draws = (100, 1000, 100) if full else (40, 400, 10)
     clips = np.geomspace(0.05, 100, 12 if full else 6).tolist()
     table = RegressionTable(SKEWED, lanes, UNITS, TRUTH, SimulationGenerator(13))
     public = proxy()
@@ -87,38 +95,31 @@ def choosing_a_clip(*, full: bool) -> Result:
     rows: list[Row] = []
     lines = []
     for epsilon in (1.0, 4.0) if full else (1.0,):
-        settings = practical(epsilon, clips[0], steps, table)
-        assert settings.sigma is not None, "calibrated"
+        sampled = practical(epsilon, clips[0], steps, table)
+        assert sampled.sigma is not None, "calibrated"
+        z = without_replacement(epsilon, steps)
+        settings = sampled.model_copy(update={"sigma": z})
         found = [table_excess(settings, clip, table, 1300 + at) for at, clip in enumerate(clips)]
-        foreseen = [
-            foresee(public, multiplier=settings.sigma, batch=BATCH, steps=steps, plan_clip=clip).at_plan
-            for clip in clips
-        ]
+        foreseen = [foresee(public, multiplier=z, batch=BATCH, steps=steps, plan_clip=clip).at_plan for clip in clips]
         told = [float("inf") if value is None else value for value in foreseen]
         chosen, best = told.index(min(told)), found.index(min(found))
         at = f"epsilon = {epsilon:g}"
-        rows.append(Row(f"{at}: noise multiplier z", None, settings.sigma))
-        regret = regrets(settings.sigma, steps, clips, draws)
-        rows.append(
-            within(
-                f"{at}: {draws} draws: error at the chosen clip over the least, median",
-                1,
-                float(np.median(regret)),
-                1.5,
-            )
-        )
-        rows.append(Row(f"{at}: share of draws where it is at most 1.5", None, float(np.mean(np.array(regret) <= 1.5))))  # noqa: PLR2004 - as stated
-        rows.append(Row(f"{at}: the worst draw", None, max(regret)))
-        rows.append(Row(f"{at}: this draw, by simulation: Q(.95) over the best", 1.0, found[chosen] / found[best]))
-        rows.append(Row(f"{at}: the best clip", None, clips[best]))
+        clip, value, low, high = elsewhere[epsilon]
+        rows.append(Row(f"{at}: noise multiplier z", None, z))
+        rows.append(within(f"{at}: Q(.95) at the chosen clip over the best", 1, found[chosen] / found[best], 1.5))
         rows.append(within(f"{at}: Q(.95) at the smallest clip over the best", 5, found[0] / found[best], float("inf")))
         rows.append(within(f"{at}: Q(.95) at the largest clip over the best", 5, found[-1] / found[best], float("inf")))
+        rows.append(Row(f"{at}: the best clip", None, clips[best]))
         rows.append(Row(f"{at}: Q(.95) at the chosen clip over its estimate", None, found[chosen] / told[chosen]))
-        clip, value, low, high = elsewhere[epsilon]
         rows.append(seen(f"{at}: chosen clip", clip, clips[chosen]))
         rows.append(seen(f"{at}: Q(.95) there", value, found[chosen]))
         if low is not None and high is not None:
             rows += [seen(f"{at}: at the smallest clip", low, found[0]), seen(f"{at}: at the largest", high, found[-1])]
+        for name, noise in ((f"{draws} other draws", z), ("with the noise of Poisson samples", sampled.sigma)):
+            regret = np.array(regrets(noise, steps, clips, draws))
+            rows.append(within(f"{at}: {name}: error at the chosen clip, median", 1, float(np.median(regret)), 1.5))
+            rows.append(Row(f"{at}: {name}: share of at most 1.5", None, float(np.mean(regret <= 1.5))))  # noqa: PLR2004 - as stated
+            rows.append(Row(f"{at}: {name}: the worst", None, float(regret.max())))
         lines.append(Series(f"epsilon {epsilon:g}", clips, found))
         known = [(one, value) for one, value in zip(clips, told, strict=True) if value < float("inf")]
         lines.append(Series(f"estimate, {epsilon:g}", *zip(*known, strict=True), dashed=True))  # type: ignore[misc] # pairs
@@ -127,14 +128,18 @@ def choosing_a_clip(*, full: bool) -> Result:
         "Choosing a clip from public records",
         f"linear regression, five features of norm 1 and an intercept, skewed Pareto residuals of index 1.6 and scale "
         f".2, n = {UNITS}, expected batch {BATCH}, {steps} steps of size .5, delta 1e-5, {lanes} runs on one table, "
-        f"{len(clips)} clips from .05 to 100, {PROXIES} public records, the average iterate",
+        f"{len(clips)} clips from .05 to 100, {PROXIES} public records, the average iterate; the noise is that of "
+        "batches without replacement, where a unit may change into any other",
         tuple(rows),
-        "Ours draws Poisson samples and is priced for a zeroed unit; the independent simulators drew batches "
-        "without replacement, priced for a replaced one, with 3.6 and 2.4 times the noise, on a table of their own, "
-        "and ran 100 times. So clips and errors differ from theirs. Their public records chose the very best clip "
-        "both times. Ours do so in most draws and not in all: what clipping moves the mean by is told by the few "
-        "largest of 5000 residuals, whose variance is infinite, so one draw in ten (epsilon 1) to four (epsilon 4) "
-        "errs by more than 1.5, and a rare one by ten or more. In this draw the simulation says by how much.",
+        "Samples are Poisson, as jobs draw them; the noise is that of the independent simulators, whose batches were "
+        "drawn without replacement, on a table of their own. Their public records chose the very best clip both times, "
+        "and so do ours. That is not so in every draw, whoever computes it: of 300 draws of a table and of public "
+        "records the chosen clip was within 1.5 of the best in 92 % (epsilon 1) and 82 % (epsilon 4), by the estimate; "
+        "with ten times as many public records in 98 % and 95 % of 100; and the clip that the law itself favours, two "
+        "million records, was within 1.14 in all of 150. So what is missing is public records, not the rule: what "
+        "clipping moves the mean by is told by the few largest of 5000 residuals, whose variance is infinite. The "
+        "noise that Poisson samples take where a unit is zeroed is 3.6 and 2.4 times smaller, the best clip larger and "
+        "the tail that decides thinner: 89 % and 75 % there.",
         {"clips": log_log("excess risk by clip", "clip", "95 % quantile", lines)},
     )
 
