@@ -5,19 +5,22 @@ from sqlalchemy import Connection
 
 from core.settings import ServiceSettings
 from core.store.database import Database
-from core.store.tables import Base
+from core.store.tables import Job
+
+TABLES = Job.metadata
+"""Of all tables."""
 
 
 def _run(connection: Connection) -> None:
     """Run the migrations in the connection's transaction."""
-    context.configure(connection=connection, target_metadata=Base.metadata, transactional_ddl=True)
+    context.configure(connection=connection, target_metadata=TABLES, transactional_ddl=True)
     with context.begin_transaction():
         context.run_migrations()
 
 
 handed_over = context.config.attributes.get("connection")
 if context.is_offline_mode():
-    context.configure(url=ServiceSettings().url, target_metadata=Base.metadata, literal_binds=True)
+    context.configure(url=ServiceSettings().url, target_metadata=TABLES, literal_binds=True)
     with context.begin_transaction():
         context.run_migrations()
 elif handed_over is not None:
