@@ -3,6 +3,7 @@
 from functools import partial
 from math import inf
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -142,3 +143,9 @@ class TestShortGradients:
         for wrong in (-1, 200):
             with pytest.raises(AssertionError, match="names records"):
                 records.integer_sum(Gradient(sigma=1.0), public, THETA, 2.0**-40, rows=torch.tensor([3, wrong]))
+
+    def test_past_their_public_bound_are_a_broken_promise(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        records, public = problem(200, 3), facts(200, 3)
+        monkeypatch.setattr(records, "_score", lambda margin, _target: margin + inf)
+        with np.errstate(all="ignore"), pytest.raises(AssertionError, match="public bound"):
+            records.integer_sum(Gradient(sigma=1.0), public, THETA, 2.0**-40)
