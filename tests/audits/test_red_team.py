@@ -39,7 +39,7 @@ from core.store import cells, datasets, jobs, ledger, queries
 from core.store.database import Database
 from core.store.idempotency import Name
 from core.store.tables import Dataset, Job
-from core.training.attempt import _in
+from core.training.attempt import in_phase
 from core.training.order import Failed, Phase, read_order
 from tests.support.api import Service, job, running, submit, upload
 from tests.support.embedded import ROOT
@@ -217,7 +217,7 @@ def test_a_job_reads_as_many_rows_as_its_own_dataset_has(database: Database, pla
 class TestFailures:
     @pytest.mark.parametrize("phase", Phase)
     def test_an_exception_tells_its_phase_alone(self, phase: Phase) -> None:
-        with pytest.raises(Failed) as caught, _in(phase):
+        with pytest.raises(Failed) as caught, in_phase(phase):
             raise ValueError("row 17 holds 42")
         assert str(caught.value) == phase.value
         assert caught.value.__cause__ is None
