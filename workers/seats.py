@@ -16,12 +16,13 @@ _MEETING: Final = "meeting"
 _FILE: Final = "file://"
 
 
-def seated(order: Order, clients: Sequence[Client], folder: Path) -> list[Order]:
+def seated(order: Order, clients: Sequence[Client], asked: int, folder: Path) -> list[Order]:
     """Return each client's order: its own claim and its own dataset's key, and no key that opens anything else.
 
     Args:
         order: of the federated job.
         clients: those that take part.
+        asked: how many the job asked for.
         folder: for this user only, and for this attempt.
     """
     settings = order.settings.model_copy(update={"master_key": None, "master_key_file": Path(os.devnull)})
@@ -35,6 +36,7 @@ def seated(order: Order, clients: Sequence[Client], folder: Path) -> list[Order]
                     federation=order.claim.job_id,
                     number=number,
                     size=len(clients),
+                    asked=asked,
                     meeting=f"{_FILE}{folder / _MEETING}",
                     key=key,
                     patience_seconds=patience_seconds(settings),

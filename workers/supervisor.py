@@ -153,7 +153,7 @@ class Supervisor:
             gpu=None if gpu is None else gpu.uuid,
         )
         meeting = Path(tempfile.mkdtemp(prefix="farthing-")) if taken.clients else None  # for this user only
-        orders = [order] if meeting is None else seated(order, taken.clients, meeting)
+        orders = [order] if meeting is None else seated(order, taken.clients, taken.asked, meeting)
         limit = min(resources.max_runtime_seconds or settings.max_runtime_seconds, settings.max_runtime_seconds)
         run = Run(
             claim=taken.claim,

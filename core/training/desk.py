@@ -48,6 +48,8 @@ class Taken:
     claim: Claim
     resources: Resources
     clients: tuple[Client, ...] = ()
+    asked: int = 0
+    """How many clients the job began with."""
 
 
 class Unreachable(Exception):
@@ -122,8 +124,10 @@ class Desk:
             return None
         resources = Resources.model_validate(session.get_one(Job, claim.job_id).spec.get("resources", {}))
         federation = federations.claimed(session, claim)
-        clients = () if federation is None else federation.clients
-        return Taken(claim, resources, tuple(self._client(session, client) for client in clients))
+        if federation is None:
+            return Taken(claim, resources)
+        clients = tuple(self._client(session, client) for client in federation.clients)
+        return Taken(claim, resources, clients, federation.size)
 
     def _client(self, session: Session, client: federations.ClientClaim) -> Client:
         """Return a client with its own dataset's key; one without it fails by itself, as any job would."""

@@ -14,6 +14,8 @@ class Seat(Frozen):
     """Of those that take part in this attempt, from 0."""
     size: int
     """How many take part."""
+    asked: int
+    """How many the job asked for: more than take part, once one is lost."""
     meeting: str
     """Where they find each other."""
     key: str = Field(repr=False)

@@ -270,6 +270,8 @@ def test_a_stream_goes_on_without_reading_twice(service: Embedded) -> None:
     assert states(ended) == [("succeeded", None), ("failed", "trainer-failed"), ("succeeded", None)]
     read = readings(service.home)
     assert all(sum(read[name].values()) <= STEPS for name in job.clients), "no batch is read twice"
+    model = service.get(f"/v1/models/{ended['result']['model']}")
+    assert model["release"].get("certificate") is None, "nothing is claimed of a mean that has lost a client"
 
 
 @pytest.mark.slow
