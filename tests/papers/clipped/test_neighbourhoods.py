@@ -27,10 +27,12 @@ LANES, STEPS = 3000, 900
 class ClippedAtHalf(NoisySlope):
     """A planted bug: the lambda/2 of the analysis, as if it were the algorithm's."""
 
-    def batch_sum(self, question: Question, facts: Facts, theta: Tensor, draws: Draws) -> Tensor:
+    def batch_sum(
+        self, question: Question, facts: Facts, theta: Tensor, draws: Draws, *, other: Tensor | None = None
+    ) -> Tensor:
         assert isinstance(question, Gradient)
         half = question.model_copy(update={"clip": question.bound(facts) / 2})
-        return super().batch_sum(half, facts, theta, draws)
+        return super().batch_sum(half, facts, theta, draws, other=other)
 
 
 def rest(problem: Population, clip: float) -> Measured:
