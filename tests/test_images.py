@@ -33,6 +33,7 @@ def stripes() -> Images:
     return Images(grey[:400], labels[:400], grey[400:], labels[400:])
 
 
+@pytest.mark.slow  # tests/test_network_end_to_end.py trains on images in the default suite
 def test_a_head_on_public_features_learns_and_is_told_of(tmp_path: Path) -> None:
     """Stripes are what wavelets tell: most are named rightly, where a guess is one in ten."""
     head = Recipe("Stripes", stripes, as_features, (flatten(), linear(CLASSES)), sgd(200, 15, 16.0, 0.1), {"8": 0.5})

@@ -222,7 +222,7 @@ DECLARED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize(
     ("kind", "select"),
     [
-        ("adaptive_gd", "last"),
+        pytest.param("adaptive_gd", "last", marks=pytest.mark.slow),
         pytest.param("adaptive_gd", "exponential", marks=pytest.mark.slow),
         pytest.param("kl_spider", None, marks=pytest.mark.slow),
         pytest.param("proximal_point", None, marks=pytest.mark.slow),

@@ -539,6 +539,7 @@ def expected(admitted: int, tries: int) -> Counter[str]:
     return Counter({"admitted": admitted, "reserved": admitted, "verified": 1, **refused})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("admitted", "tries"), [(1000, 1600)])
 def test_sixteen_clients_get_exactly_what_the_budget_holds(database: Database, admitted: int, tries: int) -> None:
     counts = race(database, admitted, CLIENTS, tries)

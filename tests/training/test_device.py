@@ -36,7 +36,9 @@ print(int((torch.full((4_000_000,), 1e-40) * 0.5).count_nonzero()))
 """
 
 
-@pytest.mark.parametrize(("kind", "left"), [("network", "0"), ("logistic", "4000000")])
+@pytest.mark.parametrize(
+    ("kind", "left"), [("network", "0"), pytest.param("logistic", "4000000", marks=pytest.mark.slow)]
+)
 def test_denormal_numbers_are_zero_where_networks_are_trained_and_kept_elsewhere(kind: str, left: str) -> None:
     told = subprocess.run(
         [sys.executable, "-c", PROGRAM, kind], cwd=ROOT, capture_output=True, text=True, check=True, timeout=300
