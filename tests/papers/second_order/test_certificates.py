@@ -35,7 +35,7 @@ def test_without_an_escape_distance_that_can_be_left_a_saddle_is_certified() -> 
 
 
 def test_where_everything_counts_as_an_escape_nothing_is_certified() -> None:
-    few = component(2_000_000)
+    few = component(4_200_000)
     one = run(few, component_settings(few, escape_distance=1e-12), seed=0)
     assert one.found.outcome == "data_exhausted"
 
