@@ -1,7 +1,8 @@
 """Joint Newton steps as in the authors' published code, which figure 2(b) of the paper was drawn with.
 
 Not a method that a job may ask for: the matrix's block of coefficients gets noise for an added record only, less than
-replacing one needs, and nothing has a floor. On synthetic records, to compare with that figure.
+replacing one needs, and nothing has a floor. On synthetic records, to compare with that figure. Its sums are made here,
+for runs go on after their scale has passed zero, where the problem that jobs are about has no residuals any more.
 """
 
 from math import sqrt

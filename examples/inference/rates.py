@@ -106,7 +106,7 @@ def first_below(line: Tensor, level: float) -> float:
 
 
 LUCKY_NOTE = (
-    "Pure Newton steps from zero, exact ones too, converge on about one data set in fourteen only; elsewhere they run "
+    "Pure Newton steps from zero, exact ones too, converge on about one data set in twelve only; elsewhere they run "
     "into the region where Huber's Hessian vanishes. The paper shows a data set on which they do, so lines are medians "
     "over the runs that arrive at a small gradient: a few for pure Newton, all for the others. "
 )

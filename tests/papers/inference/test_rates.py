@@ -109,9 +109,9 @@ class TestNoiseFloor:
 class TestStepsToTheFloor:
     """S5: Newton needs at most 8 steps, gradient descent 40 to 80, for 9 of 10 seeds: to where half of the last are.
 
-    The paper's figure is of one data set of D1. From zero, pure Newton steps converge on one in twelve, exact or not,
-    and on few of these for nine of ten seeds of the noise; so it is asked about one of those, which ten seeds had
-    found and these fifty others confirm, and about any data set from where steps converge.
+    The paper's figure is of one data set of D1. From zero, exact pure Newton steps converge on one in twelve, on few of
+    these for nine of ten seeds of the noise; so it is asked about one of those, which ten seeds had found and these
+    fifty others confirm, and about any data set from where steps converge.
     """
 
     WORTH = 2 / 18**0.5 * (2 * 60) ** 0.5

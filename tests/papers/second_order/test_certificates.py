@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from core.problems.saddles import EggCarton
-from examples.second_order.certificates import CARTON, COMPONENT_UNITS, found, plain_carton, plain_component
+from examples.second_order.certificates import CARTON, COMPONENT_UNITS, found
 from examples.second_order.saddles import carton_settings, component, component_settings, exact_descent, run
 
 LAW = component(COMPONENT_UNITS)
@@ -78,12 +78,3 @@ def test_thirty_strict_runs() -> None:
     assert len(certain) >= 29
     assert all(one.gradient <= one.found.alpha for one in certain)
     assert all(one.curvature >= -one.found.gamma_star for one in certain)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("study", [plain_component, plain_carton], ids=["component", "carton"])
-def test_plain_gradients_are_reported_and_not_judged(study: object) -> None:
-    result = study(full=False)  # type: ignore[operator] # one of the two above
-    assert len(result.rows) == 9
-    assert all(row.reference is None for row in result.rows)

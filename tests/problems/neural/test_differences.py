@@ -2,14 +2,18 @@
 
 from math import isqrt
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from core.catalogue.network.layers import Activation, Linear
 from core.catalogue.questions import Gradient, GradientDifference, GradientNorm, LeastGradient
+from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.lattice import Grid, round_parts
+from core.oracle.meters import Unmetered
 from core.oracle.noise import grid_for
+from core.oracle.samples import StreamDoor
 from core.privacy.facts import Adjacency, Facts
 from core.problems.neural import problem as problems
 from core.problems.neural.differences import Measured, changes
@@ -188,6 +192,22 @@ def test_a_difference_added_to_a_gradient_is_the_next_gradient() -> None:
     first, last = (held.bounded_sum(Gradient(sigma=1.0, clip=0.5), known, one) for one in (theta, other))
     change = held.bounded_sum(GradientDifference(sigma=1.0, clip=0.5, cap=2.0), known, theta, other=other)
     assert torch.allclose(first + change, last, atol=1e-12)
+
+
+def test_a_stream_reads_one_batch_at_both_points_and_the_next_question_the_next_one() -> None:
+    """Noise is a thousandth of a record's; other rows, planted, are off by far more than six of its deviations."""
+    clip, cap = _sizes("perceptron", 1.0)
+    held = problem(NETWORKS["perceptron"], UNITS, torch.float64)
+    known, ends = facts(UNITS, held.dimension, clip, PART), _points(held)
+    order = np.random.default_rng(4).permutation(UNITS)
+    door = StreamDoor(held, known, Unmetered(), SystemGenerator(), order)
+    door.ask(Gradient(sigma=1e-3, batch=8, clip=clip), ends[0])
+    told = door.ask(GradientDifference(sigma=1e-3, batch=5, clip=clip, cap=cap), *ends)
+    terms = _exact(held, ends, clip, cap)
+    expected, wrong = (terms[torch.from_numpy(rows)].mean(0) for rows in (order[8:13], order[:5]))
+    within = 6 * told.scale
+    assert float((told.value - expected).abs().max()) < within
+    assert float((told.value - wrong).abs().max()) > within
 
 
 def test_norms_are_compared_over_the_sums_at_each_point() -> None:
