@@ -1,39 +1,73 @@
 """The command line, run as people run it, against a real service: what it prints, where, and its exit status."""
 
+import io
 import json
 import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from farthing import Client
+from farthing import Client, console
+from farthing.cli import main
 from tests.farthing.conftest import Released, body
 from tests.support.embedded import COLUMNS, KEY, ROOT, Embedded
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
+WIDE = 200
+
+
+def surroundings(service: Embedded, variables: dict[str, str]) -> dict[str, str]:
+    """Return the environment of a command."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("FARTHING_")}
+    return clean | {"FARTHING_URL": service.url, "FARTHING_KEY": KEY, "COLUMNS": str(WIDE)} | variables
 
 
 @pytest.fixture(scope="session")
-def farthing(service: Embedded) -> Command:
-    """Run `farthing ARGUMENTS`; `stdin` is its input, other keywords replace what is in its environment."""
+def process(service: Embedded) -> Command:
+    """Run `farthing ARGUMENTS` as people do; `stdin` is its input, other keywords replace environment variables."""
 
     def run(*arguments: str | Path, stdin: str = "", **variables: str) -> "subprocess.CompletedProcess[str]":
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("FARTHING_")}
-        told = {"FARTHING_URL": service.url, "FARTHING_KEY": KEY, "COLUMNS": "200"} | variables
         return subprocess.run(
             [sys.executable, "-m", "farthing.cli", *map(str, arguments)],
             cwd=ROOT,
-            env=clean | told,
+            env=surroundings(service, variables),
             input=stdin,
             capture_output=True,
             text=True,
             timeout=120,
             check=False,
         )
+
+    return run
+
+
+@pytest.fixture
+def farthing(service: Embedded, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
+    """Do the same in this process: to start one takes longer than what most commands do."""
+
+    def run(*arguments: str | Path, stdin: str = "", **variables: str) -> "subprocess.CompletedProcess[str]":
+        status: str | int | None = 0
+        capfd.readouterr()
+        with monkeypatch.context() as patch:
+            for name in [name for name in os.environ if name.startswith("FARTHING_")]:
+                patch.delenv(name)
+            for name, value in surroundings(service, variables).items():
+                patch.setenv(name, value)
+            patch.setattr(sys, "argv", ["farthing", *map(str, arguments)])
+            patch.setattr(sys, "stdin", io.StringIO(stdin))
+            for stream in (console.out, console.err):
+                patch.setattr(stream, "width", WIDE)
+            try:
+                main()
+            except SystemExit as end:
+                status = end.code
+        told = capfd.readouterr()
+        return subprocess.CompletedProcess(sys.argv, int(status or 0), told.out, told.err)
 
     return run
 
@@ -193,12 +227,25 @@ def test_a_refusal_is_text_on_standard_error_and_status_1(farthing: Command, rel
 
 
 @pytest.mark.slow
-def test_nobody_there(farthing: Command) -> None:
+def test_nobody_there(farthing: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
     away = farthing("me", "--url", "http://127.0.0.1:9")
     assert (away.returncode, away.stdout) == (1, "")
     assert "http://127.0.0.1:9" in away.stderr
     assert "farthing up" in away.stderr
+    assert sum(pauses) > 5  # a service that is being restarted is waited for
     assert farthing("me", "--url", "http://[").returncode == 1
+
+
+@pytest.mark.parametrize(
+    "arguments", [("datasets",), ("me", "--json"), ("verify", "sc_nowhere"), ("upload", "absent.csv"), ("--help",), ()]
+)
+def test_a_process_says_the_same(process: Command, farthing: Command, arguments: tuple[str, ...]) -> None:
+    started, here = process(*arguments), farthing(*arguments)
+    assert started.returncode == here.returncode
+    for one, other in ((started.stdout, here.stdout), (started.stderr, here.stderr)):
+        assert re.sub(r"python -m \S+", "farthing", one) == re.sub(r"python -m \S+", "farthing", other)
 
 
 def test_a_wrong_call_is_status_2(farthing: Command, tmp_path: Path, records: Path) -> None:
