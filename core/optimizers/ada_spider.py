@@ -10,6 +10,9 @@ Failure: depends on noised values only, so it tells no more than the release. Wh
 this point, the last one, and the displacements since the last fresh gradient: of answers and public figures.
 
 A change over no distance is exactly zero, noise and all, so no record is read for it.
+
+An estimate is a mean over all clients of a federated job. Once one of them is lost there are fewer units, and what is
+known is of a mean that no answer to come will be of: the next query is then a fresh gradient's.
 """
 
 from typing import Protocol
@@ -17,7 +20,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from core.catalogue.second_order.figures import GaussPsgdFigures, RoundMode
+from core.catalogue.second_order.figures import RoundMode, SpiderFigures
 from core.inference.parameters import penalised_gradient
 from core.oracle import Oracle
 
@@ -26,6 +29,8 @@ State = dict[str, Tensor]
 ESTIMATE = ("slope", "before", "drift", "known")
 """What a snapshot holds: never a place in the stream."""
 COUNTED = ("restarts", "differences", "queries", "scale")
+UNITS = "units"
+"""How many the estimate is a mean over; of nothing yet, none."""
 
 
 class GradientEstimator(Protocol):
@@ -53,9 +58,11 @@ class AdaSpider:
         state: of an earlier attempt, or `nothing_known`.
     """
 
-    def __init__(self, settings: GaussPsgdFigures, oracle: Oracle, state: State) -> None:
+    def __init__(self, settings: SpiderFigures, oracle: Oracle, state: State) -> None:
         self._settings, self._oracle = settings, oracle
         self._state = {name: state[name] for name in (*ESTIMATE, *COUNTED)}
+        if not is_of_these(state, oracle):
+            self._state["known"] = torch.tensor(data=False)
 
     def query(self, theta: Tensor) -> Tensor | None:
         """Return the noised estimate at theta, its ridge included; None where too few units are left."""
@@ -91,11 +98,10 @@ class AdaSpider:
 
     def _starts_again(self, drift: float) -> bool:
         """Say whether the next estimate is a fresh one: of public figures and displacements alone."""
-        if self._settings.escapes:
-            assert self._settings.restart_drift is not None, "plan first"
-            return drift >= self._settings.restart_drift
-        assert self._settings.period is not None, "plan first"
-        return int(self._state["queries"]) % self._settings.period == 0
+        if self._settings.every is not None:
+            return int(self._state["queries"]) % self._settings.every == 0
+        assert self._settings.restart_drift is not None, "plan first"
+        return drift >= self._settings.restart_drift
 
     def snapshot(self) -> State:
         """Return what the next estimate would be made of."""
@@ -114,7 +120,12 @@ class AdaSpider:
 
     def state(self) -> State:
         """Return all that a later attempt goes on from."""
-        return dict(self._state)
+        return {**self._state, UNITS: torch.tensor(self._oracle.facts.units)}
+
+
+def is_of_these(state: State, oracle: Oracle) -> bool:
+    """Say whether a kept estimate is a mean over the units that the oracle answers for, and over no lost client's."""
+    return int(state[UNITS]) == oracle.facts.units
 
 
 def nothing_known(start: Tensor) -> State:
@@ -129,4 +140,5 @@ def nothing_known(start: Tensor) -> State:
         "differences": zero,
         "queries": zero,
         "scale": torch.tensor(0.0, dtype=torch.float64),
+        UNITS: zero,
     }

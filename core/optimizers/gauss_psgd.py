@@ -17,7 +17,7 @@ from torch import Tensor
 from core.catalogue.second_order.figures import GaussPsgdFigures
 from core.catalogue.second_order.gauss import GaussPsgd
 from core.inference.estimate import Estimate
-from core.optimizers.ada_spider import ESTIMATE, AdaSpider, GradientEstimator, State, nothing_known
+from core.optimizers.ada_spider import ESTIMATE, AdaSpider, GradientEstimator, State, is_of_these, nothing_known
 from core.optimizers.lifecycle import arrived, begun, ended, starting_point
 from core.oracle import Oracle, Status
 from core.privacy.facts import Facts
@@ -46,6 +46,8 @@ def iterate(settings: GaussPsgd, oracle: Oracle) -> tuple[Estimate, Status]:
     start = starting_point(settings.start, oracle)
     state = begun(settings.start, oracle, {**beginning(start), **nothing_known(start)})
     estimator = AdaSpider(settings, oracle, state)
+    if not is_of_these(state, oracle):
+        state = _out_of_phase(state)
 
     def keep(walked: State) -> None:
         oracle.keep({**walked, **estimator.state()}, int(walked["step"]))
@@ -146,6 +148,12 @@ def _with_round(settings: GaussPsgdFigures, estimator: GradientEstimator, state:
         "rounds": state["rounds"] + 1,
         "taken": torch.tensor(0),
     }
+
+
+def _out_of_phase(state: State) -> State:
+    """Go back to where a phase began, if one is under way: another mean, of fewer clients, said that the place is."""
+    theta = state["anchor"] if int(state["round"]) > 0 else state["theta"]
+    return {**state, "theta": theta, "round": torch.tensor(0), "taken": torch.tensor(0)}
 
 
 def _escaping(
