@@ -6,13 +6,20 @@ from pathlib import Path
 
 from examples.inference.results import Result
 from examples.paper import Paper
-from examples.second_order import certificates
+from examples.second_order import certificates, components, rounds
 
-EXPERIMENTS: dict[str, Callable[..., Result]] = {
+EXPERIMENTS: dict[str, Callable[..., Result]] = {  # a study is registered by one line, under the key it reports
+    "B1": rounds.escape_power,
     "C1": certificates.principal_component,
     "C2": certificates.plain_component,
+    "C3": components.two_saddles,
+    "C4": components.gaps,
     "D1": certificates.egg_carton,
     "D2": certificates.plain_carton,
+    "E1": rounds.false_certificates,
+    "F1": components.minima,
+    "F2": rounds.flat_control,
+    "F3": rounds.weak_saddles,
 }
 
 PAPER = Paper(

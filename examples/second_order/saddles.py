@@ -4,6 +4,7 @@ Plain private stochastic gradients at the same noise, step size and number of re
 not give is a certificate.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -58,6 +59,13 @@ def facts_of(law: SaddlePopulation) -> Facts:
 def component(units: int, gap: float = 0.5) -> PrincipalComponent:
     """Return 7.C's law; `gap` is its second eigenvalue."""
     return PrincipalComponent((1.0, gap, *COMPONENT_SPECTRUM[2:]), units, radius=1.1)
+
+
+def quadratic(dimension: int, curvature: float) -> Callable[[Tensor], Tensor]:
+    """Return the gradient of (-c x1^2 + x2^2 + ...)/2, c the curvature of its saddle at 0."""
+    bends = torch.ones(dimension, dtype=torch.float64)
+    bends[0] = -curvature
+    return bends.mul
 
 
 def component_settings(law: PrincipalComponent, **changed: object) -> GaussPsgd:

@@ -1,0 +1,163 @@
+"""An oracle that knows a mean gradient and adds noise of a stated size: the optimizers' own code, without records.
+
+What a method's rounds do depends on the mean gradient and on the noise alone, so what takes thousands of runs is
+studied here, one level above records. Fresh gradients have noise N(0, fresh^2) on each coordinate, changes one of
+N(0, (change |D|)^2) over a distance |D|.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from core.catalogue.questions import Question
+from core.catalogue.second_order.gauss import GaussPsgd
+from core.mechanisms.generator import SimulationGenerator
+from core.optimizers.ada_spider import AdaSpider, State, nothing_known
+from core.optimizers.gauss_psgd import OUTCOMES, beginning, walk
+from core.oracle import Answer, Coins, Release, Status
+from core.oracle.simulation import SeededCoins
+from core.privacy.events import NOTHING
+from core.privacy.facts import Adjacency, Facts
+
+T = TypeVar("T")
+Slope = Callable[[Tensor], Tensor]
+"""The mean gradient at a point, both of shape (p,)."""
+DRAWN_AT_ONCE = 128
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Standard deviations on each coordinate."""
+
+    fresh: float
+    change: float = 0.0
+    """Over the distance."""
+
+
+class Level:
+    """Answers questions about a mean gradient with Gaussian noise; everything is affordable.
+
+    Args:
+        slope: the mean gradient.
+        noise: of the answers.
+        facts: public.
+        generator: seeded.
+    """
+
+    def __init__(self, slope: Slope, noise: Noise, facts: Facts, generator: SimulationGenerator) -> None:
+        self.facts = facts
+        self.coins: Coins = SeededCoins(generator)
+        self._slope, self._noise = slope, noise
+        self._draws = self._drawn(generator)
+
+    def _drawn(self, generator: SimulationGenerator) -> Iterator[Tensor]:
+        while True:
+            yield from generator.normal(DRAWN_AT_ONCE, self.facts.dimension)
+
+    def affords(self, question: Question) -> bool:
+        """Say yes: there are no records to run out of."""
+        del question
+        return True
+
+    def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
+        """Return the mean gradient at theta, or by how much it changes from there to `other`, with noise."""
+        del question
+        if other is None:
+            return Answer(torch.add(self._slope(theta), next(self._draws), alpha=self._noise.fresh), self._noise.fresh)
+        size = self._noise.change * float(torch.linalg.vector_norm(other - theta))
+        exact = self._slope(other) - self._slope(theta)
+        return Answer(torch.add(exact, next(self._draws), alpha=size) if size > 0 else exact, size)
+
+    def block(self, name: str) -> "Level":
+        """Refuse: there are no records."""
+        raise AssertionError(f"a level has no block {name!r}")
+
+    def resume(self, initial: State) -> State:
+        """Return what it was given: nothing is ever lost."""
+        return initial
+
+    def keep(self, state: State, step: int) -> None:
+        """Forget the state."""
+
+    def release(self, value: T, status: Status) -> Release[T]:
+        """Return the value; no record was read."""
+        return Release(value=value, status=status, event=NOTHING)
+
+
+@dataclass(frozen=True)
+class Phase:
+    """How the first phase of rounds ended."""
+
+    escaped: bool
+    rounds: int
+    """Until it escaped, or all of them."""
+    steps: int
+    """In all, with those that led to the phase."""
+
+
+class _OverError(Exception):
+    """The first phase has escaped."""
+
+
+def level_facts(dimension: int, clip: float = 1.0) -> Facts:
+    """Return public facts for a level, which has as many units as anybody asks for."""
+    return Facts(units=10**9, dimension=dimension, adjacency=Adjacency.REPLACE_ONE, gradient_bound=clip)
+
+
+def level_settings(**figures: object) -> GaussPsgd:
+    """Return settings with every figure given; of those that a level does not look at, any."""
+    usual: dict[str, object] = {
+        "mode": "given",
+        "mu": 1.0,
+        "smoothness": 1.0,
+        "hessian_smoothness": 1.0,
+        "batch": 2,
+        "difference_batch": 1,
+        "steps": 20_000,
+        "radius": 1e6,
+        "clients": 1,
+    }
+    return GaussPsgd.model_validate(usual | figures)
+
+
+def first_phase(settings: GaussPsgd, slope: Slope, noise: Noise, start: Tensor, seed: int) -> Phase:
+    """Run Gauss-PSGD over Ada-DP-SPIDER from a start until its first phase is over.
+
+    Args:
+        settings: filled.
+        slope: the mean gradient.
+        noise: of answers about it.
+        start: shape (p,).
+        seed: of the noise.
+    """
+    state = _walked(settings, slope, noise, start, seed)
+    escaped = int(state["escapes"]) > 0
+    assert escaped or OUTCOMES[int(state["ended"])] == "certified", "the first phase begins before the cap"
+    return Phase(escaped=escaped, rounds=int(state["rounds"]), steps=int(state["step"]))
+
+
+def place_at_cap(settings: GaussPsgd, slope: Slope, noise: Noise, start: Tensor, seed: int) -> Tensor:
+    """Return where the cap of steps found a round, shape (p,); arguments as above."""
+    state = _walked(settings, slope, noise, start, seed)
+    assert OUTCOMES[int(state["ended"])] == "step_cap", "a round is under way at the cap"
+    return state["theta"]
+
+
+def _walked(settings: GaussPsgd, slope: Slope, noise: Noise, start: Tensor, seed: int) -> State:
+    """Return the state when the first phase is over, or at the cap."""
+    facts = level_facts(len(start))
+    estimator = AdaSpider(settings, Level(slope, noise, facts, SimulationGenerator(seed)), nothing_known(start))
+    last: State = {}
+
+    def look(state: State) -> None:
+        last.update(state)
+        if int(state["escapes"]) > 0:
+            raise _OverError
+
+    with suppress(_OverError):
+        return walk(settings, facts, estimator, beginning(start), look)
+    return last
