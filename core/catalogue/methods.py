@@ -12,6 +12,7 @@ from core.catalogue.kl.spider import KlSpider
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
 from core.catalogue.second_order.gauss import GaussPsgd
+from core.catalogue.second_order.perturbed import PerturbedSpider
 from core.catalogue.sufficient_statistics import SufficientStatistics
 
 AnySettings = Annotated[
@@ -23,7 +24,8 @@ AnySettings = Annotated[
     | AdaptiveGradientDescent
     | ClippedSgd
     | CertifiedClippedSgd
-    | GaussPsgd,
+    | GaussPsgd
+    | PerturbedSpider,
     Field(discriminator="kind"),
 ]
 SETTINGS: TypeAdapter[AnySettings] = TypeAdapter(AnySettings)
@@ -39,4 +41,5 @@ METHODS = (
     ClippedSgd,
     CertifiedClippedSgd,
     GaussPsgd,
+    PerturbedSpider,
 )

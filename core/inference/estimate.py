@@ -60,6 +60,8 @@ class Estimate:
     """Where gradient steps with the matrix `hessian` came last."""
     certificate: Certificate | None = None
     """What the method claims of this point; a simulation in lanes makes none."""
+    iterates: Tensor | None = None
+    """Evenly spaced ones, the last of all with them, shape (K, p), of methods that return several."""
 
 
 def by_lane(value: Tensor | float, further: int) -> Tensor:

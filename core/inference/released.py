@@ -49,7 +49,7 @@ class Released(Grown):
     a Huber loss with a known scale, `huber`. `loss` and `weights` say the rest.
     """
 
-    NEWER: ClassVar = frozenset({"loss", "weights", "ridge", "certificate"})
+    NEWER: ClassVar = frozenset({"loss", "weights", "ridge", "certificate", "iterates"})
 
     kind: Kind
     target: str
@@ -76,6 +76,8 @@ class Released(Grown):
     ridge: float = 0.0
     certificate: Certificate | None = None
     """What the method claims of this very point; None: it claims nothing."""
+    iterates: tuple[Vector, ...] | None = None
+    """Evenly spaced ones on the way, as theta, the last of all with them; None: the job kept none."""
 
     @property
     def fitted_loss(self) -> Loss:

@@ -45,6 +45,7 @@ _CITED: Final = {
     "clipped_sgd": "Abadi, Chu, Goodfellow, McMahan, Mironov, Talwar and Zhang, 2016",
     "certified_clipped_sgd": "Vatan Khah, Chezhegov, Farahmand, Horvath and Gorbunov, preprint",
     "gauss_psgd": "Tao, Zhang, Yu, Cheng, Dressler and Wang, preprint",
+    "perturbed_spider": "Liu, Ganesh, Oh and Thakurta, 2023; our reconstruction from prose",
 }
 
 

@@ -15,6 +15,7 @@ from core.catalogue.methods import AnySettings
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
 from core.catalogue.second_order.gauss import GaussPsgd
+from core.catalogue.second_order.perturbed import PerturbedSpider
 from core.catalogue.sufficient_statistics import SufficientStatistics
 from core.inference.estimate import Estimate
 from core.inference.sandwich import Sandwich, infer
@@ -26,6 +27,7 @@ from core.optimizers import (
     kl_spider,
     noisy_gd,
     noisy_newton,
+    perturbed_spider,
     proximal_point,
     sufficient_statistics,
 )
@@ -40,7 +42,7 @@ class Fitted:
     sandwich: Sandwich | None
 
 
-def iterate(settings: AnySettings, oracle: Oracle) -> tuple[Estimate, Status]:
+def iterate(settings: AnySettings, oracle: Oracle) -> tuple[Estimate, Status]:  # noqa: C901 - a case for each method
     """Run the method that these filled settings name and leave the door open.
 
     Raises:
@@ -65,6 +67,8 @@ def iterate(settings: AnySettings, oracle: Oracle) -> tuple[Estimate, Status]:
             ended = certified_clipped_sgd.iterate(settings, oracle)
         case GaussPsgd():
             ended = gauss_psgd.iterate(settings, oracle)
+        case PerturbedSpider():
+            ended = perturbed_spider.iterate(settings, oracle)
         case _:
             assert_never(settings)
     return ended

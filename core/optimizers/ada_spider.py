@@ -118,6 +118,10 @@ class AdaSpider:
         elif mode == "rewind":
             self._state = {**self._state, **snapshot}
 
+    def disturb(self, extra: Tensor) -> None:
+        """Add to the estimate; those after it carry it along, until the next fresh gradient."""
+        self._state = {**self._state, "slope": self._state["slope"] + extra}
+
     def state(self) -> State:
         """Return all that a later attempt goes on from."""
         return {**self._state, UNITS: torch.tensor(self._oracle.facts.units)}

@@ -135,7 +135,20 @@ def describe(planned: PlannedJob, order: Order, fitted: Release[Fitted], charged
         weights=_newer_weights(model.weights),
         ridge=model.ridge,
         certificate=estimate.certificate,
+        iterates=_iterates(estimate),
     )
+
+
+def _iterates(estimate: Estimate) -> tuple[tuple[float, ...], ...] | None:
+    """Return the iterates that a method released beside its estimate.
+
+    Raises:
+        AssertionError: something is not finite.
+    """
+    if estimate.iterates is None:
+        return None
+    assert bool(estimate.iterates.isfinite().all()), "a release is finite"
+    return tuple(tuple(one) for one in estimate.iterates.tolist())
 
 
 def _promised(order: Order, charged: Event) -> Event:

@@ -20,6 +20,7 @@ METHODS: Final[Mapping[str, tuple[str, ...]]] = {
     "proximal_point": ("condition", "weak_convexity"),
     "adaptive_gd": ("smoothness",),
     "gauss_psgd": ("smoothness", "hessian_smoothness"),
+    "perturbed_spider": ("smoothness",),
 }
 """Which train networks, and what of a network's loss they need to know: clipping bounds its gradients, nothing else is
 known of it, so whoever asks for them declares it."""
@@ -45,7 +46,7 @@ def refuse_for_networks(spec: JobSpec) -> None:
         Invalid: another method, a constant that nobody declares, intervals, assumptions of coefficients, or extreme
             figures; with JSON pointers.
     """
-    errors = []
+    errors = _extreme_figures(spec)
     if spec.optimizer.kind not in METHODS:
         detail = (
             f"{spec.optimizer.kind} rests on bounds that a network's loss does not have; use clipped_sgd, which clips "
@@ -63,16 +64,25 @@ def refuse_for_networks(spec: JobSpec) -> None:
     if spec.optimizer.start != "zeros":
         detail = "is the change from the public start, so it is zeros: leave it out; model.pretrained names another"
         errors.append(FieldError("/optimizer/start", detail))
+    if spec.assume is not None:
+        errors.append(FieldError("/assume", "is about coefficients, which a network has none of; leave it out"))
+    if errors:
+        raise Invalid(f"This job asks for what networks do not have: see {errors[0].pointer}.", *errors)
+
+
+def _extreme_figures(spec: JobSpec) -> list[FieldError]:
+    """Return which figures of a method are too large or too small for single precision, or for a row."""
+    errors = []
     if not SMALLEST_CLIP <= clip_of(spec) <= LARGEST_CLIP:
         errors.append(
             FieldError("/optimizer/clip", f"of a network lies between {SMALLEST_CLIP:g} and {LARGEST_CLIP:g}")
         )
     if (getattr(spec.optimizer, "radius", None) or 0) > LARGEST_RADIUS:
         errors.append(FieldError("/optimizer/radius", f"of a network is at most {LARGEST_RADIUS:g}; lower it"))
-    if spec.assume is not None:
-        errors.append(FieldError("/assume", "is about coefficients, which a network has none of; leave it out"))
-    if errors:
-        raise Invalid(f"This job asks for what networks do not have: see {errors[0].pointer}.", *errors)
+    if getattr(spec.optimizer, "keep_iterates", None) is not None:
+        detail = "is not offered for networks, whose rows hold one set of parameters: leave it out"
+        errors.append(FieldError("/optimizer/keep_iterates", detail))
+    return errors
 
 
 def refuse_wide_draws(spec: JobSpec, facts: Facts) -> None:

@@ -1,5 +1,9 @@
-"""The settings of Gauss-PSGD and what follows from them once they are filled; letters as in `gauss`."""
+"""The settings of methods on SPIDER's estimates and what follows from them once they are filled; letters as in `gauss`.
 
+All answers of a pass are about disjoint batches, so that a pass has one price, however many answers there are.
+"""
+
+from collections.abc import Sequence
 from math import ceil, frexp, ldexp, sqrt
 from typing import Annotated, ClassVar, Final, Literal, TypeVar
 
@@ -8,13 +12,16 @@ from pydantic import Field
 from core.catalogue.method import AbstractSettings
 from core.catalogue.planning_rules import AnyStart, Mu, Radius
 from core.catalogue.questions import Gradient, GradientDifference
+from core.catalogue.sampling import StreamSampling
 from core.catalogue.second_order.escape import rounds_for
 from core.catalogue.second_order.estimation import Errors
 from core.catalogue.second_order.presets import THETA, gamma_star, round_chance
+from core.privacy.events import NOTHING, Event, Gaussian
 from core.privacy.facts import Adjacency, Facts
 
 MOST_EPOCHS: Final = 32
 MOST_STEPS: Final = 1_000_000
+MOST_CHUNKS: Final = 97
 CAP_PARTS: Final = 128
 """Of the next power of two, that caps are rounded up to."""
 
@@ -31,34 +38,16 @@ def known(value: V | None) -> V:
     return value
 
 
-class GaussPsgdFigures(AbstractSettings):
-    """What an analyst may say, and what is planned; all of it public."""
+class SpiderFigures(AbstractSettings):
+    """What every method says whose gradients are fresh ones, or noised changes of the last one; all of it public."""
 
     offers_intervals: ClassVar = False
     federates: ClassVar = True
     per_client: ClassVar = frozenset({"batch", "difference_batch"})
 
-    kind: Literal["gauss_psgd"] = "gauss_psgd"
     mu: Mu | None = Field(default=None, description="of all passes together; null: the job's share")
     epochs: Annotated[int, Field(ge=1, le=MOST_EPOCHS)] = Field(
         default=1, description="how often the records are gone through; more than one is about no population any more"
-    )
-    mode: Literal["calibrated", "theory", "given"] = Field(
-        default="calibrated",
-        description="calibrated: ours, by a preset; theory: the theorem's, vacuous below some 1e12 records; given: all "
-        "figures are yours",
-    )
-    preset: Literal["strict", "fast"] = Field(default="strict", description="of the calibrated mode")
-    form: Literal["corrected", "printed"] = Field(default="corrected", description="of the theory's equations")
-    estimator: Literal["drift", "period"] = Field(
-        default="drift",
-        description="when a fresh gradient is asked; period: DIFF2, every `period` steps, without rounds of escape",
-    )
-    period: Count | None = Field(default=None, description="of DIFF2; null: 10")
-    round_mode: RoundMode = Field(
-        default="fresh",
-        description="what a round begins with; fresh: a fresh gradient. rewind and continue are readings of the print "
-        "whose rounds repeat one noise: certificates are wrong far more often",
     )
     clip: Positive | None = Field(
         default=None, description="G, to which each unit's gradient is clipped; null: its bound"
@@ -66,10 +55,6 @@ class GaussPsgdFigures(AbstractSettings):
     smoothness: Positive | None = Field(
         default=None, description="M, of one unit's loss; null: the loss's own. Changes are cut to M times the distance"
     )
-    hessian_smoothness: Positive | None = Field(
-        default=None, description="rho: how fast one unit's Hessian changes, at most; to be declared"
-    )
-    start_gap: Positive | None = Field(default=None, description="U, for the theory; null: the loss's own")
     spread: Positive | None = Field(
         default=None, description="of units' gradients around their mean, as a length, at most; null: the clip"
     )
@@ -77,22 +62,12 @@ class GaussPsgdFigures(AbstractSettings):
         default=None,
         description="of units' changes around their mean, over the distance, at most; null: the smoothness",
     )
-    failure: Probability = Field(default=0.05, description="omega, of a whole run")
-    missed: Probability = Field(default=0.01, description="omega0: of leaving no saddle in all rounds of a phase")
-    margin: Literal["size", "explicit"] = Field(
-        default="size",
-        description="chi from the error's root mean square (practical), or from a radius that no error passes (proved)",
-    )
     batch: Count | None = Field(default=None, description="b1, units of a fresh gradient")
     difference_batch: Count | None = Field(default=None, description="b2, units of a change")
     restart_drift: Positive | None = Field(
         default=None, description="kappa: accumulated squared movement at which a fresh gradient is asked"
     )
-    step_size: Positive | None = Field(default=None, description="eta; null: half of 1/M, or the theory's")
-    error_radius: Positive | None = Field(default=None, description="chi; rounds begin at gradients of at most 3 chi")
-    escape_distance: Positive | None = Field(default=None, description="R; by hand in the preset fast")
-    round_steps: Annotated[int, Field(ge=1, le=MOST_STEPS)] | None = Field(default=None, description="Gamma")
-    rounds: Annotated[int, Field(ge=1, le=100_000)] | None = Field(default=None, description="Q")
+    step_size: Positive | None = Field(default=None, description="eta; null: planned from 1/M")
     steps: Annotated[int, Field(ge=1, le=MOST_STEPS)] | None = Field(
         default=None, description="T, steps at most; null: as many as there are units for"
     )
@@ -147,9 +122,89 @@ class GaussPsgdFigures(AbstractSettings):
         )
 
     @property
+    def every(self) -> int | None:
+        """Estimates from one fresh gradient to the next; None: the drift decides."""
+        return None
+
+    def questions(self) -> tuple[Gradient | GradientDifference, ...]:
+        """Return a fresh gradient's question and that for a change over distance 1; all have one price."""
+        unit = self.change(1.0)
+        assert unit is not None, "over a distance"
+        return self.fresh(), unit
+
+    def asked(self) -> frozenset[Gradient | GradientDifference]:
+        """Return the questions; those for other distances cost the same."""
+        return frozenset(self.questions())
+
+    def sampling(self, facts: Facts) -> StreamSampling:
+        """Return that batches are disjoint, of two sizes."""
+        sizes = tuple(dict.fromkeys((known(self.batch), known(self.difference_batch))))
+        return StreamSampling(batches=sizes, chunk=self._chunk(facts), passes=self.epochs)
+
+    def _chunk(self, facts: Facts) -> int:
+        """Return the units that one chunk of the schedule stands for."""
+        return -(-facts.units // (MOST_CHUNKS // self.epochs))
+
+    def schedule(self, facts: Facts) -> Sequence[Event]:
+        """Return the price of each pass, and chunks that cost nothing: with each the state before it is stored."""
+        rest = -(-facts.units // self._chunk(facts)) - 1
+        one: tuple[Event, ...] = (Gaussian(sigma=self.multiplier), *[NOTHING] * rest)
+        return one * self.epochs
+
+    def passes(self, facts: Facts) -> int:
+        """Return four products for each time the records are gone through: a change is that of two gradients."""
+        del facts  # the same for every scope
+        return 4 * self.epochs
+
+    def _most_restarts(self, facts: Facts) -> int:
+        return max(1, self.epochs * facts.units // known(self.batch))
+
+
+class GaussPsgdFigures(SpiderFigures):
+    """What an analyst may say, and what is planned; all of it public."""
+
+    kind: Literal["gauss_psgd"] = "gauss_psgd"
+    mode: Literal["calibrated", "theory", "given"] = Field(
+        default="calibrated",
+        description="calibrated: ours, by a preset; theory: the theorem's, vacuous below some 1e12 records; given: all "
+        "figures are yours",
+    )
+    preset: Literal["strict", "fast"] = Field(default="strict", description="of the calibrated mode")
+    form: Literal["corrected", "printed"] = Field(default="corrected", description="of the theory's equations")
+    estimator: Literal["drift", "period"] = Field(
+        default="drift",
+        description="when a fresh gradient is asked; period: DIFF2, every `period` steps, without rounds of escape",
+    )
+    period: Count | None = Field(default=None, description="of DIFF2; null: 10")
+    round_mode: RoundMode = Field(
+        default="fresh",
+        description="what a round begins with; fresh: a fresh gradient. rewind and continue are readings of the print "
+        "whose rounds repeat one noise: certificates are wrong far more often",
+    )
+    hessian_smoothness: Positive | None = Field(
+        default=None, description="rho: how fast one unit's Hessian changes, at most; to be declared"
+    )
+    start_gap: Positive | None = Field(default=None, description="U, for the theory; null: the loss's own")
+    failure: Probability = Field(default=0.05, description="omega, of a whole run")
+    missed: Probability = Field(default=0.01, description="omega0: of leaving no saddle in all rounds of a phase")
+    margin: Literal["size", "explicit"] = Field(
+        default="size",
+        description="chi from the error's root mean square (practical), or from a radius that no error passes (proved)",
+    )
+    error_radius: Positive | None = Field(default=None, description="chi; rounds begin at gradients of at most 3 chi")
+    escape_distance: Positive | None = Field(default=None, description="R; by hand in the preset fast")
+    round_steps: Annotated[int, Field(ge=1, le=MOST_STEPS)] | None = Field(default=None, description="Gamma")
+    rounds: Annotated[int, Field(ge=1, le=100_000)] | None = Field(default=None, description="Q")
+
+    @property
     def escapes(self) -> bool:
         """Whether there are rounds: DIFF2 has none."""
         return self.estimator == "drift"
+
+    @property
+    def every(self) -> int | None:
+        """Estimates from one fresh gradient to the next: DIFF2's period."""
+        return None if self.escapes else known(self.period)
 
     def sharpest(self) -> float:
         """Return gamma_star."""
@@ -196,6 +251,3 @@ class GaussPsgdFigures(AbstractSettings):
             "rounds_for_missed": rounds_for(self.missed, chance) if chance > 0 else None,
             "units_of_a_certificate": self.phase_units(),
         }
-
-    def _most_restarts(self, facts: Facts) -> int:
-        return max(1, self.epochs * facts.units // known(self.batch))

@@ -21,14 +21,10 @@ from typing import Final, Self
 
 from core.catalogue.certificate import Certificate, SecondOrder
 from core.catalogue.method import AbstractSettings, Assumption, Bound, Card
-from core.catalogue.questions import Gradient, GradientDifference
-from core.catalogue.sampling import StreamSampling
 from core.catalogue.second_order import planned
 from core.catalogue.second_order.figures import GaussPsgdFigures, known
-from core.privacy.events import NOTHING, Event, Gaussian
 from core.privacy.facts import Adjacency, Facts
 
-MOST_CHUNKS: Final = 97
 PAPER: Final = (
     "Tao, Zhang, Yu, Cheng, Dressler, Wang: Second-order convergence in private stochastic non-convex optimization"
 )
@@ -52,36 +48,6 @@ class GaussPsgd(GaussPsgdFigures):
             Invalid: a constant is missing, or the figures allow no certificate; with the figures and what to change.
         """
         return planned.fill_figures(self, facts, mu)
-
-    def questions(self) -> tuple[Gradient | GradientDifference, ...]:
-        """Return a fresh gradient's question and that for a change over distance 1; all have one price."""
-        unit = self.change(1.0)
-        assert unit is not None, "over a distance"
-        return self.fresh(), unit
-
-    def asked(self) -> frozenset[Gradient | GradientDifference]:
-        """Return the questions; those for other distances cost the same."""
-        return frozenset(self.questions())
-
-    def sampling(self, facts: Facts) -> StreamSampling:
-        """Return that batches are disjoint, of two sizes."""
-        sizes = tuple(dict.fromkeys((known(self.batch), known(self.difference_batch))))
-        return StreamSampling(batches=sizes, chunk=self._chunk(facts), passes=self.epochs)
-
-    def _chunk(self, facts: Facts) -> int:
-        """Return the units that one chunk of the schedule stands for."""
-        return -(-facts.units // (MOST_CHUNKS // self.epochs))
-
-    def schedule(self, facts: Facts) -> Sequence[Event]:
-        """Return the price of each pass, and chunks that cost nothing: with each the state before it is stored."""
-        rest = -(-facts.units // self._chunk(facts)) - 1
-        one: tuple[Event, ...] = (Gaussian(sigma=self.multiplier), *[NOTHING] * rest)
-        return one * self.epochs
-
-    def passes(self, facts: Facts) -> int:
-        """Return four products for each time the records are gone through: a change is that of two gradients."""
-        del facts  # the same for every scope
-        return 4 * self.epochs
 
     def bound(self, facts: Facts) -> Bound:
         """Return alpha, beside what every point satisfies untrained."""

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from core.catalogue.planning_rules import PLANNED_RADIUS, fill
 from core.catalogue.second_order.escape import rounds_for
-from core.catalogue.second_order.figures import MOST_STEPS, GaussPsgdFigures, known
+from core.catalogue.second_order.figures import MOST_STEPS, GaussPsgdFigures, SpiderFigures, known
 from core.catalogue.second_order.presets import Unfit, fast, strict
 from core.catalogue.second_order.rates import Ground
 from core.catalogue.second_order.theory import Constants, NoFixedPoint, reserved, theory_params
@@ -21,6 +21,7 @@ from core.errors import FieldError, Invalid
 from core.privacy.conversions import gdp_epsilon
 from core.privacy.facts import Adjacency, Facts
 
+S = TypeVar("S", bound=SpiderFigures)
 F = TypeVar("F", bound=GaussPsgdFigures)
 
 PLANNED_PERIOD: Final = 10
@@ -58,7 +59,24 @@ def fill_figures(asked: F, facts: Facts, mu: float) -> F:
 
 def _refuse_missing(settings: GaussPsgdFigures, facts: Facts) -> None:
     """Refuse where a constant is not known, or contradicts what is."""
-    wrong = list(_unknown(settings, facts))
+    refuse_unfit(settings, facts, *_unknown(settings, facts))
+
+
+def refuse_unfit(settings: SpiderFigures, facts: Facts, *more: FieldError) -> None:
+    """Refuse what no method on such estimates can do without.
+
+    Args:
+        settings: constants filled that are known.
+        facts: public.
+        more: what else is wrong.
+
+    Raises:
+        Invalid: the smoothness is not known, a clip is above the bound, the residual scale is unknown; or anything
+            more is wrong.
+    """
+    wrong = list(more)
+    if settings.smoothness is None:
+        wrong.insert(0, FieldError("/optimizer/smoothness", "is not known of this loss: declare it"))
     if settings.clip is not None and settings.clip > facts.gradient_bound:
         detail = f"is above {facts.gradient_bound:.6g}, the model's own bound; lower it, or raise the weights' bound"
         wrong.append(FieldError("/optimizer/clip", detail))
@@ -67,13 +85,11 @@ def _refuse_missing(settings: GaussPsgdFigures, facts: Facts) -> None:
             FieldError("/model/loss", "has an unknown scale, which this method does not train: give the scale")
         )
     if wrong:
-        raise Invalid(f"gauss_psgd needs what is not known here: see {wrong[0].pointer}.", *wrong)
+        raise Invalid(f"{settings.card().kind} needs what is not known here: see {wrong[0].pointer}.", *wrong)
 
 
 def _unknown(settings: GaussPsgdFigures, facts: Facts) -> Iterator[FieldError]:
     """Go through the figures that somebody has to give."""
-    if settings.smoothness is None:
-        yield FieldError("/optimizer/smoothness", "is not known of this loss: declare it")
     if not settings.escapes:
         if settings.mode == "theory":
             yield FieldError("/optimizer/mode", "theory is about the estimator drift: take calibrated or given")
@@ -89,20 +105,27 @@ def _unknown(settings: GaussPsgdFigures, facts: Facts) -> Iterator[FieldError]:
             yield FieldError(f"/optimizer/{name}", "is given where the mode is given: say it, or take calibrated")
 
 
-def _bent(settings: GaussPsgdFigures, facts: Facts) -> float:
+def bent_by(settings: SpiderFigures, facts: Facts) -> float:
     """Return the smoothness of the mean loss, its ridge included."""
     return known(settings.smoothness) + facts.ridge
 
 
 def _with_periods(settings: F, facts: Facts) -> F:
     """Return DIFF2 with nothing open: by default ten periods of ten steps, whose changes read as much as gradients."""
-    settings = fill(settings, period=PLANNED_PERIOD, step_size=0.5 / _bent(settings, facts))
+    settings = fill(settings, period=PLANNED_PERIOD, step_size=0.5 / bent_by(settings, facts))
+    return with_even_batches(settings, facts, known(settings.period))
+
+
+def with_even_batches(settings: S, facts: Facts, changes: int) -> S:
+    """Return settings with batches for so many changes to a fresh gradient, which read as much, ten times over.
+
+    Raises:
+        Invalid: a batch is larger than there are units.
+    """
     units = settings.epochs * facts.units
     settings = fill(settings, batch=max(1, units // (2 * PERIODS)))
-    settings = fill(settings, difference_batch=max(1, known(settings.batch) // known(settings.period)))
-    largest = max(known(settings.batch), known(settings.difference_batch))
-    if largest > facts.units:
-        raise _wrong("/optimizer/batch", f"takes {largest} units, and there are {facts.units}; lower it")
+    settings = fill(settings, difference_batch=max(1, known(settings.batch) // changes))
+    refuse_large(settings, facts)
     return fill(
         settings, steps=max(1, min(MOST_STEPS, units // min(known(settings.batch), known(settings.difference_batch))))
     )
@@ -110,7 +133,7 @@ def _with_periods(settings: F, facts: Facts) -> F:
 
 def _calibrated(settings: F, facts: Facts) -> F:
     """Return settings filled by a preset, b1 as large as there is room for."""
-    settings = fill(settings, step_size=0.5 / _bent(settings, facts))
+    settings = fill(settings, step_size=0.5 / bent_by(settings, facts))
     if all(getattr(settings, name) is not None for name in (*SIZES, *ESCAPE)):
         return settings
     units, dear, unfit = settings.epochs * facts.units, "", ""
@@ -171,7 +194,7 @@ def _with_escape(settings: F, facts: Facts) -> F:
     if least is None and settings.margin == "explicit":
         restarts = max(1, settings.epochs * facts.units // known(settings.batch))
         least = errors.radius(known(settings.restart_drift), restarts, settings.failure)
-    bent, rho = _bent(settings, facts), known(settings.hessian_smoothness)
+    bent, rho = bent_by(settings, facts), known(settings.hessian_smoothness)
     drift, step = known(settings.restart_drift), known(settings.step_size)
     if settings.preset == "fast":
         distance = known(settings.escape_distance)
@@ -212,7 +235,7 @@ def _by_theory(settings: F, facts: Facts) -> F:
     settings = fill(settings, start_gap=facts.start_gap)
     ground = Ground(
         lipschitz=settings.clip_at(facts),
-        smoothness=_bent(settings, facts),
+        smoothness=bent_by(settings, facts),
         hessian_smoothness=known(settings.hessian_smoothness),
         start_gap=known(settings.start_gap),
         dimension=facts.dimension,
@@ -267,18 +290,27 @@ def _refuse_unaffordable(settings: GaussPsgdFigures, facts: Facts) -> None:
     Raises:
         Invalid: with the figures.
     """
+    refuse_large(settings, facts)
     units = settings.epochs * facts.units
+    if _reserve(settings) > units:
+        raise _wrong("/optimizer/batch", f"is too large: {_too_dear(settings, units)}; lower it, or the rounds")
+    if settings.sharpest() > bent_by(settings, facts):
+        raise _wrong(
+            "/optimizer/error_radius",
+            f"makes sqrt(rho alpha) = {settings.sharpest():.4g}, above the smoothness {bent_by(settings, facts):.4g}: "
+            "no curvature would be excluded; lower it",
+        )
+
+
+def refuse_large(settings: SpiderFigures, facts: Facts) -> None:
+    """Refuse batches that no pass has the units for.
+
+    Raises:
+        Invalid: with the figures.
+    """
     largest = max(known(settings.batch), known(settings.difference_batch))
     if largest > facts.units:
         raise _wrong("/optimizer/batch", f"takes {largest} units, and there are {facts.units}; lower it")
-    if _reserve(settings) > units:
-        raise _wrong("/optimizer/batch", f"is too large: {_too_dear(settings, units)}; lower it, or the rounds")
-    if settings.sharpest() > _bent(settings, facts):
-        raise _wrong(
-            "/optimizer/error_radius",
-            f"makes sqrt(rho alpha) = {settings.sharpest():.4g}, above the smoothness {_bent(settings, facts):.4g}: no "
-            "curvature would be excluded; lower it",
-        )
 
 
 def _wrong(pointer: str, detail: str) -> Invalid:
