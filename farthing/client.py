@@ -44,6 +44,7 @@ from farthing.views import (
 from farthing.wire import KEY, Wire
 
 Spec = Mapping[str, Any]
+Names = Sequence[str] | None
 
 CONTENT_TYPES = {
     ".csv": "text/csv",
@@ -212,9 +213,10 @@ class Client:
 
     # Jobs ----------------------------------------------------------------------------------------------------------
 
-    def estimate(self, job: Spec, *, datasets: Sequence[str] | None = None) -> Estimate:
-        """Return price, plan and prediction of a job, or of a federated one over `datasets`; no record is read."""
-        return Estimate.model_validate(self._wire.post("/v1/estimates", federated.over(job, datasets, None)))
+    def estimate(self, job: Spec, *, datasets: Names = None, models: Names = None) -> Estimate:
+        """Return price, plan and prediction of a job; arguments as `submit`; no record is read."""
+        asked = federated.over(job, datasets, models=models)
+        return Estimate.model_validate(self._wire.post("/v1/estimates", asked))
 
     def plan(self, wanted: Spec) -> Plan:
         """Plan clipped descent from public figures, or solve for the one that `find` names; no dataset is needed."""
@@ -224,8 +226,9 @@ class Client:
         self,
         job: Spec,
         *,
-        datasets: Sequence[str] | None = None,
+        datasets: Names = None,
         quorum: int | None = None,
+        models: Names = None,
         key: str | None = None,
     ) -> Job:
         """Queue a job and reserve the most it may cost.
@@ -234,9 +237,10 @@ class Client:
             job: dataset, model, optimizer, privacy, and what else a job may say.
             datasets: of a federated job, one a client, in place of the job's own; each client's scope pays.
             quorum: clients that must be left for a federated job to go on when one is lost; None: all.
+            models: released ones that the job is about, for methods that take some.
             key: idempotency key; the same key and job again return the same job. Made here unless given.
         """
-        asked = federated.over(job, datasets, quorum)
+        asked = federated.over(job, datasets, quorum, models)
         return Job.model_validate(self._wire.post("/v1/jobs", asked, key=key or str(uuid4())))
 
     def job(self, job: str, *, wait_seconds: int = 0) -> Job:

@@ -9,17 +9,24 @@ from farthing.console import plain_table
 from farthing.views import ClientEstimate, Cost, Job
 
 
-def over(job: Mapping[str, Any], datasets: Sequence[str] | None, quorum: int | None) -> dict[str, Any]:
-    """Return a job over several datasets; without datasets it is left as it is.
+def over(
+    job: Mapping[str, Any],
+    datasets: Sequence[str] | None,
+    quorum: int | None = None,
+    models: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """Return a job over several datasets, or about released models; without either it is left as it is.
 
     Args:
-        job: its `dataset`, if it has one, gives way.
+        job: its `dataset` and `models`, if it has any, give way.
         datasets: one a client.
         quorum: clients that must be left for it to go on when one is lost; None: all.
+        models: that it is about.
     """
+    asked = dict(job) if not models else {**job, "models": list(models)}
     if not datasets:
-        return dict(job)
-    alone = {name: value for name, value in job.items() if name != "dataset"}
+        return asked
+    alone = {name: value for name, value in asked.items() if name != "dataset"}
     return {**alone, "federation": {"datasets": list(datasets), "quorum": quorum}}
 
 

@@ -17,6 +17,10 @@ Datasets = Annotated[
     list[str] | None, typer.Option("--client", help="ds_..., one for each client of a federated job; repeat it")
 ]
 
+Models = Annotated[
+    list[str] | None, typer.Option("--model", help="mdl_..., a released model that the job is about; repeat it")
+]
+
 
 @app.command()
 def estimate(
@@ -25,6 +29,7 @@ def estimate(
     width: Annotated[str | None, typer.Option(help="coefficient=width: what a so wide interval takes")] = None,
     excess: Annotated[float | None, typer.Option(help="what an excess risk of at most so much takes")] = None,
     clients: Datasets = None,
+    models: Models = None,
     as_json: Json = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
@@ -39,7 +44,7 @@ def estimate(
     if width is not None:
         asked = {**asked, "goal": {"width": _wanted(width)}}
     with Client(url, secret) as client:
-        found = client.estimate(asked, datasets=clients)
+        found = client.estimate(asked, datasets=clients, models=models)
     out.print_json(found.model_dump_json()) if as_json else out.print(tables.estimate(found))
     if found.clients and not as_json:
         out.print(federated.prices(found.clients))
@@ -74,6 +79,7 @@ def train(
     job: JobFile,
     *,
     clients: Datasets = None,
+    models: Models = None,
     quorum: Annotated[int | None, typer.Option(help="clients that must be left when one is lost")] = None,
     detach: Annotated[bool, typer.Option("--detach", help="print the job's id and return")] = False,
     idempotency_key: Annotated[str | None, typer.Option(help="send again with the same key, pay once")] = None,
@@ -83,7 +89,7 @@ def train(
     """Submit a job, watch it, and print its coefficient table."""
     asked = read(job, "job")
     with Client(url, secret) as client:
-        queued = client.submit(asked, datasets=clients, quorum=quorum, key=idempotency_key)
+        queued = client.submit(asked, datasets=clients, quorum=quorum, models=models, key=idempotency_key)
         if detach:
             line(queued.id)
             return

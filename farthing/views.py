@@ -231,6 +231,7 @@ class Job(View):
     id: str
     state: str
     dataset: str | None = None
+    models: list[str] = []
     optimizer: dict[str, Any] = {}
     progress: Progress
     cost: Annotated[JobCost, BeforeValidator(lambda cost: cost or {"reserved": {}, "spent": {}})]

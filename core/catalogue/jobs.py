@@ -9,12 +9,15 @@ from core.catalogue.federation import DatasetId, Federation
 from core.catalogue.methods import AnySettings
 from core.catalogue.models import AnyModel
 from core.catalogue.planning_rules import SLACK, Floor, MatrixNoise
-from core.catalogue.questions import Curvature, Sigma
+from core.catalogue.question_bases import Sigma
+from core.catalogue.questions import Curvature
 from core.privacy.amounts import PrivacyTarget
 from core.privacy.facts import Frozen
 
 LabelKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 LabelValue = Annotated[str, StringConstraints(max_length=256)]
+ModelId = Annotated[str, StringConstraints(pattern=r"^mdl_[0-9A-Za-z]{1,36}$")]
+MOST_MODELS: Final = 1000
 Share = Annotated[float, Field(gt=0, lt=1)]
 RETRY_ALLOWANCE: Final = 1
 _READ_BY_EVERY_RELEASE: Final = frozenset({"device", "processes", "max_runtime_seconds", "memory_bytes"})
@@ -129,6 +132,11 @@ class JobSpec(Frozen):
     )
     datasets: None = Field(default=None, description="always null; `federation` names several")
     model: AnyModel
+    models: tuple[ModelId, ...] = Field(
+        default=(),
+        max_length=MOST_MODELS,
+        description="released models that the job is about, for methods that take some",
+    )
     optimizer: AnySettings
     privacy: PrivacyTarget
     inference: Inference = Inference()
@@ -150,10 +158,10 @@ class JobSpec(Frozen):
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out a usual allowance, and assumptions and clients where there are none: all newer than some release.
+        """Leave out a usual allowance, and assumptions, clients and models where there are none: all came later.
 
         As in `Resources`; a filled job has no assumptions, for its plan has taken what it needs of them.
         """
         told: dict[str, Any] = serialize(self)
-        unsaid = (("retry_allowance", RETRY_ALLOWANCE), ("assume", None), ("federation", None))
-        return {name: at for name, at in told.items() if (name, at) not in unsaid}
+        unsaid = {"retry_allowance": RETRY_ALLOWANCE, "assume": None, "federation": None, "models": ()}
+        return {name: at for name, at in told.items() if name not in unsaid or getattr(self, name) != unsaid[name]}

@@ -59,6 +59,10 @@ class AbstractSettings(Grown, ABC):
     """Whether several clients may follow it together, each on its own records; the others are refused by name."""
     per_client: ClassVar[frozenset[str]] = frozenset({"batch"})
     """The fields that differ between the clients of a federated job, in proportion to their units."""
+    about: ClassVar[tuple[int, int]] = (0, 0)
+    """How many released models a job of this method is about, at least and at most."""
+    needs_apart: ClassVar[bool] = False
+    """Whether what it says of a model holds only on records that the model has not seen; see `core.service.about`."""
 
     @abstractmethod
     def plan(self, facts: Facts, mu: float) -> Self:

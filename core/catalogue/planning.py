@@ -71,6 +71,7 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
     Raises:
         Invalid: the model does not fit the columns, or given figures contradict each other; with JSON pointers.
     """
+    _check_models(spec)
     design, model, facts = describe(spec, columns=columns, units=units, adjacency=adjacency)
     mu, fits = spec.privacy.total_mu(terms), allowed(spec.privacy, terms)
     if isinstance(model, NetworkModel):
@@ -98,6 +99,22 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
     )
     schedule = (*chunks(optimizer.schedule(facts)), *(question.event() for question in inference.questions()))
     return PlannedJob(spec=filled, design=design, facts=facts, schedule=schedule, bound=optimizer.bound(facts))
+
+
+def _check_models(spec: JobSpec) -> None:
+    """Refuse a number of models that the method is not about, and one that is named twice.
+
+    Raises:
+        Invalid: with JSON pointers.
+    """
+    least, most = spec.optimizer.about
+    count, kind = len(spec.models), spec.optimizer.kind
+    if not least <= count <= most:
+        taken = f"{least}" if least == most else f"{least} to {most}"
+        raise contradiction("/models", f"names {count}: {kind} is about {taken if most else 'no'} released models")
+    for place, name in enumerate(spec.models):
+        if name in spec.models[:place]:
+            raise contradiction(f"/models/{place}", f"names {name} again; name each model once")
 
 
 def _completed(

@@ -15,7 +15,8 @@ from scipy.linalg import block_diag
 from core.catalogue.certificate import Certificate
 from core.catalogue.columns import Coded
 from core.catalogue.design import Design
-from core.catalogue.losses import Huber, Logistic, Loss, Mallows, Weights
+from core.catalogue.losses import Huber, Logistic, Loss, Mallows, Multinomial, Weights
+from core.catalogue.models import LinearModel, MultinomialModel, RegressionModel
 from core.privacy.facts import Frozen, Grown
 from core.privacy.reports import Report
 
@@ -127,6 +128,20 @@ class Released(Grown):
     def equation(self) -> tuple[object, ...]:
         """What says which equation was solved: two rows of the same records that agree here estimate one value."""
         return (self.kind, self.design, self.fitted_loss, self.weighting, self.ridge)
+
+
+def fitted_loss_of(model: RegressionModel, design: Design) -> Loss:
+    """Return the loss that a release of this filled model is told to have; scales are in the target's units."""
+    if isinstance(model, MultinomialModel):
+        return Multinomial(classes=design.classes)
+    if isinstance(model, LinearModel) and isinstance(model.loss, Huber) and not model.loss.joint:
+        return Huber(c=model.loss.c, scale=model.loss.scale)  # all that the first release wrote of one
+    return model.loss
+
+
+def equation_of(model: RegressionModel, design: Design) -> tuple[object, ...]:
+    """Return the `equation` of what a filled model would release."""
+    return (model.kind, design, fitted_loss_of(model, design), model.weights, model.ridge)
 
 
 class Declared(Frozen):

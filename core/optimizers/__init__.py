@@ -42,8 +42,13 @@ class Fitted:
     sandwich: Sandwich | None
 
 
-def iterate(settings: AnySettings, oracle: Oracle) -> tuple[Estimate, Status]:  # noqa: C901 - a case for each method
+def iterate(settings: AnySettings, oracle: Oracle, points: Tensor | None = None) -> tuple[Estimate, Status]:  # noqa: C901 - a case for each method
     """Run the method that these filled settings name and leave the door open.
+
+    Args:
+        settings: the method's, nothing open.
+        oracle: the only way to the records.
+        points: released before, shape (K, p), float64, encoded units; None for methods that are about none.
 
     Raises:
         Diverged: the last step left the public radius; decided from noised values only.
@@ -74,18 +79,22 @@ def iterate(settings: AnySettings, oracle: Oracle) -> tuple[Estimate, Status]:  
     return ended
 
 
-def fit(settings: AnySettings, oracle: Oracle) -> Release[Estimate]:
-    """Run a method and close the door.
+def fit(settings: AnySettings, oracle: Oracle, points: Tensor | None = None) -> Release[Estimate]:
+    """Run a method and close the door; arguments as `iterate`.
 
     Raises:
         Diverged: as `iterate`.
     """
-    estimate, status = iterate(settings, oracle)
+    estimate, status = iterate(settings, oracle, points)
     return oracle.release(estimate, status)
 
 
 def fit_and_infer(
-    settings: AnySettings, inference: Inference, oracle: Oracle, shifts: Tensor | None = None
+    settings: AnySettings,
+    inference: Inference,
+    oracle: Oracle,
+    shifts: Tensor | None = None,
+    points: Tensor | None = None,
 ) -> Release[Fitted]:
     """Run a method, ask for the two matrices of its intervals where wanted, and close the door.
 
@@ -94,10 +103,11 @@ def fit_and_infer(
         inference: what intervals are asked for, nothing open.
         oracle: the only way to the records.
         shifts: directions that move many coefficients together; see `infer`.
+        points: of the released models that the job is about, shape (K, p).
 
     Raises:
         Diverged: as `iterate`; nothing is asked for the intervals then.
     """
-    estimate, status = iterate(settings, oracle)
+    estimate, status = iterate(settings, oracle, points)
     sandwich = infer(inference, estimate, oracle, shifts) if inference.intervals else None
     return oracle.release(Fitted(estimate, sandwich), status)

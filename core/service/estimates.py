@@ -24,7 +24,7 @@ from core.privacy.budget import admits, jobs_that_still_fit
 from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency
 from core.privacy.renyi import cost_nano
-from core.service import weights
+from core.service import about, weights
 from core.service.budgets import NO_COST, allowance_figures, cost_figures
 from core.service.context import Caller, Context
 from core.service.sight import find_dataset
@@ -109,13 +109,14 @@ class Plans:
     def find(self, spec: JobSpec, digest: str) -> Plan | None:
         """Return the plan of a job; None where there is none, or where it depends on what is there now.
 
-        So do GPUs, and weights to start from; plans of several clients are not kept.
+        So do GPUs, weights to start from and models to be about; plans of several clients are not kept.
 
         Args:
             spec: the request.
             digest: of its canonical text.
         """
-        if spec.federation or spec.resources.served_by == "cuda" or getattr(spec.model, "pretrained", None) is not None:
+        named = spec.federation or spec.models or getattr(spec.model, "pretrained", None) is not None
+        if named or spec.resources.served_by == "cuda":
             return None
         with self._lock:
             return self._kept.get((spec.dataset, digest))
@@ -176,6 +177,7 @@ def quote(session: Session, context: Context, caller: Caller, spec: JobSpec) -> 
     planned = _plan(asker)
     if isinstance(planned.spec.model, NetworkModel):
         weights.check(session, caller, planned.spec.model, planned.design)
+    about.check(session, context, caller, planned, [dataset])
     return Quote(
         planned=planned,
         price=composed(planned.schedule),

@@ -12,7 +12,7 @@ from core.catalogue.models import NetworkModel
 from core.errors import BudgetExhausted, BudgetReserved, Conflict, FieldError, Invalid, NotFound, Refusal
 from core.privacy.budget import admits, jobs_that_still_fit
 from core.privacy.facts import Adjacency
-from core.service import weights
+from core.service import about, weights
 from core.service.budgets import allowance_figures, cost_figures
 from core.service.context import Caller, Context
 from core.service.estimates import (
@@ -84,6 +84,7 @@ def quote(session: Session, context: Context, caller: Caller, spec: JobSpec) -> 
         ) from error
     if isinstance(planned.clients[0].spec.model, NetworkModel):
         weights.check(session, caller, planned.clients[0].spec.model, planned.clients[0].design)
+    about.check(session, context, caller, planned.clients[0], found)
     parts = zip(planned.clients, found, scopes, accounts, strict=True)
     return FederatedPlan(
         planned, tuple(Plan(alone, dataset.id, scope.id, account) for alone, dataset, scope, account in parts)

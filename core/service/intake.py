@@ -17,14 +17,14 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from core.catalogue.jobs import JobSpec
-from core.errors import Conflict, Forbidden, LedgerBusy, Refusal
+from core.errors import Conflict, FieldError, Forbidden, Invalid, LedgerBusy, Refusal
 from core.service import federations, showing, witnessing, workers
 from core.service.context import Caller, Context
 from core.service.estimates import PLANS, Plan, quote
 from core.service.federations import FederatedPlan
 from core.service.scopes import viewer
 from core.service.sight import no_dataset
-from core.store import audit, clock, idempotency, ledger, queries, queue
+from core.store import audit, clock, idempotency, ledger, queries, queue, subjects
 from core.store import jobs as rows
 from core.store.idempotency import Claim, Name
 from core.store.ledger import Books
@@ -268,6 +268,7 @@ class _Counter:
     """All that decides who is admitted, as it stands under locks that last until the transaction ends."""
 
     datasets: Mapping[tuple[Viewer, str], Dataset]
+    models: frozenset[str]
     grants: Mapping[tuple[str, str], str]
     live: Counter[str]
     books: Books
@@ -275,21 +276,26 @@ class _Counter:
 
     @classmethod
     def open(cls, session: Session, context: Context, drafts: Sequence[_Draft]) -> "_Counter":
-        """Lock datasets, then principals, then scopes and accounts: everybody in this order."""
+        """Lock datasets, then models, then principals, then scopes and accounts: everybody in this order."""
         jobs = [job for draft in drafts for job in draft.payers]
         datasets = queries.hold_datasets(
             session, [(viewer(draft.submission.caller), job.dataset_id) for draft in drafts for job in draft.payers]
         )
+        models = subjects.hold(session, (name for draft in drafts for name in draft.submission.spec.models))
         grants = queries.grants_of(session, [(job.scope_id, job.owner_id) for job in jobs])
         for job in jobs:
             job.grant_id = grants.get((job.scope_id, job.owner_id))
         live = queue.lock_live(session, [job.owner_id for job in jobs])
         books = ledger.open_books(session, jobs)
-        return cls(datasets, grants, live, books, context.settings.max_queued_per_principal)
+        return cls(datasets, models, grants, live, books, context.settings.max_queued_per_principal)
 
     def admit(self, draft: _Draft) -> Made:
         """Reserve for one job, for all of its clients or for none, or refuse it."""
         job = draft.job
+        for place, name in enumerate(draft.submission.spec.models):
+            if name not in self.models:  # taken away since the plan was made
+                detail = f"{name} is kept no more"
+                raise Invalid(f"The job cannot be about this model: {detail}.", FieldError(f"/models/{place}", detail))
         queue.admit(self.live[job.owner_id], self.most_queued)
         reservation = ledger.Reservation(self.books)
         for place, (payer, part) in enumerate(zip(draft.payers, draft.submission.plan.parts, strict=True)):

@@ -15,9 +15,8 @@ from core.service.scopes import viewer
 from core.service.views import ModelView, rfc3339
 from core.store import federations, queries
 from core.store.retention import RETIRED
+from core.store.subjects import OPEN
 from core.store.tables import Job, Model, Scope
-
-_OPEN = ("not-needed", "approved")
 
 
 def find(session: Session, context: Context, caller: Caller, model_id: str) -> tuple[Model, Job, Scope]:
@@ -38,7 +37,7 @@ def find(session: Session, context: Context, caller: Caller, model_id: str) -> t
         raise ModelRetired("This model is kept no more. Its job, report and charges are; clone the job to pay anew.")
     until = queries.grid_time(session, context.settings.visible_grid_seconds)
     judges = caller.role == "admin" or caller.id in queries.judges(session, model, job)
-    if model.created_at > until or not (model.approval in _OPEN or judges):
+    if model.created_at > until or not (model.approval in OPEN or judges):
         raise NotFound("There is no such model.")
     return found
 
@@ -81,6 +80,7 @@ def _view(context: Context, model: Model, job: Job) -> ModelView:
         id=model.id,
         job=model.job_id,
         dataset=None if job.is_federated else model.dataset_id,
+        models=list(job.spec.get("models", ())),
         approval=model.approval,
         release=shown(model.release),
         created_at=rfc3339(queries.on_grid(model.created_at, context.settings.visible_grid_seconds)),

@@ -28,10 +28,10 @@ from core.store import chain, federations, ledger, queries
 from core.store.accounts import Balance
 from core.store.queries import Viewer
 from core.store.retention import RETIRED
+from core.store.subjects import OPEN
 from core.store.tables import Job, JobEvent, Model, Scope
 
 _SCHEDULE: Final[TypeAdapter[list[Event]]] = TypeAdapter(list[Event])
-_OPEN_MODELS = ("not-needed", "approved")
 
 
 def views(session: Session, context: Context, seen: Sequence[tuple[Viewer, Job]]) -> list[JobView]:
@@ -74,7 +74,7 @@ def _federation(job: Job, clients: Sequence[ClientView]) -> FederationView:
 
 def visible(session: Session, viewer: Viewer, job: Job, model: Model | None) -> Model | None:
     """Return a job's model if the viewer may have it: before approval only its judges and admins do."""
-    if model is None or model.approval in _OPEN_MODELS:
+    if model is None or model.approval in OPEN:
         return model
     if model.approval == RETIRED:
         return None
@@ -136,6 +136,7 @@ def _view(
         dataset=None if job.is_federated else job.dataset_id,
         owner=job.owner_id,
         model=spec["model"],
+        models=list(spec.get("models", ())),
         optimizer=spec["optimizer"],
         privacy=spec["privacy"],
         inference=spec["inference"],

@@ -270,7 +270,10 @@ class FederationView(View):
 
 
 class JobView(View):
-    """A training job; a federated one has clients in place of a dataset and a cost."""
+    """A training job; a federated one has clients in place of a dataset and a cost.
+
+    `models` are the released ones that it is about; of most jobs none.
+    """
 
     id: str
     object: Literal["job"] = "job"
@@ -278,6 +281,7 @@ class JobView(View):
     dataset: str | None
     owner: str
     model: dict[str, Any]
+    models: list[str]
     optimizer: dict[str, Any]
     privacy: dict[str, Any]
     inference: dict[str, Any]
@@ -325,12 +329,13 @@ class ArtifactView(View):
 
 
 class ModelView(View):
-    """A released model; a federated job's is of no one dataset."""
+    """A released model; a federated job's is of no one dataset. `models` are those that its job was about."""
 
     id: str
     object: Literal["model"] = "model"
     job: str
     dataset: str | None
+    models: list[str]
     approval: str
     release: dict[str, Any] | None
     created_at: str

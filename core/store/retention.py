@@ -9,7 +9,7 @@ from typing import Final
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
-from core.store import clock
+from core.store import clock, subjects
 from core.store.tables import Checkpoint, Job, Model
 
 RETIRED: Final = "retired"
@@ -41,7 +41,8 @@ def drop_states_of(session: Session, dataset_id: str) -> list[str]:
 def retire_models(session: Session, retention_seconds: float | None) -> list[str]:
     """Take the content of models away that were released longer ago; return up to 100 of them.
 
-    Their jobs' kept states go with them, for the last one holds the release.
+    Their jobs' kept states go with them, for the last one holds the release. A model that a job is about stays until
+    that job has ended.
 
     Args:
         session: an open write transaction.
@@ -52,7 +53,9 @@ def retire_models(session: Session, retention_seconds: float | None) -> list[str
     at = clock.read(session)
     old = select(Model.id, Model.job_id).where(Model.created_at <= at - retention_seconds, Model.approval != RETIRED)
     locked = old.order_by(Model.id).limit(BATCH).with_for_update(skip_locked=True)
-    found = {row.id: row.job_id for row in session.execute(locked)}
+    rows = session.execute(locked).all()
+    needed = subjects.live(session) if rows else frozenset[str]()  # jobs come in under a lock on their models
+    found = {row.id: row.job_id for row in rows if row.id not in needed}
     if found:
         session.execute(update(Model).where(Model.id.in_(found)).values(release={}, approval=RETIRED))
         _drop(session, list(found.values()))

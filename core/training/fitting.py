@@ -7,21 +7,13 @@ from typing import Final
 import torch
 
 from core import problems
-from core.catalogue.losses import Huber, Logistic, Loss, Mallows, Multinomial, Weights
+from core.catalogue.losses import Huber, Logistic, Loss, Mallows, Weights
 from core.catalogue.modelling import encoded_loss
-from core.catalogue.models import (
-    LinearModel,
-    LogisticModel,
-    MultinomialModel,
-    NetworkModel,
-    PhaseRetrievalModel,
-    PoissonModel,
-    RegressionModel,
-)
+from core.catalogue.models import NetworkModel, RegressionModel
 from core.catalogue.planning import PlannedJob
 from core.inference.estimate import Estimate
 from core.inference.network import AnyReleased, ReleasedNetwork
-from core.inference.released import Flags, Released
+from core.inference.released import Flags, Released, fitted_loss_of
 from core.inference.sandwich import Sandwich
 from core.optimizers import Fitted, fit_and_infer
 from core.oracle import Oracle, Release
@@ -32,10 +24,10 @@ from core.problems import Problem
 from core.store.records import Encoded
 from core.training.device import own_device
 from core.training.meter import LedgerMeter
-from core.training.network import PublicWeights, describe_network, make_network_problem, merged
+from core.training.network import NO_WEIGHTS, PublicWeights, describe_network, make_network_problem, merged
 from core.training.order import Order
+from core.training.points import points_of
 
-NO_WEIGHTS: Final[PublicWeights] = {}
 ROUNDING: Final = 1e-9
 """What a scale may pass its floor by and still be at it."""
 
@@ -81,7 +73,8 @@ def train(
     if isinstance(planned.spec.model, NetworkModel):
         return _train_network(planned, order, meter, oracle, weights)
     shifts = torch.from_numpy(planned.design.baseline_shifts())
-    fitted = fit_and_infer(planned.spec.optimizer, planned.spec.inference, oracle, shifts)
+    points = points_of(planned, order.subjects)
+    fitted = fit_and_infer(planned.spec.optimizer, planned.spec.inference, oracle, shifts, points)
     return describe(planned, order, fitted, meter.charged)
 
 
@@ -89,7 +82,8 @@ def _train_network(
     planned: PlannedJob, order: Order, meter: LedgerMeter, oracle: Oracle, weights: PublicWeights
 ) -> ReleasedNetwork:
     """Run the method and return the whole network, its public start included."""
-    fitted = fit_and_infer(planned.spec.optimizer, planned.spec.inference, oracle)
+    points = points_of(planned, order.subjects, weights)
+    fitted = fit_and_infer(planned.spec.optimizer, planned.spec.inference, oracle, points=points)
     estimate = fitted.value.estimate
     privacy = report(_promised(order, meter.charged), order.terms, order.adjacency, declared=True)
     parameters = merged(planned, weights, estimate.theta)
@@ -115,6 +109,7 @@ def describe(planned: PlannedJob, order: Order, fitted: Release[Fitted], charged
     assert all(isfinite(value) for value in theta), "a release is finite"
     assert all(isfinite(value) for row in covariance or () for value in row), "a release is finite"
     assert model.weights.bound is not None, "the planner fills it"
+    loss = fitted_loss_of(model, planned.design)
     return Released(
         kind=model.kind,
         target=model.target,
@@ -130,8 +125,8 @@ def describe(planned: PlannedJob, order: Order, fitted: Release[Fitted], charged
         flags=_flags(estimate, sandwich, scale_floored=_at_floor(planned, theta[-1])),
         privacy=report(_promised(order, charged), order.terms, order.adjacency, declared=True),
         weight_bound=model.weights.bound,
-        huber=_huber(model),
-        loss=_newer_loss(planned),
+        huber=(loss.c, loss.scale) if isinstance(loss, Huber) and not loss.joint and loss.scale is not None else None,
+        loss=_newer_loss(loss),
         weights=_newer_weights(model.weights),
         ridge=model.ridge,
         certificate=estimate.certificate,
@@ -182,27 +177,10 @@ def _at_floor(planned: PlannedJob, last: float) -> bool:
     return isinstance(loss, Huber) and loss.scale_floor is not None and last <= loss.scale_floor * (1 + ROUNDING)
 
 
-def _huber(model: RegressionModel) -> tuple[float, float] | None:
-    """Return what the first release wrote of a loss, None for those that it did not know."""
-    if not isinstance(model, LinearModel) or not isinstance(model.loss, Huber) or model.loss.joint:
-        return None
-    assert model.loss.scale is not None, "the planner fills it"
-    return model.loss.c, model.loss.scale
-
-
-def _newer_loss(planned: PlannedJob) -> Loss | None:
-    """Return a loss that the first release did not know."""
-    match _regression(planned):
-        case LinearModel() as model if _huber(model) is None:
-            return model.loss
-        case LogisticModel() as model:
-            return None if isinstance(model.loss, Logistic) else model.loss
-        case PoissonModel() | PhaseRetrievalModel() as model:
-            return model.loss
-        case MultinomialModel():
-            return Multinomial(classes=planned.design.classes)
-        case _:
-            return None
+def _newer_loss(loss: Loss) -> Loss | None:
+    """Return a loss that the first release did not know; it wrote two figures of those Huber losses that it did."""
+    known = isinstance(loss, Logistic) or (isinstance(loss, Huber) and not loss.joint)
+    return None if known else loss
 
 
 def _newer_weights(weights: Weights) -> Weights | None:

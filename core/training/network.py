@@ -1,7 +1,7 @@
 """A network in a trainer: from opened records and a public start to a problem, and from theta to a model's row."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from core.training.device import own_device
 
 PublicWeights = Mapping[str, NDArray[np.float32]]
 """Public weights by name; a job without any has none."""
+NO_WEIGHTS: Final[PublicWeights] = {}
 Ended = Literal["finished", "stopped"]
 
 
@@ -87,6 +88,18 @@ def merged(planned: PlannedJob, given: PublicWeights, theta: Tensor) -> NDArray[
     own = [tensors[one.name].flatten() for one in parameters_of(model.layers, shape)]
     flat: NDArray[np.float32] = torch.cat(own).to(torch.float32).numpy()
     return flat
+
+
+def change_of(planned: PlannedJob, given: PublicWeights, released: ReleasedNetwork) -> Tensor:
+    """Return a released network as theta, the change of its trained numbers from the public start, float64, shape (p,).
+
+    The inverse of `merged`, but for what its rounding to single precision took; not for low-rank changes.
+    """
+    model, tensors, start = network_of(planned), released.tensors, start_of(planned, given)
+    moved = trained_parameters(model.layers, planned.design.shape, model.train)
+    return torch.cat(
+        [(torch.from_numpy(tensors[one.name]).double() - start[one.name].double()).flatten() for one in moved]
+    )
 
 
 def describe_network(

@@ -14,6 +14,7 @@ from core.store import ledger
 from core.store.accounts import terms_of
 from core.store.claims import Claim
 from core.store.records import Kept, kept_of
+from core.store.subjects import Subjects, subjects_of
 from core.store.tables import Account, Dataset, Job, PublicWeights, Scope
 from core.store.weights import KeptWeights
 
@@ -73,6 +74,8 @@ class Order:
     """What earlier attempts paid for."""
     weights: KeptWeights | None = None
     """Public ones that a network starts from."""
+    subjects: Subjects | None = None
+    """The released models that the job is about."""
 
 
 def read_order(session: Session, claim: Claim) -> Order:
@@ -103,6 +106,7 @@ def read_order(session: Session, claim: Claim) -> Order:
         paid_chunks=job.chunks_spent,
         charged=ledger.executed_by(session, job),
         weights=_weights(session, job),
+        subjects=subjects_of(session, job),
     )
 
 

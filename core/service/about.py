@@ -1,0 +1,65 @@
+"""Which released models a job may be about: those that its owner may have, and that are points of its own loss."""
+
+from collections.abc import Collection
+
+from sqlalchemy.orm import Session
+
+from core.catalogue.planning import PlannedJob
+from core.errors import FieldError, Invalid, ModelRetired, NotFound
+from core.inference.about import misfit
+from core.inference.network import read_released
+from core.service import models
+from core.service.context import Caller, Context
+from core.store import subjects
+from core.store.tables import Dataset
+
+
+def check(
+    session: Session, context: Context, caller: Caller, planned: PlannedJob, datasets: Collection[Dataset]
+) -> None:
+    """Refuse models that a planned job cannot be about.
+
+    Args:
+        session: a read-only snapshot.
+        context: of the service.
+        caller: who asks.
+        planned: the job, of a federated one a client's: what the model uses is declared alike by all.
+        datasets: that the job would read.
+
+    Raises:
+        Invalid: a model does not exist for the caller, is kept no more, waits for approval or was rejected, has other
+            parameters, or has seen records that the method must not meet again; with a pointer to each.
+    """
+    wrong = [
+        FieldError(f"/models/{place}", f"{name} {fault}")
+        for place, name in enumerate(planned.spec.models)
+        if (fault := _fault(session, context, caller, planned, datasets, name)) is not None
+    ]
+    if wrong:
+        raise Invalid(f"The job cannot be about these models: {wrong[0].detail}.", *wrong)
+
+
+def _fault(
+    session: Session,
+    context: Context,
+    caller: Caller,
+    planned: PlannedJob,
+    datasets: Collection[Dataset],
+    name: str,
+) -> str | None:
+    """Say why a job cannot be about one model, in words that follow its name."""
+    try:
+        model, _, _ = models.find(session, context, caller, name)
+    except ModelRetired:
+        return "is kept no more: train it anew"
+    except NotFound:
+        return "does not exist: name a model that you may see"
+    if model.approval not in subjects.OPEN:
+        return f"is {model.approval}: a job may be about it once its owner has approved it"
+    fault = misfit(planned, read_released(model.release))
+    if fault is not None or not planned.spec.optimizer.needs_apart:
+        return fault
+    seen = subjects.origin(session, [name]).datasets & {dataset.id for dataset in datasets}
+    if seen:
+        return f"was made of the records of {min(seen)}: name a dataset that it has not seen"
+    return None

@@ -1,0 +1,33 @@
+"""The points of released models: theta as it was released, for methods that are about such models."""
+
+import torch
+from torch import Tensor
+
+from core.catalogue.planning import PlannedJob
+from core.inference.network import ReleasedNetwork, read_released
+from core.store.subjects import Subjects
+from core.training.network import NO_WEIGHTS, PublicWeights, change_of
+
+
+def points_of(planned: PlannedJob, subjects: Subjects | None, weights: PublicWeights = NO_WEIGHTS) -> Tensor | None:
+    """Return what models are, encoded, float64, shape (K, p), in the order in which the job names them.
+
+    A model that was released with its iterates stands for all of these.
+
+    Args:
+        planned: the job, whose loss they are points of.
+        subjects: the models; None: the job is about none.
+        weights: public ones that networks start from.
+    """
+    if subjects is None:
+        return None
+    found: list[Tensor] = []
+    for row in subjects.releases:
+        released = read_released(row)
+        if isinstance(released, ReleasedNetwork):
+            found.append(change_of(planned, weights, released).unsqueeze(0))
+        else:
+            found.append(torch.tensor(released.iterates or (released.theta,), dtype=torch.float64))
+    points = torch.cat(found)
+    assert points.shape[-1] == planned.facts.dimension, "they were compared with the job when it came in"
+    return points
