@@ -1,17 +1,29 @@
-"""What a method claims of the very point it returned: from released values and public figures, nothing else."""
+"""What a method claims of the very point it returned: from released values and public figures, nothing else.
 
-from typing import ClassVar, Literal
+Of a point that was released before and is only looked at, the claim rests on records that the point has not seen.
+"""
+
+from typing import ClassVar, Final, Literal, Self
 
 from pydantic import Field
 
 from core.privacy.facts import Frozen, Grown
 
+Records = Literal["same_dataset", "same_people", "different_people"]
+"""Whose records two jobs read: a scope is the people behind its datasets."""
+SEEN: Final = (
+    "none of it: the model was made of records of this very scope, and errors on them are not independent of it"
+)
+
 
 class SecondOrder(Frozen):
     """How a run that looks for a second-order stationary point ended, and what it looked for."""
 
-    outcome: Literal["certified", "no_escape_observed", "data_exhausted", "step_cap"] = Field(
-        description="certified: by the theorem; no_escape_observed: the same event, where no theorem covers the figures"
+    outcome: Literal[
+        "certified", "no_escape_observed", "data_exhausted", "step_cap", "gradient_not_short", "escaped"
+    ] = Field(
+        description="certified: by the theorem; no_escape_observed: the same event, where no theorem covers the "
+        "figures. Of a given point also gradient_not_short: no round was begun; escaped: the last round moved away"
     )
     alpha: float = Field(description="the gradient is looked for at most so long, in encoded units")
     gamma_star: float = Field(description="no eigenvalue of the mean Hessian is looked for farther below 0")
@@ -26,10 +38,24 @@ class SecondOrder(Frozen):
     round_mode: str
 
 
+class Selection(Frozen):
+    """Which of several released points was selected, and by what test."""
+
+    mode: str
+    candidates: int = Field(description="T, how many points there were")
+    chosen: int | None = Field(description="place among them, from 0, models in their order; null: none passed")
+    alpha: float = Field(description="a gradient may be so long, in encoded units")
+    gamma_star: float = Field(description="no eigenvalue may be farther below 0")
+    gradient_tolerance: float | None = Field(description="allowed for beside alpha; null: the mode tests scores")
+    curvature_tolerance: float | None = Field(description="allowed for beside gamma_star")
+    curvature: float | None = Field(description="claimed: no eigenvalue is farther below 0; null: nothing is claimed")
+    failure: float = Field(description="omega, of the whole selection")
+
+
 class Certificate(Grown):
     """A claim, with how sure it is and what it rests on; part of a model's release."""
 
-    NEWER: ClassVar = frozenset({"second_order"})
+    NEWER: ClassVar = frozenset({"second_order", "models", "selection"})
 
     ended_by: str = Field(description="why the method ended: rounds, budget, small_gradient, step_cap, ...")
     quantity: str = Field(description="what is bounded: excess_risk or gradient_norm, in encoded units")
@@ -38,3 +64,16 @@ class Certificate(Grown):
     conditions: tuple[str, ...] = Field(default=(), description="what the claim rests on and nobody has checked")
     variant: str = Field(description="which form of the method made it, as `printed`, `calibrated` or `scheduled`")
     second_order: SecondOrder | None = Field(default=None, description="of methods that look for such a point")
+    selection: Selection | None = Field(default=None, description="of one among released points")
+    models: tuple[str, ...] = Field(default=(), description="released before, that the claim is about")
+
+    def about(self, models: tuple[str, ...], records: Records) -> Self:
+        """Return the claim as one about released models; nothing is claimed by records that these have seen.
+
+        Args:
+            models: their identifiers.
+            records: that were read, beside those that the models were made of.
+        """
+        if records == "different_people":
+            return self.model_copy(update={"models": models})
+        return self.model_copy(update={"models": models, "value": None, "confidence": None, "conditions": (SEEN,)})

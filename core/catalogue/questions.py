@@ -6,44 +6,15 @@ a sample); `sensitivity` is that of the answer in exact arithmetic. The door add
 reports the standard deviation it really used with each answer.
 """
 
-from abc import ABC, abstractmethod
 from math import sqrt
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from core.privacy.events import BoundedRange, Event, Gaussian
-from core.privacy.facts import Adjacency, Facts, Frozen
-
-Sigma = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Clipped = Annotated[float, Field(gt=0, allow_inf_nan=False)] | None
-
-
-class AbstractQuestion(Frozen, ABC):
-    """What every question tells before it is asked."""
-
-    places: ClassVar[Literal["point", "pair", "list"]] = "point"
-    """Where it is asked: at theta, shape (p,); at theta and another point; or at K thetas, shape (K, p), K public."""
-
-    sigma: Sigma
-    batch: Annotated[int, Field(gt=0)] | None = None
-    """Units to consume, on a stream; None elsewhere."""
-
-    @abstractmethod
-    def shape(self, dimension: int) -> tuple[int, ...]:
-        """Return the shape of the answer for so many parameters."""
-
-    @abstractmethod
-    def sensitivity(self, facts: Facts) -> float:
-        """Return the l2 sensitivity of the answer, in its own units."""
-
-    def event(self) -> Event:
-        """Return what one answer costs."""
-        return Gaussian(sigma=self.sigma)
-
-    def consumed(self, facts: Facts) -> int:
-        """Return the public number of units that the mean divides by."""
-        return self.batch or facts.units
+from core.catalogue.hessian_questions import FirstStationary, Hessian, HessianProduct, LikelyStationary
+from core.catalogue.question_bases import AbstractQuestion, Clipped
+from core.privacy.events import BoundedRange, Event
+from core.privacy.facts import Adjacency, Facts
 
 
 class Gradient(AbstractQuestion):
@@ -256,12 +227,25 @@ class Curvature(AbstractQuestion):
         return factor * self.bound(facts) / self.consumed(facts)
 
 
-Summed = Gradient | GradientDifference | Secant | Curvature
+Summed = Gradient | GradientDifference | Secant | Curvature | Hessian | HessianProduct
 """What records are summed for."""
 
-Question = Annotated[Summed | GradientNorm | LeastGradient, Field(discriminator="kind")]
+Scored = LikelyStationary | FirstStationary
+"""Made of two sums at each of a list of points, a gradient's and a Hessian's."""
+
+Question = Annotated[Summed | GradientNorm | LeastGradient | Scored, Field(discriminator="kind")]
+
+
+def gradient_of(question: Scored) -> Gradient:
+    """Return the question for the gradient that a score is made of; its sigma plays no part."""
+    return Gradient(sigma=question.sigma, clip=question.clip)
 
 
 def summed(question: Question) -> Summed:
-    """Return the question whose sums the answer is made of: norms, and choices by them, are made of gradients."""
+    """Return the question whose sums the answer is made of: norms, and choices by them, are made of gradients.
+
+    Raises:
+        AssertionError: it is made of two.
+    """
+    assert not isinstance(question, LikelyStationary | FirstStationary), "scores are made of two sums"
     return question.gradient() if isinstance(question, GradientNorm | LeastGradient) else question

@@ -57,7 +57,8 @@ class Released(Grown):
     optimizer: str
     units: int
     steps: int
-    status: Literal["finished", "stopped"]
+    status: Literal["finished", "stopped", "none"]
+    """none: no candidate was selected, and theta is zeros."""
     level: Level
     correction: Literal["stationary", "plain", "printed"]
     design: Design

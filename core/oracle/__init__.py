@@ -27,6 +27,8 @@ class Status(StrEnum):
     FINISHED = "finished"
     STOPPED = "stopped"
     """Its own private stopping rule."""
+    NONE = "none"
+    """It looked for something among public candidates, and none of them passed."""
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,15 @@ from typing import Self, TypeVar, final
 import torch
 from torch import Tensor
 
-from core.catalogue.questions import Clipped, Gradient, GradientNorm, Question
+from core.catalogue.hessian_questions import AbstractScored
+from core.catalogue.question_bases import Clipped
+from core.catalogue.questions import Gradient, GradientNorm, Question, Scored, Summed, gradient_of
 from core.mechanisms import sampling
 from core.mechanisms.generator import SystemGenerator, require_system
 from core.oracle import Answer, Coins, Meter, Release, Status
 from core.oracle.account import EVERYTHING, Account, Part
 from core.oracle.noise import grid_for, noised_mean
+from core.oracle.stationarity import score_of
 from core.privacy.events import Event
 from core.privacy.facts import Facts
 from core.problems import Problem
@@ -150,11 +153,20 @@ class AbstractDoor(ABC):
         return noised_mean(total, question, self._whole_facts, selected.terms, selected.divisor, self._generator, theta)
 
     def _sum(self, question: Question, theta: Tensor, other: Tensor | None, selected: Selection) -> Tensor:
-        """Return the integer sum that an answer is made of, in part steps."""
+        """Return the integer sum that an answer is made of, in part steps; of scores, these."""
+        if isinstance(question, AbstractScored):
+            scores = [self._score(question, point, selected) for point in theta]
+            return torch.tensor(scores, dtype=torch.int64)
         part_step = grid_for(question, self._whole_facts, selected.terms).part_step
         return self._problem.integer_sum(
             question, self._whole_facts, theta, part_step, other=other, rows=selected.rows, included=selected.included
         )
+
+    def _score(self, question: Scored, point: Tensor, selected: Selection) -> int:
+        """Return how far one point of a list is from what is looked for, as an integer; private."""
+        asked: tuple[Summed, Summed] = (gradient_of(question), question.hessian())
+        slope, bend = (self._sum(one, point, None, selected).cpu().numpy() for one in asked)
+        return score_of(question, self._whole_facts, point, (slope, bend), selected)
 
     def affords(self, question: Question) -> bool:
         """Say whether price and units are left for this question."""

@@ -29,6 +29,7 @@ from typing import Final, NoReturn, Protocol, TypeVar, final
 import torch
 from torch import Tensor
 
+from core.catalogue.hessian_questions import Hessian, HessianProduct
 from core.catalogue.questions import Curvature, Gradient, GradientDifference, Question
 from core.errors import Forsaken
 from core.mechanisms import sampling
@@ -238,7 +239,8 @@ class Federation:
             Forsaken: somebody has gone, or asks something else. Where that is found out before paying, nobody pays.
             StaleAttempt: this client's job is no longer ours; it was not answered from its records.
         """
-        assert isinstance(question, Gradient | GradientDifference | Curvature), "a mean is taken of sums' answers only"
+        sums = Gradient | GradientDifference | Curvature | Hessian | HessianProduct
+        assert isinstance(question, sums), "a mean is taken of sums' answers only"
         common = _common(question)
         known = self._meter.own.recall(common, theta, other)
         if known is None:

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from core.catalogue.hessian_questions import AbstractScored, FirstStationary, Hessian, HessianProduct, LikelyStationary
 from core.catalogue.questions import (
     Curvature,
     Gradient,
@@ -31,6 +32,7 @@ from core.mechanisms.lattice import (
     vector_grid,
 )
 from core.oracle import Answer
+from core.oracle.stationarity import SCORE_STEPS, decided
 from core.privacy.facts import Facts
 
 MOST_STEPS: Final = 2.0**52
@@ -46,14 +48,15 @@ def grid_for(question: Question, facts: Facts, terms: int) -> Grid:
             return network_grid(bound, facts.part_rows, terms, facts.dimension, facts.adjacency)
         case Gradient():
             return vector_grid(bound, terms, facts.dimension, facts.adjacency, question.diameter(facts))
-        case GradientDifference():
-            return vector_grid(bound, terms, facts.dimension, facts.adjacency)
+        case GradientDifference() | HessianProduct() | Secant():
+            return vector_grid(bound, terms, question.shape(facts.dimension)[0], facts.adjacency)
         case GradientNorm() | LeastGradient():
             return norm_grid(grid_for(question.gradient(), facts, terms))
-        case Secant():
-            return vector_grid(bound, terms, 1, facts.adjacency)
-        case Curvature():
-            return matrix_grid(bound, terms, facts.dimension, facts.adjacency)
+        case Curvature() | Hessian():
+            signed = isinstance(question, Hessian)
+            return matrix_grid(bound, terms, facts.dimension, facts.adjacency, semidefinite=not signed)
+        case LikelyStationary() | FirstStationary():  # of the scores; their sums have grids of their own
+            return Grid(step=1 / SCORE_STEPS, sensitivity=SCORE_STEPS, error=0.0)
     assert_never(question)
 
 
@@ -95,7 +98,7 @@ def noised_mean(
 
     Args:
         total: int64, in part steps, of the shape of what is summed, (K, p) for a list of points; only its upper
-            triangle is released from a matrix.
+            triangle is released from a matrix. Of scores, these themselves, shape (K,).
         question: what was summed.
         facts: its public facts.
         terms: public cap on the number of terms.
@@ -103,6 +106,8 @@ def noised_mean(
         generator: the job's own.
         theta: where it is asked, shape (p,) or (K, p).
     """
+    if isinstance(question, AbstractScored):
+        return decided(generator, question, total.tolist())
     grid = grid_for(question, facts, terms)
     parameter = grid.parameter(question.sigma)
     shape = summed(question).shape(facts.dimension)
@@ -117,7 +122,7 @@ def noised_mean(
         return chosen(generator, [integer_norm(one) for one in integers], parameter)
     if isinstance(question, GradientNorm):
         integers = np.array([integer_norm(integers)])
-    draw = noise_symmetric if isinstance(question, Curvature) else noise_vector
+    draw = noise_symmetric if isinstance(question, Curvature | Hessian) else noise_vector
     integers = integers + draw(generator, parameter, len(integers))
     value = torch.from_numpy(from_grid(integers, grid) / divisor)
     return Answer(value=value, scale=true_sigma(parameter) * grid.step / divisor)

@@ -12,7 +12,17 @@ from typing import TypeVar, final
 import torch
 from torch import Tensor
 
-from core.catalogue.questions import Curvature, GradientNorm, LeastGradient, Question, Summed, summed
+from core.catalogue.hessian_questions import AbstractScored, Hessian
+from core.catalogue.questions import (
+    Curvature,
+    GradientNorm,
+    LeastGradient,
+    Question,
+    Scored,
+    Summed,
+    gradient_of,
+    summed,
+)
 from core.catalogue.sampling import FullSampling, PoissonSampling, Sampling, StreamSampling
 from core.mechanisms import sampling
 from core.mechanisms.generator import SimulationGenerator
@@ -21,6 +31,7 @@ from core.oracle.account import EVERYTHING, Account, Part
 from core.oracle.course import Course
 from core.oracle.meters import Unmetered
 from core.oracle.noise import chosen, grid_for, ridge_slope, scale_of
+from core.oracle.stationarity import decided, exact_score, in_silence
 from core.privacy.events import Event, Sampled
 from core.privacy.facts import Facts
 from core.problems import SyntheticProblem
@@ -180,6 +191,8 @@ class Simulation:
 
     def _draw(self, question: Question, theta: Tensor, other: Tensor | None) -> Answer:
         """Sum and noise."""
+        if isinstance(question, AbstractScored):
+            return self._decision(question, theta)
         exact, units = self._sum(summed(question), theta, other)
         exact = exact.div_(units)
         slope = ridge_slope(question, self.facts, theta)
@@ -208,6 +221,17 @@ class Simulation:
         scores = [int(norm * units / grid.step) for norm in norms.tolist()]
         return chosen(self._generator, scores, grid.parameter(question.sigma))
 
+    def _decision(self, question: Scored, theta: Tensor) -> Answer:
+        """Choose one of K points by their scores, by the law of a real door."""
+        scores = []
+        for point in theta:
+            slope, bend = (self._sum(one, point, None) for one in (gradient_of(question), question.hessian()))
+            means = (slope[0].div(slope[1]), bend[0].div(bend[1]))
+            scores.append(exact_score(question, self.facts, point, means, self.facts.units))
+        if not self._noiseless:
+            return decided(self._generator, question, scores)
+        return Answer(value=torch.tensor([in_silence(question, scores)], dtype=torch.float64), scale=0.0)
+
     def _shape(self) -> tuple[int, ...]:
         """Return (p,) or (R, p)."""
         return (self.facts.dimension,) if self._lanes is None else (self._lanes, self.facts.dimension)
@@ -219,7 +243,7 @@ class Simulation:
     def _noise(self, question: Question) -> Tensor:
         """Draw standard normal noise, for a matrix on and above the diagonal and mirrored below."""
         drawn = self._generator.normal(*self._answer_shape(question))
-        return drawn.triu() + drawn.triu(1).mT if isinstance(question, Curvature) else drawn
+        return drawn.triu() + drawn.triu(1).mT if isinstance(question, Curvature | Hessian) else drawn
 
     def affords(self, question: Question) -> bool:
         """Say whether the meter covers this question."""

@@ -72,7 +72,8 @@ class Facts(Grown):
     * ``curvature_bound`` (Bbar): Frobenius norm of a unit's positive semidefinite Hessian, |a|^2 where that is a a^T;
       None where the loss has no such bound, and then curvature questions are refused. With an unknown scale, of the
       Hessian times the scale;
-    * ``cubic_bound``: of w(x) |x|^3, None where the weights bound no third power.
+    * ``cubic_bound``: of w(x) |x|^3, None where the weights bound no third power;
+    * ``hessian_rank``: of a unit's Hessian, convex or not, where less than p is proved; None: p.
 
     Others are promises of the loss within the declared bounds; steps may depend on them, no sensitivity does:
 
@@ -92,7 +93,7 @@ class Facts(Grown):
     most so many rows, and from there on integers do; None: float64 parts of PART_UNITS units.
     """
 
-    NEWER = frozenset({"part_rows"})
+    NEWER = frozenset({"part_rows", "hessian_rank"})
 
     units: int = Field(gt=0, description="n, the number of units, null records included")
     dimension: int = Field(gt=0, description="p, the number of parameters, an unknown scale included")
@@ -111,6 +112,7 @@ class Facts(Grown):
     ridge: float = Field(default=0.0, ge=0, description="lambda of (lambda/2) |theta|^2, added without the records")
     scale: UnknownScale | None = Field(default=None, description="None: all parameters are coefficients")
     part_rows: int | None = Field(default=None, gt=0)
+    hessian_rank: int | None = Field(default=None, gt=0)
 
     @property
     def clips_alone(self) -> bool:

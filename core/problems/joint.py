@@ -29,11 +29,14 @@ Source: Avella-Medina, Bradshaw and Loh (2023), loss (6).
 import torch
 from torch import Tensor
 
+from core.catalogue.hessian_questions import Hessian, HessianProduct
 from core.catalogue.losses import Huber, Mallows, gradient_bound, gradient_diameter
 from core.catalogue.questions import Curvature, Gradient, GradientDifference, Secant, Summed
 from core.privacy.facts import Facts
 from core.problems.blocks import BlockProblem, margins, mirror, slopes
 from core.problems.terms import Factors, Layout, Point, Records, Sums
+
+NO_HESSIAN = "Hessians shortened to a norm are not offered for losses of an unknown scale; the planner refuses them"
 
 
 class JointProblem(BlockProblem):
@@ -68,6 +71,8 @@ class JointProblem(BlockProblem):
                 return Layout(plain=1, linear=1)
             case Secant():
                 return Layout(plain=1)
+            case Hessian() | HessianProduct():
+                raise AssertionError(NO_HESSIAN)
             case Curvature():
                 return Layout(plain=1, linear=1, outer=1)
 
@@ -78,6 +83,8 @@ class JointProblem(BlockProblem):
                 return torch.cat((sums.linear.squeeze(-2), sums.plain), -1)
             case Secant():
                 return sums.plain
+            case Hessian() | HessianProduct():
+                raise AssertionError(NO_HESSIAN)
             case Curvature():
                 beside = torch.cat((sums.outer.squeeze(-3), sums.linear.mT), -1)
                 below = torch.cat((sums.linear, sums.plain.unsqueeze(-1)), -1)

@@ -12,7 +12,10 @@ lattice charges. For its change between two points, g_i is the difference of two
 rounded once and clipped to cap/|x_i|: one float64 again, and a term of norm at most the cap (1 + 2^-12), whatever the
 rounding before the last clip was. For the matrices, g_i = curvature * weight, or (score * weight)^2, or
 weight * |x_i|, with 0 <= g_i |x_i|^2 <= bound by clipping, the term g_i x_ij x_ik is a product of three, and the exact
-terms are positive semidefinite of rank one. For a slope between two points, g_i itself is the term, clipped to [-B, B].
+terms are positive semidefinite of rank one. For the Hessian of any loss g_i = curvature * weight with
+|g_i| |x_i|^2 <= M by clipping, of either sign and still of rank one; for its product with v, g_i = curvature * weight *
+(x_i.v), one float64 with |g_i| |x_i| <= M, whatever the roundings before the clip were. For a slope between two points,
+g_i itself is the term, clipped to [-B, B].
 How terms are added, what that errs, and which records count are in `core.problems.blocks`.
 
 Schweppe weights stand inside the loss, phi((y - x.b) v/scale): it is the loss of v y and v x, unweighted, so rows and
@@ -33,6 +36,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from core.catalogue.hessian_questions import Hessian, HessianProduct
 from core.catalogue.losses import Clip, Loss, Schweppe, Weights, gradient_bound
 from core.catalogue.questions import Curvature, Gradient, GradientDifference, Question, Secant, Summed
 from core.privacy.facts import Facts
@@ -119,21 +123,21 @@ class LinearProblem(BlockProblem):
 
     def _layout(self, question: Summed) -> Layout:
         match question:
-            case Gradient() | GradientDifference():
+            case Gradient() | GradientDifference() | HessianProduct():
                 return Layout(linear=1)
             case Secant():
                 return Layout(plain=1)
-            case Curvature():
+            case Curvature() | Hessian():
                 return Layout(outer=1)
         assert_never(question)
 
     def _arrange(self, question: Summed, sums: Sums) -> Tensor:
         match question:
-            case Gradient() | GradientDifference():
+            case Gradient() | GradientDifference() | HessianProduct():
                 return sums.flat  # one number times x is all that was summed
             case Secant():
                 return sums.plain
-            case Curvature():
+            case Curvature() | Hessian():
                 return mirror(sums.outer[..., 0, :, :])
         assert_never(question)
 
@@ -150,10 +154,17 @@ class LinearProblem(BlockProblem):
                 return Factors(linear=_clipped(found[..., 1:, :] - found[..., :1, :], bound, each))
             case Secant():
                 return Factors(plain=self._slopes(records, at, bound).unsqueeze(-2))
+            case Hessian(clip=clip):
+                limit = clip / records.norms / records.norms
+                factors = torch.clamp(self._bends(records, _margin(records, at.theta)), -limit, limit)
+                return Factors(outer=factors.unsqueeze(-2))
+            case HessianProduct():
+                assert at.other is not None, "a product is with a vector"
+                turned = self._bends(records, _margin(records, at.theta)) * _margin(records, at.other)
+                turned = torch.where(turned.isfinite(), turned, 0.0)
+                return Factors(linear=_clipped(turned, bound, records).unsqueeze(-2))
             case Curvature(of="hessian"):
-                margin = _margin(records, at.theta)
-                factors = torch.where(margin.isfinite(), self.loss.curvature(margin, records.target), 0.0)
-                factors = factors.mul_(records.weights)
+                factors = self._bends(records, _margin(records, at.theta))
             case Curvature(of="score"):
                 factors = self._scores(records, _margin(records, at.theta)).square_()
             case Curvature(of="cubic"):
@@ -165,6 +176,11 @@ class LinearProblem(BlockProblem):
         scores = self._scores(records, margin)
         # The bound is public; where the clip is none below it, the weights have clipped already.
         return _clipped(scores, clip, records) if clip < self._gradient_bound else scores
+
+    def _bends(self, records: Records, margin: Tensor) -> Tensor:
+        """Return weighted second derivatives at a margin, shaped like it."""
+        bends = self.loss.curvature(margin, records.target) * records.weights
+        return torch.where(margin.isfinite() & bends.isfinite(), bends, 0.0)
 
     def _scores(self, records: Records, margin: Tensor) -> Tensor:
         """Return weighted scores at a margin, shaped like it."""

@@ -28,11 +28,14 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
+from core.catalogue.hessian_questions import Hessian, HessianProduct
 from core.catalogue.losses import Clip, Mallows, Multinomial, curvature_bound, gradient_bound
 from core.catalogue.questions import Curvature, Gradient, GradientDifference, Secant, Summed
 from core.privacy.facts import Facts
 from core.problems.blocks import BlockProblem, margins, mirror, slopes
 from core.problems.terms import Factors, Layout, Point, Records, Sums
+
+NO_HESSIAN = "Hessians shortened to a norm are not offered for losses of several margins; the planner refuses them"
 
 
 class MultinomialProblem(BlockProblem):
@@ -70,6 +73,8 @@ class MultinomialProblem(BlockProblem):
                 return Layout(linear=self._others)
             case Secant():
                 return Layout(plain=1)
+            case Hessian() | HessianProduct():
+                raise AssertionError(NO_HESSIAN)
             case Curvature():
                 return Layout(outer=len(self._pairs))
 
@@ -80,6 +85,8 @@ class MultinomialProblem(BlockProblem):
                 return sums.linear.flatten(-2)
             case Secant():
                 return sums.plain
+            case Hessian() | HessianProduct():
+                raise AssertionError(NO_HESSIAN)
             case Curvature():
                 *lanes, _, width, _ = sums.outer.shape
                 blocks = sums.outer.new_zeros(*lanes, self._others, self._others, width, width)

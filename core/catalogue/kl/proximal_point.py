@@ -30,7 +30,8 @@ from core.catalogue.kl.proximal_schedule import (
 from core.catalogue.kl.repeats import Repeats
 from core.catalogue.method import AbstractSettings, Assumption, Bound, Card
 from core.catalogue.planning_rules import SLACK, Mu, Start, fill
-from core.catalogue.questions import Gradient, Sigma
+from core.catalogue.question_bases import Sigma
+from core.catalogue.questions import Gradient
 from core.errors import FieldError, Invalid
 from core.privacy.conversions import rho_of_mu
 from core.privacy.facts import Adjacency, Facts

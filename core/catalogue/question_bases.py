@@ -1,0 +1,39 @@
+"""What every question tells before it is asked; the questions themselves are in `questions` and `hessian_questions`."""
+
+from abc import ABC, abstractmethod
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from core.privacy.events import Event, Gaussian
+from core.privacy.facts import Facts, Frozen
+
+Sigma = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Clipped = Annotated[float, Field(gt=0, allow_inf_nan=False)] | None
+
+
+class AbstractQuestion(Frozen, ABC):
+    """What every question tells before it is asked."""
+
+    places: ClassVar[Literal["point", "pair", "list"]] = "point"
+    """Where it is asked: at theta, shape (p,); at theta and another point; or at K thetas, shape (K, p), K public."""
+
+    sigma: Sigma
+    batch: Annotated[int, Field(gt=0)] | None = None
+    """Units to consume, on a stream; None elsewhere."""
+
+    @abstractmethod
+    def shape(self, dimension: int) -> tuple[int, ...]:
+        """Return the shape of the answer for so many parameters."""
+
+    @abstractmethod
+    def sensitivity(self, facts: Facts) -> float:
+        """Return the l2 sensitivity of the answer, in its own units."""
+
+    def event(self) -> Event:
+        """Return what one answer costs."""
+        return Gaussian(sigma=self.sigma)
+
+    def consumed(self, facts: Facts) -> int:
+        """Return the public number of units that the mean divides by."""
+        return self.batch or facts.units

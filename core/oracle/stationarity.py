@@ -1,0 +1,131 @@
+"""Scores of points by their distance from a second-order stationary point, as integers, and a choice by them.
+
+A score is max((|g| - alpha)/a, (-l - gamma)/b), see `core.catalogue.hessian_questions`, in steps of 2^-20. Both of its
+parts are made of integer sums that are private and stay here: a gradient's, whose integer norm moves by at most an
+integer a between neighbours, and a Hessian's, whose least eigenvalue, rounded down, moves by at most an integer b. Then
+floor((x - A) 2^20/a) moves by at most 2^20 where x moves by at most a, for a floor of numbers that are an integer
+apart is that integer apart; and so does the larger of two such numbers. So a score's sensitivity is 2^20 steps exactly.
+
+The integer b. The exact sums of neighbours are at most m C' apart in operator norm, C' = M/(1 - 2^-10), m as for any
+sum; Weyl's inequality has eigenvalues no farther apart. The integer sum differs from the exact one, in steps, by at
+most E/step + sqrt(D)/2 in norm on and above the diagonal (`bounded_error_grid`), and mirrored by at most sqrt(2) times
+that. Each of the two eigenvalues is computed with an error of at most e (`core.mechanisms.enclosure`). Together
+m C'/step + 2 sqrt(2) (E/step + sqrt(D)/2) + 2 e, rounded up.
+"""
+
+from functools import lru_cache
+from math import ceil, floor, sqrt
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from core.catalogue.hessian_questions import FirstStationary
+from core.catalogue.questions import Scored, gradient_of
+from core.mechanisms.enclosure import eigenvalue_error, least_eigenvalue
+from core.mechanisms.exponential import choose
+from core.mechanisms.generator import Generator
+from core.mechanisms.laplace import NONE, first_below
+from core.mechanisms.lattice import CHARGED_MARGIN, Grid, integer_norm, matrix_grid, norm_grid, round_parts, vector_grid
+from core.oracle import Answer
+from core.privacy.facts import Adjacency, Facts
+
+SCORE_STEPS: Final = 2**20
+"""Of a score's sensitivity."""
+_UP: Final = 1 + 2.0**-40
+
+
+class Scales(NamedTuple):
+    """The two grids, what the eigenvalues' sizes are capped to, and how far one unit moves an eigenvalue, in steps."""
+
+    slope: Grid
+    bend: Grid
+    cap: float
+    moved: int
+
+
+@lru_cache(maxsize=16)
+def scales_of(question: Scored, facts: Facts, terms: int) -> Scales:
+    """Return what scores of sums of at most `terms` terms are made with."""
+    gradient, hessian = gradient_of(question), question.hessian()
+    dimension, adjacency = facts.dimension, facts.adjacency
+    slope = vector_grid(gradient.bound(facts), terms, dimension, adjacency, gradient.diameter(facts))
+    bend = matrix_grid(hessian.bound(facts), terms, dimension, adjacency, semidefinite=False)
+    charged = hessian.clip * CHARGED_MARGIN / bend.step
+    rounded = sqrt(2) * (bend.error / bend.step + sqrt(dimension * (dimension + 1) / 2) / 2)
+    cap = (terms * charged + rounded) * _UP
+    multiple = 2 if adjacency is Adjacency.REPLACE_ONE else 1
+    error = eigenvalue_error(dimension, cap)
+    moved = ceil((multiple * charged + 2 * rounded) * _UP) + 2 * error
+    return Scales(norm_grid(slope), bend, cap, moved)
+
+
+class Read(Protocol):
+    """What is public of the records that sums were made of."""
+
+    @property
+    def terms(self) -> int:
+        """A cap on the number of terms."""
+
+    @property
+    def divisor(self) -> float:
+        """The (expected) number of units."""
+
+
+def score_of(
+    question: Scored, facts: Facts, theta: Tensor, sums: tuple[NDArray[np.int64], NDArray[np.int64]], read: Read
+) -> int:
+    """Return one point's score in steps of 2^-20.
+
+    Args:
+        question: which choice.
+        facts: public.
+        theta: the point, shape (p,), for a ridge.
+        sums: of the gradient, shape (p,), and of the Hessian, shape (p, p), in part steps of their grids.
+        read: what is public of the records.
+    """
+    scales, divisor = scales_of(question, facts, read.terms), read.divisor
+    slope, bend = round_parts(sums[0], scales.slope), round_parts(sums[1], scales.bend)
+    if facts.ridge:
+        assert facts.scale is None, "no penalty on a scale"
+        slope = slope + np.rint(facts.ridge * theta.numpy() * (divisor / scales.slope.step)).astype(np.int64)
+    steep = integer_norm(slope) - floor(question.alpha * divisor / scales.slope.step)
+    sharp = -least_eigenvalue(bend, scales.cap) - floor((question.gamma + facts.ridge) * divisor / scales.bend.step)
+    return max(steep * SCORE_STEPS // scales.slope.sensitivity, sharp * SCORE_STEPS // scales.moved)
+
+
+def exact_score(question: Scored, facts: Facts, theta: Tensor, means: tuple[Tensor, Tensor], terms: int) -> int:
+    """Return one point's score from float means, for simulations, in the same steps and with the same scales.
+
+    Args:
+        question: which choice.
+        facts: public.
+        theta: the point, for a ridge.
+        means: of the gradient, shape (p,), and of the Hessian, shape (p, p).
+        terms: n.
+    """
+    scales = scales_of(question, facts, terms)
+    steep = float(torch.linalg.vector_norm(means[0] + facts.ridge * theta)) - question.alpha
+    sharp = -float(torch.linalg.eigvalsh(means[1])[0]) - facts.ridge - question.gamma
+    slope, bend = (grid.step / terms for grid in (scales.slope, scales.bend))
+    return floor(max(steep / (slope * scales.slope.sensitivity), sharp / (bend * scales.moved)) * SCORE_STEPS)
+
+
+def decided(generator: Generator, question: Scored, scores: list[int]) -> Answer:
+    """Choose a point by the scores of all; an index carries no noise beside the choice."""
+    if isinstance(question, FirstStationary):
+        threshold = floor(question.slack * SCORE_STEPS)
+        number = first_below(generator, scores, threshold, moved=SCORE_STEPS, sigma=question.sigma)
+    else:
+        number = choose(generator, scores, question.sigma * SCORE_STEPS * _UP)
+    return Answer(value=torch.tensor([number], dtype=torch.float64), scale=0.0)
+
+
+def in_silence(question: Scored, scores: list[int]) -> int:
+    """Return what would be chosen without any noise."""
+    if isinstance(question, FirstStationary):
+        threshold = floor(question.slack * SCORE_STEPS)
+        return next((number for number, score in enumerate(scores) if score <= threshold), NONE)
+    return scores.index(min(scores))
