@@ -3,7 +3,8 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
-WORKERS ?= 2
+WORKERS ?= 3
+XDIST = -n $(WORKERS) --dist worksteal # tests wait for processes a third of the time; neighbours share what they start
 
 .DEFAULT_GOAL := help
 SECRETS := $(addprefix .stack/,database_password redis_password master_key admin_key)
@@ -39,10 +40,10 @@ stack-stop: ## stop the containers; their volumes stay
 	$(COMPOSE) --profile gpu down
 
 test: setup ## the tests that gate a change (under 15 minutes on 2 cores)
-	$(BIN)/python -m pytest -n $(WORKERS) -m 'not slow'
+	$(BIN)/python -m pytest $(XDIST) -m 'not slow'
 
 test-all: setup ## the same and the long statistical and kill runs
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest $(XDIST)
 
 test-stack: setup ## build the images, and the integration tests against the running stack (docs/stack.md)
 	$(BIN)/python -m tests.stack
