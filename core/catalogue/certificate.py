@@ -76,4 +76,6 @@ class Certificate(Grown):
         """
         if records == "different_people":
             return self.model_copy(update={"models": models})
-        return self.model_copy(update={"models": models, "value": None, "confidence": None, "conditions": (SEEN,)})
+        kept = None if self.selection is None else self.selection.model_copy(update={"curvature": None})
+        nothing = {"value": None, "confidence": None, "conditions": (SEEN,), "selection": kept}
+        return self.model_copy(update={"models": models, **nothing})

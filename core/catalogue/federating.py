@@ -154,7 +154,7 @@ def _counted(spec: JobSpec, clients: int) -> JobSpec:
 def _shared(spec: JobSpec, clients: Sequence[Client], leading: int) -> AnySettings:
     """Return the settings that all clients have, with the batches of the client that leads."""
     alone = _alone(spec, clients, leading).spec.optimizer
-    sized = {"steps": alone.steps, **_own(alone)}
+    sized = ({"steps": alone.steps} if "steps" in type(alone).model_fields else {}) | _own(alone)
     rough = spec.optimizer.model_copy(update=sized)
     noises = []
     for place in range(len(clients)):

@@ -29,6 +29,7 @@ from core.catalogue.questions import Question
 from core.catalogue.reference import check_assumed
 from core.catalogue.refusals import refuse_unbounded
 from core.catalogue.sampling import StreamSampling
+from core.catalogue.second_order.selecting import SelectModel
 from core.privacy.budget import Terms
 from core.privacy.calibration import Fits, allowed
 from core.privacy.events import Event, compose
@@ -72,6 +73,7 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
         Invalid: the model does not fit the columns, or given figures contradict each other; with JSON pointers.
     """
     _check_models(spec)
+    spec = _numbered(spec)
     design, model, facts = describe(spec, columns=columns, units=units, adjacency=adjacency)
     mu, fits = spec.privacy.total_mu(terms), allowed(spec.privacy, terms)
     if isinstance(model, NetworkModel):
@@ -117,6 +119,13 @@ def _check_models(spec: JobSpec) -> None:
             raise contradiction(f"/models/{place}", f"names {name} again; name each model once")
 
 
+def _numbered(spec: JobSpec) -> JobSpec:
+    """Tell a method that prices every candidate how many there are: one for each model, unless it says otherwise."""
+    if not isinstance(spec.optimizer, SelectModel):
+        return spec
+    return spec.model_copy(update={"optimizer": fill(spec.optimizer, candidates=len(spec.models))})
+
+
 def _completed(
     spec: JobSpec, design: Design, model: RegressionModel, facts: Facts, mu: float, fits: Fits
 ) -> tuple[AnySettings, Inference]:
@@ -155,7 +164,10 @@ def describe(
         return design, network, facts
     design = make_design(columns, spec.model)
     model = fill_model(spec.model, design)
-    return design, model, make_facts(model, design, units, adjacency, spec.optimizer.start)
+    facts = make_facts(model, design, units, adjacency, spec.optimizer.start)
+    if isinstance(spec.optimizer, SelectModel):  # others' jobs are as trainers of earlier releases know them
+        facts = facts.model_copy(update={"hessian_rank": 1})  # a number times x x^T; other losses are refused
+    return design, model, facts
 
 
 def chunks(events: Sequence[Event], most: int = MOST_METHOD_CHUNKS) -> tuple[Event, ...]:

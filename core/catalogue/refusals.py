@@ -8,8 +8,9 @@ positive semidefinite, which the answers to questions about them, and the covari
 from core.catalogue.jobs import Inference
 from core.catalogue.losses import Clip, Mallows
 from core.catalogue.methods import AnySettings
-from core.catalogue.models import PhaseRetrievalModel, RegressionModel
+from core.catalogue.models import MultinomialModel, PhaseRetrievalModel, RegressionModel
 from core.catalogue.noisy_newton import NoisyNewton
+from core.catalogue.second_order.selecting import SelectModel
 from core.catalogue.sufficient_statistics import SufficientStatistics
 from core.errors import FieldError, Invalid
 from core.privacy.facts import Facts
@@ -38,13 +39,28 @@ def refuse_unbounded(optimizer: AnySettings, inference: Inference, model: Regres
         assert isinstance(model.weights, Mallows), "other weights bound it"
         detail = "1 bounds no Hessian: use 2 or 3, or noisy_gd without intervals"
         errors.append(FieldError("/model/weights/power", detail))
+    errors += _no_hessian(optimizer, model, facts)
     if isinstance(inference.shares, str) and not optimizer.offers_intervals:
         errors.append(FieldError("/inference/shares", "is for methods with intervals; leave it out"))
     if errors:
         raise Invalid(f"This job asks for what nothing bounds: see {errors[0].pointer}.", *errors)
     _refuse_start(optimizer, facts)
-    if isinstance(model, PhaseRetrievalModel) and not isinstance(optimizer, SufficientStatistics):
+    begins = not isinstance(optimizer, SufficientStatistics) and not optimizer.about[1]
+    if isinstance(model, PhaseRetrievalModel) and begins:
         _refuse_saddle(optimizer)
+
+
+def _no_hessian(optimizer: AnySettings, model: RegressionModel, facts: Facts) -> list[FieldError]:
+    """Return why records of this model have no Hessian that could be shortened to a norm, where one is asked for."""
+    if not isinstance(optimizer, SelectModel):
+        return []
+    if isinstance(model, MultinomialModel):
+        return [FieldError("/model/kind", "multinomial: select_model is for losses of one margin")]
+    if facts.scale is not None:
+        return [FieldError("/model/loss/joint", "select_model is for losses with a known scale: give it")]
+    if facts.smoothness is None:
+        return [FieldError("/model/loss", "has kinks, where there is no Hessian: select_model is for smooth losses")]
+    return []
 
 
 def _refuse_saddle(optimizer: AnySettings) -> None:

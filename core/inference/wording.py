@@ -5,7 +5,7 @@ Every figure in it is public or released.
 
 from typing import Final
 
-from core.catalogue.certificate import Certificate, SecondOrder
+from core.catalogue.certificate import Certificate, SecondOrder, Selection
 from core.catalogue.loss_bases import AbstractRobust
 from core.catalogue.losses import Clip, Huber, Mallows, Poisson, Schweppe
 from core.catalogue.nonconvex_losses import AbstractPhase, SineLink
@@ -45,6 +45,8 @@ _CITED: Final = {
     "clipped_sgd": "Abadi, Chu, Goodfellow, McMahan, Mironov, Talwar and Zhang, 2016",
     "certified_clipped_sgd": "Vatan Khah, Chezhegov, Farahmand, Horvath and Gorbunov, preprint",
     "gauss_psgd": "Tao, Zhang, Yu, Cheng, Dressler and Wang, preprint",
+    "certify": "Tao, Zhang, Yu, Cheng, Dressler and Wang, preprint; rounds of escape alone",
+    "select_model": "Tao, Zhang, Yu, Cheng, Dressler and Wang, preprint; thresholds and constants ours",
     "perturbed_spider": "Liu, Ganesh, Oh and Thakurta, 2023; our reconstruction from prose",
 }
 
@@ -134,6 +136,14 @@ def _meaning(released: Released) -> list[str]:
     return []
 
 
+_NOTHING_FOUND: Final = {
+    "data_exhausted": "no point was found that no round leaves",
+    "step_cap": "no point was found that no round leaves",
+    "gradient_not_short": "the gradient was too long for rounds of escape, so the point is not stationary",
+    "escaped": "the last round moved away, from a saddle or down a slope",
+}
+
+
 def _second_order(certificate: Certificate, found: SecondOrder) -> str:
     """Say how a search for a second-order stationary point ended, and what it is worth."""
     outcome = found.outcome.replace("_", " ")
@@ -142,8 +152,13 @@ def _second_order(certificate: Certificate, found: SecondOrder) -> str:
         f"{_count(found.rounds, 'round')} of escape, {_count(found.escapes, 'escape')} and "
         f"{_count(found.restarts, 'restart')} of the gradient estimate"
     )
-    if found.outcome in {"data_exhausted", "step_cap"}:
-        return f"{searched}: no point was found that no round leaves, and nothing is claimed of this one."
+    if certificate.models:
+        named = " and ".join(certificate.models)
+        searched = (
+            f"It is about {named}, whose point stays as it is; privacy said here is the certificate's. {searched}"
+        )
+    if found.outcome in _NOTHING_FOUND:
+        return f"{searched}: {_NOTHING_FOUND[found.outcome]}, and nothing is claimed of this point."
     looked = (
         f"it looked for a gradient of at most {found.alpha:.4g} and no curvature below -{found.gamma_star:.4g}, in "
         "encoded units"
@@ -159,10 +174,29 @@ def _second_order(certificate: Certificate, found: SecondOrder) -> str:
     return f"{searched}: {looked}{chance}; {sure}. It rests on what nobody has checked: {resting}."
 
 
+def _selection(certificate: Certificate, found: Selection) -> str:
+    """Say which candidate was selected, if any, and what it is worth."""
+    looked = f"{_count(found.candidates, 'candidate')} ({found.mode}; gradients up to {found.alpha:.4g}, no curvature "
+    looked = f"A private test looked at {looked}below -{found.gamma_star:.4g}, in encoded units)"
+    if found.chosen is None:
+        return f"{looked}: none passed, none is returned, and the coefficients shown are zeros."
+    selected = f"{looked}: number {found.chosen}, counted from 0, was selected and is returned unchanged"
+    if certificate.value is None or certificate.confidence is None:
+        return f"{selected}; nothing is claimed of it."
+    turned = "" if found.curvature is None else f" and no curvature below -{found.curvature:.4g}"
+    resting = "; ".join(certificate.conditions)
+    return (
+        f"{selected}; a gradient of at most {certificate.value:.4g}{turned} is claimed with confidence "
+        f"{certificate.confidence:.4g}, if all of this holds, which nobody has checked: {resting}."
+    )
+
+
 def claim(certificate: Certificate) -> str:
     """Say what a method claims of its estimate, how it ended, and what the claim rests on."""
     if certificate.second_order is not None:
         return _second_order(certificate, certificate.second_order)
+    if certificate.selection is not None:
+        return _selection(certificate, certificate.selection)
     what = certificate.quantity.replace("_", " ")
     ending = f"The method ended by {certificate.ended_by.replace('_', ' ')} ({certificate.variant})"
     if certificate.value is None or certificate.confidence is None:

@@ -40,7 +40,7 @@ MOST_STEPS: Final = 2.0**52
 
 
 @lru_cache(maxsize=64)  # a method asks the same few questions in every step
-def grid_for(question: Question, facts: Facts, terms: int) -> Grid:
+def grid_for(question: Question, facts: Facts, terms: int) -> Grid:  # noqa: PLR0911 - one line for each kind of sum
     """Return the grid for a sum of at most `terms` clipped answers: route (b), whose proofs are in the lattice."""
     bound = question.bound(facts)
     match question:
@@ -52,9 +52,10 @@ def grid_for(question: Question, facts: Facts, terms: int) -> Grid:
             return vector_grid(bound, terms, question.shape(facts.dimension)[0], facts.adjacency)
         case GradientNorm() | LeastGradient():
             return norm_grid(grid_for(question.gradient(), facts, terms))
-        case Curvature() | Hessian():
-            signed = isinstance(question, Hessian)
-            return matrix_grid(bound, terms, facts.dimension, facts.adjacency, semidefinite=not signed)
+        case Curvature():
+            return matrix_grid(bound, terms, facts.dimension, facts.adjacency)
+        case Hessian():
+            return matrix_grid(bound, terms, facts.dimension, facts.adjacency, semidefinite=False)
         case LikelyStationary() | FirstStationary():  # of the scores; their sums have grids of their own
             return Grid(step=1 / SCORE_STEPS, sensitivity=SCORE_STEPS, error=0.0)
     assert_never(question)

@@ -2,16 +2,18 @@
 
 from collections.abc import Collection
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from core.catalogue.planning import PlannedJob
+from core.catalogue.second_order.selecting import SelectModel
 from core.errors import FieldError, Invalid, ModelRetired, NotFound
 from core.inference.about import misfit
 from core.inference.network import read_released
 from core.service import models
 from core.service.context import Caller, Context
 from core.store import subjects
-from core.store.tables import Dataset
+from core.store.tables import Dataset, Model
 
 
 def check(
@@ -35,8 +37,23 @@ def check(
         for place, name in enumerate(planned.spec.models)
         if (fault := _fault(session, context, caller, planned, datasets, name)) is not None
     ]
+    wrong = wrong or _miscounted(session, planned)
     if wrong:
         raise Invalid(f"The job cannot be about these models: {wrong[0].detail}.", *wrong)
+
+
+def _miscounted(session: Session, planned: PlannedJob) -> list[FieldError]:
+    """Say that models stand for other than the points that were priced: one with iterates stands for all of them."""
+    settings = planned.spec.optimizer
+    if not isinstance(settings, SelectModel):
+        return []
+    points = 0
+    for model in session.execute(select(Model).where(Model.id.in_(planned.spec.models))).scalars():
+        released = read_released(model.release)
+        points += len(getattr(released, "iterates", None) or [released])
+    if points == settings.candidates:
+        return []
+    return [FieldError("/optimizer/candidates", f"is {settings.candidates}, and the models are {points} points")]
 
 
 def _fault(
