@@ -11,8 +11,10 @@ from core.catalogue.kl.proximal_point import ProximalPoint
 from core.catalogue.kl.spider import KlSpider
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
+from core.catalogue.second_order.certify import Certify
 from core.catalogue.second_order.gauss import GaussPsgd
 from core.catalogue.second_order.perturbed import PerturbedSpider
+from core.catalogue.second_order.selecting import SelectModel
 from core.catalogue.sufficient_statistics import SufficientStatistics
 
 AnySettings = Annotated[
@@ -25,7 +27,9 @@ AnySettings = Annotated[
     | ClippedSgd
     | CertifiedClippedSgd
     | GaussPsgd
-    | PerturbedSpider,
+    | PerturbedSpider
+    | Certify
+    | SelectModel,
     Field(discriminator="kind"),
 ]
 SETTINGS: TypeAdapter[AnySettings] = TypeAdapter(AnySettings)
@@ -42,4 +46,6 @@ METHODS = (
     CertifiedClippedSgd,
     GaussPsgd,
     PerturbedSpider,
+    Certify,
+    SelectModel,
 )

@@ -1,5 +1,7 @@
 """Whether a released model is a point of the loss that a job would train: the same parameters of the same encoding."""
 
+from math import hypot
+
 from core.catalogue.models import NetworkModel, RegressionModel
 from core.catalogue.network.trained import start_parameters, trained_parameters
 from core.catalogue.planning import PlannedJob
@@ -16,7 +18,17 @@ def misfit(planned: PlannedJob, released: AnyReleased) -> str | None:
         return _network_misfit(planned, model, released)
     if isinstance(released, ReleasedNetwork) or released.kind != model.kind:
         return f"is of the kind {released.kind}, not {model.kind}"
-    return _encoding_misfit(planned, released) or _equation_misfit(planned, model, released)
+    return _encoding_misfit(planned, released) or _equation_misfit(planned, model, released) or _away(planned, released)
+
+
+def _away(planned: PlannedJob, released: Released) -> str | None:
+    """Say that a point lies where the job's iterates may not be."""
+    radius = getattr(planned.spec.optimizer, "radius", None)
+    if radius is None or hypot(*released.theta) <= radius:
+        return None
+    return (
+        f"lies at {hypot(*released.theta):.4g} from zero, outside the radius of {radius:.4g}: raise /optimizer/radius"
+    )
 
 
 def _encoding_misfit(planned: PlannedJob, released: AnyReleased) -> str | None:

@@ -19,13 +19,13 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import chdtrc
 
+from core.catalogue.certificate import Records
 from core.errors import FieldError, Invalid
 from core.inference.hypotheses import p_value, quadratic
 from core.inference.released import Released, declared
 from core.inference.results import asked, caveats, line, privacy_block, std_errors
 from core.inference.wording import loss_words, weight_words
 
-Records = Literal["same_dataset", "same_people", "different_people"]
 Relation = Literal["same_equation", "same_people", "different_people", "no_covariance"]
 ASSUMES = {
     "same_equation": "Both solve one equation on the same records, so once converged they differ by privacy noise "

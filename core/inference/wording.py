@@ -153,10 +153,8 @@ def _second_order(certificate: Certificate, found: SecondOrder) -> str:
         f"{_count(found.restarts, 'restart')} of the gradient estimate"
     )
     if certificate.models:
-        named = " and ".join(certificate.models)
-        searched = (
-            f"It is about {named}, whose point stays as it is; privacy said here is the certificate's. {searched}"
-        )
+        about = f"It is about {', '.join(certificate.models)}, released before; its privacy is that of the certificate"
+        searched = f"{about}. {searched}"
     if found.outcome in _NOTHING_FOUND:
         return f"{searched}: {_NOTHING_FOUND[found.outcome]}, and nothing is claimed of this point."
     looked = (

@@ -14,14 +14,17 @@ from core.catalogue.kl.spider import KlSpider
 from core.catalogue.methods import AnySettings
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
+from core.catalogue.second_order.certify import Certify
 from core.catalogue.second_order.gauss import GaussPsgd
 from core.catalogue.second_order.perturbed import PerturbedSpider
+from core.catalogue.second_order.selecting import SelectModel
 from core.catalogue.sufficient_statistics import SufficientStatistics
 from core.inference.estimate import Estimate
 from core.inference.sandwich import Sandwich, infer
 from core.optimizers import (
     adaptive_gd,
     certified_clipped_sgd,
+    certify,
     clipped_sgd,
     gauss_psgd,
     kl_spider,
@@ -29,6 +32,7 @@ from core.optimizers import (
     noisy_newton,
     perturbed_spider,
     proximal_point,
+    select_model,
     sufficient_statistics,
 )
 from core.oracle import Oracle, Release, Status
@@ -42,7 +46,7 @@ class Fitted:
     sandwich: Sandwich | None
 
 
-def iterate(settings: AnySettings, oracle: Oracle, points: Tensor | None = None) -> tuple[Estimate, Status]:  # noqa: C901 - a case for each method
+def iterate(settings: AnySettings, oracle: Oracle, points: Tensor | None = None) -> tuple[Estimate, Status]:  # noqa: C901, PLR0912 - a case for each method
     """Run the method that these filled settings name and leave the door open.
 
     Args:
@@ -74,6 +78,12 @@ def iterate(settings: AnySettings, oracle: Oracle, points: Tensor | None = None)
             ended = gauss_psgd.iterate(settings, oracle)
         case PerturbedSpider():
             ended = perturbed_spider.iterate(settings, oracle)
+        case Certify():
+            assert points is not None, "a job of this kind is about a model"
+            ended = certify.iterate(settings, oracle, points)
+        case SelectModel():
+            assert points is not None, "a job of this kind is about models"
+            ended = select_model.iterate(settings, oracle, points)
         case _:
             assert_never(settings)
     return ended

@@ -14,7 +14,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from core.catalogue.second_order.figures import GaussPsgdFigures
+from core.catalogue.second_order.claims import AbstractEscape
+from core.catalogue.second_order.figures import EscapeFigures
 from core.catalogue.second_order.gauss import GaussPsgd
 from core.inference.estimate import Estimate
 from core.optimizers.ada_spider import ESTIMATE, AdaSpider, GradientEstimator, State, is_of_these, nothing_known
@@ -22,8 +23,9 @@ from core.optimizers.lifecycle import arrived, begun, ended, starting_point
 from core.oracle import Oracle, Status
 from core.privacy.facts import Facts
 
-OUTCOMES = ("", "certified", "data_exhausted", "step_cap")
-"""Of a state: still under way, no round has moved away, too few units are left, too many steps."""
+OUTCOMES = ("", "certified", "data_exhausted", "step_cap", "gradient_not_short", "escaped")
+"""Of a state: still under way, no round has moved away, too few units are left, too many steps; and, where no descent
+would follow: the gradient is long, a round has moved away."""
 UNDER_WAY = torch.tensor(0)
 _HELD = tuple(f"held_{name}" for name in ESTIMATE)
 
@@ -44,7 +46,20 @@ def iterate(settings: GaussPsgd, oracle: Oracle) -> tuple[Estimate, Status]:
         Diverged: an iterate left the public radius at the last step.
     """
     start = starting_point(settings.start, oracle)
-    state = begun(settings.start, oracle, {**beginning(start), **nothing_known(start)})
+    return search(settings, oracle, begun(settings.start, oracle, {**beginning(start), **nothing_known(start)}))
+
+
+def search(settings: AbstractEscape, oracle: Oracle, state: State) -> tuple[Estimate, Status]:
+    """Go on from a state, and return the point with what is claimed of it.
+
+    Args:
+        settings: filled.
+        oracle: the only way to the records.
+        state: a first one, or an earlier attempt's; see `beginning` and `nothing_known`.
+
+    Raises:
+        Diverged: an iterate left the public radius at the last step.
+    """
     estimator = AdaSpider(settings, oracle, state)
     if not is_of_these(state, oracle):
         state = _out_of_phase(state)
@@ -52,7 +67,8 @@ def iterate(settings: GaussPsgd, oracle: Oracle) -> tuple[Estimate, Status]:
     def keep(walked: State) -> None:
         oracle.keep({**walked, **estimator.state()}, int(walked["step"]))
 
-    state = walk(settings, oracle.facts, estimator, {name: state[name] for name in beginning(start)}, keep)
+    own = {name: state[name] for name in beginning(state["start"])}
+    state = walk(settings, oracle.facts, estimator, own, keep)
     counted, claim, outcome = estimator.state(), None, OUTCOMES[int(state["ended"])]
     if settings.escapes:
         found = settings.ended(
@@ -63,6 +79,8 @@ def iterate(settings: GaussPsgd, oracle: Oracle) -> tuple[Estimate, Status]:
         )
         claim = settings.claim(oracle.facts, found, strayed=bool(state["strayed"]))
     assert settings.step_size is not None, "plan first"
+    if not settings.descends:  # the point is as good as it was, wherever a round has gone
+        state = {**state, "theta": state["start"], "left": torch.tensor(data=False)}
     estimate = Estimate(
         theta=state["anchor"] if is_anchored(state) else state["theta"],
         start=state["start"],
@@ -83,7 +101,7 @@ def is_anchored(state: State) -> bool:
 
 
 def walk(
-    settings: GaussPsgdFigures,
+    settings: EscapeFigures,
     facts: Facts,
     estimator: GradientEstimator,
     state: State,
@@ -111,19 +129,21 @@ def walk(
             state = _escaping(settings, facts, estimator, state, slope)
         elif settings.escapes and is_short(settings, slope):
             state = _with_phase(settings, estimator, state, before)
-        else:
+        elif settings.descends:
             state = _moved(settings, facts, state, slope)
+        else:
+            state = {**state, "ended": torch.tensor(OUTCOMES.index("gradient_not_short"))}
         keep(state)
     return state
 
 
-def is_short(settings: GaussPsgdFigures, slope: Tensor) -> bool:
+def is_short(settings: EscapeFigures, slope: Tensor) -> bool:
     """Say whether a noised gradient is at most three times its error long: then rounds of escape begin."""
     assert settings.error_radius is not None, "plan first"
     return bool(torch.linalg.vector_norm(slope, dim=-1) <= 3 * settings.error_radius)
 
 
-def _moved(settings: GaussPsgdFigures, facts: Facts, state: State, slope: Tensor) -> State:
+def _moved(settings: EscapeFigures, facts: Facts, state: State, slope: Tensor) -> State:
     """Take one step."""
     assert settings.step_size is not None, "plan first"
     assert settings.radius is not None, "plan first"
@@ -131,14 +151,14 @@ def _moved(settings: GaussPsgdFigures, facts: Facts, state: State, slope: Tensor
     return {**state, "theta": theta, "left": left, "strayed": state["strayed"] | left.any()}
 
 
-def _with_phase(settings: GaussPsgdFigures, estimator: GradientEstimator, state: State, before: State) -> State:
+def _with_phase(settings: EscapeFigures, estimator: GradientEstimator, state: State, before: State) -> State:
     """Begin a phase here; the estimate that says so makes no step."""
     held = dict(zip(_HELD, (before[name] for name in ESTIMATE), strict=True))
     state = {**state, "anchor": state["theta"], "phases": state["phases"] + 1, "round": torch.tensor(0), **held}
     return _with_round(settings, estimator, state)
 
 
-def _with_round(settings: GaussPsgdFigures, estimator: GradientEstimator, state: State) -> State:
+def _with_round(settings: EscapeFigures, estimator: GradientEstimator, state: State) -> State:
     """Begin the next round where the phase began."""
     estimator.begin_round(settings.round_mode, dict(zip(ESTIMATE, (state[name] for name in _HELD), strict=True)))
     return {
@@ -157,7 +177,7 @@ def _out_of_phase(state: State) -> State:
 
 
 def _escaping(
-    settings: GaussPsgdFigures, facts: Facts, estimator: GradientEstimator, state: State, slope: Tensor
+    settings: EscapeFigures, facts: Facts, estimator: GradientEstimator, state: State, slope: Tensor
 ) -> State:
     """Take a step of a round; look after each one whether it has moved away."""
     assert settings.escape_distance is not None, "plan first"
@@ -166,6 +186,8 @@ def _escaping(
     state = _moved(settings, facts, state, slope)
     state = {**state, "taken": state["taken"] + 1}
     if bool(torch.linalg.vector_norm(state["theta"] - state["anchor"], dim=-1) >= settings.escape_distance):
+        if not settings.descends:
+            state = {**state, "ended": torch.tensor(OUTCOMES.index("escaped"))}
         return {**state, "round": torch.tensor(0), "escapes": state["escapes"] + 1}
     if int(state["taken"]) < settings.round_steps:
         return state

@@ -6,6 +6,7 @@ Each raises `NotFound` where the model does not exist for the caller, and `Inval
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from core.catalogue.certificate import Records
 from core.errors import FieldError, Invalid
 from core.inference import (
     comparison,
@@ -19,7 +20,6 @@ from core.inference import (
     results,
     wording,
 )
-from core.inference.comparison import Records
 from core.inference.hypotheses import Alternative
 from core.inference.network import AnyReleased, ReleasedNetwork
 from core.inference.regions import Joint

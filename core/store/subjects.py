@@ -2,15 +2,13 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from core.catalogue.certificate import Records
 from core.store.tables import TERMINAL_STATES, Job, Model
-
-if TYPE_CHECKING:
-    from core.inference.comparison import Records
 
 OPEN: Final = ("not-needed", "approved")
 """Of a model that everybody may have for whom its job exists."""
@@ -23,7 +21,7 @@ class Origin:
     datasets: frozenset[str]
     scopes: frozenset[str]
 
-    def relation(self, datasets: Collection[str], scopes: Collection[str]) -> "Records":
+    def relation(self, datasets: Collection[str], scopes: Collection[str]) -> Records:
         """Say whether a job that reads these datasets, of these scopes, meets records that the models have seen."""
         if not self.datasets.isdisjoint(datasets):
             return "same_dataset"
@@ -36,7 +34,7 @@ class Subjects:
 
     releases: tuple[dict[str, Any], ...]
     """By place, as they were released."""
-    records: "Records"
+    records: Records
     """Whose records the job reads, beside those that the models have seen."""
 
 

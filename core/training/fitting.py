@@ -7,6 +7,7 @@ from typing import Final
 import torch
 
 from core import problems
+from core.catalogue.certificate import Certificate
 from core.catalogue.losses import Huber, Logistic, Loss, Mallows, Weights
 from core.catalogue.modelling import encoded_loss
 from core.catalogue.models import NetworkModel, RegressionModel
@@ -87,7 +88,15 @@ def _train_network(
     estimate = fitted.value.estimate
     privacy = report(_promised(order, meter.charged), order.terms, order.adjacency, declared=True)
     parameters = merged(planned, weights, estimate.theta)
-    return describe_network(planned, parameters, fitted.status.value, estimate, privacy)
+    claim = _claim(planned, order, estimate)
+    return describe_network(planned, parameters, fitted.status.value, int(estimate.steps), claim, privacy)
+
+
+def _claim(planned: PlannedJob, order: Order, estimate: Estimate) -> Certificate | None:
+    """Return what the method claims, of the models that the job is about where it is about some."""
+    if estimate.certificate is None or order.subjects is None:
+        return estimate.certificate
+    return estimate.certificate.about(planned.spec.models, order.subjects.records)
 
 
 def describe(planned: PlannedJob, order: Order, fitted: Release[Fitted], charged: Event) -> Released:
@@ -129,7 +138,7 @@ def describe(planned: PlannedJob, order: Order, fitted: Release[Fitted], charged
         loss=_newer_loss(loss),
         weights=_newer_weights(model.weights),
         ridge=model.ridge,
-        certificate=estimate.certificate,
+        certificate=_claim(planned, order, estimate),
         iterates=_iterates(estimate),
     )
 

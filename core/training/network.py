@@ -8,12 +8,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from core.catalogue.certificate import Certificate
 from core.catalogue.network.layers import parameters_of
 from core.catalogue.network.model import NetworkModel
 from core.catalogue.network.trained import DOWN, UP, trained_parameters
 from core.catalogue.planning import PlannedJob
 from core.catalogue.sampling import PoissonSampling
-from core.inference.estimate import Estimate
 from core.inference.network import ReleasedNetwork, Training, pack_parameters
 from core.mechanisms.public_start import draw_start
 from core.privacy.reports import Report
@@ -106,7 +106,8 @@ def describe_network(
     planned: PlannedJob,
     parameters: NDArray[np.float32],
     status: Ended,
-    estimate: Estimate,
+    steps: int,
+    claim: Certificate | None,
     privacy: Report,
 ) -> ReleasedNetwork:
     """Return the row that a network stores.
@@ -115,7 +116,8 @@ def describe_network(
         planned: the job.
         parameters: of the trained network.
         status: how the method ended.
-        estimate: with the steps taken, and what the method claims.
+        steps: taken.
+        claim: what the method claims.
         privacy: what the job promises.
 
     Raises:
@@ -127,7 +129,7 @@ def describe_network(
         target=planned.spec.model.target,
         optimizer=settings.kind,
         units=facts.units,
-        steps=int(estimate.steps),
+        steps=steps,
         status=status,
         design=planned.design,
         model=network_of(planned),
@@ -140,5 +142,5 @@ def describe_network(
         ),
         privacy=privacy,
         parameters=pack_parameters(parameters),
-        certificate=estimate.certificate,
+        certificate=claim,
     )

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from core.catalogue.certificate import Records
 from core.catalogue.losses import Clip, Mallows
 from core.errors import Invalid
-from core.inference.comparison import Records, Relation, compare
+from core.inference.comparison import Relation, compare
 from core.inference.released import Released
 from core.inference.results import summary
 from tests.support.released import COVARIANCE, THETA, of_kind, released, rows_of, spread

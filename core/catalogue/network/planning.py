@@ -21,6 +21,7 @@ METHODS: Final[Mapping[str, tuple[str, ...]]] = {
     "adaptive_gd": ("smoothness",),
     "gauss_psgd": ("smoothness", "hessian_smoothness"),
     "perturbed_spider": ("smoothness",),
+    "certify": ("smoothness", "hessian_smoothness"),
 }
 """Which train networks, and what of a network's loss they need to know: clipping bounds its gradients, nothing else is
 known of it, so whoever asks for them declares it."""

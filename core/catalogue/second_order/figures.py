@@ -16,6 +16,7 @@ from core.catalogue.sampling import StreamSampling
 from core.catalogue.second_order.escape import rounds_for
 from core.catalogue.second_order.estimation import Errors
 from core.catalogue.second_order.presets import THETA, gamma_star, round_chance
+from core.catalogue.second_order.theory import reserved
 from core.privacy.events import NOTHING, Event, Gaussian
 from core.privacy.facts import Adjacency, Facts
 
@@ -160,10 +161,14 @@ class SpiderFigures(AbstractSettings):
         return max(1, self.epochs * facts.units // known(self.batch))
 
 
-class GaussPsgdFigures(SpiderFigures):
-    """What an analyst may say, and what is planned; all of it public."""
+class EscapeFigures(SpiderFigures):
+    """What methods with rounds of escape say beside that."""
 
-    kind: Literal["gauss_psgd"] = "gauss_psgd"
+    rooms: ClassVar[tuple[float, ...]] = (2.0, 1.0)
+    """Room that a planned batch leaves, over what is needed at least, tried in this order."""
+    descends: ClassVar[bool] = True
+    """Whether the method moves on where the gradient is long, and after an escape; else it ends there."""
+
     mode: Literal["calibrated", "theory", "given"] = Field(
         default="calibrated",
         description="calibrated: ours, by a preset; theory: the theorem's, vacuous below some 1e12 records; given: all "
@@ -171,11 +176,6 @@ class GaussPsgdFigures(SpiderFigures):
     )
     preset: Literal["strict", "fast"] = Field(default="strict", description="of the calibrated mode")
     form: Literal["corrected", "printed"] = Field(default="corrected", description="of the theory's equations")
-    estimator: Literal["drift", "period"] = Field(
-        default="drift",
-        description="when a fresh gradient is asked; period: DIFF2, every `period` steps, without rounds of escape",
-    )
-    period: Count | None = Field(default=None, description="of DIFF2; null: 10")
     round_mode: RoundMode = Field(
         default="fresh",
         description="what a round begins with; fresh: a fresh gradient. rewind and continue are readings of the print "
@@ -198,13 +198,8 @@ class GaussPsgdFigures(SpiderFigures):
 
     @property
     def escapes(self) -> bool:
-        """Whether there are rounds: DIFF2 has none."""
-        return self.estimator == "drift"
-
-    @property
-    def every(self) -> int | None:
-        """Estimates from one fresh gradient to the next: DIFF2's period."""
-        return None if self.escapes else known(self.period)
+        """Whether there are rounds."""
+        return True
 
     def sharpest(self) -> float:
         """Return gamma_star."""
@@ -227,6 +222,19 @@ class GaussPsgdFigures(SpiderFigures):
     def phase_units(self) -> int:
         """Return what a phase without an escape reads at most: every certificate takes as many units."""
         return known(self.rounds) * (known(self.batch) + (known(self.round_steps) - 1) * known(self.difference_batch))
+
+    def needed(self) -> tuple[float, str]:
+        """Return the units without which a job is refused, and what they are for, with the figures."""
+        batch, steps, changes = known(self.batch), known(self.round_steps), known(self.difference_batch)
+        units = reserved(known(self.rounds), batch, steps, changes)
+        return units, (
+            f"a certificate must be affordable twice, 2 Q (b1 + Gamma b2) = 2 * {self.rounds} * ({batch} + {steps} * "
+            f"{changes}) = {units:.0f} units"
+        )
+
+    def most_steps(self, facts: Facts) -> int:
+        """Return how many steps a job has at most, batches filled: more than there are units for."""
+        return 2 * (self.epochs * facts.units // min(known(self.batch), known(self.difference_batch)))
 
     def figures(self, facts: Facts) -> dict[str, float | int | None]:
         """Return what an estimate shows of these filled settings, beside themselves; alpha is worth nothing above G."""

@@ -1,4 +1,4 @@
-"""What is open in the settings of Gauss-PSGD, filled from public facts, and refused where no figure would do.
+"""What is open in the settings of Gauss-PSGD and certify, filled from public facts, and refused where nothing would do.
 
 Calibrated. The step is half of 1/M. b1 is as large as leaves room for four times a phase without an escape: half of
 that room is for descent, and a phase may come twice. b2 is a round's share of b1, so that a round's changes take about
@@ -13,21 +13,19 @@ from typing import Final, TypeVar
 
 from core.catalogue.planning_rules import PLANNED_RADIUS, fill
 from core.catalogue.second_order.escape import rounds_for
-from core.catalogue.second_order.figures import MOST_STEPS, GaussPsgdFigures, SpiderFigures, known
+from core.catalogue.second_order.figures import MOST_STEPS, EscapeFigures, SpiderFigures, known
 from core.catalogue.second_order.presets import Unfit, fast, strict
 from core.catalogue.second_order.rates import Ground
-from core.catalogue.second_order.theory import Constants, NoFixedPoint, reserved, theory_params
+from core.catalogue.second_order.theory import Constants, NoFixedPoint, theory_params
 from core.errors import FieldError, Invalid
 from core.privacy.conversions import gdp_epsilon
 from core.privacy.facts import Adjacency, Facts
 
 S = TypeVar("S", bound=SpiderFigures)
-F = TypeVar("F", bound=GaussPsgdFigures)
+F = TypeVar("F", bound=EscapeFigures)
 
 PLANNED_PERIOD: Final = 10
 PERIODS: Final = 10
-ROOM: Final = (2.0, 1.0)
-"""Room that is looked for, over the one without which a job is refused."""
 FINER: Final = 0.9
 """From one b1 that is tried to the next."""
 ROUND_SHARE: Final = 16
@@ -53,11 +51,10 @@ def fill_figures(asked: F, facts: Facts, mu: float) -> F:
     elif settings.mode == "theory":
         settings = _by_theory(settings, facts)
     _refuse_unaffordable(settings, facts)
-    most = settings.epochs * facts.units // min(known(settings.batch), known(settings.difference_batch))
-    return fill(settings, steps=max(1, min(MOST_STEPS, 2 * most)))
+    return fill(settings, steps=max(1, min(MOST_STEPS, settings.most_steps(facts))))
 
 
-def _refuse_missing(settings: GaussPsgdFigures, facts: Facts) -> None:
+def _refuse_missing(settings: EscapeFigures, facts: Facts) -> None:
     """Refuse where a constant is not known, or contradicts what is."""
     refuse_unfit(settings, facts, *_unknown(settings, facts))
 
@@ -88,7 +85,7 @@ def refuse_unfit(settings: SpiderFigures, facts: Facts, *more: FieldError) -> No
         raise Invalid(f"{settings.card().kind} needs what is not known here: see {wrong[0].pointer}.", *wrong)
 
 
-def _unknown(settings: GaussPsgdFigures, facts: Facts) -> Iterator[FieldError]:
+def _unknown(settings: EscapeFigures, facts: Facts) -> Iterator[FieldError]:
     """Go through the figures that somebody has to give."""
     if not settings.escapes:
         if settings.mode == "theory":
@@ -113,7 +110,7 @@ def bent_by(settings: SpiderFigures, facts: Facts) -> float:
 def _with_periods(settings: F, facts: Facts) -> F:
     """Return DIFF2 with nothing open: by default ten periods of ten steps, whose changes read as much as gradients."""
     settings = fill(settings, period=PLANNED_PERIOD, step_size=0.5 / bent_by(settings, facts))
-    return with_even_batches(settings, facts, known(settings.period))
+    return with_even_batches(settings, facts, known(settings.every))
 
 
 def with_even_batches(settings: S, facts: Facts, changes: int) -> S:
@@ -137,16 +134,17 @@ def _calibrated(settings: F, facts: Facts) -> F:
     if all(getattr(settings, name) is not None for name in (*SIZES, *ESCAPE)):
         return settings
     units, dear, unfit = settings.epochs * facts.units, "", ""
-    for room in ROOM if settings.batch is None else (0.0,):
+    for room in settings.rooms if settings.batch is None else (0.0,):
         for batch in _tried(settings, facts):
             try:
                 filled = _with_batch(settings, facts, batch)
             except Unfit as error:
                 unfit = unfit or f"with b1 = {batch}, {error.detail}"
                 continue
-            if room * _reserve(filled) <= units:
+            if room * filled.needed()[0] <= units:
                 return filled
             dear = _too_dear(filled, units)
+    other = FieldError("/optimizer/kind", "clipped_sgd needs no such claim")
     raise Invalid(
         f"These records and this privacy allow no second-order claim: {'; '.join(filter(None, (dear, unfit)))}.",
         FieldError("/privacy", "raise the target, or bring more units"),
@@ -154,11 +152,11 @@ def _calibrated(settings: F, facts: Facts) -> F:
             "/optimizer/spread", "declare how far gradients are from their mean, where less than the clip is known"
         ),
         FieldError("/optimizer/clip", "lower it: noise is in proportion to it"),
-        FieldError("/optimizer/kind", "clipped_sgd needs no such claim"),
+        *([other] if settings.descends else []),
     )
 
 
-def _tried(settings: GaussPsgdFigures, facts: Facts) -> Iterable[int]:
+def _tried(settings: EscapeFigures, facts: Facts) -> Iterable[int]:
     """Return the b1 that are tried, the largest first."""
     if settings.batch is not None:
         return (known(settings.batch),)
@@ -268,23 +266,12 @@ def _by_theory(settings: F, facts: Facts) -> F:
     )
 
 
-def _reserve(settings: GaussPsgdFigures) -> float:
-    """Return 2 Q (b1 + Gamma b2)."""
-    return reserved(
-        known(settings.rounds), known(settings.batch), known(settings.round_steps), known(settings.difference_batch)
-    )
-
-
-def _too_dear(settings: GaussPsgdFigures, units: int) -> str:
+def _too_dear(settings: EscapeFigures, units: int) -> str:
     """Say what a certificate takes and what there is."""
-    one = f"{settings.batch} + {settings.round_steps} * {settings.difference_batch}"
-    return (
-        f"a certificate must be affordable twice, 2 Q (b1 + Gamma b2) = 2 * {settings.rounds} * ({one}) = "
-        f"{_reserve(settings):.0f} units, and there are {units}"
-    )
+    return f"{settings.needed()[1]}, and there are {units}"
 
 
-def _refuse_unaffordable(settings: GaussPsgdFigures, facts: Facts) -> None:
+def _refuse_unaffordable(settings: EscapeFigures, facts: Facts) -> None:
     """Refuse to start where no certificate could be paid, or its condition is empty.
 
     Raises:
@@ -292,7 +279,7 @@ def _refuse_unaffordable(settings: GaussPsgdFigures, facts: Facts) -> None:
     """
     refuse_large(settings, facts)
     units = settings.epochs * facts.units
-    if _reserve(settings) > units:
+    if settings.needed()[0] > units:
         raise _wrong("/optimizer/batch", f"is too large: {_too_dear(settings, units)}; lower it, or the rounds")
     if settings.sharpest() > bent_by(settings, facts):
         raise _wrong(
