@@ -6,7 +6,7 @@ from pathlib import Path
 
 from examples.inference.results import Result
 from examples.paper import Paper
-from examples.second_order import certificates, components, rounds
+from examples.second_order import certificates, components, rounds, scaling
 
 EXPERIMENTS: dict[str, Callable[..., Result]] = {  # a study is registered by one line, under the key it reports
     "B1": rounds.escape_power,
@@ -20,6 +20,7 @@ EXPERIMENTS: dict[str, Callable[..., Result]] = {  # a study is registered by on
     "F1": components.minima,
     "F2": rounds.flat_control,
     "F3": rounds.weak_saddles,
+    "M1": scaling.scaling,
 }
 
 PAPER = Paper(

@@ -14,6 +14,7 @@ from core.catalogue.certificate import SecondOrder
 from core.catalogue.questions import Gradient
 from core.catalogue.sampling import StreamSampling
 from core.catalogue.second_order.gauss import GaussPsgd
+from core.inference.estimate import Estimate
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import gauss_psgd
 from core.oracle.simulation import Simulation
@@ -113,7 +114,11 @@ def run(law: SaddlePopulation, settings: GaussPsgd, seed: int) -> Seen:
     """Run once on fresh records."""
     facts = facts_of(law)
     oracle = Simulation(law, facts, SimulationGenerator(seed), sampling=settings.sampling(facts))
-    estimate, _ = gauss_psgd.iterate(settings, oracle)
+    return judged(law, settings, gauss_psgd.iterate(settings, oracle)[0])
+
+
+def judged(law: SaddlePopulation, settings: GaussPsgd, estimate: Estimate) -> Seen:
+    """Return what a run claims of the point it returned, and what is true of it."""
     assert estimate.certificate is not None, "there are rounds"
     found = estimate.certificate.second_order
     assert found is not None, "it is told"
