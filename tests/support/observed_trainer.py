@@ -4,8 +4,8 @@ OBSERVED names the file. SLOW delays each reading, in seconds. A file `halt` bes
 has the first attempt at a job write a file `halted`, and stand still, once chunk 3 is paid, or once an answer out of it
 is given. NAIVE and FREE plant the bugs that the kill tests must see: the ledger is paid after the reading, and a chunk
 that was lost is read again for its first payment. UNFENCED has it pay and publish whoever holds its job by now, and
-HASTY has it fail where a payment fails once. TWICE has a client say everything twice. WRITES
-names a file for what the trainer writes to.
+HASTY has it fail where a payment fails once. TWICE has a client say everything twice, and LISTEN writes down what it
+reads and says (see `listened`). WRITES names a file for what the trainer writes to.
 """
 
 import json
@@ -24,6 +24,7 @@ from core.store import ledger
 from core.training import attempt, federated
 from core.training.meter import LedgerMeter
 from core.training.till import LedgerTill
+from tests.support.listened import listen
 from tests.support.naive_fences import forget_fences
 from workers import trainer
 
@@ -35,6 +36,8 @@ def observe() -> None:
     for module in (attempt, federated):
         module.run = observed(module.run)  # type: ignore[attr-defined] # each has one
     observe_sums(rank=0)
+    if "LISTEN" in os.environ:
+        listen(JOB)
     if "NAIVE" in os.environ:
         pay_late()
     if "FREE" in os.environ:

@@ -1,0 +1,81 @@
+"""What a client's trainer reads and says, written down by itself, and bugs that an audit of these transcripts must see.
+
+`heard.jsonl` beside OBSERVED gets a line for each sum of records (question, points, rows) and one for each message that
+leaves. BUG plants one: `thinned` divides each client's noise by the root of their number, `seeded` gives all of them
+one seed, and `reread` has every second batch of a stream read the records of the one before it.
+"""
+
+import json
+import os
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from core.oracle import door
+from core.oracle.door import Selection
+from core.oracle.samples import StreamDoor
+from core.problems.circle import DistributedCircle
+from core.problems.linear import LinearProblem
+from core.training import doors
+from tests.support.problems import repeatable_generator
+
+CLIENTS = 3
+
+
+def listen(job: str) -> None:
+    """Write down sums and messages from now on.
+
+    Args:
+        job: the environment variable that says whose they are.
+    """
+    path = Path(os.environ["OBSERVED"]).with_name("heard.jsonl")
+    plain_sum, plain_send = LinearProblem.integer_sum, DistributedCircle.send
+
+    def write(line: dict[str, Any]) -> None:
+        with path.open("a") as file:  # one write, so that lines of several trainers do not mix
+            file.write(json.dumps({"job": os.environ[job], "by": os.getpid(), **line}) + "\n")
+
+    def integer_sum(
+        self: LinearProblem, question: Any, facts: Any, theta: Tensor, step: float, **options: Any
+    ) -> Tensor:
+        other, rows = options.get("other"), options.get("rows")
+        line = {
+            "question": question.model_dump(mode="json"),
+            "theta": theta.tolist(),
+            "other": None if other is None else other.tolist(),
+            "rows": None if rows is None else rows.tolist(),
+        }
+        write({"sum": line})
+        return plain_sum(self, question, facts, theta, step, **options)
+
+    def send(self: DistributedCircle, message: bytes) -> None:
+        write({"said": message.hex()})
+        plain_send(self, message)
+
+    LinearProblem.integer_sum = integer_sum  # type: ignore[method-assign, assignment]
+    DistributedCircle.send = send  # type: ignore[method-assign]
+    plant(os.environ.get("BUG", ""))
+
+
+def plant(bug: str) -> None:
+    """Plant a bug."""
+    if bug == "thinned":
+        plain = door.noised_mean
+
+        def thinned(total: Tensor, question: Any, *arguments: Any) -> Any:
+            return plain(total, question.model_copy(update={"sigma": question.sigma / sqrt(CLIENTS)}), *arguments)
+
+        door.noised_mean = thinned
+    if bug == "seeded":
+        doors.SystemGenerator = repeatable_generator  # type: ignore[misc, assignment]
+    if bug == "reread":
+        select, last = StreamDoor._select, list[Selection]()
+
+        def again(self: StreamDoor, question: Any) -> Selection:
+            found = select(self, question)
+            last.append(last[-1] if len(last) % 2 and last[-1].terms == found.terms else found)
+            return last[-1]
+
+        StreamDoor._select = again  # type: ignore[method-assign]
