@@ -1,5 +1,6 @@
 """The paper's parameters: the identities they are made of, what they come to, and where nobody can use them."""
 
+from fractions import Fraction
 from math import log2, sqrt
 
 import pytest
@@ -59,6 +60,38 @@ def test_the_guaranteed_decrease_has_the_fourth_power() -> None:
     moved = found.escape_distance**2 / (4 * found.step_size * gamma)
     assert moved == pytest.approx(1 / (4 * found.log_factor**4) * found.alpha**1.5)
     assert found.decrease == pytest.approx(moved / 2)
+
+
+Monomial = dict[str, Fraction]
+"""Exponents by letter: a product of powers, exactly."""
+
+
+def product(*factors: tuple[Monomial, Fraction | int]) -> Monomial:
+    """Return a product of powers of monomials; letters whose exponents cancel are gone."""
+    total: Monomial = {}
+    for monomial, power in factors:
+        for letter, exponent in monomial.items():
+            total[letter] = total.get(letter, Fraction(0)) + exponent * power
+    return {letter: exponent for letter, exponent in total.items() if exponent}
+
+
+def letters(**exponents: float) -> Monomial:
+    return {letter: Fraction(exponent) for letter, exponent in exponents.items()}
+
+
+def test_the_fourth_power_symbolically() -> None:
+    """R^2/(4 eta Gamma) of equation 5 in letters: iota^-4, one iota less than the print's; and half of it a step."""
+    distance = letters(alpha=0.5, rho=-0.5, iota=-1.5)
+    step = letters(rho=0.5, alpha=0.5, M=-2, iota=-2)
+    length = product((letters(iota=1, s=-1, rho=-0.5, alpha=-0.5), 1), (step, -1))
+    moved = product((distance, 2), (letters(two=-2), 1), (step, -1), (length, -1))
+    assert moved == letters(two=-2, s=1, iota=-4, alpha=1.5, rho=-0.5)
+    printed = letters(two=-2, s=1, iota=-3, alpha=1.5, rho=-0.5)
+    assert product((moved, 1), (printed, -1)) == letters(iota=-1)
+    phi = product((moved, 1), (letters(two=-1), 1))
+    in_chi = product((phi, 1), (length, -1), (letters(alpha=-2), 1), (letters(two=4, chi=2), 1))  # alpha = 4 chi
+    in_mu = product((in_chi, 1), (letters(iota=5), 1), (letters(s=-5, mu=-5), 1))  # iota = s mu
+    assert product((in_mu, 1), (step, -1)) == letters(two=1, chi=2, s=-3, mu=-5), "2 chi^2 eta/(s^3 mu^5)"
 
 
 def test_the_corrected_condition_of_growth_is_the_harder_one() -> None:
