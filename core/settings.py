@@ -6,7 +6,7 @@ FARTHING_..._FILE names a file that holds the setting instead, so that no secret
 import os
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Self
 from urllib.parse import quote, urlsplit
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -72,6 +72,18 @@ class ServiceSettings(BaseSettings):
         default=None, description="folder that all supervisors of a machine share; default: that of temporary files"
     )
     cluster: bool = Field(default=False, description="several machines: processes never migrate the database")
+    site: str = Field(
+        default="",
+        pattern=r"^([a-z0-9][a-z0-9-]{0,39})?$",
+        description="whose records this process keeps and reads, and nobody else's; empty: the service's own",
+    )
+    meeting_host: str | None = Field(
+        default=None, description="by which other sites reach this one's trainers; none: no federated jobs of several"
+    )
+    meeting_port: int = Field(default=0, ge=0, le=65535, description="where they find each other; 0: any that is free")
+    seat_seconds: float = Field(
+        default=60.0, gt=0, description="how long a worker keeps itself free for the other sites of a federated job"
+    )
 
     poll_seconds: float = Field(default=0.2, gt=0)
     beat_seconds: float = Field(default=10.0, gt=0)
@@ -117,6 +129,13 @@ class ServiceSettings(BaseSettings):
         """Read arguments first, then FARTHING_..., then the files that FARTHING_..._FILE names."""
         del dotenv_settings, file_secret_settings
         return init_settings, env_settings, Files(settings_cls)
+
+    @model_validator(mode="after")
+    def _share_the_ledger(self) -> Self:
+        """Refuse a site without a database that several machines can share."""
+        if self.site and not (self.cluster and self.url.startswith("postgresql")):
+            raise ValueError("FARTHING_SITE needs FARTHING_CLUSTER=true and a FARTHING_DATABASE_URL of PostgreSQL.")
+        return self
 
     @model_validator(mode="before")
     @classmethod

@@ -5,10 +5,12 @@ from sqlalchemy import Connection
 
 from core.settings import ServiceSettings
 from core.store.database import Database
+from core.store.presence import Seat
 from core.store.tables import Job
 
 TABLES = Job.metadata
 """Of all tables."""
+assert Seat.metadata is TABLES, "tables of two modules have one list"
 
 
 def _run(connection: Connection) -> None:

@@ -153,7 +153,7 @@ def prepare(settings: ServiceSettings) -> None:
         for problem in guard(database, Witness(settings.witness_path)):
             say(f"The ledger is frozen: {problem} Run `farthing reconcile`.", error=True)
         with database.read() as session:
-            wrapped = datasets.wrapped_keys(session)
+            wrapped = datasets.wrapped_keys(session, settings.site)
         prepare_master_key(settings, wrapped.values())
     finally:
         database.dispose()

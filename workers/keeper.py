@@ -1,6 +1,7 @@
 """All that a supervisor writes: claims, beats, and the ends of attempts whose child did not end them itself."""
 
 import queue
+import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -14,13 +15,14 @@ from core.errors import LedgerFrozen, StaleAttempt
 from core.service.bell import Bell
 from core.settings import ServiceSettings
 from core.store.claims import Claim
-from core.training.desk import Desk, Taken, Unreachable
+from core.training.desk import Desk, Unreachable
+from core.training.taken import Offer, Taken
 from workers.gpus import NoAnswer, free_bytes
 from workers.outcome import Outcome, describe
 from workers.process import clock_seconds
 from workers.run import Run
 from workers.slots import Slot
-from workers.verdict import Verdict, endings, write
+from workers.verdict import Verdict, concluded, endings, losses, said, write
 
 BEATS_PER_LEASE: Final = 6
 LOOK_SECONDS: Final = 1.0
@@ -29,6 +31,10 @@ GPU_REST_SECONDS: Final = 5.0
 """Before a GPU without enough free memory is looked at again."""
 BROKEN_GPU_REST_SECONDS: Final = 60.0
 """After a job could not use its GPU, so that a broken one does not fail all that wait."""
+
+_AGAIN_SECONDS: Final = 4.0
+"""Before another seat in the same federated job, so that sites that cannot reach each other do not try at every turn."""
+_GRAIN: Final = 1000
 
 T = TypeVar("T")
 
@@ -41,6 +47,16 @@ class Claimed:
     slot: Slot
     sent_at: float
     """When the claim was sent, by `clock_seconds`."""
+
+
+@dataclass
+class _Held:
+    """A seat that a slot is kept free for; times by `clock_seconds`."""
+
+    offer: Offer
+    until: float
+    asked_at: float
+    """When it was last asked whether the job has begun, and it had not."""
 
 
 class Keeper:
@@ -78,6 +94,8 @@ class Keeper:
         self._slots = tuple(slots)
         self._free = list(slots)
         self._rests: dict[Slot, float] = {}
+        self._held: dict[Slot, _Held] = {}
+        self._shunned: dict[str, float] = {}
         self._open = True
         self._running = True
         self._frozen = False
@@ -131,6 +149,7 @@ class Keeper:
         while self._running or self._ended:
             self._beat_all()
             self._end_all()
+            self._look_at_seats()
             if clock_seconds() >= self._claim_at:
                 self._claim_all()
             self._wake.wait(self._look_seconds)
@@ -173,22 +192,82 @@ class Keeper:
             if not self._open:
                 return False
             self._free.remove(slot)
+        if self._offer_seat(slot):
+            return True
         sent_at = clock_seconds()
         taken = self._ask(partial(self._desk.claim, slot.takes))
         if taken is None:
             with self._lock:
                 self._free.append(slot)
             return False
+        self._hand_over(taken, slot, sent_at)
+        return True
+
+    def _hand_over(self, taken: Taken, slot: Slot, sent_at: float) -> None:
+        """Have the supervisor start what was claimed."""
         self._log.info("claimed", **taken.claim.told, clients=len(taken.clients) or None)
         self.claimed.put(Claimed(taken, slot, sent_at))
+
+    def _offer_seat(self, slot: Slot) -> bool:
+        """Keep a slot free for a federated job of several sites, where one waits whose sites are all there."""
+        sent_at = clock_seconds()
+        self._shunned = {job: until for job, until in self._shunned.items() if until > sent_at}
+        skip = [*self._shunned, *(held.offer.job_id for held in self._held.values())]
+        offer = self._ask(partial(self._desk.offer, slot.takes, skip))
+        if offer is None:
+            return False
+        self._log.info("offered", job=offer.job_id)
+        self._held[slot] = _Held(offer, sent_at + self._settings.seat_seconds, sent_at)
+        self._wake.set()
         return True
+
+    def _look_at_seats(self) -> None:
+        """Start what has begun, and take offers back that were made in vain."""
+        for slot, held in list(self._held.items()):
+            sent_at = clock_seconds()
+            try:
+                answer = self._ask(partial(self._seated, held.offer))
+            except StaleAttempt:
+                self._free_seat(slot)
+                continue
+            if answer is None:  # nobody answers now
+                continue
+            (taken,) = answer
+            if taken is not None:
+                del self._held[slot]
+                self._hand_over(taken, slot, held.asked_at)
+            elif sent_at > held.until or not self._open:
+                self._take_back(slot, held.offer)
+            else:
+                held.asked_at = sent_at
+
+    def _seated(self, offer: Offer) -> tuple[Taken | None]:
+        """Return what an offer has become, in a tuple that tells it from no answer at all."""
+        return (self._desk.seated(offer),)
+
+    def _take_back(self, slot: Slot, offer: Offer) -> None:
+        """Leave a job to others for a while of no fixed length, so that two sites do not wait in turns for ever."""
+        if self._ask(partial(self._desk.withdraw, offer)):
+            self._log.info("took-back", job=offer.job_id)
+            self._shun(offer.job_id, self._settings.seat_seconds)
+            self._free_seat(slot)
+
+    def _shun(self, job_id: str, most_seconds: float) -> None:
+        """Offer no seat in a job for a while, at least half of `most_seconds`."""
+        self._shunned[job_id] = clock_seconds() + most_seconds * (1 + secrets.randbelow(_GRAIN) / _GRAIN) / 2
+
+    def _free_seat(self, slot: Slot) -> None:
+        """Have a slot take what comes."""
+        del self._held[slot]
+        with self._lock:
+            self._free.append(slot)
 
     def _beat_all(self) -> None:
         """Beat for every run whose last beat is old enough, and look whether any was cancelled."""
         with self._lock:
             runs = [run for run in self._runs if not run.lost]
         for run in runs:
-            if clock_seconds() >= run.beaten_at + self._beat_seconds:
+            if clock_seconds() >= max(run.asked_at, run.beaten_at) + self._beat_seconds:
                 self._beat(run)
             elif not run.cancel:
                 run.cancel = self._ask(partial(self._desk.is_cancelling, run.claim)) or False
@@ -196,12 +275,13 @@ class Keeper:
                 run.part = self._ask(partial(self._desk.is_parting, run.claim)) or False
 
     def _beat(self, run: Run) -> None:
-        sent_at = clock_seconds()
-        answer = self._ask(partial(self._desk.beat, run.claim))
+        run.asked_at = sent_at = clock_seconds()
+        answer = self._ask(partial(self._desk.beat, run.claim, seated=run.seated))
         if answer is None:
             return
         if answer.alive:
-            run.beaten_at = sent_at
+            whole = self._settings.lease_seconds
+            run.beaten_at = sent_at - max(0.0, whole - (whole if answer.left_seconds is None else answer.left_seconds))
         else:
             run.lost = True
         run.cancel = run.cancel or answer.cancel
@@ -227,17 +307,43 @@ class Keeper:
         with self._lock:
             ended, self._ended = self._ended, []
         for run in ended:
-            for claim, decided in endings(run):
-                statuses = [describe(child.status) for child in run.children if child.status is not None]
-                self._log.info("ended", **claim.told, status=",".join(statuses), verdict=decided.value)
-                self._write_end(run, claim, decided)
-                if decided is Verdict.STOPPED:
-                    self._bell.ring(claim.job_id, run.resources.served_by)
+            for claim, decided in losses(run) if run.seated else endings(run):
+                self._end(run, claim, decided)
+            if run.seated:
+                self._leave_seat(run)
             if any(child.status == Outcome.NO_GPU for child in run.children):
                 self._rest(run.slot, BROKEN_GPU_REST_SECONDS)
             with self._lock:
                 self._free.append(run.slot)
             self._claim_at = 0.0
+
+    def _end(self, run: Run, claim: Claim, decided: Verdict) -> None:
+        """Write one end, and say so."""
+        statuses = [describe(child.status) for child in run.children if child.status is not None]
+        self._log.info("ended", **claim.told, status=",".join(statuses), verdict=decided.value)
+        self._write_end(run, claim, decided)
+        if decided is Verdict.STOPPED:
+            self._bell.ring(claim.job_id, run.resources.served_by)
+
+    def _leave_seat(self, run: Run) -> None:
+        """Say how this site's clients ended; whoever is the last one to say so ends the attempt for all."""
+        deadline = run.beaten_at + self._settings.lease_seconds
+        self._shun(run.claim.job_id, _AGAIN_SECONDS)
+        while not run.lost:
+            try:
+                told = self._desk.leave_seat(run.claim, said(run))
+            except StaleAttempt:  # published, or taken away
+                return
+            except Unreachable:
+                if clock_seconds() > deadline:
+                    self._log.error("unwritten", **run.claim.told)
+                    return
+                time.sleep(self._look_seconds)
+            else:
+                self._log.info("left", **run.claim.told, last=told is not None)
+                if told is not None:
+                    self._end(run, run.claim, concluded(told))
+                return
 
     def _write_end(self, run: Run, claim: Claim, decided: Verdict) -> None:
         """Write one end; repeated until it is written or the lease is gone, when a sweep finds the job.

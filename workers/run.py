@@ -43,7 +43,11 @@ class Run:
     beaten_at: float
     """When the last beat that was answered well was sent."""
     meeting: Path | None = None
-    """The folder where the clients of a federated job meet; None: the job is one child's."""
+    """The folder where the clients of a federated job meet; None: the job is one child's, or they meet elsewhere."""
+    seated: bool = False
+    """Other supervisors run some clients of the federated job: this one beats for its own seat, and leaves it."""
+    asked_at: float = 0.0
+    """When the last beat was sent. `beaten_at` is earlier where another seat's beats are older than this one's."""
     cancel: bool = False
     """A person asked to cancel."""
     part: bool = False
@@ -60,7 +64,7 @@ class Run:
     @property
     def federated(self) -> bool:
         """Whether each child is a client of a federated job."""
-        return self.meeting is not None
+        return self.meeting is not None or self.seated
 
     @property
     def living(self) -> list[Child]:

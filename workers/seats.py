@@ -1,13 +1,12 @@
-"""Where the clients of a federated job meet: on one machine, in a folder that is only theirs, under a fresh key."""
+"""Where the clients of a federated job meet, under a fresh key: in a folder of their own, or as the database says."""
 
 import os
 import secrets
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from core.training.desk import Client
 from core.training.seat import Seat
+from core.training.taken import Taken
 from workers.gather import patience_seconds
 from workers.wire import Order
 
@@ -16,17 +15,16 @@ _MEETING: Final = "meeting"
 _FILE: Final = "file://"
 
 
-def seated(order: Order, clients: Sequence[Client], asked: int, folder: Path) -> list[Order]:
+def seated(order: Order, taken: Taken, folder: Path | None) -> list[Order]:
     """Return each client's order: its own claim and its own dataset's key, and no key that opens anything else.
 
     Args:
         order: of the federated job.
-        clients: those that take part.
-        asked: how many the job asked for.
-        folder: for this user only, and for this attempt.
+        taken: its clients that this supervisor runs.
+        folder: where they meet, for this user only, and for this attempt; None: other supervisors run some, too.
     """
     settings = order.settings.model_copy(update={"master_key": None, "master_key_file": Path(os.devnull)})
-    key = secrets.token_hex(_KEY_BYTES)
+    key = (taken.meeting_key or secrets.token_bytes(_KEY_BYTES)).hex()
     return [
         order.model_copy(
             update={
@@ -34,15 +32,17 @@ def seated(order: Order, clients: Sequence[Client], asked: int, folder: Path) ->
                 "settings": settings,
                 "seat": Seat(
                     federation=order.claim.job_id,
-                    number=number,
-                    size=len(clients),
-                    asked=asked,
-                    meeting=f"{_FILE}{folder / _MEETING}",
+                    number=client.number,
+                    size=taken.size,
+                    asked=taken.asked,
+                    meeting=None if folder is None else f"{_FILE}{folder / _MEETING}",
+                    host=settings.meeting_host,
+                    port=settings.meeting_port,
                     key=key,
                     patience_seconds=patience_seconds(settings),
                     dataset_key=client.dataset_key,
                 ),
             }
         )
-        for number, client in enumerate(clients)
+        for client in taken.clients
     ]

@@ -152,8 +152,9 @@ class Supervisor:
             memory_bytes=min(resources.memory_bytes or settings.max_memory_bytes, settings.max_memory_bytes),
             gpu=None if gpu is None else gpu.uuid,
         )
-        meeting = Path(tempfile.mkdtemp(prefix="farthing-")) if taken.clients else None  # for this user only
-        orders = [order] if meeting is None else seated(order, taken.clients, taken.asked, meeting)
+        together = taken.clients and taken.meeting_key is None
+        meeting = Path(tempfile.mkdtemp(prefix="farthing-")) if together else None  # for this user only
+        orders = seated(order, taken, meeting) if taken.clients else [order]
         limit = min(resources.max_runtime_seconds or settings.max_runtime_seconds, settings.max_runtime_seconds)
         run = Run(
             claim=taken.claim,
@@ -164,6 +165,7 @@ class Supervisor:
             limit_seconds=limit,
             beaten_at=claimed.sent_at,
             meeting=meeting,
+            seated=taken.meeting_key is not None,
         )
         self._runs.append(run)
         self._keeper.watch(run)

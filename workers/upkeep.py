@@ -76,7 +76,7 @@ def rewrap(settings: ServiceSettings, *, fresh: bool = False) -> None:
     database = _open(settings)
     try:
         with database.read() as session:
-            wrapped = datasets.wrapped_keys(session)
+            wrapped = datasets.wrapped_keys(session, settings.site)
         check_master_keys(settings, wrapped.values())
         if fresh:
             if settings.master_key is not None:

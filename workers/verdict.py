@@ -1,5 +1,6 @@
 """What an ended child means for its job. Decided from the exit status and from what its supervisor ordered."""
 
+from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
@@ -34,6 +35,8 @@ _FAILURES: Final[dict[int, Verdict]] = {
 }
 _LOSSES: Final = (Verdict.TRAINER_FAILED, Verdict.LIMIT_EXCEEDED)
 """Of a client by itself."""
+_CANCEL: Final = "asked-to-cancel"
+_OVER_LIMIT: Final = "over-time"
 
 
 def verdict(run: Run, child: Child) -> Verdict:
@@ -64,18 +67,40 @@ def endings(run: Run) -> list[tuple[Claim, Verdict]]:
     judged = [(child.claim, verdict(run, child)) for child in run.children]
     if not run.federated:
         return judged
-    whole = _whole(run, {one for _, one in judged})
+    whole = _whole({one for _, one in judged}, cancel=run.cancel, over_limit=run.over_limit)
     apart = whole in (Verdict.STOPPED, Verdict.DIVERGED, Verdict.GPU_UNAVAILABLE)
     lost = [(claim, one) for claim, one in judged if apart and one in _LOSSES]
     return [*lost, (run.claim, whole)]
 
 
-def _whole(run: Run, found: set[Verdict]) -> Verdict:
+def losses(run: Run) -> list[tuple[Claim, Verdict]]:
+    """Return the clients of a run with a seat that died by themselves: their own supervisor writes that."""
+    if run.lost or run.cancel or run.over_limit:
+        return []
+    judged = [(child.claim, verdict(run, child)) for child in run.children]
+    return [(claim, one) for claim, one in judged if one in _LOSSES]
+
+
+def said(run: Run) -> str:
+    """Return how the children of a run with a seat have ended, for whoever concludes from what all seats say."""
+    words = {verdict(run, child).value for child in run.children}
+    flags = {word for word, raised in ((_CANCEL, run.cancel), (_OVER_LIMIT, run.over_limit)) if raised}
+    return ",".join(sorted(words | flags))
+
+
+def concluded(told: Iterable[str]) -> Verdict:
+    """Return what becomes of a federated job of several supervisors, from what each has said."""
+    words = {word for one in told for word in one.split(",")}
+    found = {Verdict(word) for word in words - {_CANCEL, _OVER_LIMIT}}
+    return _whole(found, cancel=_CANCEL in words, over_limit=_OVER_LIMIT in words)
+
+
+def _whole(found: set[Verdict], *, cancel: bool, over_limit: bool) -> Verdict:
     """Return what becomes of a federated job whose clients ended so."""
     if Verdict.LOST in found or found == {Verdict.DONE}:
         return min(found, key=lambda one: one is not Verdict.LOST)
-    if run.cancel or run.over_limit:
-        return Verdict.CANCELLED if run.cancel else Verdict.LIMIT_EXCEEDED
+    if cancel or over_limit:
+        return Verdict.CANCELLED if cancel else Verdict.LIMIT_EXCEEDED
     for alike in (Verdict.DIVERGED, Verdict.GPU_UNAVAILABLE):  # all clients, whether or not they came to say so
         if alike in found:
             return alike

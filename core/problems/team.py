@@ -31,6 +31,8 @@ TAG_BYTES: Final = 32
 _STORE_PATIENCE: Final = timedelta(seconds=30)
 _CALLS: Final = "farthing/calls"
 _MEETING: Final = "farthing/meeting"
+_KEPT: Final[list[Any]] = []
+"""Stores that this process keeps for others."""
 
 
 class Team:
@@ -152,6 +154,25 @@ def meet(rank: int, size: int, place: str, *, key: bytes, patience_seconds: floa
         store = dist.PrefixStore(f"{_MEETING}/{number}", _store(address, patience))  # type: ignore[attr-defined] # as above
     dist.init_process_group(_backend(device), store=store, rank=rank, world_size=size, timeout=patience)
     return _greeted(device, key)
+
+
+def receive_at(port: int) -> int:
+    """Keep the store where processes of several machines find each other, as long as this process lives.
+
+    Whoever can reach it can keep them from meeting, and no more: they prove to each other that they have a key.
+
+    Args:
+        port: where to listen, on all of the machine's networks; 0: wherever is free.
+
+    Returns:
+        The port.
+
+    Raises:
+        RuntimeError: the port is taken.
+    """
+    store: Any = dist.TCPStore("127.0.0.1", port, is_master=True, timeout=_STORE_PATIENCE, wait_for_workers=False)  # type: ignore[attr-defined] # as above
+    _KEPT.append(store)
+    return int(store.port)
 
 
 def call(address: str, size: int) -> str:

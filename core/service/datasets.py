@@ -69,6 +69,7 @@ def dataset_view(session: Session, dataset: Dataset) -> DatasetView:
         rows=dataset.rows,
         columns=COLUMNS.validate_python(dataset.columns),
         digest=dataset.digest,
+        site=dataset.site,
         created_at=rfc3339(dataset.created_at),
     )
 
@@ -200,10 +201,11 @@ def finish_erasures(context: Context) -> list[str]:
     """Destroy the records of datasets in erasure that no job can read any more; return their identifiers.
 
     Called by an upkeep loop as well, so that an erasure ends once the last child is reaped or its lease has passed.
+    Records are destroyed by the processes of the site that keeps them.
     The key goes first, then the records, then the noised states of their jobs; models and the ledger stay.
     """
     with context.database.read() as session:
-        waiting = list(rows.erasable(session, context.settings.lease_seconds))
+        waiting = list(rows.erasable(session, context.settings.lease_seconds, context.settings.site))
     done: list[str] = []
     storage = open_storage(context.settings)
     for dataset_id, location in waiting:

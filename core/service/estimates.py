@@ -49,6 +49,8 @@ class Plan:
     scope_id: str
     account: Balance
     """Of the scope, when the plan was made; its terms are fixed."""
+    site: str
+    """That keeps the records."""
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -176,7 +178,7 @@ def quote(session: Session, context: Context, caller: Caller, spec: JobSpec) -> 
     grant = queries.grant(session, scope.id, caller.id)
     planned = _plan(asker)
     if isinstance(planned.spec.model, NetworkModel):
-        weights.check(session, caller, planned.spec.model, planned.design)
+        weights.check(session, caller, planned.spec.model, planned.design, {dataset.site})
     about.check(session, context, caller, planned, [dataset])
     return Quote(
         planned=planned,
@@ -186,6 +188,7 @@ def quote(session: Session, context: Context, caller: Caller, spec: JobSpec) -> 
         grant_id=None if grant is None else grant.id,
         head=scope.head,
         account=account,
+        site=dataset.site,
         grant=None if grant is None else balance_of(grant),
     )
 

@@ -83,11 +83,13 @@ def quote(session: Session, context: Context, caller: Caller, spec: JobSpec) -> 
             FieldError("/optimizer", "give ordinary figures, or leave them out"),
         ) from error
     if isinstance(planned.clients[0].spec.model, NetworkModel):
-        weights.check(session, caller, planned.clients[0].spec.model, planned.clients[0].design)
+        sites = {dataset.site for dataset in found}
+        weights.check(session, caller, planned.clients[0].spec.model, planned.clients[0].design, sites)
     about.check(session, context, caller, planned.clients[0], found)
     parts = zip(planned.clients, found, scopes, accounts, strict=True)
     return FederatedPlan(
-        planned, tuple(Plan(alone, dataset.id, scope.id, account) for alone, dataset, scope, account in parts)
+        planned,
+        tuple(Plan(alone, dataset.id, scope.id, account, dataset.site) for alone, dataset, scope, account in parts),
     )
 
 

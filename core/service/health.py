@@ -25,7 +25,7 @@ def start(context: Context) -> None:
         NotReady: there is no master key, or another one than records are under.
     """
     with context.database.read() as session:
-        wrapped = datasets.wrapped_keys(session)
+        wrapped = datasets.wrapped_keys(session, context.settings.site)
     prepare_master_key(context.settings, wrapped.values())
 
 
@@ -47,7 +47,7 @@ def check(context: Context) -> dict[str, str]:
     open_storage(context.settings).check()
     with context.database.read() as session:
         frozen = frozen_reason(session)
-        wrapped = datasets.wrapped_keys(session)
+        wrapped = datasets.wrapped_keys(session, context.settings.site)
     check_master_keys(context.settings, wrapped.values())
     if frozen is not None:
         raise NotReady(f"The ledger is frozen: {frozen} Run `farthing reconcile`.")

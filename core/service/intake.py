@@ -29,7 +29,7 @@ from core.store import jobs as rows
 from core.store.idempotency import Claim, Name
 from core.store.ledger import Books
 from core.store.queries import Viewer
-from core.store.tables import Dataset, Job
+from core.store.tables import SEVERAL, Dataset, Job
 
 ACCEPTED = 202
 _APART_SECONDS = 1e-6
@@ -222,7 +222,9 @@ def _store(session: Session, context: Context, submissions: Sequence[Submission]
 
 def _draft(submission: Submission, at: float) -> _Draft:
     plan = submission.plan
+    sites = {part.site for part in plan.parts}
     job = _row(submission, plan.parts[0], at, plan.stored_spec)
+    job.site = SEVERAL if len(sites) > 1 else job.site
     if isinstance(plan, Plan):
         ledger.price(job, plan.schedule, {plan.scope_id: plan.account.terms})
         return _Draft(submission, job, (job,), showing.queued_view(job, plan.cost).model_dump(mode="json"))
@@ -253,6 +255,7 @@ def _row(submission: Submission, part: Plan, at: float, spec: Mapping[str, Any])
         priority=asked.resources.priority,
         max_queue_seconds=asked.resources.max_queue_seconds,
         request_id=submission.caller.request_id,
+        site=part.site,
     )
 
 

@@ -24,12 +24,12 @@ from core.service.views import (
     ResultView,
     rfc3339,
 )
-from core.store import chain, federations, ledger, queries
+from core.store import chain, federations, ledger, queries, seats, workers
 from core.store.accounts import Balance
 from core.store.queries import Viewer
 from core.store.retention import RETIRED
 from core.store.subjects import OPEN
-from core.store.tables import Job, JobEvent, Model, Scope
+from core.store.tables import SEVERAL, Job, JobEvent, Model, Scope
 
 _SCHEDULE: Final[TypeAdapter[list[Event]]] = TypeAdapter(list[Event])
 
@@ -49,12 +49,29 @@ def views(session: Session, context: Context, seen: Sequence[tuple[Viewer, Job]]
         cost = None if job.is_federated else _cost(session, job, ended=until is None and job.finished_at is not None)
         shown = visible(session, viewer, job, model)
         made = _view(job, cost, shown, until=until, made=model, grid_seconds=grid)
+        if made.state == "queued" and job.site:
+            why = _waits_for(session, context, viewer, job, clients.get(job.id, ()))
+            made = made.model_copy(update={"waits_for": why})
         if not job.is_federated:
             return made
         group = [_client(session, viewer, client, view(viewer, client)) for client in clients[job.id]]
         return made.model_copy(update={"federation": _federation(job, group)})
 
     return [view(viewer, job) for viewer, job in seen]
+
+
+def _waits_for(session: Session, context: Context, viewer: Viewer, job: Job, clients: Sequence[Job]) -> str | None:
+    """Return what keeps a queued job from starting, in words; which sites others' clients are of is not for all."""
+    several = job.site == SEVERAL
+    wanted = {client.site for client in clients if client.state == "queued"} if several else {job.site} - {""}
+    if not wanted:
+        return None
+    wanted -= workers.sites(session, seats.LEASES * context.settings.lease_seconds, meeting=several)
+    if not wanted:
+        return None
+    named = viewer.sees_everything or not several or viewer.id == job.owner_id
+    sites = ", ".join(site or "the service's own records" for site in sorted(wanted))
+    return f"a worker that serves {sites}" if named else "a worker that serves some client's site"
 
 
 def _client(session: Session, viewer: Viewer, client: Job, view: JobView) -> ClientView:

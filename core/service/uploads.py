@@ -176,6 +176,7 @@ class Arrived:
     decoded: Decoded
     location: str
     wrapped_key: str
+    site: str
 
 
 class _Stored:
@@ -216,7 +217,7 @@ class _Stored:
             self._remove()
             raise
         wrapped_key = load_master_keys(settings).current.wrap(dataset_id, target.key)  # it may be another one by now
-        self._arrived = Arrived(dataset_id, received.digest, decoded, location, wrapped_key)
+        self._arrived = Arrived(dataset_id, received.digest, decoded, location, wrapped_key, settings.site)
 
     def __enter__(self) -> Self:
         return self
@@ -295,6 +296,7 @@ def _fill(session: Session, caller: Caller, dataset: Dataset, metadata: Metadata
     dataset.location = arrived.location
     dataset.location_digest = decoded.digest
     dataset.wrapped_key = arrived.wrapped_key
+    dataset.site = arrived.site
     dataset.validation = decoded.report.model_dump(mode="json")
     dataset.state = "ready"
     try:

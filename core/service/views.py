@@ -47,6 +47,8 @@ class DatasetView(View):
     rows: int | None
     columns: list[Column]
     digest: str | None
+    site: str
+    """That keeps the records; empty: the service's own."""
     created_at: str
 
 
@@ -296,6 +298,8 @@ class JobView(View):
     approval: str | None
     labels: dict[str, str]
     federation: FederationView | None = None
+    waits_for: str | None = None
+    """Why a queued job cannot start now, in words: no worker serves a site that keeps its records."""
 
 
 class EventView(View):
@@ -377,6 +381,8 @@ class WorkerView(View):
     queues: list[str]
     slots: int
     gpus: int
+    site: str
+    """Whose records it reads; empty: the service's own."""
     version: str
     alive: bool
     started_at: str

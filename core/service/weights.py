@@ -1,7 +1,7 @@
 """Use cases of public weights that networks start from: uploaded as safetensors, listed, named by jobs, deleted."""
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from math import prod
 
 from sqlalchemy.orm import Session
@@ -37,7 +37,7 @@ def create(context: Context, caller: Caller, name: str, pieces: Iterable[bytes])
     taken = rows.take(pieces, path)
     try:
         with context.database.read() as session:
-            twin = rows.same(session, caller.id, taken.digest)
+            twin = rows.same(session, caller.id, taken.digest, settings.site)
             if twin is not None:
                 return _view(twin), True
         weights_id = new_id(rows.PREFIX)
@@ -55,6 +55,7 @@ def create(context: Context, caller: Caller, name: str, pieces: Iterable[bytes])
             bytes=taken.bytes,
             digest=taken.digest,
             location=location,
+            site=settings.site,
             created_at=clock.read(session),
         )
         session.add(kept)
@@ -100,6 +101,8 @@ def delete(context: Context, caller: Caller, weights_id: str) -> None:
     def work(session: Session) -> str:
         found = _find(session, caller, weights_id)
         needed = rows.needed_by(session, weights_id)
+        if found.site != context.settings.site:
+            raise Conflict("These weights are kept by another site: delete them through its own service.")
         if needed is not None:
             raise Conflict(f"{needed} starts from these weights and has not ended: wait, or cancel it.")
         session.delete(found)
@@ -110,11 +113,19 @@ def delete(context: Context, caller: Caller, weights_id: str) -> None:
     open_storage(context.settings).erase(location)
 
 
-def check(session: Session, caller: Caller, model: NetworkModel, design: Design) -> None:
+def check(session: Session, caller: Caller, model: NetworkModel, design: Design, sites: Collection[str]) -> None:
     """Refuse weights that a network cannot start from; those of its last layer may be missing, and are drawn then.
 
+    Args:
+        session: a snapshot.
+        caller: who asks.
+        model: that starts from them.
+        design: of its inputs.
+        sites: where trainers will read them: those that keep the records.
+
     Raises:
-        Invalid: they do not exist for the caller, or a tensor is missing, unknown or of another shape; it is named.
+        Invalid: they do not exist for the caller or at these sites, or a tensor is missing, unknown or of another
+            shape; it is named.
     """
     if model.pretrained is None:
         return
@@ -122,6 +133,11 @@ def check(session: Session, caller: Caller, model: NetworkModel, design: Design)
         found = _find(session, caller, model.pretrained)
     except NotFound as refusal:
         raise Invalid(refusal.detail, FieldError("/model/pretrained", "name weights of your own")) from None
+    if set(sites) != {found.site}:
+        raise Invalid(
+            f"The weights {model.pretrained} are kept by another site than the records.",
+            FieldError("/model/pretrained", "upload them to the service of the site that keeps the records"),
+        )
     wrong = misfits(model, design, found.tensors)
     if wrong:
         raise Invalid(

@@ -27,6 +27,7 @@ def page(context: Context, caller: Caller) -> list[WorkerView]:
                 queues=worker.queues.split(","),
                 slots=worker.slots,
                 gpus=worker.gpus,
+                site=worker.site,
                 version=worker.version,
                 alive=at - worker.seen_at <= LEASES * context.settings.lease_seconds,
                 started_at=rfc3339(worker.started_at),

@@ -72,9 +72,10 @@ def take_access(session: Session, dataset_id: str, principal_id: str) -> None:
     session.execute(delete(Access).where(Access.dataset_id == dataset_id, Access.principal_id == principal_id))
 
 
-def erasable(session: Session, lease_seconds: float) -> Iterable[tuple[str, str | None]]:
-    """Return identifier and file of each dataset in erasure whose records no process can hold any more."""
-    statement = select(Dataset.id, Dataset.location).where(Dataset.state == "erasing")
+def erasable(session: Session, lease_seconds: float, site: str = "") -> Iterable[tuple[str, str | None]]:
+    """Return identifier and file of each dataset in erasure, of a site or without records, that no process can hold."""
+    here = (Dataset.site == site) | Dataset.location.is_(None)
+    statement = select(Dataset.id, Dataset.location).where(Dataset.state == "erasing", here)
     in_use = _holding(session, lease_seconds).where(Job.dataset_id == Dataset.id).exists()
     return [(row[0], row[1]) for row in session.execute(statement.where(~in_use))]
 
@@ -123,9 +124,10 @@ def locations(session: Session) -> set[str]:
     return {location for location in found if location is not None}
 
 
-def wrapped_keys(session: Session) -> dict[str, str]:
-    """Return the wrapped key of each dataset that has one, by the dataset's identifier."""
-    found = session.execute(select(Dataset.id, Dataset.wrapped_key).where(Dataset.wrapped_key.is_not(None)))
+def wrapped_keys(session: Session, site: str) -> dict[str, str]:
+    """Return the wrapped key of each dataset of a site that has one, by the dataset's identifier."""
+    here = (Dataset.site == site, Dataset.wrapped_key.is_not(None))
+    found = session.execute(select(Dataset.id, Dataset.wrapped_key).where(*here))
     return {dataset_id: wrapped for dataset_id, wrapped in found if wrapped is not None}
 
 

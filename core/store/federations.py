@@ -34,6 +34,8 @@ class ClientClaim:
     claim: Claim
     place: int
     dataset_id: str
+    site: str
+    """That keeps its records."""
 
 
 @dataclass(frozen=True)
@@ -71,17 +73,24 @@ def lock_parent(session: Session, job_id: str) -> Job | None:
     return session.execute(statement.execution_options(populate_existing=True)).scalar_one_or_none()
 
 
-def claim_clients(session: Session, job: Job, at: float) -> None:
-    """Take the clients that are left of a federated job that was just claimed; each gets a fence of its own."""
+def claim_clients(session: Session, job: Job, at: float, seated: Mapping[str, str]) -> None:
+    """Take the clients that are left of a federated job that was just claimed; each gets a fence of its own.
+
+    Args:
+        session: the transaction that claims.
+        job: the federated job.
+        at: the database's time.
+        seated: the supervisor of each site's clients, where it is another than the job's.
+    """
     for client in _live(clients_of(session, job.id, lock=True)):
         assert client.state == "queued", f"{client.id} of {job.id} is {client.state} while the job waits"
         client.state = "running"
         client.attempt += 1
         client.fence_epoch, client.fence = job.fence_epoch, client.fence + 1
-        client.worker, client.lease_until = job.worker, job.lease_until
+        client.worker, client.lease_until = seated.get(client.site, job.worker), job.lease_until
         client.started_at = client.started_at or at
         started = Attempt(
-            job_id=client.id, number=client.attempt, fence=client.fence, worker=job.worker or "", started_at=at
+            job_id=client.id, number=client.attempt, fence=client.fence, worker=client.worker or "", started_at=at
         )
         session.add(started)
         add_event(session, client, "running", at, attempt=client.attempt)
@@ -99,6 +108,7 @@ def claimed(session: Session, claim: Claim) -> FederationClaim | None:
             Claim(client.id, client.attempt, client.fence_epoch, client.fence, client.request_id),
             client.place or 0,
             client.dataset_id,
+            client.site,
         )
         for client in clients
         if client.state in RUNNING

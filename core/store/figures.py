@@ -14,9 +14,10 @@ from sqlalchemy.orm import Session
 
 from core.store import clock, queries
 from core.store.claims import frozen_reason
+from core.store.presence import Worker
 from core.store.queue import DEVICES
 from core.store.sweep import contact
-from core.store.tables import TERMINAL_STATES, Account, Entry, Job, Scope, Worker
+from core.store.tables import TERMINAL_STATES, Account, Entry, Job, Scope
 
 RECENT_SECONDS: Final = 3600.0
 """How far back the figures of jobs that have ended go."""

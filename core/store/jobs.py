@@ -63,6 +63,8 @@ class Beat:
     """False: the attempt is no longer ours; stop the child and write nothing more."""
     cancel: bool = False
     """A person asked to cancel: stop the child, then `acknowledge_cancel`."""
+    left_seconds: float | None = None
+    """Of the lease, where that hangs on others' beats, too; None: all of it."""
 
 
 def draft(
@@ -80,6 +82,7 @@ def draft(
     priority: int = 0,
     max_queue_seconds: float | None = None,
     request_id: str | None = None,
+    site: str = "",
 ) -> Job:
     """Return a job that is stored nowhere yet: `ledger.reserve` and `enqueue` follow in one transaction.
 
@@ -97,6 +100,7 @@ def draft(
         priority: higher ones are claimed first.
         max_queue_seconds: how long it may wait for its first attempt; None: as long as any job.
         request_id: the request that makes it, for the operator's log.
+        site: that keeps the records.
     """
     return Job(
         id=new_id("job"),
@@ -117,6 +121,7 @@ def draft(
         priority=priority,
         expires_at=None if max_queue_seconds is None else at + max_queue_seconds,
         request_id=request_id,
+        site=site,
         labels=dict(labels),
         event_seq=1,
         created_at=at,
@@ -161,6 +166,7 @@ def claim(
     lease_seconds: float,
     takes: Sequence[str] = DEVICES,
     most_running: int = ANY_NUMBER,
+    site: str = "",
 ) -> Claim | None:
     """Take the next queued job, None when there is none; of a federated job all clients that are left.
 
@@ -172,14 +178,28 @@ def claim(
         lease_seconds: how long the claim lasts without a beat.
         takes: the devices, as jobs name them, that this supervisor can serve now.
         most_running: jobs of one principal that may run at a time.
+        site: that keeps the records; this supervisor's.
 
     Raises:
         LedgerFrozen: the ledger is behind its witness.
     """
     refuse_if_frozen(session)
-    job = next_job(session, takes, most_running)
-    if job is None:
-        return None
+    job = next_job(session, takes, most_running, site)
+    return None if job is None else take(session, job, worker, lease_seconds)
+
+
+def take(
+    session: Session, job: Job, worker: str, lease_seconds: float, seated: Mapping[str, str] | None = None
+) -> Claim:
+    """Begin an attempt at a queued job whose lock, after its owner's, the caller holds.
+
+    Args:
+        session: an open write transaction.
+        job: that waits.
+        worker: the supervisor's name, for the records.
+        lease_seconds: how long the claim lasts without a beat.
+        seated: of a federated job of several sites, who has each site's clients.
+    """
     at = clock.read(session)
     values = {
         "state": "running",
@@ -202,7 +222,7 @@ def claim(
     add_event(session, job, "running", at, attempt=job.attempt)
     session.flush()
     if job.is_federated:
-        federations.claim_clients(session, job, at)
+        federations.claim_clients(session, job, at, seated or {})
     return Claim(job.id, job.attempt, job.fence_epoch, job.fence, job.request_id)
 
 

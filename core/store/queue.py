@@ -5,20 +5,21 @@ or the submission that counted it commits, so that any number of supervisors and
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from sqlalchemy import ColumnElement, Select, and_, func, literal, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Select, and_, exists, func, literal, or_, select
+from sqlalchemy.orm import Session, aliased
 
 from core.errors import RateLimited
 from core.store import clock
-from core.store.tables import Job, Principal
+from core.store.tables import SEVERAL, Job, Principal
 
 DEVICES: Final = ("auto", "cpu", "cuda")
 """What a job may ask for; `auto` is served by either kind of queue."""
 RUNNING: Final = ("running", "cancelling")
 RETRY_SECONDS: Final = 30
+_MOST_LOOKED_AT: Final = 20
 
 
 def lock_live(session: Session, owner_ids: Iterable[str]) -> Counter[str]:
@@ -51,7 +52,7 @@ def admit(live: int, most_queued: int) -> None:
         )
 
 
-def next_job(session: Session, devices: Sequence[str], most_running: int) -> Job | None:
+def next_job(session: Session, devices: Sequence[str], most_running: int, site: str = "") -> Job | None:
     """Lock and return the queued job that is next, None when there is none; rows that others hold are skipped.
 
     The highest priority comes first, then the owner with the fewest running jobs, then the oldest. A job that has
@@ -61,12 +62,11 @@ def next_job(session: Session, devices: Sequence[str], most_running: int) -> Job
         session: an open write transaction.
         devices: what may be taken, some of `DEVICES`.
         most_running: jobs of one principal that may run at a time; further ones wait.
+        site: that keeps their records.
     """
-    for owner_id in _owners_in_turn(session, devices, most_running):
+    for owner_id in _owners_in_turn(session, devices, most_running, site):
         with session.begin_nested() as turn:
-            _lock_owner(session, owner_id)
-            running = _running(session, owner_id).get(owner_id, 0)
-            job = _best_of(session, owner_id, devices) if running < most_running else None
+            job = _best_of(session, owner_id, devices, site) if _may_run(session, owner_id, most_running) else None
             if job is not None:
                 return job
             # A rival claimed for this owner between our count and our lock. Who held one owner while waiting for the
@@ -75,23 +75,72 @@ def next_job(session: Session, devices: Sequence[str], most_running: int) -> Job
     return None
 
 
-def _owners_in_turn(session: Session, devices: Sequence[str], most_running: int) -> list[str]:
+def next_of_several(
+    session: Session,
+    devices: Sequence[str],
+    most_running: int,
+    site: str,
+    *,
+    served: Collection[str],
+    skip: Collection[str],
+) -> Job | None:
+    """Lock and return the next queued federated job of several sites that this one is among, None when there is none.
+
+    All sites ask in one order, that of priority and then of age, so that they come to keep themselves free for the same
+    job; one that some site's absence would hold up is left out.
+
+    Args:
+        session: an open write transaction.
+        devices: what may be taken, some of `DEVICES`.
+        most_running: jobs of one principal that may run at a time; further ones wait.
+        site: whose clients it must have.
+        served: sites that have a supervisor now.
+        skip: jobs that are not to be looked at.
+    """
+    client = aliased(Job)
+    waits = (client.federation_id == Job.id, client.place.is_not(None), client.state == "queued")
+    statement = (
+        select(Job.id, Job.owner_id)
+        .where(_is_queued(), Job.site == SEVERAL, Job.device.in_(devices), _in_time(), Job.id.not_in(list(skip)))
+        .where(exists().where(*waits, client.site == site), ~exists().where(*waits, client.site.not_in(list(served))))
+        .order_by(Job.priority.desc(), Job.created_at, Job.id)
+    )
+    for job_id, owner_id in session.execute(statement.limit(_MOST_LOOKED_AT)).all():
+        with session.begin_nested() as turn:
+            if _may_run(session, owner_id, most_running):
+                waiting = select(Job).where(Job.id == job_id, Job.state == "queued")
+                locked = waiting.with_for_update(key_share=True, skip_locked=True)
+                job = session.execute(locked.execution_options(populate_existing=True)).scalar_one_or_none()
+                if job is not None:
+                    return job
+            turn.rollback()
+    return None
+
+
+def _may_run(session: Session, owner_id: str, most_running: int) -> bool:
+    """Lock an owner and tell whether one more job may run."""
+    _lock_owner(session, owner_id)
+    return _running(session, owner_id).get(owner_id, 0) < most_running
+
+
+def _owners_in_turn(session: Session, devices: Sequence[str], most_running: int, site: str) -> list[str]:
     """Return the owners who have a job that waits and may have one more run, the one whose turn it is first."""
     running = _running(session)
-    heads = {row[0]: (-row[1], row[2]) for row in session.execute(_heads(devices)) if row[1] is not None}
+    heads = {row[0]: (-row[1], row[2]) for row in session.execute(_heads(devices, site)) if row[1] is not None}
     eligible = (owner_id for owner_id in heads if running.get(owner_id, 0) < most_running)
     return sorted(eligible, key=lambda one: (heads[one][0], running.get(one, 0), heads[one][1], one))
 
 
-def _heads(devices: Sequence[str]) -> Select[str, int | None, float | None]:
-    """Return each waiting owner with the highest priority and the oldest job of that, for some devices.
+def _heads(devices: Sequence[str], site: str = "") -> Select[str, int | None, float | None]:
+    """Return each owner waiting for a site with the highest priority and the oldest job of that, for some devices.
 
     It jumps from owner to owner in the index, so that ten thousand jobs of one cost no more than ten.
     """
-    waiting = select(func.min(Job.owner_id).label("id")).where(_is_queued()).cte("waiting", recursive=True)
-    following = select(func.min(Job.owner_id)).where(_is_queued(), Job.owner_id > waiting.c.id).scalar_subquery()
+    here = (_is_queued(), Job.site == site)
+    waiting = select(func.min(Job.owner_id).label("id")).where(*here).cte("waiting", recursive=True)
+    following = select(func.min(Job.owner_id)).where(*here, Job.owner_id > waiting.c.id).scalar_subquery()
     owners = waiting.union_all(select(following).where(waiting.c.id.is_not(None)))
-    fitting = (_is_queued(), Job.device.in_(devices))
+    fitting = (*here, Job.device.in_(devices))
     priority = select(func.max(Job.priority)).where(*fitting, Job.owner_id == owners.c.id).scalar_subquery()
     tops = select(owners.c.id, priority.label("priority")).where(owners.c.id.is_not(None)).cte("tops")
     since = select(func.min(Job.created_at)).where(*fitting, Job.owner_id == tops.c.id, Job.priority == tops.c.priority)
@@ -110,17 +159,21 @@ def _lock_owner(session: Session, owner_id: str) -> None:
     session.execute(select(Principal.id).where(Principal.id == owner_id).with_for_update(key_share=True)).scalar_one()
 
 
-def _best_of(session: Session, owner_id: str, devices: Sequence[str]) -> Job | None:
+def _best_of(session: Session, owner_id: str, devices: Sequence[str], site: str) -> Job | None:
     """Lock an owner's next job."""
-    in_time = or_(Job.expires_at.is_(None), Job.started_at.is_not(None), Job.expires_at > clock.now())
     statement = (
         select(Job)
-        .where(_is_queued(), Job.owner_id == owner_id, Job.device.in_(devices), in_time)
+        .where(_is_queued(), Job.site == site, Job.owner_id == owner_id, Job.device.in_(devices), _in_time())
         .order_by(Job.priority.desc(), Job.created_at, Job.id)
         .limit(1)
         .with_for_update(key_share=True, skip_locked=True)
     )
     return session.execute(statement.execution_options(populate_existing=True)).scalar_one_or_none()
+
+
+def _in_time() -> ColumnElement[bool]:
+    """Return the condition of a job that has not waited too long, or has run before."""
+    return or_(Job.expires_at.is_(None), Job.started_at.is_not(None), Job.expires_at > clock.now())
 
 
 def _is_queued() -> ColumnElement[bool]:

@@ -28,6 +28,8 @@ TERMINAL_STATES = ("succeeded", "failed", "cancelled", "expired")
 FAILURE_CODES = ("trainer-failed", "worker-lost", "limit-exceeded", "diverged", "gpu-unavailable")
 CLIENT_LOST = "client-lost"
 """Of a federated job with fewer clients left than its quorum, and of those clients; stored as failed with no code."""
+SEVERAL = "*"
+"""In place of a site: the clients of this federated job have several."""
 VERDICTS = ("pending", "approved", "rejected")
 ENTRY_KINDS = ("open", "reserve", "spend", "settle", "compensate", "freeze", "unfreeze", "grant", "reconcile")
 DATASET_STATES = ("pending", "ready", "erasing", "erased")
@@ -162,7 +164,8 @@ class Dataset(Base):
     digest: Mapped[str | None] = mapped_column(String(100))  # hmac-sha256:... of the uploaded bytes
     location: Mapped[str | None] = mapped_column(Text)  # of the encoded records, relative to settings.records_path
     location_digest: Mapped[str | None] = mapped_column(String(100))  # of the encoded records
-    wrapped_key: Mapped[str | None] = mapped_column(Text)  # of the encoded records, under the master key; erased first
+    wrapped_key: Mapped[str | None] = mapped_column(Text)  # of the encoded records, under the site's master key
+    site: Mapped[str] = mapped_column(String(40), server_default="")  # that keeps the records; "": the service's own
     validation: Mapped[Any | None] = mapped_column(Json)  # the owner's report; never shown to others
     created_at: Mapped[float] = mapped_column(Float)
 
@@ -193,6 +196,7 @@ class Job(Base):
         Index("ix_jobs_ended", "finished_at"),
         Index(
             "ix_jobs_queued",
+            "site",
             "owner_id",
             "priority",
             "created_at",
@@ -236,6 +240,7 @@ class Job(Base):
     finished_at: Mapped[float | None] = mapped_column(Float)
     federation_id: Mapped[str | None] = mapped_column(Id)  # the federated job that it is, or is a client of
     place: Mapped[int | None] = mapped_column(Integer)  # of a client, from 0
+    site: Mapped[str] = mapped_column(String(40), server_default="")  # that keeps its records; SEVERAL of a federated
 
     @property
     def is_federated(self) -> bool:
@@ -248,20 +253,6 @@ class Job(Base):
         # The first release's CHECK does not know the word, and between two releases tables only grow.
         missed = self.state == "failed" and self.federation_id is not None
         return self.error_code or (CLIENT_LOST if missed else None)
-
-
-class Worker(Base):
-    """A supervisor, and when it was last seen; a row that is old says that its machine is gone."""
-
-    __tablename__ = "workers"
-
-    name: Mapped[str] = mapped_column(String(200), primary_key=True)  # machine:process
-    queues: Mapped[str] = mapped_column(String(16))  # cpu | gpu | cpu,gpu
-    slots: Mapped[int] = mapped_column(Integer)
-    gpus: Mapped[int] = mapped_column(Integer)
-    version: Mapped[str] = mapped_column(String(40))
-    started_at: Mapped[float] = mapped_column(Float)
-    seen_at: Mapped[float] = mapped_column(Float)
 
 
 class Label(Base):
@@ -341,11 +332,12 @@ class PublicWeights(Base):
     """Weights that networks may start from, wts_...; public, as their owner says, so they are stored as they are."""
 
     __tablename__ = "public_weights"
-    __table_args__ = (UniqueConstraint("owner_id", "digest"),)
+    __table_args__ = (UniqueConstraint("owner_id", "digest", "site"),)
 
     id: Mapped[str] = mapped_column(Id, primary_key=True)
     owner_id: Mapped[str] = mapped_column(ForeignKey("principals.id"), index=True)
     name: Mapped[str] = mapped_column(String(200))
+    site: Mapped[str] = mapped_column(String(40), server_default="")  # that keeps the file
     tensors: Mapped[Any] = mapped_column(Json)  # the shape of each, by name
     bytes: Mapped[int] = mapped_column(BigInteger)
     digest: Mapped[str] = mapped_column(String(100))  # sha256:... of the file

@@ -204,10 +204,10 @@ def find(session: Session, owner_id: str | None, weights_id: str) -> PublicWeigh
     return found if found is not None and owner_id in {None, found.owner_id} else None
 
 
-def same(session: Session, owner_id: str, digest: str) -> PublicWeights | None:
-    """Return the owner's weights with these very bytes, if there are any."""
-    statement = select(PublicWeights).where(PublicWeights.owner_id == owner_id, PublicWeights.digest == digest)
-    return session.execute(statement).scalar_one_or_none()
+def same(session: Session, owner_id: str, digest: str, site: str) -> PublicWeights | None:
+    """Return the owner's weights with these very bytes, if a site keeps any."""
+    bytes_of = (PublicWeights.owner_id == owner_id, PublicWeights.digest == digest, PublicWeights.site == site)
+    return session.execute(select(PublicWeights).where(*bytes_of)).scalar_one_or_none()
 
 
 def page(session: Session, owner_id: str | None, after: str | None, limit: int) -> Sequence[PublicWeights]:

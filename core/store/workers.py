@@ -6,10 +6,20 @@ from sqlalchemy import delete, exists, select
 from sqlalchemy.orm import Session
 
 from core.store import clock
-from core.store.tables import Worker
+from core.store.presence import Worker
 
 
-def see(session: Session, *, name: str, queues: str, slots: int, gpus: int, version: str) -> None:
+def see(
+    session: Session,
+    *,
+    name: str,
+    queues: str,
+    slots: int,
+    gpus: int,
+    version: str,
+    site: str = "",
+    meets: bool = False,
+) -> None:
     """Note that a supervisor lives.
 
     Args:
@@ -19,13 +29,15 @@ def see(session: Session, *, name: str, queues: str, slots: int, gpus: int, vers
         slots: how many jobs it runs at a time.
         gpus: how many of them on a GPU.
         version: of its code.
+        site: whose records it reads; empty: the service's own.
+        meets: whether trainers of other sites can reach its own.
     """
     at = clock.read(session)
     worker = session.get(Worker, name)
     if worker is None:
         worker = Worker(name=name, queues=queues, slots=slots, gpus=gpus, version=version, started_at=at, seen_at=at)
         session.add(worker)
-    worker.seen_at = at
+    worker.seen_at, worker.site, worker.meets = at, site, meets
     session.flush()
 
 
@@ -42,6 +54,14 @@ def remove_silent(session: Session, seconds: float) -> None:
 def known(session: Session, limit: int) -> Sequence[Worker]:
     """Return up to `limit` supervisors, the last seen first."""
     return session.execute(select(Worker).order_by(Worker.seen_at.desc(), Worker.name).limit(limit)).scalars().all()
+
+
+def sites(session: Session, seconds: float, *, meeting: bool = False) -> set[str]:
+    """Return the sites of supervisors that were seen within so many seconds; of those only that others can reach."""
+    alive = Worker.seen_at >= clock.now() - seconds
+    return set(
+        session.execute(select(Worker.site).where(alive & Worker.meets if meeting else alive).distinct()).scalars()
+    )
 
 
 def any_with_gpu(session: Session, seconds: float) -> bool:

@@ -1,25 +1,27 @@
 """What a supervisor asks of the database: claims, beats, and the ends of attempts. Each is one short transaction."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from core.catalogue.jobs import Resources
-from core.errors import LedgerBusy, LedgerFrozen, NotReady
+from core.errors import LedgerBusy, LedgerFrozen, NotReady, StaleAttempt
 from core.settings import ServiceSettings
-from core.store import datasets, federations, jobs, queries, retention, sweep, verification, witness, workers
+from core.store import datasets, federations, jobs, queries, retention, seats, sweep, verification, witness, workers
 from core.store.claims import Claim
 from core.store.database import Database
 from core.store.encryption import Tampered
+from core.store.federations import FederationClaim
 from core.store.master_key import check_master_keys, load_master_keys
+from core.store.sealing import Reader
 from core.store.sweep import Swept
 from core.store.tables import Dataset, Job
 from core.store.witness import Witness
+from core.training.taken import Client, Offer, Taken
 from core.version import code_version
 
 P = ParamSpec("P")
@@ -30,26 +32,6 @@ WITNESS_PART: Final = 0.25
 _PAUSE_SECONDS: Final = 0.1
 SILENT_SECONDS: Final = 86400.0
 """After which a supervisor that did not say it ended is forgotten."""
-
-
-@dataclass(frozen=True)
-class Client:
-    """A client of a federated job, to be given to its own trainer alone."""
-
-    claim: Claim
-    dataset_key: str | None = field(repr=False)
-    """Opens its records, in hexadecimal digits; None: there is none, or none that could be unwrapped."""
-
-
-@dataclass(frozen=True)
-class Taken:
-    """A job that was claimed, and, where it is a federated one, its clients that are left."""
-
-    claim: Claim
-    resources: Resources
-    clients: tuple[Client, ...] = ()
-    asked: int = 0
-    """How many clients the job began with."""
 
 
 class Unreachable(Exception):
@@ -72,6 +54,7 @@ class Desk:
         self._database = database
         self._settings = settings
         self._witness = Witness(settings.witness_path)
+        self._party = seats.Party(worker, settings.site)
         self.name = worker
         self._checked: dict[str, int] = {}
 
@@ -83,7 +66,7 @@ class Desk:
             Unreachable: the database does not answer.
         """
         with _reaching(), self._database.read() as session:
-            wrapped = datasets.wrapped_keys(session)
+            wrapped = datasets.wrapped_keys(session, self._settings.site)
         check_master_keys(self._settings, wrapped.values())
 
     def claim(self, takes: Sequence[str]) -> Taken | None:
@@ -100,6 +83,70 @@ class Desk:
         if taken is not None:
             self._witness_claim(taken.claim)
         return taken
+
+    def offer(self, takes: Sequence[str], skip: Collection[str]) -> Offer | None:
+        """Offer a seat in the next federated job of several sites; None where there is none, or nobody reaches us.
+
+        Args:
+            takes: the devices, as jobs name them, that a free slot serves.
+            skip: jobs to leave alone for now.
+
+        Raises:
+            LedgerFrozen, Unreachable: as for `claim`.
+        """
+        limits, reader = self._settings, Reader()
+        if limits.meeting_host is None:
+            return None
+        job_id = self._run(
+            seats.offer,
+            self._party,
+            reader.public_key,
+            takes=takes,
+            most_running=limits.max_running_per_principal,
+            seat_seconds=limits.seat_seconds,
+            lease_seconds=limits.lease_seconds,
+            skip=skip,
+        )
+        return None if job_id is None else Offer(job_id, reader)
+
+    def seated(self, offer: Offer) -> Taken | None:
+        """Return what an offer has become, with this site's clients, once all sites were there; None until then.
+
+        Raises:
+            StaleAttempt: it is gone.
+            LedgerFrozen, Unreachable: as for `claim`.
+        """
+        with _reaching(), self._database.read() as session:
+            seat = seats.taken(session, self._party, offer.job_id)
+            if seat is None:
+                return None
+            claim = seat.federation.claim
+            resources = Resources.model_validate(session.get_one(Job, claim.job_id).spec.get("resources", {}))
+            own = self._clients(session, seat.federation)
+        context = seats.context_of(claim.job_id, claim.attempt, self._party.site)
+        try:
+            key = offer.reader.open(seat.sealed_key, context)
+        except Tampered as error:
+            raise StaleAttempt(f"The seat in {claim.job_id} was not given to us.") from error
+        self._witness_claim(claim)
+        return Taken(claim, resources, own, len(seat.federation.clients), seat.federation.size, key)
+
+    def withdraw(self, offer: Offer) -> bool:
+        """Take an offer back; tell whether it still stood.
+
+        Raises:
+            Unreachable: the database does not answer.
+        """
+        return self._run(seats.withdraw, self._party, offer.job_id)
+
+    def leave_seat(self, claim: Claim, outcome: str) -> list[str] | None:
+        """Say how the clients of this site ended; return what all sites say where this one is the last.
+
+        Raises:
+            StaleAttempt: the attempt is over.
+            Unreachable: the database does not answer.
+        """
+        return self._run(seats.leave, claim, self._party, outcome)
 
     def _witness_claim(self, claim: Claim) -> None:
         """Witness a claim; the database may be away for a part of its lease, so that a restart costs no attempt."""
@@ -119,31 +166,39 @@ class Desk:
 
     def _take(self, session: Session, takes: Sequence[str]) -> Taken | None:
         limits = self._settings
-        claim = jobs.claim(session, self.name, limits.lease_seconds, takes, limits.max_running_per_principal)
+        most = limits.max_running_per_principal
+        claim = jobs.claim(session, self.name, limits.lease_seconds, takes, most, limits.site)
         if claim is None:
             return None
         resources = Resources.model_validate(session.get_one(Job, claim.job_id).spec.get("resources", {}))
         federation = federations.claimed(session, claim)
         if federation is None:
             return Taken(claim, resources)
-        clients = tuple(self._client(session, client) for client in federation.clients)
-        return Taken(claim, resources, clients, federation.size)
+        return Taken(claim, resources, self._clients(session, federation), len(federation.clients), federation.size)
 
-    def _client(self, session: Session, client: federations.ClientClaim) -> Client:
+    def _clients(self, session: Session, federation: FederationClaim) -> tuple[Client, ...]:
+        """Return the clients of this supervisor's site."""
+        numbered = enumerate(federation.clients)
+        own = [(number, client) for number, client in numbered if client.site == self._settings.site]
+        return tuple(self._client(session, number, client) for number, client in own)
+
+    def _client(self, session: Session, number: int, client: federations.ClientClaim) -> Client:
         """Return a client with its own dataset's key; one without it fails by itself, as any job would."""
         wrapped = session.get_one(Dataset, client.dataset_id).wrapped_key
         try:
             key = None if wrapped is None else load_master_keys(self._settings).unwrap(client.dataset_id, wrapped)
         except (NotReady, Tampered):
             key = None
-        return Client(client.claim, None if key is None else key.hex())
+        return Client(client.claim, number, None if key is None else key.hex())
 
-    def beat(self, claim: Claim) -> jobs.Beat:
-        """Extend a lease.
+    def beat(self, claim: Claim, *, seated: bool = False) -> jobs.Beat:
+        """Extend a lease; that of this site's seat where others have seats, too.
 
         Raises:
             Unreachable: the database does not answer.
         """
+        if seated:
+            return self._run(seats.beat, claim, self._party, self._settings.lease_seconds)
         return self._run(jobs.beat, claim, self._settings.lease_seconds)
 
     def is_cancelling(self, claim: Claim) -> bool:
@@ -246,7 +301,16 @@ class Desk:
         Raises:
             Unreachable: the database does not answer.
         """
-        self._run(workers.see, name=self.name, queues=queues, slots=slots, gpus=gpus, version=code_version())
+        self._run(
+            workers.see,
+            name=self.name,
+            queues=queues,
+            slots=slots,
+            gpus=gpus,
+            version=code_version(),
+            site=self._settings.site,
+            meets=self._settings.meeting_host is not None,
+        )
         self._run(workers.remove_silent, SILENT_SECONDS)
 
     def leave(self) -> None:

@@ -5,6 +5,7 @@ with its own key, for it has no other; its door pays from its own scope; and it 
 clients of the circle tell each other. All of them end with the same release.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
@@ -17,9 +18,9 @@ from core.inference.network import RELEASED, AnyReleased
 from core.oracle.federation import KEPT, TOLD, ClientMeter, Federation, Rounds
 from core.problems import Problem
 from core.problems.circle import Alone, Circle, DistributedCircle
-from core.problems.team import meet
+from core.problems.team import meet, receive_at
 from core.settings import ServiceSettings
-from core.store import federations, jobs
+from core.store import federations, jobs, seats
 from core.store.claims import Claim
 from core.store.database import Database
 from core.store.records import open_records, read_records
@@ -35,6 +36,9 @@ from core.training.till import LedgerTill
 
 MEETING_SECONDS = 120.0
 """How long to wait for processes that still load their libraries; longer than for a message, as a rule."""
+_LOOK_SECONDS = 0.2
+"""Between two looks for the place where clients of several machines meet."""
+_TCP = "tcp://"
 _COUNT_BYTES = 8
 _WHOLE = 2**63
 """Counted as told by whoever has kept a complete release."""
@@ -57,7 +61,8 @@ def run(database: Database, settings: ServiceSettings, claim: Claim, seat: Seat,
     torch.set_num_threads(settings.trainer_threads)
     torch.set_num_interop_threads(1)
     till = LedgerTill(database, claim, settings)
-    circle = take(seat)
+    with in_phase(Phase.OPENING):
+        circle = take(seat, till)
     try:
         with in_phase(Phase.OPENING):
             order = till.read(read_order, claim)
@@ -74,11 +79,13 @@ def run(database: Database, settings: ServiceSettings, claim: Claim, seat: Seat,
     leave(circle)
 
 
-def take(seat: Seat) -> Circle:
+def take(seat: Seat, till: LedgerTill) -> Circle:
     """Meet the other clients of an attempt.
 
     Raises:
         Forsaken: somebody did not come in time, or has another key.
+        Drained: the same, on several machines: networks between sites may be away, and that is no attempt to count.
+        StaleAttempt: the attempt is over.
     """
     if seat.size == 1:
         return Alone()
@@ -87,14 +94,35 @@ def take(seat: Seat) -> Circle:
         team = meet(
             seat.number,
             seat.size,
-            seat.meeting,
+            seat.meeting or _far_meeting(seat, till),
             key=bytes.fromhex(seat.key),
             patience_seconds=max(seat.patience_seconds, MEETING_SECONDS),
             device=torch.device("cpu"),
         )
     except (AssertionError, RuntimeError) as error:
-        raise Forsaken from error
+        raise (Forsaken if seat.meeting else Drained) from error
     return DistributedCircle(team, seat.patience_seconds)
+
+
+def _far_meeting(seat: Seat, till: LedgerTill) -> str:
+    """Return where clients of several machines meet: at the first one's, who notes it in the database for the others.
+
+    Raises:
+        RuntimeError: nobody has noted it in time, or it is taken.
+        StaleAttempt: the attempt is over.
+    """
+    assert seat.host is not None, "who takes a seat among other sites' can be reached"
+    if seat.number == 0:
+        address = f"{seat.host}:{receive_at(seat.port)}"
+        till.commit(seats.announce, till.claim, address)
+        return f"{_TCP}{address}/0"
+    deadline = time.monotonic() + MEETING_SECONDS
+    while time.monotonic() < deadline:
+        noted = till.read(seats.address, till.claim)
+        if noted is not None:
+            return f"{_TCP}{noted}/0"
+        time.sleep(_LOOK_SECONDS)
+    raise RuntimeError("nobody has said where to meet")
 
 
 def leave(circle: Circle) -> None:

@@ -16,8 +16,13 @@ class Seat(Frozen):
     """How many take part."""
     asked: int
     """How many the job asked for: more than take part, once one is lost."""
-    meeting: str
-    """Where they find each other."""
+    meeting: str | None
+    """Where they find each other; None: on several machines, at a place that the first of them notes in the database.
+    """
+    host: str | None = None
+    """By which the others reach this machine, where they are on several."""
+    port: int = 0
+    """Where this client would listen for them; 0: wherever is free."""
     key: str = Field(repr=False)
     """By which they know one another, in hexadecimal digits; fresh in each attempt."""
     patience_seconds: float

@@ -32,11 +32,14 @@ class LedgerTill:
         database: the ledger.
         claim: the attempt.
         settings: for the lease, the grid on which progress shows, and the witness.
+
+    Attributes:
+        claim: the attempt.
     """
 
     def __init__(self, database: Database, claim: Claim, settings: ServiceSettings) -> None:
         self._database = database
-        self._claim = claim
+        self.claim: Final = claim
         self._witness = Witness(settings.witness_path)
         self._lease_seconds = settings.lease_seconds
         self._grid_seconds = settings.visible_grid_seconds
@@ -53,8 +56,8 @@ class LedgerTill:
             LedgerFrozen: the ledger is behind its witness.
         """
         show = step > 0 and time.monotonic() - self._shown_at >= self._grid_seconds
-        self.commit(_spend, self._claim, chunk, state, step, show=show)
-        self._insist(self._witness.keep, self._database, self._claim.job_id)
+        self.commit(_spend, self.claim, chunk, state, step, show=show)
+        self._insist(self._witness.keep, self._database, self.claim.job_id)
         if show:
             self._shown_at = time.monotonic()
 
@@ -64,7 +67,7 @@ class LedgerTill:
         Raises:
             StaleAttempt: the job is no longer ours.
         """
-        self.commit(ledger.keep, self._claim, state, step)
+        self.commit(ledger.keep, self.claim, state, step)
 
     def read(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return ``work(session, ...)`` of one snapshot.

@@ -1,6 +1,7 @@
 """What several machines need: retry allowances, devices, priorities, deadlines, wrapped keys and known workers.
 
-And public weights, which networks start from; federated jobs, their clients, and who approved of their models.
+And public weights, which networks start from; federated jobs, their clients, and who approved of their models; sites
+that keep their own records, and their places in federated jobs.
 
 Revision 0002. It only adds, with defaults, so that code of revision 0001 goes on working on these tables.
 """
@@ -24,6 +25,7 @@ JOB_COLUMNS = (
     sa.Column("request_id", sa.String(length=60), nullable=True),
     sa.Column("federation_id", sa.String(length=40), nullable=True),
     sa.Column("place", sa.Integer(), nullable=True),
+    sa.Column("site", sa.String(length=40), nullable=False, server_default=""),
 )
 
 
@@ -34,18 +36,21 @@ def upgrade() -> None:
     op.create_index(
         "ix_jobs_queued",
         "jobs",
-        ["owner_id", "priority", "created_at", "device"],
+        ["site", "owner_id", "priority", "created_at", "device"],
         sqlite_where=sa.text("state = 'queued' AND place IS NULL"),
         postgresql_where=sa.text("state = 'queued' AND place IS NULL"),
     )
     op.create_index("ix_jobs_federation", "jobs", ["federation_id", "place"])
     op.add_column("datasets", sa.Column("wrapped_key", sa.Text(), nullable=True))
+    op.add_column("datasets", sa.Column("site", sa.String(length=40), nullable=False, server_default=""))
     op.create_table(
         "workers",
         sa.Column("name", sa.String(length=200), nullable=False),
         sa.Column("queues", sa.String(length=16), nullable=False),
         sa.Column("slots", sa.Integer(), nullable=False),
         sa.Column("gpus", sa.Integer(), nullable=False),
+        sa.Column("site", sa.String(length=40), nullable=False, server_default=""),
+        sa.Column("meets", sa.Boolean(), nullable=False, server_default="0"),
         sa.Column("version", sa.String(length=40), nullable=False),
         sa.Column("started_at", sa.Float(), nullable=False),
         sa.Column("seen_at", sa.Float(), nullable=False),
@@ -56,6 +61,7 @@ def upgrade() -> None:
         sa.Column("id", sa.String(length=40), nullable=False),
         sa.Column("owner_id", sa.String(length=40), nullable=False),
         sa.Column("name", sa.String(length=200), nullable=False),
+        sa.Column("site", sa.String(length=40), nullable=False, server_default=""),
         sa.Column("tensors", JSON, nullable=False),
         sa.Column("bytes", sa.BigInteger(), nullable=False),
         sa.Column("digest", sa.String(length=100), nullable=False),
@@ -63,7 +69,7 @@ def upgrade() -> None:
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.ForeignKeyConstraint(["owner_id"], ["principals.id"], name=op.f("fk_public_weights_owner_id_principals")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_public_weights")),
-        sa.UniqueConstraint("owner_id", "digest", name=op.f("uq_public_weights_owner_id_digest")),
+        sa.UniqueConstraint("owner_id", "digest", "site", name=op.f("uq_public_weights_owner_id_digest_site")),
     )
     op.create_index("ix_public_weights_owner_id", "public_weights", ["owner_id"])
     op.create_table(
@@ -76,12 +82,28 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["scope_id"], ["scopes.id"], name=op.f("fk_approvals_scope_id_scopes")),
         sa.PrimaryKeyConstraint("model_id", "scope_id", name=op.f("pk_approvals")),
     )
+    op.create_table(
+        "seats",
+        sa.Column("job_id", sa.String(length=40), nullable=False),
+        sa.Column("site", sa.String(length=40), nullable=False),
+        sa.Column("worker", sa.String(length=200), nullable=False),
+        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("until", sa.Float(), nullable=False),
+        sa.Column("public_key", sa.String(length=100), nullable=False),
+        sa.Column("sealed_key", sa.Text(), nullable=True),
+        sa.Column("address", sa.String(length=300), nullable=True),
+        sa.Column("outcome", sa.String(length=200), nullable=True),
+        sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name=op.f("fk_seats_job_id_jobs")),
+        sa.PrimaryKeyConstraint("job_id", "site", name=op.f("pk_seats")),
+    )
 
 
 def downgrade() -> None:
+    op.drop_table("seats")
     op.drop_table("approvals")
     op.drop_table("public_weights")
     op.drop_table("workers")
+    op.drop_column("datasets", "site")
     op.drop_column("datasets", "wrapped_key")
     op.drop_index("ix_jobs_queued", table_name="jobs")
     op.drop_index("ix_jobs_federation", table_name="jobs")

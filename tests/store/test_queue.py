@@ -143,8 +143,8 @@ class TestDeadline:
 
 def naive(session: Session, devices: Sequence[str], most_running: int) -> Job | None:
     """The planted bug: the cap is checked, and nothing keeps a rival from checking it at the same time."""
-    owners = queue._owners_in_turn(session, devices, most_running)
-    return queue._best_of(session, owners[0], devices) if owners else None
+    owners = queue._owners_in_turn(session, devices, most_running, "")
+    return queue._best_of(session, owners[0], devices, "") if owners else None
 
 
 Next = Callable[[Session, Sequence[str], int], Job | None]

@@ -1,0 +1,42 @@
+"""What a supervisor has claimed, and what it keeps itself free for."""
+
+from dataclasses import dataclass, field
+
+from core.catalogue.jobs import Resources
+from core.store.claims import Claim
+from core.store.sealing import Reader
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client of a federated job, to be given to its own trainer alone."""
+
+    claim: Claim
+    number: int
+    """Of those that take part in this attempt, from 0."""
+    dataset_key: str | None = field(repr=False)
+    """Opens its records, in hexadecimal digits; None: there is none, or none that could be unwrapped."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A job that was claimed, and, where it is a federated one, its clients that are this supervisor's to run."""
+
+    claim: Claim
+    resources: Resources
+    clients: tuple[Client, ...] = ()
+    size: int = 0
+    """How many clients take part, wherever they run."""
+    asked: int = 0
+    """How many clients the job began with."""
+    meeting_key: bytes | None = field(default=None, repr=False)
+    """By which the clients know one another where other supervisors run some; None: this one runs all."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A seat that is kept free in a federated job of several sites."""
+
+    job_id: str
+    reader: Reader
+    """Who is to learn the key of the meeting."""
