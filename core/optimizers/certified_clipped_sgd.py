@@ -29,8 +29,8 @@ def iterate(settings: CertifiedClippedSgd, oracle: Oracle) -> tuple[Estimate, St
         oracle: the only way to the records; each question reads the next batch.
 
     Returns:
-        The average of the iterates, or one that coins chose, shape (p,), lanes first in a simulation, with what is
-        claimed of it; and how the method ended.
+        The average of the iterates, one that coins chose, or the last, shape (p,), lanes first in a simulation, with
+        what is claimed of it; and how the method ended.
 
     Raises:
         Diverged: the last step left the public radius.
@@ -90,6 +90,8 @@ def _beginning(start: Tensor) -> State:
 
 def _with_one_more(settings: CertifiedClippedSgd, oracle: Oracle, held: Tensor, moved: Tensor, step: int) -> Tensor:
     """Return the mean of step + 1 iterates; or one of them, each as likely, as coins say that no record sways."""
+    if settings.returns == "last_iterate":
+        return moved
     if settings.returns == "average":
         return held + (moved - held) / (step + 1)
     return moved if oracle.coins.integer(step + 1) == 0 else held.expand_as(moved)

@@ -99,8 +99,10 @@ class CertifiedClippedSgd(AbstractSettings):
         default=None, description="Delta, how far the start is above the least mean loss, at most; for other losses"
     )
     moment: Moment | None = Field(default=None, description="of unclipped gradients; null: no certificate")
-    returns: Literal["average", "random_iterate"] | None = Field(
-        default=None, description="null: the average where the loss is convex, else an iterate that coins choose"
+    returns: Literal["average", "random_iterate", "last_iterate"] | None = Field(
+        default=None,
+        description="null: the average where the loss is convex, else an iterate that coins choose, and no record; "
+        "last_iterate: as plain private gradients are compared, nothing is claimed of it",
     )
     start: AnyStart = Field(
         default="zeros", description="in encoded units, never from the records; random: at distance 1 from zero"
@@ -259,9 +261,9 @@ class CertifiedClippedSgd(AbstractSettings):
         """Return what is certified of these filled settings, beside what the start satisfies untrained."""
         assert self.step_size is not None, "plan first"
         assert self.radius is not None, "plan first"
-        found = self.guarantee(facts)
+        found = None if self.returns == "last_iterate" else self.guarantee(facts)
         if found is None:
-            reasons = self.uncertified_for(facts) or ("the clip is below four times the steepest slope",)
+            reasons = self._unbounded_for(facts)
             return Bound(
                 quantity="distance of the private from the non-private estimate, in encoded units",
                 value=None,
@@ -279,6 +281,12 @@ class CertifiedClippedSgd(AbstractSettings):
             vacuous=value is None or value >= found.trivial,
             source=found.source if value is not None else f"none: the step size is above that of {found.source}",
         )
+
+    def _unbounded_for(self, facts: Facts) -> tuple[str, ...]:
+        """Return why nothing is known of what is returned."""
+        if self.returns == "last_iterate":
+            return ("the certificates are about the average, or an iterate that coins choose",)
+        return self.uncertified_for(facts) or ("the clip is below four times the steepest slope",)
 
     def claim(self, facts: Facts, steps: int, noise: float, *, strayed: bool) -> Certificate:
         """Return what is claimed of the point that is returned.
