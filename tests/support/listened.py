@@ -54,7 +54,7 @@ def listen(job: str) -> None:
         write({"said": message.hex()})
         plain_send(self, message)
 
-    LinearProblem.integer_sum = integer_sum  # type: ignore[method-assign, assignment]
+    LinearProblem.integer_sum = integer_sum  # type: ignore[method-assign]
     DistributedCircle.send = send  # type: ignore[method-assign]
     plant(os.environ.get("BUG", ""))
 
@@ -62,14 +62,14 @@ def listen(job: str) -> None:
 def plant(bug: str) -> None:
     """Plant a bug."""
     if bug == "thinned":
-        plain = door.noised_mean
+        plain = vars(door)["noised_mean"]
 
         def thinned(total: Tensor, question: Any, *arguments: Any) -> Any:
             return plain(total, question.model_copy(update={"sigma": question.sigma / sqrt(CLIENTS)}), *arguments)
 
-        door.noised_mean = thinned
+        vars(door)["noised_mean"] = thinned
     if bug == "seeded":
-        doors.SystemGenerator = repeatable_generator  # type: ignore[misc, assignment]
+        vars(doors)["SystemGenerator"] = repeatable_generator
     if bug == "reread":
         select, last = StreamDoor._select, list[Selection]()
 
