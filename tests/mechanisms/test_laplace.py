@@ -90,10 +90,10 @@ def test_a_scale_is_an_ordinary_positive_number(wrong: float) -> None:
 
 def answers(scores: list[int], threshold: int, moved: int, sigma: float, *, score_factor: float = 2.0) -> list[float]:
     """Return the exact probability of every answer, none last: sums over noise on a wide grid of integers."""
-    reach = int(45 * max(1.0, score_factor) * sigma * moved)
+    reach = int(30 * max(1.0, score_factor) * sigma * moved)
     grid = np.arange(-reach, reach + 1)
-    shifts = np.array([chance(sigma * moved, at) for at in grid])
-    noises = np.array([chance(score_factor * sigma * moved, at) for at in grid])
+    shifts = np.array([chance(sigma * moved, int(at)) for at in grid])
+    noises = np.array([chance(score_factor * sigma * moved, int(at)) for at in grid])
     cumulative = np.concatenate([[0.0], noises.cumsum()])
     passing = [
         cumulative[np.clip(threshold + grid - score + reach + 1, 0, len(grid))] for score in scores
@@ -128,7 +128,7 @@ class TestAboveThreshold:
         and a last one far above it, which moves against them.
         """
         worst = 0.0
-        for scores in ([0, 0], [40, -5], [-20, 8], *([-30] * many + [60] for many in (1, 60))):
+        for scores in ([0, 0], [40, -5], [-20, 8], [-30] * 60 + [60]):
             for first, last in product((-self.MOVED, 0, self.MOVED), repeat=2):
                 shifted = [score + first for score in scores[:-1]] + [scores[-1] + last]
                 both = (answers(one, 0, self.MOVED, self.SIGMA, score_factor=score_factor) for one in (scores, shifted))
