@@ -173,8 +173,8 @@ GUARDED = {
     "no noise where the way is short": "optimizers/test_ada_spider.py::"
     "test_a_change_without_noise_where_the_way_is_short_is_seen",
     "the radius is looked at when a round ends, the trigger is the first step, failed rounds are kept, the last "
-    "iterate is returned, norms by coordinates, Q = 1, no cap, descent goes on with a step": "optimizers/test_gauss_psgd.py::"
-    "test_every_shortcut_is_seen",
+    "iterate is returned, norms by coordinates, Q = 1, no cap, descent goes on with a step": "optimizers/"
+    "test_gauss_psgd.py::test_every_shortcut_is_seen",
 }
 """Mistakes that are planted, or shown to be impossible, elsewhere: by which test."""
 
