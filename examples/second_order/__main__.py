@@ -6,7 +6,7 @@ from pathlib import Path
 
 from examples.inference.results import Result
 from examples.paper import Paper
-from examples.second_order import certificates, components, networks, rounds, scaling
+from examples.second_order import certificates, components, federated, networks, rounds, scaling
 
 EXPERIMENTS: dict[str, Callable[..., Result]] = {  # a study is registered by one line, under the key it reports
     "B1": rounds.escape_power,
