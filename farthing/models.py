@@ -195,6 +195,14 @@ class Model:
             found += self._post("predict", {"rows": part} | optional)["predictions"]
         return found
 
+    def iterates(self) -> list[list[float]]:
+        """Return the iterates that the job kept, evenly spaced and the last with them; none where it kept none.
+
+        In encoded units, as a job about this model takes them as its points.
+        """
+        release = self._wire.get(f"/v1/models/{self.id}")["release"]
+        return list((release or {}).get("iterates") or [])
+
     def methods(self) -> str:
         """Return a paragraph that a paper's methods section may quote."""
         return str(self._read("methods")["text"])

@@ -90,7 +90,7 @@ def _beginning(start: Tensor) -> State:
 
 def _with_one_more(settings: CertifiedClippedSgd, oracle: Oracle, held: Tensor, moved: Tensor, step: int) -> Tensor:
     """Return the mean of step + 1 iterates; or one of them, each as likely, as coins say that no record sways."""
-    if settings.returns == "last_iterate":
+    if settings.returns == "last":
         return moved
     if settings.returns == "average":
         return held + (moved - held) / (step + 1)

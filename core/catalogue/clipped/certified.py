@@ -99,10 +99,10 @@ class CertifiedClippedSgd(AbstractSettings):
         default=None, description="Delta, how far the start is above the least mean loss, at most; for other losses"
     )
     moment: Moment | None = Field(default=None, description="of unclipped gradients; null: no certificate")
-    returns: Literal["average", "random_iterate", "last_iterate"] | None = Field(
+    returns: Literal["average", "random_iterate", "last"] | None = Field(
         default=None,
         description="null: the average where the loss is convex, else an iterate that coins choose, and no record; "
-        "last_iterate: as plain private gradients are compared, nothing is claimed of it",
+        "last: as plain private gradients are compared, nothing is claimed of it",
     )
     start: AnyStart = Field(
         default="zeros", description="in encoded units, never from the records; random: at distance 1 from zero"
@@ -261,7 +261,7 @@ class CertifiedClippedSgd(AbstractSettings):
         """Return what is certified of these filled settings, beside what the start satisfies untrained."""
         assert self.step_size is not None, "plan first"
         assert self.radius is not None, "plan first"
-        found = None if self.returns == "last_iterate" else self.guarantee(facts)
+        found = None if self.returns == "last" else self.guarantee(facts)
         if found is None:
             reasons = self._unbounded_for(facts)
             return Bound(
@@ -284,7 +284,7 @@ class CertifiedClippedSgd(AbstractSettings):
 
     def _unbounded_for(self, facts: Facts) -> tuple[str, ...]:
         """Return why nothing is known of what is returned."""
-        if self.returns == "last_iterate":
+        if self.returns == "last":
             return ("the certificates are about the average, or an iterate that coins choose",)
         return self.uncertified_for(facts) or ("the clip is below four times the steepest slope",)
 
