@@ -33,7 +33,7 @@ BROKEN_GPU_REST_SECONDS: Final = 60.0
 """After a job could not use its GPU, so that a broken one does not fail all that wait."""
 
 _AGAIN_SECONDS: Final = 4.0
-"""Before another seat in the same federated job, so that sites that cannot reach each other do not try at every turn."""
+"""Before another seat in the same federated job: sites that cannot reach each other need not try at every turn."""
 _GRAIN: Final = 1000
 
 T = TypeVar("T")

@@ -1,8 +1,10 @@
 """Federated jobs of several sites: begun for all or for none, lost with any, and never waited for in a ring."""
 
+import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -143,8 +145,7 @@ class Stage:
             return sweep(session, LEASE, 3, 1e9).requeued
 
 
-@pytest.fixture
-def stage(database: Database) -> Stage:
+def set_up(database: Database) -> Stage:
     places = {site: make_place(database) for site in ("", "a", "b", "c")}
     with database.write() as session:
         for site, place in places.items():
@@ -152,19 +153,34 @@ def stage(database: Database) -> Stage:
     return Stage(database, places, Worker(database, "a"), Worker(database, "b"))
 
 
-def test_nothing_is_claimed_until_all_sites_are_there_and_then_everything_is(stage: Stage) -> None:
-    job_id = stage.queue()
-    stage.b.see()
-    assert stage.a.offer() == job_id
-    assert stage.a.taken(job_id) is None
-    assert stage.states(job_id) == ["queued"] * 3
-    assert stage.b.offer() == job_id
-    assert stage.states(job_id) == ["running"] * 3
-    with stage.database.read() as session:
+@pytest.fixture
+def each(database: Database) -> Stage:
+    """A stage on each kind of database."""
+    return set_up(database)
+
+
+@pytest.fixture
+def stage(sqlite_template: Path, tmp_path: Path) -> Iterator[Stage]:
+    """A stage on one kind, for what hangs on none."""
+    shutil.copy(sqlite_template, tmp_path / "farthing.sqlite")
+    database = Database(f"sqlite+pysqlite:///{tmp_path / 'farthing.sqlite'}")
+    yield set_up(database)
+    database.dispose()
+
+
+def test_nothing_is_claimed_until_all_sites_are_there_and_then_everything_is(each: Stage) -> None:
+    job_id = each.queue()
+    each.b.see()
+    assert each.a.offer() == job_id
+    assert each.a.taken(job_id) is None
+    assert each.states(job_id) == ["queued"] * 3
+    assert each.b.offer() == job_id
+    assert each.states(job_id) == ["running"] * 3
+    with each.database.read() as session:
         clients = federations.clients_of(session, job_id)
         assert [client.worker for client in clients] == ["worker of a", "worker of b"]
         assert len({client.fence for client in clients} | {client.id for client in clients}) == 3
-    for worker in (stage.a, stage.b):
+    for worker in (each.a, each.b):
         found = worker.taken(job_id)
         assert found is not None
         assert [client.site for client in found.federation.clients] == ["a", "b"]
@@ -234,10 +250,10 @@ def test_a_seat_that_was_taken_is_not_withdrawn_and_one_of_a_colleague_is_left_a
         Worker(stage.database, "a", "another").taken(job_id)
 
 
-def test_ordinary_jobs_are_claimed_by_their_own_site_alone(stage: Stage) -> None:
-    with stage.database.write() as session:
+def test_ordinary_jobs_are_claimed_by_their_own_site_alone(each: Stage) -> None:
+    with each.database.write() as session:
         for site in ("", "a"):
-            place = stage.places[site]
+            place = each.places[site]
             job = jobs.draft(
                 at=clock.read(session),
                 owner_id=place.principal_id,
@@ -253,13 +269,13 @@ def test_ordinary_jobs_are_claimed_by_their_own_site_alone(stage: Stage) -> None
             enter(session, job, (STEP,))
 
     def claimed(site: str) -> str | None:
-        claim = stage.database.run(jobs.claim, "w", LEASE, DEVICES, 9, site)
+        claim = each.database.run(jobs.claim, "w", LEASE, DEVICES, 9, site)
         if claim is None:
             return None
-        with stage.database.read() as session:
+        with each.database.read() as session:
             return session.get_one(Job, claim.job_id).site
 
-    stage.queue()
+    each.queue()
     assert claimed("b") is None
     assert [claimed("a"), claimed("a")] == ["a", None]
     assert [claimed(""), claimed("")] == ["", None], "nor is a federated job of several sites anybody's alone"
@@ -282,21 +298,21 @@ def test_the_lease_is_that_of_the_site_that_was_silent_longest(stage: Stage) -> 
     assert told.left_seconds > 0.9 * LEASE
 
 
-def test_one_site_that_is_lost_ends_the_attempt_for_all_and_all_may_meet_again(stage: Stage) -> None:
-    job_id, claim = stage.begun()
-    assert stage.pass_lease(job_id) == [job_id]
-    assert stage.states(job_id) == ["queued"] * 3
-    assert not stage.a.beat(claim).alive
-    for worker in (stage.a, stage.b):
+def test_one_site_that_is_lost_ends_the_attempt_for_all_and_all_may_meet_again(each: Stage) -> None:
+    job_id, claim = each.begun()
+    assert each.pass_lease(job_id) == [job_id]
+    assert each.states(job_id) == ["queued"] * 3
+    assert not each.a.beat(claim).alive
+    for worker in (each.a, each.b):
         with pytest.raises(StaleAttempt):
             worker.taken(job_id)
         with pytest.raises(StaleAttempt):
             worker.leave(claim, "stopped")
-    assert (stage.a.offer(), stage.b.offer()) == (job_id, job_id)
-    assert stage.a.claim(job_id).attempt == 2
-    with stage.database.read() as session:
+    assert (each.a.offer(), each.b.offer()) == (job_id, job_id)
+    assert each.a.claim(job_id).attempt == 2
+    with each.database.read() as session:
         for site in ("a", "b"):
-            account = session.get_one(Account, stage.places[site].scope_id)
+            account = session.get_one(Account, each.places[site].scope_id)
             assert account.spent_1 == 0, "nobody paid"
             assert account.reserved_1 > 0, "and it is still reserved, once"
 
@@ -328,23 +344,23 @@ def test_where_clients_meet_is_noted_by_one_and_read_by_all(stage: Stage) -> Non
         stage.database.run(seats.announce, first, "10.0.0.1:4001")
 
 
-def test_offers_at_one_moment_begin_one_attempt(stage: Stage) -> None:
-    job_id = stage.queue()
-    stage.a.see()
-    stage.b.see()
+def test_offers_at_one_moment_begin_one_attempt(each: Stage) -> None:
+    job_id = each.queue()
+    each.a.see()
+    each.b.see()
     barrier = threading.Barrier(2)
 
     def act(worker: Worker) -> None:
         barrier.wait()
-        while worker.offer() is None and "running" not in stage.states(job_id):
+        while worker.offer() is None and "running" not in each.states(job_id):
             pass
 
-    threads = [threading.Thread(target=act, args=(worker,)) for worker in (stage.a, stage.b)]
+    threads = [threading.Thread(target=act, args=(worker,)) for worker in (each.a, each.b)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(30)
-    if "running" not in stage.states(job_id):  # both had looked away while the other held the job
-        stage.a.offer(), stage.b.offer()
-    assert stage.states(job_id) == ["running"] * 3
-    assert stage.a.claim(job_id).attempt == 1
+    if "running" not in each.states(job_id):  # both had looked away while the other held the job
+        each.a.offer(), each.b.offer()
+    assert each.states(job_id) == ["running"] * 3
+    assert each.a.claim(job_id).attempt == 1

@@ -1,0 +1,217 @@
+"""Sites: each keeps its own records under its own key, is served by its own workers, and reads nobody else's."""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import delete, update
+
+from core.catalogue.datasets import parse_metadata
+from core.catalogue.jobs import JobSpec
+from core.errors import NotReady
+from core.service import datasets, health, jobs, keys, uploads
+from core.service.context import Caller, Context
+from core.service.witnessing import start
+from core.settings import ServiceSettings
+from core.store.bootstrap import first_admin
+from core.store.database import Database
+from core.store.encryption import Tampered
+from core.store.master_key import MasterKeys, load_master_keys
+from core.store.presence import Seat, Worker
+from core.store.records import Kept, kept_of, open_records
+from core.store.tables import SEVERAL, Dataset, Job
+from core.training.desk import Desk
+from core.training.taken import Taken
+from tests.support.api import csv, job, metadata
+from tests.support.sites import site_settings
+from tests.support.store import empty_postgresql
+from workers.seats import seated
+from workers.wire import Order
+
+TAKES = ("auto", "cpu")
+
+
+class Sites:
+    """The service's own site and two others, and an admin who may do anything."""
+
+    def __init__(self, home: Path, url: str) -> None:
+        self.contexts = {
+            name: Context(one, Database(one.url))
+            for name, one in ((name, site_settings(home, name, url)) for name in ("", "north", "south"))
+        }
+        for context in self.contexts.values():
+            start(context)
+        secret = self[""].database.run(first_admin, None)
+        assert secret is not None
+        admin = keys.authenticate(self[""], secret)
+        assert admin is not None
+        self.admin: Caller = admin
+        self.datasets = {name: self.upload(name, number) for number, name in enumerate(self.contexts)}
+
+    def __getitem__(self, site: str) -> Context:
+        return self.contexts[site]
+
+    def upload(self, site: str, number: int) -> str:
+        content = csv(100, number)
+        view, _ = uploads.create(self[site], self.admin, parse_metadata(metadata()), None, [content], None)
+        return str(view["id"])
+
+    def kept(self, site: str) -> Kept:
+        with self[site].database.read() as session:
+            return kept_of(session.get_one(Dataset, self.datasets[site]))
+
+    def submit(self, body: Mapping[str, Any]) -> str:
+        return str(jobs.submit(self[""], self.admin, JobSpec.model_validate(body), uuid4().hex).body["id"])
+
+    def federate(self, *named: str) -> str:
+        body = job("ds_none", mu="0.1", optimizer={"kind": "noisy_gd", "steps": 4}, inference={"intervals": False})
+        return self.submit({**body, "dataset": None, "federation": {"datasets": [self.datasets[one] for one in named]}})
+
+    def desk(self, site: str, **changes: Any) -> Desk:
+        """Return the desk of a worker of a site, which says that it lives."""
+        settings = self[site].settings.model_copy(update=changes)
+        made = Desk(self[site].database, settings, f"worker of {site or 'the service'}")
+        made.check_master_keys()
+        made.register("cpu", 1, 0)
+        return made
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory, postgresql_database: str) -> Iterator[Sites]:
+    empty_postgresql(postgresql_database)
+    made = Sites(tmp_path_factory.mktemp("sites"), postgresql_database)
+    yield made
+    for context in made.contexts.values():
+        context.database.dispose()
+
+
+@pytest.fixture
+def sites(prepared: Sites) -> Sites:
+    """The sites with nothing that waits, and nobody at work."""
+    with prepared[""].database.write() as session:
+        session.execute(delete(Seat))
+        session.execute(delete(Worker))
+        ended = {"state": "expired", "finished_at": 1.0}
+        session.execute(update(Job).where(Job.finished_at.is_(None)).values(ended))
+    return prepared
+
+
+def test_a_site_needs_a_database_that_can_be_shared(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="FARTHING_SITE needs"):
+        ServiceSettings(home=tmp_path, site="north")
+    with pytest.raises(ValueError, match="site"):
+        ServiceSettings(home=tmp_path, site="North!", cluster=True, database_url="postgresql://x/y")
+
+
+def test_nobody_else_can_read_a_site_s_records(sites: Sites) -> None:
+    kept = sites.kept("north")
+    settings = {name: context.settings for name, context in sites.contexts.items()}
+    with open_records(settings["north"], kept) as file:
+        plain = file.read()
+    stored = settings["north"].records_path / kept.location
+    for other in ("", "south"):
+        with pytest.raises(NotReady, match="encrypted under"):
+            open_records(settings[other], kept)
+        (settings[other].records_path / kept.location).write_bytes(stored.read_bytes())  # whoever copies it there
+        theirs = sites.kept(other)
+        assert theirs.wrapped_key is not None
+        for key in _keys_of(load_master_keys(settings[other]), theirs):
+            with pytest.raises(Tampered):
+                open_records(settings[other], kept, key)
+        assert plain[100:200] not in stored.read_bytes()
+    assert len({load_master_keys(one).current.fingerprint for one in settings.values()}) == 3
+
+
+def _keys_of(keys_here: MasterKeys, theirs: Kept) -> list[bytes]:
+    """Return every key that a site holds or can work out: its master keys, and those of its own records."""
+    assert theirs.wrapped_key is not None
+    return [*(key.secret for key in keys_here.keys), keys_here.unwrap(theirs.dataset_id, theirs.wrapped_key)]
+
+
+def test_each_site_is_ready_with_its_own_key_alone(sites: Sites) -> None:
+    for name, context in sites.contexts.items():
+        health.start(context)
+        assert health.check(context)["storage"] == "ok"
+        sites.desk(name)
+        assert datasets.get(context, sites.admin, sites.datasets["north"]).site == "north"
+
+
+def test_an_ordinary_job_waits_for_its_own_site_s_worker_and_says_so(sites: Sites) -> None:
+    waiting = sites.submit(job(sites.datasets["north"]))
+    desks = {name: sites.desk(name) for name in ("", "south")}
+    assert [desk.claim(TAKES) for desk in desks.values()] == [None, None]
+    assert jobs.get(sites[""], sites.admin, waiting).waits_for == "a worker that serves north"
+    north = sites.desk("north")
+    assert jobs.get(sites[""], sites.admin, waiting).waits_for is None
+    taken = north.claim(TAKES)
+    assert taken is not None
+    assert taken.claim.job_id == waiting
+    assert jobs.get(sites[""], sites.admin, waiting).waits_for is None
+
+
+def test_a_federation_of_one_site_is_claimed_by_its_worker_as_ever(sites: Sites) -> None:
+    second = sites.upload("north", 9)
+    body = job("ds_none", mu="0.1", optimizer={"kind": "noisy_gd", "steps": 4}, inference={"intervals": False})
+    named = {"datasets": [sites.datasets["north"], second]}
+    waiting = sites.submit({**body, "dataset": None, "federation": named})
+    assert sites.desk("south").claim(TAKES) is None
+    taken = sites.desk("north").claim(TAKES)
+    assert taken is not None
+    assert (taken.claim.job_id, len(taken.clients), taken.meeting_key) == (waiting, 2, None)
+
+
+def test_each_site_of_a_federation_gets_its_own_clients_key_and_no_other(sites: Sites) -> None:
+    waiting = sites.federate("north", "south")
+    with sites[""].database.read() as session:
+        assert session.get_one(Job, waiting).site == SEVERAL
+    north = sites.desk("north")
+    assert north.offer(TAKES, ()) is None, "nobody serves the south yet"
+    assert jobs.get(sites[""], sites.admin, waiting).waits_for == "a worker that serves south"
+    south = sites.desk("south")
+    desks = {"north": north, "south": south}
+    offers = {name: desk.offer(TAKES, ()) for name, desk in desks.items()}
+    orders = {}
+    for name, offer in offers.items():
+        assert offer is not None
+        assert offer.job_id == waiting
+        taken = desks[name].seated(offer)
+        assert taken is not None
+        (orders[name],) = _orders(sites, name, taken)
+    assert [orders[name].seat.number for name in ("north", "south")] == [0, 1]  # type: ignore[union-attr] # a client's
+    texts = {name: order.model_dump_json() for name, order in orders.items()}
+    for name, other in (("north", "south"), ("south", "north")):
+        settings, kept = sites[other].settings, sites.kept(other)
+        assert kept.wrapped_key is not None
+        key = load_master_keys(settings).unwrap(kept.dataset_id, kept.wrapped_key).hex()
+        assert key in texts[other]
+        assert key not in texts[name]
+        for master in (load_master_keys(sites[one].settings).current.secret for one in sites.contexts):
+            assert master.hex() not in texts[name]
+        assert os.devnull in texts[name], "no key file is named either"
+    assert orders["north"].seat.key == orders["south"].seat.key  # type: ignore[union-attr] # as above
+
+
+def _orders(sites: Sites, site: str, taken: Taken) -> list[Order]:
+    order = Order(claim=taken.claim, settings=sites[site].settings, memory_bytes=2**30)
+    return seated(order, taken, None)
+
+
+def test_whom_nobody_can_reach_offers_nothing(sites: Sites) -> None:
+    waiting = sites.federate("north", "south")
+    unreachable = sites.desk("south", meeting_host=None)
+    assert unreachable.offer(TAKES, ()) is None
+    assert sites.desk("north").offer(TAKES, ()) is None
+    assert jobs.get(sites[""], sites.admin, waiting).waits_for == "a worker that serves south"
+
+
+def test_records_are_erased_by_the_site_that_keeps_them(sites: Sites) -> None:
+    kept = sites.kept("north")
+    stored = sites["north"].settings.records_path / kept.location
+    assert datasets.erase(sites["south"], sites.admin, sites.datasets["north"]).state == "erasing"
+    assert datasets.finish_erasures(sites[""]) == []
+    assert stored.exists()
+    assert datasets.finish_erasures(sites["north"]) == [sites.datasets["north"]]
+    assert not stored.exists()
