@@ -149,23 +149,34 @@ class AbstractDoor(ABC):
     def _draw(self, question: Question, theta: Tensor, other: Tensor | None) -> Answer:
         """Read, sum and noise; it was paid for."""
         selected = self._select(question)
-        total = self._sum(question, theta, other, selected)
-        return noised_mean(total, question, self._whole_facts, selected.terms, selected.divisor, self._generator, theta)
+        facts = self._summing(question)
+        total = self._sum(question, theta, other, selected, facts)
+        return noised_mean(total, question, facts, selected.terms, selected.divisor, self._generator, theta)
 
-    def _sum(self, question: Question, theta: Tensor, other: Tensor | None, selected: Selection) -> Tensor:
-        """Return the integer sum that an answer is made of, in part steps; of scores, these."""
+    def _summing(self, question: Question) -> Facts:
+        """Return the facts that a sum is made and charged by: the public ones, which may say more of how it is made."""
+        del question  # a full pass makes all sums alike
+        return self._whole_facts
+
+    def _sum(
+        self, question: Question, theta: Tensor, other: Tensor | None, selected: Selection, facts: Facts
+    ) -> Tensor:
+        """Return the integer sum that an answer is made of, in part steps; of scores, these.
+
+        The facts say how sums are made and charged; those of scores are charged by the public ones.
+        """
         if isinstance(question, AbstractScored):
             scores = [self._score(question, point, selected) for point in theta]
             return torch.tensor(scores, dtype=torch.int64)
-        part_step = grid_for(question, self._whole_facts, selected.terms).part_step
+        part_step = grid_for(question, facts, selected.terms).part_step
         return self._problem.integer_sum(
-            question, self._whole_facts, theta, part_step, other=other, rows=selected.rows, included=selected.included
+            question, facts, theta, part_step, other=other, rows=selected.rows, included=selected.included
         )
 
     def _score(self, question: Scored, point: Tensor, selected: Selection) -> int:
         """Return how far one point of a list is from what is looked for, as an integer; private."""
         asked: tuple[Summed, Summed] = (gradient_of(question), question.hessian())
-        slope, bend = (self._sum(one, point, None, selected).cpu().numpy() for one in asked)
+        slope, bend = (self._sum(one, point, None, selected, self._whole_facts).cpu().numpy() for one in asked)
         return score_of(question, self._whole_facts, point, (slope, bend), selected)
 
     def affords(self, question: Question) -> bool:
@@ -222,12 +233,14 @@ class FullDoor(AbstractDoor):
         members = self._members[self._part]
         return Selection(self._problem.units, divisor=question.consumed(self.facts), included=members)
 
-    def _sum(self, question: Question, theta: Tensor, other: Tensor | None, selected: Selection) -> Tensor:
+    def _sum(
+        self, question: Question, theta: Tensor, other: Tensor | None, selected: Selection, facts: Facts
+    ) -> Tensor:
         if not isinstance(question, Gradient | GradientNorm):
-            return super()._sum(question, theta, other, selected)
+            return super()._sum(question, theta, other, selected, facts)
         at, last = theta.numpy().tobytes(), self._last
         if last is None or last.theta != at or (last.part, last.clip) != (self._part, question.clip):
-            total = super()._sum(question, theta, other, selected)
+            total = super()._sum(question, theta, other, selected, facts)
             last = self._last = _Remembered(self._part, question.clip, at, total)
         return last.total
 

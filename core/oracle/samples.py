@@ -6,7 +6,7 @@ Streams are read in a public order, each record once in a job whatever becomes o
 """
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final, final
 
 import numpy as np
@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from core.catalogue.questions import Question
+from core.catalogue.questions import Gradient, Question
 from core.errors import AdjacencyMismatch
 from core.mechanisms import sampling
 from core.mechanisms.generator import SystemGenerator
@@ -25,6 +25,8 @@ from core.oracle.door import AbstractDoor, Selection
 from core.privacy.events import Event, Sampled
 from core.privacy.facts import Adjacency, Facts
 from core.problems import Problem
+from core.problems.linear import LinearProblem
+from core.problems.single import SMALLEST_CLIP
 
 POISSON_MISMATCH: Final = (
     "Poisson samples are not offered where one unit may change into any other; use a full-batch method, a stream of"
@@ -33,9 +35,33 @@ POISSON_MISMATCH: Final = (
 LIST_ADVANTAGE: Final = 2
 """Lists of rows are copied before they are summed; from half of all rows on, all rows are read with a mask."""
 
+MOST_AHEAD: Final = 8
+"""Samples that are drawn at a time: code and tables for it are then in the caches once."""
+
+ROWS_AHEAD: Final = 2**14
+"""More rows are not held for it."""
+
+
+class AbstractSampleDoor(AbstractDoor):
+    """A door whose questions read some of the records; gradients of linear predictors are summed in single precision.
+
+    They are charged as they are summed, by parts, which takes less than two parts in ten thousand more noise: see
+    `core.problems.single`. What is summed so depends on the question and the kind of problem, which are public.
+    """
+
+    @cached_property
+    def _single(self) -> Facts:
+        """The facts that sums in single precision are made by; the public ones where there are none."""
+        rows = self._problem.single_rows if isinstance(self._problem, LinearProblem) else None
+        return self._whole_facts if rows is None else self._whole_facts.model_copy(update={"part_rows": rows})
+
+    def _summing(self, question: Question) -> Facts:
+        single = isinstance(question, Gradient) and question.bound(self._whole_facts) >= SMALLEST_CLIP
+        return self._single if single else self._whole_facts
+
 
 @final
-class PoissonDoor(AbstractDoor):
+class PoissonDoor(AbstractSampleDoor):
     """Every question draws its own sample, each record with probability exactly parts / 2^64.
 
     The sum divides by the expected size: the realised one shows nowhere. It is over a list of rows whose public length
@@ -45,7 +71,8 @@ class PoissonDoor(AbstractDoor):
 
     Price of the sum's own error. Whether a list or a mask is summed, it is a sum of at most n terms in at most as many
     parts as n units have, none of them larger: the grid of a full pass over n units bounds the error of both, and it
-    is the grid that is used, whatever the sample's size. Neighbours have the same list and mask, for no record decides
+    is the grid that is used, whatever the sample's size; that of sums in single precision bounds what the one part errs
+    by that neighbours differ in, however many there are. Neighbours have the same list and mask, for no record decides
     who is in a sample, so the integers differ by what the grid charges; that a zeroed unit is in the sample with
     probability q is the amplification that is priced.
 
@@ -97,7 +124,11 @@ class PoissonDoor(AbstractDoor):
     def _sample(self, units: int) -> sampling.Listed | NDArray[np.bool_]:
         if self._list_length is None:
             return sampling.poisson_mask(self._generator, self._parts, units)
-        return sampling.poisson_list(self._generator, self._parts, units, self._list_length)
+        law = (self._parts, units, self._list_length)
+        several = max(1, min(MOST_AHEAD, ROWS_AHEAD // self._list_length))
+        return self._generator.next_of(
+            law, lambda: [sampling.poisson_list(self._generator, *law) for _ in range(several)]
+        )
 
 
 @lru_cache(maxsize=64)  # a method asks the same few questions in every step
@@ -109,7 +140,7 @@ def sampled(question: Question, parts: int) -> Event:
 
 
 @final
-class StreamDoor(AbstractDoor):
+class StreamDoor(AbstractSampleDoor):
     """Every record is read by one question of a pass at most: the next ones of a public order, a batch a question.
 
     Answers about disjoint batches are priced in parallel: a whole pass costs its most expensive question, however

@@ -24,8 +24,9 @@ three roundings. Clipped gradients are those of the unweighted loss, and their l
 
 A margin or score that is not finite gives a zero factor by selection, at that point, and so does a slope that is not.
 
-A gradient over one block on a CPU, as in steps on samples, takes less time than the calls that walk over many blocks.
-`_short_gradient` makes it by the same operations, in the same order, so by the same floats and to the same integers.
+A gradient over one block on a CPU takes less time than the calls that walk over many blocks. `_short_gradient` makes it
+by the same operations, in the same order, so by the same floats and to the same integers. Those of steps on samples are
+in single precision where the facts say so: `core.problems.single`.
 """
 
 from math import inf
@@ -42,6 +43,7 @@ from core.catalogue.questions import Curvature, Gradient, GradientDifference, Qu
 from core.privacy.facts import Facts
 from core.problems.blocks import LARGEST_SUM, SMALLEST_BOUND, BlockProblem, margins, mirror, product, slopes
 from core.problems.losses import per_record
+from core.problems.single import PART_ROWS, SingleRecords, numbers_of
 from core.problems.terms import Factors, Layout, Point, Records, Sums
 
 Array = NDArray[np.float64]
@@ -72,6 +74,12 @@ class LinearProblem(BlockProblem):
             self._records = _inside(self._records, weights)
         self._is_short = self.lanes is None and features.device.type == "cpu"
         self._beside: _Beside | None = None
+        self._single: SingleRecords | None = None
+
+    @property
+    def single_rows(self) -> int | None:
+        """How many rows a part of a gradient in single precision has, which facts may ask for; None: there is none."""
+        return PART_ROWS if self._is_short else None
 
     def integer_sum(
         self,
@@ -84,13 +92,36 @@ class LinearProblem(BlockProblem):
         rows: Tensor | None = None,
         included: Tensor | None = None,
     ) -> Tensor:
-        """Return the sum of clipped answers, int64, in steps; see `core.problems.Problem`."""
+        """Return the sum of clipped answers, int64, in steps; see `core.problems.Problem`.
+
+        A gradient in parts of `single_rows` rows where the facts say so.
+        """
+        if facts.part_rows is not None:
+            return self._single_gradient(question, facts, theta, step, rows, included)
         read = self.units if rows is None else rows.shape[0]
         if self._is_short and isinstance(question, Gradient) and read <= self._rows_per_block:
             assert other is None, "gradients are asked at one point"
             assert included is None or included.shape == (read,), "a mask is over what is read"
             return self._short_gradient(question, facts, theta, step, rows, included)
         return super().integer_sum(question, facts, theta, step, other=other, rows=rows, included=included)
+
+    def _single_gradient(
+        self,
+        question: Question,
+        facts: Facts,
+        theta: Tensor,
+        step: float,
+        rows: Tensor | None,
+        included: Tensor | None,
+    ) -> Tensor:
+        """Return the sum in single precision, of records that are rounded once."""
+        assert isinstance(question, Gradient), "only gradients are summed in single precision"
+        assert facts.part_rows == self.single_rows, "parts are as large as is charged"
+        assert theta.shape == (self.dimension,), "parameters have shape (p,)"
+        self._point(question, facts, theta, None)
+        if self._single is None:
+            self._single = SingleRecords(self._records)
+        return self._single.gradient(self.loss.score, theta, question.bound(facts), step, rows, included)
 
     def _short_gradient(
         self,
@@ -110,9 +141,9 @@ class LinearProblem(BlockProblem):
         block = self._beside.all if rows is None else self._beside.listed(rows.numpy())
         # No warning tells of a record, and what is not finite is selected away.
         with torch.inference_mode(), np.errstate(all="ignore"):
-            margin = torch.from_numpy(np.dot(block.features, theta.numpy()))
-            numbers = self._score(margin, torch.from_numpy(block.target)).numpy()
-        numbers *= block.weights if included is None else np.where(included.numpy(), block.weights, 0.0)
+            margin = np.dot(block.features, theta.numpy())
+            left = None if included is None else included.numpy()
+            numbers = numbers_of(self.loss.score, margin, block.target, block.weights, left)
         if bound < self._gradient_bound:
             np.minimum(numbers, block.highest, out=numbers)
             np.maximum(numbers, block.lowest, out=numbers)

@@ -106,6 +106,25 @@ class TestSystemGenerator:
         _Forks.one_more()
         assert generator.ahead(1.0, 5, draw).min() > last > parents.max()
 
+    def test_what_waits_comes_once_by_its_law_and_not_in_a_fork(self) -> None:
+        generator, made = SystemGenerator(), iter(range(10**6))
+        asked: list[object] = []
+
+        def several(law: object) -> list[tuple[object, int]]:
+            asked.append(law)
+            return [(law, next(made)) for _ in range(8)]
+
+        told = [generator.next_of(law, lambda law=law: several(law)) for _ in range(20) for law in ("a", "b")]
+        assert [law for law, _ in told] == ["a", "b"] * 20
+        assert len({number for _, number in told}) == 40
+        assert len(asked) == 6, "eight at a time"
+        last = next(made)
+        _Forks.one_more()
+        assert generator.next_of("a", lambda: several("a"))[1] > last
+        for law in range(3 * LAWS_AHEAD):
+            assert generator.next_of(law, lambda law=law: several(law))[0] == law
+        assert len(generator._SystemGenerator__waiting) == LAWS_AHEAD  # type: ignore[attr-defined]  # how many, not what
+
     @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
     def test_cannot_be_copied_or_stored(self, duplicate: object) -> None:
         assert callable(duplicate)

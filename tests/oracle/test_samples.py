@@ -16,7 +16,7 @@ from scipy import stats
 from torch import Tensor
 
 from core.catalogue.losses import Mallows
-from core.catalogue.questions import Gradient, Question
+from core.catalogue.questions import Curvature, Gradient, Question
 from core.errors import AdjacencyMismatch
 from core.mechanisms import sampling
 from core.mechanisms.generator import SystemGenerator
@@ -241,13 +241,71 @@ class TestLists:
                 journal.records = LinearProblem(x.clone(), y.clone(), valid, LOGISTIC, Mallows(bound=2**0.5))
                 oracle = PoissonDoor(journal, public, journal, repeatable_generator(), self.PARTS)
                 selected = oracle._select(GRADIENT)
-                sums.append(oracle._sum(GRADIENT, theta, None, selected))
+                sums.append(oracle._sum(GRADIENT, theta, None, selected, public))
                 lists.append(selected)
             assert torch.equal(lists[0].rows, lists[1].rows)
             assert torch.equal(lists[0].included, lists[1].included)
             moved.append((sums[0] - sums[1]).double().norm().item() / 2**grid.part_bits)
             assert (moved[-1] > 0) is (unit in lists[0].rows[lists[0].included].tolist())
         assert 0 < max(moved) <= grid.sensitivity
+
+
+class TestSinglePrecision:
+    """Gradients of linear predictors; a journal stands for problems of any kind, so its sums are in double."""
+
+    PARTS = sampling.rate_parts(0.05)
+
+    def doors(self, valid: Tensor | None = None) -> tuple[PoissonDoor, StreamDoor]:
+        x, y, present = rows(800, 3)
+        records = LinearProblem(x, y, present if valid is None else valid, LOGISTIC, Mallows(bound=2**0.5))
+        public = facts(800, 3)
+        poisson = PoissonDoor(records, public, Unmetered(), repeatable_generator(), self.PARTS)
+        return poisson, StreamDoor(records, public, Unmetered(), repeatable_generator(), np.arange(800)[::-1].copy())
+
+    @pytest.mark.parametrize("place", [0, 1], ids=["sample", "stream"])
+    def test_neighbours_differ_by_what_is_charged(self, place: int) -> None:
+        theta = torch.tensor([0.3, -2.0, 1.0], dtype=torch.float64)
+        question = GRADIENT if place == 0 else Gradient(sigma=2.0, batch=200)
+        moved = []
+        for unit in range(0, 800, 40):
+            sums = []
+            present = torch.ones(800, dtype=torch.bool)
+            for valid in (present, present.index_fill(0, torch.tensor(unit), value=False)):
+                oracle = self.doors(valid)[place]
+                grid = grid_for(question, oracle._summing(question), 800)
+                sums.append(oracle._sum(question, theta, None, oracle._select(question), oracle._summing(question)))
+            moved.append((sums[0] - sums[1]).double().norm().item() / 2**grid.part_bits)
+        assert oracle._summing(question).part_rows is not None
+        assert 0 < max(moved) <= grid.sensitivity
+        assert 0 in moved, "not everybody is in"
+
+    def test_answers_say_the_noise_that_is_charged(self) -> None:
+        for oracle, question in zip(self.doors(), (GRADIENT, BATCH), strict=True):
+            by_part = grid_for(question, oracle._summing(question), 800)
+            assert by_part.sensitivity > grid_for(question, oracle.facts, 800).sensitivity
+            divisor = 40 if question is GRADIENT else 10
+            charged = grid_for(question, oracle._summing(question), 800 if question is GRADIENT else 10)
+            assert oracle.ask(question, ZERO).scale == pytest.approx(
+                2.0 * charged.sensitivity * charged.step / divisor, rel=1e-9
+            )
+
+    def test_a_sample_that_passes_its_length_is_summed_whole(self) -> None:
+        quiet = Gradient(sigma=2.0**-8)
+        whole = FullDoor(problem(800, 3), facts(800, 3), Unmetered(), repeatable_generator()).ask(quiet, ZERO)
+        with drawing(everything):
+            told = self.doors()[0].ask(quiet, ZERO)
+        assert torch.allclose(told.value * 0.05, whole.value, atol=6 * (whole.scale + told.scale * 0.05))
+
+    def test_other_questions_and_tiny_clips_are_summed_in_double(self) -> None:
+        for oracle in self.doors():
+            assert oracle.facts.part_rows is None
+            for question in (Curvature(of="hessian", sigma=1.0), Gradient(sigma=1.0, clip=2.0**-31)):
+                assert oracle._summing(question) is oracle.facts
+
+    def test_samples_are_drawn_some_at_a_time_and_each_is_used_once(self) -> None:
+        oracle = self.doors()[0]
+        seen = [oracle._select(GRADIENT) for _ in range(40)]
+        assert len({one.rows.numpy().tobytes() for one in seen if one.rows is not None}) == 40
 
 
 class TestStream:

@@ -1,0 +1,175 @@
+"""Gradients of linear predictors in single precision: what steps on samples are made of.
+
+Such a step takes about as long as finding its records, all over the memory. So a record lies in one run of bytes here,
+cache lines of its own: its features in single precision, and beside them what makes its number, in double. A sum is
+that of parts of few rows, each added up in single precision and rounded to integers: `network_grid` charges for them.
+
+Terms. A record's features are its own, rounded to single precision once, when the object is made; a row of a norm
+beyond LARGEST counts as zero. Its margin is whatever one product in single precision says, and its number is the
+loss's score there, in double precision, weighted, clipped to C over an upper bound of the rounded row's norm and to
+LARGEST, and rounded to single precision. So the term is a product of two floats, its exact norm is at most
+C (1 + 2^-24) (where that rounding underflows it errs by 2^-109 at most), inside the C / (1 - 2^-10) that is charged,
+and no factor passes 2^41. All this holds whatever margin and score were. Scores that are not finite are zero by
+selection, and so are the weights of records that are left out; every feature in here is finite.
+
+Error. A term passes through one rounding for its product and m - 1 for additions in a part of m = PART_ROWS rows: less
+than is charged.
+
+Same floats. A row's margin, and a part's sum, are made from those rows alone, in an order that public shapes decide;
+rows lie at multiples of 64 bytes. So neighbours differ in the part that holds the changed record's slot, and in no
+other integers.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from core.problems.terms import Records
+
+PART_ROWS: Final = 32
+"""More would let sums err by more, of which less than two parts in ten thousand are charged now."""
+
+SMALLEST_CLIP: Final = 2.0**-30
+"""Clips below this are for double precision: beside them products that underflow would count."""
+
+LARGEST: Final = 2.0**40
+LARGEST_SUM: Final = 2.0**62
+"""Steps that no part may reach; what the lattice allows for is half of it."""
+
+SMALLEST_STEP: Final = 2.0**-120
+BLOCK_ROWS: Final = 2**12
+"""Array that are summed at a time where all are: a multiple of a part's."""
+
+_BESIDE: Final = 3
+"""Numbers beside a record's features: target, weight, and one over the norm."""
+
+_LINE_NUMBERS: Final = 8
+"""Doubles in a cache line."""
+
+_UPWARD: Final = 1 + 2.0**-22
+_LEAST: Final = 2.0**-130
+"""Above what rounding adds to a norm: a quarter of _UPWARD's excess, and 2^-150 for each entry that underflows."""
+
+Score = Callable[[Tensor, Tensor], Tensor]
+Array = NDArray[np.float64]
+
+
+class SingleRecords:
+    """Records in single precision, one to a row, with rows of zeros behind them that fill the last part.
+
+    Takes 4 bytes for each feature and 24 for each record, rounded up to cache lines.
+
+    Args:
+        records: on a CPU, without lanes; they are read only.
+    """
+
+    def __init__(self, records: Records) -> None:
+        self.units, self._width = records.features.shape
+        self._first = -(-self._width // 2)
+        row = -(-(self._first + _BESIDE) // _LINE_NUMBERS) * _LINE_NUMBERS
+        table = torch.zeros(-(-self.units // PART_ROWS) * PART_ROWS, row, dtype=torch.float64)  # torch aligns to lines
+        kept = records.norms <= LARGEST
+        features = table.view(torch.float32)[: self.units, : self._width]
+        features.copy_(records.features).masked_fill_(~kept.unsqueeze(-1), 0.0)
+        beside = table[: self.units, self._first : self._first + _BESIDE]
+        beside[:, 0] = records.target
+        beside[:, 1] = torch.where(kept, records.weights, 0.0)
+        beside[:, 2] = (records.norms * _UPWARD + _LEAST).reciprocal_()
+        self._table: Array = table.numpy()
+        self._listed: Array = self._table[:0]
+
+    def gradient(
+        self,
+        score: Score,
+        theta: Tensor,
+        bound: float,
+        step: float,
+        rows: Tensor | None,
+        included: Tensor | None,
+    ) -> Tensor:
+        """Return the sum of clipped gradients, int64, shape (p,), in steps.
+
+        Args:
+            score: of a loss at margins and targets, float64.
+            theta: float64, shape (p,).
+            bound: C.
+            step: a power of two.
+            rows: as `core.problems.Problem` has them; parts are then those of the list.
+            included: as above.
+        """
+        assert bound >= SMALLEST_CLIP, "a clip is an ordinary positive number"
+        assert SMALLEST_STEP < step < 1 / SMALLEST_STEP, "single precision holds the step and its inverse"
+        read = self.units if rows is None else len(rows)
+        assert included is None or included.shape == (read,), "a mask is over what is read"
+        table = self._table if rows is None else self._copied(rows.numpy())
+        total = np.zeros(self._width, dtype=np.int64)
+        # No warning tells of a record, and what is not finite is selected away.
+        with torch.inference_mode(), np.errstate(all="ignore"):
+            at = theta.numpy().astype(np.float32)
+            for block, kept in _blocks(table, None if included is None else included.numpy()):
+                features = block.view(np.float32)[:, : self._width]
+                target, weights, inverse = block[:, self._first : self._first + _BESIDE].T
+                margin = np.matmul(features, at).astype(np.float64)
+                numbers = numbers_of(score, margin, target.copy(), weights, kept)
+                limit = inverse * bound
+                np.minimum(limit, LARGEST, out=limit)
+                np.minimum(numbers, limit, out=numbers)
+                np.maximum(numbers, np.negative(limit, out=limit), out=numbers)
+                parts = np.matmul(
+                    numbers.astype(np.float32).reshape(-1, 1, PART_ROWS), features.reshape(-1, PART_ROWS, self._width)
+                )
+                parts = parts.reshape(-1, self._width)
+                parts *= np.float32(1 / step)
+                flat = parts.reshape(-1)
+                assert np.dot(flat, flat) < LARGEST_SUM**2, "every part is finite and within its public bound"
+                total += parts.astype(np.int64).sum(0)
+        return torch.from_numpy(total)
+
+    def _copied(self, rows: NDArray[np.int64]) -> Array:
+        """Return the records of a list, and rows of zeros that fill its last part, until the next one is asked for."""
+        assert 0 <= rows.min() <= rows.max() < self.units, "a list names records"
+        filled = -(-len(rows) // PART_ROWS) * PART_ROWS
+        if len(self._listed) != filled:
+            self._listed = torch.zeros(filled, self._table.shape[1], dtype=torch.float64).numpy()
+        self._listed[len(rows) :] = 0.0
+        self._table.take(rows, axis=0, out=self._listed[: len(rows)], mode="clip")
+        return self._listed
+
+
+def numbers_of(score: Score, margin: Array, target: Array, weights: Array, included: NDArray[np.bool_] | None) -> Array:
+    """Return each record's weighted score, shape (m,), zero by selection where its margin or score is not finite.
+
+    Operations of numpy, whose calls take half the time of torch's; the margin is used up.
+
+    Args:
+        score: of a loss at margins and targets.
+        margin: shape (m,).
+        target: shape (m,), contiguous.
+        weights: shape (m,), finite, at most one.
+        included: which records count; None: all.
+    """
+    numbers: Array = score(torch.from_numpy(margin), torch.from_numpy(target)).numpy()
+    numbers *= weights
+    margin *= 0.0  # a margin that is not finite makes no number of its score
+    numbers += margin
+    counted = np.isfinite(numbers)
+    if included is not None:
+        counted &= included
+    return np.where(counted, numbers, 0.0)
+
+
+def _blocks(table: Array, included: NDArray[np.bool_] | None) -> Iterator[tuple[Array, NDArray[np.bool_] | None]]:
+    """Yield rows, whole parts at a time, and which of them count; what fills the last part has weight zero."""
+    for start in range(0, len(table), BLOCK_ROWS):
+        block = table[start : start + BLOCK_ROWS]
+        if included is None:
+            yield block, None
+            continue
+        kept = np.zeros(len(block), dtype=np.bool_)
+        some = included[start : start + BLOCK_ROWS]
+        kept[: len(some)] = some
+        yield block, kept
