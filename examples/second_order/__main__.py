@@ -6,7 +6,16 @@ from pathlib import Path
 
 from examples.inference.results import Result
 from examples.paper import Paper
-from examples.second_order import certificates, components, federated, networks, rounds, scaling
+from examples.second_order import (
+    appendix_grid,
+    certificates,
+    components,
+    federated,
+    networks,
+    prior_report,
+    rounds,
+    scaling,
+)
 
 EXPERIMENTS: dict[str, Callable[..., Result]] = {  # a study is registered by one line, under the key it reports
     "B1": rounds.escape_power,
@@ -20,11 +29,14 @@ EXPERIMENTS: dict[str, Callable[..., Result]] = {  # a study is registered by on
     "F1": components.minima,
     "F2": rounds.flat_control,
     "F3": rounds.weak_saddles,
+    "J1": prior_report.rival_component,
+    "J2": prior_report.rival_carton,
     "K1": networks.zero_network,
     "K2": networks.small_network,
     "H4": federated.heterogeneity,
     "H6": federated.clients_count,
     "H7": federated.restarts,
+    "L1": appendix_grid.appendix_e,
     "M1": scaling.scaling,
 }
 

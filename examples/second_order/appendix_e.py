@@ -1,4 +1,4 @@
-"""L1: the paper's appendix E on images that packages ship, each run at the epsilon it is honestly accounted at.
+"""One run of the paper's appendix E on images that packages ship, each run at the epsilon it is honestly accounted at.
 
 From the paper: one hidden layer of 128 rectified units, softmax cross-entropy, chi = .01, kappa = .1, Gamma = 10,
 Q = 3, delta = 1e-5, steps of .001 (MNIST) and .01 (there CIFAR-10), m clients of {1, 2, 5, 10}, 6,000 records.
@@ -7,18 +7,13 @@ and all that the baseline of prior work takes. CIFAR-10 is in no package: Fashio
 step. Of MNIST packages ship the first 10,000 images only, 8,000 of them to train on: enough for 6,000 records in all
 (reading B) and not for 6,000 a client (reading A).
 
-    python -m examples.second_order.appendix_e --minutes 40     # go on with the grid; stored run by run
-    python -m examples.second_order L1 --full                   # all that is left of it, and the report
+A run is one cell, method and seed; `appendix_grid` makes and reports them.
 """
 
-import argparse
 import json
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
-from itertools import product
-from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -43,16 +38,10 @@ from core.privacy.events import Gaussian
 from core.privacy.facts import Adjacency, Facts
 from core.privacy.renyi import cost_nano
 from core.problems.neural.problem import NetworkProblem
-from examples.datasets import PIXEL, NotFetched, fashion_mnist, mnist
+from examples.datasets import PIXEL, fashion_mnist, mnist
 from examples.second_order.clients import Clients, Partition, State, shares
 
-RUNS: Final = Path(__file__).parents[2] / "docs" / "papers" / "second_order" / "l01-runs.jsonl"
 DELTA: Final = 1e-5
-EPSILONS: Final = (0.5, 1.0, 2.0)
-SIZES: Final = (1, 2, 5, 10)
-CLIPS: Final = (1.0, 0.1)
-PARTITIONS: Final[tuple[Partition, ...]] = ("iid", "dirichlet", "shards")
-SEEDS: Final = 5
 UNITS: Final = 6000
 STEPS: Final = {"mnist": 0.001, "fashion": 0.01, "digits": 0.01}
 SMOOTHNESS: Final = 1.0
@@ -67,7 +56,6 @@ FAR: Final = 1e6
 CHECKPOINTS: Final = 8
 
 Method = Literal["gauss_psgd", "perturbed_spider", "dp_sgd", "diff2"]
-METHODS: Final[tuple[Method, ...]] = ("gauss_psgd", "perturbed_spider", "dp_sgd")
 
 
 @dataclass(frozen=True)
@@ -116,7 +104,12 @@ class Run:
     @property
     def key(self) -> str:
         """What tells it from other runs."""
-        return json.dumps([asdict(self.cell), self.method, self.seed])
+        return key_of(self.cell, self.method, self.seed)
+
+
+def key_of(cell: Cell, method: Method, seed: int) -> str:
+    """Return what tells a run from others."""
+    return json.dumps([asdict(cell), method, seed])
 
 
 @cache
@@ -264,84 +257,3 @@ def score(images: Pictures, flat: Tensor, theta: Tensor) -> tuple[float, float]:
     outputs = hidden @ second.view(10, 128).T + offset
     right = (outputs.argmax(1) == images.test_labels).double().mean()
     return float(right), float(functional.cross_entropy(outputs.double(), images.test_labels))
-
-
-def grid(data: tuple[str, ...] = ("mnist", "fashion")) -> Iterator[tuple[Cell, Method, int]]:
-    """Go through all runs, in the order in which they are made.
-
-    One client has one partition. Reading A is for Fashion-MNIST, and one client has the same records in both.
-    """
-    groups: list[tuple[str, Partition, float, tuple[Method, ...]]] = [("B", "iid", 1.0, METHODS)]
-    groups += [("B", "iid", 0.1, METHODS), ("B", "dirichlet", 1.0, METHODS), ("B", "shards", 1.0, METHODS)]
-    groups += [("B", "iid", 1.0, ("diff2",)), ("A", "iid", 1.0, METHODS)]
-    groups += [("B", "dirichlet", 0.1, METHODS), ("B", "shards", 0.1, METHODS), ("A", "iid", 0.1, METHODS)]
-    groups += [("A", partition, clip, METHODS) for partition, clip in product(PARTITIONS[1:], CLIPS)]
-    for reading, partition, clip, methods in groups:
-        for seed, name, clients, epsilon in product(range(SEEDS), data, SIZES, EPSILONS):
-            if (reading == "A" and name == "mnist") or (clients == 1 and (partition, reading) != ("iid", "B")):
-                continue
-            cell = Cell(name, reading, epsilon, clients, partition, clip)  # type: ignore[arg-type] # names of these
-            for method in methods:
-                yield cell, method, seed
-
-
-def stored(path: Path) -> dict[str, Run]:
-    """Return the runs there are, by key; a line that was cut off is none."""
-    found = {}
-    for line in path.read_text().splitlines() if path.is_file() else ():
-        try:
-            told = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        told["cell"] = Cell(**told["cell"])
-        told["curve"] = tuple(tuple(point) for point in told["curve"])
-        one = Run(**told)
-        found[one.key] = one
-    return found
-
-
-def go_on(
-    path: Path = RUNS, minutes: float | None = None, asked: Iterator[tuple[Cell, Method, int]] | None = None
-) -> int:
-    """Make the runs that are not stored yet, one after the other; return how many were made.
-
-    Args:
-        path: where runs are stored, each when it is done: whoever is interrupted goes on from there.
-        minutes: of this process's time, after which no further run begins; None: all of them.
-        asked: which ones; None: the grid.
-
-    Raises:
-        NotFetched: images are not here, and cannot be fetched.
-    """
-    done, made = stored(path), 0
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for cell, method, seed in grid() if asked is None else asked:
-        if json.dumps([asdict(cell), method, seed]) in done:
-            continue
-        if minutes is not None and time.process_time() > 60 * minutes:
-            break
-        began = time.process_time()
-        one = run(cell, method, seed)
-        with path.open("a") as file:
-            file.write(json.dumps(asdict(one)) + "\n")
-        made += 1
-        where = f"{cell.data} {cell.reading} {cell.partition} clip {cell.clip:g}, epsilon {cell.epsilon:g}"
-        seconds = time.process_time() - began
-        print(f"{where}, m {cell.clients}, seed {seed}: {method} {one.curve[-1][1]:.4f}, {seconds:.1f} s", flush=True)
-    return made
-
-
-def main() -> None:
-    """Go on with the grid."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=None, help="of processor time, after which no run begins")
-    parser.add_argument("--to", type=Path, default=RUNS)
-    told = parser.parse_args()
-    try:
-        print(f"{go_on(told.to, told.minutes)} runs made")
-    except NotFetched as error:
-        raise SystemExit(f"The images are not here, so nothing of appendix E was run: {error}") from error
-
-
-if __name__ == "__main__":
-    main()

@@ -6,21 +6,22 @@ takes the first of its iterates that passes; what its last one and one at random
 need no records.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from statistics import median
+import argparse
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.stats import ttest_rel
 from torch import Tensor
 
 from core.catalogue.hessian_questions import Hessian
 from core.catalogue.questions import Question
 from core.catalogue.second_order.figures import known
 from core.catalogue.second_order.gauss import GaussPsgd
-from core.catalogue.second_order.perturbed import RECONSTRUCTION, PerturbedSpider
+from core.catalogue.second_order.perturbed import PerturbedSpider
 from core.catalogue.second_order.selecting import SelectModel
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import perturbed_spider, select_model
@@ -28,10 +29,9 @@ from core.oracle import Status
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Facts
 from core.problems.saddles import EggCarton, PrincipalComponent, SaddlePopulation
-from examples.inference.results import Result, Row
+from examples.second_order.runs import FOLDER, append, is_over, read
 from examples.second_order.saddles import (
     FAR,
-    Seen,
     carton_settings,
     component,
     component_settings,
@@ -40,6 +40,7 @@ from examples.second_order.saddles import (
     run,
 )
 
+RUNS: Final = FOLDER / "j-runs.jsonl"
 SEEDS = 20
 KEPT = 50
 HELD_PART = 5
@@ -130,6 +131,25 @@ class Rival:
     records: int
 
 
+@dataclass(frozen=True)
+class Ours:
+    """What Gauss-PSGD gave."""
+
+    at: Point
+    found: bool
+    """Whether no round left the point."""
+    records: int
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Both sides on one seed; prior work with each of the step sizes."""
+
+    seed: int
+    ours: Ours
+    rivals: tuple[Rival, ...]
+
+
 def truth(law: SaddlePopulation, theta: Tensor) -> Point:
     """Return what is true of a point, shape (p,)."""
     return Point(float(torch.linalg.vector_norm(law.mean_gradient(theta))), float(law.least_curvature(theta)))
@@ -191,122 +211,92 @@ def select(law: SaddlePopulation, points: Tensor, ours: GaussPsgd, held: int, se
     return None if status is Status.NONE else truth(law, estimate.theta)
 
 
-def rival_component(*, full: bool) -> Result:
-    """J1: on the rank-one problem, from the strict saddle."""
-    whole, less = (component(units) for units in _divided(COMPONENT_UNITS))
-    return _compared(
-        "J1",
-        "Prior work where saddles are known: rank-one principal component",
-        (whole, component_settings(whole)),
-        (less, component_settings(less)),
-        full=full,
-    )
+@dataclass(frozen=True)
+class Case:
+    """A law with all of its records, and with those that are left when some are held out; settings for both."""
+
+    key: str
+    title: str
+    whole: SaddlePopulation
+    settings: GaussPsgd
+    less: SaddlePopulation
+    base: GaussPsgd
+
+    @property
+    def held(self) -> int:
+        """Records that are held out."""
+        return (self.whole.units - self.less.units) // WORD_BITS * WORD_BITS
 
 
-def rival_carton(*, full: bool) -> Result:
-    """J2: on the egg carton, from a saddle of index 1."""
-    whole, less = (EggCarton(CARTON[0], units, *CARTON[2:]) for units in _divided(CARTON[1]))
-    return _compared(
-        "J2",
-        "Prior work where saddles are known: egg carton",
-        (whole, carton_settings(whole, whole.saddle(1))),
-        (less, carton_settings(less, less.saddle(1))),
-        full=full,
-    )
+def on_component() -> Case:
+    """Return J1: the rank-one problem, from the strict saddle."""
+    whole, less = (component(units) for units in (COMPONENT_UNITS, _left(COMPONENT_UNITS)))
+    title = "Prior work where saddles are known: rank-one principal component"
+    return Case("J1", title, whole, component_settings(whole), less, component_settings(less))
 
 
-def _divided(units: int) -> tuple[int, int]:
-    """Return all records, and those that are left when some are held out."""
-    return units, units - units // HELD_PART
+def on_carton() -> Case:
+    """Return J2: the egg carton, from a saddle of index 1."""
+    whole, less = (EggCarton(CARTON[0], units, *CARTON[2:]) for units in (CARTON[1], _left(CARTON[1])))
+    title = "Prior work where saddles are known: egg carton"
+    settings, base = (carton_settings(law, law.saddle(1)) for law in (whole, less))
+    return Case("J2", title, whole, settings, less, base)
 
 
-def _compared(
-    key: str,
-    title: str,
-    ours: tuple[SaddlePopulation, GaussPsgd],
-    theirs: tuple[SaddlePopulation, GaussPsgd],
-    *,
-    full: bool,
-) -> Result:
-    """Run both sides on the same seeds."""
-    (whole, settings), (less, base) = ours, theirs
-    held = (whole.units - less.units) // WORD_BITS * WORD_BITS
-    seeds = range(SEEDS if full else 2)
-    mine = [run(whole, settings, seed) for seed in seeds]
-    rows = [
-        Row("Gauss-PSGD: share that found a point", None, sum(_found(one) for one in mine) / len(mine)),
-        Row("Gauss-PSGD: median gradient", None, median(one.gradient for one in mine)),
-        Row("Gauss-PSGD: least curvature of any", None, min(one.curvature for one in mine)),
-        Row("Gauss-PSGD: median records", None, median(one.records for one in mine)),
-    ]
-    better = []
-    for part in PARTS:
-        asked = rival_settings(less, base, part)
-        runs = [rival(less, asked, base, held, seed) for seed in seeds]
-        name = "1/M" if part == 1 else f"{part:g}/M"
-        rows += _rows(name, mine, runs)
-        better.append(f"at {name} {_claim(mine, runs)}")
-    return Result(
-        key,
-        title,
-        f"Prior work is {RECONSTRUCTION}. n = {whole.units:.0e}, epsilon 1, delta 1e-5, replace_one; of its records "
-        f"{held:,} are held out for AboveThreshold (epsilon 1, {KEPT} iterates at most). Its batches, drift, trigger "
-        f"and wait are Gauss-PSGD's, its further noise psi/sqrt(p). {len(seeds)} seeds, in pairs.",
-        tuple(rows),
-        "The paper claims that Gauss-PSGD does better. Of the final gradient that is "
-        + "; ".join(better)
-        + ". Both leave the saddle. What Gauss-PSGD has and the last iterate has not is a statement about the point; "
-        "AboveThreshold gives one too, at the price of records, and stops at the first iterate that is good enough.",
-    )
+def _left(units: int) -> int:
+    return units - units // HELD_PART
 
 
-def _found(one: Seen) -> bool:
-    return one.found.outcome == "no_escape_observed"
+def pair(case: Case, seed: int) -> Pair:
+    """Run both sides on the same seed."""
+    one = run(case.whole, case.settings, seed)
+    ours = Ours(Point(one.gradient, one.curvature), one.found.outcome == "no_escape_observed", one.records)
+    asked = [rival_settings(case.less, case.base, part) for part in PARTS]
+    return Pair(seed, ours, tuple(rival(case.less, one, case.base, case.held, seed) for one in asked))
 
 
-def _rows(name: str, mine: Sequence[Seen], runs: Sequence[Rival]) -> list[Row]:
-    """Return what is shown of one step size."""
-    rows = []
-    chosen = [one.selected for one in runs if one.selected is not None]
-    rows.append(Row(f"{name}: share in which AboveThreshold took one", None, len(chosen) / len(runs)))
-    kinds = {"selected": chosen, "last": [one.last for one in runs], "random": [one.random for one in runs]}
-    kinds["best, by nobody's choice"] = [one.best for one in runs]
-    for kind, points in kinds.items():
-        if points:
-            rows.append(Row(f"{name}, {kind}: median gradient", None, median(one.gradient for one in points)))
-            rows.append(Row(f"{name}, {kind}: least curvature of any", None, min(one.curvature for one in points)))
-    pairs = [(one.gradient, two.last.gradient) for one, two in zip(mine, runs, strict=True)]
-    share = sum(one < two for one, two in pairs) / len(pairs)
-    rows += [
-        Row(f"{name}: share of seeds in which Gauss-PSGD's gradient is shorter than the last one's", None, share),
-        Row(f"{name}: median disturbances", None, median(one.disturbed for one in runs)),
-        Row(f"{name}: median records", None, median(one.records for one in runs)),
-    ]
-    return [*rows, *_tests(name, mine, runs)]
+def pairs(case: Case, seeds: Iterable[int], path: Path | None = None, minutes: float | None = None) -> list[Pair]:
+    """Return the pairs of some seeds; with a path they are stored, and taken from there.
+
+    Args:
+        case: on which law.
+        seeds: which ones.
+        path: of the stored ones.
+        minutes: of processor time, after which none is begun any more.
+    """
+    kept = {one["seed"]: _read(one) for one in (read(path) if path else ()) if one["case"] == case.key}
+    for seed in seeds:
+        if seed in kept or is_over(minutes):
+            continue
+        kept[seed] = pair(case, seed)
+        if path:
+            append(path, {"case": case.key, **asdict(kept[seed])})
+            print(f"{case.key}, seed {seed}", flush=True)
+    return [kept[seed] for seed in seeds if seed in kept]
 
 
-def _tests(name: str, mine: Sequence[Seen], runs: Sequence[Rival]) -> list[Row]:
-    """Return the paired tests of the paper's claim, that our gradients are shorter; small p-values are for it."""
-    rows = []
-    for kind in ("selected", "last"):
-        pairs = [(one.gradient, at.gradient) for one, two in zip(mine, runs, strict=True) if (at := getattr(two, kind))]
-        if len(pairs) > 1:
-            ours, theirs = zip(*pairs, strict=True)
-            rows.append(Row(f"{name}, {kind}: p-value of the claim, paired t", None, _p_value(ours, theirs)))
-    return rows
+def _read(told: dict[str, Any]) -> Pair:
+    """Return a pair as it was stored."""
+
+    def point(at: dict[str, float] | None) -> Point | None:
+        return None if at is None else Point(**at)
+
+    names = ("last", "random", "best", "selected")
+    rivals = tuple(Rival(**one | {name: point(one[name]) for name in names}) for one in told["rivals"])
+    ours = Ours(**told["ours"] | {"at": Point(**told["ours"]["at"])})
+    return Pair(told["seed"], ours, rivals)
 
 
-def _p_value(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Return the one-sided p-value of equal means against ours being smaller."""
-    return float(ttest_rel(ours, theirs, alternative="less").pvalue)
+def main() -> None:
+    """Make and store pairs for so long."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=None, help="of processor time, after which none is begun")
+    parser.add_argument("--to", type=Path, default=RUNS)
+    told = parser.parse_args()
+    for seed in range(SEEDS):
+        for case in (on_component(), on_carton()):
+            pairs(case, [seed], told.to, told.minutes)
 
 
-def _claim(mine: Sequence[Seen], runs: Sequence[Rival]) -> str:
-    """Say in words what the pairs with the last iterates tell of the claim."""
-    ours, theirs = [one.gradient for one in mine], [one.last.gradient for one in runs]
-    p_value = _p_value(ours, theirs)
-    if p_value < 0.01:  # noqa: PLR2004 - the usual level
-        return f"supported against the last iterate (p = {p_value:.2g})"
-    if p_value > 0.99:  # noqa: PLR2004 - its other side
-        return f"refuted against the last iterate, whose gradients are shorter (p = {p_value:.2g})"
-    return f"not supported against the last iterate (p = {p_value:.2g})"
+if __name__ == "__main__":
+    main()
