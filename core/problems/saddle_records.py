@@ -3,6 +3,7 @@
 For simulations: a selection reads all records at once, which laws that draw afresh for every question cannot show.
 """
 
+from math import inf, isfinite
 from typing import final
 
 import torch
@@ -20,7 +21,7 @@ class ComponentRecords:
 
     A record's gradient is |u|^2 u - w (w.u), its Hessian |u|^2 I + 2 u u^T - w w^T, a difference of two semidefinite
     matrices, so that its operator norm is at most max(3 |u|^2, |w|^2): where that is above M the Hessian, and a
-    product, are multiplied by M over it.
+    product, are multiplied by M over it. Where no record can be above its bound, sums follow from that of w w^T alone.
 
     Args:
         rows: w, float64, shape (n, p).
@@ -32,10 +33,30 @@ class ComponentRecords:
         assert rows.dtype == torch.float64, "records are float64"
         self._rows = rows
         self.units, self.dimension = rows.shape
+        longest = float(torch.linalg.vector_norm(rows, dim=-1).max())
+        self._longest = longest if isfinite(longest) else inf
+        self._moments = rows.mT @ rows
 
     def bounded_sum(self, question: Question, facts: Facts, theta: Tensor, *, other: Tensor | None = None) -> Tensor:
         """Return the sum over records of clipped answers, float64, at one point of shape (p,)."""
+        if self._is_uncut(question, facts, theta):
+            return self._uncut(question, theta, other)
         return sum((self._part(question, facts, theta, rows, other) for rows in self._parts()), torch.zeros(()))
+
+    def _is_uncut(self, question: Question, facts: Facts, theta: Tensor) -> bool:
+        """Say whether no record can be above its bound here; false where one is not finite."""
+        length, longest = float(torch.linalg.vector_norm(theta)), self._longest
+        if isinstance(question, Gradient):
+            return length**3 + length * longest**2 <= question.bound(facts)
+        return isinstance(question, Hessian | HessianProduct) and max(3 * length**2, longest**2) <= question.clip
+
+    def _uncut(self, question: Question, theta: Tensor, other: Tensor | None) -> Tensor:
+        """Return the sum of what no record is above."""
+        square, eye = theta.square().sum(), torch.eye(self.dimension, dtype=theta.dtype)
+        if isinstance(question, Gradient):
+            return self.units * square * theta - self._moments @ theta
+        bent = self.units * (square * eye + 2 * torch.outer(theta, theta)) - self._moments
+        return bent if other is None else bent @ other
 
     def integer_sum(
         self,

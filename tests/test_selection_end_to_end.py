@@ -1,0 +1,153 @@
+"""Models are trained on one dataset and one is selected on others, through HTTP: priced, charged, linked, told."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from examples import bank
+from tests.support.embedded import SEEDS, Embedded, embedded
+
+pytestmark = pytest.mark.slow
+"""The quick variant is `tests/optimizers/test_select_model.py`: the same settings, doors and method."""
+
+MODEL = {
+    "kind": "logistic",
+    "target": "y",
+    "features": ["age", "duration", "campaign", "housing"],
+    "loss": {"kind": "brier"},
+    "weights": {"kind": "clip"},
+}
+COMMON: dict[str, Any] = {"model": MODEL, "inference": {"intervals": False}}
+SELECT = {"kind": "select_model", "alpha": 0.02, "gamma_star": 0.05}
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
+    with embedded(tmp_path_factory.mktemp("home"), observed={}) as running:
+        yield running
+
+
+def upload(service: Embedded) -> str:
+    return service.upload(bank.records().rstrip() + b"\n" * next(SEEDS), **bank.metadata(epsilon="20"))
+
+
+@pytest.fixture(scope="module")
+def seen(service: Embedded) -> str:
+    return upload(service)
+
+
+@pytest.fixture(scope="module")
+def held_out(service: Embedded) -> str:
+    return upload(service)
+
+
+@pytest.fixture(scope="module")
+def models(service: Embedded, seen: str) -> list[str]:
+    """One that has hardly left zero, where the gradient is long, and two trained to the end."""
+    trained = []
+    for optimizer in (
+        {"kind": "noisy_gd", "steps": 1, "step_size": 1e-6},
+        {"kind": "noisy_gd", "steps": 200},
+        {"kind": "noisy_gd", "steps": 300},
+    ):
+        job = service.submit(seen, **COMMON, privacy={"mu": "0.5"}, optimizer=optimizer)
+        done = service.wait(job)
+        assert done["state"] == "succeeded", done
+        trained.append(done["result"]["model"])
+    return trained
+
+
+def quote(service: Embedded, **body: Any) -> Any:
+    return service.http.post("/v1/estimates", json={**COMMON, "privacy": {"mu": "0.5"}, **body})
+
+
+@pytest.mark.parametrize("mode", ["sound", "printed", "hessian_products", "above_threshold", "exponential"])
+def test_a_candidate_is_returned_unchanged_and_charged_as_quoted(
+    service: Embedded, held_out: str, models: list[str], mode: str
+) -> None:
+    about = {"dataset": held_out, "models": models, "optimizer": {**SELECT, "mode": mode}}
+    answer = quote(service, **about)
+    assert answer.status_code == 200, answer.text
+    quoted = answer.json()
+    figures = quoted["plan"]["figures"]
+    assert figures["gamma_star_trivial"] > 0
+    if mode in {"sound", "printed", "hessian_products"}:
+        assert figures["gradient_tolerance"] > 0 < figures["curvature_noise_norm"]
+    else:
+        assert figures["slack_of_gradient"] > 0
+    job = service.submit(held_out, **COMMON, privacy={"mu": "0.5"}, models=models, optimizer={**SELECT, "mode": mode})
+    done = service.wait(job)
+    assert done["state"] == "succeeded", done
+    assert done["models"] == models
+    spent, reserved = (done["cost"][name]["percent"] for name in ("spent", "reserved"))
+    assert 0 < float(spent) <= float(reserved) == pytest.approx(float(quoted["cost"]["percent"]))
+    release = service.get(f"/v1/models/{done['result']['model']}")["release"]
+    found = release["certificate"]["selection"]
+    assert found["chosen"] in {1, 2}, found
+    chosen = service.get(f"/v1/models/{models[found['chosen']]}")["release"]
+    assert release["theta"] == chosen["theta"]
+    assert release["certificate"]["models"] == models
+    assert (release["certificate"]["value"] is None) == (mode in {"printed", "exponential"})
+    summary = service.http.get(f"/v1/models/{done['result']['model']}/summary", headers={"Accept": "text/plain"}).text
+    assert f"number {found['chosen']}, counted from 0, was selected" in " ".join(summary.split())
+
+
+def test_none_passes_and_the_release_says_so(service: Embedded, held_out: str, models: list[str]) -> None:
+    job = service.submit(held_out, **COMMON, privacy={"mu": "0.5"}, models=models[:1], optimizer=SELECT)
+    done = service.wait(job)
+    assert done["state"] == "succeeded", done
+    release = service.get(f"/v1/models/{done['result']['model']}")["release"]
+    assert release["status"] == "none"
+    assert release["certificate"]["selection"]["chosen"] is None
+    assert not any(release["theta"])
+    assert float(done["cost"]["spent"]["percent"]) < float(done["cost"]["reserved"]["percent"]), "one gradient alone"
+    summary = service.http.get(f"/v1/models/{done['result']['model']}/summary", headers={"Accept": "text/plain"}).text
+    assert "none passed" in " ".join(summary.split())
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer", "said"),
+    [
+        ({"optimizer": {**SELECT, "alpha": None}}, "/optimizer/alpha", "required"),
+        ({"optimizer": {**SELECT, "gamma_star": None}}, "/optimizer/gamma_star", "hessian_smoothness"),
+        ({"optimizer": {**SELECT, "candidates": 7}}, "/optimizer/candidates", "3 points"),
+        ({"models": []}, "/models", "select_model"),
+        ({"optimizer": {**SELECT, "mode": "above_threshold", "epsilon": 9.0}}, "/optimizer/epsilon", "target"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_selected_is_refused_by_name(
+    service: Embedded, held_out: str, models: list[str], change: dict[str, Any], pointer: str, said: str
+) -> None:
+    answer = quote(service, **({"dataset": held_out, "models": models, "optimizer": SELECT} | change))
+    assert answer.status_code == 422, answer.text
+    assert [pointer] == [one["pointer"] for one in answer.json()["errors"]]
+    assert said in answer.text
+
+
+def test_records_that_the_models_have_seen_are_refused(service: Embedded, seen: str, models: list[str]) -> None:
+    answer = quote(service, dataset=seen, models=models, optimizer=SELECT)
+    assert answer.status_code == 422, answer.text
+    assert "has not seen" in answer.text
+
+
+def test_clients_select_together_and_scores_are_for_one_of_them(
+    service: Embedded, held_out: str, models: list[str]
+) -> None:
+    federation = {"datasets": [held_out, upload(service)]}
+    body = {**COMMON, "privacy": {"mu": "0.5"}, "models": models, "federation": federation}
+    refused = service.http.post("/v1/estimates", json={**body, "optimizer": {**SELECT, "mode": "above_threshold"}})
+    assert refused.status_code == 422, refused.text
+    assert "from one side only" in refused.text
+    answer = service.http.post(
+        "/v1/jobs", json={**body, "optimizer": SELECT}, headers={"Idempotency-Key": f"selection-{next(SEEDS)}"}
+    )
+    assert answer.status_code == 202, answer.text
+    done = service.wait(answer.json()["id"])
+    assert done["state"] == "succeeded", done
+    release = service.get(f"/v1/models/{done['result']['model']}")["release"]
+    found = release["certificate"]["selection"]
+    assert found["chosen"] in {1, 2}
+    assert release["theta"] == service.get(f"/v1/models/{models[found['chosen']]}")["release"]["theta"]
+    assert release["optimizer"] == "select_model"
