@@ -17,7 +17,7 @@ from farthing.arrays import write_npz
 from farthing.errors import FarthingError, JobFailed
 from farthing.models import Levels, Model
 from farthing.networks import Pretrained
-from farthing.plans import Plan
+from farthing.plans import AnyPlan, read_plan
 from farthing.results import (
     Contrast,
     Interval,
@@ -218,9 +218,9 @@ class Client:
         asked = federated.over(job, datasets, models=models)
         return Estimate.model_validate(self._wire.post("/v1/estimates", asked))
 
-    def plan(self, wanted: Spec) -> Plan:
-        """Plan clipped descent from public figures, or solve for the one that `find` names; no dataset is needed."""
-        return Plan.model_validate(self._wire.post("/v1/plans", dict(wanted)))
+    def plan(self, wanted: Spec) -> AnyPlan:
+        """Plan a method from public figures, or solve for the one that `find` names; no dataset is needed."""
+        return read_plan(self._wire.post("/v1/plans", dict(wanted)))
 
     def submit(
         self,

@@ -1,5 +1,6 @@
 """Plans from public figures, as the service answers them, and how the command line shows them."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -59,8 +60,58 @@ class Plan(View):
     assumptions: list[str]
 
 
-def shown(found: Plan) -> RenderableType:
+class EscapePlan(View):
+    """A run of Gauss-PSGD, or of a certificate, and what is looked for; with a vacuous one nothing can be certified."""
+
+    kind: str
+    units: int
+    settings: dict[str, Any] | None = None
+    figures: dict[str, float | int | None]
+    alpha: float | None = None
+    trivial: float
+    confidence: float | None = None
+    source: str
+    vacuous: bool
+    because: str | None = None
+    privacy: dict[str, Any]
+    solved: dict[str, Any] | None = None
+
+
+AnyPlan = Plan | EscapePlan
+
+
+def read_plan(answer: Mapping[str, Any]) -> AnyPlan:
+    """Return the service's answer, by its kind."""
+    return (Plan if answer["kind"] == "clipped_sgd" else EscapePlan).model_validate(answer)
+
+
+def shown(found: AnyPlan) -> RenderableType:
     """Return a plan as tables: the run, what is certified of it, its price, and words of caution."""
+    return _escape(found) if isinstance(found, EscapePlan) else _clipped(found)
+
+
+def _escape(found: EscapePlan) -> RenderableType:
+    """Return the settings that would run, and what is looked for with them."""
+    asked = ("batch", "difference_batch", "rounds", "round_steps", "error_radius", "escape_distance", "step_size")
+    run = [(name.replace("_", " "), _number(found.settings[name])) for name in asked if found.settings is not None]
+    looked = [
+        ("gradient of at most", _number(found.alpha)),
+        ("without training", _number(found.trivial)),
+        ("no curvature below minus", _number(found.figures.get("gamma_star"))),
+        ("a round leaves it with", _number(found.figures.get("chance_of_escape_per_round"))),
+        ("with probability", _number(found.confidence)),
+        ("verdict", f"vacuous: {found.because}" if found.vacuous else "informative"),
+        ("source", found.source),
+    ]
+    price = [(name.replace("_", " "), str(value)) for name, value in found.privacy.items()]
+    parts: list[RenderableType] = [_facts(f"plan of {found.kind} for {found.units:,} units", run), ""]
+    parts += [_facts("what is looked for", looked), "", _facts("privacy", price)]
+    if found.solved is not None:
+        parts += ["", _facts("found", [(name, str(value)) for name, value in found.solved.items() if value])]
+    return Group(*parts)
+
+
+def _clipped(found: Plan) -> RenderableType:
     run = [
         ("batch", f"{found.batch:,} of {found.units:,}"),
         ("steps", f"{found.steps:,}"),

@@ -58,7 +58,7 @@ def plan(
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Plan clipped descent from public figures, or find the one left out; no dataset is needed."""
+    """Plan a method from public figures, or find the one left out; no dataset is needed."""
     with Client(url, secret) as client:
         found = client.plan(read(figures, "figures"))
     out.print_json(found.model_dump_json()) if as_json else out.print(plans.shown(found))

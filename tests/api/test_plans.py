@@ -129,3 +129,26 @@ def test_extreme_figures_have_a_plan_or_a_refusal(admin: httpx.Client, figure: f
 
 def test_whoever_plans_has_a_key(service: Service) -> None:
     assert httpx.post(f"{service.url}/v1/plans", json=FIGURES).status_code == 401
+
+
+ESCAPE: dict[str, Any] = {
+    "kind": "certify",
+    "units": 10_000_000,
+    "dimension": 20,
+    "gradient_bound": 3.971,
+    "epsilon": "1",
+    "delta": "1e-5",
+    "settings": {"smoothness": 6.03, "hessian_smoothness": 6.6, "spread": 0.77, "difference_spread": 2.4},
+}
+
+
+def test_certificates_are_planned_too_and_empty_ones_say_so(admin: httpx.Client) -> None:
+    answer = admin.post("/v1/plans", json=ESCAPE)
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    assert (found["kind"], found["vacuous"]) == ("certify", False)
+    assert found["alpha"] < found["trivial"]
+    assert admin.post("/v1/plans", json=ESCAPE | {"units": 5000}).json()["vacuous"] is True
+    assert refused(admin, ESCAPE | {"settings": {"smoothness": "a"}})[2] == "/settings/smoothness"
+    assert refused(admin, ESCAPE | {"units": None})[2] == "/units"
+    assert refused(admin, ESCAPE | {"kind": "other"})[2] == "/kind"

@@ -43,7 +43,7 @@ def fill_figures(asked: F, facts: Facts, mu: float) -> F:
         Invalid: a constant is missing, or the figures allow no certificate; names the fields and what to change.
     """
     settings = fill(asked, mu=mu, smoothness=facts.smoothness, radius=PLANNED_RADIUS, clients=1)
-    _refuse_missing(settings, facts)
+    refuse_missing(settings, facts)
     if not settings.escapes:
         return _with_periods(settings, facts)
     if settings.mode == "calibrated":
@@ -54,8 +54,12 @@ def fill_figures(asked: F, facts: Facts, mu: float) -> F:
     return fill(settings, steps=max(1, min(MOST_STEPS, settings.most_steps(facts))))
 
 
-def _refuse_missing(settings: EscapeFigures, facts: Facts) -> None:
-    """Refuse where a constant is not known, or contradicts what is."""
+def refuse_missing(settings: EscapeFigures, facts: Facts) -> None:
+    """Refuse where a constant is not known, or contradicts what is.
+
+    Raises:
+        Invalid: with a pointer to each.
+    """
     refuse_unfit(settings, facts, *_unknown(settings, facts))
 
 

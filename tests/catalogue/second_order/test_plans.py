@@ -1,0 +1,107 @@
+"""Plans of methods with rounds of escape: filled as jobs are, solved for what is left out, and never empty unsaid."""
+
+from typing import Any
+
+import pytest
+
+from core.catalogue.second_order.plans import CertifyPlanRequest, EscapePlan, GaussPlanRequest
+from core.errors import Invalid
+from core.privacy.conversions import gdp_mu
+from core.privacy.facts import Adjacency, Facts
+from core.service.plans import REQUEST, plan
+
+KNOWN = {"smoothness": 6.03, "hessian_smoothness": 6.6, "spread": 0.77, "difference_spread": 2.4}
+FIGURES: dict[str, Any] = {
+    "kind": "certify",
+    "units": 10_000_000,
+    "dimension": 20,
+    "gradient_bound": 3.971,
+    "epsilon": "1",
+    "delta": "1e-5",
+    "settings": KNOWN,
+}
+
+
+def told(**changes: Any) -> EscapePlan:
+    found = plan(REQUEST.validate_python({**FIGURES, **changes}))
+    assert isinstance(found, EscapePlan)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["gauss_psgd", "certify"])
+def test_a_plan_is_what_a_job_would_run(kind: str) -> None:
+    found = told(kind=kind)
+    facts = Facts(units=10_000_000, dimension=20, adjacency=Adjacency.REPLACE_ONE, gradient_bound=3.971)
+    assert found.settings is not None
+    request = REQUEST.validate_python({**FIGURES, "kind": kind})
+    assert isinstance(request, GaussPlanRequest | CertifyPlanRequest)
+    again = request.settings.plan(facts, gdp_mu(1, 1e-5))
+    assert found.settings == again.model_dump(mode="json")
+    assert found.alpha == found.figures["alpha"] == 4 * found.settings["error_radius"]
+    assert (found.vacuous, found.because, found.confidence) == (False, None, None), "no theorem covers calibrated ones"
+    assert 0.999 < float(found.privacy.epsilon_spent) <= 1
+    assert found.solved is None
+
+
+def test_a_certificate_alone_takes_fewer_units_than_a_descent_to_it() -> None:
+    alone, whole = told(), told(kind="gauss_psgd")
+    assert alone.alpha is not None
+    assert whole.alpha is not None
+    assert alone.alpha < whole.alpha
+
+
+@pytest.mark.parametrize(
+    ("hole", "less"), [("units", 0.99), ("epsilon", 0.99), ("spread", 1.01)], ids=["units", "epsilon", "spread"]
+)
+def test_what_is_found_is_enough_and_a_little_less_is_not(hole: str, less: float) -> None:
+    open_spread = {"settings": {name: value for name, value in KNOWN.items() if name != "spread"}}
+    asked: dict[str, Any] = open_spread if hole == "spread" else {hole: None}
+    found = told(find=hole, target=0.5, **asked)
+    assert found.solved is not None
+    assert found.alpha is not None
+    assert found.alpha <= 0.5
+    value = float(getattr(found.solved, hole)) * less
+    near: dict[str, Any] = {"epsilon": f"{value:.8f}", "units": int(value), "settings": {**KNOWN, "spread": value}}
+    other = told(**{name: near[name] for name in (["settings"] if hole == "spread" else [hole])})
+    assert other.alpha is None or other.alpha > 0.5
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"units": 5000}, "allow no second-order claim"),
+        ({"settings": {**KNOWN, "mode": "theory", "start_gap": 1.0}}, "theory's own parameters cannot be run"),
+        ({"kind": "gauss_psgd", "settings": {**KNOWN, "estimator": "period"}}, "no rounds of escape"),
+    ],
+)
+def test_a_plan_that_allows_no_claim_says_why(changes: dict[str, Any], said: str) -> None:
+    found = told(**changes)
+    assert found.vacuous
+    assert found.alpha is None
+    assert said in str(found.because)
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer"),
+    [
+        ({"units": None}, "/units"),
+        ({"epsilon": None}, "/epsilon"),
+        ({"find": "units", "target": 0.5}, "/units"),
+        ({"find": "spread", "target": 0.5}, "/settings/spread"),
+        ({"target": 0.5}, "/target"),
+        ({"epsilon": None, "find": "epsilon", "target": 1e-9}, "/target"),
+        ({"settings": {"smoothness": 6.03}}, "/settings/hessian_smoothness"),
+        ({"settings": {**KNOWN, "preset": "fast"}}, "/settings/escape_distance"),
+        ({"delta": "0.9"}, "/delta"),
+        ({"epsilon": "1000"}, "/epsilon"),
+        (
+            {"kind": "gauss_psgd", "settings": {**KNOWN, "estimator": "period"}, "units": None, "find": "units"}
+            | {"target": 1},
+            "/find",
+        ),
+    ],
+)
+def test_what_cannot_be_planned_is_named(changes: dict[str, Any], pointer: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        told(**changes)
+    assert refused.value.fields[0].pointer == pointer
