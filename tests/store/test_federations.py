@@ -1,6 +1,7 @@
 """Any order of losses, cancellations, drains and ends: every scope's sums hold, and nothing is left reserved."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -16,6 +17,7 @@ from core.store.database import Database
 from core.store.federations import FederationClaim
 from core.store.sweep import CONTACT, sweep
 from core.store.tables import TERMINAL_STATES, Account, Job, Model
+from core.store.witness import Witness, reconcile
 from tests.support.store import STEP, Place, make_dataset, make_place
 
 LEASE: Final = 60.0
@@ -195,3 +197,42 @@ def test_clients_run_with_fences_of_their_own(database: Database) -> None:
     play.put_back(0)
     play.check()
     assert [client.state for client in play.rows()[1]] == ["queued", "failed", "queued"]
+
+
+@pytest.mark.parametrize("paid", [False, True])
+def test_reconciling_fails_a_federated_job_with_all_of_its_clients(
+    database: Database, tmp_path: Path, *, paid: bool
+) -> None:
+    """Whoever it would have been: each client is charged its whole price, for nobody knows what it has read."""
+    play = Play(database, 2)
+    if paid:
+        play.take(0)
+        play.pay(1)
+    witness = Witness(tmp_path / "witness")
+    witness.start(database)
+    failed = reconcile(database, witness)
+    job, clients = play.rows()
+    assert {job.id, *(client.id for client in clients)} <= set(failed)
+    assert (job.state, {client.state for client in clients}) == ("failed", {"failed"})
+    play.check()
+    with database.read() as session:
+        for scope in play.scopes:
+            due = sum(client.chunks[scope][-1][0] for client in clients if client.scope_id == scope)
+            assert session.get_one(Account, scope).spent_1 >= due > 0, "the whole price"
+    for place in range(CLIENTS):
+        play.pay(place)
+        play.finish(place)
+    play.check()
+
+
+def test_the_most_urgent_of_federated_jobs_comes_first(database: Database) -> None:
+    """By the row that waits; clients are claimed with it, and never alone."""
+    play = Play(database, 2)
+    with database.write() as session:
+        clients = federations.clients_of(session, play.job_id)
+        principal = session.get_one(Job, play.job_id).owner_id
+        places = [Place(principal, client.scope_id, client.dataset_id) for client in clients]
+        urgent = queue(session, places, 2)
+        session.execute(update(Job).where(Job.id == urgent).values(priority=7))
+    claims = [database.run(jobs.claim, "w", LEASE) for _ in range(3)]
+    assert [None if claim is None else claim.job_id for claim in claims] == [urgent, play.job_id, None]
