@@ -10,17 +10,18 @@ it was chosen, is a public input to its next question. So its transcript is that
 and its price is that job's, whatever becomes of the others. The noise of the mean is smaller by the square root of the
 number of clients; nobody's own is.
 
-Lockstep. Before a question is paid for anywhere, everybody says that it is the same one, in the same round, and that he
-affords it; the rest of an attempt's life is agreed in the same way. A message that was heard before is dropped, and one
-about anything else ends the attempt.
+Lockstep. Before a question is paid for anywhere, the first client tells its point, from which another's may differ by
+rounding (`core.oracle.points`), and everybody says that it is the same question, in the same round, and that he affords
+it; the rest of an attempt's life is agreed in the same way. A message that was heard before is dropped, and one about
+anything else ends the attempt.
 
 Transcripts. Clients keep the means that they were told, with the state that the method made of them. Their methods are
 the same, so of two transcripts one begins with the other: whoever has kept less goes on from what another has kept.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from hashlib import sha256
 from math import hypot
 from struct import Struct
@@ -32,8 +33,8 @@ from torch import Tensor
 from core.catalogue.hessian_questions import Hessian, HessianProduct
 from core.catalogue.questions import Curvature, Gradient, GradientDifference, Question
 from core.errors import Forsaken
-from core.mechanisms import sampling
-from core.oracle import Answer, Coins, Meter, Oracle, Release, Status
+from core.oracle import Answer, Coins, Meter, Oracle, Release, Status, points
+from core.oracle.common_coins import CommonCoins, Count
 from core.privacy.events import Event
 from core.privacy.facts import Facts
 from core.problems.circle import Circle
@@ -63,6 +64,8 @@ RELEASE: Final = Kind(4)
 FACTS: Final = Kind(5)
 KEPT: Final = Kind(6)
 """What an attempt may go on from; see `core.training.federated`."""
+POINT: Final = Kind(7)
+"""Where the next question is asked; see `core.oracle.points`."""
 
 
 @final
@@ -136,6 +139,7 @@ class ClientMeter:
 
     Attributes:
         subject: a digest of the question that is being asked.
+        forsaken: whether it is known before the question that it cannot be answered together.
     """
 
     def __init__(
@@ -148,6 +152,7 @@ class ClientMeter:
         self.own: Final = meter
         self.rounds: Final = rounds
         self.subject = bytes(32)
+        self.forsaken = False
         self._wanted = wanted
         self._pausing = pausing
 
@@ -175,6 +180,8 @@ class ClientMeter:
 
     def _agree(self, *, affords: bool, may_stop: bool) -> bool:
         """Say whether all of them stop before this question; they go on only where all afford it."""
+        if self.forsaken:
+            raise Forsaken
         told = self.rounds.exchange(READY, self.subject, bytes((affords, self._wanted(), may_stop)))
         afford, wanted, may = zip(*told, strict=True)
         if not all(afford):
@@ -226,9 +233,9 @@ class Federation:
         self._rounds = meter.rounds
         self._name = name
         self._part = b""
-        self._told = _Count(_told_in(meter.own.resume()))
+        self._told = Count(_told_in(meter.own.resume()))
         self.facts = _common_facts(own.facts, self._rounds)
-        self.coins: Coins = _CommonCoins(name, self._told)
+        self.coins: Coins = CommonCoins(name, self._told)
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
         """Return the mean of all clients' noised answers at theta, shape (p,), and at `other` for pairs.
@@ -244,6 +251,10 @@ class Federation:
         common = _common(question)
         known = self._meter.own.recall(common, theta, other)
         if known is None:
+            try:
+                theta, other = self._agreed(common, theta, other)
+            except Forsaken:
+                self._meter.forsaken = True  # which keeps what was told, where it may stop before it would pay
             subject = self._subject(common, theta, other)
             self._meter.subject = subject
             own = self._own.ask(question, theta, other)
@@ -275,14 +286,33 @@ class Federation:
         self._meter.own.keep({**state, TOLD: torch.tensor(self._told.count)}, step)
 
     def release(self, value: T, status: Status) -> Release[T]:
-        """Close this client's door and return the value with what was drawn there: everybody releases the same value.
+        """Close this client's door and return the value with what was drawn there: that of all, but for rounding.
 
         Raises:
             Forsaken: somebody would release another value, or has gone.
         """
         released = self._own.release(value, status)
-        self._rounds.exchange(RELEASE, _digest(status.value.encode(), _flat(value)), b"")
+        text, numbers = points.parts_of(value)
+        subject = _digest(status.value.encode(), text)
+        self._first_of_all(RELEASE, subject, numbers)
+        self._rounds.exchange(RELEASE, subject, b"")  # nobody has gone for what it heard
         return released
+
+    def _agreed(self, question: Question, theta: Tensor, other: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Return the first client's points in place of this one's, which must be the same to rounding."""
+        own = [theta] if other is None else [theta, other]
+        agreed = self._first_of_all(POINT, _digest(self._part, _text(question)), own)
+        return agreed[0], None if other is None else agreed[1]
+
+    def _first_of_all(self, kind: Kind, subject: bytes, own: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Return the numbers of the first client, which tells them to the others.
+
+        Raises:
+            Forsaken: they are farther from one's own than rounding, or somebody has gone.
+        """
+        leads = self._rounds.circle.place == 0
+        told = self._rounds.exchange(kind, subject, points.told_by(own) if leads else b"")
+        return own if leads else points.adopted(own, told[0])
 
     def _mean(self, own: Answer, subject: bytes) -> Answer:
         """Tell everybody this client's answer and return the mean of all, added up in the order of places."""
@@ -299,39 +329,6 @@ class Federation:
         """Return a digest of what is asked, and where."""
         points = [point.contiguous().numpy().tobytes() for point in (theta, other) if point is not None]
         return _digest(self._part, _text(question), *points)
-
-
-class _Count:
-    """How many means this client was told, by all attempts."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-
-
-class _CommonCoins:
-    """Data-free draws that all clients make alike, and anybody could who knows the federation's name.
-
-    They hang on how many means were told before, so that an attempt that goes on draws those of the one before it.
-    """
-
-    def __init__(self, name: str, told: _Count) -> None:
-        self._name = name
-        self._told = told
-        self._drawn = (0, 0)
-
-    def normal(self, size: int) -> Tensor:
-        """Return a float64 vector of independent standard normal draws, shape (size,)."""
-        return torch.from_numpy(sampling.normal(sampling.public_generator(self._next()), size))
-
-    def integer(self, below: int) -> int:
-        """Return a uniform integer in [0, below)."""
-        return sampling.integer(sampling.public_generator(self._next()), below)
-
-    def _next(self) -> str:
-        """Return the name of the next draw."""
-        told, drawn = self._drawn
-        self._drawn = (self._told.count, drawn + 1 if told == self._told.count else 1)
-        return f"{self._name}/coins/{self._drawn[0]}/{self._drawn[1]}"
 
 
 def _common(question: Question) -> Question:
@@ -374,14 +371,3 @@ def _text(question: Question) -> bytes:
 def _digest(*parts: bytes) -> bytes:
     """Return 32 bytes that only these parts have, in this order."""
     return sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).digest()
-
-
-def _flat(value: object) -> bytes:
-    """Return bytes that two equal values have in common, made of dataclasses, tensors and plain values."""
-    if isinstance(value, Tensor):
-        return repr((value.dtype, tuple(value.shape))).encode() + value.contiguous().numpy().tobytes()
-    if is_dataclass(value) and not isinstance(value, type):
-        return b"".join(_flat(getattr(value, field.name)) for field in fields(value))
-    if isinstance(value, list | tuple):
-        return b"".join(map(_flat, value))
-    return repr(value).encode()

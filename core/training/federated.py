@@ -208,7 +208,7 @@ def _own_problem(planned: PlannedJob, order: Order, settings: ServiceSettings, s
 
 
 def weakest(rounds: Rounds, own: AnyReleased) -> AnyReleased:
-    """Return the release as all clients hand it in: with the weakest of the promises that it is to their scopes.
+    """Return the release as all clients hand it in: the first one's, with the weakest of its promises to their scopes.
 
     Raises:
         Forsaken: somebody has gone, or sends what is no release.
@@ -219,4 +219,4 @@ def weakest(rounds: Rounds, own: AnyReleased) -> AnyReleased:
     except ValueError as error:
         raise Forsaken from error
     worst = max(releases, key=lambda one: Decimal(one.privacy.promise.epsilon))
-    return own.model_copy(update={"privacy": worst.privacy})
+    return releases[0].model_copy(update={"privacy": worst.privacy})

@@ -1,0 +1,39 @@
+"""Data-free draws that all clients of a federated job make alike."""
+
+import torch
+from torch import Tensor
+
+from core.mechanisms import sampling
+
+
+class Count:
+    """How many means a client was told, by all attempts."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+
+class CommonCoins:
+    """Data-free draws that all clients make alike, and anybody could who knows the federation's name.
+
+    They hang on how many means were told before, so that an attempt that goes on draws those of the one before it.
+    """
+
+    def __init__(self, name: str, told: Count) -> None:
+        self._name = name
+        self._told = told
+        self._drawn = (0, 0)
+
+    def normal(self, size: int) -> Tensor:
+        """Return a float64 vector of independent standard normal draws, shape (size,)."""
+        return torch.from_numpy(sampling.normal(sampling.public_generator(self._next()), size))
+
+    def integer(self, below: int) -> int:
+        """Return a uniform integer in [0, below)."""
+        return sampling.integer(sampling.public_generator(self._next()), below)
+
+    def _next(self) -> str:
+        """Return the name of the next draw."""
+        told, drawn = self._drawn
+        self._drawn = (self._told.count, drawn + 1 if told == self._told.count else 1)
+        return f"{self._name}/coins/{self._drawn[0]}/{self._drawn[1]}"

@@ -1,0 +1,142 @@
+"""Clients on machines that round otherwise: they answer at one point and hand in one value; more than rounding ends it.
+
+Planted: a federation without agreement on the point, which such machines end at their first difference.
+"""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from core.catalogue.noisy_gd import NoisyGradientDescent
+from core.catalogue.questions import Gradient
+from core.errors import Forsaken
+from core.optimizers import fit
+from core.oracle import Release, Status
+from core.oracle.door import FullDoor
+from core.oracle.federation import ClientMeter, Federation, Rounds
+from core.oracle.meters import CountingMeter, Unmetered
+from core.oracle.points import CLOSE, adopted, parts_of, told_by
+from tests.support.circles import Clients, Mail, ThreadCircle, together
+from tests.support.problems import facts, problem, repeatable_generator
+
+DIMENSION, UNITS = 3, 40
+SETTINGS = NoisyGradientDescent(steps=30, step_size=0.3, radius=50.0, mu=1.0)
+GRADIENT = Gradient(sigma=2.0)
+ROUNDING = 1e-15
+
+
+class Elsewhere:
+    """A client's federation as a machine sees it that rounds every point it works out otherwise."""
+
+    def __init__(self, own: Federation, error: float) -> None:
+        self._own = own
+        self._error = error
+
+    def ask(self, question: Gradient, theta: Tensor, other: Tensor | None = None) -> object:
+        return self._own.ask(question, theta * (1 + self._error) + self._error, other)
+
+    def release(self, value: object, status: Status) -> object:
+        return self._own.release(value, status)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._own, name)
+
+
+class Recording(FullDoor):
+    """A door that remembers where it was asked."""
+
+    def ask(self, question: Gradient, theta: Tensor, other: Tensor | None = None) -> object:  # type: ignore[override] # as it is
+        self.asked = [*getattr(self, "asked", []), theta.clone()]
+        return super().ask(question, theta, other)
+
+
+def run(error: float) -> tuple[Clients[Release[object]], list[Recording]]:
+    """Fit on three clients, of whom the second rounds otherwise."""
+    doors: dict[int, Recording] = {}
+
+    def work(circle: ThreadCircle) -> Release[object]:
+        paying = ClientMeter(Unmetered(), Rounds(circle))
+        generator = repeatable_generator(bytes([circle.place + 1]) * 32)
+        records = problem(UNITS, DIMENSION, seed=circle.place)
+        doors[circle.place] = Recording(records, facts(UNITS, DIMENSION), paying, generator)
+        oracle = Federation(doors[circle.place], paying, "fed_test")
+        return fit(SETTINGS, Elsewhere(oracle, error) if circle.place == 1 else oracle)  # type: ignore[arg-type] # it is one
+
+    ended = Clients(Mail(3), work)
+    return ended, [doors[place] for place in range(3)]
+
+
+def test_all_answer_at_the_first_one_s_point_and_end_together() -> None:
+    ended, doors = run(ROUNDING)
+    assert not [ending for ending in ended.endings if isinstance(ending, Exception)], ended.endings
+    for door in doors:
+        assert len(door.asked) == SETTINGS.steps
+        assert all(map(torch.equal, door.asked, doors[0].asked)), "bit for bit"
+
+
+def test_without_agreement_such_machines_cannot_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Federation, "_agreed", lambda *asked: asked[2:])
+    ended, _ = run(ROUNDING)
+    assert all(isinstance(ending, Forsaken) for ending in ended.endings)
+
+
+def test_what_is_more_than_rounding_ends_the_attempt_before_anybody_pays() -> None:
+    meters = [CountingMeter() for _ in range(3)]
+
+    def work(circle: ThreadCircle) -> object:
+        paying = ClientMeter(meters[circle.place], Rounds(circle))
+        oracle = Federation(
+            FullDoor(problem(UNITS, DIMENSION), facts(UNITS, DIMENSION), paying, repeatable_generator()), paying, "fed"
+        )
+        return oracle.ask(GRADIENT, torch.full((DIMENSION,), 1e-3 * (circle.place == 1), dtype=torch.float64))
+
+    assert all(isinstance(ending, Forsaken) for ending in Clients(Mail(3), work).endings)
+    assert [meter.totals for meter in meters] == [[], [], []]
+
+
+def test_values_that_differ_by_rounding_are_released() -> None:
+    def work(circle: ThreadCircle) -> Release[Tensor]:
+        paying = ClientMeter(Unmetered(), Rounds(circle))
+        door = FullDoor(problem(UNITS, DIMENSION), facts(UNITS, DIMENSION), paying, repeatable_generator())
+        value = torch.full((DIMENSION,), 1 + ROUNDING * circle.place, dtype=torch.float64)
+        return Federation(door, paying, "fed").release(value, Status.FINISHED)
+
+    assert all(isinstance(one, Release) for one in together(Mail(2), work))
+
+
+@given(st.lists(st.lists(st.floats(-1e6, 1e6), min_size=0, max_size=4), min_size=1, max_size=3))
+def test_points_arrive_as_they_were(rows: list[list[float]]) -> None:
+    own = [torch.tensor(row, dtype=torch.float64) for row in rows]
+    assert all(map(torch.equal, adopted(own, told_by(own)), own))
+
+
+@pytest.mark.parametrize("change", [lambda told: told[:-1], lambda told: told + b"\0", lambda told: told[:0]])
+def test_what_is_no_point_ends_the_attempt(change: object) -> None:
+    own = [torch.ones(2, dtype=torch.float64)]
+    assert callable(change)
+    with pytest.raises(Forsaken):
+        adopted(own, change(told_by(own)))
+    with pytest.raises(Forsaken):
+        adopted(own, told_by([own[0] + 3 * CLOSE]))
+
+
+@dataclass(frozen=True)
+class Value:
+    """Something released."""
+
+    theta: Tensor
+    steps: int
+    scale: float
+
+
+def test_a_value_is_words_and_numbers() -> None:
+    one, other = (Value(torch.full((2,), by, dtype=torch.float64), 3, by) for by in (1.0, 2.0))
+    (text, numbers), (same, others) = parts_of(one), parts_of(other)
+    assert text == same
+    assert [float(number.sum()) for number in numbers] == [2.0, 1.0]
+    assert [float(number.sum()) for number in others] == [4.0, 2.0]
+    assert parts_of(Value(one.theta, 4, 1.0))[0] != text
