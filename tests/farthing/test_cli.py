@@ -268,3 +268,25 @@ def test_every_command_explains_itself(farthing: Command) -> None:
         assert f"--{option}" in told
         assert f"FARTHING_{option.upper()}" in told
     assert "FARTHING_ADMIN_KEY" in told
+
+
+@pytest.mark.slow
+def test_a_federated_job_is_trained_from_the_command_line(farthing: Command, service: Embedded, tmp_path: Path) -> None:
+    """It is submitted, watched and shown like any other; its clients are listed where somebody asks for them."""
+    one, other = service.upload(), service.upload()
+    asked = {
+        "model": {"kind": "linear", "target": "balance", "features": ["age", "job"]},
+        "optimizer": {"kind": "noisy_gd", "steps": 10},
+        "privacy": {"mu": "1"},
+        "inference": {"intervals": False},
+    }
+    file = tmp_path / "job.json"
+    file.write_text(json.dumps(asked))
+    told = farthing("train", file, "--client", one, "--client", other, "--quorum", "2")
+    assert told.returncode == 0, told.stderr
+    assert "intercept" in told.stdout
+    (name,) = set(re.findall(r"job_[0-9a-z]+", told.stderr.splitlines()[0]))
+    listed = farthing("jobs", "--federation", name, "--json")
+    clients = [json.loads(line) for line in listed.stdout.splitlines()]
+    assert [client["state"] for client in clients] == ["succeeded"] * 2
+    assert {client["dataset"] for client in clients} == {one, other}
