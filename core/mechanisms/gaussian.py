@@ -117,7 +117,7 @@ class CumulativeTable:
         parameter: s, in [0.5, 1024].
     """
 
-    __slots__ = ("guide", "high", "last", "low", "parameter")
+    __slots__ = ("first", "guide", "high", "last", "low", "parameter")
 
     def __init__(self, parameter: float) -> None:
         self.parameter = parameter
@@ -128,34 +128,45 @@ class CumulativeTable:
         mask = (1 << WORD_BITS) - 1
         self.high = np.array([value >> WORD_BITS for value in scaled], dtype=np.uint64)
         self.low = np.array([value & mask for value in scaled], dtype=np.uint64)
-        self.guide = self._guide()
+        self.first, self.guide = self._guides()
 
-    def _guide(self) -> NDArray[np.int16]:
-        """For each value of a word's leading bits: the draw, if they decide it, else UNDECIDED."""
+    def _guides(self) -> tuple[NDArray[np.int16], NDArray[np.int16]]:
+        """For each value of a word's leading bits: table values below all such words; the draw, or UNDECIDED."""
         starts = np.arange(2**GUIDE_BITS, dtype=np.uint64) << np.uint64(WORD_BITS - GUIDE_BITS)
         ends = starts | np.uint64(2 ** (WORD_BITS - GUIDE_BITS) - 1)
         first = np.searchsorted(self.high, starts, side="left")
         decided = first == np.searchsorted(self.high, ends, side="right")
-        return np.where(decided, first - self.last, UNDECIDED).astype(np.int16)
+        return first.astype(np.int16), np.where(decided, first - self.last, UNDECIDED).astype(np.int16)
 
-    def draw(self, generator: Generator, count: int) -> NDArray[np.int64]:
+    def draw(self, generator: Generator, count: int) -> NDArray[np.int16]:
         """Return `count` independent draws: -last plus the number of table values that 128 uniform bits reach.
 
         The first 16 of a draw's bits decide nearly all of them; 48 more are drawn where they do not, and 64 on a tie.
         """
         leading = generator.bits(-(-count // LEADING_A_WORD)).view(np.uint16)[:count]
-        drawn = self.guide.take(leading).astype(np.int64)
+        drawn = self.guide.take(leading)
         (undecided,) = (drawn == UNDECIDED).nonzero()
-        words = leading.take(undecided).astype(np.uint64) << _BEHIND_GUIDE
+        starts = leading.take(undecided)
+        words = starts.astype(np.uint64) << _BEHIND_GUIDE
         words |= generator.bits(undecided.size) >> np.uint64(GUIDE_BITS)
+        # Among words with the same leading bits there is mostly one table value: a search would take ten times as long.
+        passed = self.first.take(starts).astype(np.int64)
+        passed += self.high.take(passed, mode="clip") < words
+        (more,) = (self.high.take(passed, mode="clip") <= words).nonzero()
+        if more.size:
+            passed[more] = self._passed(generator, words[more])
+        drawn[undecided] = passed - self.last
+        return drawn
+
+    def _passed(self, generator: Generator, words: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return how many table values are reached, by search, and by 64 more bits on a tie."""
         passed = self.high.searchsorted(words, side="left")
         ties = self.high.searchsorted(words, side="right") - passed
-        for position in ties.nonzero()[0]:  # once in 2^49 words or so: 64 more bits decide
+        for position in ties.nonzero()[0]:  # once in 2^49 words or so
             start = passed[position]
             second = generator.bits(1)[0]
             passed[position] += np.count_nonzero(self.low[start : start + ties[position]] <= second)
-        drawn[undecided] = passed - self.last
-        return drawn
+        return passed
 
     def distance(self) -> float:
         """Return a bound on the distance of one draw from the ideal law: tail and rounding."""
@@ -209,7 +220,7 @@ class DiscreteGaussian:
             narrow = self.table.draw(generator, len(self.multipliers) * part.size).reshape(-1, part.size)
             part[:] = narrow[0]
             for k, one in zip(self.multipliers[1:], narrow[1:], strict=True):
-                part += k * one
+                part += np.multiply(one, k, dtype=np.int64)
         return drawn
 
 
