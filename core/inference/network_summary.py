@@ -85,7 +85,7 @@ def methods_paragraph(released: ReleasedNetwork) -> str:
     training, report = released.training, released.privacy
     sample = (
         ""
-        if training.batch is None
+        if training.rate is None or training.batch is None
         else f" Each step sampled records independently, {training.batch:,} expected of {released.units:,},"
         f" and added Gaussian noise of {training.sigma:.4g} times that length to their sum."
     )

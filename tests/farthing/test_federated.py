@@ -23,6 +23,16 @@ def test_datasets_take_the_place_of_a_dataset() -> None:
     assert federated.over({"dataset": "ds_1"}, None, None) == {"dataset": "ds_1"}
 
 
+def test_models_take_the_place_of_models() -> None:
+    job = {"dataset": "ds_1", "models": ["mdl_0"], "optimizer": {"kind": "certify"}}
+    assert federated.over(job, None, models=["mdl_1"]) == {**job, "models": ["mdl_1"]}
+    assert federated.over(job, None) == job
+    several = federated.over(job, ["ds_2", "ds_3"], 2, ["mdl_1"])
+    assert several["federation"] == {"datasets": ["ds_2", "ds_3"], "quorum": 2}
+    assert several["models"] == ["mdl_1"]
+    assert "dataset" not in several
+
+
 def test_clients_are_shown_as_far_as_they_may_be_seen() -> None:
     paid = {"reserved": COST, "spent": {**COST, "percent": "1.1"}}
     clients = [

@@ -13,11 +13,15 @@ from core.catalogue.jobs import JobSpec
 from core.catalogue.network.layers import Layer, parameters_of
 from core.catalogue.network.trained import start_parameters, trained_parameters
 from core.catalogue.planning import PlannedJob, plan_job
+from core.inference.about import misfit
+from core.inference.network_summary import methods_paragraph
 from core.mechanisms.public_start import draw_start
 from core.privacy.budget import plan_orders
+from core.privacy.events import Gaussian
 from core.privacy.facts import Adjacency
+from core.privacy.reports import report
 from core.problems.neural.modules import Pass
-from core.training.network import merged, start_of
+from core.training.network import change_of, describe_network, merged, start_of
 
 LAYERS = [{"kind": "linear", "units": 7}, {"kind": "activation", "of": "tanh"},
           {"kind": "residual", "layers": [{"kind": "linear", "units": 7}]}, {"kind": "linear", "units": 2}]  # fmt: skip
@@ -94,3 +98,30 @@ def test_public_weights_are_where_training_starts() -> None:
     start, drawn = start_of(planned(), given), start_of(planned(), {})
     assert torch.equal(start["0.weight"], torch.full((7, 5), 0.5))
     assert torch.equal(start["3.weight"], drawn["3.weight"])
+
+
+@pytest.mark.parametrize("train", ["all", "last"])
+def test_a_released_network_is_a_point_that_makes_the_same_network_again(train: str) -> None:
+    """Theta is found to single precision, for the release was rounded; from there on nothing is lost."""
+    job = planned(train)
+    theta = torch.linspace(-0.3, 0.3, job.facts.dimension, dtype=torch.float64)
+    told = report(Gaussian(sigma=1.0), plan_orders(Decimal(3), Decimal("1e-6")), Adjacency.ZERO_OUT, declared=True)
+    released = describe_network(job, merged(job, {}, theta), "finished", 5, None, told)
+    assert misfit(job, released) is None
+    point = change_of(job, {}, released)
+    assert torch.allclose(point, theta, atol=1e-6)
+    assert np.array_equal(merged(job, {}, point), released.flat)
+    assert "other train" in str(misfit(planned("last" if train == "all" else "all"), released))
+    assert "low-rank" in str(misfit(planned({"lora": {"rank": 2}}), released))
+
+
+def test_methods_of_a_streamed_network_speak_of_no_samples() -> None:
+    """Planted before: a batch without a rate was told with its sampling noise, of which a stream has none."""
+    job = planned()
+    told = report(Gaussian(sigma=1.0), plan_orders(Decimal(3), Decimal("1e-6")), Adjacency.ZERO_OUT, declared=True)
+    released = describe_network(job, merged(job, {}, torch.zeros(job.facts.dimension)), "finished", 5, None, told)
+    assert "sampled records" in methods_paragraph(released)
+    streamed = released.model_copy(
+        update={"training": released.training.model_copy(update={"rate": None, "sigma": None})}
+    )
+    assert "sampled records" not in methods_paragraph(streamed)
