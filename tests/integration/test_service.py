@@ -94,6 +94,33 @@ def test_a_job_ends_with_a_model_and_costs_what_was_quoted(admin: Client) -> Non
     assert abs(age.estimate - SLOPE) < 5 * age.std_error
 
 
+@pytest.mark.slow
+def test_a_federated_job_charges_each_client_and_leaves_one_model(service: Target, admin: Client) -> None:
+    """Two datasets of two scopes: watched until it ends, one model with all that a model has, two ledgers charged."""
+    datasets = [upload(admin).id for _ in range(2)]
+    asked = job(datasets[0], mu="1", optimizer={"kind": "noisy_gd", "steps": 10}, inference={"intervals": False})
+    submitted = admin.submit(asked, datasets=datasets)
+    assert submitted.state == "queued"
+    ended = end_of(admin, submitted.id)
+    assert ended.state == "succeeded", ended
+    assert ended.federation is not None
+    for dataset in datasets:
+        budget = admin.budget(dataset)
+        assert (budget.percent.reserved, budget.rho["spent"]) == ("0", "0.5"), "each pays for its own answers"
+    kinds = [line.kind for line in admin.events(submitted.id)]
+    assert (kinds[0], kinds[-1]) == ("queued", "succeeded")
+    assert len(admin.report(submitted.id)["clients"]) == 2
+    with service.http() as http:
+        left = http.get(f"/v1/jobs/{submitted.id}/artifacts").json()["data"]
+        assert {one["name"] for one in left} == {"report.json", "model.json", "model.safetensors"}
+        for one in left:
+            found = http.get(f"/v1/jobs/{submitted.id}/artifacts/{one['name']}", follow_redirects=True)
+            assert found.status_code == 200, found.text
+            assert found.content
+    assert ended.model is not None
+    assert set(json.loads(admin.export(ended.model))["coefficients"]) >= {"intercept", "age"}
+
+
 def test_a_model_is_read_in_every_form(admin: Client, done: Job) -> None:
     assert done.model is not None
     lower, upper = next(line.interval for line in admin.intervals(done.model, level=0.9) if line.name == "age")
