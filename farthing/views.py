@@ -22,6 +22,8 @@ class Dataset(View):
     adjacency: str | None = None
     rows: int | None = None
     digest: str | None = None
+    site: str = ""
+    """That keeps the records; empty: the service's own."""
     columns: list[dict[str, Any]] = []
     created_at: str | None = None
 
@@ -241,6 +243,8 @@ class Job(View):
     approval: str | None = None
     labels: dict[str, str] = {}
     federation: Federation | None = None
+    waits_for: str | None = None
+    """What keeps a queued job from starting, in words."""
     created_at: str | None = None
     started_at: str | None = None
     finished_at: str | None = None
@@ -374,6 +378,8 @@ class Worker(View):
     queues: tuple[str, ...]
     slots: int
     gpus: int
+    site: str = ""
+    """Whose records it reads; empty: the service's own."""
     version: str
     alive: bool
     started_at: str

@@ -230,7 +230,9 @@ class Keeper:
             except StaleAttempt:
                 self._free_seat(slot)
                 continue
-            if answer is None:  # nobody answers now
+            if answer is None:  # nobody answers now; what has begun without us is lost with its lease
+                if not self._open:
+                    self._free_seat(slot)
                 continue
             (taken,) = answer
             if taken is not None:

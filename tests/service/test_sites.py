@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
 import pytest
+from safetensors.numpy import save
 from sqlalchemy import delete, update
 
 from core.catalogue.datasets import parse_metadata
 from core.catalogue.jobs import JobSpec
-from core.errors import NotReady
-from core.service import datasets, health, jobs, keys, uploads
+from core.errors import Conflict, Invalid, NotReady
+from core.service import datasets, health, jobs, keys, uploads, weights
 from core.service.context import Caller, Context
 from core.service.witnessing import start
 from core.settings import ServiceSettings
@@ -215,3 +217,18 @@ def test_records_are_erased_by_the_site_that_keeps_them(sites: Sites) -> None:
     assert stored.exists()
     assert datasets.finish_erasures(sites["north"]) == [sites.datasets["north"]]
     assert not stored.exists()
+
+
+def test_public_weights_are_a_site_s_own(sites: Sites) -> None:
+    content = save({"0.weight": np.ones((2, 1), np.float32), "0.bias": np.zeros(2, np.float32)})
+    here, _ = weights.create(sites["north"], sites.admin, "", iter([content]))
+    there, replayed = weights.create(sites["south"], sites.admin, "", iter([content]))
+    assert (replayed, here.id == there.id) == (False, False)
+    with pytest.raises(Conflict, match="another site"):
+        weights.delete(sites["south"], sites.admin, here.id)
+    network = {"kind": "network", "target": "y", "features": ["age"], "layers": [{"kind": "linear", "units": 2}]}
+    optimizer = {"kind": "clipped_sgd", "steps": 5}
+    body = job(sites.datasets["south"], mu="0.5", inference={"intervals": False}, optimizer=optimizer)
+    with pytest.raises(Invalid, match="kept by another site"):
+        sites.submit({**body, "model": {**network, "pretrained": here.id}})
+    assert sites.submit({**body, "model": {**network, "pretrained": there.id}})
