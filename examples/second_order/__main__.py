@@ -15,6 +15,7 @@ from examples.second_order import (
     prior_report,
     rounds,
     scaling,
+    selection,
 )
 
 EXPERIMENTS: dict[str, Callable[..., Result]] = {  # a study is registered by one line, under the key it reports
@@ -29,6 +30,9 @@ EXPERIMENTS: dict[str, Callable[..., Result]] = {  # a study is registered by on
     "F1": components.minima,
     "F2": rounds.flat_control,
     "F3": rounds.weak_saddles,
+    "I2": selection.noise,
+    "I3": selection.correctness,
+    "I4": selection.records_needed,
     "J1": prior_report.rival_component,
     "J2": prior_report.rival_carton,
     "K1": networks.zero_network,

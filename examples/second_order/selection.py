@@ -7,6 +7,7 @@ Gauss-PSGD. Saddles and minima are known of the law, so every choice is held aga
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import ceil, sqrt
 from statistics import mean, median
 
@@ -81,11 +82,11 @@ def noise(*, full: bool) -> Result:
         rows.append(Row(f"d = {dimension}: slack, one machine", SLACK, float(slack or 0), ROUNDED * SLACK))
     for candidates, clients in ((10, 1), (10, 10), (100, 1)):
         for dimension in PREDICTED:
-            told = sweep_settings(dimension, "sound", candidates, clients).figures(sweep_facts(dimension))
+            figures = sweep_settings(dimension, "sound", candidates, clients).figures(sweep_facts(dimension))
             where = f"d = {dimension}, T = {candidates}, m = {clients}"
             rows += [
-                Row(f"{where}: gradient", None, float(told["gradient_noise_norm"] or 0)),
-                Row(f"{where}: Hessian", None, float(told["curvature_noise_norm"] or 0)),
+                Row(f"{where}: gradient", None, float(figures["gradient_noise_norm"] or 0)),
+                Row(f"{where}: Hessian", None, float(figures["curvature_noise_norm"] or 0)),
             ]
     for dimension, edge in ((20, 1.88), (100, 1.96)):
         rows += measured(dimension, edge, 60 if full else 20)
@@ -151,7 +152,7 @@ def lineup(law: PrincipalComponent, seed: int) -> Lineup:
 
 def asked_of(law: PrincipalComponent, mode: str, gamma_star: float = 0.2) -> SelectModel:
     """Return filled settings for a line-up."""
-    asked = {"alpha": ALPHA, "gamma_star": gamma_star, "candidates": CANDIDATES}
+    asked: dict[str, object] = {"alpha": ALPHA, "gamma_star": gamma_star, "candidates": CANDIDATES}
     exact = mode == "no privacy"
     asked |= {"mode": "exponential" if exact else mode, **({"epsilon": 1.0} if mode == "above_threshold" else {})}
     return SelectModel.model_validate(asked).plan(facts_of(law), mu_of())
@@ -230,10 +231,12 @@ def records_needed(*, full: bool) -> Result:
     trained = 2_000_000 if full else 1_000_000
     law, size = component(trained), 0.5 / component(trained).smoothness().smoothness
     tested = (ALPHA / 2, 0.1)
-    need = {mode: least_units(lambda units, mode=mode: claims_as_much(units, *tested, mode)) for mode in TESTS}
+    need = {
+        mode: least_units(partial(claims_as_much, alpha=tested[0], gamma_star=tested[1], mode=mode)) for mode in TESTS
+    }
     right: dict[str, list[bool]] = {mode: [] for mode in TESTS}
     lengths = []
-    for seed in range(5 if full else 1):
+    for seed in range(3 if full else 1):
         path = plain(law, law.stationary(1), BATCH, size, seed)
         points = torch.stack([path[round(at)] for at in torch.linspace(1, len(path) - 1, CANDIDATES).tolist()])
         lengths.append(float(law.mean_gradient(points[-1]).norm()))
