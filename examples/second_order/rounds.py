@@ -85,7 +85,7 @@ def steps_until_half(sizes: Sequence[float], runs: int) -> list[float]:
 
 def escape_power(*, full: bool) -> Result:
     """B1: how often a round leaves, against closed forms."""
-    runs, carried = (6000, 4000) if full else (300, 200)
+    runs, carried = (2000, 1000) if full else (300, 200)
     near = 4.5 * sqrt(0.25 / carried)
     expected = chance_beyond(0.2, independent_deviation(SIZE, STEP, 1.0, ROUND))
     rows = [Row("fresh noise in every step: leaves R = 0.2 at any step, full norm", expected, left(0.2, runs), near)]

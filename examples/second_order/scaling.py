@@ -154,7 +154,7 @@ def exponent(along: Sequence[float], values: Sequence[float]) -> float:
 
 def scaling(*, full: bool) -> Result:
     """M1: slopes of the mean squared error."""
-    runs, generator, rows = 400 if full else 60, SystemGenerator(), []
+    runs, generator, rows = 120 if full else 30, SystemGenerator(), []
     for name, slope in SLOPES.items():
         found, worst = fitted(slope, runs, generator)
         rows.append(Row(f"slope in {name}", slope.exponent, found, 0.1))
