@@ -72,10 +72,16 @@ def get(context: Context, caller: Caller, model_id: str) -> ModelView:
     """
     with context.database.read() as session:
         model, job, _ = find(session, context, caller, model_id)
-        return _view(context, model, job)
+        return _view(session, context, caller, model, job)
 
 
-def _view(context: Context, model: Model, job: Job) -> ModelView:
+def _view(session: Session, context: Context, caller: Caller, model: Model, job: Job) -> ModelView:
+    until = queries.grid_time(session, context.settings.visible_grid_seconds)
+    certificates = [
+        {"model": one.id, "job": by.id, **one.release["certificate"]}
+        for one, by in queries.certificates(session, viewer(caller), model.id)
+        if one.approval in OPEN and one.created_at <= until and one.release["certificate"] is not None
+    ]
     return ModelView(
         id=model.id,
         job=model.job_id,
@@ -83,6 +89,7 @@ def _view(context: Context, model: Model, job: Job) -> ModelView:
         models=list(job.spec.get("models", ())),
         approval=model.approval,
         release=shown(model.release),
+        certificates=certificates,
         created_at=rfc3339(queries.on_grid(model.created_at, context.settings.visible_grid_seconds)),
     )
 
@@ -109,7 +116,7 @@ def judge(context: Context, caller: Caller, model_id: str, verdict: Literal["app
         else:
             model.approval = verdict
         session.flush()
-        return _view(context, model, job)
+        return _view(session, context, caller, model, job)
 
     return context.database.run(work)
 

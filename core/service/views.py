@@ -333,7 +333,10 @@ class ArtifactView(View):
 
 
 class ModelView(View):
-    """A released model; a federated job's is of no one dataset. `models` are those that its job was about."""
+    """A released model; a federated job's is of no one dataset. `models` are those that its job was about.
+
+    `certificates` are what jobs of the kind `certify` said of it, as far as the caller may see these jobs.
+    """
 
     id: str
     object: Literal["model"] = "model"
@@ -342,6 +345,7 @@ class ModelView(View):
     models: list[str]
     approval: str
     release: dict[str, Any] | None
+    certificates: list[dict[str, Any]]
     created_at: str
 
 

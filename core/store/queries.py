@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import ColumnElement, func, or_, select, true, tuple_
+from sqlalchemy import ColumnElement, String, cast, func, or_, select, true, tuple_
 from sqlalchemy.orm import Session, aliased
 
 from core.store import clock
@@ -277,6 +277,13 @@ def model(session: Session, viewer: Viewer, model_id: str) -> tuple[Model, Job, 
     )
     row = session.execute(statement).one_or_none()
     return None if row is None else (row[0], row[1], row[2])
+
+
+def certificates(session: Session, viewer: Viewer, model_id: str) -> list[tuple[Model, Job]]:
+    """Return what jobs of the kind `certify` that exist for the viewer released about a model, each with its job."""
+    about = (Job.optimizer == "certify", cast(Job.spec, String).contains(model_id), _sees_job(viewer))
+    found = select(Model, Job).join(Job, Job.id == Model.job_id).where(*about).order_by(Model.id)
+    return [(row[0], row[1]) for row in session.execute(found)]
 
 
 def grid_time(session: Session, grid_seconds: float) -> float:

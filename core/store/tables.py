@@ -205,6 +205,12 @@ class Job(Base):
             postgresql_where=text("state = 'queued' AND place IS NULL"),
         ),
         Index("ix_jobs_federation", "federation_id", "place"),
+        Index(
+            "ix_jobs_certify",
+            "id",
+            sqlite_where=text("optimizer = 'certify'"),
+            postgresql_where=text("optimizer = 'certify'"),
+        ),
     )
 
     id: Mapped[str] = mapped_column(Id, primary_key=True)

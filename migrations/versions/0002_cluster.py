@@ -41,6 +41,13 @@ def upgrade() -> None:
         postgresql_where=sa.text("state = 'queued' AND place IS NULL"),
     )
     op.create_index("ix_jobs_federation", "jobs", ["federation_id", "place"])
+    op.create_index(
+        "ix_jobs_certify",
+        "jobs",
+        ["id"],
+        sqlite_where=sa.text("optimizer = 'certify'"),
+        postgresql_where=sa.text("optimizer = 'certify'"),
+    )
     op.add_column("datasets", sa.Column("wrapped_key", sa.Text(), nullable=True))
     op.add_column("datasets", sa.Column("site", sa.String(length=40), nullable=False, server_default=""))
     op.create_table(
@@ -106,6 +113,7 @@ def downgrade() -> None:
     op.drop_column("datasets", "site")
     op.drop_column("datasets", "wrapped_key")
     op.drop_index("ix_jobs_queued", table_name="jobs")
+    op.drop_index("ix_jobs_certify", table_name="jobs")
     op.drop_index("ix_jobs_federation", table_name="jobs")
     op.drop_index("ix_jobs_ended", table_name="jobs")
     for column in reversed(JOB_COLUMNS):

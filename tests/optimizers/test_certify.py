@@ -173,14 +173,14 @@ def rate_at(point: torch.Tensor, runs: int) -> float:
     return found / runs
 
 
-@pytest.mark.parametrize("runs", [6, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("runs", [6, pytest.param(100, marks=pytest.mark.slow)])
 def test_level_and_power_of_strict_figures(runs: int) -> None:
     """All rounds stay at a saddle in at most 1 of 100 (missed), and at a minimum in at least 95 of 100 runs.
 
-    Seeds are fixed; at 400 runs 4.5 standard errors of a rate of .01 are .022, of one of .95 .049.
+    Seeds are fixed; at 100 runs 4.5 standard errors of a rate of .01 are .045, of one of .95 .098.
     """
-    assert rate_at(EGGS.saddle(1), runs) <= 0.01 + (0.0 if runs < 100 else 0.022)
-    assert rate_at(EGGS.saddle(0), runs) >= 0.95 - (0.0 if runs < 100 else 0.049)
+    assert rate_at(EGGS.saddle(1), runs) <= 0.01 + (0.0 if runs < 100 else 0.045)
+    assert rate_at(EGGS.saddle(0), runs) >= 0.95 - (0.0 if runs < 100 else 0.098)
 
 
 def test_it_survives_the_wire() -> None:

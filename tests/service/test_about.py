@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import update
 
+from core.catalogue.certificate import Certificate
 from core.catalogue.columns import Column
 from core.catalogue.jobs import JobSpec
 from core.catalogue.planning import PlannedJob, plan_job
@@ -189,8 +190,12 @@ def test_a_job_says_what_it_is_about_and_its_trainer_gets_the_points(house: Hous
     points = points_of(planned, subjects)
     assert points is not None
     assert points.tolist() == [[0.5, 0.5], list(THETA)], "a model with iterates stands for all of them"
-    model = house.finish(job)
+    claim = Certificate(ended_by="escaped", quantity="gradient_norm", value=None, confidence=None, variant="given")
+    model = house.finish(job, certificate=claim.about((named,), "different_people"))
     assert models.get(house.context, house.owner, model).models == [named]
+    (listed,) = models.get(house.context, house.owner, named).certificates
+    assert (listed["model"], listed["job"], listed["ended_by"]) == (model, job, "escaped")
+    assert models.get(house.context, house.owner, model).certificates == []
 
 
 @on_one_database
