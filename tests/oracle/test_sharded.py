@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from core.catalogue.hessian_questions import Hessian, HessianProduct
 from core.catalogue.questions import (
     Curvature,
     Gradient,
@@ -41,6 +42,8 @@ QUESTIONS = [
     GradientNorm(sigma=1.0, clip=0.4),
     LeastGradient(sigma=0.02),
 ]
+BENT = [Hessian(sigma=1.0, clip=0.1), HessianProduct(sigma=1.0, clip=0.1)]
+"""For losses of one margin."""
 SCENES = [
     {"units": 5, "dimension": 3},  # one part: all but one process hold nothing
     {"units": PART_UNITS, "dimension": 2},
@@ -80,7 +83,7 @@ def test_the_integers_are_those_of_one_process(team: Team, scene: dict[str, obje
     units, situation = int(str(scene["units"])), situation_of(scene)
     public = situation.facts(units)
     sharded, whole = lead(team, **scene), make_problem(scene)
-    for seed, question in enumerate(QUESTIONS):
+    for seed, question in enumerate([*QUESTIONS, *(BENT if scene["loss"] in {"logistic", "huber"} else [])]):
         step = grid_for(question, public, units).part_step
         theta, other = places(question, [situation.point(seed + more) for more in range(3)])
         expected = whole.integer_sum(question, public, theta, step, other=other)

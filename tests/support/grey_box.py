@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from core.catalogue.hessian_questions import AbstractScored, Hessian
 from core.catalogue.questions import Curvature, Question
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.lattice import round_parts
@@ -89,9 +90,10 @@ def recording(transcript: Transcript, recorded: Transcript | None) -> Iterator[N
     ) -> Answer:
         grid = noise.grid_for(question, facts, terms)
         transcript.public.append((question.model_dump_json(), facts.model_dump_json(), terms, divisor))
-        square = isinstance(question, Curvature)
+        square = isinstance(question, Curvature | Hessian)
         upper = total.numpy()[np.triu_indices(len(total))] if square else total.numpy()
-        transcript.integers.append(round_parts(upper, grid))
+        scored = isinstance(question, AbstractScored)  # each point's score is an integer of its own
+        transcript.integers.append(upper.reshape(-1, 1) if scored else round_parts(upper, grid))
         transcript.allowed.append(grid.sensitivity)
         transcript.sums.append(total.clone())
         if recorded is not None:
