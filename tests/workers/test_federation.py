@@ -3,12 +3,15 @@
 What clients read is written to a file by themselves, just before they read it (see `tests.workers.test_kills`).
 """
 
+import json
 import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
+import psutil
 import pytest
 
 from core.privacy.events import EVENT, Event, compose
@@ -20,14 +23,42 @@ from tests.support.transcripts import check_transcripts
 
 BANK_FEATURES = ["age", "duration", "campaign", "housing", "loan", "contact"]
 SLOW = {"SLOW": "0.1", "PATIENCE": "6", "LISTEN": "1"}
-QUIET = {"lease_seconds": 8.0}
+QUIET: dict[str, Any] = {"lease_seconds": 8.0}
 """Long enough for a loaded machine to start three trainers."""
+
+
+SEARCH: dict[str, Any] = {
+    "optimizer": {
+        "kind": "gauss_psgd",
+        "mode": "given",
+        "batch": 60,
+        "difference_batch": 10,
+        "restart_drift": 1e6,
+        "error_radius": 1e-6,
+        "escape_distance": 0.4,
+        "round_steps": 2,
+        "rounds": 2,
+        "step_size": 0.1,
+        "hessian_smoothness": 1.0,
+        "steps": 40,
+    },
+    "model": {**LINEAR, "loss": {"kind": "squared"}, "weights": {"kind": "clip", "bound": 1.0}},
+}
+"""One fresh gradient, and changes from there on."""
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
     with embedded(tmp_path_factory.mktemp("home"), observed=SLOW, **QUIET) as running:
         yield running
+
+
+def asked_by_attempts(home: Path, job: str) -> list[list[str]]:
+    """Return the kinds of questions that each process of a client was asked, in their order."""
+    told = [json.loads(line) for line in (home / "transcripts.jsonl").read_text().splitlines()]
+    sums = [line for line in told if line["job"] == job and "sum" in line]
+    by = list(dict.fromkeys(line["by"] for line in sums))
+    return [[line["sum"]["question"]["kind"] for line in sums if line["by"] == process] for process in by]
 
 
 def schedule(row: Job) -> Counter[Event]:
@@ -184,12 +215,75 @@ def test_a_search_for_a_second_order_point_is_federated(service: Embedded) -> No
 
 
 @pytest.mark.slow
-def test_what_is_said_twice_is_heard_once(tmp_path: Path) -> None:
-    with embedded(tmp_path / "home", observed={"TWICE": "1"}, **QUIET) as service:
+@pytest.mark.parametrize("how", ["TWICE", "STALE"])
+def test_what_was_said_before_is_not_heard(tmp_path: Path, how: str) -> None:
+    """Everything twice; and the first thing of all again after everything."""
+    with embedded(tmp_path / "home", observed={how: "1"}, **QUIET) as service:
         job = submit(service, None)
         ended = job.wait()
         assert (ended["state"], states(ended)) == ("succeeded", [("succeeded", None)] * 3), ended
         check(job)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("place", "step"), [(0, 0), (2, 0), (0, STEPS // 2), (2, STEPS - 2)])
+def test_whichever_client_dies_whenever(service: Embedded, place: int, step: int) -> None:
+    """At its first reading, in the middle, and before the last steps: no invariant hangs on who or when."""
+    job = submit(service, 2)
+    job.until_read(place, step + 1)
+    job.process(place).kill()
+    ended = job.wait()
+    assert ended["state"] == "succeeded", ended
+    expected = [("succeeded", None)] * 3
+    expected[place] = ("failed", "trainer-failed")
+    assert states(ended) == expected
+    check(job)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [0, STEPS - 2])
+def test_a_supervisor_may_die_at_the_first_reading_and_before_the_last(service: Embedded, step: int) -> None:
+    job = submit(service, 2)
+    job.until_read(1, step + 1)
+    assert service.kill("supervisor")
+    ended = job.wait()
+    assert (ended["state"], states(ended)) == ("succeeded", [("succeeded", None)] * 3), ended
+    check(job)
+
+
+@pytest.mark.slow
+def test_a_client_without_memory_is_lost_and_the_others_go_on(service: Embedded) -> None:
+    """Its address space may not grow by a page any more."""
+    job = submit(service, 2)
+    job.until_read(1, 3)
+    starved = job.process(1)
+    _, hard = starved.rlimit(psutil.RLIMIT_AS)
+    starved.rlimit(psutil.RLIMIT_AS, (starved.memory_info().vms, hard))
+    ended = job.wait()
+    assert ended["state"] == "succeeded", ended
+    (first, lost, last) = states(ended)
+    assert (first, last) == (("succeeded", None),) * 2
+    assert lost[0] == "failed"
+    assert lost[1] in {"limit-exceeded", "trainer-failed"}, "as the allocator tells it"
+    check(job)
+
+
+@pytest.mark.slow
+def test_a_search_that_loses_a_client_begins_its_estimate_anew(tmp_path: Path) -> None:
+    """The running estimate of those that are left has the lost client in it: they ask for a fresh gradient first."""
+    observed = {**SLOW, "SLOW": "0.3", "LISTEN": "1"}
+    with embedded(tmp_path / "home", observed=observed, **QUIET) as service:
+        job = submit(service, 2, **SEARCH)
+        job.until_read(1, 12)
+        job.process(1).kill()
+        ended = job.wait(240)
+        assert (ended["state"], ended["attempt"]) == ("succeeded", 2), ended
+        model = service.get(f"/v1/models/{ended['result']['model']}")
+        assert model["release"].get("certificate") is None
+        for place in (0, 2):
+            before, after = asked_by_attempts(service.home, job.clients[place])
+            assert before[0] == after[0] == "gradient"
+            assert before[-1] == "gradient_difference", "it was far from asking for a fresh one"
 
 
 @pytest.mark.slow

@@ -69,6 +69,13 @@ def stream(place: int, meter: Any, records: Any = None, units: int = 1200) -> St
     return StreamDoor(own, facts(units, 3), meter, generator, np.arange(units))
 
 
+def counted_records(seed: int) -> CountedRecords:
+    """Return records that count their readings."""
+    found = CountedRecords(1200)
+    found._records = problem(1200, 3, seed=seed)
+    return found
+
+
 class TestOneClient:
     @pytest.mark.parametrize(
         "round_mode", ["fresh", *(pytest.param(mode, marks=pytest.mark.slow) for mode in ("rewind", "continue"))]
@@ -90,9 +97,7 @@ class TestOneAlone:
 
     def run(self, changed: int | None = None) -> tuple[Mail, list[CountedRecords]]:
         """Run three clients; those of one of them may have other records."""
-        mail, counted = Mail(3), [CountedRecords(1200) for _ in range(3)]
-        for place, one in enumerate(counted):
-            one._records = problem(1200, 3, seed=place if place != changed else 9)
+        mail, counted = Mail(3), [counted_records(place if place != changed else 9) for place in range(3)]
 
         def work(circle: Circle) -> object:
             oracle = federation(circle, lambda place, meter: stream(place, meter, counted[place]))
@@ -124,14 +129,14 @@ class TestOneAlone:
                 return next(self._others[place])
 
         circle = Repeated()
-        gauss_psgd.iterate(given(**ROUNDS), federation(circle, stream))
+        gauss_psgd.iterate(given(**ROUNDS), federation(circle, lambda _, meter: stream(0, meter, counted_records(0))))
         assert circle.said == mail.sent_by(0), "bit for bit"
         before, _ = self.run()
         assert before.sent_by(2) != mail.sent_by(2), "other records say other things"
         planted = Repeated()
         with pytest.raises(Forsaken):  # planted: it holds the other's records, and its next point is another one
             gauss_psgd.iterate(
-                given(**ROUNDS), federation(planted, lambda _, meter: stream(0, meter, problem(1200, 3, seed=9)))
+                given(**ROUNDS), federation(planted, lambda _, meter: stream(0, meter, counted_records(9)))
             )
 
 
