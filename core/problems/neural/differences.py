@@ -41,9 +41,8 @@ class DifferenceTerms:
 
     def __init__(self, rows: Tensor) -> None:
         self._rows = rows
-        self.squares = torch.stack(
-            [exact_squares(one) for one in rows]
-        )  # one by one: a double is made of one at a time
+        # One by one: a double is made of one at a time.
+        self.squares = torch.cat([exact_squares(rows[at : at + 1]) for at in range(len(rows))])
 
     def write(self, rows: Tensor) -> None:
         """Write all numbers; see `Terms`."""
