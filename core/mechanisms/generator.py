@@ -122,7 +122,7 @@ class SystemGenerator(Generator):
             if law not in self.__waiting and len(self.__waiting) == LAWS_AHEAD:
                 del self.__waiting[next(iter(self.__waiting))]
             waiting = self.__waiting[law] = draw()
-        drawn: T = waiting.pop()
+        drawn: T = waiting.pop(0)
         return drawn
 
     def __reduce_ex__(self, protocol: SupportsIndex, /) -> NoReturn:

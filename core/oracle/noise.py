@@ -5,6 +5,7 @@ from typing import Final, assert_never
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from core.catalogue.hessian_questions import AbstractScored, FirstStationary, Hessian, HessianProduct, LikelyStationary
@@ -34,6 +35,9 @@ from core.mechanisms.lattice import (
 from core.oracle import Answer
 from core.oracle.stationarity import SCORE_STEPS, decided
 from core.privacy.facts import Facts
+
+NOISED_AT_ONCE: Final = 2**16
+"""Entries of a vector: networks have millions, of which no second copy is needed."""
 
 MOST_STEPS: Final = 2.0**52
 """Of a ridge's gradient, in each coordinate: far above all that is short, and no integer overflows."""
@@ -113,6 +117,9 @@ def noised_mean(
     parameter = grid.parameter(question.sigma)
     shape = summed(question).shape(facts.dimension)
     assert total.shape == shape or question.places == "list", "a sum has the question's shape"
+    scale = true_sigma(parameter) * grid.step / divisor
+    if isinstance(question, Gradient | GradientDifference | HessianProduct | Secant):
+        return Answer(torch.from_numpy(_noised(total.cpu().numpy(), grid, parameter, divisor, generator)), scale)
     integers = round_parts(total.cpu().numpy(), grid)
     slope = ridge_slope(question, facts, theta)
     if slope is not None:
@@ -126,7 +133,20 @@ def noised_mean(
     draw = noise_symmetric if isinstance(question, Curvature | Hessian) else noise_vector
     integers = integers + draw(generator, parameter, len(integers))
     value = torch.from_numpy(from_grid(integers, grid) / divisor)
-    return Answer(value=value, scale=true_sigma(parameter) * grid.step / divisor)
+    return Answer(value=value, scale=scale)
+
+
+def _noised(
+    total: NDArray[np.int64], grid: Grid, parameter: float, divisor: float, generator: SystemGenerator
+) -> NDArray[np.float64]:
+    """Round and noise a vector and divide it, some entries at a time: nothing as long is made but what is told."""
+    value = np.empty(len(total))
+    for start in range(0, len(total), NOISED_AT_ONCE):
+        some = slice(start, start + NOISED_AT_ONCE)
+        integers = round_parts(total[some], grid)
+        integers += noise_vector(generator, parameter, len(integers))
+        np.divide(from_grid(integers, grid), divisor, out=value[some])
+    return value
 
 
 def chosen(generator: Generator, scores: list[int], parameter: float) -> Answer:

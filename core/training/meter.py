@@ -162,8 +162,8 @@ class LedgerMeter:
     def keep(self, state: dict[str, Tensor], step: int) -> None:
         """Hold a state, in place of the answers noted before."""
         assert not self._recalled, "what an earlier attempt was told comes before a new state"
+        self._answers.clear()  # first: what a network was told is as long as its state
         self._state = {name: value.detach().clone() for name, value in state.items()}
-        self._answers.clear()
         self._step = step
 
     def resume(self) -> dict[str, Tensor] | None:

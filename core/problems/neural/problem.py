@@ -294,10 +294,17 @@ def add_truncated(total: Tensor, part: Tensor, step: float) -> None:
         step: a power of two.
     """
     assert SMALLEST_STEP < step < 1 / SMALLEST_STEP, "single precision holds the step and its inverse"
-    assert float(part.abs().amax()) < LARGEST_SUM * step, "every part is finite and within its public bound"
     size = TRUNCATED if part.device.type == "cpu" else len(part)
     for sums, numbers in split(size, total, part):
-        sums.add_(numbers.mul_(1 / step).to(torch.int64))
+        numbers.mul_(1 / step)
+        assert _is_within(numbers), "every part is finite and within its public bound"
+        sums.add_(numbers.to(torch.int64))
+
+
+def _is_within(numbers: Tensor) -> bool:
+    """Say whether no number of a part passes what one may reach; not if one is not a number."""
+    least, most = numbers.aminmax()
+    return bool(least > -LARGEST_SUM) and bool(most < LARGEST_SUM)
 
 
 def micro_rows(part_rows: int, numbers: int) -> int:

@@ -31,6 +31,9 @@ LARGEST: Final = 2.0**40
 MEASURED: Final = 1024
 """Numbers whose squares are added up in single precision."""
 
+DOUBLED: Final = 2**16
+"""Numbers that are copied in double precision at a time: they stay in a core's cache."""
+
 _BITS: Final = {torch.float32: torch.int32, torch.float64: torch.int64}
 
 
@@ -167,9 +170,11 @@ def squared_norms(rows: Tensor) -> Tensor:
 def exact_squares(rows: Tensor) -> Tensor:
     """Return each row's squared norm added up in double precision, where no square of a single underflows.
 
-    A factor of an outer product needs it: what is missing of one norm is multiplied by the other.
+    A factor of an outer product needs it: what is missing of one norm is multiplied by the other. Some rows at a time:
+    copies in double precision of all inputs of a layer would be most of what a step holds.
     """
-    return rows.double().square().sum(-1)
+    size = max(1, DOUBLED // rows.shape[-1])
+    return torch.cat([some.double().square().sum(-1) for some in rows.split(size)])  # type: ignore[no-untyped-call] # torch's stub has no types
 
 
 def selected(rows: Tensor, kept: Tensor) -> Tensor:
