@@ -2,10 +2,11 @@
 
 OBSERVED names the file. SLOW delays each reading, in seconds. A file `halt` beside it, such as `paid 3` or `told 3`,
 has the first attempt at a job write a file `halted`, and stand still, once chunk 3 is paid, or once an answer out of it
-is given. NAIVE and FREE plant the bugs that the kill tests must see: the ledger is paid after the reading, and a chunk
-that was lost is read again for its first payment. UNFENCED has it pay and publish whoever holds its job by now, and
-HASTY has it fail where a payment fails once. TWICE has a client say everything twice, and LISTEN writes down what it
-reads and says (see `listened`). WRITES names a file for what the trainer writes to.
+is given. A file `starve` names a job that runs out of memory at its next reading. NAIVE and FREE plant the bugs that
+the kill tests must see: the ledger is paid after the reading, and a chunk that was lost is read again for its first
+payment. UNFENCED has it pay and publish whoever holds its job by now, and HASTY has it fail where a payment fails once.
+TWICE has a client say everything twice, STALE say the first thing again after everything, and LISTEN writes down what
+it reads and says (see `listened`). WRITES names a file for what the trainer writes to.
 """
 
 import json
@@ -29,6 +30,8 @@ from tests.support.naive_fences import forget_fences
 from workers import trainer
 
 JOB = "OBSERVED_JOB"
+MORE_THAN_THERE_IS = 2**46
+"""Bytes."""
 
 
 def observe() -> None:
@@ -46,8 +49,8 @@ def observe() -> None:
         forget_fences()
     if "HASTY" in os.environ:
         LedgerTill._insist = act_once  # type: ignore[method-assign]
-    if "TWICE" in os.environ:
-        say_twice()
+    if {"TWICE", "STALE"} & set(os.environ):
+        say_again(first="STALE" in os.environ)
     if "WRITES" in os.environ:
         watch_writes(os.open(os.environ["WRITES"], os.O_WRONLY | os.O_APPEND | os.O_CREAT))
 
@@ -83,6 +86,7 @@ def observe_sums(rank: int) -> None:
     """Wrap the sum of records: each process of a job says which it is."""
     plain_sum = LinearProblem.integer_sum
     path = Path(os.environ["OBSERVED"])
+    hungry = path.with_name("starve")
     delay_seconds = float(os.environ.get("SLOW", "0"))
 
     def integer_sum(self: LinearProblem, question: Any, *arguments: Any, **options: Any) -> Any:
@@ -91,6 +95,8 @@ def observe_sums(rank: int) -> None:
         with path.open("a") as file:  # one write, so that lines of several trainers do not mix
             file.write(json.dumps(line) + "\n")
         time.sleep(delay_seconds)
+        if hungry.exists() and hungry.read_text() == os.environ[JOB]:
+            assert bytearray(MORE_THAN_THERE_IS)
         return plain_sum(self, question, *arguments, **options)
 
     LinearProblem.integer_sum = integer_sum  # type: ignore[method-assign]
@@ -135,13 +141,14 @@ def pay_once() -> None:
     ledger._due = lambda session, job: job.chunks_spent  # noqa: ARG005 - as called
 
 
-def say_twice() -> None:
-    """Send every message to other clients a second time, later than the first."""
-    plain = DistributedCircle.send
+def say_again(*, first: bool) -> None:
+    """Send every message to other clients a second time, later than the first; or the first of all, ever again."""
+    plain, said = DistributedCircle.send, list[bytes]()
 
     def send(self: DistributedCircle, message: bytes) -> None:
+        said.append(message)
         plain(self, message)
-        plain(self, message)
+        plain(self, said[0] if first else message)
 
     DistributedCircle.send = send  # type: ignore[method-assign]
 
