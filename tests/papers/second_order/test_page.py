@@ -1,0 +1,56 @@
+"""The page about second-order points says what is there: its studies, its numbers and its tests."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from examples.second_order.__main__ import EXPERIMENTS, PAPER
+
+ROOT = Path(__file__).parents[3]
+PAGE = PAPER.page.read_text()
+
+
+def test_a_study_leaves_numbers_behind(tmp_path: Path) -> None:
+    assert PAPER.main(["K2", "--to", str(tmp_path)]) == 0
+    assert json.loads((tmp_path / "k02.json").read_text())["experiment"] == "K2"
+
+
+TOLD = [json.loads(path.read_text()) for path in PAPER.folder.glob("[a-z][0-9]*.json")]
+STORED = {told["experiment"]: told for told in TOLD}
+LONG = {"J1", "J2", "L1"}
+"""Whose runs take hours, one after the other: stored as far as they went, and said to be."""
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_what_is_stored_is_shown_and_agrees(name: str) -> None:
+    """In full size, but for those that take hours."""
+    told = STORED[name]
+    assert told["mode"] == "full" or (told["mode"] == "part" and name in LONG)
+    assert not [row["what"] for row in told["rows"] if row["agrees"] is False]
+    assert all((PAPER.folder / chart).exists() for chart in told["charts"])
+    assert f"### {name}. {told['title']}" in PAGE
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_study_is_stored_or_said_not_to_be(name: str) -> None:
+    missing = re.search(r"^Not run in full: (.*)\.$", PAGE, flags=re.MULTILINE)
+    assert (name in STORED) is not (missing is not None and name in missing[1].split(", "))
+
+
+def test_every_test_that_the_page_names_is_there() -> None:
+    named = re.findall(r"`([a-z_/0-9]+\.py)(?:::(\w+))?`", PAGE)
+    assert len(named) > 40
+    for file, name in named:
+        path = next((at for at in (ROOT / "tests" / file, ROOT / file) if at.exists()), None)
+        assert path is not None, file
+        assert not name or re.search(rf"\b(class|def) {name}\b", path.read_text()), f"{file}::{name}"
+
+
+@pytest.mark.parametrize("line", [*(f"A{number}" for number in range(1, 13)), *"BCDEFGHIJLM", "K1", "K2", "traps"])
+def test_every_line_has_an_answer(line: str) -> None:
+    """Held by a test, told as a figure, or said not to hold, and why."""
+    answers = re.findall(rf"^\| {line}\d* \| .* \| (.*) \|$", PAGE, flags=re.MULTILINE)
+    assert answers
+    assert all(re.match(r"\*{0,2}(held|told|not)\b", answer) for answer in answers)
