@@ -15,7 +15,7 @@ from core.privacy.renyi import cost_nano
 from core.store import allowance, verification
 from core.store.accounts import balance_of
 from core.store.tables import Account, Entry, Job, Model
-from tests.support.embedded import LINEAR, Embedded, readings, toy_csv
+from tests.support.embedded import LINEAR, Running, readings, toy_csv
 
 SIZES = (1500, 750, 3000)
 STEPS = 30
@@ -25,7 +25,7 @@ STEPS = 30
 class Federation:
     """A federated job of three owners, each with a scope of its own."""
 
-    service: Embedded
+    service: Running
     id: str
     clients: list[str]
     """By place, the clients' jobs."""
@@ -41,6 +41,14 @@ class Federation:
     def until_step(self, step: int) -> None:
         self.service.wait_until(self.id, lambda view: view["progress"]["step"] >= step)
 
+    def until_read(self, place: int, count: int = 1) -> None:
+        """Wait until a client has read so often."""
+        self.service.wait_until(self.id, lambda _: self._read(place) >= count)
+
+    def _read(self, place: int) -> int:
+        lines = self.service.home / "observed.jsonl"
+        return lines.exists() and sum(readings(self.service.home).get(self.clients[place], Counter()).values())
+
     def process(self, place: int) -> psutil.Process:
         """Return a client's trainer, which has read something."""
         lines = (self.service.home / "observed.jsonl").read_text().splitlines()
@@ -51,7 +59,7 @@ class Federation:
         return self.service.wait(self.id, seconds)
 
 
-def key(service: Embedded, role: str) -> tuple[str, httpx.Client]:
+def key(service: Running, role: str) -> tuple[str, httpx.Client]:
     """Make a principal with a key; return its id, and what speaks for it."""
     made = service.http.post("/v1/keys", json={"name": uuid4().hex[:12], "role": role}).json()
     return made["principal"], httpx.Client(
@@ -59,7 +67,7 @@ def key(service: Embedded, role: str) -> tuple[str, httpx.Client]:
     )
 
 
-def submit(service: Embedded, quorum: int | None, **changes: Any) -> Federation:
+def submit(service: Running, quorum: int | None, **changes: Any) -> Federation:
     """Have three owners upload shards that are not alike, share them with an analyst, and have that one submit."""
     principal, analyst = key(service, "analyst")
     datasets = []

@@ -1,6 +1,6 @@
 """What a client's trainer reads and says, written down by itself, and bugs that an audit of these transcripts must see.
 
-`heard.jsonl` beside OBSERVED gets a line for each sum of records (question, points, rows) and one for each message that
+`transcripts.jsonl` beside OBSERVED gets a line for each sum of records (question, points, rows) and one for each message that
 leaves. BUG plants one: `thinned` divides each client's noise by the root of their number, `seeded` gives all of them
 one seed, and `reread` has every second batch of a stream read the records of the one before it.
 """
@@ -30,7 +30,7 @@ def listen(job: str) -> None:
     Args:
         job: the environment variable that says whose they are.
     """
-    path = Path(os.environ["OBSERVED"]).with_name("heard.jsonl")
+    path = Path(os.environ["OBSERVED"]).with_name("transcripts.jsonl")
     plain_sum, plain_send = LinearProblem.integer_sum, DistributedCircle.send
 
     def write(line: dict[str, Any]) -> None:

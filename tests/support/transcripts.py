@@ -75,7 +75,7 @@ class Transcript:
 
 def transcripts(job: Federation) -> list[Transcript]:
     """Return what each client of a job that was not disturbed has read and said."""
-    told = [json.loads(line) for line in (job.service.home / "heard.jsonl").read_text().splitlines()]
+    told = [json.loads(line) for line in (job.service.home / "transcripts.jsonl").read_text().splitlines()]
     database, found = job.service.database(), []
     for name in job.clients:
         mine = [line for line in told if line["job"] == name]

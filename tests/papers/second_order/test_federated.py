@@ -277,7 +277,7 @@ class TestScaling:
         assert slope({size: private_error(size, 640, shared=True) for size in (1, 4)}) > -0.3
 
     @pytest.mark.parametrize(
-        ("by", "expected"), [("clients", -1.0), pytest.param("units", -1.0, marks=pytest.mark.slow)]
+        ("by", "expected"), [pytest.param("clients", -1.0, marks=pytest.mark.slow), ("units", -1.0)]
     )
     def test_sampling_error_falls_as_one_over_all_records(self, by: str, expected: float) -> None:
         """The other term, where there is hardly any noise: records of the rank-one law."""
