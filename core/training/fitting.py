@@ -17,7 +17,7 @@ from core.inference.network import AnyReleased, ReleasedNetwork
 from core.inference.released import Flags, Released, fitted_loss_of
 from core.inference.sandwich import Sandwich
 from core.optimizers import Fitted, fit_and_infer
-from core.oracle import Oracle, Release
+from core.oracle import Oracle, Release, Status
 from core.privacy.events import Event, compose
 from core.privacy.renyi import cost_nano
 from core.privacy.reports import report
@@ -25,7 +25,14 @@ from core.problems import Problem
 from core.store.records import Encoded
 from core.training.device import own_device
 from core.training.meter import LedgerMeter
-from core.training.network import NO_WEIGHTS, PublicWeights, describe_network, make_network_problem, merged
+from core.training.network import (
+    NO_WEIGHTS,
+    Ended,
+    PublicWeights,
+    describe_network,
+    make_network_problem,
+    merged,
+)
 from core.training.order import Order
 from core.training.points import points_of
 
@@ -89,7 +96,9 @@ def _train_network(
     privacy = report(_promised(order, meter.charged), order.terms, order.adjacency, declared=True)
     parameters = merged(planned, weights, estimate.theta)
     claim = _claim(planned, order, estimate)
-    return describe_network(planned, parameters, fitted.status.value, int(estimate.steps), claim, privacy)
+    assert fitted.status is not Status.NONE, "no network is selected; the planner refuses it"
+    ended: Ended = "stopped" if fitted.status is Status.STOPPED else "finished"
+    return describe_network(planned, parameters, ended, int(estimate.steps), claim, privacy)
 
 
 def _claim(planned: PlannedJob, order: Order, estimate: Estimate) -> Certificate | None:

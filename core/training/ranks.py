@@ -24,9 +24,9 @@ from core.settings import ServiceSettings
 from core.store.records import Kept, open_records, read_records
 from core.store.weights import KeptWeights, read_weights
 from core.training.device import flush_denormals
-from core.training.fitting import NO_WEIGHTS, make_problem
+from core.training.fitting import make_problem
 from core.training.meter import LedgerMeter, Till
-from core.training.network import PublicWeights
+from core.training.network import NO_WEIGHTS, PublicWeights
 from core.training.order import Order, Payer
 
 Gather = Callable[[int], Team | None]
