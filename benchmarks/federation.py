@@ -101,15 +101,15 @@ def measure(size: int) -> tuple[float, float, float]:
 
 
 def main() -> None:
-    """Print a line for each number of clients; fail above the goal where nothing else takes the cores."""
+    """Print a line for each number of clients; fail where one is above the goal, which a busy machine may well be."""
     print(f"{'clients':>8}{'wall/ideal':>12}{'wall/apart':>12}{'busy/alone':>12}", end="")
     print(f"   cores {os.cpu_count()}, load {os.getloadavg()[0]:.1f}")
     found = []
     for size in CLIENTS:
         ideal, lockstep, share = measure(size)
         print(f"{size:>8}{ideal:>12.2f}{lockstep:>12.2f}{share:>12.2f}")
-        found.append(min(ideal, max(lockstep, share)))
-    assert max(found) < MOST, "lockstep costs too much"
+        found.append(ideal)
+    assert max(found) < MOST, f"clients took more than {MOST} times the ideal time"
 
 
 if __name__ == "__main__":
