@@ -110,6 +110,7 @@ def study(data: Bank, jobs: int) -> tuple[Array, Array, NDArray[np.bool_]]:
     return np.array(held), np.array(ratios), key
 
 
+@pytest.mark.slow
 def test_three_jobs_at_mu_1_are_honest_and_narrow(data: Bank) -> None:
     held, ratios, key = study(data, 3)
     assert held[:, key].sum() >= held[:, key].size - 7

@@ -187,6 +187,7 @@ class TestCertified:
         table = service.get(f"/v1/models/{job['result']['model']}/summary")
         assert {line["std_error"] for line in table["coefficients"]} == {None}
 
+    @pytest.mark.slow
     def test_after_a_kill_lost_batches_are_skipped_for_nothing(self, service: Embedded, data: str) -> None:
         """3 steps a chunk: the fifth is paid, so its batches may have been read; no other attempt reads them."""
         job = kill_where(service, "paid 4", data, optimizer=CERTIFIED, privacy={"mu": "0.5"})

@@ -27,7 +27,7 @@ def dataset(service: Embedded) -> str:
     return service.upload()
 
 
-@pytest.mark.parametrize("adjacency", ["zero_out", "replace_one"])
+@pytest.mark.parametrize("adjacency", ["zero_out", pytest.param("replace_one", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("model", "optimizer", "slope"),
     [(LOGISTIC, "noisy_newton", 1 / 20), (LINEAR, "noisy_gd", 1 / 10)],
@@ -131,6 +131,7 @@ def test_ten_submissions_with_one_key_are_one_run(service: Embedded) -> None:
     assert len(attempts) == 1
 
 
+@pytest.mark.slow
 def test_a_restart_keeps_everything_and_goes_on_where_it_was(tmp_path: Path) -> None:
     home = tmp_path / "home"
     with embedded(home, workers=0) as service:

@@ -52,6 +52,7 @@ def spent(job: dict[str, Any], of: str = "spent") -> float:
     return float(job["cost"][of]["rho"])
 
 
+@pytest.mark.slow
 def test_an_adaptive_job_reserves_the_worst_case_and_gives_back_what_it_did_not_draw(service: Embedded) -> None:
     dataset = service.upload(adjacency="replace_one", budget={"rho": "20"})
     body = {"model": ROBUST, "optimizer": {"kind": "adaptive_gd"}, "privacy": {"mu": "1"}}

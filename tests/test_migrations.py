@@ -172,6 +172,7 @@ def shared(postgresql_server: str, tmp_path: Path, worker_id: str) -> tuple[dict
     return environment, key
 
 
+@pytest.mark.slow
 def test_the_first_release_serves_on_these_tables_beside_this_code(
     shared: tuple[dict[str, str], str], tmp_path: Path
 ) -> None:

@@ -170,6 +170,7 @@ def test_training_goes_on_from_public_weights(
         client.pretrained.get(weights.id)
 
 
+@pytest.mark.slow
 def test_a_table_feeds_a_network_too(service: Embedded, client: Client) -> None:
     table = service.upload(budget={"epsilon": "8", "delta": "1e-5"})
     body = {"dataset": table, "optimizer": {**SHORT, "steps": 40}, "privacy": {"epsilon": "3"}, "inference": NONE}

@@ -127,6 +127,7 @@ def cluster(postgresql_server: str, tmp_path: Path) -> Iterator[Cluster]:
 
 
 class TestRestoringPostgresql:
+    @pytest.mark.slow
     def test_yesterdays_dump_is_frozen_until_heads_were_compared(self, cluster: Cluster, tmp_path: Path) -> None:
         before = cluster.submit()
         dump = tmp_path / "yesterday.dump"
@@ -177,6 +178,7 @@ class TestRestoringPostgresql:
         assert "1 live jobs failed" in cluster.reconcile()
         cluster.submit()
 
+    @pytest.mark.slow
     def test_reconciling_what_is_whole_changes_nothing(self, cluster: Cluster) -> None:
         job_id = cluster.submit()
         assert "nothing to do" in cluster.reconcile()

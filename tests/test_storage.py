@@ -155,6 +155,7 @@ def test_a_wrong_or_lost_master_key_is_said_at_start_and_replaced_by_nobody(tmp_
         assert key.strip() not in text
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("bucket")
 def test_a_storage_that_is_away_refuses_uploads_and_keeps_nothing(tmp_path: Path) -> None:
     settings = ServiceSettings(home=tmp_path / "home")

@@ -122,6 +122,7 @@ def test_its_command_helps_and_says_where_the_service_is(environment: Path, tmp_
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_its_command_talks_to_a_service(environment: Path, tmp_path: Path, service: Embedded) -> None:
     key = service.http.headers["Authorization"].removeprefix("Bearer ")
     done = run(environment, "farthing", "me", cwd=tmp_path, FARTHING_URL=service.url, FARTHING_KEY=key)

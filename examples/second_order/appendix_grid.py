@@ -275,15 +275,18 @@ def _mean_curve(runs: Sequence[Run], place: int) -> tuple[list[float], list[floa
 
 
 def main() -> None:
-    """Go on with the grid."""
+    """Go on with the grid, and report what is there."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=None, help="of processor time, after which no run begins")
     parser.add_argument("--to", type=Path, default=RUNS)
     told = parser.parse_args()
     try:
-        print(f"{len(go_on(grid(), told.to, told.minutes))} runs are there")
+        runs = go_on(grid(), told.to, told.minutes)
     except NotFetched as error:
         raise SystemExit(f"The images are not here, so nothing of appendix E was run: {error}") from error
+    print(f"{len(runs)} runs are there")
+    whole = sum(1 for _ in grid())
+    report(runs.values(), "").write(told.to.parent, "full" if len(runs) == whole else "part", time.process_time())
 
 
 if __name__ == "__main__":

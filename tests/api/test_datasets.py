@@ -267,6 +267,7 @@ def two_gigabytes() -> Iterator[bytes]:
 
 
 class TestCap:
+    @pytest.mark.slow
     def test_a_stream_over_the_cap_is_refused_and_not_stored(self, capped: Service) -> None:
         """By a client that sends everything before it reads."""
         with capped.client() as client:

@@ -181,7 +181,10 @@ def test_storage_that_cannot_be_written_makes_it_unready(tmp_path: Path) -> None
         assert answer.headers["Retry-After"]
 
 
-@pytest.mark.parametrize(("steps", "status"), [(0, 200), (1, 200), (2, 503), (-1, 503)])
+@pytest.mark.parametrize(
+    ("steps", "status"),
+    [pytest.param(0, 200, marks=pytest.mark.slow), (1, 200), (2, 503), pytest.param(-1, 503, marks=pytest.mark.slow)],
+)
 def test_revisions_n_and_the_next_one_are_served(tmp_path: Path, steps: int, status: int) -> None:
     with running(tmp_path) as service:
         database = service.database()

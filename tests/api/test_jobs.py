@@ -429,6 +429,7 @@ class TestWatching:
         assert ended["cost"]["returned"] == ended["cost"]["reserved"]
 
 
+@pytest.mark.slow
 def test_waiting_clients_go_when_the_service_stops(tmp_path_factory: pytest.TempPathFactory) -> None:
     with running(tmp_path_factory.mktemp("stopping")) as service:
         client = service.client()

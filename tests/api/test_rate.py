@@ -109,6 +109,7 @@ class TestRedis:
         assert median(seconds[1:]) < ANSWER_SECONDS, "and then it was not, for a while"
 
 
+@pytest.mark.slow
 def test_two_api_processes_share_a_limit_over_http(valkey: ValkeyServer, tmp_path: Path) -> None:
     environment = {"FARTHING_BROKER_URL": valkey.connection_url, "FARTHING_REQUESTS_PER_MINUTE": "30"}
     for name in ("one", "two"):
@@ -125,6 +126,7 @@ def test_two_api_processes_share_a_limit_over_http(valkey: ValkeyServer, tmp_pat
     assert refused.headers["RateLimit-Policy"] == '"requests";q=30;w=60'
 
 
+@pytest.mark.slow
 def test_no_request_fails_for_what_happens_to_redis(valkey: ValkeyServer, tmp_path: Path) -> None:
     """Its answers come late, it drops connections, it restarts: requests are answered all the while."""
     with (

@@ -187,6 +187,7 @@ def _holds(value: Any, path: list[str]) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_extreme_settings_are_answered(service: Service) -> None:
     client = service.client()
     made = upload(client, shift=1234)

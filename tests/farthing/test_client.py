@@ -405,6 +405,7 @@ class TestWire:
         assert service.kill("api")
         assert client.me().role == "admin"
 
+    @pytest.mark.slow
     def test_an_upload_is_sent_again_while_the_service_starts_again(
         self, service: Embedded, client: Client, records: Path
     ) -> None:
@@ -430,6 +431,7 @@ class TestWire:
             assert sent.result(60).rows == 300
         database.dispose()
 
+    @pytest.mark.slow
     def test_what_cannot_be_rewound_is_sent_again_too(self, service: Embedded, client: Client, records: Path) -> None:
         reading, writing = os.pipe()
         with os.fdopen(reading, "rb") as stream:

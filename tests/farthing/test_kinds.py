@@ -116,6 +116,7 @@ def test_classes_have_coefficients_each_and_probabilities_that_add_up(train: Tra
     assert model.test("b: age = c: age").degrees_of_freedom == 1
 
 
+@pytest.mark.slow
 def test_a_redescending_loss_finds_what_a_convex_one_finds_without_outliers(train: Train) -> None:
     """Balance is 5 + age/10, as above; what the noise adds to the slope is about 0.001, a tenth of what is allowed."""
     model = train("geman", GEMAN, intervals=False)
@@ -126,6 +127,7 @@ def test_a_redescending_loss_finds_what_a_convex_one_finds_without_outliers(trai
     assert found["value"] == pytest.approx(10, abs=2)
 
 
+@pytest.mark.slow
 def test_squares_are_predicted_from_a_random_start(train: Train) -> None:
     """The mean of ((b age)^2 - balance)^2 is least at b = 0.0491; noise and sampling move it by about 0.0006 each."""
     model = train("squares", SQUARES, intervals=False, start="random")

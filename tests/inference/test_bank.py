@@ -26,7 +26,12 @@ def test_with_almost_no_noise_estimates_agree_to_three_digits(data: dict[str, li
 
 @pytest.mark.parametrize(
     ("bounds", "typical", "first"),
-    [(BOUNDS, None, None), (BOUNDS, None, RARE_FIRST), (BOUNDS, TYPICAL, None), (GENEROUS, None, None)],
+    [
+        pytest.param(BOUNDS, None, None, marks=pytest.mark.slow),
+        (BOUNDS, None, RARE_FIRST),
+        (BOUNDS, TYPICAL, None),
+        pytest.param(GENEROUS, None, None, marks=pytest.mark.slow),
+    ],
     ids=["exact", "rare baselines", "typical", "generous"],
 )
 def test_intervals_cover_and_are_no_wider_than_promised(

@@ -7,8 +7,13 @@ import pytest
 from farthing import Client
 from tests.support.targets import TARGETS, Target
 
+SLOW = {"cluster"}
+"""The stack, on which these tests run too before a change lands, is such a cluster."""
 
-@pytest.fixture(scope="module", params=list(TARGETS))
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in TARGETS]
+)
 def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     with TARGETS[request.param](tmp_path_factory.mktemp("home") / "service") as running:
         yield running

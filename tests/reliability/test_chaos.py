@@ -16,6 +16,7 @@ def broken(found: Found) -> dict[str, int]:
     return {name: count for name in names if (count := getattr(found, name))}
 
 
+@pytest.mark.slow
 def test_a_few_jobs_survive_a_flush_a_restart_and_a_kill(tmp_path: Path) -> None:
     plan = Plan(jobs=8, kill_seconds=None, kills=(0.2,), flushes=(0.1,), restarts=(0.4,))
     found = run_chaos(tmp_path / "home", plan)

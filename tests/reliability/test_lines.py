@@ -41,6 +41,7 @@ def test_kills_at_many_lines_break_nothing(database_url: str, tmp_path: Path) ->
     assert broken(kill_at_lines(database_url, tmp_path / "home", 200)) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_reading_before_paying_would_be_seen(database_url: str, tmp_path: Path) -> None:
     assert kill_at_lines(database_url, tmp_path / "home", QUICK, "naive")["unpaid"] > 0

@@ -78,6 +78,7 @@ class TestTheBell:
         assert time.monotonic() - began < quiet.settings.poll_seconds / 3
         check(quiet, [job])
 
+    @pytest.mark.slow
     def test_ten_bells_one_run(self, quiet: Cluster) -> None:
         job = quiet.submit(quiet.upload(), **SHORT)
         ring(quiet, job, 10)
@@ -128,6 +129,7 @@ def test_a_claim_without_a_lock_runs_twice(tmp_path: Path) -> None:
 
 
 class TestDraining:
+    @pytest.mark.slow
     def test_a_drained_worker_ends_well_and_its_job_goes_on(self, rough: Cluster) -> None:
         job = rough.submit(rough.upload())
         started(rough, job)
@@ -196,6 +198,7 @@ class TestLosses:
     def test_postgresql_restarts_and_every_job_ends(self, rough: Cluster) -> None:
         postgresql_restarts(rough)
 
+    @pytest.mark.slow
     def test_a_supervisor_that_slept_past_its_lease_writes_nothing(self, rough: Cluster) -> None:
         rough.ready()
         a_supervisor_sleeps(rough)

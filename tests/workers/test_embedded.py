@@ -48,6 +48,7 @@ def test_the_first_start_prints_a_key_and_later_ones_do_not(tmp_path: Path) -> N
     assert len(said) == 1
 
 
+@pytest.mark.slow
 def test_everything_ends_when_the_parent_is_killed(tmp_path: Path) -> None:
     with embedded(tmp_path / "home") as service:
         family = psutil.Process(service.process.pid).children(recursive=True)
@@ -72,6 +73,7 @@ def test_a_supervisor_started_again_goes_on(tmp_path: Path) -> None:
         assert service.wait(service.submit(dataset))["state"] == "succeeded"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["workers.embedded", "workers.supervisor"])
 def test_only_trainers_load_torch(module: str) -> None:
     told = subprocess.run(

@@ -171,6 +171,7 @@ class TestAService:
         with embedded(tmp_path / "home", queues="cpu,gpu") as running:
             yield running
 
+    @pytest.mark.slow
     def test_a_gpu_job_waits_for_memory_and_fails_unread_where_torch_finds_no_gpu(
         self, gpus: FakeGpus, service: Embedded
     ) -> None:

@@ -209,6 +209,7 @@ def test_a_chunk_lost_with_its_supervisor_is_paid_and_drawn_again(
     check(service, [job])
 
 
+@pytest.mark.slow
 def test_without_an_allowance_a_lost_chunk_ends_the_job(halting: Halting) -> None:
     job, ended = halting.kill_at("told", 3, retry_allowance=0)
     assert (ended["state"], ended["error"], ended["attempt"]) == ("failed", {"code": "worker-lost"}, 1)

@@ -129,6 +129,7 @@ def test_followers_outlive_nobody(service: Embedded, dataset: str, victim: str) 
     assert not any(unpaid(service, job, rank) for rank in (0, 1))
 
 
+@pytest.mark.slow
 def test_a_cancelled_job_is_charged_what_was_spent(service: Embedded, dataset: str) -> None:
     job = service.submit(dataset, **TWO)
     service.wait_until(job, lambda view: view["progress"]["step"] > 1)
@@ -140,6 +141,7 @@ def test_a_cancelled_job_is_charged_what_was_spent(service: Embedded, dataset: s
     assert gone(found)
 
 
+@pytest.mark.slow
 def test_a_cancel_while_followers_start_costs_nothing(service: Embedded, dataset: str) -> None:
     job = service.submit(dataset, **TWO)
     wait_for_follower(service)

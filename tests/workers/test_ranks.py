@@ -166,7 +166,7 @@ def test_what_is_paid_is_summed_and_the_integers_are_those_of_one_process(tmp_pa
         assert scene.status == Outcome.PUBLISHED
 
 
-@pytest.mark.parametrize("payments", [0, 1])
+@pytest.mark.parametrize("payments", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_what_is_not_paid_is_not_summed(tmp_path: Path, payments: int) -> None:
     """A payment is worth one question here: the next one is refused."""
     with followed(tmp_path) as scene:
@@ -179,6 +179,7 @@ def test_what_is_not_paid_is_not_summed(tmp_path: Path, payments: int) -> None:
         assert scene.status not in (0, -signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_follower_sums_for_norms_changes_and_choices_and_never_for_a_remembered_sum(
     tmp_path: Path,
 ) -> None:
@@ -210,6 +211,7 @@ def test_a_follower_sums_for_norms_changes_and_choices_and_never_for_a_remembere
 SAMPLED = {"kind": "clipped_sgd", "steps": 3, "batch": 400, "clip": 1.0}
 
 
+@pytest.mark.slow
 def test_samples_are_summed_at_their_price_and_the_integers_are_those_of_one_process(tmp_path: Path) -> None:
     """A sample's price is a small part of a full answer's: a follower that took it for one would refuse."""
     with followed(tmp_path) as scene:
@@ -308,6 +310,7 @@ def test_what_the_leader_does_not_tell_is_not_done(tmp_path: Path) -> None:
         assert scene.status not in (0, -signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_follower_without_its_parent_ends(tmp_path: Path) -> None:
     with followed(tmp_path) as scene:
         assert scene.follower.stdin is not None

@@ -189,6 +189,7 @@ def test_the_master_key_is_replaced_while_the_service_runs_and_old_backups_need_
     assert upkeep("restore", copy, "--home", restored).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_home_in_use_or_not_empty_is_not_restored_into(yesterday: dict[str, Any], tmp_path: Path) -> None:
     before = sorted(path.name for path in yesterday["home"].iterdir())
     refused = upkeep("restore", yesterday["copy"], "--home", yesterday["home"])
@@ -201,6 +202,7 @@ def test_a_home_in_use_or_not_empty_is_not_restored_into(yesterday: dict[str, An
         assert "in use by another Farthing" in refused.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", ["flipped", "missing", "path", "no backup"])
 def test_a_damaged_backup_is_refused_and_nothing_is_written(
     yesterday: dict[str, Any], tmp_path: Path, harm: str
@@ -227,6 +229,7 @@ def test_a_damaged_backup_is_refused_and_nothing_is_written(
     assert [path.name for path in home.iterdir()] == ["lock"]
 
 
+@pytest.mark.slow
 def test_a_backup_needs_a_new_folder_a_database_and_its_records(yesterday: dict[str, Any], tmp_path: Path) -> None:
     assert "exists" in upkeep("backup", yesterday["copy"], "--home", yesterday["home"]).stderr
     nothing = upkeep("backup", tmp_path / "copy", "--home", tmp_path / "nowhere")
@@ -241,6 +244,7 @@ def test_a_backup_needs_a_new_folder_a_database_and_its_records(yesterday: dict[
     assert not list(tmp_path.glob("*copy*"))
 
 
+@pytest.mark.slow
 def test_erased_records_are_not_in_a_backup(tmp_path: Path) -> None:
     with embedded(tmp_path / "home", workers=0) as service:
         dataset = service.upload()
