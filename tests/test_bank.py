@@ -82,6 +82,7 @@ def table(summary: dict[str, Any], field: str) -> Array:
     return np.array([line[field] for line in summary["coefficients"]])
 
 
+@pytest.mark.slow
 def test_with_hardly_any_noise_the_estimates_are_the_non_private_ones(data: Bank) -> None:
     job, summary = data.train("1000")
     truth, errors = data.reference(job)

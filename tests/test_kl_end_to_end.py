@@ -257,6 +257,7 @@ def test_a_network_is_trained_under_declared_constants(service: Embedded, kind: 
     assert answer.status_code == 200, answer.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(DECLARED))
 def test_what_a_method_needs_to_know_of_a_network_is_named(service: Embedded, kind: str) -> None:
     dataset = service.upload(phases_csv(100), columns=PHASES, budget={"rho": "20"})

@@ -82,6 +82,7 @@ def trained(client: Client, dataset: str) -> Model:
     return learn(client, dataset, CNN)
 
 
+@pytest.mark.slow
 def test_digits_are_learnt_at_epsilon_three(trained: Model, digits: tuple[Any, Any]) -> None:
     """It names 0.89 of them rightly, give or take 0.01 from noise, and a guess one in ten."""
     assert accuracy(trained, digits) > 0.8

@@ -118,7 +118,7 @@ def test_too_many_requests(slow: Service) -> None:
     assert client.get("/healthz").status_code == 200
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_clean_shutdown_is_no_failure(tmp_path: Path, number: signal.Signals) -> None:
     with running(tmp_path) as service:
         service.process.send_signal(number)

@@ -401,6 +401,7 @@ class TestWire:
         assert Refused(404, {"code": "http-404", "detail": "gone"}).code == "http-404"
         assert str(Refused(500, {})) == "unknown: no detail"
 
+    @pytest.mark.slow
     def test_a_request_is_sent_again_while_the_service_starts_again(self, service: Embedded, client: Client) -> None:
         assert service.kill("api")
         assert client.me().role == "admin"

@@ -29,7 +29,7 @@ def test_with_almost_no_noise_estimates_agree_to_three_digits(data: dict[str, li
     [
         pytest.param(BOUNDS, None, None, marks=pytest.mark.slow),
         (BOUNDS, None, RARE_FIRST),
-        (BOUNDS, TYPICAL, None),
+        pytest.param(BOUNDS, TYPICAL, None, marks=pytest.mark.slow),
         pytest.param(GENEROUS, None, None, marks=pytest.mark.slow),
     ],
     ids=["exact", "rare baselines", "typical", "generous"],

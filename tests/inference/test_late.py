@@ -96,6 +96,7 @@ def hidden() -> LinearProblem:
     return LinearProblem(features, target, present, LOGISTIC, WEIGHTS)
 
 
+@pytest.mark.slow
 def test_a_coefficient_that_the_records_do_not_tell_has_a_wide_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     distance, sandwich = study(hidden(), 0.5, seed=2, radius=6.0)
     half = 1.96 * sandwich.covariance.diagonal(dim1=-2, dim2=-1).sqrt()

@@ -112,6 +112,7 @@ def test_no_scale_is_below_its_floor_and_raised_ones_are_counted() -> None:
         assert loud_descent().theta[:, -1].min() < 0.1
 
 
+@pytest.mark.slow
 def test_the_correction_knows_that_steps_are_multiplied_by_the_scale() -> None:
     """4000 noise draws about one data set, from its minimiser: the variance is that of steps of eta sigma, not eta."""
     minimum = tuple(answer(0.0).tolist())

@@ -288,7 +288,7 @@ class Ledger(RuleBasedStateMachine):
 
 
 QUICK = settings(
-    max_examples=20,
+    max_examples=14,
     stateful_step_count=25,
     deadline=None,
     derandomize=True,

@@ -100,7 +100,8 @@ def test_more_than_the_service_allows_is_refused(service: Embedded, dataset: str
         assert answer.json()["errors"][0]["pointer"] == "/resources/processes"
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGABRT, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGABRT])
 def test_a_lost_follower_ends_the_attempt_at_its_whole_price(
     service: Embedded, dataset: str, how: signal.Signals
 ) -> None:
@@ -118,7 +119,8 @@ def test_a_lost_follower_ends_the_attempt_at_its_whole_price(
     assert not any(unpaid(service, job, rank) for rank in (0, 1))
 
 
-@pytest.mark.parametrize("victim", ["trainer", pytest.param("supervisor", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["trainer", "supervisor"])
 def test_followers_outlive_nobody(service: Embedded, dataset: str, victim: str) -> None:
     job = service.submit(dataset, **TWO)
     service.wait_until(job, lambda view: view["progress"]["step"] > 1)

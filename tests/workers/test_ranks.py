@@ -271,6 +271,7 @@ def test_networks_start_from_the_same_public_weights_and_share_each_sample(tmp_p
         assert scene.status not in (0, -signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_all_records_are_not_summed_where_samples_are_paid_for(tmp_path: Path) -> None:
     with followed(tmp_path) as scene:
         scene.planned = plan(optimizer=SAMPLED, inference={"intervals": False})
@@ -281,6 +282,7 @@ def test_all_records_are_not_summed_where_samples_are_paid_for(tmp_path: Path) -
         assert scene.status not in (0, -signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_payments_are_told_in_their_order(tmp_path: Path) -> None:
     with followed(tmp_path) as scene:
         scene.tell(scene.opened, Paid(chunks=2))
@@ -301,6 +303,7 @@ def test_a_stranger_cannot_lead(tmp_path: Path) -> None:
     torch.distributed.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_what_the_leader_does_not_tell_is_not_done(tmp_path: Path) -> None:
     """The same message twice: what counts is what the leader tells now."""
     with followed(tmp_path) as scene:
