@@ -6,7 +6,12 @@ import os
 # Set before numpy or torch is imported anywhere, and inherited by all that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Compiled modules are kept, also where the environment says otherwise: tests start hundreds of processes, and each
+# would compile all of our modules anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +24,7 @@ from core.oracle import noise
 from core.store.database import Database
 from tests.support.store import create_postgresql, empty_postgresql, locked
 
+sys.dont_write_bytecode = False  # nor does this process compile what another has
 settings.register_profile("gate", derandomize=True)  # a gate gives the same answer to the same code
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 

@@ -19,11 +19,8 @@ from core.privacy.renyi import cost_nano
 from core.problems.saddles import EggCarton, SaddlePopulation
 from examples.second_order.levels import Level, Noise, level_facts
 from examples.second_order.saddles import carton_settings, component, component_settings, facts_of, mu_of, plain
-from tests.support.second_order import Scripted, given, planted
-from tests.support.second_order import facts_of as scripted_facts
+from tests.support.second_order import LONG, SHORT, STILL, Scripted, failed, given, planted, walk
 
-FACTS = scripted_facts(1000, 2)
-LONG, SHORT, STILL = [4.0, 0.0], [3.0, 0.0], [0.0, 0.0]
 LAW = component(2_300_000)
 EGGS = EggCarton(10, 3_000_000, 0.5, 0.3)
 
@@ -36,13 +33,10 @@ def certifying(settings: Any, **changed: object) -> Certify:
 
 def walked(slopes: list[list[float]], module: Any = gauss_psgd) -> tuple[str, dict[str, int], Scripted]:
     """Walk along scripted estimates at (1, 1); return the outcome, what was counted, and the script."""
-    script = Scripted(slopes)
-    start = torch.ones(2, dtype=torch.float64)
-    settings = certifying(given())
-    state = module.walk(settings, FACTS, script, module.beginning(start), lambda _: None)
-    assert bool((state["anchor"] == start).all()), "the point that is certified is the one that was given"
+    state, outcome, script = walk(module, certifying(given()), slopes, start=1.0)
+    assert state["anchor"].tolist() == [1, 1], "the point that is certified is the one that was given"
     counted = {name: int(state[name]) for name in ("phases", "rounds", "escapes", "step")}
-    return module.OUTCOMES[int(state["ended"])], counted, script
+    return outcome, counted, script
 
 
 def check_long(module: Any) -> None:
@@ -93,13 +87,7 @@ def test_the_controller_without_descent(check: Any) -> None:
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_every_shortcut_is_seen(bug: str) -> None:
-    wrong, failed = planted(gauss_psgd, *BUGS[bug]), []
-    for check in CHECKS:
-        try:
-            check(wrong)
-        except AssertionError:
-            failed.append(check.__name__)
-    assert failed
+    assert failed(CHECKS, planted(gauss_psgd, *BUGS[bug]))
 
 
 def looked_at(law: SaddlePopulation, settings: Certify, point: torch.Tensor, seed: int) -> Certificate:

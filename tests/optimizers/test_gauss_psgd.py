@@ -3,22 +3,16 @@
 from typing import Any
 
 import pytest
-import torch
 
 from core.optimizers import gauss_psgd
-from tests.support.second_order import Scripted, facts_of, given, planted
-
-FACTS = facts_of(1000, 2)
-LONG, SHORT, STILL = [4.0, 0.0], [3.0, 0.0], [0.0, 0.0]
+from tests.support.second_order import LONG, SHORT, STILL, Scripted, failed, given, planted, walk
 
 
 def walked(slopes: list[list[float]], module: Any = gauss_psgd, **options: Any) -> tuple[dict[str, Any], Scripted]:
     """Walk along scripted estimates from zero; return the last state, with the point returned, and the script."""
-    script = Scripted(slopes)
-    start = torch.zeros(2, dtype=torch.float64)
-    state = module.walk(given(**options), FACTS, script, module.beginning(start), lambda _: None)
+    state, outcome, script = walk(module, given(**options), slopes, start=0.0)
     point = state["anchor"] if module.is_anchored(state) else state["theta"]
-    return {**state, "outcome": module.OUTCOMES[int(state["ended"])], "point": point.tolist()}, script
+    return {**state, "outcome": outcome, "point": point.tolist()}, script
 
 
 def check_trigger(module: Any) -> None:
@@ -104,13 +98,7 @@ def test_the_controller(check: Any) -> None:
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_every_shortcut_is_seen(bug: str) -> None:
-    wrong, failed = planted(gauss_psgd, *BUGS[bug]), []
-    for check in CHECKS:
-        try:
-            check(wrong)
-        except AssertionError:
-            failed.append(check.__name__)
-    assert failed
+    assert failed(CHECKS, planted(gauss_psgd, *BUGS[bug]))
 
 
 @pytest.mark.parametrize("mode", ["fresh", "rewind", "continue"])

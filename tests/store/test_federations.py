@@ -8,51 +8,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select, update
-from sqlalchemy.orm import Session
 
 from core.errors import StaleAttempt
-from core.store import clock, federations, jobs, ledger
-from core.store.claims import Claim, put_secret
+from core.store import federations, jobs, ledger
+from core.store.claims import Claim
 from core.store.database import Database
 from core.store.federations import FederationClaim
-from core.store.sweep import CONTACT, sweep
 from core.store.tables import TERMINAL_STATES, Account, Job, Model
 from core.store.witness import Witness, reconcile
-from tests.support.store import STEP, Place, make_dataset, make_place
+from tests.support.store import Place, lose_lease, make_dataset, make_place, queue_federated
 
 LEASE: Final = 60.0
 CHUNKS: Final = 3
 CLIENTS: Final = 3
-
-
-def queue(session: Session, places: list[Place], quorum: int) -> str:
-    """Reserve for a federated job with a client at each place, and queue it."""
-    at = clock.read(session)
-    names = [place.dataset_id for place in places]
-    rows = [
-        jobs.draft(
-            at=at,
-            owner_id=places[0].principal_id,
-            dataset_id=place.dataset_id,
-            scope_id=place.scope_id,
-            grant_id=None,
-            spec={"federation": {"datasets": names, "quorum": quorum}},
-            optimizer="noisy_gd",
-            steps=CHUNKS,
-            labels={},
-        )
-        for place in [places[0], *places]
-    ]
-    parent, *clients = rows
-    jobs.federate(parent)
-    for number, client in enumerate(clients):
-        jobs.federate(client, parent, number)
-    reservation = ledger.Reservation(ledger.open_books(session, clients))
-    for client in clients:
-        reservation.add(client, ledger.Schedule((STEP,) * CHUNKS, 1))
-    reservation.make()
-    jobs.enqueue(session, rows)
-    return parent.id
 
 
 class Play:
@@ -64,7 +32,7 @@ class Play:
         with database.write() as session:
             session.execute(update(Job).values(state="expired", finished_at=1.0).where(Job.state == "queued"))
             twin = Place(one.principal_id, one.scope_id, make_dataset(session, one.principal_id, one.scope_id))
-            self.job_id = queue(session, [one, other, twin], quorum)
+            self.job_id = queue_federated(session, [one, other, twin], quorum)
         self.quorum = quorum
         self.scopes = [one.scope_id, other.scope_id]
         self.claim: FederationClaim | None = None
@@ -128,11 +96,7 @@ class Play:
     def lose(self, place: int) -> None:
         del place
         with self.database.write() as session:
-            leased = (Job.federation_id == self.job_id, Job.lease_until.is_not(None))
-            session.execute(update(Job).where(*leased).values(lease_until=1.0))
-            put_secret(session, CONTACT, f"0.0 {clock.read(session)!r}")
-            session.flush()
-            sweep(session, LEASE, 3, 1e9)
+            lose_lease(session, self.job_id, LEASE)
 
     def check(self) -> None:
         """What must hold after every step."""
@@ -232,7 +196,7 @@ def test_the_most_urgent_of_federated_jobs_comes_first(database: Database) -> No
         clients = federations.clients_of(session, play.job_id)
         principal = session.get_one(Job, play.job_id).owner_id
         places = [Place(principal, client.scope_id, client.dataset_id) for client in clients]
-        urgent = queue(session, places, 2)
+        urgent = queue_federated(session, places, 2)
         session.execute(update(Job).where(Job.id == urgent).values(priority=7))
     claims = [database.run(jobs.claim, "w", LEASE) for _ in range(3)]
     assert [None if claim is None else claim.job_id for claim in claims] == [urgent, play.job_id, None]

@@ -8,19 +8,18 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import select
 
 from core.errors import StaleAttempt
-from core.store import clock, federations, jobs, ledger, seats, workers
-from core.store.claims import Claim, put_secret
+from core.store import clock, federations, jobs, seats, workers
+from core.store.claims import Claim
 from core.store.database import Database
 from core.store.encryption import Tampered
 from core.store.presence import Seat
 from core.store.queue import DEVICES
 from core.store.sealing import Reader
-from core.store.sweep import CONTACT, sweep
-from core.store.tables import SEVERAL, Account, Dataset, Job
-from tests.support.store import STEP, Place, enter, make_place
+from core.store.tables import Account, Dataset, Job
+from tests.support.store import STEP, Place, enter, lose_lease, make_place, queue_federated
 
 LEASE: Final = 60.0
 CHUNKS: Final = 3
@@ -94,33 +93,7 @@ class Stage:
     def queue(self, sites: Sequence[str] = ("a", "b"), quorum: int | None = None) -> str:
         """Reserve for a federated job with a client at each of these sites, and queue it."""
         with self.database.write() as session:
-            at = clock.read(session)
-            places = [self.places[site] for site in sites]
-            rows = [
-                jobs.draft(
-                    at=at,
-                    owner_id=places[0].principal_id,
-                    dataset_id=place.dataset_id,
-                    scope_id=place.scope_id,
-                    grant_id=None,
-                    spec={"federation": {"datasets": [one.dataset_id for one in places], "quorum": quorum}},
-                    optimizer="noisy_gd",
-                    steps=CHUNKS,
-                    labels={},
-                    site=site,
-                )
-                for site, place in zip([SEVERAL, *sites], [places[0], *places], strict=True)
-            ]
-            parent, *clients = rows
-            jobs.federate(parent)
-            for number, client in enumerate(clients):
-                jobs.federate(client, parent, number)
-            reservation = ledger.Reservation(ledger.open_books(session, clients))
-            for client in clients:
-                reservation.add(client, ledger.Schedule((STEP,) * CHUNKS, 1))
-            reservation.make()
-            jobs.enqueue(session, rows)
-            return parent.id
+            return queue_federated(session, [self.places[site] for site in sites], quorum, sites=sites)
 
     def states(self, job_id: str) -> list[str]:
         """Return the states of a federated job and of its clients."""
@@ -138,11 +111,7 @@ class Stage:
     def pass_lease(self, job_id: str) -> list[str]:
         """Let the job's lease run out, and sweep."""
         with self.database.write() as session:
-            leased = (Job.federation_id == job_id, Job.lease_until.is_not(None))
-            session.execute(update(Job).where(*leased).values(lease_until=1.0))
-            put_secret(session, CONTACT, f"0.0 {clock.read(session)!r}")
-            session.flush()
-            return sweep(session, LEASE, 3, 1e9).requeued
+            return lose_lease(session, job_id, LEASE)
 
 
 def set_up(database: Database) -> Stage:

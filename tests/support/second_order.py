@@ -1,7 +1,7 @@
 """Scripted estimators and instrumented records for the second-order methods, and modules with a bug planted in them."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from core.catalogue.questions import Question
+from core.catalogue.second_order.claims import AbstractEscape
 from core.catalogue.second_order.figures import RoundMode
 from core.catalogue.second_order.gauss import GaussPsgd
 from core.oracle import Answer
@@ -18,6 +19,8 @@ from core.privacy.facts import Adjacency, Facts
 from tests.support.problems import problem
 
 State = dict[str, Tensor]
+LONG, SHORT, STILL = [4.0, 0.0], [3.0, 0.0], [0.0, 0.0]
+"""Estimates: longer than three radii of `given`, exactly so long, and none."""
 
 
 def given(**options: Any) -> GaussPsgd:
@@ -148,6 +151,27 @@ class Deaf:
 
     def keep(self, state: State, step: int) -> None:
         del state, step
+
+
+def walk(
+    module: Any, settings: AbstractEscape, slopes: Sequence[Sequence[float]], start: float
+) -> tuple[State, str, Scripted]:
+    """Walk along scripted estimates from (start, start); return the last state, the outcome, and the script."""
+    script = Scripted(slopes)
+    begun = module.beginning(torch.full((2,), start, dtype=torch.float64))
+    state = module.walk(settings, facts_of(1000, 2), script, begun, lambda _: None)
+    return state, module.OUTCOMES[int(state["ended"])], script
+
+
+def failed(checks: Sequence[Callable[[Any], None]], wrong: Any, *errors: type[Exception]) -> list[str]:
+    """Return the names of the checks that a planted bug does not pass: with an assertion, or one of these errors."""
+    found = []
+    for check in checks:
+        try:
+            check(wrong)
+        except (AssertionError, *errors):
+            found.append(check.__name__)
+    return found
 
 
 def planted(module: ModuleType, old: str, new: str) -> Any:

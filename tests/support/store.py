@@ -9,15 +9,18 @@ from pathlib import Path
 
 import psycopg
 from alembic.script import ScriptDirectory
+from sqlalchemy import update
 from sqlalchemy.engine import make_url
 from sqlalchemy.orm import Session
 
 from core.privacy.budget import Terms, plan_orders
 from core.privacy.events import Event, Gaussian
 from core.store import clock, jobs, ledger, principals
+from core.store.claims import put_secret
 from core.store.database import Database, alembic_config
 from core.store.ids import new_id
-from core.store.tables import Base, Dataset, Job
+from core.store.sweep import CONTACT, sweep
+from core.store.tables import SEVERAL, Base, Dataset, Job
 
 STEP = Gaussian(sigma=20.0)
 """One chunk of a test's job: rho .00125."""
@@ -123,3 +126,52 @@ def enter(session: Session, job: Job, schedule: Sequence[Event], retry_allowance
     ledger.reserve(ledger.open_books(session, [job]), job, ledger.Schedule(schedule, retry_allowance))
     jobs.enqueue(session, [job])
     return job
+
+
+def queue_federated(
+    session: Session,
+    places: Sequence[Place],
+    quorum: int | None,
+    *,
+    chunks: int = 3,
+    sites: Sequence[str] | None = None,
+) -> str:
+    """Reserve for a federated job with a client at each place, and queue it; `sites` are theirs, by default one's own.
+
+    Each client has `chunks` times `STEP` to do.
+    """
+    named = [SEVERAL, *sites] if sites else [""] * (len(places) + 1)
+    at = clock.read(session)
+    parent, *clients = rows = [
+        jobs.draft(
+            at=at,
+            owner_id=places[0].principal_id,
+            dataset_id=place.dataset_id,
+            scope_id=place.scope_id,
+            grant_id=None,
+            spec={"federation": {"datasets": [one.dataset_id for one in places], "quorum": quorum}},
+            optimizer="noisy_gd",
+            steps=chunks,
+            labels={},
+            site=site,
+        )
+        for site, place in zip(named, [places[0], *places], strict=True)
+    ]
+    jobs.federate(parent)
+    for number, client in enumerate(clients):
+        jobs.federate(client, parent, number)
+    reservation = ledger.Reservation(ledger.open_books(session, clients))
+    for client in clients:
+        reservation.add(client, ledger.Schedule((STEP,) * chunks, 1))
+    reservation.make()
+    jobs.enqueue(session, rows)
+    return parent.id
+
+
+def lose_lease(session: Session, federation_id: str, lease_seconds: float) -> list[str]:
+    """Let the leases of a federated job and its clients run out, sweep, and return what was put back."""
+    leased = (Job.federation_id == federation_id, Job.lease_until.is_not(None))
+    session.execute(update(Job).where(*leased).values(lease_until=1.0))
+    put_secret(session, CONTACT, f"0.0 {clock.read(session)!r}")
+    session.flush()
+    return sweep(session, lease_seconds, 3, 1e9).requeued

@@ -21,7 +21,7 @@ from pydantic import Field
 
 from core.catalogue.certificate import Certificate, SecondOrder
 from core.catalogue.method import Assumption, Card
-from core.catalogue.second_order.claims import PAPER, AbstractEscape
+from core.catalogue.second_order.claims import AFFORDABLE, CLIPPED, INDEPENDENT, PAPER, SMOOTH, AbstractEscape
 from core.catalogue.second_order.figures import known
 from core.privacy.facts import Adjacency, Facts
 
@@ -77,21 +77,13 @@ class Certify(AbstractEscape):
             native="mu-GDP",
             adjacency=tuple(Adjacency),
             assumptions=(
-                Assumption(
-                    text="gradients and their changes are clipped unit by unit, before they are summed",
-                    checked="static",
-                ),
+                CLIPPED,
                 Assumption(text="each unit is read by one question at most", checked="runtime"),
                 Assumption(text="the model was not made of the dataset that is read", checked="static"),
                 Assumption(text="the model was not made of the units that are read", checked="declared"),
-                Assumption(
-                    text="one unit's loss is G-Lipschitz, M-smooth and has a rho-Lipschitz Hessian", checked="declared"
-                ),
-                Assumption(text="units are independent draws of one population, read once", checked="declared"),
-                Assumption(
-                    text="sqrt(rho alpha) is at most M, alpha at most G, and a certificate can be paid",
-                    checked="static",
-                ),
+                SMOOTH,
+                INDEPENDENT,
+                AFFORDABLE,
             ),
             returns="the model's own point with what is claimed of it; no intervals",
         )

@@ -1,5 +1,7 @@
 """What methods with rounds of escape are planned for and claim: Gauss-PSGD, and certify at a point that is given.
 
+And what they assume, as their cards tell it, in part with the prior work that they are compared with.
+
 Source: Tao, Zhang, Yu, Cheng, Dressler and Wang, Second-order convergence in private stochastic non-convex
 optimization, theorem 1 and lemmas 1 to 5; what is claimed of calibrated figures is ours. Letters as in `gauss`.
 """
@@ -8,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final, Self
 
 from core.catalogue.certificate import Certificate, SecondOrder
-from core.catalogue.method import AbstractSettings, Bound
+from core.catalogue.method import AbstractSettings, Assumption, Bound
 from core.catalogue.second_order import planned
 from core.catalogue.second_order.figures import EscapeFigures, known
 from core.privacy.facts import Facts
@@ -19,6 +21,17 @@ PAPER: Final = (
 CONDITIONS: Final = (
     "one unit's loss has the smoothness and Hessian smoothness declared, and gradients no longer than the clip",
     "units are independent draws of one population, whose mean loss it is about",
+)
+CLIPPED: Final = Assumption(
+    text="gradients and their changes are clipped unit by unit, before they are summed", checked="static"
+)
+ASKED_ONCE: Final = Assumption(text="each unit is read by one question of an epoch at most", checked="runtime")
+INDEPENDENT: Final = Assumption(text="units are independent draws of one population, read once", checked="declared")
+SMOOTH: Final = Assumption(
+    text="one unit's loss is G-Lipschitz, M-smooth and has a rho-Lipschitz Hessian", checked="declared"
+)
+AFFORDABLE: Final = Assumption(
+    text="sqrt(rho alpha) is at most M, alpha at most G, and a certificate can be paid", checked="static"
 )
 LIMITS: Final = ("what noise leaves in a round is linearised at the saddle: no theorem covers these figures",)
 

@@ -21,7 +21,15 @@ from typing import Literal
 from pydantic import Field
 
 from core.catalogue.method import Assumption, Bound, Card
-from core.catalogue.second_order.claims import PAPER, AbstractEscape
+from core.catalogue.second_order.claims import (
+    AFFORDABLE,
+    ASKED_ONCE,
+    CLIPPED,
+    INDEPENDENT,
+    PAPER,
+    SMOOTH,
+    AbstractEscape,
+)
 from core.catalogue.second_order.figures import Count, known
 from core.privacy.facts import Adjacency, Facts
 
@@ -72,20 +80,12 @@ class GaussPsgd(AbstractEscape):
             native="mu-GDP",
             adjacency=tuple(Adjacency),
             assumptions=(
-                Assumption(
-                    text="gradients and their changes are clipped unit by unit, before they are summed",
-                    checked="static",
-                ),
-                Assumption(text="each unit is read by one question of an epoch at most", checked="runtime"),
-                Assumption(
-                    text="one unit's loss is G-Lipschitz, M-smooth and has a rho-Lipschitz Hessian", checked="declared"
-                ),
+                CLIPPED,
+                ASKED_ONCE,
+                SMOOTH,
                 Assumption(text="the start is at most U above the least mean loss (theory only)", checked="declared"),
-                Assumption(text="units are independent draws of one population, read once", checked="declared"),
-                Assumption(
-                    text="sqrt(rho alpha) is at most M, alpha at most G, and a certificate can be paid",
-                    checked="static",
-                ),
+                INDEPENDENT,
+                AFFORDABLE,
             ),
             returns="an approximate second-order stationary point with what is claimed of it; no intervals",
         )

@@ -24,6 +24,7 @@ from pydantic import Field
 from core.catalogue.certificate import Certificate
 from core.catalogue.method import Assumption, Bound, Card
 from core.catalogue.planning_rules import PLANNED_RADIUS, fill
+from core.catalogue.second_order.claims import ASKED_ONCE, CLIPPED, INDEPENDENT
 from core.catalogue.second_order.figures import Positive, SpiderFigures, known
 from core.catalogue.second_order.planned import bent_by, refuse_unfit, with_even_batches
 from core.catalogue.second_order.presets import ABOVE_SIZE
@@ -131,13 +132,10 @@ class PerturbedSpider(SpiderFigures):
             native="mu-GDP",
             adjacency=tuple(Adjacency),
             assumptions=(
-                Assumption(
-                    text="gradients and their changes are clipped unit by unit, before they are summed",
-                    checked="static",
-                ),
-                Assumption(text="each unit is read by one question of an epoch at most", checked="runtime"),
+                CLIPPED,
+                ASKED_ONCE,
                 Assumption(text="one unit's loss is G-Lipschitz and M-smooth", checked="declared"),
-                Assumption(text="units are independent draws of one population, read once", checked="declared"),
+                INDEPENDENT,
             ),
             returns="the last iterate, and evenly spaced ones before it if asked for; no claim and no intervals",
         )
