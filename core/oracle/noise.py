@@ -33,14 +33,11 @@ from core.mechanisms.lattice import (
     vector_grid,
 )
 from core.oracle import Answer
-from core.oracle.stationarity import SCORE_STEPS, decided
+from core.oracle.stationarity import MOST_STEPS, SCORE_STEPS, decided
 from core.privacy.facts import Facts
 
 NOISED_AT_ONCE: Final = 2**16
 """Entries of a vector: networks have millions, of which no second copy is needed."""
-
-MOST_STEPS: Final = 2.0**52
-"""Of a ridge's gradient, in each coordinate: far above all that is short, and no integer overflows."""
 
 
 @lru_cache(maxsize=64)  # a method asks the same few questions in every step

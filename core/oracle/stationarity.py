@@ -11,6 +11,9 @@ sum; Weyl's inequality has eigenvalues no farther apart. The integer sum differs
 most E/step + sqrt(D)/2 in norm on and above the diagonal (`bounded_error_grid`), and mirrored by at most sqrt(2) times
 that. Each of the two eigenvalues is computed with an error of at most e (`core.mechanisms.enclosure`). Together
 m C'/step + 2 sqrt(2) (E/step + sqrt(D)/2) + 2 e, rounded up.
+
+Public figures and scores are cut to what a machine word holds. Otherwise records could decide, where a figure is large
+enough, whether there is an answer at all. A cut brings no two scores farther apart.
 """
 
 from functools import lru_cache
@@ -34,6 +37,9 @@ from core.privacy.facts import Adjacency, Facts
 
 SCORE_STEPS: Final = 2**20
 """Of a score's sensitivity."""
+MOST_STEPS: Final = 2.0**52
+"""Of a ridge's gradient, in each coordinate: far above all that is short, and no integer overflows."""
+_FARTHEST: Final = 2**62
 _UP: Final = 1 + 2.0**-40
 
 
@@ -90,10 +96,17 @@ def score_of(
     slope, bend = round_parts(sums[0], scales.slope), round_parts(sums[1], scales.bend)
     if facts.ridge:
         assert facts.scale is None, "no penalty on a scale"
-        slope = slope + np.rint(facts.ridge * theta.numpy() * (divisor / scales.slope.step)).astype(np.int64)
-    steep = integer_norm(slope) - floor(question.alpha * divisor / scales.slope.step)
-    sharp = -least_eigenvalue(bend, scales.cap) - floor((question.gamma + facts.ridge) * divisor / scales.bend.step)
-    return max(steep * SCORE_STEPS // scales.slope.sensitivity, sharp * SCORE_STEPS // scales.moved)
+        moved = facts.ridge * theta.numpy() * (divisor / scales.slope.step)
+        slope = slope + np.rint(moved.clip(-MOST_STEPS, MOST_STEPS)).astype(np.int64)
+    steep = integer_norm(slope) - _whole(question.alpha * divisor / scales.slope.step)
+    sharp = -least_eigenvalue(bend, scales.cap) - _whole((question.gamma + facts.ridge) * divisor / scales.bend.step)
+    farther = max(steep * SCORE_STEPS // scales.slope.sensitivity, sharp * SCORE_STEPS // scales.moved)
+    return max(-_FARTHEST, min(_FARTHEST, farther))
+
+
+def _whole(figure: float) -> int:
+    """Return a public figure in steps, rounded down and cut to what a machine word holds."""
+    return floor(min(figure, float(_FARTHEST)))
 
 
 def exact_score(question: Scored, facts: Facts, theta: Tensor, means: tuple[Tensor, Tensor], terms: int) -> int:
@@ -116,7 +129,7 @@ def exact_score(question: Scored, facts: Facts, theta: Tensor, means: tuple[Tens
 def decided(generator: Generator, question: Scored, scores: list[int]) -> Answer:
     """Choose a point by the scores of all; an index carries no noise beside the choice."""
     if isinstance(question, FirstStationary):
-        threshold = floor(question.slack * SCORE_STEPS)
+        threshold = _whole(question.slack * SCORE_STEPS)
         number = first_below(generator, scores, threshold, moved=SCORE_STEPS, sigma=question.sigma)
     else:
         number = choose(generator, scores, question.sigma * SCORE_STEPS * _UP)
@@ -126,6 +139,6 @@ def decided(generator: Generator, question: Scored, scores: list[int]) -> Answer
 def in_silence(question: Scored, scores: list[int]) -> int:
     """Return what would be chosen without any noise."""
     if isinstance(question, FirstStationary):
-        threshold = floor(question.slack * SCORE_STEPS)
+        threshold = _whole(question.slack * SCORE_STEPS)
         return next((number for number, score in enumerate(scores) if score <= threshold), NONE)
     return scores.index(min(scores))

@@ -16,10 +16,11 @@ from core.catalogue.nonconvex_losses import Cauchy, SmoothPhase
 from core.catalogue.questions import Question, Scored, gradient_of, summed
 from core.oracle.door import Selection
 from core.oracle.noise import grid_for
-from core.oracle.stationarity import SCORE_STEPS, scales_of, score_of
+from core.oracle.stationarity import SCORE_STEPS, decided, scales_of, score_of
 from core.privacy.events import BoundedRange, Gaussian, Pure
 from core.privacy.facts import Adjacency, Facts
 from tests.laws.test_questions import Search, every_adjacency
+from tests.support.problems import repeatable_generator
 from tests.support.situations import SITUATIONS, Situation, named
 
 Rows = tuple[Tensor, Tensor, Tensor]
@@ -168,3 +169,20 @@ class TestScores:
         # At a point across all rows margins are zero: curvature -3, no slope. One row leans to it a little.
         bent = self.moved(adjacency, rows, (500 * along + 0.1 * aside, 0.0), aside)
         assert 0.99 * SCORE_STEPS <= min(pulled, bent) <= max(pulled, bent) <= SCORE_STEPS
+
+    @pytest.mark.parametrize("figure", [1e9, 1e13, 1e300])
+    @every_adjacency
+    def test_no_figure_is_so_large_that_records_decide_whether_there_is_a_score(
+        self, adjacency: Adjacency, figure: float
+    ) -> None:
+        """Of a score that no machine word holds there would be no answer, for some records and not for others."""
+        rows = PHASE.rows(self.UNITS, seed=3)
+        zeroed = (*rows[:2], torch.cat((torch.zeros(1).bool(), rows[2][1:])))
+        far = FirstStationary(sigma=2.0, curvature_clip=BENT, alpha=figure, gamma=figure, slack=figure)
+        for ridge, at in ((0.0, PHASE.point()), (figure, PHASE.point()), (1.0, PHASE.point() * figure)):
+            public = known(PHASE, self.UNITS, adjacency).model_copy(update={"ridge": ridge})
+            for asked in (far, LIKELY):
+                found = [score(asked, PHASE, records, public, at) for records in (rows, zeroed)]
+                assert abs(found[0] - found[1]) <= SCORE_STEPS
+                told = torch.tensor(found, dtype=torch.int64).tolist()
+                decided(repeatable_generator(), asked, told)
