@@ -60,6 +60,11 @@ def bar() -> Progress:
     return Progress(*columns, console=err, transient=True)
 
 
+def site_name(site: str | None) -> str:
+    """Name a site that keeps records; a dash where this key may not see it."""
+    return "-" if site is None else site or "(service)"
+
+
 def plain_table(
     title: str, rows: Sequence[Sequence[str]], *, left: Sequence[str] = (), right: Sequence[str] = ()
 ) -> Table:

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from farthing.console import plain_table
+from farthing.console import plain_table, site_name
 from farthing.views import ClientEstimate, Cost, Job
 
 
@@ -37,6 +37,7 @@ def clients(job: Job) -> RenderableType:
         (
             str(one.place),
             one.dataset or "-",
+            site_name(one.site),
             one.job or "-",
             one.state if one.error is None else f"{one.state} ({one.error.code})",
             _percent(one.cost.reserved if one.cost else None),
@@ -45,7 +46,7 @@ def clients(job: Job) -> RenderableType:
         for one in found
     ]
     title = f"clients of {job.id}"
-    return plain_table(title, rows, left=("client", "dataset", "job", "state"), right=("reserved", "spent"))
+    return plain_table(title, rows, left=("client", "dataset", "site", "job", "state"), right=("reserved", "spent"))
 
 
 def prices(found: Sequence[ClientEstimate]) -> RenderableType:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from farthing import network_tables
-from farthing.console import plain_table
+from farthing.console import plain_table, site_name
 from farthing.results import Coefficient, Comparison, Ellipsoid, Interval, OddsRatio, RateRatio, Summary
 from farthing.views import (
     Budget,
@@ -19,7 +19,6 @@ from farthing.views import (
     Excess,
     ExcessGoal,
     Goal,
-    Job,
     Prediction,
     Validation,
     Worker,
@@ -47,6 +46,7 @@ def dataset(found: Dataset) -> RenderableType:
     rows = [
         ("id", found.id),
         ("scope", _figure(found.scope)),
+        ("site", site_name(found.site)),
         ("rows", "-" if found.rows is None else f"{found.rows:,}"),
         ("columns", str(len(found.columns))),
         ("digest", _figure(found.digest)),
@@ -301,22 +301,6 @@ def comparison(found: Comparison) -> RenderableType:
     return Group(_said("\n".join(heads)), "", table, "", _said("\n".join([found.assumes, *notes])))
 
 
-def jobs(found: Sequence[Job]) -> RenderableType:
-    """Show jobs, one a line."""
-    rows = [
-        (
-            one.id,
-            one.state if one.error is None else f"{one.state} ({one.error.code})",
-            str(one.optimizer.get("kind", "-")),
-            one.model or "-",
-            f"{one.progress.step}/{one.progress.steps}",
-            f"{_figure(one.cost.spent.percent)} %",
-        )
-        for one in found
-    ]
-    return plain_table("", rows, left=("id", "state", "optimizer", "model"), right=("steps", "spent"))
-
-
 def _kind(entry: Entry) -> str:
     """Return an entry's kind, and whether it pays again for a chunk that was lost."""
     return f"{entry.kind} again" if "repeats" in json.loads(entry.body) else entry.kind
@@ -343,6 +327,7 @@ def workers(found: Sequence[Worker]) -> RenderableType:
     rows = [
         (
             one.name,
+            site_name(one.site),
             ",".join(one.queues),
             "yes" if one.alive else "no",
             one.version,
@@ -352,17 +337,8 @@ def workers(found: Sequence[Worker]) -> RenderableType:
         )
         for one in found
     ]
-    return plain_table("", rows, left=("worker", "queues", "alive", "version", "last seen"), right=("slots", "gpus"))
-
-
-def cost(job: Job) -> RenderableType:
-    """Show what a job spent, and that it gave the rest back where that was less than the worst case."""
-    spent, most, returned = job.cost.spent, job.cost.reserved, job.cost.returned
-    figures = f"rho {_figure(spent.rho)}, mu {_figure(spent.mu)}"
-    less = ""
-    if returned is not None and float(returned.percent or 0):
-        less = f"; {_figure(most.percent)} % was reserved, and {_figure(returned.percent)} % was given back"
-    return _said(f"{job.id} spent {_figure(spent.percent)} % of the budget ({figures}){less}")
+    left = ("worker", "site", "queues", "alive", "version", "last seen")
+    return plain_table("", rows, left=left, right=("slots", "gpus"))
 
 
 def budget(found: Budget) -> RenderableType:

@@ -5,10 +5,11 @@ from typing import Annotated
 
 import typer
 
-from farthing import federated, plans, tables
+from farthing import federated, job_tables, plans, tables
 from farthing.client import Client
 from farthing.console import DEFAULT_URL, WRONG_INPUT, Json, Secret, Url, app, bar, complain, err, line, out
 from farthing.console import read_json as read
+from farthing.errors import JobFailed
 from farthing.views import Job
 
 JobFile = Annotated[Path, typer.Argument(help="JSON of the job, or - for standard input")]
@@ -124,7 +125,22 @@ def jobs(
         for job in found:
             line(job.model_dump_json())
     else:
-        out.print(tables.jobs(found))
+        out.print(job_tables.jobs(found))
+
+
+@app.command("job")
+def show(
+    job: JobId,
+    *,
+    wait: Annotated[int, typer.Option(min=0, max=60, help="seconds to wait, at most, for it to end")] = 0,
+    as_json: Json = False,
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
+    """Print a job as it stands: its state, what it waits for, its site; of a federated one its clients."""
+    with Client(url, secret) as client:
+        found = client.job(job, wait_seconds=wait)
+    out.print_json(found.model_dump_json()) if as_json else out.print(job_tables.job(found))
 
 
 @app.command()
@@ -142,14 +158,23 @@ def report(job: JobId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
 
 
 def _follow(client: Client, job: Job) -> None:
-    """Show steps until the job has ended, then its table and its cost."""
+    """Show steps, and what a queued job waits for, until the job has ended; then its table and its cost."""
+    looks: list[Job] = []
     with bar() as progress:
         task = progress.add_task(job.state, total=job.progress.steps)
 
-        def show(seen: Job) -> None:
+        def look(seen: Job) -> None:
             progress.update(task, description=seen.state, completed=seen.progress.step, total=seen.progress.steps)
+            if seen.waits_for and (not looks or seen.waits_for != looks[-1].waits_for):
+                err.print(f"{seen.id} waits for {seen.waits_for}", highlight=False, markup=False)
+            looks.append(seen)
 
-        done = client.wait(job.id, progress=show)
+        try:
+            done = client.wait(job.id, progress=look)
+        except JobFailed:
+            if looks[-1].federation is not None:  # which client was lost, and by which code
+                out.print(job_tables.job(looks[-1]))
+            raise
     if done.model is None:
         said = {"pending": "waits for the owner's approval", "retired": "is past its time of keeping"}.get(
             done.approval or "", f"was {done.approval} by the owner"
@@ -157,4 +182,4 @@ def _follow(client: Client, job: Job) -> None:
         line(f"{done.id} {done.state}; its release {said}")
         return
     out.print(tables.summary(client.summary(done.model)))
-    out.print(tables.cost(done) if done.federation is None else federated.clients(done))
+    out.print(job_tables.cost(done) if done.federation is None else federated.clients(done))

@@ -205,11 +205,13 @@ class Result(View):
 
 
 class Client(View):
-    """A client of a federated job; dataset, job and cost are None where this key may not see them."""
+    """A client of a federated job; dataset, site, job and cost are None where this key may not see them."""
 
     place: int
     state: str
     dataset: str | None = None
+    site: str | None = None
+    """That keeps its records; empty: the service's own."""
     job: str | None = None
     cost: JobCost | None = None
     error: Failure | None = None
@@ -233,6 +235,8 @@ class Job(View):
     id: str
     state: str
     dataset: str | None = None
+    site: str | None = None
+    """That keeps its records; empty: the service's own; None of a federated job, whose clients tell theirs."""
     models: list[str] = []
     optimizer: dict[str, Any] = {}
     progress: Progress

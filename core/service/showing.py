@@ -79,9 +79,15 @@ def _client(session: Session, viewer: Viewer, client: Job, view: JobView) -> Cli
     place = client.place or 0
     owners = {client.owner_id, session.get_one(Scope, client.scope_id).owner_id}
     if not viewer.sees_everything and viewer.id not in owners:
-        return ClientView(place=place, state=view.state, dataset=None, job=None, cost=None, error=None)
+        return ClientView(place=place, state=view.state, dataset=None, site=None, job=None, cost=None, error=None)
     return ClientView(
-        place=place, state=view.state, dataset=view.dataset, job=view.id, cost=view.cost, error=view.error
+        place=place,
+        state=view.state,
+        dataset=view.dataset,
+        site=view.site,
+        job=view.id,
+        cost=view.cost,
+        error=view.error,
     )
 
 
@@ -105,6 +111,7 @@ def queued_federation(job: Job, clients: Sequence[tuple[Job, JobCost]]) -> JobVi
             place=client.place or 0,
             state=client.state,
             dataset=client.dataset_id,
+            site=client.site,
             job=client.id,
             cost=cost,
             error=None,
@@ -151,6 +158,7 @@ def _view(
         id=job.id,
         state=job.state if until is None else until.state,
         dataset=None if job.is_federated else job.dataset_id,
+        site=None if job.is_federated else job.site,
         owner=job.owner_id,
         model=spec["model"],
         models=list(spec.get("models", ())),

@@ -252,11 +252,13 @@ class ResultView(View):
 
 
 class ClientView(View):
-    """A client of a federated job; its dataset, job and cost only for those who may see that job."""
+    """A client of a federated job; its dataset, site, job and cost only for those who may see that job."""
 
     place: int
     state: str
     dataset: str | None
+    site: str | None
+    """That keeps its records; empty: the service's own."""
     job: str | None
     cost: JobCost | None
     error: FailureView | None
@@ -281,6 +283,8 @@ class JobView(View):
     object: Literal["job"] = "job"
     state: str
     dataset: str | None
+    site: str | None
+    """That keeps its records; empty: the service's own; null of a federated job, whose clients tell theirs."""
     owner: str
     model: dict[str, Any]
     models: list[str]

@@ -149,6 +149,10 @@ def test_the_way_of_a_job(farthing: Command, service: Embedded, tmp_path: Path) 
     assert "job[b]" in ok(farthing("watch", one))
     listed = ok(farthing("jobs", "--dataset", dataset, "--state", "succeeded"))
     assert len(re.findall("job_", listed)) == 2
+    shown = ok(farthing("job", one, "--wait", "1"))
+    assert re.search(r"^state +succeeded", shown, re.MULTILINE)
+    assert re.search(r"^site +\(service\)", shown, re.MULTILINE)
+    assert json.loads(ok(farthing("job", one, "--json")))["dataset"] == dataset
     assert ok(farthing("cancel", one)) == f"{one}: succeeded\n"
     assert json.loads(ok(farthing("report", one)))["job"]["id"] == one
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from rich.console import Console
 
-from farthing import federated
+from farthing import federated, job_tables
 from farthing.views import ClientEstimate, Estimate, Job
 
 COST = {"percent": "2.5", "epsilon_alone": "0.4", "rho": "0.005", "mu": "0.1"}
@@ -40,11 +40,12 @@ def test_clients_are_shown_as_far_as_they_may_be_seen() -> None:
             "place": 0,
             "state": "failed",
             "dataset": "ds_1",
+            "site": "north",
             "job": "job_1",
             "cost": paid,
             "error": {"code": "client-lost"},
         },
-        {"place": 1, "state": "failed", "dataset": None, "job": None, "cost": None, "error": None},
+        {"place": 1, "state": "failed", "dataset": None, "site": None, "job": None, "cost": None, "error": None},
     ]
     job = Job.model_validate(
         {
@@ -57,8 +58,58 @@ def test_clients_are_shown_as_far_as_they_may_be_seen() -> None:
     )
     assert job.cost.spent.percent is None
     *_, mine, other = shown(federated.clients(job))
-    assert mine.split() == ["0", "ds_1", "job_1", "failed", "(client-lost)", "2.5", "%", "1.1", "%"]
-    assert other.split() == ["1", "-", "-", "failed", "-", "-"]
+    assert mine.split() == ["0", "ds_1", "north", "job_1", "failed", "(client-lost)", "2.5", "%", "1.1", "%"]
+    assert other.split() == ["1", "-", "-", "-", "failed", "-", "-"]
+
+
+def waiting(sites: list[str | None], **changes: Any) -> Job:
+    """Return a federated job that is queued, with clients of these sites."""
+    clients = [
+        {
+            "place": place,
+            "state": "queued",
+            "dataset": site and f"ds_{site}",
+            "site": site,
+            "job": site and f"job_{site}",
+        }
+        for place, site in enumerate(sites)
+    ]
+    told = {"id": "job_0", "state": "queued", "progress": {"step": 0, "steps": 8}, "cost": None, "site": None}
+    federation = {"job": "job_0", "quorum": 2, "clients": clients}
+    return Job.model_validate({**told, "federation": federation, **changes})
+
+
+def test_a_job_tells_what_it_waits_for_and_whose_sites_keep_its_clients_records() -> None:
+    found = waiting(["north", "", None], waits_for="a worker that serves north")
+    lines = [" ".join(line.split()) for line in shown(job_tables.job(found))]
+    assert lines[0] == "job_0"
+    assert "state queued" in lines
+    assert "waits for a worker that serves north" in lines
+    assert not [line for line in lines if line.startswith(("dataset ", "site ", "ended "))], "it has none of its own"
+    heads, *clients = lines[lines.index("clients of job_0") + 1 :]
+    assert heads == "client dataset site job state reserved spent"
+    assert clients == ["0 ds_north north job_north queued - -", "1 - (service) - queued - -", "2 - - - queued - -"]
+
+
+def test_a_client_tells_its_site_and_which_job_it_is_of() -> None:
+    ended = {"state": "failed", "site": "north", "dataset": "ds_1", "waits_for": None, "error": {"code": "client-lost"}}
+    membership = {"federation": {"job": "job_9", "place": 1, "quorum": None, "clients": None}}
+    lines = [" ".join(line.split()) for line in shown(job_tables.job(waiting([], **ended, **membership)))]
+    for said in ("state failed (client-lost)", "dataset ds_1", "site north", "client of job_9, place 1", "steps 0/8"):
+        assert said in lines
+    assert lines[-1].startswith("job_0 spent - % of the budget")
+
+
+def test_a_list_tells_sites_and_waiting_where_some_job_has_any() -> None:
+    here = waiting([], federation=None, site="", state="running")
+    heads, line = shown(job_tables.jobs([here]))
+    assert heads.split() == ["id", "state", "optimizer", "model", "steps", "spent"]
+    several = waiting(["north", "", "north"], waits_for="a worker that serves north")
+    heads, _, line = shown(job_tables.jobs([here, several]))
+    assert heads.split("  ")[-1].strip() == "spent"
+    assert "site" in heads.split()
+    assert "north, (service)" in line
+    assert "a worker that serves north" in line
 
 
 def test_prices_are_shown_client_by_client() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from rich.console import Console
 
-from farthing import tables
+from farthing import job_tables, tables
 from farthing.views import Entry, Estimate, Job
 
 HASHES = {"prev_hash": "sha256:0", "hash": "sha256:1", "created_at": "2026-11-21T00:00:00Z"}
@@ -99,7 +99,7 @@ def test_a_job_that_drew_less_says_what_it_gave_back() -> None:
         figures = {name: {"percent": percent} for name, percent in (("reserved", "4"), ("spent", "1"))}
         cost = {**figures, "returned": None if returned is None else {"percent": returned}}
         job = {"id": "job_1", "state": "succeeded", "progress": {"step": 1, "steps": 2}, "cost": cost}
-        return " ".join(" ".join(shown(tables.cost(Job.model_validate(job)))).split())
+        return " ".join(" ".join(shown(job_tables.cost(Job.model_validate(job)))).split())
 
     assert said("3").endswith("4 % was reserved, and 3 % was given back")
     assert "given back" not in said("0")

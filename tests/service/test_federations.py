@@ -500,7 +500,7 @@ def test_an_owner_sees_its_own_client_only(context: Context, three: Owners, some
     assert seen.federation is not None
     assert seen.federation.clients is not None
     for place, client in enumerate(seen.federation.clients):
-        assert ((client.dataset, client.cost) == (None, None)) == (place != 1)
+        assert ((client.dataset, client.site, client.cost) == (None, None, None)) == (place != 1)
     others = [client["job"] for client in made["federation"]["clients"] if client["place"] != 1]
     for other in others:
         with pytest.raises(NotFound):

@@ -1,0 +1,88 @@
+"""What the command line shows of jobs: one of them, several, and what one has cost."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from farthing import federated
+from farthing.console import plain_table, site_name
+from farthing.views import Job
+
+
+def jobs(found: Sequence[Job]) -> RenderableType:
+    """Show jobs, one a line; whose sites keep their records, and what they wait for, where some job has any."""
+    sites = any(map(_site, found))
+    waits = any(one.waits_for for one in found)
+    rows = [
+        (
+            one.id,
+            _state(one),
+            str(one.optimizer.get("kind", "-")),
+            one.model or "-",
+            *([_site(one) or "(service)"] if sites else []),
+            *([one.waits_for or "-"] if waits else []),
+            _steps(one),
+            f"{_figure(one.cost.spent.percent)} %",
+        )
+        for one in found
+    ]
+    left = ("id", "state", "optimizer", "model", *(["site"] if sites else []), *(["waits for"] if waits else []))
+    return plain_table("", rows, left=left, right=("steps", "spent"))
+
+
+def job(found: Job) -> RenderableType:
+    """Show one job as it stands; of a federated one its clients, as far as this key may see them."""
+    rows = [
+        ("state", _state(found)),
+        ("waits for", found.waits_for),
+        ("dataset", found.dataset),
+        ("site", None if found.site is None else site_name(found.site)),
+        ("client of", _place(found)),
+        ("models", ", ".join(found.models)),
+        ("optimizer", str(found.optimizer.get("kind", "-"))),
+        ("steps", _steps(found)),
+        ("attempt", str(found.attempt)),
+        ("model", found.model or (found.approval and f"approval: {found.approval}")),
+        ("created", found.created_at),
+        ("ended", found.finished_at),
+    ]
+    facts = plain_table(found.id, [(name, text) for name, text in rows if text])
+    if found.federation is None or found.federation.clients is None:
+        return Group(facts, "", cost(found))
+    return Group(facts, "", federated.clients(found))
+
+
+def cost(found: Job) -> RenderableType:
+    """Show what a job spent, and that it gave the rest back where that was less than the worst case."""
+    spent, most, returned = found.cost.spent, found.cost.reserved, found.cost.returned
+    figures = f"rho {_figure(spent.rho)}, mu {_figure(spent.mu)}"
+    less = ""
+    if returned is not None and float(returned.percent or 0):
+        less = f"; {_figure(most.percent)} % was reserved, and {_figure(returned.percent)} % was given back"
+    return Text(f"{found.id} spent {_figure(spent.percent)} % of the budget ({figures}){less}")
+
+
+def _state(found: Job) -> str:
+    return found.state if found.error is None else f"{found.state} ({found.error.code})"
+
+
+def _steps(found: Job) -> str:
+    return f"{found.progress.step}/{found.progress.steps}"
+
+
+def _site(found: Job) -> str:
+    """Return the sites that keep a job's records, as far as they may be seen; empty: the service's own alone."""
+    clients = (found.federation.clients if found.federation else None) or ()
+    sites = [found.site] if found.site is not None else [one.site for one in clients]
+    return ", ".join(dict.fromkeys(map(site_name, sites))) if any(sites) else ""
+
+
+def _place(found: Job) -> str | None:
+    """Return which federated job a job is a client of, and at which place."""
+    membership = found.federation
+    return None if membership is None or membership.place is None else f"{membership.job}, place {membership.place}"
+
+
+def _figure(value: str | None) -> str:
+    return "-" if value is None else value
