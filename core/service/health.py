@@ -43,7 +43,8 @@ def check(context: Context) -> dict[str, str]:
     except SQLAlchemyError as error:
         raise NotReady("The database does not answer.", retry_after_seconds=2) from error
     if not migrated:
-        raise NotReady("The database has other tables than this code: run the migrations.", retry_after_seconds=5)
+        detail = "The database has other tables than this code: run `python -m workers.upkeep prepare`."
+        raise NotReady(detail, retry_after_seconds=5)
     open_storage(context.settings).check()
     with context.database.read() as session:
         frozen = frozen_reason(session)

@@ -1,0 +1,138 @@
+"""What pages say of the tree is true: links lead somewhere, and every file, name, module and command is there."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from api.errors import STATUS
+from core.errors import Diverged, StaleAttempt
+from core.store.tables import CLIENT_LOST, FAILURE_CODES
+from farthing.cli import app
+
+ROOT = Path(__file__).parent.parent
+TOPS = ("api", "benchmarks", "core", "examples", "farthing", "tests", "workers")
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "benchmarks" / "README.md"])
+NAMED = re.compile(r"`([\w/]+/\w+\.py)`(?: \(((?:`\w+`(?:, )?)+)\))?")
+
+TOLD_OTHERWISE = {Diverged, StaleAttempt}
+"""Within the service alone: as a job's error, or as no answer to anybody."""
+FROM_NO_REFUSAL = {("method-not-allowed", "405", "no", "client"), ("internal-error", "500", "no", "operator")}
+
+
+def shown(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@cache
+def anchors(page: Path) -> set[str]:
+    """Return what a page's headings are called in links, as GitHub calls them."""
+    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.*)$", prose, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def dead_links(text: str, page: Path) -> list[str]:
+    found = re.findall(r"\]\(([^)\s]+)\)", text)
+    return [link for link in found if not re.match(r"https?:", link) and not _leads_somewhere(link, page)]
+
+
+def _leads_somewhere(link: str, page: Path) -> bool:
+    path, _, anchor = link.partition("#")
+    target = (page.parent / path).resolve() if path else page
+    return target.exists() and (not anchor or anchor in anchors(target))
+
+
+def unknown(text: str) -> list[str]:
+    """Return the files that a text names and are not there, below the root or `tests`, and names not in them."""
+    missing = []
+    for file, names in NAMED.findall(text):
+        path = next((at for at in (ROOT / file, ROOT / "tests" / file) if at.exists()), None)
+        if path is None:
+            missing.append(file)
+            continue
+        source = path.read_text()
+        wanted = re.findall(r"\w+", names)
+        missing += [f"{file} ({name})" for name in wanted if not re.search(rf"\b(def|class) {name}\b", source)]
+    return missing
+
+
+@cache
+def names_of_tests() -> frozenset[str]:
+    """Return the names of all tests and their classes."""
+    files = (ROOT / "tests").rglob("test_*.py")
+    return frozenset(name for file in files for name in re.findall(r"\b(?:def|class) (\w+)", file.read_text()))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=shown)
+def test_what_a_page_points_at_is_there(page: Path) -> None:
+    text = page.read_text()
+    assert dead_links(text, page) == []
+    assert unknown(text) == []
+    assert set(re.findall(r"`(test_\w+|Test[A-Z]\w+)`", text)) <= names_of_tests()
+    modules = {name for name in re.findall(r"python -m ([a-z_.]+)", text) if name.partition(".")[0] in TOPS}
+    places = {name: ROOT / name.replace(".", "/") for name in modules}
+    assert [name for name, at in places.items() if not (at / "__main__.py").exists() and not _is_file(at)] == []
+
+
+def _is_file(module: Path) -> bool:
+    return module.with_suffix(".py").exists()
+
+
+def test_a_wrong_link_file_or_name_would_be_seen() -> None:
+    assert dead_links("[a](nowhere.md) [b](README.md#no-such-heading)", ROOT / "README.md") == [
+        "nowhere.md",
+        "README.md#no-such-heading",
+    ]
+    assert unknown("`core/store/ledgers.py`, `core/store/ledger.py` (`settle`, `setle`)") == [
+        "core/store/ledgers.py",
+        "core/store/ledger.py (setle)",
+    ]
+
+
+def test_the_map_lists_every_page() -> None:
+    listed = {
+        (ROOT / "docs" / link).resolve()
+        for link in re.findall(r"\]\(([\w/.-]+\.md)\)", (ROOT / "docs" / "README.md").read_text())
+    }
+    assert {page for page in (ROOT / "docs").rglob("*.md") if page.name != "README.md"} <= listed
+
+
+def test_the_tour_lists_every_command_and_no_other() -> None:
+    table = (ROOT / "docs" / "tour.md").read_text().split("## Every command")[1]
+    listed = {name for row in re.findall(r"^\|[^|]*\|([^|]*)\|", table, re.MULTILINE) for name in _quoted(row)}
+    assert listed == set(_commands())
+
+
+def _quoted(text: str) -> list[str]:
+    return re.findall(r"`([a-z-]+)`", text)
+
+
+def _commands() -> list[str]:
+    return list(get_command(app).commands)  # type: ignore[attr-defined]  # a group: there are several commands
+
+
+@pytest.mark.parametrize("page", PAGES, ids=shown)
+def test_every_command_that_a_page_shows_exists(page: Path) -> None:
+    lines = re.findall(r"(?:^|[`/ ;])farthing ([a-z][a-z-]+)\b", "\n".join(_code(page.read_text())), re.MULTILINE)
+    assert set(lines) <= {*_commands(), "import"}  # `from farthing import` is Python
+
+
+def _code(text: str) -> list[str]:
+    """Return the blocks and quoted pieces of a page."""
+    return [*re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL), *re.findall(r"`([^`\n]+)`", text)]
+
+
+def test_every_code_has_its_line_with_its_status() -> None:
+    page = (ROOT / "docs" / "errors.md").read_text()
+    refused, failed = page.split("## A job that failed")
+    rows = re.findall(r"^\| `([a-z-]+)` \| (\d+) \| (yes|no) \| (\w+) \|", refused, re.MULTILINE)
+    known = {
+        (refusal.code, str(status), "yes" if refusal.retryable else "no", refusal.actor)
+        for refusal, status in STATUS.items()
+        if refusal not in TOLD_OTHERWISE
+    }
+    assert {*rows} == known | FROM_NO_REFUSAL
+    assert {*re.findall(r"^\| `([a-z-]+)` \|", failed, re.MULTILINE)} == {*FAILURE_CODES, CLIENT_LOST}
