@@ -283,7 +283,8 @@ def certificates(session: Session, viewer: Viewer, model_id: str) -> list[tuple[
     """Return what jobs of the kind `certify` that exist for the viewer released about a model, each with its job."""
     about = (Job.optimizer == "certify", cast(Job.spec, String).contains(model_id), _sees_job(viewer))
     found = select(Model, Job).join(Job, Job.id == Model.job_id).where(*about).order_by(Model.id)
-    return [(row[0], row[1]) for row in session.execute(found)]
+    # A job may have the name elsewhere, too, such as in a label.
+    return [(row[0], row[1]) for row in session.execute(found) if model_id in row[1].spec.get("models", ())]
 
 
 def grid_time(session: Session, grid_seconds: float) -> float:

@@ -190,12 +190,40 @@ def test_a_job_says_what_it_is_about_and_its_trainer_gets_the_points(house: Hous
     points = points_of(planned, subjects)
     assert points is not None
     assert points.tolist() == [[0.5, 0.5], list(THETA)], "a model with iterates stands for all of them"
-    claim = Certificate(ended_by="escaped", quantity="gradient_norm", value=None, confidence=None, variant="given")
-    model = house.finish(job, certificate=claim.about((named,), "different_people"))
+    model = house.finish(job, certificate=certificate_of(named))
     assert models.get(house.context, house.owner, model).models == [named]
     (listed,) = models.get(house.context, house.owner, named).certificates
     assert (listed["model"], listed["job"], listed["ended_by"]) == (model, job, "escaped")
     assert models.get(house.context, house.owner, model).certificates == []
+
+
+def certificate_of(model: str) -> Certificate:
+    made = Certificate(ended_by="escaped", quantity="gradient_norm", value=None, confidence=None, variant="given")
+    return made.about((model,), "different_people")
+
+
+@on_one_database
+def test_a_certificate_stands_with_the_model_that_it_is_about_and_with_no_other(house: House) -> None:
+    """Planted: a job whose label has another model's name in it."""
+    seen, fresh = house.dataset(), house.dataset()
+    first, second = house.model(seen), house.model(seen)
+    asked = spec(fresh, first).model_copy(update={"labels": {"beside": second}})
+    house.finish(house.submit(asked), certificate=certificate_of(first))
+    assert len(models.get(house.context, house.owner, first).certificates) == 1
+    assert models.get(house.context, house.owner, second).certificates == []
+
+
+@on_one_database
+def test_one_dataset_makes_no_claim_as_if_others_had_answered_too(house: House) -> None:
+    """Errors of a mean of m clients are smaller by the root of m; who is alone has none to average with."""
+    seen, fresh = house.dataset(), house.dataset()
+    named = house.model(seen)
+    select = {"kind": "select_model", "alpha": 0.02, "gamma_star": 0.1, "smoothness": 1.0}
+    for optimizer in (CERTIFY, select):
+        ((pointer, detail),) = house.faults(spec(fresh, named, **optimizer, clients=100))
+        assert pointer == "/optimizer/clients"
+        assert "one dataset" in detail
+    assert house.submit(spec(fresh, named, **CERTIFY, clients=1))
 
 
 @on_one_database

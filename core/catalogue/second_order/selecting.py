@@ -191,6 +191,9 @@ def _refuse_unfit(settings: SelectModel, facts: Facts) -> None:
     if settings.mode != "hessian_products" and facts.dimension > MOST_MATRIX:
         detail = f"sums whole Hessians, of up to {MOST_MATRIX} parameters: take hessian_products"
         wrong.append(FieldError("/optimizer/mode", f"{settings.mode} {detail}"))
+    if known(settings.units) > facts.units:
+        detail = f"is {settings.units}, and there are {facts.units}: nothing is claimed by more; leave it out"
+        wrong.append(FieldError("/optimizer/units", detail))
     if not settings.held(facts.dimension).enough:
         detail = f"the {facts.units} units are too few for any claim: bring more, or raise failure"
         wrong.append(FieldError("/optimizer/failure", detail))

@@ -92,6 +92,7 @@ def test_answers_together_are_worth_mu(mode: str, answers: int) -> None:
         (LOGISTIC, {"alpha": None}, "/optimizer/alpha"),
         (LOGISTIC, {"gamma_star": None}, "/optimizer/gamma_star"),
         (LOGISTIC, {"epsilon": 0.1}, "/optimizer/epsilon"),
+        (LOGISTIC, {"units": 100_001}, "/optimizer/units"),
         ({"kind": "multinomial", "target": "c", "features": ["x"]}, {}, "/model/kind"),
         (
             {"kind": "linear", "target": "y", "features": ["x"], "loss": {"kind": "huber", "joint": True}},
@@ -132,9 +133,9 @@ def test_phase_retrieval_with_a_smooth_loss_has_a_hessian_of_either_sign() -> No
 
 
 class TestClients:
-    def planned(self, mode: str, units: tuple[int, ...] = (50_000, 80_000)) -> Any:
+    def planned(self, mode: str, units: tuple[int, ...] = (50_000, 80_000), given: int | None = None) -> Any:
         spec = planned(mode=mode).spec.model_copy(
-            update={"dataset": None, "optimizer": SelectModel(**SELECT, mode=mode)}
+            update={"dataset": None, "optimizer": SelectModel(**SELECT, mode=mode, units=given)}
         )
         spec = JobSpec.model_validate(
             spec.model_dump() | {"federation": {"datasets": [f"ds_{place}" for place in range(len(units))]}}
@@ -150,6 +151,11 @@ class TestClients:
         one, other = (client.spec.optimizer for client in found.clients)
         assert one == other
         assert (one.clients, one.units, one.candidates) == (2, 50_000, 3)
+
+    def test_none_claims_by_more_units_than_it_has(self) -> None:
+        with pytest.raises(Invalid, match="ds_0") as refused:
+            self.planned("sound", given=60_000)
+        assert refused.value.fields[0].pointer == "/optimizer/units"
 
     @pytest.mark.parametrize("mode", ["above_threshold", "exponential"])
     def test_scores_are_for_one_dataset(self, mode: str) -> None:
