@@ -186,7 +186,7 @@ def take_access(dataset_id: DatasetId, principal_id: PrincipalId, caller: Caller
     service.unshare(db, caller, dataset_id, principal_id)
 
 
-@router.delete("/{dataset_id}", status_code=status.HTTP_202_ACCEPTED, responses=problems(NotFound, Forbidden))
+@router.delete("/{dataset_id}", status_code=status.HTTP_202_ACCEPTED, responses=problems(NotFound, Forbidden, Conflict))
 def erase_dataset(dataset_id: DatasetId, caller: Caller, db: Db) -> DatasetView:
     """Erase the records: no new jobs, live ones are cancelled, the ledger stays."""
     return service.erase(db, caller, dataset_id)

@@ -18,10 +18,12 @@ from core.service.views import AccessView, BudgetView, DatasetView, rfc3339
 from core.store import datasets as rows
 from core.store import jobs as job_rows
 from core.store import queries, weights
+from core.store.master_key import load_master_keys
 from core.store.mock import MAX_MOCK_NUMBERS, mock_rows
 from core.store.storage import open_storage
 from core.store.tables import Dataset, Scope
 from core.store.uploads import remove_partial
+from core.store.validation import SEALED, open_report
 
 RECORDS: Final = "rec"
 """Prefix of the names of stored records."""
@@ -52,6 +54,17 @@ def find_own(session: Session, caller: Caller, dataset_id: str) -> Dataset:
     if found.owner_id != caller.id and caller.role != "admin":
         raise Forbidden("Only the owner of this dataset, or an admin, may do that.")
     return found
+
+
+def refuse_elsewhere(context: Context, dataset: Dataset, what: str) -> None:
+    """Refuse what only the service of the site that keeps a dataset's records can do, or may.
+
+    Raises:
+        Conflict: it is another site's than this service's.
+    """
+    if dataset.location is not None and dataset.site != context.settings.site:
+        keeper = f"the site {dataset.site}" if dataset.site else "the service itself, which is no site"
+        raise Conflict(f"These records are kept by {keeper}: {what} through its own API.")
 
 
 def dataset_view(session: Session, dataset: Dataset) -> DatasetView:
@@ -96,15 +109,19 @@ def validation(context: Context, caller: Caller, dataset_id: str) -> dict[str, A
     Raises:
         NotFound: it does not exist for the caller.
         Forbidden: it is somebody else's.
-        Conflict: there is none yet, or none any more.
+        Conflict: there is none yet, or none any more, or another site has its key.
     """
     with context.database.read() as session:
         found = find(session, caller, dataset_id)
         if found.owner_id != caller.id:
             raise Forbidden("Only the owner of this dataset sees how its cells were read.")
-        if found.validation is None:
+        if found.validation is None or (found.wrapped_key is None and SEALED in found.validation):
             raise Conflict(f"This dataset is {found.state}: there is no report.")
-        return {"dataset": found.id, **found.validation}
+        refuse_elsewhere(context, found, "ask for their report")
+    stored: dict[str, Any] = found.validation
+    if found.wrapped_key is not None and SEALED in stored:  # those of the first release are as they were
+        stored = open_report(stored, load_master_keys(context.settings).unwrap(found.id, found.wrapped_key), found.id)
+    return {"dataset": found.id, **stored}
 
 
 def mock(context: Context, caller: Caller, dataset_id: str, count: int) -> list[dict[str, Any]]:
@@ -178,11 +195,13 @@ def erase(context: Context, caller: Caller, dataset_id: str) -> DatasetView:
     Raises:
         NotFound: it does not exist for the caller.
         Forbidden: it is somebody else's.
+        Conflict: another site keeps the records.
     """
 
     def work(session: Session) -> DatasetView:
         find_own(session, caller, dataset_id)
         dataset = rows.lock(session, dataset_id)
+        refuse_elsewhere(context, dataset, "erase them")
         if dataset.state in {"pending", "ready"}:
             dataset.state = "erasing"
             for job_id in queries.live_jobs(session, dataset_id):

@@ -27,6 +27,7 @@ from core.store.master_key import load_master_keys
 from core.store.storage import open_storage
 from core.store.tables import Dataset, Scope
 from core.store.uploads import receive
+from core.store.validation import seal_report
 
 ROUTE: Final = "POST /v1/datasets"
 DIGEST_KEY: Final = "digest-key"
@@ -176,6 +177,8 @@ class Arrived:
     decoded: Decoded
     location: str
     wrapped_key: str
+    report: dict[str, str]
+    """How its cells were read, for who has the key."""
     site: str
 
 
@@ -217,7 +220,8 @@ class _Stored:
             self._remove()
             raise
         wrapped_key = load_master_keys(settings).current.wrap(dataset_id, target.key)  # it may be another one by now
-        self._arrived = Arrived(dataset_id, received.digest, decoded, location, wrapped_key, settings.site)
+        report = seal_report(decoded.report, target.key, dataset_id)
+        self._arrived = Arrived(dataset_id, received.digest, decoded, location, wrapped_key, report, settings.site)
 
     def __enter__(self) -> Self:
         return self
@@ -297,7 +301,7 @@ def _fill(session: Session, caller: Caller, dataset: Dataset, metadata: Metadata
     dataset.location_digest = decoded.digest
     dataset.wrapped_key = arrived.wrapped_key
     dataset.site = arrived.site
-    dataset.validation = decoded.report.model_dump(mode="json")
+    dataset.validation = arrived.report
     dataset.state = "ready"
     try:
         session.flush()

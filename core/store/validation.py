@@ -1,8 +1,26 @@
-"""What decoding did to the cells of each column. For the data's owner alone: these counts are private."""
+"""What decoding did to the cells of each column. For the data's owner alone: these counts are private.
 
+So a report is stored sealed, under a key that is worked out from the dataset's own: who reads the database, the
+operators of other sites among them, learns nothing of it, and it goes with the records' key.
+"""
+
+import base64
+import hmac
+import json
+import secrets
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any, Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pydantic import Field
 
 from core.privacy.facts import Frozen
+from core.store.encryption import Tampered
+
+SEALED: Final = "sealed"
+_NONCE_BYTES: Final = 12
 
 
 class ColumnReport(Frozen):
@@ -31,3 +49,29 @@ class ValidationReport(Frozen):
         description="rows with a value still missing in some declared column; a null record for models that use it"
     )
     columns: tuple[ColumnReport, ...]
+
+
+def seal_report(report: ValidationReport, key: bytes, dataset_id: str) -> dict[str, str]:
+    """Return a report, JSON-ready, as only who has the dataset's key can read it."""
+    nonce = secrets.token_bytes(_NONCE_BYTES)
+    sealed = _cipher(key).encrypt(nonce, report.model_dump_json().encode(), dataset_id.encode())
+    return {SEALED: base64.b64encode(nonce + sealed).decode()}
+
+
+def open_report(stored: Mapping[str, Any], key: bytes, dataset_id: str) -> dict[str, Any]:
+    """Return what `seal_report` was given, JSON-ready.
+
+    Raises:
+        Tampered: it was changed, or is another dataset's.
+    """
+    content = base64.b64decode(stored[SEALED])
+    try:
+        plain = _cipher(key).decrypt(content[:_NONCE_BYTES], content[_NONCE_BYTES:], dataset_id.encode())
+    except InvalidTag:
+        raise Tampered from None
+    return dict(json.loads(plain))
+
+
+def _cipher(key: bytes) -> AESGCM:
+    """Return a cipher of its own, for the dataset's key encrypts the records' frames and nothing else."""
+    return AESGCM(hmac.digest(key, b"farthing validation report", sha256))

@@ -18,6 +18,7 @@ from core.service import datasets, health, jobs, keys, uploads, weights
 from core.service.context import Caller, Context
 from core.service.witnessing import start
 from core.settings import ServiceSettings
+from core.store import datasets as rows
 from core.store.bootstrap import first_admin
 from core.store.database import Database
 from core.store.encryption import Tampered
@@ -25,11 +26,14 @@ from core.store.master_key import MasterKeys, load_master_keys
 from core.store.presence import Seat, Worker
 from core.store.records import Kept, kept_of, open_records
 from core.store.tables import SEVERAL, Dataset, Job
+from core.store.validation import open_report
 from core.training.desk import Desk
 from core.training.taken import Taken
 from tests.support.api import csv, job, metadata
 from tests.support.sites import site_settings
 from tests.support.store import empty_postgresql
+from workers import upkeep
+from workers.embedded import prepare
 from workers.seats import seated
 from workers.wire import Order
 
@@ -145,7 +149,8 @@ def test_an_ordinary_job_waits_for_its_own_site_s_worker_and_says_so(sites: Site
     waiting = sites.submit(job(sites.datasets["north"]))
     desks = {name: sites.desk(name) for name in ("", "south")}
     assert [desk.claim(TAKES) for desk in desks.values()] == [None, None]
-    assert jobs.get(sites[""], sites.admin, waiting).waits_for == "a worker that serves north"
+    seen = jobs.get(sites[""], sites.admin, waiting)
+    assert (seen.site, seen.waits_for) == ("north", "a worker that serves north")
     north = sites.desk("north")
     assert jobs.get(sites[""], sites.admin, waiting).waits_for is None
     taken = north.claim(TAKES)
@@ -171,7 +176,10 @@ def test_each_site_of_a_federation_gets_its_own_clients_key_and_no_other(sites: 
         assert session.get_one(Job, waiting).site == SEVERAL
     north = sites.desk("north")
     assert north.offer(TAKES, ()) is None, "nobody serves the south yet"
-    assert jobs.get(sites[""], sites.admin, waiting).waits_for == "a worker that serves south"
+    seen = jobs.get(sites[""], sites.admin, waiting)
+    assert (seen.site, seen.waits_for) == (None, "a worker that serves south")
+    assert seen.federation is not None
+    assert [client.site for client in seen.federation.clients or ()] == ["north", "south"]
     south = sites.desk("south")
     desks = {"north": north, "south": south}
     offers = {name: desk.offer(TAKES, ()) for name, desk in desks.items()}
@@ -209,14 +217,62 @@ def test_whom_nobody_can_reach_offers_nothing(sites: Sites) -> None:
     assert jobs.get(sites[""], sites.admin, waiting).waits_for == "a worker that serves south"
 
 
-def test_records_are_erased_by_the_site_that_keeps_them(sites: Sites) -> None:
-    kept = sites.kept("north")
-    stored = sites["north"].settings.records_path / kept.location
-    assert datasets.erase(sites["south"], sites.admin, sites.datasets["north"]).state == "erasing"
-    assert datasets.finish_erasures(sites[""]) == []
+def test_records_are_erased_by_the_site_that_keeps_them_and_through_its_own_service(sites: Sites) -> None:
+    own = sites.upload("north", 20)
+    with sites[""].database.read() as session:
+        stored = sites["north"].settings.records_path / kept_of(session.get_one(Dataset, own)).location
+    for other in ("south", ""):
+        with pytest.raises(Conflict, match="kept by the site north: erase them through its own API"):
+            datasets.erase(sites[other], sites.admin, own)
+    with pytest.raises(Conflict, match="the service itself"):
+        datasets.erase(sites["north"], sites.admin, sites.datasets[""])
+    with sites[""].database.write() as session:
+        rows.lock(session, own).state = "erasing"
+    assert datasets.finish_erasures(sites[""]) == datasets.finish_erasures(sites["south"]) == []
     assert stored.exists()
-    assert datasets.finish_erasures(sites["north"]) == [sites.datasets["north"]]
+    datasets.erase(sites["north"], sites.admin, own)
     assert not stored.exists()
+    assert datasets.get(sites["south"], sites.admin, own).state == "erased"
+
+
+def test_how_cells_were_read_is_told_by_their_own_site_alone(sites: Sites) -> None:
+    own = sites.datasets["south"]
+    told = datasets.validation(sites["south"], sites.admin, own)
+    assert (told["dataset"], told["rows"]) == (own, 100)
+    for other in ("", "north"):
+        with pytest.raises(Conflict, match="site south"):
+            datasets.validation(sites[other], sites.admin, own)
+    with sites[""].database.read() as session:
+        stored = session.get_one(Dataset, own).validation
+    assert stored is not None
+    assert set(stored) == {"sealed"}, "whoever reads the database reads no count"
+    with pytest.raises(Tampered):
+        open_report(stored, bytes(32), own)
+
+
+def test_keys_and_copies_are_each_site_s_own_machine_s(sites: Sites, tmp_path: Path) -> None:
+    kept = {name: sites.kept(name) for name in ("north", "south")}
+    upkeep.rewrap(sites["south"].settings, fresh=True)
+    assert sites.kept("north") == kept["north"]
+    assert sites.kept("south").wrapped_key != kept["south"].wrapped_key
+    with pytest.raises(Conflict, match="PostgreSQL"):
+        upkeep.backup(sites["south"].settings, tmp_path / "copy")
+    embedded = ServiceSettings(home=tmp_path / "embedded")
+    prepare(embedded)
+    upkeep.backup(embedded, tmp_path / "copy")
+    with pytest.raises(Conflict, match="into SQLite"):
+        upkeep.restore(sites["south"].settings, tmp_path / "copy")
+
+
+def test_a_dataset_declared_at_one_site_is_kept_by_the_one_that_its_records_are_sent_to(sites: Sites) -> None:
+    declared, _ = uploads.declare(sites["north"], sites.admin, parse_metadata(metadata()), None)
+    view = uploads.fill(sites["south"], sites.admin, declared["id"], "text/csv", [csv(100, 77)])
+    assert (view.id, view.site) == (declared["id"], "south")
+    with sites[""].database.read() as session:
+        location = session.get_one(Dataset, view.id).location
+    assert location is not None
+    assert (sites["south"].settings.records_path / location).exists()
+    assert not (sites["north"].settings.records_path / location).exists()
 
 
 def test_public_weights_are_a_site_s_own(sites: Sites) -> None:
