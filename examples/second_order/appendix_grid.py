@@ -207,12 +207,12 @@ def _gap(ours: Sequence[Run], theirs: Sequence[Run]) -> float:
 
 def _accuracies(cells: Mapping[tuple[Cell, Method], Sequence[Run]]) -> list[Row]:
     """Return each method's final accuracy, over the cells of a data set, division and clip."""
-    groups = defaultdict[tuple[str, str, str, float, Method], list[float]](list)
+    groups = defaultdict[tuple[str, str, str, float, str], list[float]](list)
     for (cell, method), runs in cells.items():
-        at = (cell.data, cell.reading, cell.partition, cell.clip, method)
-        groups[at] += [one.curve[-1][1] for one in runs]
+        at = (cell.data, cell.reading, cell.partition, cell.clip)
+        groups[*at, method] += [one.curve[-1][1] for one in runs]
         if method == "dp_sgd":
-            groups[(*at[:4], "random")] += [one.random_iterate[0] for one in runs if one.random_iterate]  # type: ignore[index]
+            groups[*at, "random"] += [one.random_iterate[0] for one in runs if one.random_iterate]
     return [
         Row(
             f"{TITLES[data]}, {reading}, {partition}, clip {clip:g}: accuracy, {_name(method)} ({len(found)} runs)",
