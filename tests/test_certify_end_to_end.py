@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from farthing import Client
+from tests.support.bank_jobs import release_of, succeed, succeed_together
 from tests.support.embedded import KEY, Embedded, embedded
 
 pytestmark = pytest.mark.slow
@@ -34,7 +35,6 @@ FIGURES = {
     "escape_distance": 0.1,
     "spread": 0.3,
     "difference_spread": 2.0,
-    "restart_drift": 1e-3,
 }
 CERTIFY = {"kind": "certify", **FIGURES}
 
@@ -78,8 +78,7 @@ def held_out(service: Embedded) -> str:
 def released(service: Embedded, dataset: str, **optimizer: Any) -> str:
     """Return a model that plain private steps made."""
     settings = {"kind": "clipped_sgd", "batch": 2000, "steps": 100, "step_size": 0.1, **optimizer}
-    done = service.wait(service.submit(dataset, **BODY, optimizer=settings))
-    assert done["state"] == "succeeded", done
+    done = succeed(service, dataset, **BODY, optimizer=settings)
     return str(done["result"]["model"])
 
 
@@ -149,13 +148,9 @@ def test_the_records_that_a_model_has_seen_are_refused(service: Embedded, traine
 
 def test_two_clients_certify_together(service: Embedded, minimum: str) -> None:
     clients = [upload(service, UNITS // 2, seed) for seed in (3, 4)]
-    body = {**BODY, "optimizer": CERTIFY, "models": [minimum], "federation": {"datasets": clients}}
-    answer = service.http.post("/v1/jobs", json=body, headers={"Idempotency-Key": "together"})
-    assert answer.status_code == 202, answer.text
-    done = service.wait(answer.json()["id"])
-    assert done["state"] == "succeeded", done
+    done = succeed_together(service, clients, **BODY, optimizer=CERTIFY, models=[minimum])
     assert done["models"] == [minimum]
-    release = service.get(f"/v1/models/{done['result']['model']}")["release"]
+    release = release_of(service, done)
     assert release["certificate"]["ended_by"] == "no_escape_observed"
     assert release["certificate"]["models"] == [minimum]
     assert release["units"] == UNITS
@@ -165,8 +160,8 @@ def test_what_gauss_psgd_returns_for_phase_retrieval_is_what_it_claims(service: 
     """Zero has a curvature of -.9, which figures for so few units do not exclude: some one run in six stays there."""
     dataset = upload(service, UNITS, 5)
     optimizer = {"kind": "gauss_psgd", **FIGURES, "start": [0.0, 1e-6]}
-    done = service.wait(service.submit(dataset, **BODY, optimizer=optimizer))
-    release = service.get(f"/v1/models/{done['result']['model']}")["release"]
+    done = succeed(service, dataset, **BODY, optimizer=optimizer)
+    release = release_of(service, done)
     found = release["certificate"]["second_order"]
     assert found["outcome"] == "no_escape_observed", found
     least, most = sorted(map(abs, release["theta"]))

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +10,8 @@ import pytest
 from core.privacy.events import Gaussian
 from examples import bank
 from examples.kl_bank import log_loss
-from tests.support.embedded import LINEAR, SEEDS, Embedded, embedded, readings
+from tests.support.bank_jobs import upload
+from tests.support.embedded import LINEAR, Embedded, embedded, readings
 
 NONE: dict[str, Any] = {"intervals": False}
 FEATURES = ["age", "duration", "campaign", "housing", "loan", "contact"]
@@ -36,14 +36,7 @@ def rows() -> list[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def data(service: Embedded) -> str:
-    return upload(service)
-
-
-def upload(service: Embedded, **changes: Any) -> str:
-    """Upload the bank data as its owner declares it, under a name that makes the bytes new."""
-    declared = bank.metadata(epsilon="8") | changes
-    content = bank.records().rstrip() + b"\n" * next(SEEDS)
-    return service.upload(content, **declared)
+    return upload(service, epsilon="8")
 
 
 def run(service: Embedded, dataset: str, **body: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
@@ -64,17 +57,8 @@ def loss_of(service: Embedded, job: dict[str, Any], rows: list[dict[str, str]]) 
 
 def kill_where(service: Embedded, place: str, dataset: str, **body: Any) -> dict[str, Any]:
     """Kill the trainer of a job where its first attempt stands still, and return the job once another ended it."""
-    (service.home / "halt").write_text(place)
-    halted = service.home / "halted"
-    job = service.submit(dataset, **{"model": LOGISTIC, "inference": NONE, "privacy": {"percent": "5"}, **body})
-    deadline = time.monotonic() + 120
-    while not halted.exists():
-        assert time.monotonic() < deadline, service.get(f"/v1/jobs/{job}")
-        time.sleep(0.05)
-    (service.home / "halt").unlink()
-    halted.unlink()
-    assert service.kill("supervisor"), "as a machine is lost: a trainer that dies alone is no such thing"
-    done = service.wait(job)
+    asked = {"model": LOGISTIC, "inference": NONE, "privacy": {"percent": "5"}, **body}
+    done = service.lose_worker(place, dataset, **asked)
     assert done["state"] == "succeeded", done
     assert done["attempt"] == 2
     return done

@@ -1,26 +1,18 @@
 """Gauss-PSGD end to end through HTTP on the bank data: planned, charged once, killed and resumed, its claim shown."""
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from core.privacy.events import Gaussian
-from examples import bank
-from tests.support.embedded import SEEDS, Embedded, embedded, readings
+from tests.support.bank_jobs import brier, release_of, summary_of, upload
+from tests.support.embedded import Embedded, embedded, readings
 
 pytestmark = pytest.mark.slow
 """The quick variant is `tests/training/test_two_batch_sizes.py`: the same ledger, meter, door and method."""
 
-MODEL = {
-    "kind": "logistic",
-    "target": "y",
-    "features": ["age", "duration", "campaign", "housing", "loan", "contact"],
-    "loss": {"kind": "brier"},
-    "weights": {"kind": "clip"},
-}
-"""A loss that is not convex: the squared error of the probability."""
+MODEL = brier("age", "duration", "campaign", "housing", "loan", "contact")
 BODY: dict[str, Any] = {"model": MODEL, "inference": {"intervals": False}, "privacy": {"mu": "0.5"}}
 FAST = {"kind": "gauss_psgd", "hessian_smoothness": 0.1, "preset": "fast", "escape_distance": 0.4, "spread": 0.2}
 
@@ -33,7 +25,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
 
 @pytest.fixture(scope="module")
 def data(service: Embedded) -> str:
-    return service.upload(bank.records().rstrip() + b"\n" * next(SEEDS), **bank.metadata(epsilon="20"))
+    return upload(service)
 
 
 def quote(service: Embedded, dataset: str, **optimizer: Any) -> Any:
@@ -82,30 +74,20 @@ def test_what_allows_no_claim_is_refused_with_its_figures(
 
 
 def test_a_killed_job_reads_nothing_twice_pays_once_and_shows_its_claim(service: Embedded, data: str) -> None:
-    (service.home / "halt").write_text("paid 6")
-    halted = service.home / "halted"
-    job = service.submit(data, **BODY, optimizer=FAST)
-    deadline = time.monotonic() + 120
-    while not halted.exists():
-        assert time.monotonic() < deadline, service.get(f"/v1/jobs/{job}")
-        time.sleep(0.05)
-    (service.home / "halt").unlink()
-    assert service.kill("supervisor"), "as a machine is lost"
-    done = service.wait(job)
+    done = service.lose_worker("paid 6", data, **BODY, optimizer=FAST)
     assert (done["state"], done["attempt"]) == ("succeeded", 2), done
     assert done["cost"]["spent"]["mu"] == done["cost"]["reserved"]["mu"] == "0.5", "one price, whoever was lost"
-    release = service.get(f"/v1/models/{done['result']['model']}")["release"]
+    release = release_of(service, done)
     ended = release["certificate"]["second_order"]
-    asked = sum(readings(service.home)[job].values())
+    asked = sum(readings(service.home)[done["id"]].values())
     assert ended["restarts"] + ended["differences"] <= asked, "some answers were lost with the worker"
-    assert set(readings(service.home)[job]) == {Gaussian(sigma=2.0)}
+    assert set(readings(service.home)[done["id"]]) == {Gaussian(sigma=2.0)}
     sizes = done["optimizer"]["batch"], done["optimizer"]["difference_batch"]
     assert ended["restarts"] * sizes[0] + ended["differences"] * sizes[1] <= 45211, "each unit once at most"
     assert ended["outcome"] in {"no_escape_observed", "data_exhausted"}
     assert ended["phases"] >= 1
     assert release["certificate"]["confidence"] is None, "no theorem covers calibrated figures"
-    summary = service.http.get(f"/v1/models/{done['result']['model']}/summary", headers={"Accept": "text/plain"}).text
-    assert "of escape" in " ".join(summary.split())
+    assert "of escape" in summary_of(service, done)
 
 
 def test_the_catalogue_has_its_card(service: Embedded) -> None:

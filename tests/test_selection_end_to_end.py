@@ -5,20 +5,14 @@ from typing import Any
 
 import pytest
 
-from examples import bank
-from tests.support.embedded import SEEDS, Embedded, embedded
+from tests.support.bank_jobs import brier, release_of, succeed, succeed_together, summary_of, upload
+from tests.support.embedded import Embedded, embedded
 
 pytestmark = pytest.mark.slow
 """The quick variant is `tests/optimizers/test_select_model.py`: the same settings, doors and method."""
 
-MODEL = {
-    "kind": "logistic",
-    "target": "y",
-    "features": ["age", "duration", "campaign", "housing"],
-    "loss": {"kind": "brier"},
-    "weights": {"kind": "clip"},
-}
-COMMON: dict[str, Any] = {"model": MODEL, "inference": {"intervals": False}}
+MODEL = brier("age", "duration", "campaign", "housing")
+COMMON: dict[str, Any] = {"model": MODEL, "inference": {"intervals": False}, "privacy": {"mu": "0.5"}}
 SELECT = {"kind": "select_model", "alpha": 0.02, "gamma_star": 0.05}
 
 
@@ -26,10 +20,6 @@ SELECT = {"kind": "select_model", "alpha": 0.02, "gamma_star": 0.05}
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
     with embedded(tmp_path_factory.mktemp("home"), observed={}) as running:
         yield running
-
-
-def upload(service: Embedded) -> str:
-    return service.upload(bank.records().rstrip() + b"\n" * next(SEEDS), **bank.metadata(epsilon="20"))
 
 
 @pytest.fixture(scope="module")
@@ -45,21 +35,13 @@ def held_out(service: Embedded) -> str:
 @pytest.fixture(scope="module")
 def models(service: Embedded, seen: str) -> list[str]:
     """One that has hardly left zero, where the gradient is long, and two trained to the end."""
-    trained = []
-    for optimizer in (
-        {"kind": "noisy_gd", "steps": 1, "step_size": 1e-6},
-        {"kind": "noisy_gd", "steps": 200},
-        {"kind": "noisy_gd", "steps": 300},
-    ):
-        job = service.submit(seen, **COMMON, privacy={"mu": "0.5"}, optimizer=optimizer)
-        done = service.wait(job)
-        assert done["state"] == "succeeded", done
-        trained.append(done["result"]["model"])
-    return trained
+    runs = ({"steps": 1, "step_size": 1e-6}, {"steps": 200}, {"steps": 300})
+    jobs = [succeed(service, seen, **COMMON, optimizer={"kind": "noisy_gd", **run}) for run in runs]
+    return [job["result"]["model"] for job in jobs]
 
 
 def quote(service: Embedded, **body: Any) -> Any:
-    return service.http.post("/v1/estimates", json={**COMMON, "privacy": {"mu": "0.5"}, **body})
+    return service.http.post("/v1/estimates", json={**COMMON, **body})
 
 
 @pytest.mark.parametrize("mode", ["sound", "printed", "hessian_products", "above_threshold", "exponential"])
@@ -76,34 +58,28 @@ def test_a_candidate_is_returned_unchanged_and_charged_as_quoted(
         assert figures["gradient_tolerance"] > 0 < figures["curvature_noise_norm"]
     else:
         assert figures["slack_of_gradient"] > 0
-    job = service.submit(held_out, **COMMON, privacy={"mu": "0.5"}, models=models, optimizer={**SELECT, "mode": mode})
-    done = service.wait(job)
-    assert done["state"] == "succeeded", done
+    done = succeed(service, held_out, **COMMON, models=models, optimizer={**SELECT, "mode": mode})
     assert done["models"] == models
     spent, reserved = (done["cost"][name]["percent"] for name in ("spent", "reserved"))
     assert 0 < float(spent) <= float(reserved) == pytest.approx(float(quoted["cost"]["percent"]))
-    release = service.get(f"/v1/models/{done['result']['model']}")["release"]
+    release = release_of(service, done)
     found = release["certificate"]["selection"]
     assert found["chosen"] in {1, 2}, found
     chosen = service.get(f"/v1/models/{models[found['chosen']]}")["release"]
     assert release["theta"] == chosen["theta"]
     assert release["certificate"]["models"] == models
     assert (release["certificate"]["value"] is None) == (mode in {"printed", "exponential"})
-    summary = service.http.get(f"/v1/models/{done['result']['model']}/summary", headers={"Accept": "text/plain"}).text
-    assert f"number {found['chosen']}, counted from 0, was selected" in " ".join(summary.split())
+    assert f"number {found['chosen']}, counted from 0, was selected" in summary_of(service, done)
 
 
 def test_none_passes_and_the_release_says_so(service: Embedded, held_out: str, models: list[str]) -> None:
-    job = service.submit(held_out, **COMMON, privacy={"mu": "0.5"}, models=models[:1], optimizer=SELECT)
-    done = service.wait(job)
-    assert done["state"] == "succeeded", done
-    release = service.get(f"/v1/models/{done['result']['model']}")["release"]
+    done = succeed(service, held_out, **COMMON, models=models[:1], optimizer=SELECT)
+    release = release_of(service, done)
     assert release["status"] == "none"
     assert release["certificate"]["selection"]["chosen"] is None
     assert not any(release["theta"])
     assert float(done["cost"]["spent"]["percent"]) < float(done["cost"]["reserved"]["percent"]), "one gradient alone"
-    summary = service.http.get(f"/v1/models/{done['result']['model']}/summary", headers={"Accept": "text/plain"}).text
-    assert "none passed" in " ".join(summary.split())
+    assert "none passed" in summary_of(service, done)
 
 
 @pytest.mark.parametrize(
@@ -135,18 +111,14 @@ def test_records_that_the_models_have_seen_are_refused(service: Embedded, seen: 
 def test_clients_select_together_and_scores_are_for_one_of_them(
     service: Embedded, held_out: str, models: list[str]
 ) -> None:
-    federation = {"datasets": [held_out, upload(service)]}
-    body = {**COMMON, "privacy": {"mu": "0.5"}, "models": models, "federation": federation}
-    refused = service.http.post("/v1/estimates", json={**body, "optimizer": {**SELECT, "mode": "above_threshold"}})
+    datasets = [held_out, upload(service)]
+    refused = quote(
+        service, federation={"datasets": datasets}, models=models, optimizer={**SELECT, "mode": "above_threshold"}
+    )
     assert refused.status_code == 422, refused.text
     assert "from one side only" in refused.text
-    answer = service.http.post(
-        "/v1/jobs", json={**body, "optimizer": SELECT}, headers={"Idempotency-Key": f"selection-{next(SEEDS)}"}
-    )
-    assert answer.status_code == 202, answer.text
-    done = service.wait(answer.json()["id"])
-    assert done["state"] == "succeeded", done
-    release = service.get(f"/v1/models/{done['result']['model']}")["release"]
+    done = succeed_together(service, datasets, **COMMON, models=models, optimizer=SELECT)
+    release = release_of(service, done)
     found = release["certificate"]["selection"]
     assert found["chosen"] in {1, 2}
     assert release["theta"] == service.get(f"/v1/models/{models[found['chosen']]}")["release"]["theta"]

@@ -161,6 +161,26 @@ class Embedded(Running):
             return True
         return False
 
+    def lose_worker(self, place: str, dataset: str, **body: Any) -> dict[str, Any]:
+        """Submit a job, kill its supervisor where its first attempt stands still, and return the job as it ended.
+
+        As a machine is lost: a trainer that dies alone is no such thing. For observed trainers; `place` is one of
+        theirs, such as `paid 3` (see `observed_trainer`).
+        """
+        halt, halted = self.home / "halt", self.home / "halted"
+        halt.write_text(place)
+        try:
+            job = self.submit(dataset, **body)
+            deadline = time.monotonic() + 120
+            while not halted.exists():
+                assert time.monotonic() < deadline, self.get(f"/v1/jobs/{job}")
+                time.sleep(0.05)
+        finally:
+            halt.unlink()
+            halted.unlink(missing_ok=True)
+        assert self.kill("supervisor")
+        return self.wait(job)
+
     def stop(self) -> str:
         """Ask the service to end, and return what it said on standard output."""
         self.process.terminate()

@@ -10,7 +10,6 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -122,37 +121,6 @@ def test_the_job_of_a_killed_supervisor_goes_on(service: Embedded) -> None:
     check(service, [job])
 
 
-@dataclass(frozen=True)
-class Halting:
-    """Has the first attempt at a job stand still at a moment, and kills its supervisor there."""
-
-    service: Embedded
-
-    def kill_at(self, moment: str, chunk: int, **body: Any) -> tuple[str, dict[str, Any]]:
-        """Submit a job, kill the supervisor `paid` or `told` of a chunk, and return the job as it ended."""
-        (self.service.home / "halt").write_text(f"{moment} {chunk}")
-        job = self.service.submit(self.service.upload(), **body)
-        deadline = time.monotonic() + 60
-        while not (self.service.home / "halted").exists():
-            assert time.monotonic() < deadline, self.service.get(f"/v1/jobs/{job}")
-            time.sleep(0.1)
-        assert self.service.kill("supervisor")
-        return job, self.service.wait(job)
-
-    def forget(self) -> None:
-        """Let trainers work on."""
-        for name in ("halt", "halted"):
-            (self.service.home / name).unlink(missing_ok=True)
-
-
-@pytest.fixture
-def halting(service: Embedded) -> Iterator[Halting]:
-    """The service, whose trainers stand still where they are told to, at a first attempt."""
-    halt = Halting(service)
-    yield halt
-    halt.forget()
-
-
 MANY_STEPS = {"model": LINEAR, "optimizer": {"kind": "noisy_gd", "steps": 200}}
 
 
@@ -188,11 +156,11 @@ def charged(service: Embedded, job_id: str) -> tuple[Counter[Event], Counter[Eve
     ],
 )
 def test_a_chunk_lost_with_its_supervisor_is_paid_and_drawn_again(
-    halting: Halting, moment: str, chunk: int, body: dict[str, Any]
+    service: Embedded, moment: str, chunk: int, body: dict[str, Any]
 ) -> None:
     """Killed between payment and reading, or between reading and keeping, in any place of a step."""
-    service = halting.service
-    job, ended = halting.kill_at(moment, chunk, **body)
+    ended = service.lose_worker(f"{moment} {chunk}", service.upload(), **body)
+    job = ended["id"]
     assert (ended["state"], ended["attempt"]) == ("succeeded", 2), ended
     assert repeated(service, job) == [(chunk, 2)]
     schedule, paid = charged(service, job)
@@ -210,11 +178,11 @@ def test_a_chunk_lost_with_its_supervisor_is_paid_and_drawn_again(
 
 
 @pytest.mark.slow
-def test_without_an_allowance_a_lost_chunk_ends_the_job(halting: Halting) -> None:
-    job, ended = halting.kill_at("told", 3, retry_allowance=0)
+def test_without_an_allowance_a_lost_chunk_ends_the_job(service: Embedded) -> None:
+    ended = service.lose_worker("told 3", service.upload(), retry_allowance=0)
     assert (ended["state"], ended["error"], ended["attempt"]) == ("failed", {"code": "worker-lost"}, 1)
     assert 0 < float(ended["cost"]["spent"]["percent"]) < float(ended["cost"]["reserved"]["percent"])
-    check(halting.service, [job])
+    check(service, [ended["id"]])
 
 
 @pytest.mark.slow
@@ -279,8 +247,8 @@ def test_paying_after_reading_would_be_seen(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_resume_that_does_not_pay_again_would_be_seen(tmp_path: Path) -> None:
     with embedded(tmp_path / "home", observed={"FREE": "1"}) as service:
-        job, _ = Halting(service).kill_at("told", 3)
-        assert unpaid(service, job)
+        ended = service.lose_worker("told 3", service.upload())
+        assert unpaid(service, ended["id"])
 
 
 def test_settings_of_these_tests_keep_their_proportions() -> None:
