@@ -45,6 +45,9 @@ TOLD: Final = "federation/told"
 """In a kept state: how many means it was made of."""
 _HEADER: Final = Struct(">QB32s")
 _SCALE: Final = Struct(">d")
+_UNITS_BYTES: Final = 8
+_MOST_UNITS: Final = 2**48
+"""Of one client: all of them together are a number that tensors hold."""
 _MOST_STALE: Final = 1000
 """Messages of one client, heard before, that are dropped in one round."""
 
@@ -182,7 +185,10 @@ class ClientMeter:
         """Say whether all of them stop before this question; they go on only where all afford it."""
         if self.forsaken:
             raise Forsaken
-        told = self.rounds.exchange(READY, self.subject, bytes((affords, self._wanted(), may_stop)))
+        own = bytes((affords, self._wanted(), may_stop))
+        told = self.rounds.exchange(READY, self.subject, own)
+        if any(len(one) != len(own) for one in told):
+            raise Forsaken
         afford, wanted, may = zip(*told, strict=True)
         if not all(afford):
             raise Forsaken
@@ -337,10 +343,17 @@ def _common(question: Question) -> Question:
 
 
 def _common_facts(own: Facts, rounds: Rounds) -> Facts:
-    """Return the facts of all clients together: so many units in all, and everything else as each has it."""
+    """Return the facts of all clients together: so many units in all, and everything else as each has it.
+
+    Raises:
+        Forsaken: somebody has gone, says of its records what others do not, or counts none.
+    """
     alike = own.model_copy(update={"units": 1})
-    told = rounds.exchange(FACTS, _digest(alike.model_dump_json().encode()), own.units.to_bytes(8, "big"))
-    return own.model_copy(update={"units": sum(int.from_bytes(units, "big") for units in told)})
+    told = rounds.exchange(FACTS, _digest(alike.model_dump_json().encode()), own.units.to_bytes(_UNITS_BYTES, "big"))
+    counts = [int.from_bytes(units, "big") for units in told]
+    if any(len(units) != _UNITS_BYTES for units in told) or not 0 < min(counts) <= max(counts) <= _MOST_UNITS:
+        raise Forsaken
+    return own.model_copy(update={"units": sum(counts)})
 
 
 def _told_in(state: Mapping[str, Tensor] | None) -> int:

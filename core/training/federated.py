@@ -216,7 +216,7 @@ def weakest(rounds: Rounds, own: AnyReleased) -> AnyReleased:
     told = rounds.exchange(KEPT, bytes(31) + b"\2", own.model_dump_json().encode())
     try:
         releases = [RELEASED.validate_json(one) for one in told]
-    except ValueError as error:
+        worst = max(releases, key=lambda one: Decimal(one.privacy.promise.epsilon))
+    except (ValueError, ArithmeticError) as error:
         raise Forsaken from error
-    worst = max(releases, key=lambda one: Decimal(one.privacy.promise.epsilon))
     return releases[0].model_copy(update={"privacy": worst.privacy})

@@ -20,7 +20,7 @@ from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.optimizers import fit
 from core.oracle import Answer, Meter, Oracle, Release, Status
 from core.oracle.door import FullDoor
-from core.oracle.federation import ClientMeter, Federation, Rounds
+from core.oracle.federation import ANSWER, FACTS, POINT, READY, ClientMeter, Federation, Kind, Rounds
 from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.samples import StreamDoor
 from core.oracle.simulation import Simulation
@@ -32,6 +32,7 @@ from tests.support.circles import Clients, Mail, ThreadCircle, together
 from tests.support.problems import facts, problem, repeatable_generator
 
 DIMENSION, UNITS = 3, 40
+HEADER_BYTES = 41
 GRADIENT = Gradient(sigma=2.0)
 ZERO = torch.zeros(DIMENSION, dtype=torch.float64)
 SETTINGS = NoisyGradientDescent(steps=6, step_size=0.3, radius=50.0, mu=1.0)
@@ -170,6 +171,12 @@ class TestMean:
             return federated(circle, lambda meter: FullDoor(records, public, meter, SystemGenerator()))
 
         assert all(isinstance(ending, Forsaken) for ending in Clients(Mail(2), work).endings)
+
+    @pytest.mark.parametrize("units", [b"", bytes(8), b"\xff" * 8, (1).to_bytes(9, "big")], ids=repr)
+    def test_units_that_are_no_count_are_refused(self, units: bytes) -> None:
+        mail = Mail(2, lambda message: [message[:HEADER_BYTES] + units if message[8] == FACTS.number else message])
+        ended = Clients(mail, lambda circle: federated(circle, lambda meter: full_door(circle.place, meter)))
+        assert all(isinstance(ending, Forsaken) for ending in ended.endings)
 
     def test_of_a_block_too(self) -> None:
         """Everybody's block of a name, and its units."""
@@ -367,15 +374,20 @@ class TestLockstep:
             lambda message: message[:20],
             lambda message: message[:-8] + bytes(6) + b"\xf8\x7f",
             lambda message: (2**40).to_bytes(8, "big") + message[8:],
+            lambda message: message[:HEADER_BYTES],
+            lambda message: message + b"\1",
         ],
-        ids=["short", "no header", "not finite", "of a later round"],
+        ids=["short", "no header", "not finite", "of a later round", "empty", "long"],
     )
-    def test_another_message_ends_the_attempt(self, change: Callable[[bytes], bytes]) -> None:
+    @pytest.mark.parametrize("kind", [READY, ANSWER, POINT], ids=["ready", "answer", "point"])
+    def test_another_message_ends_the_attempt(self, change: Callable[[bytes], bytes], kind: Kind) -> None:
         def work(circle: ThreadCircle) -> Answer:
             return federated(circle, lambda meter: full_door(circle.place, meter)).ask(GRADIENT, ZERO)
 
-        mail = Mail(2, lambda message: [change(message) if message[8] == 2 else message])
-        assert all(isinstance(ending, Forsaken) for ending in Clients(mail, work).endings)
+        mail = Mail(2, lambda message: [change(message) if message[8] == kind.number else message])
+        endings = Clients(mail, work).endings
+        told = endings[1:] if kind is POINT else endings  # the first one tells its point, and takes nobody else's
+        assert all(isinstance(ending, Forsaken) for ending in told)
 
     @pytest.mark.parametrize(("boundaries", "stops"), [((2, 2, 2), 2), ((2, 4, 2), 4), ((1, 3, 2), None)])
     def test_all_stop_where_it_costs_nobody_anything(self, boundaries: tuple[int, ...], stops: int | None) -> None:

@@ -12,6 +12,8 @@ from core.catalogue.planning import chunks
 from core.catalogue.questions import Question
 from core.errors import Forsaken
 from core.inference.estimate import Estimate
+from core.inference.network import AnyReleased
+from core.inference.released import Released
 from core.mechanisms.generator import SystemGenerator
 from core.optimizers import fit
 from core.oracle import Answer, Release
@@ -20,12 +22,13 @@ from core.oracle.federation import ClientMeter, Federation, Rounds
 from core.oracle.meters import ORDERS
 from core.privacy.events import Event, compose
 from core.privacy.renyi import cost_nano, prefix_costs
-from core.training.federated import furthest, told_in
+from core.training.federated import furthest, told_in, weakest
 from core.training.meter import LedgerMeter
 from core.training.notes import Noted, Notes
 from core.training.order import Drained, Payer
 from tests.support.circles import Clients, Mail, ThreadCircle, together
 from tests.support.problems import facts, problem
+from tests.support.released import released
 
 UNITS, DIMENSION, STEPS = 40, 3, 12
 SETTINGS = NoisyGradientDescent(steps=STEPS, step_size=0.3, radius=50.0, mu=1.0)
@@ -178,3 +181,26 @@ def test_answers_since_a_state_count() -> None:
     noted = [Noted(question, torch.zeros(3), Answer(torch.zeros(3), 1.0)) for _ in range(2)]
     assert told_in(Notes({"federation/told": torch.tensor(5)}, tuple(noted)).pack()) == 7
     assert told_in(Notes(None, (noted[0],)).pack()) == 1
+
+
+def promising(*epsilons: str) -> Clients[AnyReleased]:
+    """Hand in releases that promise unlike epsilons."""
+    made = released()
+
+    def work(circle: ThreadCircle) -> AnyReleased:
+        promise = made.privacy.promise.model_copy(update={"epsilon": epsilons[circle.place]})
+        privacy = made.privacy.model_copy(update={"promise": promise})
+        return weakest(Rounds(circle), made.model_copy(update={"privacy": privacy, "steps": circle.place}))
+
+    return Clients(Mail(len(epsilons)), work)
+
+
+def test_a_release_is_the_first_one_s_with_the_weakest_promise_of_all() -> None:
+    for ending in promising("9.5", "10.25", "2").endings:
+        assert isinstance(ending, Released)
+        assert (ending.steps, ending.privacy.promise.epsilon) == (0, "10.25")
+
+
+@pytest.mark.parametrize("epsilon", ["nan", "much"])
+def test_a_promise_that_is_no_number_ends_the_attempt(epsilon: str) -> None:
+    assert all(isinstance(ending, Forsaken) for ending in promising("2", epsilon).endings)
