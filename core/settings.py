@@ -85,6 +85,10 @@ class ServiceSettings(BaseSettings):
         default=60.0, gt=0, description="how long a worker keeps itself free for the other sites of a federated job"
     )
 
+    absent_seconds: float = Field(
+        default=3600.0, gt=0, description="how long a federated job that has begun, with a quorum, waits for a site"
+    )
+
     poll_seconds: float = Field(default=0.2, gt=0)
     beat_seconds: float = Field(default=10.0, gt=0)
     lease_seconds: float = Field(default=60.0, gt=0)

@@ -10,7 +10,7 @@ spent: they failed with `client-lost`, and so did the job.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -199,6 +199,19 @@ def lose(session: Session, parent: Job, client: Job, at: float) -> None:
     elif client.state == "running":
         client.state = "cancelling"
         add_event(session, client, "cancelling", at)
+    session.flush()
+
+
+def lose_sites(session: Session, job: Job, sites: Collection[str], at: float) -> None:
+    """Fail the clients of some sites, charged what they spent; then the quorum of the job decides.
+
+    The job waits, and the caller holds its lock: nobody runs any of its clients.
+    """
+    clients = clients_of(session, job.id, lock=True)
+    for client in _by_scope([one for one in _live(clients) if one.site in sites]):
+        end_failed(session, client, at, LOST, charge="spent")
+    if not _decide(session, job, clients, at):
+        add_event(session, job, "queued", at, reason=LOST)
     session.flush()
 
 

@@ -30,6 +30,8 @@ class Swept:
     forgotten: list[str] = field(default_factory=list)
     """Ended long ago: their kept states were deleted."""
     retired: list[str] = field(default_factory=list)
+    parted: list[str] = field(default_factory=list)
+    """Federated jobs that lost clients of sites that stayed away."""
 
 
 def sweep(session: Session, lease_seconds: float, max_attempts: int, queue_deadline_seconds: float) -> Swept:
@@ -56,7 +58,7 @@ def sweep(session: Session, lease_seconds: float, max_attempts: int, queue_deadl
             _free(session, job, at, max_attempts, swept)
     never_started = Job.started_at.is_(None) & (Job.expires_at <= at)
     for job in _locked(session, Job.state == "queued", never_started | (Job.created_at <= at - queue_deadline_seconds)):
-        if _is_late(job, at) or _waiting_since(session, job) <= at - queue_deadline_seconds:
+        if _is_late(job, at) or waiting_since(session, job) <= at - queue_deadline_seconds:
             _expire(session, job, at)
             swept.expired.append(job.id)
     session.flush()
@@ -77,7 +79,7 @@ def _expire(session: Session, job: Job, at: float) -> None:
         jobs.end(session, job, "expired", at)
 
 
-def _waiting_since(session: Session, job: Job) -> float:
+def waiting_since(session: Session, job: Job) -> float:
     """Return when a queued job was last put into the queue."""
     if job.attempt == 0:
         return job.created_at

@@ -1,12 +1,15 @@
 """Which supervisors there are, by when each was last seen: nothing here decides who may write, fences do."""
 
 from collections.abc import Sequence
+from hashlib import sha256
 
 from sqlalchemy import delete, exists, select
 from sqlalchemy.orm import Session
 
 from core.store import clock
+from core.store.claims import put_secret
 from core.store.presence import Worker
+from core.store.tables import Secret
 
 
 def see(
@@ -39,6 +42,8 @@ def see(
         session.add(worker)
     worker.seen_at, worker.site, worker.meets = at, site, meets
     session.flush()
+    if meets:
+        put_secret(session, _seen(site), repr(at))  # outlives the row, which goes when a supervisor ends in order
 
 
 def leave(session: Session, name: str) -> None:
@@ -62,6 +67,17 @@ def sites(session: Session, seconds: float, *, meeting: bool = False) -> set[str
     return set(
         session.execute(select(Worker.site).where(alive & Worker.meets if meeting else alive).distinct()).scalars()
     )
+
+
+def last_seen(session: Session, site: str) -> float:
+    """Return when a supervisor of a site was last seen that others can reach, 0 where none ever was."""
+    statement = select(Secret.value).where(Secret.name == _seen(site))
+    return float(session.execute(statement).scalar_one_or_none() or 0.0)
+
+
+def _seen(site: str) -> str:
+    """Return under which name it is kept when a site was last seen; names are shorter than a site's may be."""
+    return f"seen-{sha256(site.encode()).hexdigest()[:32]}"
 
 
 def any_with_gpu(session: Session, seconds: float) -> bool:

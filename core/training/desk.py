@@ -11,7 +11,19 @@ from sqlalchemy.orm import Session
 from core.catalogue.jobs import Resources
 from core.errors import LedgerBusy, LedgerFrozen, NotReady, StaleAttempt
 from core.settings import ServiceSettings
-from core.store import datasets, federations, jobs, queries, retention, seats, sweep, verification, witness, workers
+from core.store import (
+    absence,
+    datasets,
+    federations,
+    jobs,
+    queries,
+    retention,
+    seats,
+    sweep,
+    verification,
+    witness,
+    workers,
+)
 from core.store.claims import Claim
 from core.store.database import Database
 from core.store.encryption import Tampered
@@ -269,6 +281,7 @@ class Desk:
         """
         limits = self._settings
         swept = self._run(sweep.sweep, limits.lease_seconds, limits.max_attempts, limits.queue_deadline_seconds)
+        swept.parted = self._run(absence.lose_absent, limits.lease_seconds, limits.absent_seconds)
         swept.forgotten = self._run(retention.drop_states, limits.kept_state_seconds)
         swept.retired = self._run(retention.retire_models, limits.model_retention_seconds)
         return swept

@@ -115,7 +115,7 @@ class Postgres:
         options = ["-D", str(self.folder / "data"), "-h", "127.0.0.1", "-p", str(self._port)]
         command = [str(self._binary), *options, "-c", "unix_socket_directories=", "-c", "max_connections=200"]
         self.process = self._undertaker.start("postgresql", command, user=self._user)
-        _until(self._answers, "PostgreSQL")
+        until(self._answers, "PostgreSQL")
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """Stop it: SIGINT drops every connection and writes a checkpoint, SIGQUIT is a crash."""
@@ -150,7 +150,7 @@ class Redis:
         kept = ["--save", "", "--appendonly", "yes", "--maxmemory-policy", "noeviction", "--dir", str(self._folder)]
         command = [str(get_binary_path()), "--port", str(self._port), "--bind", "127.0.0.1", *kept]
         self.process = self._undertaker.start("redis", command)
-        _until(self._answers, "Redis")
+        until(self._answers, "Redis")
 
     def stop(self) -> None:
         """Kill the server."""
@@ -194,11 +194,11 @@ class Cluster(Running):
         """Wait until every API process that runs is ready, and every worker that runs supervises."""
         for number, url in enumerate(self.urls):
             name = f"api-{number}"
-            _until(partial(_is_ready, url), name, process=self.apis[number], log=partial(self.log, name))
+            until(partial(is_ready, url), name, process=self.apis[number], log=partial(self.log, name))
         for number, process in enumerate(self.workers):
             log = partial(self.log, f"worker-{number}")
             if process.poll() is None:
-                _until(partial(_supervises, log), f"worker-{number}", process=process, log=log)
+                until(partial(_supervises, log), f"worker-{number}", process=process, log=log)
 
     def log(self, name: str) -> str:
         """Return what a process wrote: api-0, worker-0, postgresql, redis."""
@@ -329,7 +329,8 @@ def cluster(
         yield running
 
 
-def _is_ready(url: str) -> bool:
+def is_ready(url: str) -> bool:
+    """Tell whether an API answers that it can serve."""
     with suppress(httpx.TransportError):
         return httpx.get(f"{url}/readyz", timeout=5).status_code == 200
     return False
@@ -339,7 +340,7 @@ def _supervises(log: Callable[[], str]) -> bool:
     return '"supervising"' in log()
 
 
-def _until(
+def until(
     met: Callable[[], bool],
     name: str,
     *,

@@ -4,8 +4,9 @@
         job = ground.submit(("north", "south"))
         ground.start("north")                      # a real supervisor, with that site's settings alone
         ground.kill("north")
+        north = ground.serve("north")              # a real API, likewise
 
-There is no API process: a site's use cases run in this one, with the site's own settings, as its own API would.
+Where a test needs no API process, a site's use cases run in this one, with the site's own settings.
 """
 
 import json
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
 
+import httpx
 import psutil
 
 from core.catalogue.datasets import parse_metadata
@@ -29,10 +31,10 @@ from core.service.context import Caller, Context, Role
 from core.settings import ServiceSettings
 from core.store.database import Database
 from core.store.master_key import make_master_key
-from tests.support.cluster import Postgres, Undertaker
-from tests.support.embedded import COLUMNS, KEY, LINEAR, ROOT, TERMINAL, Embedded
+from tests.support.cluster import Postgres, Undertaker, is_ready, until
+from tests.support.embedded import COLUMNS, KEY, LINEAR, ROOT, TERMINAL, Embedded, Running
 from tests.support.federated import STEPS, Federation, shard
-from workers.embedded import prepare
+from workers.embedded import free_port, prepare
 
 SIZES = (1500, 750, 900)
 
@@ -70,6 +72,8 @@ class Ground:
     contexts: dict[str, Context]
     admin: Caller
     processes: dict[str, psutil.Process] = field(default_factory=dict)
+    opened: ExitStack = field(default_factory=ExitStack)
+    """Closed with the sites."""
 
     def database(self) -> Database:
         """Return the database that all sites share."""
@@ -94,12 +98,12 @@ class Ground:
         datasets.share(context, owner, view["id"], analyst.id)
         return str(view["id"])
 
-    def submit(self, named: Sequence[str], **changes: Any) -> Federation:
+    def submit(self, named: Sequence[str], quorum: int | None = None, **changes: Any) -> Federation:
         """Have an owner at each of these sites upload a shard, and an analyst submit a federated job."""
         analyst = self.someone("analyst")
         found = [self.upload(site, shard(SIZES[place], place), analyst) for place, site in enumerate(named)]
         body = {
-            "federation": {"datasets": found, "quorum": None},
+            "federation": {"datasets": found, "quorum": quorum},
             "model": LINEAR,
             "optimizer": {"kind": "noisy_gd", "steps": STEPS},
             "privacy": {"mu": "0.5"},
@@ -134,17 +138,34 @@ class Ground:
         """Return the ends of what the supervisors said."""
         return "\n".join(f"{path.name}: {path.read_text()[-1500:]}" for path in sorted(self.home.glob("*.log")))
 
-    def start(self, site: str, **environment: str) -> None:
-        """Start a site's supervisor, which is told that site's settings and nobody else's."""
+    def told(self, site: str) -> dict[str, str]:
+        """Return the environment of a site's processes, which are told that site's settings and nobody else's."""
         settings = self.contexts[site].settings
         told = {name: value for name, value in os.environ.items() if not name.startswith("FARTHING_")}
         for name in settings.model_fields_set - {"admin_key"}:
             told[f"FARTHING_{name.upper()}"] = str(getattr(settings, name))
-        told |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PATIENCE": "10"}
+        return told | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+    def start(self, site: str, **environment: str) -> None:
+        """Start a site's supervisor."""
+        told = self.told(site) | {"GLOO_SOCKET_IFNAME": "lo", "PATIENCE": "10"}
         told |= {"OBSERVED": str(self.home / "observed.jsonl"), **environment}
         command = [sys.executable, "-m", "tests.support.observed_supervisor"]
         started = self.undertaker.start(f"supervisor-{site or 'service'}", command, told)
         self.processes[site] = psutil.Process(started.pid)
+
+    def serve(self, site: str) -> Running:
+        """Start a site's API; return the words to speak to it with the admin's key, once it is ready."""
+        port = free_port("127.0.0.1")
+        command = [sys.executable, "-m", "api", "--host", "127.0.0.1", "--port", str(port)]
+        name = f"api-{site or 'service'}"
+        process = self.undertaker.start(name, command, self.told(site))
+        url = f"http://127.0.0.1:{port}"
+        until(lambda: is_ready(url), name, process=process, log=(self.home / f"{name}.log").read_text)
+        self.processes[name] = psutil.Process(process.pid)
+        http = httpx.Client(base_url=url, headers={"Authorization": f"Bearer {KEY}"}, timeout=60)
+        self.opened.callback(http.close)
+        return Running(self.home, url, http, self.contexts[site].settings)
 
     def kill(self, site: str) -> None:
         """SIGKILL a site's supervisor; its trainers die with it."""
@@ -168,4 +189,4 @@ def sites(home: Path, names: Sequence[str], **settings: Any) -> Iterator[Ground]
             stack.callback(context.database.dispose)
         admin = keys.authenticate(next(iter(contexts.values())), KEY)
         assert admin is not None
-        yield Ground(home, undertaker, contexts, admin)
+        yield Ground(home, undertaker, contexts, admin, opened=stack)

@@ -111,6 +111,36 @@ def test_federations_that_share_their_workers_all_end_and_each_ledger_pays_for_i
 
 
 @pytest.mark.slow
+def test_a_site_that_is_killed_and_stays_away_is_lost_and_its_job_s_quorum_decides(tmp_path: Path) -> None:
+    with sites(tmp_path / "home", NAMES, absent_seconds=15.0) as ground:
+        for site in NAMES:
+            ground.start(site, **SLOW)
+        job = ground.submit(NAMES, quorum=2)
+        ground.wait_until(job.id, lambda view: view["progress"]["step"] >= 5)
+        ground.kill("south")
+        ended = ground.wait(job.id, 240)
+        assert (ended["state"], ended["attempt"]) == ("succeeded", 2), (ended, ground.logs())
+        assert states(ended) == [("succeeded", None), ("failed", "worker-lost"), ("succeeded", None)]
+        check(job)
+        spent, reserved = (
+            float(ended["federation"]["clients"][1]["cost"][name]["percent"]) for name in ("spent", "reserved")
+        )
+        assert 0 < spent < reserved, "charged what it had paid for, and given back the rest"
+        read = readings(ground.home)
+        for name in (job.clients[0], job.clients[2]):
+            assert STEPS <= sum(read[name].values()) <= STEPS + 2, "the others go on where they were"
+
+        ground.start("south", **SLOW)
+        needed = ground.submit(NAMES, quorum=3)
+        ground.wait_until(needed.id, lambda view: view["progress"]["step"] >= 5)
+        ground.kill("south")
+        ended = ground.wait(needed.id, 240)
+        assert (ended["state"], ended["error"]) == ("failed", {"code": "client-lost"}), ground.logs()
+        assert states(ended) == [("failed", "client-lost"), ("failed", "worker-lost"), ("failed", "client-lost")]
+        check(needed)
+
+
+@pytest.mark.slow
 def test_a_killed_trainer_is_its_own_site_s_loss_and_the_others_go_on(ground: Ground) -> None:
     for site in NAMES:
         ground.start(site, **SLOW)
