@@ -5,7 +5,7 @@ studied here, one level above records. Fresh gradients have noise N(0, fresh^2) 
 N(0, (change |D|)^2) over a distance |D|.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -45,18 +45,19 @@ class Level:
         slope: the mean gradient.
         noise: of the answers.
         facts: public.
-        generator: seeded.
+        generators: seeded, the noise of an equal part of the coordinates each; one, as a rule.
     """
 
-    def __init__(self, slope: Slope, noise: Noise, facts: Facts, generator: SimulationGenerator) -> None:
+    def __init__(self, slope: Slope, noise: Noise, facts: Facts, *generators: SimulationGenerator) -> None:
         self.facts = facts
-        self.coins: Coins = SeededCoins(generator)
+        self.coins: Coins = SeededCoins(generators[0])
         self._slope, self._noise = slope, noise
-        self._draws = self._drawn(generator)
+        self._draws = self._drawn(generators)
 
-    def _drawn(self, generator: SimulationGenerator) -> Iterator[Tensor]:
+    def _drawn(self, generators: Sequence[SimulationGenerator]) -> Iterator[Tensor]:
+        part = self.facts.dimension // len(generators)
         while True:
-            yield from generator.normal(DRAWN_AT_ONCE, self.facts.dimension)
+            yield from torch.cat([one.normal(DRAWN_AT_ONCE, part) for one in generators], -1)
 
     def affords(self, question: Question) -> bool:
         """Say yes: there are no records to run out of."""
@@ -134,30 +135,67 @@ def first_phase(settings: GaussPsgd, slope: Slope, noise: Noise, start: Tensor, 
         start: shape (p,).
         seed: of the noise.
     """
-    state = _walked(settings, slope, noise, start, seed)
+
+    def look(state: State) -> None:
+        if int(state["escapes"]) > 0:
+            raise _OverError
+
+    state = _walked(settings, slope, noise, start, [seed], look)
     escaped = int(state["escapes"]) > 0
     assert escaped or OUTCOMES[int(state["ended"])] == "certified", "the first phase begins before the cap"
     return Phase(escaped=escaped, rounds=int(state["rounds"]), steps=int(state["step"]))
 
 
-def place_at_cap(settings: GaussPsgd, slope: Slope, noise: Noise, start: Tensor, seed: int) -> Tensor:
-    """Return where the cap of steps found a round, shape (p,); arguments as above."""
-    state = _walked(settings, slope, noise, start, seed)
-    assert OUTCOMES[int(state["ended"])] == "step_cap", "a round is under way at the cap"
-    return state["theta"]
+def paths(settings: GaussPsgd, slope: Slope, noise: Noise, start: Tensor, seeds: Sequence[int]) -> Tensor:
+    """Return where the first rounds of many seeds go if nothing ends them, shape (Gamma, seeds, p).
 
+    They are the steps of `first_phase` with each of the seeds, until one is farther away than the distance it escapes
+    by: made at once by the same controller and estimator, as one round of one point whose parts are the seeds' points.
+    No coordinate of a step depends on another one's, and what does look at all of them is kept from deciding anything:
+    the first gradient is short, no distance is an escape, and the drift is never or always enough to start again.
 
-def _walked(settings: GaussPsgd, slope: Slope, noise: Noise, start: Tensor, seed: int) -> State:
-    """Return the state when the first phase is over, or at the cap."""
-    facts = level_facts(len(start))
-    estimator = AdaSpider(settings, Level(slope, noise, facts, SimulationGenerator(seed)), nothing_known(start))
-    last: State = {}
+    Args:
+        settings: filled; a phase has to begin at the start, and every question or none after a round's first is fresh.
+        slope: the mean gradient at points of shape (..., p).
+        noise: of answers about it.
+        start: shape (p,).
+        seeds: of the noise.
+    """
+    assert settings.round_steps is not None, "every figure is given"
+    steps, shape = settings.round_steps, (len(seeds), len(start))
+    endless = settings.model_copy(
+        update={"escape_distance": 1e9, "error_radius": 1e9, "steps": 1 + steps, "round_steps": 1 + steps}
+    )
+    seen: list[Tensor] = []
 
     def look(state: State) -> None:
+        if int(state["taken"]) > 0:
+            seen.append(state["theta"].view(shape))
+
+    def stacked(theta: Tensor) -> Tensor:
+        return slope(theta.view(shape)).flatten()
+
+    last = _walked(endless, stacked, noise, start.repeat(len(seeds)), seeds, look)
+    assert OUTCOMES[int(last["ended"])] == "step_cap", "the round is under way at the cap"
+    return torch.stack(seen)
+
+
+def _walked(
+    settings: GaussPsgd,
+    slope: Slope,
+    noise: Noise,
+    start: Tensor,
+    seeds: Sequence[int],
+    look: Callable[[State], None],
+) -> State:
+    """Return the state at the end, or when `look` is over."""
+    facts, last = level_facts(len(start)), State()
+    level = Level(slope, noise, facts, *map(SimulationGenerator, seeds))
+
+    def keep(state: State) -> None:
         last.update(state)
-        if int(state["escapes"]) > 0:
-            raise _OverError
+        look(state)
 
     with suppress(_OverError):
-        return walk(settings, facts, estimator, beginning(start), look)
+        return walk(settings, facts, AdaSpider(settings, level, nothing_known(start)), beginning(start), keep)
     return last

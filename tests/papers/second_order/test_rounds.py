@@ -13,14 +13,16 @@ from scipy.stats import beta
 
 from core.catalogue.second_order.escape import chance_beyond, independent_deviation, persistent_deviation
 from examples.second_order import rounds
-from examples.second_order.levels import Noise, first_phase
+from examples.second_order.levels import Noise, first_phase, paths
 from examples.second_order.rounds import (
     DIMENSION,
     NO_DRIFT,
     NO_RESTART,
     ROUND,
+    ROUNDS,
     SIZE,
     STEP,
+    WITHIN,
     ends,
     errors_per_coordinate,
     flat_phases,
@@ -29,6 +31,7 @@ from examples.second_order.rounds import (
     stays,
     steps_until_half,
     strict_level,
+    walked,
     weak_rate,
 )
 from examples.second_order.saddles import component, component_settings, quadratic
@@ -41,46 +44,53 @@ def carried(distance: float) -> float:
 
 
 class TestEscapePower:
+    """Of 20,000 rounds a share is off by .0035 (one standard error at most): .015 is passed in 2 of 100,000 tables.
+
+    With fresh noise the closed form is of the end and of one direction; of 200,000 rounds .3301 left, as it says.
+    """
+
+    def test_rounds_that_are_walked_at_once_are_those_that_are_walked_one_by_one(self) -> None:
+        for drift, name in ((NO_DRIFT, "fresh"), (NO_RESTART, "carried")):
+            settings, slope = saddle_settings(0.2, drift), quadratic(DIMENSION, 1.0)
+            start = torch.zeros(DIMENSION, dtype=torch.float64)
+            (together,) = walked(12, 0.2, drift)
+            alone = [first_phase(settings, slope, Noise(SIZE), start, seed) for seed in range(12)]
+            beyond = together.norm(dim=-1) >= 0.2
+            assert [one.escaped for one in alone] == beyond.any(0).tolist(), name
+            first = [int(there.int().argmax()) + 2 for there in beyond.T if bool(there.any())]
+            assert [one.steps for one in alone if one.escaped] == first, "and at the same step, the trigger before it"
+            assert 0 < len(first) < 12, name
+
     def test_with_fresh_noise_a_round_leaves_as_often_as_the_closed_form_says(self) -> None:
-        assert abs(left(0.2, 60) - FRESH) < 4.5 * sqrt(FRESH * (1 - FRESH) / 60)
+        assert abs(left(0.2, ROUNDS) - FRESH) < WITHIN
 
     def test_noise_that_is_drawn_once_would_be_seen(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Planted: one draw stays for the round."""
         monkeypatch.setattr(rounds, "NO_DRIFT", NO_RESTART)
-        assert left(0.2, 25) - FRESH > 4.5 * sqrt(FRESH * (1 - FRESH) / 25)
+        assert left(0.2, 1000) - FRESH > 10 * WITHIN
 
     def test_with_one_noise_throughout_it_ends_where_the_closed_form_says(self) -> None:
-        reached = ends(30)
+        reached = ends(ROUNDS)
         for distance in (0.05, 0.5, 1.0, 2.0):
             beyond = float((reached >= distance).double().mean())
-            assert abs(beyond - carried(distance)) < 4.5 * sqrt(0.25 / 30)
+            assert abs(beyond - carried(distance)) < WITHIN
 
     def test_without_noise_nothing_leaves(self) -> None:
-        assert left(1e-300, 5, size=0.0) == 0
+        assert left(1e-300, 100, size=0.0) == 0
 
     def test_corollary_1_holds_where_its_conditions_do(self) -> None:
         """1/8 a round at least, the lower 99 % bound: 2^mu >= 40 sqrt(2 lam) R/(sqrt(eta) r), so many steps."""
         mu = log2(40 * sqrt(2) * 0.02 / (sqrt(STEP) * SIZE))
         longer = {"round_steps": int(mu / STEP) + 1}
         settings = saddle_settings(0.02, NO_DRIFT).model_copy(update=longer)
-        start, slope, runs = torch.zeros(DIMENSION, dtype=torch.float64), quadratic(DIMENSION, 1.0), 40
-        gone = sum(first_phase(settings, slope, Noise(SIZE), start, seed).escaped for seed in range(runs))
+        start, slope, runs = torch.zeros(DIMENSION, dtype=torch.float64), quadratic(DIMENSION, 1.0), 400
+        path = paths(settings, slope, Noise(SIZE), start, range(runs))
+        gone = int((path.norm(dim=-1) >= 0.02).any(0).sum())
         assert beta.ppf(0.01, gone, runs - gone + 1) >= 1 / 8
 
-    @pytest.mark.slow
-    @pytest.mark.timeout(3600)
-    def test_in_full_size(self) -> None:
-        assert abs(left(0.2, 2000) - FRESH) < 4.5 * sqrt(FRESH * (1 - FRESH) / 2000)
-        assert left(1e-300, 100, size=0.0) == 0
-        reached = ends(1000)
-        for distance in (0.05, 0.5, 1.0, 2.0):
-            beyond = float((reached >= distance).double().mean())
-            assert abs(beyond - carried(distance)) < 4.5 * sqrt(0.25 / 1000)
-
-    @pytest.mark.slow
     def test_a_tenth_of_the_noise_takes_so_many_more_steps(self) -> None:
         """The slope of steps over ln(1/r) is 1/(eta lam), within a tenth, from r = 1e-2 to 1e-5."""
-        steps = steps_until_half((1e-2, 1e-3, 1e-4, 1e-5), 40)
+        steps = steps_until_half((1e-2, 1e-3, 1e-4, 1e-5), 400)
         for before, after in pairwise(steps):
             assert after - before == pytest.approx(log(10) / STEP, rel=0.1)
 
