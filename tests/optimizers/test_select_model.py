@@ -78,6 +78,21 @@ class TestSelection:
         assert estimate.certificate.selection is not None
         assert estimate.certificate.selection.chosen == 3
 
+    @pytest.mark.parametrize("past", [1e-6, -1e-6])
+    @pytest.mark.parametrize("by", ["slope", "bend"])
+    def test_a_test_allows_for_its_tolerance_and_no_more(self, by: str, past: float) -> None:
+        """At a point whose gradient, or least eigenvalue, misses what is asked by all that is allowed for."""
+        one = TRUTH / 2 if by == "slope" else torch.zeros(4).double()
+        settings = planned("sound", mu=1e4, candidates=1, gamma_star=1.0).model_copy(update={"units": 10**6})
+        slope, bend = (records().bounded_sum(asked, FACTS, one) / UNITS for asked in settings.questions())
+        steep, sharp = settings.tolerances(FACTS, (0.0, 0.0))
+        given = {"alpha": float(slope.norm()) - steep - past, "gamma_star": 100.0}
+        if by == "bend":
+            given = {"alpha": 0.05, "gamma_star": -float(torch.linalg.eigvalsh(bend)[0]) - sharp - past}
+        assert min(given.values()) > 0, "there is something to miss"
+        _, status = select_model.iterate(settings.model_copy(update=given), silent(), one.unsqueeze(0))
+        assert (status is Status.NONE) == (past > 0)
+
     @pytest.mark.parametrize("mode", MODES[:4])
     def test_none_is_told_where_none_passes(self, mode: str) -> None:
         worse = CANDIDATES[:1].repeat(3, 1)
