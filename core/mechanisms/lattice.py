@@ -279,7 +279,9 @@ def round_parts(total: NDArray[np.int64], grid: Grid) -> NDArray[np.int64]:
     """Return the nearest grid points of a sum of parts, as integers of the same shape; ties go up."""
     assert total.dtype == np.int64, "parts add up as integers"
     assert grid.part_bits > 0, "this grid is for sums of parts"
-    return np.asarray((total + 2 ** (grid.part_bits - 1)) >> grid.part_bits, dtype=np.int64)
+    rounded = np.asarray(total + 2 ** (grid.part_bits - 1), dtype=np.int64)
+    rounded >>= grid.part_bits
+    return rounded
 
 
 def mirror_upper(matrix: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -214,13 +214,18 @@ class _Remembered:
     theta: bytes
     total: Tensor
 
+    def is_of(self, part: str, clip: Clipped, theta: Tensor) -> bool:
+        """Say whether this is a part's sum with a clip at a point."""
+        return (part, clip) == (self.part, self.clip) and theta.numpy().tobytes() == self.theta
+
 
 @final
 class FullDoor(AbstractDoor):
     """Every question is about every record.
 
-    The last sum of gradients is remembered, so that a norm and a gradient at one point read the records once. What is
-    told, noised and paid for is the same as if they were read again: a sum depends on records and public values alone.
+    The sum that a norm was told of is remembered until the next gradient or norm, so that a norm and then a gradient at
+    one point read the records once. What is told, noised and paid for is the same as if they were read again: a sum
+    depends on records and public values alone.
     """
 
     _last: _Remembered | None = None
@@ -238,11 +243,20 @@ class FullDoor(AbstractDoor):
     ) -> Tensor:
         if not isinstance(question, Gradient | GradientNorm):
             return super()._sum(question, theta, other, selected, facts)
-        at, last = theta.numpy().tobytes(), self._last
-        if last is None or last.theta != at or (last.part, last.clip) != (self._part, question.clip):
+        last, self._last = self._last, None  # a gradient uses its sum up
+        if last is not None and last.is_of(self._part, question.clip, theta):
+            total = last.total
+        else:
             total = super()._sum(question, theta, other, selected, facts)
-            last = self._last = _Remembered(self._part, question.clip, at, total)
-        return last.total
+        if isinstance(question, GradientNorm):
+            self._last = _Remembered(self._part, question.clip, theta.numpy().tobytes(), total)
+        return total
+
+    def block(self, name: str) -> Self:
+        """Return the door to a named set of records, which remembers sums of its own; see `AbstractDoor`."""
+        door = super().block(name)
+        door._last = None  # noqa: SLF001 - a copy of our own
+        return door
 
     def release(self, value: T, status: Status) -> Release[T]:
         """Close this door and its blocks, and return the value with what was drawn; nothing is remembered."""

@@ -5,7 +5,6 @@ from typing import Final, assert_never
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from core.catalogue.hessian_questions import AbstractScored, FirstStationary, Hessian, HessianProduct, LikelyStationary
@@ -36,8 +35,8 @@ from core.oracle import Answer
 from core.oracle.stationarity import MOST_STEPS, SCORE_STEPS, decided
 from core.privacy.facts import Facts
 
-NOISED_AT_ONCE: Final = 2**16
-"""Entries of a vector: networks have millions, of which no second copy is needed."""
+NOISED_AT_ONCE: Final = 2**15
+"""Entries of a vector: networks have millions, and so many stay in a core's cache."""
 
 
 @lru_cache(maxsize=64)  # a method asks the same few questions in every step
@@ -100,7 +99,8 @@ def noised_mean(
 
     Args:
         total: int64, in part steps, of the shape of what is summed, (K, p) for a list of points; only its upper
-            triangle is released from a matrix. Of scores, these themselves, shape (K,).
+            triangle is released from a matrix. Of scores, these themselves, shape (K,). A vector that is told is used
+            up: the answer stands where it stood.
         question: what was summed.
         facts: its public facts.
         terms: public cap on the number of terms.
@@ -116,7 +116,7 @@ def noised_mean(
     assert total.shape == shape or question.places == "list", "a sum has the question's shape"
     scale = true_sigma(parameter) * grid.step / divisor
     if isinstance(question, Gradient | GradientDifference | HessianProduct | Secant):
-        return Answer(torch.from_numpy(_noised(total.cpu().numpy(), grid, parameter, divisor, generator)), scale)
+        return Answer(_noised(total.cpu(), grid, parameter, divisor, generator), scale)
     integers = round_parts(total.cpu().numpy(), grid)
     slope = ridge_slope(question, facts, theta)
     if slope is not None:
@@ -133,16 +133,15 @@ def noised_mean(
     return Answer(value=value, scale=scale)
 
 
-def _noised(
-    total: NDArray[np.int64], grid: Grid, parameter: float, divisor: float, generator: SystemGenerator
-) -> NDArray[np.float64]:
-    """Round and noise a vector and divide it, some entries at a time: nothing as long is made but what is told."""
-    value = np.empty(len(total))
-    for start in range(0, len(total), NOISED_AT_ONCE):
+def _noised(total: Tensor, grid: Grid, parameter: float, divisor: float, generator: SystemGenerator) -> Tensor:
+    """Round and noise a vector and divide it where it stands, some entries at a time; the sum is gone."""
+    value = total.view(torch.float64)  # of the same bytes
+    sums, told = total.numpy(), value.numpy()
+    for start in range(0, len(sums), NOISED_AT_ONCE):
         some = slice(start, start + NOISED_AT_ONCE)
-        integers = round_parts(total[some], grid)
+        integers = round_parts(sums[some], grid)
         integers += noise_vector(generator, parameter, len(integers))
-        np.divide(from_grid(integers, grid), divisor, out=value[some])
+        np.divide(from_grid(integers, grid), divisor, out=told[some])
     return value
 
 

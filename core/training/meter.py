@@ -33,7 +33,7 @@ from core.catalogue.questions import Question
 from core.oracle import Answer
 from core.privacy.events import NOTHING, Composed, Event, Repeated, compose
 from core.privacy.renyi import Leaf, cost_nano
-from core.training.notes import Noted, Notes, unpack
+from core.training.notes import Noted, Notes, held, unpack
 from core.training.order import Drained, Payer
 
 MOST_COVERED: Final = 2**20
@@ -155,15 +155,14 @@ class LedgerMeter:
 
     def note(self, question: Question, theta: Tensor, answer: Answer, other: Tensor | None = None) -> None:
         """Hold an answer just given."""
-        told = Answer(answer.value.detach().clone(), answer.scale)
-        other = None if other is None else other.detach().clone()
-        self._answers.append(Noted(question, theta.detach().clone(), told, other))
+        told = Answer(held(answer.value), answer.scale)
+        self._answers.append(Noted(question, held(theta), told, None if other is None else held(other)))
 
     def keep(self, state: dict[str, Tensor], step: int) -> None:
         """Hold a state, in place of the answers noted before."""
         assert not self._recalled, "what an earlier attempt was told comes before a new state"
         self._answers.clear()  # first: what a network was told is as long as its state
-        self._state = {name: value.detach().clone() for name, value in state.items()}
+        self._state = {name: held(value) for name, value in state.items()}
         self._step = step
 
     def resume(self) -> dict[str, Tensor] | None:

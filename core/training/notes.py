@@ -20,6 +20,9 @@ _QUESTION: Final[TypeAdapter[Question]] = TypeAdapter(Question)
 _ANSWER: Final = "answer/"
 _PARTS: Final = ("question", "theta", "value", "scale")
 _OTHER: Final = "other"
+_LONG: Final = 2**12
+"""Entries from which on a copy is made when it is needed."""
+
 _ROUNDING: Final = 1e-9
 """Another machine may round otherwise between two answers."""
 
@@ -61,6 +64,21 @@ class Notes:
             if noted.other is not None:
                 tensors[_name(number, _OTHER)] = noted.other
         return save({name: value.contiguous() for name, value in tensors.items()})
+
+
+def held(value: Tensor) -> Tensor:
+    """Return a copy, of whatever is done to the original in place; a long one's memory is shared until then.
+
+    What networks are told, where they were told it, and what their methods keep is mostly never changed in place, and
+    each is as long as all parameters. Torch copies it for whoever writes first, the method or the notes.
+    """
+    value = value.detach()
+    if value.device.type != "cpu" or value.numel() < _LONG:
+        return value.clone()
+    try:
+        return value._lazy_clone()  # noqa: SLF001 - torch's name for copy-on-write
+    except RuntimeError:  # memory that is not torch's own, but NumPy's
+        return value.clone()
 
 
 def unpack(kept: bytes | None) -> Notes:

@@ -214,6 +214,9 @@ class TestOneRead:
         oracle.ask(CHANGE, ZERO, ZERO + 1)
         oracle.ask(CHANGE, ZERO, ZERO + 1)
         assert journal.entries[9:] == ["paid", "read"] * 2
+        oracle.ask(GRADIENT, ZERO)
+        oracle.ask(NORM, ZERO)
+        assert journal.entries[13:] == ["paid", "read"] * 2, "a gradient uses its sum up"
 
     def test_what_is_remembered_is_what_would_be_read(self) -> None:
         answers = []
@@ -230,11 +233,14 @@ class TestOneRead:
         oracle = self.door(journal, {"holdout": torch.arange(30) >= 25})
         oracle.ask(NORM, ZERO)
         holdout = oracle.block("holdout")
-        holdout.ask(GRADIENT, ZERO)
-        assert journal.entries == ["paid", "read"] * 2
-        oracle.ask(GRADIENT, ZERO)
         holdout.ask(NORM, ZERO)
+        assert journal.entries == ["paid", "read"] * 2
+        again = oracle.block("holdout")
+        oracle.ask(GRADIENT, ZERO)
+        holdout.ask(GRADIENT, ZERO)
         assert journal.entries == ["paid", "read"] * 2 + ["paid"] * 2
+        again.ask(GRADIENT, ZERO)
+        assert journal.entries[6:] == ["paid", "read"], "a sum is used up, and no two doors have one"
 
     def test_nothing_is_remembered_after_a_release(self) -> None:
         oracle = self.door(Journal())

@@ -97,7 +97,7 @@ def recording(transcript: Transcript, recorded: Transcript | None) -> Iterator[N
         transcript.allowed.append(grid.sensitivity)
         transcript.sums.append(total.clone())
         if recorded is not None:
-            total = recorded.sums[len(transcript.sums) - 1]
+            total = recorded.sums[len(transcript.sums) - 1].clone()  # a sum is used up
         answer = genuine(total, question, facts, terms, divisor, generator, theta)
         transcript.released.append(answer.value.numpy().tobytes() + np.float64(answer.scale).tobytes())
         return answer

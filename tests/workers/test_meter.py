@@ -6,6 +6,7 @@ from operator import le
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -216,6 +217,34 @@ def test_what_is_kept_is_a_copy() -> None:
     answer.value.add_(5)
     meter.cover(total(A, A), 2)
     assert till.spent[-1] == (1, (1, [1.0]), 1)
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_what_is_long_is_copied_when_it_is_changed(*, in_place: bool) -> None:
+    """A network's state, points and answers: one memory until a method works in place, in whichever of them."""
+    meter = make([A, A, A], till := Paper())
+    meter.cover(total(A), 1)
+    theta, foreign = torch.zeros(5000, dtype=torch.float64), torch.from_numpy(np.ones(5000))
+    answer = Answer(torch.ones(5000, dtype=torch.float64), 0.5)
+    row = torch.ones(2, 5000)[1]
+    meter.keep({"theta": theta, "foreign": foreign, "row": row, "step": torch.tensor(1)}, 1)
+    assert torch._C._data_address(meter._state["theta"]) == torch._C._data_address(theta)
+    meter.note(Gradient(sigma=3.0), theta, answer)
+    if in_place:
+        for changed in (theta, foreign, answer.value):
+            changed[7:].add_(5)
+    meter.cover(total(A, A), 2)
+    notes = unpack(till.state)
+    assert notes.state is not None
+    (noted,) = notes.answers
+    for stored, number in (
+        (notes.state["theta"], 0.0),
+        (notes.state["foreign"], 1.0),
+        (notes.state["row"], 1.0),
+        (noted.theta, 0.0),
+        (noted.answer.value, 1.0),
+    ):
+        assert torch.equal(stored, torch.full_like(stored, number))
 
 
 def test_notes_survive_being_stored() -> None:

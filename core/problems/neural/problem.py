@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterator
 from math import prod
 from typing import Final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -60,9 +61,6 @@ MICRO_NUMBERS: Final = 2**24
 
 KERNEL_AXES: Final = 4
 """Of a convolution's weights; no other parameter has so many."""
-
-TRUNCATED: Final = 2**16
-"""Numbers that are truncated at a time: they stay in a core's cache meanwhile."""
 
 SMALLEST_STEP: Final = 2.0**-120
 
@@ -159,10 +157,12 @@ class NetworkProblem:
         included: Tensor | None,
     ) -> Tensor:
         """Return the sum at one point, or between two."""
-        total = torch.zeros(self.dimension, dtype=torch.int64, device=self._features.device)
+        total = None
         with repeatable(self._features.device):
             for part in self._parts(question, facts, theta, rows, included, other):
-                add_truncated(total, part, step)
+                total = truncated(part, step, total)
+        if total is None:  # an empty list, as one of several processes may hold
+            return torch.zeros(self.dimension, dtype=torch.int64, device=self._features.device)
         return self._arranged(total)
 
     def bounded_sum(self, question: Question, facts: Facts, theta: Tensor, *, other: Tensor | None = None) -> Tensor:
@@ -260,7 +260,7 @@ class NetworkProblem:
         for one in self._moved:
             at = self._offsets[one.name]
             start = weights[one.name]
-            weights[one.name] = start + theta[at : at + one.size].view(one.shape).to(start)
+            weights[one.name] = theta[at : at + one.size].view(one.shape).to(start, copy=True).add_(start)
         return {name: channels_last(at) if at.ndim == KERNEL_AXES else at for name, at in weights.items()}
 
     def _zeros(self) -> Tensor:
@@ -270,7 +270,8 @@ class NetworkProblem:
     def _measured(self, weights: dict[str, Tensor], rows: Tensor, included: Tensor, clip: float) -> Measured:
         """Return the terms of some records, their weights, and which of them count."""
         forward = Pass(weights, self._offsets)
-        outputs = forward.run(self._layers, self._features[rows].view(-1, *self._given))
+        records = self._features.index_select(0, rows)  # a sixth of the time that brackets take
+        outputs = forward.run(self._layers, records.view(-1, *self._given))
         loss = losses_of(self._loss, outputs, self._target[rows])
         slopes = list(torch.autograd.grad(loss.sum(), [site.made for site in forward.sites]))
         terms: list[Terms] = []
@@ -283,22 +284,29 @@ class NetworkProblem:
         return terms, scales.to(outputs.dtype), kept
 
 
-def add_truncated(total: Tensor, part: Tensor, step: float) -> None:
-    """Truncate a part to the grid, toward zero, and add it; the part is used up.
+def truncated(part: Tensor, step: float, total: Tensor | None = None) -> Tensor:
+    """Truncate a part to the grid, toward zero; the part is used up.
 
     Dividing by a power of two loses nothing that a truncation keeps, in single precision either.
 
     Args:
-        total: int64, shape (p,), in steps.
         part: floats, shape (p,).
         step: a power of two.
+        total: int64, shape (p,), in steps, of other parts, to which this one is added.
+
+    Returns:
+        The total, int64, shape (p,), in steps.
     """
     assert SMALLEST_STEP < step < 1 / SMALLEST_STEP, "single precision holds the step and its inverse"
-    size = TRUNCATED if part.device.type == "cpu" else len(part)
-    for sums, numbers in split(size, total, part):
-        numbers.mul_(1 / step)
-        assert _is_within(numbers), "every part is finite and within its public bound"
-        sums.add_(numbers.to(torch.int64))
+    part.mul_(1 / step)
+    assert _is_within(part), "every part is finite and within its public bound"
+    if total is None:
+        return part.to(torch.int64)
+    if part.device.type != "cpu":
+        return total.add_(part.to(torch.int64))
+    sums = total.numpy()
+    np.add(sums, part.numpy(), out=sums, dtype=np.int64, casting="unsafe")  # some at a time: no copy as long is made
+    return total
 
 
 def _is_within(numbers: Tensor) -> bool:

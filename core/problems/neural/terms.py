@@ -174,7 +174,8 @@ def exact_squares(rows: Tensor) -> Tensor:
     copies in double precision of all inputs of a layer would be most of what a step holds.
     """
     size = max(1, DOUBLED // rows.shape[-1])
-    return torch.cat([some.double().square().sum(-1) for some in rows.split(size)])  # type: ignore[no-untyped-call] # torch's stub has no types
+    parts = rows.split(size)  # type: ignore[no-untyped-call] # torch's stub has no types
+    return torch.cat([torch.linalg.vector_norm(some, dim=-1, dtype=torch.float64) for some in parts]).square_()
 
 
 def selected(rows: Tensor, kept: Tensor) -> Tensor:
