@@ -30,6 +30,7 @@ from core.catalogue.reference import check_assumed
 from core.catalogue.refusals import refuse_unbounded
 from core.catalogue.sampling import StreamSampling
 from core.catalogue.second_order.selecting import SelectModel
+from core.catalogue.second_order.selection_figures import BY_SCORES
 from core.privacy.budget import Terms
 from core.privacy.calibration import Fits, allowed
 from core.privacy.events import Event, compose
@@ -73,6 +74,7 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
         Invalid: the model does not fit the columns, or given figures contradict each other; with JSON pointers.
     """
     _check_models(spec)
+    _refuse_shared(spec)
     spec = _numbered(spec)
     design, model, facts = describe(spec, columns=columns, units=units, adjacency=adjacency)
     mu, fits = spec.privacy.total_mu(terms), allowed(spec.privacy, terms)
@@ -117,6 +119,18 @@ def _check_models(spec: JobSpec) -> None:
     for place, name in enumerate(spec.models):
         if name in spec.models[:place]:
             raise contradiction(f"/models/{place}", f"names {name} again; name each model once")
+
+
+def _refuse_shared(spec: JobSpec) -> None:
+    """Refuse several processes where one answer is made of many sums: each follower knows what it has to pay for one.
+
+    Raises:
+        Invalid: with a JSON pointer.
+    """
+    if isinstance(spec.optimizer, SelectModel) and spec.optimizer.mode in BY_SCORES and spec.resources.processes > 1:
+        raise contradiction(
+            "/resources/processes", f"is 1 in the mode {spec.optimizer.mode}: one process scores points"
+        )
 
 
 def _numbered(spec: JobSpec) -> JobSpec:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from core.catalogue.second_order.selecting import SelectModel
+from core.catalogue.second_order.selection_figures import BY_SCORES
 from core.inference.estimate import Estimate
 from core.inference.parameters import penalised_gradient, penalised_hessian, scale_of
 from core.oracle import Answer, Oracle, Status
@@ -41,7 +42,7 @@ def iterate(settings: SelectModel, oracle: Oracle, points: Tensor) -> tuple[Esti
         The candidate itself, or zeros with the status none where no one passes, and what is claimed of it.
     """
     assert len(points) == settings.candidates, "so many points were priced"
-    if settings.mode in {"above_threshold", "exponential"}:
+    if settings.mode in BY_SCORES:
         state = _chosen_by_score(settings, oracle, points)
     else:
         state = _first_that_passes(settings, oracle, points)

@@ -26,7 +26,7 @@ from core.catalogue.certificate import Certificate, Selection
 from core.catalogue.method import AbstractSettings, Assumption, Bound, Card
 from core.catalogue.planning_rules import fill
 from core.catalogue.second_order.figures import known
-from core.catalogue.second_order.selection_figures import SelectModelFigures
+from core.catalogue.second_order.selection_figures import BY_SCORES, SelectModelFigures
 from core.errors import FieldError, Invalid
 from core.privacy.calibration import Fits, smallest_sigma
 from core.privacy.events import Event, Pure
@@ -186,7 +186,7 @@ def _refuse_open(settings: SelectModel, facts: Facts) -> None:
 def _refuse_unfit(settings: SelectModel, facts: Facts) -> None:
     """Refuse what this mode cannot do on these records."""
     wrong = []
-    if settings.mode in {"above_threshold", "exponential"} and known(settings.clients) > 1:
+    if settings.mode in BY_SCORES and known(settings.clients) > 1:
         wrong.append(FieldError("/optimizer/mode", f"{settings.mode} {NO_SCALARS}"))
     if settings.mode != "hessian_products" and facts.dimension > MOST_MATRIX:
         detail = f"sums whole Hessians, of up to {MOST_MATRIX} parameters: take hessian_products"

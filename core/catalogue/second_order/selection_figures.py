@@ -19,6 +19,8 @@ MOST_PRODUCTS: Final = 1000
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Mode = Literal["sound", "printed", "hessian_products", "above_threshold", "exponential"]
+BY_SCORES: Final = frozenset({"above_threshold", "exponential"})
+"""Modes of one answer about all candidates."""
 Asked = Gradient | Hessian | HessianProduct | FirstStationary | LikelyStationary
 
 
@@ -203,7 +205,7 @@ class SelectModelFigures(AbstractSettings):
             "gamma_star_trivial": known(self.smoothness),
         }
         told["claimed_gradient"], told["claimed_curvature"] = self.claimed(facts)
-        if self.mode in {"above_threshold", "exponential"}:
+        if self.mode in BY_SCORES:
             slope, bend = self.moves(facts)
             missed = self.held(1).slack(self.multiplier) if self.mode == "above_threshold" else None
             best = self.multiplier * log(known(self.candidates) / self.failure)

@@ -9,7 +9,7 @@ import pytest
 
 from core.catalogue.columns import BinaryColumn, CategoryColumn, Column, NumberColumn
 from core.catalogue.federating import Client, plan_federation
-from core.catalogue.jobs import JobSpec
+from core.catalogue.jobs import JobSpec, Resources
 from core.catalogue.planning import PlannedJob, plan_job
 from core.catalogue.second_order.selecting import SelectModel
 from core.errors import Invalid
@@ -130,6 +130,22 @@ def test_phase_retrieval_with_a_smooth_loss_has_a_hessian_of_either_sign() -> No
         "weights": {"kind": "clip"},
     }
     assert settings(planned(model)).smoothness is not None
+
+
+@pytest.mark.parametrize("mode", ["above_threshold", "exponential"])
+def test_scores_are_made_by_one_process(mode: str) -> None:
+    """A follower pays for each sum that it is told of, and one choice is paid for once, of however many sums."""
+    spec = planned(mode=mode).spec
+
+    def several(kind: str) -> PlannedJob:
+        optimizer = SelectModel.model_validate(SELECT | {"mode": kind})
+        asked = spec.model_copy(update={"optimizer": optimizer, "resources": Resources(processes=2)})
+        return plan_job(asked, columns=COLUMNS, units=100_000, adjacency=Adjacency.REPLACE_ONE, terms=TERMS)
+
+    assert several("sound").spec.resources.processes == 2
+    with pytest.raises(Invalid) as refused:
+        several(mode)
+    assert [one.pointer for one in refused.value.fields] == ["/resources/processes"]
 
 
 class TestClients:
