@@ -51,6 +51,12 @@ def test_the_error_is_small_beside_one_unit_of_many() -> None:
     assert eigenvalue_error(100, 2.0**21 * 1e6) < 1e-4 * 2**21
 
 
+@given(st.integers(1, 2000), st.floats(1, 2.0**50))
+def test_the_error_has_room_for_the_routine_and_for_rounding_down(dimension: int, cap: float) -> None:
+    tolerance = 8 * (dimension + 4) ** 2 * Fraction(cap) / 2**53
+    assert Fraction(3, 2) * tolerance + 1 <= eigenvalue_error(dimension, cap) <= Fraction(3, 2) * tolerance * 2 + 2
+
+
 @pytest.mark.parametrize("moved", [-1e-6, 1e-6])
 def test_a_routine_that_errs_by_more_stops_the_job(moved: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted bug: eigenvalues off by a millionth of the largest, to either side."""

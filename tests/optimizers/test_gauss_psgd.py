@@ -3,9 +3,11 @@
 from typing import Any
 
 import pytest
+import torch
 
 from core.optimizers import gauss_psgd
-from tests.support.second_order import LONG, SHORT, STILL, Scripted, failed, given, planted, walk
+from core.oracle import Answer
+from tests.support.second_order import LONG, SHORT, STILL, Deaf, Scripted, facts_of, failed, given, planted, walk
 
 
 def walked(slopes: list[list[float]], module: Any = gauss_psgd, **options: Any) -> tuple[dict[str, Any], Scripted]:
@@ -111,6 +113,18 @@ def test_units_that_run_out_in_a_round_certify_nothing() -> None:
     state, _ = walked([SHORT, [1.0, 0.0], [1.0, 0.0]])
     assert state["outcome"] == "data_exhausted"
     assert state["point"] == pytest.approx([-0.2, 0])
+
+
+def test_at_the_cap_a_round_s_beginning_is_returned() -> None:
+    settings = given(steps=3)
+    change = settings.change(0.1)
+    assert change is not None
+    told = ((settings.fresh(), SHORT), (settings.fresh(), [1.0, 0.0]), (change, STILL))
+    answers = [(question, Answer(torch.tensor(slope).double(), 0.1)) for question, slope in told]
+    estimate, _ = gauss_psgd.iterate(settings, Deaf(facts_of(1000, 2), answers))  # type: ignore[arg-type] # one in all that is asked
+    assert estimate.theta.tolist() == [0, 0]
+    assert estimate.certificate is not None
+    assert estimate.certificate.ended_by == "step_cap"
 
 
 def test_no_distance_certifies_saddles_and_an_empty_one_nothing() -> None:
