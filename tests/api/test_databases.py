@@ -28,6 +28,11 @@ def service(
         yield found
 
 
+@pytest.fixture(scope="module")
+def admin(service: Service) -> httpx.Client:
+    return service.client()
+
+
 def test_from_an_upload_to_what_is_left_of_the_budget(service: Service, admin: httpx.Client) -> None:
     made = upload(admin)
     assert (made["rows"], made["state"]) == (400, "ready")

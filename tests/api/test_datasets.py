@@ -106,7 +106,7 @@ class TestUpload:
         assert again.status_code == 409
 
     def test_the_same_bytes_are_refused_and_the_scope_is_named(self, service: Service, admin: httpx.Client) -> None:
-        made = upload(admin, shift=5)
+        made = post(admin, metadata(), csv(400, 5)).json()
         before = service.files()
         again = post(admin, metadata(name="copy"), csv(400, 5))
         assert again.status_code == 409
@@ -150,7 +150,7 @@ BAD_METADATA: dict[str, tuple[Any, str]] = {
     "delta a number": (metadata(budget={"epsilon": "3", "delta": 1e-6}), "/budget/delta"),
     "two budgets": (metadata(scope="sc_1"), "/scope"),
     "no budget": (metadata(budget=None), "/budget"),
-    "unknown type": (metadata(columns=columns_with(0, type="blob")), "/columns/0"),
+    "unknown type": (metadata(columns=columns_with(0, type="blob")), "/columns/0/type"),
     "duplicate names": (metadata(columns=columns_with(1, name="age")), "/columns/1/name"),
     "other undeclared": (metadata(columns=columns_with(1, other="pilot")), "/columns/1/other"),
     "unknown field": (metadata(colour="red"), "/colour"),
@@ -158,7 +158,7 @@ BAD_METADATA: dict[str, tuple[Any, str]] = {
     "unknown scope": (metadata(budget=None, scope="sc_nowhere"), "/scope"),
     "a list": ("[]", ""),
     "no JSON": ("{", ""),
-    "NaN in JSON": ('{"name": NaN}', ""),
+    "NaN in JSON": ('{"name": NaN}', "/name"),
     "a lone surrogate": ('{"name": "\\ud800"}', "/name"),
 }
 
@@ -167,6 +167,7 @@ BAD_FILES: dict[str, tuple[bytes, str, str]] = {
     "header only": (b"age,job,y\n", "text/csv", "/file"),
     "missing column": (b"age,y\n20,no\n", "text/csv", "/columns/1/name"),
     "not UTF-8": (b"age,job,y\n20,caf\xe9,no\n", "text/csv", "/file"),
+    "gzip": (b"\x1f\x8b" + csv(10), "text/csv", "/file"),
     "no Parquet": (csv(10), "application/vnd.apache.parquet", "/file"),
     "broken Parquet": (b"PAR1" + b"\0" * 64 + b"PAR1", "application/vnd.apache.parquet", "/file"),
 }

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,6 +20,7 @@ from core.store.bootstrap import first_admin
 from core.store.database import Database
 
 ROOT = Path(__file__).resolve().parents[2]
+_ENDS = count(1)
 COLUMNS: list[dict[str, Any]] = [
     {"name": "age", "type": "number", "lower": 18, "upper": 95},
     {"name": "job", "type": "category", "values": ["management", "technician", "other"], "other": "other"},
@@ -75,12 +77,12 @@ class Service:
 
 
 def upload(client: httpx.Client, shift: int = 0, rows: int = 400, **changes: Any) -> dict[str, Any]:
-    """Upload a small dataset and return its view."""
+    """Upload a small dataset, with an end that makes the bytes new, and return its view."""
     import json  # noqa: PLC0415 - only here
 
     parts = [
         ("metadata", (None, json.dumps(metadata(**changes)), "application/json")),
-        ("file", ("people.csv", csv(rows, shift), "text/csv")),
+        ("file", ("people.csv", csv(rows, shift) + b"\n" * next(_ENDS), "text/csv")),
     ]
     answer = client.post("/v1/datasets", files=parts)
     assert answer.status_code == 201, answer.text
