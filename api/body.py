@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Callable, Coroutine
-from typing import Any, NoReturn
+from math import isfinite
+from typing import Any
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
@@ -10,10 +11,6 @@ from fastapi.routing import APIRoute
 from core.errors import FieldError, Invalid, TooLarge
 
 _MAX_DEPTH = 100
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise Invalid("JSON has no NaN or Infinity.", FieldError("", f"{name} is not a JSON number"))
 
 
 def _check(value: object, path: str = "", depth: int = 0) -> None:
@@ -24,8 +21,8 @@ def _check(value: object, path: str = "", depth: int = 0) -> None:
         if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
             raise Invalid("Text must be valid Unicode without NUL.", FieldError(path, "remove the odd characters"))
     elif isinstance(value, float):
-        if value in (float("inf"), float("-inf")):
-            raise Invalid("A number is too large.", FieldError(path, "send a finite number"))
+        if not isfinite(value):
+            raise Invalid(f"There is no finite number at {path}.", FieldError(path, "send one; JSON has no NaN"))
     elif isinstance(value, list):
         for index, item in enumerate(value):
             _check(item, f"{path}/{index}", depth + 1)
@@ -42,7 +39,10 @@ def parse_json(raw: bytes) -> Any:  # noqa: ANN401 - any JSON value
         Invalid: it is not JSON, or holds NaN, infinities, NUL, lone surrogates or endless nesting.
     """
     try:
-        value = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
+        value = json.loads(raw.decode("utf-8"))
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise Invalid(f"The body is not JSON: see {where}.", FieldError("", f"{where}: {error.msg}")) from error
     except (ValueError, RecursionError) as error:
         raise Invalid("The body is not JSON in UTF-8.", FieldError("", "send a JSON object")) from error
     _check(value)
@@ -62,7 +62,10 @@ class StrictRequest(Request):
                 raise TooLarge(f"A request body may have {limit_bytes} bytes.", limit_bytes=limit_bytes)
             parts.append(part)
         self._body = b"".join(parts)
-        if self._body and "json" in self.headers.get("content-type", ""):
+        if self._body:
+            if "json" not in self.headers.get("content-type", ""):
+                told = FieldError("#header/content-type", "send Content-Type: application/json with a body of JSON")
+                raise Invalid("The body is not said to be JSON.", told)
             self._json = parse_json(self._body)
 
 

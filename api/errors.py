@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from core import errors
-from core.catalogue.datasets import field_errors
+from core.catalogue.faults import field_errors, said
 from core.errors import FieldError, Refusal
 
 STATUS: dict[type[Refusal], int] = {
@@ -127,7 +127,7 @@ def fields_of(found: Sequence[dict[str, Any]], body: Any) -> list[dict[str, str]
     """Return pydantic's errors as pointers and texts, without echoing what was sent; parameters as `#query/limit`."""
     parameters = [error for error in found if error["loc"] and error["loc"][0] in _PARAMETERS]
     inside = [{**error, "loc": error["loc"][1:]} for error in found if error not in parameters]
-    named = [FieldError("#" + "/".join(map(str, error["loc"])), error["msg"]) for error in parameters]
+    named = [FieldError("#" + "/".join(map(str, error["loc"])), said(error)) for error in parameters]
     return [{"pointer": field.pointer, "detail": field.detail} for field in (*named, *field_errors(inside, body))]
 
 

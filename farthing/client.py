@@ -18,13 +18,7 @@ from farthing.errors import FarthingError, JobFailed
 from farthing.models import Levels, Model
 from farthing.networks import Pretrained
 from farthing.plans import AnyPlan, read_plan
-from farthing.results import (
-    Contrast,
-    Interval,
-    OddsRatio,
-    Summary,
-    WaldTest,
-)
+from farthing.results import Contrast, Interval, OddsRatio, Summary, WaldTest
 from farthing.views import (
     AuditLine,
     Budget,
@@ -290,6 +284,10 @@ class Client:
     def cancel(self, job: str) -> Job:
         """Cancel a job; what it has not spent is given back."""
         return Job.model_validate(self._wire.post(f"/v1/jobs/{job}/cancel"))
+
+    def clone(self, job: str, *, key: str | None = None) -> Job:
+        """Submit the same job again: a new job with a new charge; `key` as for `submit`."""
+        return Job.model_validate(self._wire.post(f"/v1/jobs/{job}/clone", key=key or str(uuid4())))
 
     def events(self, job: str) -> Iterator[Event]:
         """Yield a job's history so far."""

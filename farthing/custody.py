@@ -53,6 +53,19 @@ def revoke(
 
 
 @app.command()
+def rotate(
+    key_id: Annotated[str | None, typer.Argument(metavar="KEY", help="key_...; default: the one in use")] = None,
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
+    """Replace an API key; the old one stops at once, the new secret is printed once."""
+    with Client(url, secret) as client:
+        made = client.rotate_key(key_id or client.me().key)
+    err.print(f"key {made.id} of {made.principal}; keep the line below, it is shown once:")
+    line(made.key or "")
+
+
+@app.command()
 def me(url: Url = DEFAULT_URL, secret: Secret = "") -> None:
     """Print who this key speaks for."""
     with Client(url, secret) as client:

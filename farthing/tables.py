@@ -213,7 +213,9 @@ def summary(found: Summary) -> RenderableType:
     table = plain_table(title, rows, left=("coefficient",), right=("estimate", "std. error", "z", "p", *levels))
     privacy = found.privacy
     promise = ", ".join(f"{name} {privacy[name]}" for name in ("mu", "rho", "epsilon", "delta") if privacy.get(name))
-    said = f"{promise} under {privacy.get('adjacency')}; intervals count the noise ({found.correction})"
+    said = f"{promise} under {privacy.get('adjacency')}"
+    if any(one.std_error is not None for one in found.coefficients):
+        said += f"; intervals count the noise ({found.correction})"
     return Group(table, "", _said("\n".join([said, *found.notes])))
 
 

@@ -27,8 +27,10 @@ Models = Annotated[
 def estimate(
     job: JobFile,
     *,
-    width: Annotated[str | None, typer.Option(help="coefficient=width: what a so wide interval takes")] = None,
-    excess: Annotated[float | None, typer.Option(help="what an excess risk of at most so much takes")] = None,
+    width: Annotated[
+        str | None, typer.Option(help="such as age=0.1: what an interval no wider than that takes")
+    ] = None,
+    excess: Annotated[float | None, typer.Option(help="such as 0.1: what an excess risk of at most that takes")] = None,
     clients: Datasets = None,
     models: Models = None,
     as_json: Json = False,
@@ -147,7 +149,8 @@ def show(
 def cancel(job: JobId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
     """Cancel a job; what it has not spent is given back."""
     with Client(url, secret) as client:
-        line(f"{job}: {client.cancel(job).state}")
+        found = client.cancel(job)
+    line(f"{job}: {found.state}" if found.ended else f"{job}: {found.state}, asked to stop")
 
 
 @app.command()

@@ -360,6 +360,7 @@ class Principal(View):
     id: str
     name: str
     role: str
+    key: str = ""
 
 
 class AuditLine(View):
@@ -376,14 +377,13 @@ class AuditLine(View):
 
 
 class Worker(View):
-    """A supervisor of trainers, and when it was last seen."""
+    """A supervisor of trainers, the site whose records it reads (empty: the service's own), and when it was seen."""
 
     name: str
     queues: tuple[str, ...]
     slots: int
     gpus: int
     site: str = ""
-    """Whose records it reads; empty: the service's own."""
     version: str
     alive: bool
     started_at: str

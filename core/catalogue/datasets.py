@@ -1,19 +1,18 @@
 """A dataset as its owner declares it: everything public about it, before a record is read."""
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, StringConstraints, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from core.catalogue.columns import Columns, Unit
+from core.catalogue.faults import field_errors
 from core.errors import FieldError, Invalid
 from core.privacy.amounts import BudgetRequest
 from core.privacy.facts import Adjacency, Frozen
 
 ScopeId = Annotated[str, StringConstraints(pattern=r"^sc_[0-9A-Za-z]{1,36}$")]
 Title = Annotated[str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True)]
-_MAX_ERRORS = 100
 
 
 class Metadata(Frozen):
@@ -63,36 +62,3 @@ def parse_metadata(body: object) -> Metadata:
         fields = field_errors(error.errors(include_url=False, include_input=False), body)
         named = ", ".join(dict.fromkeys(field.pointer or "the body" for field in fields[:3]))
         raise Invalid(f"The metadata is not valid at {named}.", *fields) from None
-
-
-def field_errors(found: Sequence[Mapping[str, Any]], body: object) -> tuple[FieldError, ...]:
-    """Return pydantic's errors as JSON pointers into `body`, without echoing what was sent; at most 100."""
-    places = [tuple(error["loc"]) for error in found]
-    fields: dict[FieldError, None] = {}
-    for error, place in zip(found, places, strict=True):
-        # pydantic also calls a tuple too short when one of its items was refused
-        if error["type"] == "too_short" and any(len(p) > len(place) and p[: len(place)] == place for p in places):
-            continue
-        context = error.get("ctx", {})
-        pointer = _pointer(place, body, missing=error["type"] == "missing")
-        if "place" in context:
-            pointer += f"/{context['place']}/name"
-        if "field" in context:
-            pointer += f"/{context['field']}"
-        fields[FieldError(pointer, error["msg"].removeprefix("Value error, "))] = None
-    return tuple(fields)[:_MAX_ERRORS]
-
-
-def _pointer(place: Sequence[int | str], body: object, *, missing: bool) -> str:
-    """Leave out the names of union branches that pydantic puts into a location."""
-    parts: list[str] = []
-    here: Any = body
-    for position, part in enumerate(place):
-        inside = isinstance(here, dict) and part in here
-        inside = inside or (isinstance(part, int) and isinstance(here, list | tuple) and part < len(here))
-        if inside:
-            here = here[part]
-        elif not (missing and position == len(place) - 1):
-            continue
-        parts.append(str(part).replace("~", "~0").replace("/", "~1"))
-    return "".join(f"/{part}" for part in parts)

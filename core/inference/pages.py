@@ -10,7 +10,7 @@ from math import ceil, floor, log10
 from typing import Any, Final
 
 from core.inference.released import Released
-from core.inference.rendering import Head, bounds, foot_of, head_of, number, p_words, plain
+from core.inference.rendering import Head, bounds, foot_of, head_of, number, p_words, plain, with_intervals
 
 _STYLE: Final = """
 :root{color-scheme:light dark;--ink:#1b1f24;--paper:#fff;--rule:#c9ced6;--soft:#56606d;--band:#1f5fae}
@@ -78,27 +78,30 @@ def document(title: str, facts: Head, middle: str, foot: Sequence[str], methods:
 def _table(shown: Mapping[str, Any]) -> str:
     """Return the coefficient table."""
     levels = shown["levels"]
-    names = ["std err", "z", "P&gt;|z|", *(_text(name) for level in levels for name in bounds(level))]
+    told = with_intervals(shown)
+    names = ["std err", "z", "P&gt;|z|", *(_text(name) for level in levels for name in bounds(level))] if told else []
     head = '<th scope="col">coefficient</th><th scope="col">estimate</th>' + "".join(
         f'<th scope="col">{name}</th>' for name in names
     )
     lines = list(shown["coefficients"])
     if shown["scale"] is not None:
         lines.append({"name": "(residual scale)", **shown["scale"]})
-    body = "".join(_row(line, len(levels)) for line in lines)
-    said = " and ".join(f"{100 * level:g}" for level in levels)
+    body = "".join(_row(line, len(levels), len(names)) for line in lines)
+    said = f"; intervals at {' and '.join(f'{100 * level:g}' for level in levels)} %" if told else ""
     return (
-        f'<div class="scroll"><table>\n<caption>In the units of the declared columns; intervals at {said} %.'
+        f'<div class="scroll"><table>\n<caption>In the units of the declared columns{said}.'
         f"</caption>\n<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody>\n</table></div>"
     )
 
 
-def _row(line: Mapping[str, Any], levels: int) -> str:
+def _row(line: Mapping[str, Any], levels: int, beside: int) -> str:
+    """Return a line of the table, with so many cells beside the estimate."""
     several = line.get("intervals") or [line]
     ends = [number(end) for one in several for end in one["interval"] or (None, None)]
     ends += [""] * (2 * levels - len(ends))
     z = "" if line.get("z") is None else f"{line['z']:z.3f}"
-    cells = [number(line["estimate"]), number(line["std_error"]), z, p_words(line.get("p_value")), *ends]
+    told = [number(line["std_error"]), z, p_words(line.get("p_value")), *ends][:beside]
+    cells = [number(line["estimate"]), *told]
     return f'<tr><th scope="row">{_text(line["name"])}</th>' + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>\n"
 
 

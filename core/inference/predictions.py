@@ -16,7 +16,6 @@ from core.catalogue.columns import Coded
 from core.catalogue.design import Design
 from core.catalogue.losses import Poisson
 from core.catalogue.nonconvex_losses import SineLink
-from core.errors import FieldError, Invalid
 from core.inference.released import Array, Released
 from core.inference.results import need_covariance, pointwise
 
@@ -62,15 +61,7 @@ def encoded_rows(design: Design, rows: Sequence[Mapping[str, Any]]) -> list[list
     Raises:
         Invalid: a row misses a column of the model or has a value that cannot be read; pointers start at /rows.
     """
-    return [_encoded(design, row, index) for index, row in enumerate(rows)]
-
-
-def _encoded(design: Design, row: Mapping[str, Any], index: int) -> list[float]:
-    try:
-        return design.encode_row(dict(row))
-    except Invalid as refusal:
-        fields = [FieldError(f"/rows/{index}{field.pointer}", field.detail) for field in refusal.fields]
-        raise Invalid(refusal.detail, *fields) from None
+    return [design.encode_row(dict(row), f"/rows/{index}") for index, row in enumerate(rows)]
 
 
 def _margin_covariance(released: Released, encoded: Array, classes: int) -> Array:

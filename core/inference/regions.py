@@ -54,7 +54,7 @@ def intervals(
     """
     need_covariance(released)
     shown, errors, levels = declared(released), std_errors(released), asked(released, levels)
-    places = range(len(shown.names)) if names is None else _places(released, names)
+    places = range(len(shown.names)) if names is None else _places(released, names, "#query/coefficient")
     reaches = [(level, reach(method, level, len(places))) for level in levels]
     return {
         "level": levels[0],
@@ -148,17 +148,17 @@ def _statistic(names: Sequence[str], point: Mapping[str, float], centre: Array, 
     return squared_length(np.linalg.solve(factor / scale[:, None], away / scale))
 
 
-def _places(released: Released, names: Sequence[str]) -> list[int]:
-    """Return the places of coefficients, each named once."""
+def _places(released: Released, names: Sequence[str], pointer: str = "/coefficients") -> list[int]:
+    """Return the places of coefficients, each named once; the pointer says where they were named."""
     if not 1 <= len(names) <= MOST_COEFFICIENTS:
         detail = f"name at least one and at most {MOST_COEFFICIENTS}"
-        raise Invalid("Name the coefficients of the region.", FieldError("/coefficients", detail))
-    found = [place(released, name, f"/coefficients/{index}") for index, name in enumerate(names)]
+        raise Invalid("Name the coefficients to see together.", FieldError(pointer, detail))
+    found = [place(released, name, f"{pointer}/{index}") for index, name in enumerate(names)]
     for index, name in enumerate(names):
         if name in names[:index]:
             raise Invalid(
                 f"The coefficient {name!r} is named twice.",
-                FieldError(f"/coefficients/{index}", "name each coefficient once"),
+                FieldError(f"{pointer}/{index}", "name each coefficient once"),
             )
     return found
 

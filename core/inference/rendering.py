@@ -26,7 +26,7 @@ def summary_text(shown: Mapping[str, Any]) -> str:
     rows = [_row(line, len(shown["levels"])) for line in shown["coefficients"]]
     if shown["scale"] is not None:
         rows.append(_row({"name": "(residual scale)", **shown["scale"]}, len(shown["levels"])))
-    lines = columns([header, *rows])
+    lines = columns([row if with_intervals(shown) else row[:2] for row in (header, *rows)])
     width = max(_LEAST, *(wide(line) for line in lines))
     body = [lines[0], "-" * width, *lines[1:]]
     head = pairs(head_of(shown), width)
@@ -64,6 +64,11 @@ def comparison_text(shown: Mapping[str, Any]) -> str:
     return "\n".join([title, rule, *head, rule, lines[0], "-" * width, *lines[1:], rule, *wrapped, ""])
 
 
+def with_intervals(shown: Mapping[str, Any]) -> bool:
+    """Say whether a summary has standard errors, and all that follows from them."""
+    return any(line["std_error"] is not None for line in shown["coefficients"])
+
+
 def head_of(shown: Mapping[str, Any]) -> Head:
     """Return the facts at the head of a summary, in the order to read them."""
     return [
@@ -72,7 +77,7 @@ def head_of(shown: Mapping[str, Any]) -> Head:
         ("Method", shown["optimizer"].replace("_", " ")),
         ("Steps", f"{shown['steps']:,} ({shown['status']})"),
         ("Loss", shown["loss"]),
-        ("Correction", shown["correction"]),
+        *([("Correction", shown["correction"])] if with_intervals(shown) else []),
         ("Weights", shown["weights"]),
         ("Parameters", str(len(shown["coefficients"]) + (shown["scale"] is not None))),
     ]
@@ -82,10 +87,11 @@ def foot_of(shown: Mapping[str, Any]) -> list[str]:
     """Return what stands below the table: the promise, what it implies, flags, and what to be wary of."""
     said = privacy_words(shown["privacy"])
     flags = shown["flags"]
-    said.append(
-        f"Eigenvalues floored: {flags['curvature_floored']} of the Hessian, {flags['score_floored']} of the scores, "
-        f"{flags['optimizer_floored']} in the last step. Slow directions: {flags['slow_directions']}."
-    )
+    if with_intervals(shown):
+        said.append(
+            f"Eigenvalues floored: {flags['curvature_floored']} of the Hessian, {flags['score_floored']} of the "
+            f"scores, {flags['optimizer_floored']} in the last step. Slow directions: {flags['slow_directions']}."
+        )
     said += [f"Note: {note}" for note in shown["notes"]]
     said.append(f"Model {shown['model']}, job {shown['job']}.")
     return [plain(text) for text in said]

@@ -167,7 +167,8 @@ def _second_order(certificate: Certificate, found: SecondOrder) -> str:
     )  # fmt: skip
     what, sure = certificate.quantity.replace("_", " "), "no confidence is claimed"
     if certificate.value is not None:
-        sure = f"a {what} of at most {certificate.value:.4g} is claimed with confidence {certificate.confidence:.4g}"
+        most, confidence = f"{certificate.value:.4g}", f"{certificate.confidence:.4g}"
+        sure = f"{_article(what)} of at most {most} is claimed with confidence {confidence}"
     resting = "; ".join(certificate.conditions)
     return f"{searched}: {looked}{chance}; {sure}. It rests on what nobody has checked: {resting}."
 
@@ -204,9 +205,13 @@ def claim(certificate: Certificate) -> str:
     else:
         resting = f", if all of this holds, which nobody has checked: {'; '.join(certificate.conditions)}"
     return (
-        f"{ending}; it claims a {what} of at most {certificate.value:.4g} in encoded units, with confidence "
+        f"{ending}; it claims {_article(what)} of at most {certificate.value:.4g} in encoded units, with confidence "
         f"{certificate.confidence:.4g}{resting}."
     )
+
+
+def _article(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
 def _count(number: int, noun: str) -> str:

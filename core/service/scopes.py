@@ -169,8 +169,8 @@ def freeze(context: Context, caller: Caller, scope_id: str, reason: str) -> Scop
 
     def work(session: Session) -> ScopeView:
         scope = find(session, caller, scope_id)
-        if scope.owner_id != caller.id:
-            caller.require("auditor", "admin")
+        if scope.owner_id != caller.id and caller.role not in {"auditor", "admin"}:
+            raise Forbidden("Only who owns this scope's data, an auditor or an admin may freeze it.")
         corrections.freeze(session, scope_id, reason, caller.id)
         return _view(session, caller, find(session, caller, scope_id))
 

@@ -106,7 +106,7 @@ def check_schema(schema: pa.Schema, columns: Sequence[Column]) -> None:
         if (fix := _misfit(column, kind)) is not None
     ]
     if wrong:
-        raise Invalid(f"The file holds other types than {len(wrong)} columns declare.", *wrong[:100])
+        raise Invalid(f"Columns of other types than declared: {len(wrong)}.", *wrong[:100])
 
 
 def _misfit(column: Column, kind: pa.DataType) -> str | None:

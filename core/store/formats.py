@@ -132,6 +132,9 @@ def _check_encoding(source: SealedFile) -> bool:
     quoted = False
     try:
         with source.open() as file:
+            if file.read(2) == b"\x1f\x8b":
+                raise unreadable("it is compressed by gzip", "unpack it, or send Parquet, which may be compressed")
+        with source.open() as file:
             while chunk := file.read(2**20):
                 decoder.decode(chunk)
                 quoted = quoted or b'"' in chunk

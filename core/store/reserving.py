@@ -140,7 +140,8 @@ def price(job: Job, schedule: Schedule, terms: Mapping[str, Terms]) -> None:
 def _admit(job: Job, balances: Sequence[tuple[str, Balance]]) -> None:
     """Refuse a job that does not fit each of its accounts, its allowance with it; say if it would without."""
     for account_id, held in balances:
-        refusal = _refusal(held, job.chunks[account_id][-1], job.allowance[account_id])
+        whose = "the budget" if account_id == job.scope_id else "this principal's grant"
+        refusal = _refusal(held, job.chunks[account_id][-1], job.allowance[account_id], whose)
         if refusal is None:
             continue
         bare = all(_fits(other, job.chunks[other_id][-1]) for other_id, other in balances)
@@ -154,7 +155,9 @@ def _admit(job: Job, balances: Sequence[tuple[str, Balance]]) -> None:
         )
 
 
-def _refusal(account: Balance, price: Sequence[int], beside: Sequence[int]) -> BudgetExhausted | BudgetReserved | None:
+def _refusal(
+    account: Balance, price: Sequence[int], beside: Sequence[int], whose: str
+) -> BudgetExhausted | BudgetReserved | None:
     """Say why a price with an allowance beside it does not fit an account; None where it does."""
     terms = account.terms
     cost = [one + other for one, other in zip(price, beside, strict=True)]
@@ -171,7 +174,7 @@ def _refusal(account: Balance, price: Sequence[int], beside: Sequence[int]) -> B
     part = min(one / both for one, both in zip(price, cost, strict=True) if both)
     mu, rho = short.mu * sqrt(part), short.rho * part
     return BudgetExhausted(
-        f"The job asks {short.required} % of the budget; {short.available} % is left. "
+        f"The job asks {short.required} % of {whose}; {short.available} % is left. "
         f"It would fit at {short.share:.4g} of its price, for example as mu {mu:.4g}.",
         required_percent=str(short.required),
         available_percent=str(short.available),

@@ -35,6 +35,22 @@ def most(view: dict[str, Any]) -> float:
 
 
 class TestEstimate:
+    @pytest.mark.parametrize(
+        ("headers", "content", "pointer", "said"),
+        [
+            ({}, "{}", "#header/content-type", "application/json"),
+            ({"Content-Type": "application/json"}, '{"dataset": "ds_1",\n "model" 3}', "", "line 2, column 10"),
+            ({"Content-Type": "application/json"}, '{"optimizer": {"steps": NaN}}', "/optimizer/steps", "NaN"),
+        ],
+    )
+    def test_a_body_that_cannot_be_read_says_why(
+        self, admin: httpx.Client, headers: dict[str, str], content: str, pointer: str, said: str
+    ) -> None:
+        answer = admin.post("/v1/estimates", content=content, headers=headers)
+        (wrong,) = answer.json()["errors"]
+        assert (answer.status_code, wrong["pointer"]) == (422, pointer)
+        assert said in wrong["detail"]
+
     def test_has_the_promised_shape(self, admin: httpx.Client, dataset: str) -> None:
         answer = admin.post("/v1/estimates", json=job(dataset))
         assert answer.status_code == 200, answer.text

@@ -144,7 +144,7 @@ class TestReading:
         assert some["flags"]["slow_directions"] == 0
         assert some["notes"] == []
         wrong = admin.get(f"{base}?coefficient=age&coefficient=age")
-        assert (wrong.status_code, wrong.json()["errors"][0]["pointer"]) == (422, "/coefficients/1")
+        assert (wrong.status_code, wrong.json()["errors"][0]["pointer"]) == (422, "#query/coefficient/1")
         assert admin.get(f"{base}?method=guess").status_code == 422
 
     def test_regions(self, admin: httpx.Client, made: tuple[str, str]) -> None:

@@ -6,7 +6,7 @@ from typing import Any, get_args
 import pytest
 from pydantic import ValidationError
 
-from core.catalogue.datasets import field_errors
+from core.catalogue.faults import field_errors
 from core.catalogue.jobs import JobSpec
 from core.catalogue.loss_cards import LOSSES, WEIGHTS
 from core.catalogue.losses import (
@@ -112,21 +112,21 @@ def body(kind: str, **model: Any) -> dict[str, Any]:
         ("linear", {"loss": {"kind": "squared", "c": 1}}, "/model/loss/c"),
         ("linear", {"loss": {"kind": "log_cosh", "huber": {"c": 1}}}, "/model/loss/huber"),
         ("linear", {"loss": {"kind": "huber", "scale_floor": 1}}, "/model/loss/scale_floor"),
-        ("linear", {"loss": {"kind": "pinball"}}, "/model/loss"),
+        ("linear", {"loss": {"kind": "pinball"}}, "/model/loss/kind"),
         ("linear", {"weights": {"bound": 0}}, "/model/weights/bound"),
         ("linear", {"weights": {"power": 4}}, "/model/weights/power"),
         ("linear", {"weights": {"kind": "schweppe", "power": 2}}, "/model/weights/power"),
         ("linear", {"weights": {"kind": "clip", "bound": "inf"}}, "/model/weights/bound"),
         ("linear", {"ridge": -1}, "/model/ridge"),
-        ("logistic", {"weights": {"kind": "schweppe"}}, "/model/weights"),
+        ("logistic", {"weights": {"kind": "schweppe"}}, "/model/weights/kind"),
         ("logistic", {"weights": {"kind": "clip", "bound": -1}}, "/model/weights/bound"),
-        ("logistic", {"loss": {"kind": "huber"}}, "/model/loss"),
+        ("logistic", {"loss": {"kind": "huber"}}, "/model/loss/kind"),
         ("logistic", {"loss": {"kind": "brier", "c": 1}}, "/model/loss/c"),
         ("linear", {"loss": {"kind": "geman_mcclure", "c": 0}}, "/model/loss/c"),
         ("linear", {"loss": {"kind": "cauchy", "h": 1}}, "/model/loss/h"),
         ("linear", {"loss": {"kind": "sine_link", "amplitude": 1}}, "/model/loss/amplitude"),
-        ("linear", {"loss": {"kind": "brier"}}, "/model/loss"),
-        ("phase_retrieval", {"loss": {"kind": "huber"}}, "/model/loss"),
+        ("linear", {"loss": {"kind": "brier"}}, "/model/loss/kind"),
+        ("phase_retrieval", {"loss": {"kind": "huber"}}, "/model/loss/kind"),
         ("phase_retrieval", {"loss": {"cap": 0}}, "/model/loss/cap"),
         ("phase_retrieval", {"weights": {"kind": "mallows"}}, "/model/weights/kind"),
         ("phase_retrieval", {"weights": {"bound": -1}}, "/model/weights/bound"),

@@ -97,7 +97,6 @@ def test_the_way_of_a_dataset(farthing: Command, client: Client, records: Path, 
     secret = ok(made).strip()
     assert secret not in made.stderr
     (principal,) = re.findall(r"pr_\w+", made.stderr)
-    (key,) = re.findall(r"key_\w+", made.stderr)
     assert ok(farthing("me", FARTHING_KEY=secret)) == f"analyst {principal} (ana)\n"
     assert dataset not in ok(farthing("datasets", FARTHING_KEY=secret))
     ok(farthing("share", dataset, principal))
@@ -125,8 +124,12 @@ def test_the_way_of_a_dataset(farthing: Command, client: Client, records: Path, 
     assert frozen.returncode == 1
     assert frozen.stderr.startswith("scope-frozen: ")
     ok(farthing("unfreeze", scope, "--reason", "answered"))
-    assert farthing("revoke", key).returncode == 0
+    rotated = farthing("rotate", FARTHING_KEY=secret)
+    fresh = ok(rotated).strip()
     assert farthing("me", FARTHING_KEY=secret).returncode == 1
+    assert ok(farthing("me", FARTHING_KEY=fresh)) == f"analyst {principal} (ana)\n"
+    assert farthing("revoke", *re.findall(r"key_\w+", rotated.stderr)).returncode == 0
+    assert farthing("me", FARTHING_KEY=fresh).returncode == 1
     assert farthing("erase", dataset, stdin="n\n").returncode == 1
     assert client.dataset(dataset).state == "ready"
     assert ok(farthing("erase", dataset, "--yes")).startswith(f"{dataset}: eras")

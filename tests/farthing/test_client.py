@@ -173,6 +173,7 @@ class TestJobs:
         dataset = service.upload()
         long = body(dataset, mu="0.1") | {"optimizer": {"kind": "noisy_gd", "steps": 20_000}}
         job = client.submit(long)
+        assert client.cancel(client.clone(job.id).id).id != job.id
         assert client.cancel(job.id).state in {"cancelled", "cancelling"}
         with pytest.raises(JobFailed) as failed:
             client.wait(job.id)

@@ -132,6 +132,14 @@ def test_what_would_turn_a_line_around_is_shown_as_its_code() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_without_intervals_nothing_is_said_that_follows_from_them(kind: str) -> None:
+    model = of_kind(kind, covariance=None)
+    for told in (summary_text(shown(model)), page(model)):
+        assert not re.search(r"std err|P>|P&gt;|Correction|Eigenvalues|intervals at", told)
+        assert all(name in " ".join(parsed(told).texts) for name in model.names)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("intervals", [True, False])
 def test_a_page_is_whole_and_needs_nothing_else(kind: str, intervals: bool) -> None:
     model = of_kind(kind) if intervals else of_kind(kind, covariance=None)
