@@ -15,7 +15,7 @@ import pytest
 
 from farthing import Client
 from tests.support.bank_jobs import release_of, succeed, succeed_together
-from tests.support.embedded import KEY, Embedded, embedded
+from tests.support.embedded import KEY, Embedded
 
 pytestmark = pytest.mark.slow
 """The quick variants: `tests/optimizers/test_certify.py` and `tests/service/test_about.py`."""
@@ -46,12 +46,6 @@ def squares(units: int, seed: int) -> bytes:
     text = io.StringIO("a,b,y\n")
     np.savetxt(text, np.column_stack((signs, target)), fmt="%.4g", delimiter=",", header="a,b,y", comments="")
     return text.getvalue().encode()
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
-    with embedded(tmp_path_factory.mktemp("home")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -157,9 +151,13 @@ def test_two_clients_certify_together(service: Embedded, minimum: str) -> None:
 
 
 def test_what_gauss_psgd_returns_for_phase_retrieval_is_what_it_claims(service: Embedded) -> None:
-    """Zero has a curvature of -.9, which figures for so few units do not exclude: some one run in six stays there."""
+    """Zero has a curvature of -.9, which these figures do not exclude: of eight runs two stayed there.
+
+    The drift is by hand: on the way down from zero steps are long, and with the planned one, for which rounds are what
+    counts, nearly every one of them would ask for a fresh gradient and the units would run out.
+    """
     dataset = upload(service, UNITS, 5)
-    optimizer = {"kind": "gauss_psgd", **FIGURES, "start": [0.0, 1e-6]}
+    optimizer = {"kind": "gauss_psgd", **FIGURES, "restart_drift": 1e-3, "start": [0.0, 1e-6]}
     done = succeed(service, dataset, **BODY, optimizer=optimizer)
     release = release_of(service, done)
     found = release["certificate"]["second_order"]

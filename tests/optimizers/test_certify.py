@@ -206,6 +206,46 @@ def test_a_plan_leaves_room_for_one_phase_and_says_what_it_takes() -> None:
         asked.model_copy(update={"batch": 400_000}).plan(facts_of(LAW), mu_of())
 
 
+ROOT = 0.95
+
+
+def squares(theta: torch.Tensor) -> torch.Tensor:
+    """Return the mean gradient of ((x.theta)^2 - y)^2/4 where x is of two signs and y is (0.95 x1)^2."""
+    return (theta.square() + 3 * theta.flip(0).square() - ROOT**2) * theta
+
+
+def planned_alone(point: list[float], units: int = 200_000, **figures: float) -> tuple[str, int]:
+    """Certify a point with figures that are planned, one level above records; return how, and the units it takes."""
+    asked = {"smoothness": 8.53, "hessian_smoothness": 12.0, "spread": 0.3, "difference_spread": 2.0}
+    facts = level_facts(2, 2**0.5).model_copy(update={"units": units})
+    settings = Certify.model_validate({**asked, "preset": "fast", "escape_distance": 0.1, **figures}).plan(facts, 2.0)
+    told, drift = settings.errors(facts), 1e-9
+    fresh = told.size(0.0) / 2**0.5
+    change = ((told.size(drift) ** 2 - told.size(0.0) ** 2) / (2 * drift)) ** 0.5
+    oracle = Level(squares, Noise(fresh, change), level_facts(2), SimulationGenerator(3))
+    claim = fit(settings, oracle, torch.tensor([point]).double()).value.certificate
+    assert claim is not None
+    found = claim.second_order
+    assert found is not None
+    assert settings.batch is not None
+    assert settings.difference_batch is not None
+    return found.outcome, found.restarts * settings.batch + found.differences * settings.difference_batch
+
+
+def test_planning_alone_gives_figures_that_certify_where_sampling_dominates() -> None:
+    """A point near a minimum, and a saddle of curvature -.9: what they take is what was planned for.
+
+    With kappa where the noise of both questions is equal, as it once was planned, a round takes several fresh gradients
+    on its way to the minimum, and all of them more units than there are.
+    """
+    near = [ROOT + 0.006, 0.0]
+    outcome, taken = planned_alone(near)
+    assert (outcome, taken <= 200_000) == ("no_escape_observed", True)
+    outcome, taken = planned_alone([0.0, 0.0])
+    assert (outcome, taken <= 200_000) == ("escaped", True)
+    assert planned_alone(near, restart_drift=5.8e-7)[1] > 200_000
+
+
 def test_nothing_is_claimed_by_records_that_the_model_has_seen() -> None:
     claim = Certificate(
         ended_by="certified", quantity="gradient_norm", value=0.1, confidence=0.9, conditions=("c",), variant="given"

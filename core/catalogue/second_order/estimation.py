@@ -61,3 +61,12 @@ class Errors(Frozen):
     def balanced_drift(self) -> float:
         """Return the kappa at which the differences' noise equals that of a fresh gradient."""
         return (self.noise / self.difference_noise) ** 2
+
+    def even_drift(self) -> float:
+        """Return the kappa at which the differences' whole error, sampling included, equals that of a fresh gradient.
+
+        No estimate's squared error is then above twice a fresh gradient's.
+        """
+        fresh = self.spread**2 / self.batch + self.dimension * self.noise**2
+        moved = self.difference_spread**2 / self.difference_batch + self.dimension * self.difference_noise**2
+        return fresh / moved

@@ -8,13 +8,15 @@ Source: second-order settings of ours and of Tao, Zhang, Yu, Cheng, Dressler and
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import partial
 from math import floor
 from typing import Final, TypeVar
 
 from core.catalogue.planning_rules import PLANNED_RADIUS, fill
 from core.catalogue.second_order.escape import rounds_for
 from core.catalogue.second_order.figures import MOST_STEPS, EscapeFigures, SpiderFigures, known
-from core.catalogue.second_order.presets import Unfit, fast, strict
+from core.catalogue.second_order.presets import Escape, Unfit, fast, strict
 from core.catalogue.second_order.rates import Ground
 from core.catalogue.second_order.theory import Constants, NoFixedPoint, theory_params
 from core.errors import FieldError, Invalid
@@ -191,26 +193,16 @@ def _with_escape(settings: F, facts: Facts) -> F:
         Unfit: they allow no claim.
     """
     errors = settings.errors(facts)
-    settings = fill(settings, restart_drift=errors.balanced_drift())
-    least = settings.error_radius
-    if least is None and settings.margin == "explicit":
-        restarts = max(1, settings.epochs * facts.units // known(settings.batch))
-        least = errors.radius(known(settings.restart_drift), restarts, settings.failure)
-    bent, rho = bent_by(settings, facts), known(settings.hessian_smoothness)
-    drift, step = known(settings.restart_drift), known(settings.step_size)
-    if settings.preset == "fast":
-        distance = known(settings.escape_distance)
-        found = fast(
-            errors,
-            drift,
-            step_size=step,
-            smoothness=bent,
-            hessian_smoothness=rho,
-            escape_distance=distance,
-            least_radius=least,
-        )
+    if settings.restart_drift is None:
+        drift = min(errors.balanced_drift(), errors.even_drift())
+        found = _escape(settings, facts, drift)
+        if drift < found.escape_distance**2 / found.round_steps:  # that of a round which goes as far in equal steps
+            with suppress(Unfit):
+                found = _escape(settings, facts, errors.even_drift())
+                drift = errors.even_drift()
+        settings = fill(settings, restart_drift=drift)
     else:
-        found = strict(errors, drift, step_size=step, smoothness=bent, hessian_smoothness=rho, least_radius=least)
+        found = _escape(settings, facts, settings.restart_drift)
     settings = fill(
         settings,
         error_radius=found.error_radius,
@@ -224,6 +216,27 @@ def _with_escape(settings: F, facts: Facts) -> F:
     if chance <= 0:
         raise Unfit(f"a round of {known(settings.round_steps)} steps never moves by {settings.escape_distance:.4g}")
     return fill(settings, rounds=rounds_for(settings.missed, chance))
+
+
+def _escape(settings: EscapeFigures, facts: Facts, drift: float) -> Escape:
+    """Return the escape phase of the settings' preset, both batches given.
+
+    Raises:
+        Unfit: there is none.
+    """
+    errors, least = settings.errors(facts), settings.error_radius
+    if least is None and settings.margin == "explicit":
+        restarts = max(1, settings.epochs * facts.units // known(settings.batch))
+        least = errors.radius(drift, restarts, settings.failure)
+    plan = strict if settings.preset == "strict" else partial(fast, escape_distance=known(settings.escape_distance))
+    return plan(
+        errors,
+        drift,
+        step_size=known(settings.step_size),
+        smoothness=bent_by(settings, facts),
+        hessian_smoothness=known(settings.hessian_smoothness),
+        least_radius=least,
+    )
 
 
 def _by_theory(settings: F, facts: Facts) -> F:
