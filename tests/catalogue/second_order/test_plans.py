@@ -4,6 +4,10 @@ from typing import Any
 
 import pytest
 
+from core.catalogue.methods import SETTINGS
+from core.catalogue.second_order.certify import Certify
+from core.catalogue.second_order.figures import known
+from core.catalogue.second_order.gauss import GaussPsgd
 from core.catalogue.second_order.plans import CertifyPlanRequest, EscapePlan, GaussPlanRequest
 from core.errors import Invalid
 from core.privacy.conversions import gdp_mu
@@ -43,11 +47,52 @@ def test_a_plan_is_what_a_job_would_run(kind: str) -> None:
     assert found.solved is None
 
 
+SPREAD_OUT = {"smoothness": 8.53, "hessian_smoothness": 12.0, "spread": 0.3, "difference_spread": 2.0}
+"""Of squares of a margin: records differ far more in how they bend than in how steep they are."""
+
+
+@pytest.mark.parametrize("kind", ["gauss_psgd", "certify"])
+@pytest.mark.parametrize("preset", [{"preset": "strict"}, {"preset": "fast", "escape_distance": 0.1}], ids=str)
+def test_where_sampling_dominates_a_round_goes_as_far_as_it_may_on_one_fresh_gradient(
+    kind: str, preset: dict[str, Any]
+) -> None:
+    """Where the noise of both is equal, no round could: it would take several, which nothing is left for."""
+    facts = {"units": 200_000, "dimension": 2, "gradient_bound": 2**0.5, "epsilon": "10"}
+    found = told(kind=kind, **facts, settings={**SPREAD_OUT, **preset})
+    settings = SETTINGS.validate_python(found.settings)
+    assert isinstance(settings, GaussPsgd | Certify)
+    errors = settings.errors(Facts(units=200_000, dimension=2, adjacency=Adjacency.REPLACE_ONE, gradient_bound=2**0.5))
+    walk = known(settings.escape_distance) ** 2 / known(settings.round_steps)
+    assert errors.balanced_drift() < walk / 5
+    assert settings.restart_drift == pytest.approx(errors.even_drift())
+    assert known(settings.restart_drift) > walk / 2
+    assert errors.size(known(settings.restart_drift)) == pytest.approx(2**0.5 * errors.size(0.0))
+
+
+def test_elsewhere_fresh_gradients_are_asked_where_the_noise_of_both_is_equal() -> None:
+    settings = SETTINGS.validate_python(told().settings)
+    assert isinstance(settings, Certify)
+    errors = settings.errors(
+        Facts(units=10_000_000, dimension=20, adjacency=Adjacency.REPLACE_ONE, gradient_bound=3.971)
+    )
+    assert settings.restart_drift == pytest.approx(errors.balanced_drift())
+    assert known(settings.restart_drift) > known(settings.escape_distance) ** 2 / known(settings.round_steps)
+    assert errors.balanced_drift() < errors.even_drift()
+
+
 def test_a_certificate_alone_takes_fewer_units_than_a_descent_to_it() -> None:
     alone, whole = told(), told(kind="gauss_psgd")
     assert alone.alpha is not None
     assert whole.alpha is not None
     assert alone.alpha < whole.alpha
+
+
+@pytest.mark.parametrize(("kind", "units"), [("certify", 6_613_994), ("gauss_psgd", 17_112_760)])
+def test_the_units_that_a_certificate_and_a_descent_to_it_take(kind: str, units: int) -> None:
+    """For alpha = .1, as the page about second-order points has it."""
+    found = told(kind=kind, units=None, find="units", target=0.1)
+    assert found.solved is not None
+    assert found.solved.units == pytest.approx(units, rel=0.005), "the search's own step"
 
 
 @pytest.mark.parametrize(
