@@ -88,9 +88,8 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
     check_lattice(
         inference.questions(), facts, f"/privacy/{target}" if spec.inference.shares is None else "/inference/shares"
     )
-    streamed = isinstance(optimizer.sampling(facts), StreamSampling)  # a lost batch is skipped, never read again
-    if streamed and spec.resources.processes > 1:
-        raise contradiction("/resources/processes", "is 1 where batches are disjoint: one process reads a stream")
+    sampling, payments = optimizer.sampling(facts), chunks(optimizer.schedule(facts))
+    skipped = isinstance(sampling, StreamSampling) and sampling.skips(len(payments))  # what is lost is never read again
     filled = spec.model_copy(
         update={
             "model": model,
@@ -98,10 +97,10 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
             "inference": inference,
             "resources": _planned_resources(spec.resources),
             "assume": None,
-            "retry_allowance": 0 if streamed else spec.retry_allowance,
+            "retry_allowance": 0 if skipped else spec.retry_allowance,
         }
     )
-    schedule = (*chunks(optimizer.schedule(facts)), *(question.event() for question in inference.questions()))
+    schedule = (*payments, *(question.event() for question in inference.questions()))
     return PlannedJob(spec=filled, design=design, facts=facts, schedule=schedule, bound=optimizer.bound(facts))
 
 

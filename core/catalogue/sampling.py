@@ -46,6 +46,14 @@ class StreamSampling(Frozen):
     """Units, by their places in a pass, that one chunk of the schedule stands for."""
     passes: Annotated[int, Field(gt=0)] = 1
 
+    def skips(self, chunks: int) -> bool:
+        """Say whether what is lost with a worker is skipped, of a schedule of so many chunks.
+
+        So it is where a pass has several: there is a rest to go on with. One that has a single chunk is paid and read
+        again, out of the retry allowance.
+        """
+        return chunks > self.passes
+
     def told(self) -> dict[str, Any]:
         """Return what a plan says of it."""
         sizes = {"batch": self.batches[0]} if len(self.batches) == 1 else {"batches": list(self.batches)}

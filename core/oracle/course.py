@@ -1,5 +1,10 @@
 """Where the reader of a stream stands: units of one pass after the other, a batch at a time."""
 
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
 
 class Course:
     """Counts the units that are behind, pass after pass; no batch is of two passes.
@@ -42,3 +47,21 @@ class Course:
         """Pass by the next batch; return the number of its pass, and its first place there."""
         self.behind += self.length(batch)
         return divmod(self.behind - batch, self._units)
+
+
+class Stream(Course):
+    """A course through records, which stand in orders that whoever knows the job can make again.
+
+    Args:
+        orders: of each pass, the numbers of the records in the order in which they are read; all of one length.
+        behind: units of all passes that are behind at the start.
+    """
+
+    def __init__(self, orders: Sequence[NDArray[np.int64]], behind: int = 0) -> None:
+        super().__init__(orders[0].size, len(orders), behind)
+        self._orders = orders
+
+    def read(self, batch: int) -> NDArray[np.int64]:
+        """Pass by the next batch and return the numbers of its records, shape (batch,)."""
+        number, first = self.take(batch)
+        return self._orders[number][first : first + batch].copy()

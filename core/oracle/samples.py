@@ -20,12 +20,13 @@ from core.mechanisms import sampling
 from core.mechanisms.generator import SystemGenerator
 from core.oracle import Meter
 from core.oracle.account import EVERYTHING
-from core.oracle.course import Course
+from core.oracle.course import Stream
 from core.oracle.door import AbstractDoor, Selection
 from core.privacy.events import Event, Sampled
 from core.privacy.facts import Adjacency, Facts
 from core.problems import Problem
 from core.problems.linear import LinearProblem
+from core.problems.sharded import ShardedProblem
 from core.problems.single import SMALLEST_CLIP
 
 POISSON_MISMATCH: Final = (
@@ -52,7 +53,7 @@ class AbstractSampleDoor(AbstractDoor):
     @cached_property
     def _single(self) -> Facts:
         """The facts that sums in single precision are made by; the public ones where there are none."""
-        rows = self._problem.single_rows if isinstance(self._problem, LinearProblem) else None
+        rows = self._problem.single_rows if isinstance(self._problem, LinearProblem | ShardedProblem) else None
         return self._whole_facts if rows is None else self._whole_facts.model_copy(update={"part_rows": rows})
 
     def _summing(self, question: Question) -> Facts:
@@ -174,37 +175,35 @@ class StreamDoor(AbstractSampleDoor):
     ) -> None:
         super().__init__(problem, facts, meter, generator, blocks)
         orders = np.atleast_2d(orders)
-        passes, units = orders.shape
-        assert units <= problem.units, "no unit has two places in an order"
+        assert orders.shape[1] <= problem.units, "no unit has two places in an order"
         # Shared with the doors to blocks, which are copies: what one reads, none reads again.
-        self._orders = {
-            name: list(orders) if members is None else [order[members.numpy()[order]] for order in orders]
+        self._streams = {
+            name: Stream(
+                list(orders) if members is None else [order[members.numpy()[order]] for order in orders],
+                behind=0 if name != EVERYTHING else skipped,
+            )
             for name, members in self._members.items()
         }
-        self._courses = {name: Course(rows[0].size, passes) for name, rows in self._orders.items()}
-        self._courses[EVERYTHING] = Course(self._orders[EVERYTHING][0].size, passes, behind=skipped)
 
     def _priced_part(self, question: Question) -> int:
-        return self._courses[self._part].pass_of(_batch(question))
+        return self._streams[self._part].pass_of(batch_of(question))
 
     def _moves_by(self, question: Question) -> int:
-        return self._courses[self._part].length(_batch(question))
+        return self._streams[self._part].length(batch_of(question))
 
     def _event(self, question: Question) -> Event:
         return question.event()
 
     def affords(self, question: Question) -> bool:
         """Say whether price and units are left for this question."""
-        return self._courses[self._part].first(_batch(question)) is not None and super().affords(question)
+        return self._streams[self._part].first(batch_of(question)) is not None and super().affords(question)
 
     def _select(self, question: Question) -> Selection:
-        batch = _batch(question)
-        number, first = self._courses[self._part].take(batch)
-        taken = self._orders[self._part][number][first : first + batch]
-        return Selection(batch, divisor=batch, rows=torch.from_numpy(taken.copy()))
+        batch = batch_of(question)
+        return Selection(batch, divisor=batch, rows=torch.from_numpy(self._streams[self._part].read(batch)))
 
 
-def _batch(question: Question) -> int:
+def batch_of(question: Question) -> int:
     """Return how many units a question reads."""
     assert question.batch is not None, "a stream's questions read a batch each"
     return question.batch

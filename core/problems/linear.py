@@ -43,7 +43,7 @@ from core.catalogue.questions import Curvature, Gradient, GradientDifference, Qu
 from core.privacy.facts import Facts
 from core.problems.blocks import LARGEST_SUM, SMALLEST_BOUND, BlockProblem, margins, mirror, product, slopes
 from core.problems.losses import per_record
-from core.problems.single import PART_ROWS, SingleRecords, numbers_of
+from core.problems.single import BLOCK_ROWS, PART_ROWS, SingleRecords, numbers_of
 from core.problems.terms import Factors, Layout, Point, Records, Sums
 
 Array = NDArray[np.float64]
@@ -104,6 +104,10 @@ class LinearProblem(BlockProblem):
             assert included is None or included.shape == (read,), "a mask is over what is read"
             return self._short_gradient(question, facts, theta, step, rows, included)
         return super().integer_sum(question, facts, theta, step, other=other, rows=rows, included=included)
+
+    def block_rows(self, question: Question, facts: Facts) -> int:
+        """Return after how many rows of a list a part ends, and what is multiplied at a time in single precision."""
+        return super().block_rows(question, facts) if facts.part_rows is None else BLOCK_ROWS
 
     def _single_gradient(
         self,

@@ -7,9 +7,9 @@ whoever asks cannot tell. Adding cannot overflow: all records together stay belo
 set of parts.
 
 There are two ways to share. A `Shard` holds its own rows and no others, whose numbers say who sums them: that suits
-sums over all records. Of a network every process holds all rows, a `Replica`, and what is shared is the list that one
-question reads, by places in it: a sample then costs each process its part of the sample, and whose rows are in it
-decides nothing about who works how long.
+sums over all records. Where lists are read every process holds all rows, a `Replica`, and what is shared is the list
+that one question reads, by places in it: a sample, or a stream's batch, then costs each process its part of that, and
+whose rows are in it decides nothing about who works how long. So it is with networks, and with streams.
 """
 
 from typing import Literal, Protocol
@@ -17,9 +17,11 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-from core.catalogue.questions import Question
+from core.catalogue.questions import Question, summed
 from core.privacy.facts import PART_UNITS, Facts, Grown, parts_in
 from core.problems import Problem
+from core.problems.blocks import BlockProblem
+from core.problems.linear import LinearProblem
 from core.problems.neural.problem import NetworkProblem
 from core.problems.team import Team
 
@@ -60,7 +62,8 @@ class Member(Protocol):
             told: what to sum.
             theta: where; the leader's. Followers are sent it, and all else.
             other: the second point of a question about two.
-            rows: the list that is read, if there is one.
+            rows: the list that is read, if there is one. Followers that know what it must be, as a stream's, give it
+                to be compared.
             included: a mask over it, or over all records, if there is one.
 
         Returns:
@@ -82,15 +85,18 @@ def shard_of(units: int, rank: int, size: int) -> range:
     return range(min(units, first * PART_UNITS), min(units, last * PART_UNITS))
 
 
-def member_of(own: Problem, units: int, team: Team) -> Member:
+def member_of(own: Problem, units: int, team: Team, *, whole: bool = False) -> Member:
     """Return this process's part in sums over the records it holds.
 
     Args:
-        own: all rows of a network's records, of others the rows of `shard_of`.
+        own: all rows of a network's records, of others the rows of `shard_of`, unless all hold all.
         units: n, of all processes together.
         team: whom to add up with.
+        whole: whether every process holds all rows, as of a network it does anyway.
     """
-    return Replica(own, units, team) if isinstance(own, NetworkProblem) else Shard(own, units, team)
+    if isinstance(own, NetworkProblem) or (whole and isinstance(own, BlockProblem)):
+        return Replica(own, units, team)
+    return Shard(own, units, team)
 
 
 class ShardedProblem:
@@ -100,19 +106,22 @@ class ShardedProblem:
         own: what the leader holds, see `member_of`.
         units: n, of all processes together.
         team: the others hold the rest, or the same.
+        whole: as above.
 
     Attributes:
         by_rows: whether lists of rows can be summed.
+        single_rows: as `core.problems.linear.LinearProblem` has it, where lists can be summed.
     """
 
     lanes = None
 
-    def __init__(self, own: Problem, units: int, team: Team) -> None:
+    def __init__(self, own: Problem, units: int, team: Team, *, whole: bool = False) -> None:
         assert team.leads, "the leader asks"
         self.units = units
         self.dimension = own.dimension
-        self.by_rows = isinstance(own, NetworkProblem)
-        self._member = member_of(own, units, team)
+        self._member = member_of(own, units, team, whole=whole)
+        self.by_rows = isinstance(self._member, Replica)
+        self.single_rows = own.single_rows if self.by_rows and isinstance(own, LinearProblem) else None
         self._team = team
 
     def integer_sum(
@@ -130,7 +139,7 @@ class ShardedProblem:
 
         Rows cannot be chosen by their numbers where each process holds its own.
         """
-        assert rows is None or self.by_rows, "batches of a stream are read by one process"
+        assert rows is None or self.by_rows, "lists of rows are summed by processes that hold all of them"
         told = Sum(
             question=question,
             facts=facts,
@@ -181,8 +190,9 @@ class Shard:
 class Replica:
     """One process's copy of all rows, of which it sums some places of each list, or of all records.
 
-    What is shared out are blocks: parts, and as many of them as one pass of the network reads. So every pass is one
-    that a single process would have made, with the same records in the same slots, and its floats are the same.
+    What is shared out are blocks: parts, and as many of them as one pass of the network reads, or one product. So every
+    pass is one that a single process would have made, with the same records in the same slots, and its floats are the
+    same.
 
     Args:
         own: all rows.
@@ -190,7 +200,7 @@ class Replica:
         team: whom to add up with.
     """
 
-    def __init__(self, own: NetworkProblem, units: int, team: Team) -> None:
+    def __init__(self, own: NetworkProblem | BlockProblem, units: int, team: Team) -> None:
         assert own.units == units, "every process holds all rows"
         self._own, self._team = own, team
 
@@ -208,14 +218,17 @@ class Replica:
         if told.listed is None:
             rows = torch.arange(self._own.units)
         else:
-            rows = team.share(torch.empty(told.listed, dtype=torch.int64) if rows is None else rows)
+            known = rows
+            rows = team.share(torch.empty(told.listed, dtype=torch.int64) if known is None else known.clone())
+            assert known is None or torch.equal(rows, known), "a stream's batches are read in its order"
         if told.masked:
             included = _mask(team, len(rows), included)
         block = self._own.block_rows(told.question, told.facts)
         edges = (-(-len(rows) // block) * edge // team.size for edge in (team.rank, team.rank + 1))
         first, last = (min(len(rows), block * edge) for edge in edges)
         if first == last:
-            return team.add_up(torch.zeros_like(theta, dtype=torch.int64))
+            shape = theta.shape if told.points is not None else summed(told.question).shape(dimension)
+            return team.add_up(torch.zeros(shape, dtype=torch.int64))
         total = self._own.integer_sum(
             told.question,
             told.facts,

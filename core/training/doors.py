@@ -1,7 +1,7 @@
 """The door that a job's method needs, on the meter that pays for it."""
 
-from collections.abc import Callable
-from typing import assert_never
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +11,16 @@ from core.catalogue.sampling import FullSampling, PoissonSampling, StreamSamplin
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.sampling import public_order
 from core.oracle import Meter
+from core.oracle.course import Stream
 from core.oracle.door import AbstractDoor, FullDoor
 from core.oracle.samples import PoissonDoor, StreamDoor
+from core.privacy.events import Event
 from core.problems import Problem
 from core.training.meter import LedgerMeter, Till
-from core.training.order import Order
+from core.training.order import Order, Payer
 from core.training.streaming import StreamMeter
+
+_NOTHING: Final[Mapping[Event, int]] = {}
 
 
 def make_meter(planned: PlannedJob, order: Order, till: Till, stop: Callable[[], bool]) -> LedgerMeter:
@@ -28,26 +32,44 @@ def make_meter(planned: PlannedJob, order: Order, till: Till, stop: Callable[[],
         till: where chunks are paid.
         stop: says whether the attempt was asked to stop.
     """
+    begun = begins_after(planned, order)
+    return meter_on(planned, till, order.payers, begun, kept=order.kept, charged=order.charged, stop=stop)
+
+
+def begins_after(planned: PlannedJob, order: Order) -> int:
+    """Return after how many chunks an attempt goes on: those that were kept, or of a stream that anybody has paid.
+
+    A stream of one chunk a pass has nothing left of a pass to go on with: what is lost of it is paid and read again,
+    as other methods' chunks are.
+    """
     sampling = planned.spec.optimizer.sampling(planned.facts)
-    if isinstance(sampling, StreamSampling):
-        return StreamMeter(
-            till,
-            order.payers,
-            order.schedule,
-            sampling=sampling,
-            units=planned.facts.units,
-            kept=order.kept,
-            paid_chunks=order.paid_chunks,
-            charged=order.charged,
-            stop=stop,
-        )
-    return LedgerMeter(
+    skips = isinstance(sampling, StreamSampling) and sampling.skips(len(order.schedule))
+    return order.paid_chunks if skips else order.kept_chunks
+
+
+def meter_on(
+    planned: PlannedJob,
+    till: Till,
+    payers: Sequence[Payer],
+    begun: int,
+    *,
+    kept: bytes | None = None,
+    charged: Mapping[Event, int] = _NOTHING,
+    stop: Callable[[], bool] = lambda: False,
+) -> LedgerMeter:
+    """Return a meter that goes on after so many chunks; see `LedgerMeter`, and `StreamMeter` for a stream's."""
+    sampling, schedule = planned.spec.optimizer.sampling(planned.facts), planned.schedule
+    if not isinstance(sampling, StreamSampling):
+        return LedgerMeter(till, payers, schedule, kept=kept, kept_chunks=begun, charged=charged, stop=stop)
+    return StreamMeter(
         till,
-        order.payers,
-        order.schedule,
-        kept=order.kept,
-        kept_chunks=order.kept_chunks,
-        charged=order.charged,
+        payers,
+        schedule,
+        sampling=sampling,
+        units=planned.facts.units,
+        kept=kept,
+        paid_chunks=begun,
+        charged=charged,
         stop=stop,
     )
 
@@ -80,11 +102,29 @@ def open_door(
             return FullDoor(problem, facts, paying, generator)
         case PoissonSampling(parts=parts):
             return PoissonDoor(problem, facts, paying, generator, parts, by_rows=not shared)
-        case StreamSampling(passes=passes):
+        case StreamSampling():
             assert isinstance(meter, StreamMeter), "a stream is paid for as one"
-            orders = np.stack([_order(order.claim.job_id, number, facts.units) for number in range(passes)])
-            return StreamDoor(problem, facts, paying, generator, orders[:, : meter.reach], skipped=meter.skipped)
+            orders = _orders(planned, order.claim.job_id, meter)
+            return StreamDoor(problem, facts, paying, generator, orders, skipped=meter.skipped)
     assert_never(sampling)
+
+
+def stream_of(planned: PlannedJob, job_id: str, meter: StreamMeter) -> Stream:
+    """Return the records that an attempt may read, in their order: what a door reads, as others know it too.
+
+    Args:
+        planned: the job, nothing open.
+        job_id: its name.
+        meter: of `make_meter`, or one that was told of the same payments.
+    """
+    return Stream(list(_orders(planned, job_id, meter)), behind=meter.skipped)
+
+
+def _orders(planned: PlannedJob, job_id: str, meter: StreamMeter) -> NDArray[np.int64]:
+    """Return the public orders of a job's passes as far as they are paid for, shape (passes, reach)."""
+    sampling, units = planned.spec.optimizer.sampling(planned.facts), planned.facts.units
+    assert isinstance(sampling, StreamSampling), "a stream is read in passes"
+    return np.stack([_order(job_id, number, units)[: meter.reach] for number in range(sampling.passes)])
 
 
 def _order(job_id: str, number: int, units: int) -> NDArray[np.int64]:

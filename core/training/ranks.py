@@ -8,15 +8,17 @@ worth it: it keeps the accounts itself, from the prices frozen at reserve, and f
 from collections.abc import Callable
 from typing import Annotated, Final, Literal
 
+import torch
 from pydantic import Field, TypeAdapter
+from torch import Tensor
 
 from core.catalogue.models import NetworkModel
 from core.catalogue.planning import PlannedJob
-from core.catalogue.sampling import PoissonSampling
+from core.catalogue.sampling import PoissonSampling, StreamSampling
 from core.oracle.account import EVERYTHING, Account
-from core.oracle.samples import sampled
+from core.oracle.samples import batch_of, sampled
 from core.privacy.events import Event
-from core.privacy.facts import Frozen
+from core.privacy.facts import Frozen, Grown
 from core.problems import Problem
 from core.problems.sharded import ShardedProblem, Sum, member_of, shard_of
 from core.problems.team import Team
@@ -24,24 +26,31 @@ from core.settings import ServiceSettings
 from core.store.records import Kept, open_records, read_records
 from core.store.weights import KeptWeights, read_weights
 from core.training.device import flush_denormals
+from core.training.doors import begins_after, meter_on, stream_of
 from core.training.fitting import make_problem
-from core.training.meter import LedgerMeter, Till
+from core.training.meter import Till
 from core.training.network import NO_WEIGHTS, PublicWeights
 from core.training.order import Order, Payer
+from core.training.streaming import StreamMeter
 
 Gather = Callable[[int], Team | None]
 """Returns a team of so many processes, which wait to be told; None for one."""
 
 
-class Opened(Frozen):
+class Opened(Grown):
     """The attempt is on record as having opened the records: everybody may open their own rows."""
+
+    NEWER = frozenset({"job"})
 
     kind: Literal["opened"] = "opened"
     planned: PlannedJob
     records: Kept
     payers: tuple[Payer, ...]
     kept_chunks: int
+    """After how many chunks it goes on."""
     weights: KeptWeights | None = None
+    job: str = ""
+    """Of a stream, whose order is made of it."""
 
 
 class Paid(Frozen):
@@ -75,17 +84,23 @@ def open_problem(
         planned=planned,
         records=order.records,
         payers=order.payers,
-        kept_chunks=order.kept_chunks,
+        kept_chunks=begins_after(planned, order),
         weights=order.weights,
+        job=order.claim.job_id if _is_stream(planned) else "",
     )
     team.tell(opened.model_dump_json())
     own = _own_rows(planned, order.records, settings, _rows_of(planned, team), weights)
-    return ShardedProblem(own, order.units, team)
+    return ShardedProblem(own, order.units, team, whole=_is_stream(planned))
+
+
+def _is_stream(planned: PlannedJob) -> bool:
+    """Say whether a job reads batches of a public order."""
+    return isinstance(planned.spec.optimizer.sampling(planned.facts), StreamSampling)
 
 
 def _rows_of(planned: PlannedJob, team: Team) -> range | None:
-    """Return the rows that this process of several holds; None: all of them."""
-    if isinstance(planned.spec.model, NetworkModel):
+    """Return the rows that this process of several holds; None: all of them, for any may be in a list."""
+    if isinstance(planned.spec.model, NetworkModel) or _is_stream(planned):
         return None
     return shard_of(planned.facts.units, team.rank, team.size)
 
@@ -176,17 +191,44 @@ def follow(team: Team, settings: ServiceSettings) -> None:
     flush_denormals(opened.planned)
     weights = NO_WEIGHTS if opened.weights is None else read_weights(settings, opened.weights)
     own = _own_rows(opened.planned, opened.records, settings, _rows_of(opened.planned, team), weights)
-    member = member_of(own, opened.planned.facts.units, team)
+    member = member_of(own, opened.planned.facts.units, team, whole=_is_stream(opened.planned))
     receipts = Receipts(opened.kept_chunks)
-    meter = LedgerMeter(receipts, opened.payers, opened.planned.schedule, kept_chunks=opened.kept_chunks)
-    account = Account(meter)
+    books = Books(opened, receipts)
     while not isinstance(told := _TOLD.validate_json(team.hear()), Closed):
         if isinstance(told, Paid):
             receipts.note(told)
         else:
             assert isinstance(told, Sum), "records are opened once"
-            account.cover(EVERYTHING, _price(opened.planned, told))
-            member.join(told)
+            member.join(told, rows=books.charge(told))
+
+
+class Books:
+    """A follower's own accounts: what the leader asks for is worth no more than the payments that it was told of.
+
+    Args:
+        opened: the attempt.
+        receipts: of its payments.
+    """
+
+    def __init__(self, opened: Opened, receipts: Receipts) -> None:
+        self._planned = opened.planned
+        meter = meter_on(opened.planned, receipts, opened.payers, opened.kept_chunks)
+        self._account = Account(meter)
+        self._stream = stream_of(opened.planned, opened.job, meter) if isinstance(meter, StreamMeter) else None
+
+    def charge(self, told: Sum) -> Tensor | None:
+        """Count one more sum, and return the rows that it must be of; None where that is the leader's to say.
+
+        Raises:
+            AssertionError: it is not paid for, or not of the kind that the job asks.
+        """
+        if self._stream is None:
+            self._account.cover(EVERYTHING, _price(self._planned, told))
+            return None
+        batch = batch_of(told.question)
+        assert told.listed == batch, "a stream is read by batches"
+        self._account.cover(self._stream.pass_of(batch), told.question.event(), self._stream.length(batch))
+        return torch.from_numpy(self._stream.read(batch))
 
 
 def _price(planned: PlannedJob, told: Sum) -> Event:

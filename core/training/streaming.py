@@ -8,7 +8,9 @@ nothing but the first, and with the state so far all the same.
 Nothing is read twice in a pass. A chunk that is paid may have been read, whoever paid it, and one that is not was read
 by nobody. So a new attempt begins with the first unit of the first chunk that no attempt has paid. What an earlier one
 has lost is what was read since its last payment and the rest of a chunk: these units are skipped, which costs nothing,
-and the method takes fewer steps. No chunk is paid twice, so that such jobs need no retry allowance.
+and the method takes fewer steps. No chunk is paid twice, so that such jobs need no retry allowance. Passes of a single
+chunk have no rest to go on with: of those an attempt begins after what was kept, and pays and reads again, as others do
+(`core.training.doors.begins_after`).
 """
 
 from collections import Counter
@@ -30,7 +32,7 @@ class StreamMeter(LedgerMeter):
         sampling: how many units a chunk stands for, and how many passes there are.
         units: n.
         kept: what an earlier attempt left, `Notes` packed.
-        paid_chunks: how many chunks were paid by earlier attempts, kept or lost.
+        paid_chunks: after how many chunks this attempt goes on: those that earlier ones paid, kept or lost.
         charged: the events that earlier attempts paid for.
         stop: says whether this attempt was asked to stop; looked at before each chunk, where stopping loses nothing.
 

@@ -20,12 +20,14 @@ from core.catalogue.questions import (
 )
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.lattice import Grid
+from core.mechanisms.sampling import public_order
 from core.oracle.door import FullDoor
 from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.noise import grid_for
 from core.oracle.samples import PoissonDoor, StreamDoor
 from core.privacy.facts import PART_UNITS
 from core.problems import Problem
+from core.problems.linear import LinearProblem
 from core.problems.sharded import ShardedProblem, shard_of
 from core.problems.team import Team
 from tests.support.followers import gathered, lead, make_problem, situation_of
@@ -175,10 +177,48 @@ def test_a_poisson_sample_is_drawn_by_the_leader_alone(team: Team) -> None:
     assert torch.equal(*values)
 
 
-def test_a_stream_is_read_by_one_process(team: Team) -> None:
+LISTED = [
+    {"units": 45_211, "dimension": 30},
+    {"units": 40_000, "dimension": 7, "loss": "huber", "rows": "odd"},
+    {"units": 30_011, "dimension": 5, "loss": "joint", "rows": "odd"},
+    {"units": 30_011, "dimension": 4, "loss": "multinomial", "rows": "odd"},
+]
+
+
+@pytest.mark.parametrize("scene", LISTED, ids=str)
+def test_a_streams_answers_are_those_of_one_process(team: Team, scene: dict[str, object]) -> None:
+    """Batches of less than a block, of several, and of some rows more; in single precision where one process is."""
+    scene = {"loss": "logistic", **scene}
+    units, situation = int(str(scene["units"])), situation_of(scene)
+    public, order = situation.facts(units), public_order("job_1", units)
+    several, one = lead(team, whole=True, **scene), make_problem(scene)
+    doors = [StreamDoor(held, public, Unmetered(), repeatable_generator(), order) for held in (several, one)]
+    for seed, batch in enumerate((9_000, 700, 2 * 4096, 4 * 1024 + 1)):
+        theta, other = situation.point(seed), situation.point(seed + 1)
+        clipped = Gradient(sigma=1e-3, clip=0.5, batch=batch)
+        change = GradientDifference(sigma=1e-3, cap=0.3, batch=batch // 4)
+        told = [(door.ask(clipped, theta), door.ask(change, theta, other)) for door in doors]
+        assert [answer.scale for answer in told[0]] == [answer.scale for answer in told[1]]
+        assert all(torch.equal(*(answer.value for answer in pair)) for pair in zip(*told, strict=True))
+
+
+def test_lists_cut_inside_a_block_would_be_seen(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted bug: the leader's run of a batch ends elsewhere than its follower's begins."""
+    scene = {"units": 30_011, "dimension": 30, "loss": "logistic"}
+    public, rows = facts(30_011, 30), torch.arange(20_000)
+    several, one = lead(team, whole=True, **scene), make_problem(scene)
+    question, theta = Gradient(sigma=1.0, batch=len(rows)), point(30, 0)
+    step = grid_for(question, public, len(rows)).part_step
+    sums = [held.integer_sum(question, public, theta, step, rows=rows) for held in (several, one)]
+    assert torch.equal(*sums)
+    monkeypatch.setattr(LinearProblem, "block_rows", lambda *_: 3000)
+    assert not torch.equal(several.integer_sum(question, public, theta, step, rows=rows), sums[1])
+
+
+def test_a_stream_is_not_read_where_each_process_has_rows_of_its_own(team: Team) -> None:
     records = lead(team, units=100, dimension=3)
     oracle = StreamDoor(records, facts(100, 3), Unmetered(), SystemGenerator(), np.arange(100))
-    with pytest.raises(AssertionError, match="one process"):
+    with pytest.raises(AssertionError, match="hold all of them"):
         oracle.ask(Gradient(sigma=1.0, batch=10), torch.zeros(3, dtype=torch.float64))
 
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from core.catalogue.questions import Gradient, GradientDifference, LeastGradient
-from core.mechanisms.sampling import rate_parts
+from core.mechanisms.sampling import public_order, rate_parts
 from core.oracle.door import FullDoor
 from core.oracle.meters import Unmetered
 from core.oracle.noise import grid_for
-from core.oracle.samples import PoissonDoor
+from core.oracle.samples import PoissonDoor, StreamDoor
 from core.problems import Problem
 from core.problems.neural.problem import NetworkProblem
 from core.problems.sharded import ShardedProblem
@@ -80,6 +80,16 @@ def test_a_poisson_sample_is_drawn_by_the_leader_and_summed_by_all(team: Team, r
         return torch.stack([oracle.ask(QUESTION, _point(one.dimension, seed)).value for seed in range(3)])
 
     assert torch.equal(answer(several), answer(one))
+
+
+def test_a_streams_batches_are_summed_by_all(team: Team) -> None:
+    several, one = _both(team, "convolution", 8)
+    public, order = facts(UNITS, one.dimension, 0.5, PART), public_order("job_1", UNITS)
+    doors = [StreamDoor(held, public, Unmetered(), repeatable_generator(), order) for held in (several, one)]
+    for batch in (60, 7, 100):
+        question = Gradient(sigma=1.0, clip=0.5, batch=batch)
+        told = [oracle.ask(question, _point(one.dimension, batch)).value for oracle in doors]
+        assert torch.equal(*told)
 
 
 def test_whoever_sums_other_blocks_is_seen(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,8 +86,10 @@ def follow(team: Team) -> None:
             member.join(Sum.model_validate(message))
         elif message["kind"] == "scene":
             units = message["units"]
-            own = make_problem(message, shard_of(units, team.rank, team.size))
-            member = NoisyShard(own, units, team) if message.get("bug") == "noise" else member_of(own, units, team)
+            own = make_problem(message, _span_of(message, team))
+            whole = message.get("whole", False)
+            noisy = message.get("bug") == "noise"
+            member = NoisyShard(own, units, team) if noisy else member_of(own, units, team, whole=whole)
         else:
             return
 
@@ -97,7 +99,12 @@ def lead(team: Team, **scene: Any) -> ShardedProblem:
     told = {"kind": "scene", "loss": "logistic", **scene}
     team.tell(json.dumps(told))
     units = told["units"]
-    return ShardedProblem(make_problem(told, shard_of(units, 0, team.size)), units, team)
+    return ShardedProblem(make_problem(told, _span_of(told, team)), units, team, whole=bool(told.get("whole")))
+
+
+def _span_of(scene: dict[str, Any], team: Team) -> range | None:
+    """Return the rows that a process holds; None: all, where the scene says so."""
+    return None if scene.get("whole") else shard_of(scene["units"], team.rank, team.size)
 
 
 @contextmanager

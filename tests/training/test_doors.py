@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from core.catalogue.columns import Columns
 from core.catalogue.jobs import JobSpec
 from core.catalogue.planning import PlannedJob, plan_job
-from core.errors import AdjacencyMismatch, Invalid
+from core.errors import AdjacencyMismatch
 from core.mechanisms.sampling import padded_length, public_order, rate_parts
 from core.oracle.door import FullDoor
 from core.oracle.samples import PoissonDoor, StreamDoor
@@ -147,9 +147,22 @@ def test_samples_are_refused_where_records_may_change_and_streams_are_not() -> N
     assert plan(STREAM, Adjacency.REPLACE_ONE).schedule == plan(STREAM).schedule
 
 
-def test_streams_are_read_by_one_process_and_repeat_nothing() -> None:
-    with pytest.raises(Invalid) as refused:
-        plan(STREAM, resources={"processes": 2})
-    assert refused.value.fields[0].pointer == "/resources/processes"
+def test_streams_repeat_nothing_and_are_of_any_number_of_processes() -> None:
     assert plan(STREAM).spec.retry_allowance == 0
+    assert plan(STREAM, resources={"processes": 2}).schedule == plan(STREAM).schedule
     assert plan(POISSON, resources={"processes": 2}).spec.retry_allowance == 1
+
+
+ONE_STEP: dict[str, Any] = {"kind": "certified_clipped_sgd", "steps": 1}
+
+
+def test_a_stream_of_one_chunk_is_paid_and_read_again() -> None:
+    """There is nothing to go on with: what is lost of it is lost as other methods' chunks are."""
+    planned = plan(ONE_STEP)
+    assert len(planned.schedule) == 1
+    assert not is_stream(Schedule(planned.schedule).chunks)
+    assert (planned.spec.retry_allowance, plan(ONE_STEP, retry_allowance=0).spec.retry_allowance) == (1, 0)
+    door, meter, till, journal = opened(planned, paid_chunks=1)
+    ask(door, planned)
+    assert (type(meter), till.chunks) == (StreamMeter, [0])
+    assert journal.selections[0][0].tolist() == public_order("job_7", UNITS).tolist()

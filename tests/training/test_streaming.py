@@ -239,8 +239,17 @@ SETTINGS = CertifiedClippedSgd(
 WHOLE = tuple(SETTINGS.schedule(facts(UNITS, 3)))
 
 
-def attempt(database: Database, recorder: Recorder, folder: Path) -> tuple[Claim, Release[Estimate] | None]:
-    """Claim the job and run the method on it, as a trainer does; a lost attempt returns no release."""
+def attempt(
+    database: Database,
+    recorder: Recorder,
+    folder: Path,
+    asked: CertifiedClippedSgd = SETTINGS,
+    begun: int | None = None,
+) -> tuple[Claim, Release[Estimate] | None]:
+    """Claim the job and run the method on it, as a trainer does; a lost attempt returns no release.
+
+    It goes on after `begun` chunks; None: after all that are paid, as a stream of several does.
+    """
     claim = database.run(jobs.claim, "w", 60.0)
     assert claim is not None
     with database.read() as session:
@@ -250,15 +259,15 @@ def attempt(database: Database, recorder: Recorder, folder: Path) -> tuple[Claim
     meter = StreamMeter(
         LedgerTill(database, claim, ServiceSettings(home=folder)),
         [Payer(TERMS.orders, totals) for totals in amounts],
-        WHOLE,
-        sampling=SETTINGS.sampling(facts(UNITS, 3)),
+        tuple(asked.schedule(facts(UNITS, 3))),
+        sampling=asked.sampling(facts(UNITS, 3)),
         units=UNITS,
         kept=None if kept is None else kept.state,
-        paid_chunks=paid,
+        paid_chunks=paid if begun is None else begun,
         charged=charged,
     )
     try:
-        return claim, fit(SETTINGS, stream(recorder, meter, claim.job_id))
+        return claim, fit(asked, stream(recorder, meter, claim.job_id))
     except Lost:
         return claim, None
 
@@ -315,6 +324,41 @@ class TestLedger:
         assert released is not None
         assert int(released.value.steps) == 198, "what was kept with the payment of the last chunk, of two batches"
         assert len(recorder.read) == 200
+
+    def test_a_single_step_that_is_lost_is_paid_and_read_again(
+        self, database: Database, place: Place, tmp_path: Path
+    ) -> None:
+        """All is one chunk: skipping it would leave nothing. What both answers cost was reserved."""
+        Witness(ServiceSettings(home=tmp_path).witness_path).start(database)
+        once = SETTINGS.model_copy(update={"batch": UNITS, "steps": 1})
+        schedule = tuple(once.schedule(facts(UNITS, 3)))
+        assert schedule == (Gaussian(sigma=SIGMA),)
+        with database.write() as session:
+            name = submit(session, place, schedule, retry_allowance=1).id
+        recorder = Recorder()
+        recorder.lose_at = ("after", 0)
+        claim, _ = attempt(database, recorder, tmp_path, once, 0)
+        assert lose(database, claim) == "queued"
+        recorder.lose_at = None
+        claim, released = attempt(database, recorder, tmp_path, once, 0)
+        assert released is not None
+        assert (int(released.value.steps), len(recorder.read)) == (1, 2)
+        assert recorder.read[0] == recorder.read[1]
+        database.run(jobs.finish, claim, {}, "not-needed")
+        with database.read() as session:
+            held, job = ledger.balance(session, place.scope_id), session.get_one(Job, name)
+            assert held.spent == cost_nano(compose(ledger.executed_by(session, job)), TERMS.orders)
+            assert held.spent == tuple(2 * one for one in cost_nano(Gaussian(sigma=SIGMA), TERMS.orders))
+            assert not any(held.reserved)
+            assert ledger.verify(session, place.scope_id).ok
+
+    def test_a_single_step_without_an_allowance_fails_with_its_worker(self, database: Database, place: Place) -> None:
+        with database.write() as session:
+            submit(session, place, [Gaussian(sigma=SIGMA)], retry_allowance=0)
+        claim = database.run(jobs.claim, "w", 60.0)
+        assert claim is not None
+        database.run(ledger.spend, claim, 0, None, 0)
+        assert lose(database, claim) == "failed"
 
     def test_other_jobs_pay_again_for_what_they_lost(self, database: Database, place: Place) -> None:
         with database.write() as session:

@@ -178,3 +178,17 @@ def test_paying_after_reading_would_be_seen_in_every_process(tmp_path: Path) -> 
         service.wait(job)
         assert unpaid(service, job, rank=0)
         assert unpaid(service, job, rank=1)
+
+
+@pytest.mark.slow
+def test_a_certified_stream_of_two_processes_costs_one_answer_and_reads_as_one_process_does(
+    service: Embedded, dataset: str
+) -> None:
+    optimizer = {"kind": "certified_clipped_sgd", "batch": 900, "clip": 1.0}
+    settings = {"optimizer": optimizer, "inference": {"intervals": False}, "privacy": {"mu": "0.1"}}
+    ended = {many: service.wait(service.submit(dataset, **settings, resources={"processes": many})) for many in (1, 2)}
+    assert [view["state"] for view in ended.values()] == ["succeeded", "succeeded"]
+    assert [view["progress"]["step"] for view in ended.values()] == [ROWS // 900] * 2
+    costs = [view["cost"]["spent"] for view in ended.values()]
+    assert costs[0] == costs[1]
+    assert not unpaid(service, ended[2]["id"], rank=0)

@@ -26,10 +26,11 @@ from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
 from core.catalogue.planning import PlannedJob, plan_job
 from core.catalogue.questions import Gradient, GradientDifference, Question
 from core.catalogue.sampling import PoissonSampling
+from core.mechanisms.sampling import public_order
 from core.oracle.door import FullDoor
 from core.oracle.meters import Unmetered
 from core.oracle.noise import grid_for
-from core.oracle.samples import PoissonDoor
+from core.oracle.samples import PoissonDoor, StreamDoor
 from core.privacy.budget import plan_orders
 from core.privacy.facts import PART_UNITS, Adjacency
 from core.privacy.renyi import prefix_costs
@@ -71,6 +72,7 @@ class Scene:
         self.records = store(self.settings)
         self.planned = plan()
         self.weights: KeptWeights | None = None
+        self.job = ""
         self.team: Team
         self.follower: subprocess.Popen[bytes]
 
@@ -78,7 +80,14 @@ class Scene:
     def opened(self) -> Opened:
         totals = tuple(tuple(total) for total in prefix_costs(self.planned.schedule, TERMS.orders))
         payers = (Payer(TERMS.orders, totals),)
-        return Opened(planned=self.planned, records=self.records, payers=payers, kept_chunks=0, weights=self.weights)
+        return Opened(
+            planned=self.planned,
+            records=self.records,
+            payers=payers,
+            kept_chunks=0,
+            weights=self.weights,
+            job=self.job,
+        )
 
     def tell(self, *messages: BaseModel) -> None:
         for message in messages:
@@ -233,6 +242,49 @@ def test_samples_are_summed_at_their_price_and_the_integers_are_those_of_one_pro
             assert torch.equal(first.value, second.value)
         with pytest.raises(RuntimeError, match=r"closed|reset|[Pp]eer"):
             doors[0].ask(method.questions()[0], theta)
+        assert scene.status not in (0, -signal.SIGKILL)
+
+
+STREAM = {"kind": "certified_clipped_sgd", "batch": 5000, "clip": 1.0}
+"""Three batches, each a chunk; of two blocks each, so that either process sums some."""
+
+
+def stream_doors(scene: Scene, name: str = "job_1") -> tuple[list[StreamDoor], Question, torch.Tensor]:
+    """Open a stream, and return its doors for a leader and for one process, their question, and where it is asked."""
+    scene.planned, scene.job = plan(optimizer=STREAM, inference={"intervals": False}), "job_1"
+    method, facts = scene.planned.spec.optimizer, scene.planned.facts
+    scene.tell(scene.opened)
+    whole = _own_rows(scene.planned, scene.records, scene.settings, None)
+    led = ShardedProblem(whole, UNITS, scene.team, whole=True)
+    order = public_order(name, UNITS)[:15_000]
+    doors = [StreamDoor(one, facts, Unmetered(), repeatable_generator(), order) for one in (led, whole)]
+    return doors, method.questions()[0], torch.linspace(-1, 1, facts.dimension, dtype=torch.float64)
+
+
+def test_a_streams_batches_are_summed_as_one_process_does_and_only_once_paid(tmp_path: Path) -> None:
+    """A follower knows the order itself, and sums a batch only once its chunk was told to be paid."""
+    with followed(tmp_path) as scene:
+        doors, question, theta = stream_doors(scene)
+        for chunk in range(2):
+            scene.tell(Paid(chunks=chunk + 1))
+            first, second = (oracle.ask(question, theta) for oracle in doors)
+            assert (torch.equal(first.value, second.value), first.scale) == (True, second.scale)
+        with pytest.raises(RuntimeError, match=r"closed|reset|[Pp]eer"):
+            doors[0].ask(question, theta)
+        assert scene.status not in (0, -signal.SIGKILL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wrong", ["another order", "read again"])
+def test_a_follower_sums_no_batch_that_is_not_the_streams_next(tmp_path: Path, wrong: str) -> None:
+    with followed(tmp_path, patience_seconds=20) as scene:
+        doors, question, theta = stream_doors(scene, "job_2" if wrong == "another order" else "job_1")
+        scene.tell(*(Paid(chunks=chunk + 1) for chunk in range(3)))
+        if wrong == "read again":
+            doors[0].ask(question, theta)
+            doors[0]._streams[""].behind = 0  # a leader that has lost its place
+        with pytest.raises(RuntimeError, match=r"closed|reset|[Pp]eer"):
+            doors[0].ask(question, theta)
         assert scene.status not in (0, -signal.SIGKILL)
 
 
