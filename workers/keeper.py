@@ -309,6 +309,10 @@ class Keeper:
         with self._lock:
             ended, self._ended = self._ended, []
         for run in ended:
+            for child in run.children:
+                if child.incident is not None and child.status is not None:
+                    told = child.incident.model_dump()
+                    self._log.error("incident", **child.claim.told, status=describe(child.status), **told)
             for claim, decided in losses(run) if run.seated else endings(run):
                 self._end(run, claim, decided)
             if run.seated:

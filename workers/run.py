@@ -7,6 +7,7 @@ from pathlib import Path
 
 from core.catalogue.jobs import Resources
 from core.store.claims import Claim
+from workers.incident import Incident
 from workers.slots import Slot
 
 
@@ -23,6 +24,10 @@ class Child:
     """Killed because it did not stop in time after being asked to."""
     forsaken: bool = False
     """Killed because another client had gone, and it did not find that out in time."""
+    pipe: int | None = None
+    """Where it tells of a failure, until it has ended."""
+    incident: Incident | None = None
+    """What it told."""
 
 
 @dataclass

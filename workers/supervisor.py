@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -30,6 +31,7 @@ from core.mechanisms.self_test import self_test
 from core.service.bell import make_bell
 from core.settings import ServiceSettings
 from core.training.desk import open_desk
+from workers.incident import hear
 from workers.keeper import Claimed, Keeper
 from workers.outcome import Outcome
 from workers.process import child_environment, clock_seconds, held_back, kill_group
@@ -49,6 +51,14 @@ PARTING_SECONDS: Final = 10.0
 _WATCH_SECONDS: Final = 0.02
 _SPARE_SECONDS: Final = 1.0
 """Between two processes started ahead, so that one that cannot live is not started again and again."""
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """A process that has no order yet, and the end of a pipe by which it tells of failures."""
+
+    process: subprocess.Popen[bytes]
+    pipe: int
 
 
 class Supervisor:
@@ -74,7 +84,7 @@ class Supervisor:
         self._keeper = keeper
         self._runs: list[Run] = []
         self._drain_until: float | None = None
-        self._spare: subprocess.Popen[bytes] | None = None
+        self._spare: Fresh | None = None
         self._spawned_at = -_SPARE_SECONDS
 
     def drain(self, number: int = 0, frame: FrameType | None = None) -> None:
@@ -112,23 +122,29 @@ class Supervisor:
         for run in list(self._runs):
             self._watch(run)
 
-    def _spawn(self) -> "subprocess.Popen[bytes]":
+    def _spawn(self) -> Fresh:
         """Start a fresh process, which loads its libraries and then waits for its order."""
         self._spawned_at = clock_seconds()
         # A request to stop that comes while it still loads waits until it can be heard: it would be a death otherwise.
-        with held_back(signal.SIGTERM):
-            return subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                [sys.executable, "-m", self._trainer, str(os.getpid())],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env=child_environment(os.environ, self._settings.trainer_threads),
-                start_new_session=True,
-            )
+        pipe, told = os.pipe()
+        try:
+            with held_back(signal.SIGTERM):
+                process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+                    [sys.executable, "-m", self._trainer, str(os.getpid()), str(told)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    env=child_environment(os.environ, self._settings.trainer_threads),
+                    pass_fds=(told,),
+                    start_new_session=True,
+                )
+        finally:
+            os.close(told)
+        return Fresh(process, pipe)
 
     def _keep_spare(self) -> None:
         """Have one fresh process ready for the next job, so that it need not wait for imports."""
-        missing = self._spare is None or self._spare.poll() is not None
+        missing = self._spare is None or self._spare.process.poll() is not None
         if missing and self._drain_until is None and clock_seconds() > self._spawned_at + _SPARE_SECONDS:
             self._drop_spare()
             self._spare = self._spawn()
@@ -136,10 +152,12 @@ class Supervisor:
     def _drop_spare(self) -> None:
         """End the process that waits for an order; it knows nothing."""
         if self._spare is not None:
-            assert self._spare.stdin is not None, "it was asked for"
-            self._spare.stdin.close()
-            self._spare.kill()
-            self._spare.wait()
+            process = self._spare.process
+            assert process.stdin is not None, "it was asked for"
+            process.stdin.close()
+            process.kill()
+            process.wait()
+            os.close(self._spare.pipe)
             self._spare = None
 
     def _start(self, claimed: Claimed) -> None:
@@ -172,16 +190,17 @@ class Supervisor:
 
     def _order(self, order: Order) -> Child:
         """Tell a fresh process its order."""
-        child, self._spare = self._spare, None
-        if child is None or child.poll() is not None:
-            child = self._spawn()
-        assert child.stdin is not None, "it was asked for"
+        if self._spare is None or self._spare.process.poll() is not None:
+            self._drop_spare()
+            self._spare = self._spawn()
+        fresh, self._spare = self._spare, None
+        assert fresh.process.stdin is not None, "it was asked for"
         try:
-            child.stdin.write(order.model_dump_json().encode() + b"\n")
-            child.stdin.flush()
+            fresh.process.stdin.write(order.model_dump_json().encode() + b"\n")
+            fresh.process.stdin.flush()
         except BrokenPipeError:  # it has died already; the next look finds out
             pass
-        return Child(order.claim, child)
+        return Child(order.claim, fresh.process, pipe=fresh.pipe)
 
     def _watch(self, run: Run) -> None:
         """Reap children that have ended; signal those that should."""
@@ -213,6 +232,8 @@ class Supervisor:
             kill_group(child.process.pid, signal.SIGKILL)  # whatever it may have started
             assert child.process.stdin is not None, "it was asked for"
             child.process.stdin.close()
+            if child.pipe is not None:
+                child.incident, child.pipe = hear(child.pipe), None
             child.status = status
             if run.federated and status != Outcome.PUBLISHED and run.broken_at is None:
                 run.broken_at = now

@@ -4,7 +4,7 @@ It may be started ahead of its job: it loads the libraries, then waits for one l
 carries out that one only. The order holds the claim and where things are, for secrets go by file descriptor and never
 by argument or environment. The pipe then stays open as long as the supervisor lives; its end ends the trainer, and so
 does the death of the supervisor's thread that started it. Standard output and error go nowhere: what a failure prints
-may depend on records.
+may depend on records. What its supervisor's log may tell of it goes through a pipe of its own (`workers.incident`).
 """
 
 import os
@@ -17,6 +17,7 @@ from typing import Final
 from core.errors import Diverged, Forsaken, LedgerFrozen, StaleAttempt
 from core.training.order import Drained, Failed, NoGpu, Phase
 from workers.gather import RANK, gather
+from workers.incident import tell
 from workers.outcome import Outcome
 from workers.process import die_with_parent, leave_no_core, let_in, limit_memory, pin
 from workers.wire import Order
@@ -26,6 +27,9 @@ _PHASES: Final = {
     Phase.TRAINING: Outcome.FAILED_TRAINING,
     Phase.PUBLISHING: Outcome.FAILED_PUBLISHING,
 }
+
+_ORDINARY: Final = frozenset({Outcome.DRAINED, Outcome.STALE, Outcome.FROZEN, Outcome.DIVERGED, Outcome.FORSAKEN})
+"""Nothing is wrong with a trainer that ends so."""
 
 _ENDINGS: Final = {
     Drained: Outcome.DRAINED,
@@ -45,13 +49,17 @@ def main(rank: str = RANK) -> None:
         rank: the module that further processes of the job run.
     """
     leave_no_core()
-    parent = int(sys.argv[1])
+    parent, pipe = map(int, sys.argv[1:])
+    os.set_inheritable(pipe, False)
     die_with_parent(parent)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     let_in(signal.SIGTERM)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is the supervisor's to act on
-    load_libraries()
+    try:
+        load_libraries()
+    except BaseException as ending:  # noqa: BLE001 - an installation that is not whole, or is being changed
+        os._exit(fail(ending, pipe))
     line = sys.stdin.buffer.readline()
     if not line.endswith(b"\n"):
         os._exit(Outcome.ORPHANED)
@@ -60,7 +68,7 @@ def main(rank: str = RANK) -> None:
     pin(order.gpu)
     limit_memory(order.memory_bytes, with_gpu=order.gpu is not None)
     # No interpreter shutdown: its handlers could print, and everything that matters is committed.
-    os._exit(train(order, stop, rank))
+    os._exit(train(order, stop, rank, pipe))
 
 
 def load_libraries() -> None:
@@ -73,7 +81,7 @@ def load_libraries() -> None:
     assert federated.run is not None, "loaded"
 
 
-def train(order: Order, stop: threading.Event, rank: str) -> Outcome:
+def train(order: Order, stop: threading.Event, rank: str, pipe: int) -> Outcome:
     """Train, and say how it ended."""
     settings = order.settings
     try:
@@ -87,8 +95,16 @@ def train(order: Order, stop: threading.Event, rank: str) -> Outcome:
         team = partial(gather, settings=settings, memory_bytes=order.memory_bytes, module=rank)
         attempt.run(database, settings, order.claim, stop.is_set, team)
     except BaseException as ending:  # noqa: BLE001 - whatever it was, one code of a closed list leaves
-        return judge(ending)
+        return fail(ending, pipe)
     return Outcome.PUBLISHED
+
+
+def fail(ending: BaseException, pipe: int) -> Outcome:
+    """Return the one word that an exception becomes; of failures the operator is told the class and the places."""
+    outcome = judge(ending)
+    if outcome not in _ORDINARY or ending.__cause__ is not None:
+        tell(ending, pipe)
+    return outcome
 
 
 def judge(ending: BaseException) -> Outcome:

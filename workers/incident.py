@@ -1,0 +1,60 @@
+"""What the operator is told of a trainer that failed: a class and the places it passed, as all our logs tell errors.
+
+A trainer's standard error goes nowhere, for what libraries print, and an exception's text, may hold records. So an
+operator who finds `trainer-failed` had an exit status alone. Now the trainer writes one line about its error into a
+pipe that it was given by its number, `core.logs.describe` and nothing more; whoever started it reads at most so much,
+drops what is not of that form, and puts the rest into its own log, beside the job. The job keeps its code alone.
+"""
+
+import os
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from core.logs import MOST_PLACES, describe
+from core.training.order import Failed
+
+_MOST_BYTES: Final = 8192
+Name = Annotated[str, Field(pattern=r"^\w{1,100}$")]
+Place = Annotated[str, Field(pattern=r"^[\w.<>?-]{1,200}:\d{1,7}$")]
+
+
+class Incident(BaseModel):
+    """How a process failed: names out of code, and none out of data."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    error: Name
+    """The class of the exception."""
+    at: Annotated[tuple[Place, ...], Field(max_length=MOST_PLACES)]
+    """Modules and lines that it passed, the innermost last."""
+
+
+def tell(ending: BaseException, pipe: int) -> None:
+    """Write what may be told of an error into a pipe; of a word for another error, of that other.
+
+    Args:
+        ending: what a process ends with.
+        pipe: its number, as the process was given it; it has room for this.
+    """
+    told = describe(ending.__cause__ or (ending.__context__ if isinstance(ending, Failed) else None) or ending)
+    try:
+        line = Incident(error=told["error"], at=tuple(told["at"])).model_dump_json()
+        os.write(pipe, line.encode() + b"\n")
+    except (ValidationError, OSError):  # a name that no code of ours has, or nobody who reads: then the status says it
+        return
+
+
+def hear(pipe: int) -> Incident | None:
+    """Return what an ended process told, None where it told nothing or something else; the pipe is closed."""
+    try:
+        os.set_blocking(pipe, False)
+        content = os.read(pipe, _MOST_BYTES)
+    except BlockingIOError:  # something that it started holds the other end still
+        content = b""
+    finally:
+        os.close(pipe)
+    try:
+        return Incident.model_validate_json(content) if content else None
+    except ValidationError:
+        return None
