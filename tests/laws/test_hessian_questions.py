@@ -1,6 +1,6 @@
 """Sensitivities of Hessians of any loss, of their products, and of the scores made of them: never passed, reached."""
 
-from math import sqrt
+from math import inf, nan, sqrt
 
 import numpy as np
 import pytest
@@ -81,6 +81,22 @@ def test_a_full_rank_matrix_reaches_the_bound_without_a_known_rank() -> None:
     assert float(apart.norm()) == pytest.approx(2 * BENT * 3)
     facts = PHASE.facts(1, Adjacency.REPLACE_ONE).model_copy(update={"dimension": 9})
     assert HESSIAN.sensitivity(facts) == pytest.approx(2 * BENT * 3)
+
+
+@pytest.mark.parametrize("value", [nan, inf, -1e308, 5e-324])
+def test_no_point_makes_a_sum_pass_its_bound(value: float) -> None:
+    """Others may choose the points: at any, each record counts by its bound at most, or as zero."""
+    for situation in (*SITUATIONS[:2], *BOTH_SIGNS):
+        public, records = known(situation, 30, Adjacency.ZERO_OUT), situation.problem(situation.rows(30, seed=2))
+        far = torch.full((situation.dimension,), value, dtype=torch.float64)
+        for question, at, other in (
+            (HESSIAN, far, None),
+            (PRODUCT, far, situation.point()),
+            (PRODUCT, situation.point(), far),
+        ):
+            grid = grid_for(question, public, 30)
+            total = records.integer_sum(question, public, at, grid.part_step, other=other).double()
+            assert float(total.norm()) * grid.part_step <= sqrt(2) * 30 * question.bound(public) * 1.002
 
 
 @every_adjacency
