@@ -55,9 +55,11 @@ def _no_hessian(optimizer: AnySettings, model: RegressionModel, facts: Facts) ->
     if not isinstance(optimizer, SelectModel):
         return []
     if isinstance(model, MultinomialModel):
-        return [FieldError("/model/kind", "multinomial: select_model is for losses of one margin")]
+        detail = "multinomial is convex: no eigenvalue is below 0, so there is no saddle for select_model to exclude"
+        return [FieldError("/model/kind", detail)]
     if facts.scale is not None:
-        return [FieldError("/model/loss/joint", "select_model is for losses with a known scale: give it")]
+        detail = "is convex in the scale too, so there is no saddle for select_model to exclude: give the scale"
+        return [FieldError("/model/loss/joint", detail)]
     if facts.smoothness is None:
         return [FieldError("/model/loss", "has kinks, where there is no Hessian: select_model is for smooth losses")]
     return []

@@ -20,6 +20,7 @@ from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.optimizers import select_model
 from core.oracle import Status, stationarity
 from core.oracle.door import FullDoor
+from core.oracle.federation import ClientMeter, Federation, Rounds
 from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.simulation import Simulation
 from core.privacy.amounts import PrivacyTarget
@@ -29,6 +30,7 @@ from core.privacy.events import BoundedRange, Gaussian, Pure
 from core.privacy.facts import Adjacency, Facts
 from core.problems.linear import LinearProblem
 from core.problems.saddle_records import ComponentRecords
+from tests.support.circles import Mail, ThreadCircle, together
 from tests.support.problems import repeatable_generator
 from tests.support.store import TERMS
 
@@ -48,9 +50,9 @@ FACTS = Facts(
 SHARP = {"alpha": 0.05, "gamma_star": 0.05, "candidates": len(CANDIDATES)}
 
 
-def records(units: int = UNITS) -> LinearProblem:
+def records(units: int = UNITS, seed: int = 1) -> LinearProblem:
     """Squares of x1 of normal x: phase retrieval, whose mean Hessian at zero is -diag(3, 1, 1, 1)."""
-    x = torch.randn(units, DIMENSION, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    x = torch.randn(units, DIMENSION, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     return LinearProblem(x, (x @ TRUTH).square(), torch.ones(units).bool(), SmoothPhase(cap=100.0), Clip(bound=40.0))
 
 
@@ -161,6 +163,32 @@ class TestSelection:
             assert estimate.certificate is not None
             assert estimate.certificate.selection is not None
             assert estimate.certificate.selection.chosen == 1
+
+
+class TestClients:
+    """Two clients with records of their own, each behind its own door, go through the candidates together."""
+
+    @pytest.mark.parametrize("mode", ["sound", "printed", "hessian_products"])
+    def test_select_alike_and_each_pays_for_itself(self, mode: str) -> None:
+        settings = narrow(planned(mode, mu=1e4, clients=2))
+
+        def work(circle: ThreadCircle) -> tuple[Tensor, int, int]:
+            meter = CountingMeter()
+            paying = ClientMeter(meter, Rounds(circle))
+            own = FullDoor(records(seed=circle.place), FACTS, paying, SystemGenerator())
+            estimate, _ = select_model.iterate(settings, Federation(own, paying, "fed_test"), CANDIDATES)
+            assert estimate.certificate is not None
+            assert estimate.certificate.selection is not None
+            chosen = estimate.certificate.selection.chosen
+            return estimate.theta, -1 if chosen is None else chosen, len(meter.totals)
+
+        (theta, chosen, asked), other = together(Mail(2), work)
+        assert chosen == 3
+        assert torch.equal(theta, CANDIDATES[3])
+        assert torch.equal(other[0], theta)
+        assert other[1:] == (chosen, asked)
+        bends = 20 if mode == "hessian_products" else 1
+        assert asked == 4 + 3 * bends, "the first candidate's gradient is long; the fourth passes"
 
 
 class TestClaims:

@@ -162,8 +162,9 @@ class TestClients:
         ]
         return plan_federation(spec, clients)
 
-    def test_all_test_alike_by_the_units_of_the_smallest(self) -> None:
-        found = self.planned("sound")
+    @pytest.mark.parametrize("mode", ["sound", "printed", "hessian_products"])
+    def test_all_test_alike_by_the_units_of_the_smallest(self, mode: str) -> None:
+        found = self.planned(mode)
         one, other = (client.spec.optimizer for client in found.clients)
         assert one == other
         assert (one.clients, one.units, one.candidates) == (2, 50_000, 3)
