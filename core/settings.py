@@ -14,6 +14,8 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 _PREFIX: Final = "FARTHING_"
+SITE: Final = "[a-z0-9][a-z0-9-]{0,39}"
+"""What a site's name looks like."""
 
 
 class Files(PydanticBaseSettingsSource):
@@ -74,7 +76,7 @@ class ServiceSettings(BaseSettings):
     cluster: bool = Field(default=False, description="several machines: processes never migrate the database")
     site: str = Field(
         default="",
-        pattern=r"^([a-z0-9][a-z0-9-]{0,39})?$",
+        pattern=f"^({SITE})?$",
         description="whose records this process keeps and reads, and nobody else's; empty: the service's own",
     )
     meeting_host: str | None = Field(

@@ -1,4 +1,4 @@
-"""The operator's tools: `python -m workers.upkeep prepare|backup|restore|reconcile --home DIR`.
+"""The operator's tools: `python -m workers.upkeep prepare|backup|restore|reconcile|rewrap|site --home DIR`.
 
 `prepare` is what a cluster runs once before its processes start, since those never change tables. `backup` and
 `restore` are for an embedded home. `backup` and `reconcile` also work while the service runs; `restore` needs the home
@@ -6,13 +6,14 @@ for itself.
 """
 
 import argparse
+import re
 import sys
 from pathlib import Path
 
-from core.errors import Conflict, NotFound, Refusal
-from core.settings import ServiceSettings
+from core.errors import Conflict, Invalid, NotFound, Refusal
+from core.settings import SITE, ServiceSettings
 from core.store import backup as copies
-from core.store import datasets
+from core.store import datasets, roles
 from core.store import witness as witnesses
 from core.store.claims import refuse_if_frozen
 from core.store.database import Database
@@ -138,6 +139,23 @@ def reconcile(settings: ServiceSettings, *, without_witness: bool = False) -> No
     say(f"Reconciled: {len(failed)} live jobs failed at their whole price; the ledger goes on.")
 
 
+def make_site(settings: ServiceSettings, name: str) -> None:
+    """Make the role by which a site's processes log in to the shared database, or bring its rights up to date.
+
+    Raises:
+        Conflict: the database is SQLite.
+        Invalid: the name is no site's.
+    """
+    if not re.fullmatch(SITE, name):
+        raise Invalid(f"{name!r} is no site's name: lower-case letters, digits and hyphens.")
+    database = _open(settings)
+    try:
+        role = roles.make_role(database, name)
+    finally:
+        database.dispose()
+    say(f"{role} has the rights of the site {name}. Give it a password: ALTER ROLE \"{role}\" PASSWORD '...'")
+
+
 def _open(settings: ServiceSettings) -> Database:
     """Open the home's database, which must be there."""
     path = settings.url.removeprefix("sqlite+pysqlite:///")
@@ -150,7 +168,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run one tool; a refusal is printed as text and ends with status 1."""
     parser = argparse.ArgumentParser(prog="python -m workers.upkeep", description="The operator's tools.")
     tools = parser.add_subparsers(dest="tool", required=True)
-    for name in ("prepare", "backup", "restore", "reconcile", "rewrap"):
+    for name in ("prepare", "backup", "restore", "reconcile", "rewrap", "site"):
         tool = tools.add_parser(name)
         tool.add_argument("--home", type=Path, help="where everything lives")
         tool.add_argument("--witness", type=Path, help="file that keeps the ledger's heads")
@@ -158,6 +176,7 @@ def main(arguments: list[str] | None = None) -> None:
     tools.choices["restore"].add_argument("--from", type=Path, required=True, dest="source", help="a backup")
     tools.choices["reconcile"].add_argument("--without-witness", action="store_true", help="the witness is lost")
     tools.choices["rewrap"].add_argument("--fresh", action="store_true", help="make a new master key first")
+    tools.choices["site"].add_argument("name", help="of the site")
     told = parser.parse_args(arguments)
     given = {name: value for name in ("home", "witness") if (value := getattr(told, name)) is not None}
     settings = ServiceSettings(**given)
@@ -170,6 +189,8 @@ def main(arguments: list[str] | None = None) -> None:
             restore(settings, told.source)
         elif told.tool == "rewrap":
             rewrap(settings, fresh=told.fresh)
+        elif told.tool == "site":
+            make_site(settings, told.name)
         else:
             reconcile(settings, without_witness=told.without_witness)
     except Refusal as refusal:

@@ -22,7 +22,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError, OperationalError
 from sqlalchemy.orm import Session, sessionmaker
 
-from core.errors import DatabaseAway, LedgerBusy, NotReady
+from core.errors import DatabaseAway, Forbidden, LedgerBusy, NotReady
 
 try:
     from pysqlite3 import dbapi2 as sqlite
@@ -52,6 +52,7 @@ RETRIES: Final = 3
 _RETRIED: Final = ("40P01", "40001")  # deadlock, serialization failure
 _GONE: Final = ("57P01", "57P02", "57P03", "08000", "08003", "08006")  # shut down, crashed, starting; connections
 LOCK_TIMEOUT: Final = "55P03"
+_NO_RIGHT: Final = "42501"
 _FIRST_SAFE_LOG: Final = (3, 51, 3)
 _NETWORK: Final = frozenset(
     [
@@ -194,7 +195,7 @@ class Database:
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
-        """Turn errors that pass with time into refusals that say so."""
+        """Turn errors that pass with time, or that a site's login meets by design, into refusals that say so."""
         try:
             yield
         except DBAPIError as error:
@@ -202,6 +203,11 @@ class Database:
                 raise LedgerBusy("The ledger is busy; try again.", retry_after_seconds=1) from error
             if not self.is_sqlite and _is_away(error):
                 raise DatabaseAway("The database does not answer; try again.", retry_after_seconds=2) from error
+            if sqlstate(error) == _NO_RIGHT:
+                raise Forbidden(
+                    "The login of this site's service to the database may not do that: ask the service's own API, or "
+                    "that of the site whose records they are."
+                ) from error
             raise
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Several sites on one machine, each with its own home, storage, master key and supervisor, on one PostgreSQL.
+"""Several sites on one machine, each with its own home, storage, master key, login and supervisor, on one PostgreSQL.
 
     with sites(home, ("north", "south")) as ground:
         job = ground.submit(("north", "south"))
@@ -23,6 +23,7 @@ from uuid import uuid4
 
 import httpx
 import psutil
+from sqlalchemy.engine import make_url
 
 from core.catalogue.datasets import parse_metadata
 from core.catalogue.jobs import JobSpec
@@ -31,6 +32,7 @@ from core.service.context import Caller, Context, Role
 from core.settings import ServiceSettings
 from core.store.database import Database
 from core.store.master_key import make_master_key
+from core.store.roles import make_role
 from tests.support.cluster import Postgres, Undertaker, is_ready, until
 from tests.support.embedded import COLUMNS, KEY, LINEAR, ROOT, TERMINAL, Embedded, Running
 from tests.support.federated import STEPS, Federation, shard
@@ -71,6 +73,8 @@ class Ground:
     undertaker: Undertaker
     contexts: dict[str, Context]
     admin: Caller
+    service: Context
+    """With the database owner's login: it makes keys, as no site can."""
     processes: dict[str, psutil.Process] = field(default_factory=dict)
     opened: ExitStack = field(default_factory=ExitStack)
     """Closed with the sites."""
@@ -79,14 +83,17 @@ class Ground:
         """Return the database that all sites share."""
         return Database(next(iter(self.contexts.values())).settings.url)
 
-    def someone(self, role: Role) -> Caller:
-        """Make a principal."""
-        context = next(iter(self.contexts.values()))
+    def secret(self, role: Role) -> str:
+        """Make a principal, and return its key."""
         made, _ = keys.create(
-            context, self.admin, name=role, role=role, principal_id=None, lasts_seconds=None, idempotency_key=None
+            self.service, self.admin, name=role, role=role, principal_id=None, lasts_seconds=None, idempotency_key=None
         )
         assert made.key is not None
-        found = keys.authenticate(context, made.key)
+        return made.key
+
+    def someone(self, role: Role) -> Caller:
+        """Make a principal."""
+        found = keys.authenticate(self.service, self.secret(role))
         assert found is not None
         return found
 
@@ -154,6 +161,12 @@ class Ground:
         started = self.undertaker.start(f"supervisor-{site or 'service'}", command, told)
         self.processes[site] = psutil.Process(started.pid)
 
+    def client(self, url: str, secret: str = KEY) -> httpx.Client:
+        """Return what speaks to a site's API, for the admin or for whose key it is."""
+        made = httpx.Client(base_url=url, headers={"Authorization": f"Bearer {secret}"}, timeout=60)
+        self.opened.callback(made.close)
+        return made
+
     def serve(self, site: str) -> Running:
         """Start a site's API; return the words to speak to it with the admin's key, once it is ready."""
         port = free_port("127.0.0.1")
@@ -163,9 +176,7 @@ class Ground:
         url = f"http://127.0.0.1:{port}"
         until(lambda: is_ready(url), name, process=process, log=(self.home / f"{name}.log").read_text)
         self.processes[name] = psutil.Process(process.pid)
-        http = httpx.Client(base_url=url, headers={"Authorization": f"Bearer {KEY}"}, timeout=60)
-        self.opened.callback(http.close)
-        return Running(self.home, url, http, self.contexts[site].settings)
+        return Running(self.home, url, self.client(url), self.contexts[site].settings)
 
     def kill(self, site: str) -> None:
         """SIGKILL a site's supervisor; its trainers die with it."""
@@ -182,11 +193,16 @@ def sites(home: Path, names: Sequence[str], **settings: Any) -> Iterator[Ground]
         postgres = Postgres(home, undertaker)
         stack.callback(shutil.rmtree, postgres.folder, ignore_errors=True)
         stack.callback(undertaker.bury)  # before its files go
-        chosen = {name: site_settings(home, name, postgres.url, **settings) for name in names}
-        prepare(site_settings(home, "", postgres.url, **settings).model_copy(update={"admin_key": KEY}))
-        contexts = {name: Context(one, Database(one.url)) for name, one in chosen.items()}
-        for context in contexts.values():
+        own = site_settings(home, "", postgres.url, **settings)
+        prepare(own.model_copy(update={"admin_key": KEY}))
+        service = Context(own, Database(own.url))
+        contexts = {}
+        for name in names:
+            login = make_url(postgres.url).set(username=make_role(service.database, name))
+            chosen = site_settings(home, name, login.render_as_string(hide_password=False), **settings)
+            contexts[name] = Context(chosen, Database(chosen.url))
+        for context in (service, *contexts.values()):
             stack.callback(context.database.dispose)
-        admin = keys.authenticate(next(iter(contexts.values())), KEY)
+        admin = keys.authenticate(service, KEY)
         assert admin is not None
-        yield Ground(home, undertaker, contexts, admin, opened=stack)
+        yield Ground(home, undertaker, contexts, admin, service, opened=stack)

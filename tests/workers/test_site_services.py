@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from tests.support.embedded import LINEAR, ROOT, Running
-from tests.support.federated import STEPS, Federation, check, key, shard, states
+from tests.support.federated import STEPS, Federation, check, shard, states
 from tests.support.sites import SIZES, Ground, sites
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -37,33 +37,27 @@ class Three:
 
     def as_analyst(self, site: str) -> httpx.Client:
         """Return the analyst's client of a site's API."""
-        headers = {"Authorization": f"Bearer {self.analyst}"}
-        client = httpx.Client(base_url=self.admins[site].url, headers=headers, timeout=60)
-        self.ground.opened.callback(client.close)
-        return client
+        return self.ground.client(self.admins[site].url, self.analyst)
 
     def as_owner(self, of: str, at: str) -> httpx.Client:
         """Return one site's owner's client of another site's API."""
-        headers = self.owners[of].http.headers
-        client = httpx.Client(base_url=self.admins[at].url, headers=headers, timeout=60)
-        self.ground.opened.callback(client.close)
-        return client
+        secret = self.owners[of].http.headers["Authorization"].removeprefix("Bearer ")
+        return self.ground.client(self.admins[at].url, secret)
 
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Three]:
     with sites(tmp_path_factory.mktemp("three") / "home", NAMES) as ground:
         admins = {site: ground.serve(site) for site in NAMES}
-        made = admins["west"].http.post("/v1/keys", json={"name": "ana", "role": "analyst"}).json()
+        analyst = ground.secret("analyst")
+        principal = ground.client(admins["west"].url, analyst).get("/v1/me").json()["id"]
         owners, datasets = {}, {}
         for place, (site, admin) in enumerate(admins.items()):
-            _, http = key(admin, "owner")
-            ground.opened.callback(http.close)
-            owners[site] = replace(admin, http=http)
+            owners[site] = replace(admin, http=ground.client(admin.url, ground.secret("owner")))
             datasets[site] = owners[site].upload(shard(SIZES[place], place), approval=site != "west")
-            shared = http.put(f"/v1/datasets/{datasets[site]}/access/{made['principal']}")
+            shared = owners[site].http.put(f"/v1/datasets/{datasets[site]}/access/{principal}")
             assert shared.is_success, shared.text
-        yield Three(ground, admins, owners, datasets, made["key"])
+        yield Three(ground, admins, owners, datasets, analyst)
 
 
 def refused(answer: httpx.Response) -> str:
@@ -91,6 +85,9 @@ def test_an_upload_is_kept_where_it_came_and_another_site_s_api_says_so(three: T
         assert "erase them through its own API" in refused(three.admins[at].http.delete(f"/v1/datasets/{name}"))
         assert there.get(f"/v1/datasets/{name}/budget").is_success, "the ledger is everybody's"
     assert three.owners["north"].get(f"/v1/datasets/{name}")["state"] == "ready"
+    made = three.admins["north"].http.post("/v1/keys", json={"name": "mallory", "role": "admin"})
+    assert (made.status_code, made.json()["code"]) == (403, "forbidden"), "keys are made where the service is"
+    assert "ask the service's own API" in made.json()["detail"]
 
 
 def nothing_of_the_others(three: Three, site: str) -> None:
