@@ -35,10 +35,10 @@ from core.store.datasets import give_access
 from core.store.federations import FederationClaim
 from core.store.queries import JobFilter
 from core.store.sweep import CONTACT, sweep
-from core.store.tables import Account, Dataset, Entry, Job, Secret
+from core.store.tables import Account, Dataset, Entry, Job, Scope, Secret
 from tests.service.conftest import Someone
 from tests.support.api import COLUMNS, job
-from tests.support.store import TERMS, make_dataset
+from tests.support.store import make_dataset, open_place
 
 LEASE = 60.0
 RELEASE = {"kind": "coefficients"}
@@ -64,18 +64,11 @@ def make(context: Context, someone: Someone, changes: Sequence[dict[str, Any]] =
     found = Owners(analyst, owners, [], [])
     with context.database.write() as session:
         for owner, one in zip(owners, changes, strict=True):
-            scope = ledger.open_scope(
-                session,
-                owner_id=owner.id,
-                unit="record",
-                adjacency=one.get("adjacency", "zero_out"),
-                units=100,
-                terms=TERMS,
-                declared={"epsilon": "3", "delta": "1e-6"},
-            )
-            scope.approval = one.get("approval", False)
-            found.scopes.append(scope.id)
-            found.datasets.append(described(session, owner, scope.id, one.get("columns", COLUMNS)))
+            columns, adjacency = one.get("columns", COLUMNS), one.get("adjacency", "zero_out")
+            place = open_place(session, owner.id, columns, units=100, adjacency=adjacency)
+            session.get_one(Scope, place.scope_id).approval = one.get("approval", False)
+            found.scopes.append(place.scope_id)
+            found.datasets.append(place.dataset_id)
             give_access(session, found.datasets[-1], analyst.id)
     return found
 

@@ -29,12 +29,19 @@ from core.store.database import Database
 from core.store.queries import JobFilter, Viewer
 from core.store.tables import Account, Audit, Entry, Idempotency, Job, JobEvent, Label
 from tests.service.conftest import Someone
-from tests.service.test_flow import upload
-from tests.support.api import job
+from tests.support.api import COLUMNS, job
 from tests.support.embedded import ROOT
+from tests.support.store import open_place
 
 MUS = ("0.3", "100", "0.3", "0.2", "0.3", "0.25", "0.1", "0.3", "0.05", "0.3")
 """Some of these fit the budget of three, others only once a larger one was refused, one never."""
+
+
+def declared(context: Context, owner: Caller) -> dict[str, str]:
+    """Return a dataset of an owner's and its scope; nothing here reads a record."""
+    with context.database.write() as session:
+        place = open_place(session, owner.id, COLUMNS, units=100)
+    return {"id": place.dataset_id, "scope": place.scope_id}
 
 
 def asked(context: Context, caller: Caller, dataset: str, key: str | None = None, **changes: Any) -> Submission:
@@ -59,7 +66,7 @@ def one_by_one(context: Context, submissions: Sequence[Submission]) -> list[Answ
 
 def twins(context: Context, owner: Caller) -> list[str]:
     """Return two datasets with equal budgets of their own."""
-    return [upload(context, owner, shift)["id"] for shift in (0, 1)]
+    return [declared(context, owner)["id"] for _ in range(2)]
 
 
 def of_all_kinds(context: Context, owner: Caller, stranger: Caller, dataset: str) -> list[Submission]:
@@ -81,7 +88,7 @@ class TestOrder:
 
     def test_the_ledger_has_them_in_the_order_of_the_answers(self, context: Context, someone: Someone) -> None:
         owner = someone("owner")
-        made = upload(context, owner)
+        made = declared(context, owner)
         answers = intake.take(context, [asked(context, owner, made["id"], mu=mu) for mu in MUS])
         entries = scopes.entries(context, owner, made["scope"], 0, 50)
         assert [entry.job for entry in entries if entry.kind == "reserve"] == ids(answers)
@@ -93,7 +100,7 @@ class TestOrder:
 
     def test_the_queue_keeps_their_order(self, context: Context, someone: Someone) -> None:
         owner = someone("owner")
-        dataset = upload(context, owner)["id"]
+        dataset = declared(context, owner)["id"]
         answers = intake.take(context, [asked(context, owner, dataset, mu="0.01") for _ in range(8)])
         with context.database.read() as session:
             waiting = [job_id for job_id, _ in queries.waiting(session, 50)]
@@ -111,7 +118,7 @@ class TestOrder:
 
         monkeypatch.setattr(reserving, "balance_of", stale)
         owner = someone("owner")
-        one = upload(context, owner)["id"]
+        one = declared(context, owner)["id"]
         with pytest.raises(IntegrityError):
             intake.take(context, [asked(context, owner, one, mu=mu) for mu in MUS])
         assert jobs.page(context, owner, JobFilter(), None, 50) == []
@@ -124,7 +131,7 @@ class TestLimits:
 
     def test_a_principal_has_so_many_also_where_they_come_together(self, narrow: Context, someone: Someone) -> None:
         owner, other = someone("owner"), someone("owner")
-        dataset, others = upload(narrow, owner)["id"], upload(narrow, other, 1)["id"]
+        dataset, others = declared(narrow, owner)["id"], declared(narrow, other)["id"]
         wanted = [asked(narrow, owner, dataset, mu="0.01") for _ in range(5)]
         wanted.insert(1, asked(narrow, owner, dataset, mu="100"))
         wanted.append(asked(narrow, other, others, mu="0.01"))
@@ -163,7 +170,7 @@ class TestLimits:
 class TestKeys:
     def test_one_key_twice_is_one_job(self, context: Context, someone: Someone) -> None:
         owner = someone("owner")
-        dataset = upload(context, owner)["id"]
+        dataset = declared(context, owner)["id"]
         same = [asked(context, owner, dataset, key="k") for _ in range(2)]
         first, again, other, free = intake.take(
             context, [*same, asked(context, owner, dataset, key="k", mu="0.2"), asked(context, owner, dataset)]
@@ -177,14 +184,14 @@ class TestKeys:
 
     def test_a_key_whose_request_is_refused_serves_the_next(self, context: Context, someone: Someone) -> None:
         owner = someone("owner")
-        dataset = upload(context, owner)["id"]
+        dataset = declared(context, owner)["id"]
         wanted = [asked(context, owner, dataset, key="k", mu=mu) for mu in ("100", "0.1")]
         assert told(intake.take(context, wanted)) == ["privacy-budget-exhausted", "accepted"]
 
     def test_two_jobs_where_rivals_do_not_take_turns(self, context: Context, someone: Someone) -> None:
         """The planted bug: both are taken at once."""
         owner = someone("owner")
-        dataset = upload(context, owner)["id"]
+        dataset = declared(context, owner)["id"]
         rivals = [asked(context, owner, dataset, key="k") for _ in range(2)]
         answers = context.database.run(intake._store, context, rivals)
         assert len(set(ids(answers))) == 2
@@ -193,7 +200,7 @@ class TestKeys:
 class TestFailure:
     def test_one_that_cannot_be_stored_harms_no_other(self, context: Context, someone: Someone) -> None:
         owner = someone("owner")
-        dataset = upload(context, owner)["id"]
+        dataset = declared(context, owner)["id"]
         good = [asked(context, owner, dataset, mu="0.01") for _ in range(3)]
         bad = replace(good[1], plan=replace(good[1].plan.parts[0], scope_id="sc_gone"))
         wanted = [good[0], bad, good[2]]
@@ -216,7 +223,7 @@ class TestFailure:
         self, context: Context, someone: Someone
     ) -> None:
         owner = someone("owner")
-        held, free = upload(context, owner), upload(context, owner, 1)
+        held, free = declared(context, owner), declared(context, owner)
         wanted = [asked(context, owner, made["id"], mu="0.01") for made in (held, free, held)]
         with context.database.write() as session:
             ledger.lock_scope(session, held["scope"])
@@ -227,7 +234,7 @@ class TestFailure:
         self, context: Context, someone: Someone
     ) -> None:
         owner = someone("owner")
-        dataset = upload(context, owner)["id"]
+        dataset = declared(context, owner)["id"]
         wanted = [asked(context, owner, dataset, mu=mu) for mu in ("0.01", "100", "0.01")]
         assert not isinstance(context.settings.witness_path, str)
         context.settings.witness_path.unlink()
@@ -235,7 +242,7 @@ class TestFailure:
 
     def test_a_round_killed_before_its_commit_leaves_nothing(self, context: Context, someone: Someone) -> None:
         owner = someone("owner")
-        dataset = upload(context, owner)["id"]
+        dataset = declared(context, owner)["id"]
         before = stored(context)
         killed(context, owner, dataset)
         assert stored(context) == before
@@ -244,7 +251,7 @@ class TestFailure:
     def test_a_round_stored_in_parts_is_found_out(self, context: Context, someone: Someone) -> None:
         """The planted bug: a commit halfway."""
         owner = someone("owner")
-        dataset = upload(context, owner)["id"]
+        dataset = declared(context, owner)["id"]
         before = stored(context)
         killed(context, owner, dataset, "halfway")
         assert stored(context) != before
@@ -272,7 +279,7 @@ class TestTrail:
         self, context: Context, admin: Caller, someone: Someone
     ) -> None:
         owner = someone("owner")
-        dataset = upload(context, owner)["id"]
+        dataset = declared(context, owner)["id"]
         wanted = [
             replace(asked(context, owner, dataset, mu=mu), line=Line(owner.id, jobs.ROUTE, "jobs", 202, None, name))
             for name, mu in (("req_1", "0.01"), ("req_2", "100"), ("req_3", "0.01"))
@@ -311,8 +318,8 @@ def looks(context: Context, someone: Someone) -> list[list[str]]:
     """Return what an auditor and two owners see of the owners' jobs, all asked at once."""
     auditor, one, two = someone("auditor"), someone("owner"), someone("owner")
     made = [
-        ids(intake.take(context, [asked(context, owner, upload(context, owner, shift)["id"], mu="0.01")]))[0]
-        for shift, owner in enumerate((one, two))
+        ids(intake.take(context, [asked(context, owner, declared(context, owner)["id"], mu="0.01")]))[0]
+        for owner in (one, two)
     ]
     pairs = [(caller, job_id) for caller in (auditor, one, two) for job_id in made]
     shown = [found.code if isinstance(found, NotFound) else found.state for found in jobs.get_all(context, pairs)]

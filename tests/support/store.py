@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import psycopg
 from alembic.script import ScriptDirectory
@@ -85,17 +86,32 @@ def make_dataset(session: Session, owner_id: str, scope_id: str) -> str:
 def make_place(database: Database, terms: Terms = TERMS) -> Place:
     """Store somebody with a scope and a dataset."""
     with database.write() as session:
-        owner = principals.create(session, "Olga", "owner")
-        scope = ledger.open_scope(
-            session,
-            owner_id=owner.id,
-            unit="record",
-            adjacency="zero_out",
-            units=1000,
-            terms=terms,
-            declared={"epsilon": str(terms.epsilon), "delta": str(terms.delta)},
-        )
-        return Place(owner.id, scope.id, make_dataset(session, owner.id, scope.id))
+        return open_place(session, principals.create(session, "Olga", "owner").id, terms=terms)
+
+
+def open_place(
+    session: Session,
+    owner_id: str,
+    columns: Sequence[dict[str, Any]] = (),
+    *,
+    units: int = 1000,
+    adjacency: str = "zero_out",
+    terms: Terms = TERMS,
+) -> Place:
+    """Store a scope of somebody's, and a dataset of which nothing is ever read."""
+    scope = ledger.open_scope(
+        session,
+        owner_id=owner_id,
+        unit="record",
+        adjacency=adjacency,
+        units=units,
+        terms=terms,
+        declared={"epsilon": str(terms.epsilon), "delta": str(terms.delta)},
+    )
+    dataset_id = make_dataset(session, owner_id, scope.id)
+    dataset = session.get_one(Dataset, dataset_id)
+    dataset.columns, dataset.rows = list(columns), units
+    return Place(owner_id, scope.id, dataset_id)
 
 
 def submit(
