@@ -1,11 +1,16 @@
 """A real object store over HTTP, for tests: an S3 server in a thread, found as every AWS client finds its own."""
 
+import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from uuid import uuid4
 
+import boto3
+import httpx
+import pytest
 from moto.server import ThreadedMotoServer
 
 from core.store.bucket import _connect
@@ -30,6 +35,7 @@ def object_store() -> Iterator[dict[str, str]]:
     try:
         yield variables
     finally:
+        _ask_for_rights(variables, after_requests="inf")  # what one test asks for holds for all of this process
         for name, value in before.items():
             if value is None:
                 del os.environ[name]
@@ -37,6 +43,56 @@ def object_store() -> Iterator[dict[str, str]]:
                 os.environ[name] = value
         _connect.cache_clear()
         server.stop()
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """A user's keys to the object store."""
+
+    id: str
+    secret: str
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Have this process ask with these credentials, as one that was started with them."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("AWS_ACCESS_KEY_ID", self.id)
+            patch.setenv("AWS_SECRET_ACCESS_KEY", self.secret)
+            _connect.cache_clear()
+            try:
+                yield
+            finally:
+                _connect.cache_clear()
+
+
+def users(store: dict[str, str], rights: Mapping[str, Mapping[str, Sequence[str]]]) -> dict[str, Credentials]:
+    """Make users who may do so much in each bucket, and have the store ask everybody for rights from now on.
+
+    Args:
+        store: as `object_store` yields it.
+        rights: by user, then by bucket, the actions, such as `s3:GetObject`.
+    """
+    place = {"endpoint_url": store["AWS_ENDPOINT_URL_S3"], "region_name": store["AWS_DEFAULT_REGION"]}
+    accounts, made = boto3.client("iam", **place), {}
+    for user, buckets in rights.items():
+        statements = [
+            {"Effect": "Allow", "Action": list(actions), "Resource": [f"arn:aws:s3:::{name}", f"arn:aws:s3:::{name}/*"]}
+            for name, actions in buckets.items()
+        ]
+        name = f"{user}-{uuid4().hex[:12]}"
+        accounts.create_user(UserName=name)
+        policy = json.dumps({"Version": "2012-10-17", "Statement": statements})
+        accounts.put_user_policy(UserName=name, PolicyName="own", PolicyDocument=policy)
+        key = accounts.create_access_key(UserName=name)["AccessKey"]
+        made[user] = Credentials(key["AccessKeyId"], key["SecretAccessKey"])
+    _ask_for_rights(store, after_requests="0")
+    return made
+
+
+def _ask_for_rights(store: dict[str, str], *, after_requests: str) -> None:
+    """Have the store ask everybody for rights after so many requests."""
+    answer = httpx.post(f"{store['AWS_ENDPOINT_URL_S3']}/moto-api/reset-auth", content=after_requests.encode())
+    answer.raise_for_status()
 
 
 def new_bucket(name: str | None = None) -> str:
