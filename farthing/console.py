@@ -1,6 +1,7 @@
 """What the commands share: the application, its streams, its options, and how they read and show."""
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +24,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-out = Console()
+WIDE: Final = 160
+"""Places of a line that goes into a file or a pipe: identifiers are not folded there."""
+out = Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else WIDE)
 err = Console(stderr=True)
 
 Url = Annotated[str, typer.Option(envvar="FARTHING_URL", help="where the service listens")]

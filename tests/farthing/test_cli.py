@@ -246,13 +246,26 @@ def test_nobody_there(farthing: Command, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize(
-    "arguments", [("datasets",), ("me", "--json"), ("verify", "sc_nowhere"), ("upload", "absent.csv"), ("--help",), ()]
+    "arguments",
+    [
+        ("datasets",),
+        pytest.param(("me", "--json"), marks=pytest.mark.slow),
+        pytest.param(("verify", "sc_nowhere"), marks=pytest.mark.slow),
+        ("upload", "absent.csv"),
+        pytest.param(("--help",), marks=pytest.mark.slow),
+        (),
+    ],
 )
 def test_a_process_says_the_same(process: Command, farthing: Command, arguments: tuple[str, ...]) -> None:
     started, here = process(*arguments), farthing(*arguments)
     assert started.returncode == here.returncode
     for one, other in ((started.stdout, here.stdout), (started.stderr, here.stderr)):
         assert re.sub(r"python -m \S+", "farthing", one) == re.sub(r"python -m \S+", "farthing", other)
+
+
+def test_a_pipe_is_told_whole_identifiers(process: Command, released: Released) -> None:
+    assert released.job.id in ok(process("jobs", COLUMNS=""))
+    assert str(released.model) in ok(process("jobs", COLUMNS=""))
 
 
 def test_a_wrong_call_is_status_2(farthing: Command, tmp_path: Path, records: Path) -> None:
