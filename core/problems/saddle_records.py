@@ -16,6 +16,56 @@ from core.problems.grouped import in_steps, within
 
 
 @final
+class ComponentMoments:
+    """Records of that law where no bound cuts any of them: all sums follow from that of w w^T.
+
+    Args:
+        units: n.
+        longest: the largest |w|.
+        moments: the sum of w w^T, shape (p, p).
+    """
+
+    lanes = None
+
+    def __init__(self, units: int, longest: float, moments: Tensor) -> None:
+        self.units, self.dimension = units, len(moments)
+        self._longest, self._moments = longest, moments
+
+    def is_uncut(self, question: Question, facts: Facts, theta: Tensor) -> bool:
+        """Say whether no record can be above its bound here; false where one is not finite."""
+        length, longest = float(torch.linalg.vector_norm(theta)), self._longest
+        if isinstance(question, Gradient):
+            return length**3 + length * longest**2 <= question.bound(facts)
+        return isinstance(question, Hessian | HessianProduct) and max(3 * length**2, longest**2) <= question.clip
+
+    def bounded_sum(self, question: Question, facts: Facts, theta: Tensor, *, other: Tensor | None = None) -> Tensor:
+        """Return the sum over records at one point of shape (p,), none of them cut."""
+        assert self.is_uncut(question, facts, theta), "what is cut is no function of the moments"
+        square, eye = theta.square().sum(), torch.eye(self.dimension, dtype=theta.dtype)
+        if isinstance(question, Gradient):
+            return self.units * square * theta - self._moments @ theta
+        if other is not None:
+            return self.units * (square * other + 2 * theta * (theta @ other)) - self._moments @ other
+        return self.units * (square * eye + 2 * torch.outer(theta, theta)) - self._moments
+
+    def integer_sum(
+        self,
+        question: Question,
+        facts: Facts,
+        theta: Tensor,
+        step: float,
+        *,
+        other: Tensor | None = None,
+        rows: Tensor | None = None,
+        included: Tensor | None = None,
+    ) -> Tensor:
+        """Return the sum in steps, int64; there are no records of which some could be read."""
+        assert rows is None, "records are known by their sum"
+        assert included is None, "records are known by their sum"
+        return in_steps(self.bounded_sum(question, facts, theta, other=other), step)
+
+
+@final
 class ComponentRecords:
     """f(u; w) = |u|^4/4 - (w.u)^2/2 for given w; see `core.problems.saddles.PrincipalComponent`.
 
@@ -25,6 +75,9 @@ class ComponentRecords:
 
     Args:
         rows: w, float64, shape (n, p).
+
+    Attributes:
+        moments: what they are where nothing is cut; it holds on to no record.
     """
 
     lanes = None
@@ -34,29 +87,13 @@ class ComponentRecords:
         self._rows = rows
         self.units, self.dimension = rows.shape
         longest = float(torch.linalg.vector_norm(rows, dim=-1).max())
-        self._longest = longest if isfinite(longest) else inf
-        self._moments = rows.mT @ rows
+        self.moments = ComponentMoments(self.units, longest if isfinite(longest) else inf, rows.mT @ rows)
 
     def bounded_sum(self, question: Question, facts: Facts, theta: Tensor, *, other: Tensor | None = None) -> Tensor:
         """Return the sum over records of clipped answers, float64, at one point of shape (p,)."""
-        if self._is_uncut(question, facts, theta):
-            return self._uncut(question, theta, other)
+        if self.moments.is_uncut(question, facts, theta):
+            return self.moments.bounded_sum(question, facts, theta, other=other)
         return sum((self._part(question, facts, theta, rows, other) for rows in self._parts()), torch.zeros(()))
-
-    def _is_uncut(self, question: Question, facts: Facts, theta: Tensor) -> bool:
-        """Say whether no record can be above its bound here; false where one is not finite."""
-        length, longest = float(torch.linalg.vector_norm(theta)), self._longest
-        if isinstance(question, Gradient):
-            return length**3 + length * longest**2 <= question.bound(facts)
-        return isinstance(question, Hessian | HessianProduct) and max(3 * length**2, longest**2) <= question.clip
-
-    def _uncut(self, question: Question, theta: Tensor, other: Tensor | None) -> Tensor:
-        """Return the sum of what no record is above."""
-        square, eye = theta.square().sum(), torch.eye(self.dimension, dtype=theta.dtype)
-        if isinstance(question, Gradient):
-            return self.units * square * theta - self._moments @ theta
-        bent = self.units * (square * eye + 2 * torch.outer(theta, theta)) - self._moments
-        return bent if other is None else bent @ other
 
     def integer_sum(
         self,

@@ -16,6 +16,7 @@ from examples.second_order import (
     rounds,
     scaling,
     selection,
+    selection_noise,
 )
 
 EXPERIMENTS: dict[str, Callable[..., Result]] = {  # a study is registered by one line, under the key it reports
@@ -30,7 +31,7 @@ EXPERIMENTS: dict[str, Callable[..., Result]] = {  # a study is registered by on
     "F1": components.minima,
     "F2": rounds.flat_control,
     "F3": rounds.weak_saddles,
-    "I2": selection.noise,
+    "I2": selection_noise.noise,
     "I3": selection.correctness,
     "I4": selection.records_needed,
     "J1": prior_report.rival_component,

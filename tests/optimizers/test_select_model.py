@@ -282,8 +282,13 @@ class TestPredictedNoise:
         found = self.settings(dimension, "above_threshold", 1).figures(study_facts(dimension))
         assert found["slack_of_curvature"] == pytest.approx(0.0099, rel=0.05)
 
-    @pytest.mark.parametrize(("dimension", "repeats", "edge"), [(20, 60, 1.88), (100, 10, 1.96)])
-    def test_the_door_s_noise_is_what_was_predicted(self, dimension: int, repeats: int, edge: float) -> None:
+    @pytest.mark.parametrize(
+        ("dimension", "vectors", "matrices", "edge"),
+        [(20, 60, 60, 1.88), (100, 10, 10, 1.96), pytest.param(1000, 5, 1, 1.99, marks=pytest.mark.slow)],
+    )
+    def test_the_door_s_noise_is_what_was_predicted(
+        self, dimension: int, vectors: int, matrices: int, edge: float
+    ) -> None:
         """Means over ten clients of real doors' noise about records of zeros, whose answers are noise alone.
 
         Within 5 per cent; `edge` is the mean operator norm of such a matrix with unit entries over sqrt(d), of which 2
@@ -291,20 +296,23 @@ class TestPredictedNoise:
         """
         own = study_facts(dimension).model_copy(update={"units": 100})
         zeros, at = ComponentRecords(torch.zeros(100, dimension).double()), torch.zeros(dimension).double()
-        settings = self.settings(dimension, "sound", 10).model_copy(update={"units": 100})
-        slope, bend = settings.questions()
+        sound, products = (
+            self.settings(dimension, mode, 10).model_copy(update={"units": 100})
+            for mode in ("sound", "hessian_products")
+        )
         doors = [FullDoor(zeros, own, Unmetered(), repeatable_generator(bytes([place] * 32))) for place in range(10)]
 
-        def told(question: Question) -> Tensor:
-            return torch.stack(
-                [torch.stack([one.ask(question, at).value for one in doors]).mean(0) for _ in range(repeats)]
-            )
+        def told(question: Question, repeats: int, other: Tensor | None = None) -> Tensor:
+            answers = [[one.ask(question, at, other).value for one in doors] for _ in range(repeats)]
+            return torch.stack([torch.stack(each).mean(0) for each in answers])
 
-        quoted = settings.figures(own)
-        length = float(told(slope).square().sum(-1).mean().sqrt())
-        assert length == pytest.approx(quoted["gradient_noise_norm"], rel=0.05)
-        norm = float(torch.linalg.matrix_norm(told(bend), 2).mean())
-        assert norm * 2 / edge == pytest.approx(quoted["curvature_noise_norm"], rel=0.05)
+        length = float(told(sound.questions()[0], vectors).square().sum(-1).mean().sqrt())
+        assert length == pytest.approx(sound.figures(own)["gradient_noise_norm"], rel=0.05)
+        along = torch.ones_like(at) / sqrt(dimension)
+        length = float(told(products.questions()[1], vectors, along).square().sum(-1).mean().sqrt())
+        assert length == pytest.approx(products.figures(own)["curvature_noise_norm"], rel=0.05)
+        norm = float(torch.linalg.matrix_norm(told(sound.questions()[1], matrices), 2).mean())
+        assert norm * 2 / edge == pytest.approx(sound.figures(own)["curvature_noise_norm"], rel=0.05)
 
 
 class TestComponentRecords:

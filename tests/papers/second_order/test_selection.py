@@ -18,9 +18,11 @@ from examples.second_order.selection import (
     lineup,
     selected,
 )
+from examples.second_order.selection_noise import measured, measured_threshold
 
+SLOW = pytest.mark.slow
 LAW = law_of(20)
-RECORDS = held_out(LAW, 40)
+RECORDS = [held_out(LAW, 40).moments]
 
 
 @pytest.mark.parametrize("mode", ["printed", "above_threshold", "exponential", "no privacy"])
@@ -49,6 +51,31 @@ def test_the_line_up_has_one_minimum() -> None:
 def test_the_sound_test_loses_its_power_as_dimensions_grow() -> None:
     assert hessian_tolerance(20) < 0.5 < hessian_tolerance(60)
     assert hessian_tolerance(400) > 1.5 * hessian_tolerance(200)
+
+
+def test_ten_clients_lose_it_near_the_crossing() -> None:
+    """More than .5 is allowed from near d = (sqrt(m) n epsilon)^(6/13) = 345 on."""
+    assert hessian_tolerance(150, 10) < 0.5 < hessian_tolerance(345, 10)
+
+
+@pytest.mark.slow
+def test_clients_together_select_the_minimum_where_a_single_one_cannot() -> None:
+    """At d = 60 ten clients allow a Hessian .2 beside gamma_star, less than the weak saddle is below it."""
+    law = law_of(60)
+    clients = [held_out(law, 60 + place).moments for place in range(10)]
+    for mode in ("sound", "printed", "hessian_products"):
+        candidates, chosen = selected(law, clients, mode, 0)
+        assert chosen == candidates.place, mode
+
+
+@pytest.mark.parametrize("dimension", [20, pytest.param(100, marks=SLOW), pytest.param(1000, marks=SLOW)])
+def test_noise_is_what_was_predicted(dimension: int) -> None:
+    """Within 5 %: five of a vector's standard errors and of AboveThreshold's (in small, of fewer choices, 15 %)."""
+    assert [row.what for row in measured(dimension) if row.agrees is not True] == []
+    choices, allowed = (4000, 0.15) if dimension == 20 else (40_000, 0.05)
+    scale, worth = measured_threshold(dimension, choices)
+    assert scale == pytest.approx(1, abs=allowed)
+    assert worth == pytest.approx(2 * 7.47 / 100_000, rel=0.05)
 
 
 def test_fewest_records_for_a_claim() -> None:
