@@ -35,6 +35,8 @@ def inside(theta: Tensor, radius: float) -> tuple[Tensor, Tensor]:
     Returns:
         The iterate, shape (..., p), and whether it had left, bool, shape (...).
     """
+    if theta.ndim == 1 and bool(torch.linalg.vector_norm(theta) <= radius):  # networks have millions of parameters
+        return theta, torch.tensor(data=False)
     finite = theta.isfinite().all(-1, keepdim=True)
     kept = torch.where(finite, theta, 0.0)
     norm = torch.linalg.vector_norm(kept, dim=-1, keepdim=True)

@@ -141,7 +141,7 @@ def _noised(total: Tensor, grid: Grid, parameter: float, divisor: float, generat
         some = slice(start, start + NOISED_AT_ONCE)
         integers = round_parts(sums[some], grid)
         integers += noise_vector(generator, parameter, len(integers))
-        np.divide(from_grid(integers, grid), divisor, out=told[some])
+        np.multiply(integers, grid.step / divisor, out=told[some])
     return value
 
 

@@ -157,12 +157,15 @@ class NetworkProblem:
         included: Tensor | None,
     ) -> Tensor:
         """Return the sum at one point, or between two."""
-        total = None
+        # Before all that is let go of with the sum: what is as long as the last answer then takes that one's place.
+        total = torch.empty(self.dimension, dtype=torch.int64, device=self._features.device)
+        parts = 0
         with repeatable(self._features.device):
             for part in self._parts(question, facts, theta, rows, included, other):
-                total = truncated(part, step, total)
-        if total is None:  # an empty list, as one of several processes may hold
-            return torch.zeros(self.dimension, dtype=torch.int64, device=self._features.device)
+                write_truncated(total, part, step, adding=parts > 0)
+                parts += 1
+        if parts == 0:  # an empty list, as one of several processes may hold
+            total.zero_()
         return self._arranged(total)
 
     def bounded_sum(self, question: Question, facts: Facts, theta: Tensor, *, other: Tensor | None = None) -> Tensor:
@@ -284,29 +287,27 @@ class NetworkProblem:
         return terms, scales.to(outputs.dtype), kept
 
 
-def truncated(part: Tensor, step: float, total: Tensor | None = None) -> Tensor:
-    """Truncate a part to the grid, toward zero; the part is used up.
+def write_truncated(total: Tensor, part: Tensor, step: float, *, adding: bool) -> None:
+    """Truncate a part to the grid, toward zero, into a total, or add it there; the part is used up.
 
     Dividing by a power of two loses nothing that a truncation keeps, in single precision either.
 
     Args:
+        total: int64, shape (p,), in steps.
         part: floats, shape (p,).
         step: a power of two.
-        total: int64, shape (p,), in steps, of other parts, to which this one is added.
-
-    Returns:
-        The total, int64, shape (p,), in steps.
+        adding: whether the total holds other parts already.
     """
     assert SMALLEST_STEP < step < 1 / SMALLEST_STEP, "single precision holds the step and its inverse"
     part.mul_(1 / step)
     assert _is_within(part), "every part is finite and within its public bound"
-    if total is None:
-        return part.to(torch.int64)
-    if part.device.type != "cpu":
-        return total.add_(part.to(torch.int64))
-    sums = total.numpy()
-    np.add(sums, part.numpy(), out=sums, dtype=np.int64, casting="unsafe")  # some at a time: no copy as long is made
-    return total
+    if not adding:
+        total.copy_(part)
+    elif part.device.type == "cpu":
+        sums = total.numpy()
+        np.add(sums, part.numpy(), out=sums, dtype=np.int64, casting="unsafe")  # some at a time: without a long copy
+    else:
+        total.add_(part.to(torch.int64))
 
 
 def _is_within(numbers: Tensor) -> bool:
