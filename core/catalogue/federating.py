@@ -137,6 +137,18 @@ def _refuse_unfederated(spec: JobSpec) -> None:
         raise Invalid("A federated job cannot do that.", *wrong)
 
 
+def refuse_absent(spec: JobSpec) -> None:
+    """Refuse a job on one dataset that is planned as if other clients answered too: nobody would, and claims would err.
+
+    Raises:
+        Invalid: with a JSON pointer.
+    """
+    clients = getattr(spec.optimizer, "clients", None)
+    if clients not in {None, 1}:
+        detail = f"is {clients}, and there is one dataset; leave it out"
+        raise Invalid(f"/optimizer/clients {detail}.", FieldError("/optimizer/clients", detail))
+
+
 def _counted(spec: JobSpec, clients: int) -> JobSpec:
     """Tell a method that plans with the number of clients how many there are.
 

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from core.catalogue.blame import figures_at_fault
 from core.catalogue.columns import Column
 from core.catalogue.excess import ExcessForecast, ReachedExcess, foresee_excess, reach_excess, within_reach
+from core.catalogue.federating import refuse_absent
 from core.catalogue.forecast import Asker, Forecast, Goal, Reached, forecast, reach
 from core.catalogue.jobs import JobSpec
 from core.catalogue.models import NetworkModel
@@ -148,10 +149,7 @@ def _asked(session: Session, context: Context, caller: Caller, spec: JobSpec) ->
     """Look up what a job asks for; raises as `quote` does, but for what only its plan tells."""
     if spec.dataset is None:
         raise Invalid("A job needs a dataset.", FieldError("/dataset", "name a dataset, or several in a federation"))
-    clients = getattr(spec.optimizer, "clients", None)
-    if clients not in {None, 1}:  # no claim rests on answers that nobody gives
-        detail = f"is {clients}, and there is one dataset; leave it out"
-        raise Invalid(f"/optimizer/clients {detail}.", FieldError("/optimizer/clients", detail))
+    refuse_absent(spec)
     resources = spec.resources
     most = context.settings.max_gpu_processes if resources.served_by == "cuda" else context.settings.max_processes
     if resources.processes > most:

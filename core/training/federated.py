@@ -191,12 +191,16 @@ def _train(
         door = open_door(planned, going_on, problem, meter, shared=False, through=paying)
         oracle = Federation(door, paying, seat.federation)
         own = train(planned, going_on, meter, oracle)
-        released = weakest(rounds, own).model_copy(update={"units": oracle.facts.units})
-        if seat.size < seat.asked:  # what a lost client has said is in the model: no claim is about such a mean
-            released = released.model_copy(update={"certificate": None})
+        released = of_all(weakest(rounds, own), seat, oracle.facts.units)
     with in_phase(Phase.PUBLISHING):
         till.keep(pack_release(released), released.steps)
     return released
+
+
+def of_all(released: AnyReleased, seat: Seat, units: int) -> AnyReleased:
+    """Return a release as one of so many units; nothing is claimed of one that a lost client has a part in."""
+    claim = released.certificate if seat.size == seat.asked else None
+    return released.model_copy(update={"units": units, "certificate": claim})
 
 
 def _own_problem(planned: PlannedJob, order: Order, settings: ServiceSettings, seat: Seat) -> Problem:

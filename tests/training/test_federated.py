@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from core.catalogue.certificate import Certificate
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.planning import chunks
 from core.catalogue.questions import Question
@@ -22,10 +23,11 @@ from core.oracle.federation import ClientMeter, Federation, Rounds
 from core.oracle.meters import ORDERS
 from core.privacy.events import Event, compose
 from core.privacy.renyi import cost_nano, prefix_costs
-from core.training.federated import furthest, told_in, weakest
+from core.training.federated import furthest, of_all, told_in, weakest
 from core.training.meter import LedgerMeter
 from core.training.notes import Noted, Notes
 from core.training.order import Drained, Payer
+from core.training.seat import Seat
 from tests.support.circles import Clients, Mail, ThreadCircle, together
 from tests.support.problems import facts, problem
 from tests.support.released import released
@@ -204,3 +206,14 @@ def test_a_release_is_the_first_one_s_with_the_weakest_promise_of_all() -> None:
 @pytest.mark.parametrize("epsilon", ["nan", "much"])
 def test_a_promise_that_is_no_number_ends_the_attempt(epsilon: str) -> None:
     assert all(isinstance(ending, Forsaken) for ending in promising("2", epsilon).endings)
+
+
+@pytest.mark.parametrize(("size", "is_claimed"), [(3, True), (2, False)])
+def test_nothing_is_claimed_once_a_client_is_lost(size: int, is_claimed: bool) -> None:
+    claim = Certificate(ended_by="rounds", quantity="gradient_norm", value=0.1, confidence=0.9, variant="given")
+    seat = Seat(
+        federation="job", number=0, size=size, asked=3, meeting=None, key="", patience_seconds=1, dataset_key=None
+    )
+    found = of_all(released(certificate=claim), seat, 70)
+    assert found.units == 70
+    assert found.certificate == (claim if is_claimed else None)
