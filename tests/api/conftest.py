@@ -15,6 +15,15 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 
 @pytest.fixture(scope="session")
+def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service that takes little: a megabyte, two waiting jobs of anybody's, and a request a second."""
+    limits = {"MAX_UPLOAD_BYTES": "1000000", "MAX_QUEUED_PER_PRINCIPAL": "2", "REQUESTS_PER_MINUTE": "60"}
+    limits = {f"FARTHING_{name}": value for name, value in limits.items()}
+    with running(tmp_path_factory.mktemp("narrow"), **limits) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
 def admin(service: Service) -> Iterator[httpx.Client]:
     with service.client() as client:
         yield client

@@ -14,7 +14,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.api import COLUMNS, Service, csv, job, metadata, running, submit, upload
+from tests.support.api import COLUMNS, Service, csv, job, metadata, submit, upload
 from tests.support.arrays import npz, parquet
 
 
@@ -255,12 +255,6 @@ class TestBadInput:
         assert report["incomplete_rows"] > 0
 
 
-@pytest.fixture(scope="module")
-def capped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running(tmp_path_factory.mktemp("capped"), FARTHING_MAX_UPLOAD_BYTES="1000000") as found:
-        yield found
-
-
 def two_gigabytes() -> Iterator[bytes]:
     """Yield an upload of 2 GB, a megabyte at a time."""
     yield UPLOAD_HEAD + b"age,job,y\n"
@@ -269,21 +263,22 @@ def two_gigabytes() -> Iterator[bytes]:
 
 class TestCap:
     @pytest.mark.slow
-    def test_a_stream_over_the_cap_is_refused_and_not_stored(self, capped: Service) -> None:
+    def test_a_stream_over_the_cap_is_refused_and_not_stored(self, narrow: Service) -> None:
         """By a client that sends everything before it reads."""
-        with capped.client() as client:
+        before = narrow.files()
+        with narrow.client() as client:
             answer = client.post("/v1/datasets", content=two_gigabytes(), headers={"Content-Type": UPLOAD_TYPE})
             assert answer.status_code == 413, answer.text
             assert answer.json()["code"] == "too-large"
             assert answer.json()["limit_bytes"] == 1_000_000
             assert pointers(answer) == {"/file"}
-            assert capped.files() == []
+            assert narrow.files() == before
             assert upload(client)["rows"] == 400
 
-    def test_a_stream_over_the_cap_is_refused_long_before_its_end(self, capped: Service) -> None:
+    def test_a_stream_over_the_cap_is_refused_long_before_its_end(self, narrow: Service) -> None:
         """By a client that listens while it sends; what it sends until then lies in buffers of the two sockets."""
-        host, port = capped.url.removeprefix("http://").split(":")
-        lines = ("POST /v1/datasets HTTP/1.1", f"Host: {host}", f"Authorization: Bearer {capped.key}")
+        host, port = narrow.url.removeprefix("http://").split(":")
+        lines = ("POST /v1/datasets HTTP/1.1", f"Host: {host}", f"Authorization: Bearer {narrow.key}")
         lines += (f"Content-Type: {UPLOAD_TYPE}", "Transfer-Encoding: chunked", "", "")
         with socket.create_connection((host, int(port)), timeout=30) as connection:
             connection.sendall("\r\n".join(lines).encode())
@@ -296,8 +291,8 @@ class TestCap:
             assert connection.recv(100).startswith(b"HTTP/1.1 413 ")
         assert sent < 200_000_000
 
-    def test_a_json_body_over_the_cap(self, capped: Service) -> None:
-        with capped.client() as client:
+    def test_a_json_body_over_the_cap(self, narrow: Service) -> None:
+        with narrow.client() as client:
             answer = client.post("/v1/estimates", json={"x": "y" * 2_000_000})
             assert answer.status_code == 413
 

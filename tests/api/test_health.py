@@ -3,7 +3,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -93,22 +92,16 @@ class TestMeta:
         assert admin.post("/v1/keys", json={"name": "a\0b", "role": "owner"}).status_code == 422
 
 
-@pytest.fixture(scope="module")
-def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running(tmp_path_factory.mktemp("slow"), FARTHING_REQUESTS_PER_MINUTE="20") as found:
-        yield found
-
-
-def test_too_many_requests(slow: Service) -> None:
-    client = slow.client()
-    while time.time() % 60 > 50:
+def test_too_many_requests(narrow: Service) -> None:
+    client, _ = narrow.someone("auditor")
+    while time.time() % 60 > 45:
         time.sleep(1)  # the bucket is a minute of the clock
-    answers = [client.get("/v1/me") for _ in range(25)]
+    answers = [client.get("/v1/me") for _ in range(65)]
     refused = [answer for answer in answers if answer.status_code == 429]
-    assert 1 <= len(refused) <= 24
+    assert 1 <= len(refused) <= 64
     assert refused[0].json()["code"] == "rate-limited"
     assert int(refused[0].headers["Retry-After"]) > 0
-    assert answers[0].headers["RateLimit-Limit"] == "20"
+    assert answers[0].headers["RateLimit-Limit"] == "60"
     assert refused[0].headers["RateLimit-Remaining"] == "0"
     assert client.get("/healthz").status_code == 200
 

@@ -175,18 +175,12 @@ def restart(valkey: ValkeyServer) -> None:
     valkey.start()
 
 
-@pytest.fixture(scope="module")
-def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running(tmp_path_factory.mktemp("home"), FARTHING_MAX_QUEUED_PER_PRINCIPAL="2") as found:
-        yield found
-
-
 class TestJobs:
     """Limits of what waits, and who may go before others."""
 
-    def test_a_principal_has_so_many_that_have_not_ended(self, crowded: Service) -> None:
-        admin = crowded.client()
-        owner, _ = crowded.someone("owner")
+    def test_a_principal_has_so_many_that_have_not_ended(self, narrow: Service) -> None:
+        admin = narrow.client()
+        owner, _ = narrow.someone("owner")
         dataset = upload(owner)["id"]
         made = [submit(owner, job(dataset, mu="0.05")) for _ in range(3)]
         assert [answer.status_code for answer in made] == [202, 202, 429]
@@ -198,9 +192,9 @@ class TestJobs:
         assert owner.post(f"/v1/jobs/{made[0].json()['id']}/cancel").json()["state"] == "cancelled"
         assert submit(owner, job(dataset, mu="0.05")).status_code == 202
 
-    def test_only_who_answers_for_the_data_asks_to_go_first(self, crowded: Service) -> None:
-        owner, _ = crowded.someone("owner")
-        analyst, made = crowded.someone("analyst")
+    def test_only_who_answers_for_the_data_asks_to_go_first(self, narrow: Service) -> None:
+        owner, _ = narrow.someone("owner")
+        analyst, made = narrow.someone("analyst")
         dataset = upload(owner, shift=1)["id"]
         assert owner.put(f"/v1/datasets/{dataset}/access/{made['principal']}").status_code < 300
 

@@ -91,7 +91,7 @@ def _attack(
 
 
 def test_a_few_of_everything(service: Service) -> None:
-    assert attack(service, examples=3) == []
+    assert attack(service, examples=2) == []
     assert service.process.poll() is None
     assert '"unhandled"' not in (service.home / "api.log").read_text()
 
@@ -124,7 +124,7 @@ def test_a_5xx_would_be_seen(tmp_path: Path) -> None:
     """The planted bug: what is not there is not looked for."""
     (tmp_path / "home").mkdir()
     with running(tmp_path / "home", module="tests.support.naive_api") as naive:
-        assert any(" 500 " in line for line in attack(naive, examples=3, below="/v1/jobs/{job_id}/attempts"))
+        assert any(" 500 " in line for line in attack(naive, examples=2, below="/v1/jobs/{job_id}/attempts"))
 
 
 EXTREME = st.sampled_from([5e-324, 1e-300, 1e-12, 0.1, 1.0, 1e6, 1e150, 1e308, 10**400, -1.0, 0.0])
