@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits
 from core.inference.network import ReleasedNetwork
 from farthing import Client, FarthingError, Model, cli, network
 from farthing.networks import activation, conv2d, flatten, linear
-from tests.support.embedded import KEY, Embedded, embedded
+from tests.support.embedded import KEY, Embedded
 
 DIGITS: list[dict[str, Any]] = [
     {"name": "image", "type": "array", "shape": [1, 8, 8], "lower": 0, "upper": 16},
@@ -26,12 +26,6 @@ STEPS = {"kind": "clipped_sgd", "batch": 512, "steps": 120, "step_size": 1.0, "r
 SHORT = {**STEPS, "steps": 10}
 NONE = {"intervals": False}
 HELD_OUT = 397
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
-    with embedded(tmp_path_factory.mktemp("home")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -201,7 +195,7 @@ def test_a_number_is_predicted_in_its_own_units(service: Embedded, client: Clien
         ({"model": network("digit", [conv2d(4, 9), flatten(), linear(10)])}, "/model/layers/0"),
         ({"model": network("digit", MLP, loss="squared")}, "/model/loss"),
         ({"model": network("digit", [flatten(), linear(65536), linear(999), linear(10)])}, "/model/layers/2"),
-        ({"model": network("digit", [{"kind": "batch_norm"}, flatten(), linear(10)])}, "/model/layers/0"),
+        ({"model": network("digit", [{"kind": "batch_norm"}, flatten(), linear(10)])}, "/model/layers/0/kind"),
         ({"model": network("digit", MLP, pretrained="wts_0")}, "/model/pretrained"),
         ({"model": network("digit", MLP, train={"lora": {"rank": 2, "layers": ["0"]}})}, "/model/train/lora/layers/0"),
         ({"optimizer": {"kind": "noisy_gd"}}, "/optimizer/kind"),

@@ -34,6 +34,8 @@ BROKEN_GPU_REST_SECONDS: Final = 60.0
 
 _AGAIN_SECONDS: Final = 4.0
 """Before another seat in the same federated job: sites that cannot reach each other need not try at every turn."""
+_FROZEN_SECONDS: Final = 60.0
+"""Between two lines that say that the ledger is frozen: it is asked at every turn, and other questions are answered."""
 _GRAIN: Final = 1000
 
 T = TypeVar("T")
@@ -98,7 +100,7 @@ class Keeper:
         self._shunned: dict[str, float] = {}
         self._open = True
         self._running = True
-        self._frozen = False
+        self._frozen_told_at = -_FROZEN_SECONDS
         self._claim_at = 0.0
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._work, name="keeper", daemon=True)
@@ -291,18 +293,15 @@ class Keeper:
     def _ask(self, question: Callable[[], T]) -> T | None:
         """Return the database's answer, None where it has none now; the next turn asks again."""
         try:
-            answer = question()
+            return question()
         except LedgerFrozen:
-            if not self._frozen:
+            if clock_seconds() - self._frozen_told_at >= _FROZEN_SECONDS:
                 self._log.error("ledger-frozen", remedy="farthing reconcile")
-            self._frozen = True
-            return None
+                self._frozen_told_at = clock_seconds()
         except Unreachable as error:
             self._log.warning("database", error=str(error))
             self._claim_at = min(self._claim_at, clock_seconds() + LOOK_SECONDS)
-            return None
-        self._frozen = False
-        return answer
+        return None
 
     def _end_all(self) -> None:
         """Write the ends of attempts, and free their slots."""
