@@ -318,6 +318,16 @@ def attempt(
 ) -> None:
     """Ask the questions, each through a door that may die before, between and after payment and reading."""
 
+    account = account_of(ledger, schedule, pays, kind)
+    for question in asked:
+        ask(account, ledger, question)
+
+
+def account_of(
+    ledger: Ledger, schedule: Sequence[Event], pays: Callable[[int], None], kind: type[LedgerMeter]
+) -> Account:
+    """Return what an attempt draws from, whose till may die before and after each payment."""
+
     class Till:
         def spend(self, chunk: int, state: bytes | None, step: int) -> None:
             ledger.moment()
@@ -329,17 +339,19 @@ def attempt(
             raise AssertionError(f"nobody drains, at step {step} or with {len(state)} bytes")
 
     totals = tuple(tuple(total) for total in prefix_costs(schedule, ORDERS))
-    meter = kind(Till(), [Payer(ORDERS, totals)], schedule, kept=ledger.state, kept_chunks=ledger.chunks)
-    account = Account(meter)
+    return Account(kind(Till(), [Payer(ORDERS, totals)], schedule, kept=ledger.state, kept_chunks=ledger.chunks))
 
-    def read(question: Gradient) -> Answer:
+
+def ask(account: Account, ledger: Ledger, question: Gradient) -> Answer:
+    """Draw an answer out of records that may be lost before and after they are read; its scale is the question's."""
+
+    def read() -> Answer:
         ledger.moment()
         ledger.drawn[question.event()] += 1
         ledger.moment()
-        return Answer(ZERO, 0.0)
+        return Answer(ZERO, question.sigma)
 
-    for question in asked:
-        account.answer(EVERYTHING, question.event(), question, ZERO, None, lambda question=question: read(question))
+    return account.answer(EVERYTHING, question.event(), question, ZERO, None, read)
 
 
 SIGMAS = (3.0, 5.0, 11.0)
@@ -454,35 +466,16 @@ def adaptive_attempt(
     """Ask for a norm, then for a gradient of a size that only its answer could tell, while both are afforded."""
     schedule = [SLICE] * SLICES
 
-    class Till:
-        def spend(self, chunk: int, state: bytes | None, step: int) -> None:
-            ledger.moment()
-            ledger.charged[SLICE] += 1
-            ledger.spend(chunk, state, step)
-            ledger.moment()
+    def pays(_: int) -> None:
+        ledger.charged[SLICE] += 1
 
-        def keep(self, state: bytes, step: int) -> None:
-            raise AssertionError(f"nobody drains, at step {step} or with {len(state)} bytes")
-
-    totals = tuple(tuple(total) for total in prefix_costs(schedule, ORDERS))
-    meter = kind(Till(), [Payer(ORDERS, totals)], schedule, kept=ledger.state, kept_chunks=ledger.chunks)
-    account = Account(meter)
-
-    def read(question: Gradient) -> Answer:
-        ledger.moment()
-        ledger.drawn[question.event()] += 1
-        ledger.moment()
-        return Answer(ZERO, question.sigma)
-
+    account = account_of(ledger, schedule, pays, kind)
     asked = []
     for sigma in sigmas:
         for name, question in (("norm", NORM), ("gradient", Gradient(sigma=sigma))):
             if not account.affords(EVERYTHING, question.event()):
                 return asked
-            told = account.answer(
-                EVERYTHING, question.event(), question, ZERO, None, lambda question=question: read(question)
-            )
-            asked.append((name, told.scale))
+            asked.append((name, ask(account, ledger, question).scale))
     return asked
 
 
