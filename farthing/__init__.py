@@ -7,6 +7,7 @@
 
 from farthing.client import Client
 from farthing.errors import FarthingError, JobFailed, Unreachable
+from farthing.key_views import Key, Principal
 from farthing.models import Model
 from farthing.networks import network
 from farthing.plans import Plan
@@ -31,8 +32,6 @@ from farthing.views import (
     Event,
     Grant,
     Job,
-    Key,
-    Principal,
     Scope,
     Validation,
     Verification,

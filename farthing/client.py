@@ -15,6 +15,7 @@ import httpx
 from farthing import federated
 from farthing.arrays import write_npz
 from farthing.errors import FarthingError, JobFailed
+from farthing.key_views import Key, Principal
 from farthing.models import Levels, Model
 from farthing.networks import Pretrained
 from farthing.plans import AnyPlan, read_plan
@@ -28,8 +29,6 @@ from farthing.views import (
     Event,
     Grant,
     Job,
-    Key,
-    Principal,
     Scope,
     Validation,
     Verification,
