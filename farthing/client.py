@@ -273,7 +273,7 @@ class Client:
         if progress is not None:
             progress(seen)
         if seen.state != "succeeded":
-            raise JobFailed(seen.id, seen.state, seen.error.code if seen.error else None)
+            raise JobFailed(seen.id, seen.state, seen.error.code if seen.error else None, seen.failed_for)
         return seen
 
     def train(self, job: Spec) -> Model:

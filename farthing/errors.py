@@ -31,9 +31,9 @@ class FarthingError(Exception):
 class JobFailed(FarthingError):
     """The job ended without a result."""
 
-    def __init__(self, job_id: str, state: str, code: str | None) -> None:
-        """Say how it ended; a failed job keeps a code and nothing else."""
-        detail = f"job {job_id} ended as {state}" + (f" ({code})" if code else "")
+    def __init__(self, job_id: str, state: str, code: str | None, why: str | None = None) -> None:
+        """Say how it ended, and why where that is known: a failed job keeps a code, and words that follow from it."""
+        detail = f"job {job_id} ended as {state}" + (f" ({code})" if code else "") + (f": {why}" if why else "")
         super().__init__(200, {"code": code or state, "detail": detail})
 
 

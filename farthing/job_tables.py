@@ -36,6 +36,7 @@ def job(found: Job) -> RenderableType:
     rows = [
         ("state", _state(found)),
         ("waits for", found.waits_for),
+        ("failed for", found.failed_for),
         ("dataset", found.dataset),
         ("site", None if found.site is None else site_name(found.site)),
         ("client of", _place(found)),

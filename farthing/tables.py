@@ -101,6 +101,7 @@ def estimate(found: Estimate) -> RenderableType:
         ("rho", _figure(cost.rho)),
         ("mu", _figure(cost.mu)),
         ("retry allowance", "-" if cost.retry_allowance is None else f"{_figure(cost.retry_allowance.percent)} %"),
+        *([("if its worker is lost", found.if_lost)] if found.chunks == 1 and found.if_lost else []),
         ("fits", "yes" if found.fits else "no"),
         ("such jobs still fit", "-" if found.jobs_that_still_fit is None else str(found.jobs_that_still_fit)),
     ]

@@ -12,7 +12,7 @@ class View(BaseModel):
 
 
 class Dataset(View):
-    """A dataset's public facts."""
+    """A dataset's public facts; `site` keeps its records: empty, the service itself."""
 
     id: str
     name: str
@@ -23,7 +23,6 @@ class Dataset(View):
     rows: int | None = None
     digest: str | None = None
     site: str = ""
-    """That keeps the records; empty: the service's own."""
     columns: list[dict[str, Any]] = []
     created_at: str | None = None
 
@@ -159,7 +158,7 @@ class ClientEstimate(View):
 
 
 class Estimate(View):
-    """The price of a job and its plan; no record was read. Of a federated job the price is in `clients`."""
+    """The price of a job, its plan, and what a lost worker does to it; of a federated one the price is in `clients`."""
 
     cost: Annotated[EstimateCost, BeforeValidator(lambda cost: cost or {})]
     plan: dict[str, Any]
@@ -171,6 +170,8 @@ class Estimate(View):
     prediction: Prediction | None = None
     excess: Excess | None = None
     goal: Goal | ExcessGoal | None = None
+    chunks: int = 0
+    if_lost: str | None = None
 
 
 class Progress(View):
@@ -211,7 +212,6 @@ class Client(View):
     state: str
     dataset: str | None = None
     site: str | None = None
-    """That keeps its records; empty: the service's own."""
     job: str | None = None
     cost: JobCost | None = None
     error: Failure | None = None
@@ -227,7 +227,7 @@ class Federation(View):
 
 
 class Job(View):
-    """A training job. `approval` says whether its release waits for the owner of the data.
+    """A training job. Its release may wait for approval; `waits_for` and `failed_for` say in words what for, and why.
 
     A federated job has no cost of its own, so that its figures are None; each client has, in `federation.clients`.
     """
@@ -248,7 +248,7 @@ class Job(View):
     labels: dict[str, str] = {}
     federation: Federation | None = None
     waits_for: str | None = None
-    """What keeps a queued job from starting, in words."""
+    failed_for: str | None = None
     created_at: str | None = None
     started_at: str | None = None
     finished_at: str | None = None

@@ -28,6 +28,7 @@ from core.privacy.renyi import cost_nano
 from core.service import about, weights
 from core.service.budgets import NO_COST, allowance_figures, cost_figures
 from core.service.context import Caller, Context
+from core.service.endings import if_lost
 from core.service.sight import find_dataset
 from core.service.views import EstimateCost, EstimateView, JobCost
 from core.store import queries
@@ -394,4 +395,5 @@ def estimate(context: Context, caller: Caller, spec: EstimateSpec) -> EstimateVi
         prediction=foreseen.prediction,
         excess=foreseen.excess,
         goal=foreseen.goal,
+        if_lost=if_lost(planned),
     )

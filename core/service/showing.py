@@ -13,6 +13,7 @@ from core.catalogue.jobs import RETRY_ALLOWANCE
 from core.privacy.events import EVENT, Event, compose
 from core.service.budgets import NO_COST, allowance_figures, cost_figures, empty_budget
 from core.service.context import Context
+from core.service.endings import failed_for
 from core.service.views import (
     ClientView,
     CostFigures,
@@ -172,6 +173,7 @@ def _view(
         started_at=rfc3339(job.started_at),
         finished_at=rfc3339(finished_at) if ended else None,
         error=FailureView(code=job.failure) if ended and job.failure else None,
+        failed_for=failed_for(job) if ended else None,
         result=ResultView(model=model.id) if ended and model is not None else None,
         approval=made.approval if ended and made is not None else None,
         labels=job.labels,

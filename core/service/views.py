@@ -200,7 +200,8 @@ class ClientEstimate(View):
 class EstimateView(View):
     """What a job would cost and what the theory predicts; no record was read.
 
-    Of a federated job each client has its own price, and the plan is what they have in common.
+    Of a federated job each client has its own price, and the plan is what they have in common. `if_lost` says, in words
+    and of a job on one dataset, what becomes of it if its worker is lost.
     """
 
     cost: EstimateCost | None
@@ -218,6 +219,7 @@ class EstimateView(View):
     prediction: Forecast | None = None
     excess: ExcessForecast | None = None
     goal: Reached | ReachedExcess | None = None
+    if_lost: str | None = None
 
 
 class ProgressView(View):
@@ -276,7 +278,8 @@ class FederationView(View):
 class JobView(View):
     """A training job; a federated one has clients in place of a dataset and a cost.
 
-    `models` are the released ones that it is about; of most jobs none.
+    `models` are the released ones that it is about; of most jobs none. `waits_for` says, in words, why a queued job
+    cannot start now; `failed_for` why a failed one has, and what to do: from its code and what it asked for.
     """
 
     id: str
@@ -303,7 +306,7 @@ class JobView(View):
     labels: dict[str, str]
     federation: FederationView | None = None
     waits_for: str | None = None
-    """Why a queued job cannot start now, in words: no worker serves a site that keeps its records."""
+    failed_for: str | None = None
 
 
 class EventView(View):

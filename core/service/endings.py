@@ -1,0 +1,64 @@
+"""What becomes of a job whose worker is lost, and why one has failed: words that follow from public figures alone.
+
+Nothing here knows what an exception said: a failure's code is from a closed list, and the rest is what was asked for.
+"""
+
+from typing import Final
+
+from core.catalogue.clipped.certified import CertifiedClippedSgd
+from core.catalogue.jobs import RETRY_ALLOWANCE
+from core.catalogue.planning import PlannedJob
+from core.catalogue.sampling import StreamSampling
+from core.store import ledger
+from core.store.arrows import LOST
+from core.store.tables import Job
+
+_AGAIN: Final = "submit it again and ask for a retry_allowance of 1 or more"
+_MORE_STEPS: Final = "or for more steps, since what is lost of a stream of several chunks is skipped, at no cost"
+_FAILED_FOR: Final = {
+    "diverged": "an iterate left the public radius: take smaller steps, allow a larger radius, or raise the privacy "
+    "target",
+    "trainer-failed": "its trainer died or met an error, of which no more may be told: ask the operator, whose log "
+    "names a class of errors",
+    "limit-exceeded": "it ran out of time or memory: ask for more in resources (max_runtime_seconds, memory_bytes), or "
+    "for fewer steps or a smaller batch",
+    "gpu-unavailable": "its GPU could not be used, and nothing was read: submit it again, or with the device cpu",
+    "client-lost": "fewer of its clients were left than its quorum: submit it with those that are there",
+}
+
+
+def if_lost(planned: PlannedJob) -> str:
+    """Return what becomes of a job if its worker is lost, and what to ask for where it would fail."""
+    many, times = len(planned.schedule), planned.spec.retry_allowance
+    sampling = planned.spec.optimizer.sampling(planned.facts)
+    if isinstance(sampling, StreamSampling) and sampling.skips(many):
+        return f"what is left of the chunk that is lost, one of {many}, is skipped at no cost: fewer steps are taken"
+    lost = f"the chunk that is lost, one of {many}, is" if many > 1 else "all of it is one chunk, which is"
+    if times:
+        often = "once" if times == 1 else f"{times} times"
+        return f"{lost} paid and drawn again, {often} at most, out of the retry allowance; after that the job fails"
+    fix = f"ask for a retry_allowance of 1 or more{_or_more_steps(planned.spec.optimizer.kind, many)}"
+    return f"{lost} not paid again, for retry_allowance is 0: the job fails, and what it has spent is spent; {fix}"
+
+
+def failed_for(job: Job) -> str | None:
+    """Return why a failed job failed and what to do about it; None where it has not failed."""
+    if job.failure != LOST:
+        return None if job.failure is None else _FAILED_FOR[job.failure]
+    times = int(job.spec.get("retry_allowance", RETRY_ALLOWANCE))
+    if ledger.is_stream(job.schedule):
+        return "its workers were lost as often as any job's may be: ask the operator why before it is submitted again"
+    if times == 0:
+        lost = "all of it, for it was one chunk" if len(job.schedule) == 1 else "a chunk of it"
+        more = _or_more_steps(job.optimizer, len(job.schedule))
+        return f"its worker was lost with {lost}, and none was to be paid again (retry_allowance 0): {_AGAIN}{more}"
+    return (
+        f"its workers were lost more often than a retry_allowance of {times} pays for, or than any job's may be: "
+        "submit it again, with a larger one"
+    )
+
+
+def _or_more_steps(optimizer: str, chunks: int) -> str:
+    """Return what helps a single step over disjoint batches beside an allowance; nothing for others."""
+    alone = chunks == 1 and optimizer == CertifiedClippedSgd.card().kind
+    return f", {_MORE_STEPS}" if alone else ""
