@@ -8,15 +8,10 @@ The last column is the mean log loss over this very file, which is public here: 
 service.
 """
 
-import csv
-import io
-import json
-import sys
 from typing import Any, Final
 
-from examples import bank
 from examples.bank_demo import service
-from examples.kl_bank import FEATURES, log_loss
+from examples.kl_bank import FEATURES, compare
 from farthing import Client
 from farthing.views import Estimate, Job
 
@@ -56,21 +51,9 @@ def row(name: str, quoted: Estimate, job: Job, release: dict[str, Any], loss: fl
 
 def run(client: Client) -> None:
     """Ask, train and print."""
-    rows = list(csv.DictReader(io.StringIO(bank.records().decode())))
-    dataset = client.upload(io.BytesIO(bank.records()), bank.metadata(epsilon="8"))
     heads = ("% spent", "epsilon", "steps", "a step reads", "sigma", "clip")
     head = "".join(f"{name:>{width}}" for name, width in zip(heads, (8, 8, 7, 14, 8, 7), strict=True))
-    sys.stdout.write(f"{'':<24}{head}  {'claims':<30}{'log loss':>9}\n")
-    for name, method in METHODS.items():
-        asked = method | {"dataset": dataset.id, "inference": {"intervals": False}}
-        quoted = client.estimate(asked)
-        done = client.wait(client.submit(asked).id)
-        assert done.model is not None, "no approval is asked for here"
-        released = client.model(done.model)
-        estimates = {one.name: one.estimate or 0.0 for one in released.table().coefficients}
-        release = json.loads(released.export())["released"]
-        sys.stdout.write(row(name, quoted, done, release, log_loss(estimates, rows)))
-        sys.stdout.flush()
+    compare(client, "8", METHODS, f"{'':<24}{head}  {'claims':<30}{'log loss':>9}\n", row)
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -23,11 +23,14 @@ from farthing.views import Estimate, Job
 
 FEATURES: Final = ["age", "duration", "campaign", "housing", "loan", "contact"]
 RIDGE: Final[dict[str, Any]] = {"kind": "logistic", "target": "y", "features": FEATURES, "ridge": 0.02}
+OPTIMIZERS: Final[dict[str, dict[str, Any]]] = {
+    "noisy gradient descent": {"kind": "noisy_gd"},
+    "KL-Spider, calibrated": {"kind": "kl_spider", "variant": "calibrated"},
+    "adaptive": {"kind": "adaptive_gd"},
+    "adaptive, step cap": {"kind": "adaptive_gd", "step_cap": 60},
+}
 METHODS: Final[dict[str, dict[str, Any]]] = {
-    "noisy gradient descent": {"model": RIDGE, "optimizer": {"kind": "noisy_gd"}},
-    "KL-Spider, calibrated": {"model": RIDGE, "optimizer": {"kind": "kl_spider", "variant": "calibrated"}},
-    "adaptive": {"model": RIDGE, "optimizer": {"kind": "adaptive_gd"}},
-    "adaptive, step cap": {"model": RIDGE, "optimizer": {"kind": "adaptive_gd", "step_cap": 60}},
+    name: {"model": RIDGE, "optimizer": optimizer, "privacy": {"rho": "0.03"}} for name, optimizer in OPTIMIZERS.items()
 }
 
 
@@ -61,15 +64,15 @@ def row(name: str, quoted: Estimate, job: Job, release: dict[str, Any], loss: fl
     return f"{name:<24}{figures}  {claim['ended_by']:<15}{said:<26}{loss:>9.4f}\n"
 
 
-def run(client: Client) -> None:
-    """Ask, train and print."""
+def compare(
+    client: Client, epsilon: str, methods: Mapping[str, dict[str, Any]], head: str, row: Callable[..., str]
+) -> None:
+    """Upload the bank data, ask what each method promises, train by it, and print a line of it below the head."""
     rows = list(csv.DictReader(io.StringIO(bank.records().decode())))
-    dataset = client.upload(io.BytesIO(bank.records()), bank.metadata())
-    heads = ("reserved", "spent", "returned", "promised", "steps")
-    head = "".join(f"{name:>{width}}" for name, width in zip(heads, (9, 9, 9, 10, 7), strict=True))
-    sys.stdout.write(f"{'rho':<24}{head}  {'ended by':<15}{'claims':<26}{'log loss':>9}\n")
-    for name, method in METHODS.items():
-        asked = method | {"dataset": dataset.id, "privacy": {"rho": "0.03"}, "inference": {"intervals": False}}
+    dataset = client.upload(io.BytesIO(bank.records()), bank.metadata(epsilon=epsilon))
+    sys.stdout.write(head)
+    for name, method in methods.items():
+        asked = {**method, "dataset": dataset.id, "inference": {"intervals": False}}
         quoted = client.estimate(asked)
         done = client.wait(client.submit(asked).id)
         assert done.model is not None, "no approval is asked for here"
@@ -78,6 +81,13 @@ def run(client: Client) -> None:
         release = json.loads(released.export())["released"]
         sys.stdout.write(row(name, quoted, done, release, log_loss(estimates, rows)))
         sys.stdout.flush()
+
+
+def run(client: Client) -> None:
+    """Ask, train and print."""
+    heads = ("reserved", "spent", "returned", "promised", "steps")
+    head = "".join(f"{name:>{width}}" for name, width in zip(heads, (9, 9, 9, 10, 7), strict=True))
+    compare(client, "3", METHODS, f"{'rho':<24}{head}  {'ended by':<15}{'claims':<26}{'log loss':>9}\n", row)
 
 
 def main() -> None:

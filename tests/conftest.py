@@ -22,6 +22,7 @@ from sqlalchemy.engine import make_url
 
 from core.oracle import noise
 from core.store.database import Database
+from tests.support.embedded import Embedded, embedded
 from tests.support.store import create_postgresql, empty_postgresql, locked
 
 sys.dont_write_bytecode = False  # nor does this process compile what another has
@@ -40,6 +41,13 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> P
     """A folder that all parallel test processes of this run share."""
     base = tmp_path_factory.getbasetemp()
     return base if worker_id == "master" else base.parent
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
+    """The embedded service, whose trainers write down what they read: one for all modules that start none of theirs."""
+    with embedded(tmp_path_factory.mktemp("home"), observed={}) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 import csv
 import io
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from core.privacy.events import Gaussian
 from examples import bank
 from examples.kl_bank import log_loss
 from tests.support.bank_jobs import upload
-from tests.support.embedded import LINEAR, Embedded, embedded, readings
+from tests.support.embedded import LINEAR, Embedded, readings
 
 NONE: dict[str, Any] = {"intervals": False}
 FEATURES = ["age", "duration", "campaign", "housing", "loan", "contact"]
@@ -21,12 +20,6 @@ CERTIFIED: dict[str, Any] = {"kind": "certified_clipped_sgd", "batch": 200}
 DECLARED = {"smoothness": 1.0, "distance": 1.0, "moment": {"order": 1.5, "size": 0.1}}
 UNTRAINED = 0.3610
 """Mean log loss of the base rate alone."""
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
-    with embedded(tmp_path_factory.mktemp("home"), observed={}) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +197,6 @@ class TestCertified:
         ({"optimizer": {**CERTIFIED, "steps": 10**5}}, "/optimizer/steps"),
         ({"optimizer": {**CERTIFIED, "clip": 1e3}}, "/optimizer/clip"),
         ({"optimizer": {**CERTIFIED, "moment": {"order": 1, "size": 1}}}, "/optimizer"),
-        ({"optimizer": CERTIFIED, "resources": {"processes": 2}}, "/resources/processes"),
         ({"optimizer": CERTIFIED, "privacy": {"mu": "0.1"}, "goal": {"excess_risk": {"at_most": 1}}}, "/goal"),
     ],
 )

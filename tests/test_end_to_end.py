@@ -1,7 +1,6 @@
 """The main job, end to end, through HTTP against the embedded service as `farthing up` starts it."""
 
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,12 +16,6 @@ LONG: dict[str, Any] = {"optimizer": {"kind": "noisy_gd", "steps": 20_000}}
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
-    with embedded(tmp_path_factory.mktemp("home")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def dataset(service: Embedded) -> str:
     return service.upload()
 
@@ -30,7 +23,10 @@ def dataset(service: Embedded) -> str:
 @pytest.mark.parametrize("adjacency", ["zero_out", pytest.param("replace_one", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("model", "optimizer", "slope"),
-    [(LOGISTIC, "noisy_newton", 1 / 20), (LINEAR, "noisy_gd", 1 / 10)],
+    [
+        pytest.param(LOGISTIC, "noisy_newton", 1 / 20, marks=pytest.mark.slow),  # as in tests/integration
+        (LINEAR, "noisy_gd", 1 / 10),
+    ],
     ids=["newton", "gd"],
 )
 def test_a_job_ends_with_intervals_and_costs_what_was_quoted(
@@ -112,6 +108,7 @@ def test_missing_records_fail_the_job_with_one_code(service: Embedded) -> None:
     assert (job["state"], job["error"]) == ("failed", {"code": "trainer-failed"})
 
 
+@pytest.mark.slow
 def test_a_job_beyond_the_budget_is_refused_and_leaves_nothing(service: Embedded, dataset: str) -> None:
     before = service.get(f"/v1/datasets/{dataset}/budget")
     refused = service.try_submit(dataset, privacy={"epsilon": "9"})
@@ -120,6 +117,7 @@ def test_a_job_beyond_the_budget_is_refused_and_leaves_nothing(service: Embedded
     assert service.get(f"/v1/datasets/{dataset}/budget") == before
 
 
+@pytest.mark.slow
 def test_ten_submissions_with_one_key_are_one_run(service: Embedded) -> None:
     dataset = service.upload()
     with ThreadPoolExecutor(10) as pool:

@@ -2,14 +2,13 @@
 
 import csv
 import io
-from collections.abc import Iterator
 from math import sqrt
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.support.embedded import LINEAR, LOGISTIC, SEEDS, Embedded, embedded
+from tests.support.embedded import LINEAR, LOGISTIC, SEEDS, Embedded
 
 NONE: dict[str, Any] = {"intervals": False}
 RIDGE = {**LOGISTIC, "ridge": 0.1}
@@ -30,12 +29,6 @@ def phases_csv(rows: int = 4000) -> bytes:
     writer.writerow([column["name"] for column in PHASES])
     writer.writerows((f"{a:.5f}", f"{b:.5f}", f"{(TRUTH[0] * a + TRUTH[1] * b) ** 2:.5f}") for a, b in features)
     return text.getvalue().encode()
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
-    with embedded(tmp_path_factory.mktemp("home")) as running:
-        yield running
 
 
 def run(service: Embedded, dataset: str, **body: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:

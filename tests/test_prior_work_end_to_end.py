@@ -1,6 +1,5 @@
 """Prior work end to end through HTTP: planned, killed and resumed at one price; iterates shown, and one selected."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from core.privacy.events import Gaussian
 from farthing import Client
 from tests.support.bank_jobs import brier, release_of, succeed, succeed_together, summary_of, upload
-from tests.support.embedded import KEY, Embedded, embedded, readings
+from tests.support.embedded import KEY, Embedded, readings
 
 pytestmark = pytest.mark.slow
 """The quick variant is `tests/optimizers/test_perturbed_spider.py`: the same door and method, lost and gone on with."""
@@ -16,12 +15,6 @@ pytestmark = pytest.mark.slow
 MODEL = brier("age", "duration", "campaign", "housing")
 BODY: dict[str, Any] = {"model": MODEL, "inference": {"intervals": False}, "privacy": {"mu": "0.5"}}
 PRIOR = {"kind": "perturbed_spider", "keep_iterates": 12}
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
-    with embedded(tmp_path_factory.mktemp("home"), observed={}) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

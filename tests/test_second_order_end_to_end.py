@@ -1,13 +1,12 @@
 """Gauss-PSGD end to end through HTTP on the bank data: planned, charged once, killed and resumed, its claim shown."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from core.privacy.events import Gaussian
 from tests.support.bank_jobs import brier, release_of, summary_of, upload
-from tests.support.embedded import Embedded, embedded, readings
+from tests.support.embedded import Embedded, readings
 
 pytestmark = pytest.mark.slow
 """The quick variant is `tests/training/test_two_batch_sizes.py`: the same ledger, meter, door and method."""
@@ -15,12 +14,6 @@ pytestmark = pytest.mark.slow
 MODEL = brier("age", "duration", "campaign", "housing", "loan", "contact")
 BODY: dict[str, Any] = {"model": MODEL, "inference": {"intervals": False}, "privacy": {"mu": "0.5"}}
 FAST = {"kind": "gauss_psgd", "hessian_smoothness": 0.1, "preset": "fast", "escape_distance": 0.4, "spread": 0.2}
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
-    with embedded(tmp_path_factory.mktemp("home"), observed={}) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 
 from farthing import Client, network
 from farthing.networks import activation, linear
-from tests.support.embedded import KEY, Embedded, embedded
+from tests.support.embedded import KEY, Embedded
 
 pytestmark = pytest.mark.slow
 """The quick variants: `tests/training/test_network.py` and `tests/oracle/test_shared_networks.py`."""
@@ -33,12 +33,6 @@ FIGURES = {
     "rounds": 2,
 }
 """Declared and given by hand, as of any network: nothing of this is known of its loss."""
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
-    with embedded(tmp_path_factory.mktemp("home"), observed={}) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

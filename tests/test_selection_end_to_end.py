@@ -1,12 +1,11 @@
 """Models are trained on one dataset and one is selected on others, through HTTP: priced, charged, linked, told."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.support.bank_jobs import brier, release_of, succeed, succeed_together, summary_of, upload
-from tests.support.embedded import Embedded, embedded
+from tests.support.embedded import Embedded
 
 pytestmark = pytest.mark.slow
 """The quick variant is `tests/optimizers/test_select_model.py`: the same settings, doors and method."""
@@ -14,12 +13,6 @@ pytestmark = pytest.mark.slow
 MODEL = brier("age", "duration", "campaign", "housing")
 COMMON: dict[str, Any] = {"model": MODEL, "inference": {"intervals": False}, "privacy": {"mu": "0.5"}}
 SELECT = {"kind": "select_model", "alpha": 0.02, "gamma_star": 0.05}
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
-    with embedded(tmp_path_factory.mktemp("home"), observed={}) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
