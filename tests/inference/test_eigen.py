@@ -45,3 +45,16 @@ def test_iterates_stay_in_the_ball() -> None:
     assert torch.allclose(kept[0], torch.tensor([0.6, 0.8], dtype=torch.float64))
     assert torch.equal(kept[1], theta[1])
     assert kept.isfinite().all()
+
+
+def test_a_single_iterate_inside_is_told_as_it_is() -> None:
+    theta = torch.tensor([0.3, 0.4], dtype=torch.float64)
+    kept, left = inside(theta, 0.5 + 1e-9)
+    assert kept is theta
+    assert (left.dtype, left.shape, bool(left)) == (torch.bool, (), False)
+    for far in ([3.0, 4.0], [torch.nan, 0.1], [torch.inf, 0.1], [-torch.inf, torch.inf]):
+        kept, left = inside(torch.tensor(far, dtype=torch.float64), 1.0)
+        lanes, lefts = inside(torch.tensor([far], dtype=torch.float64), 1.0)
+        assert bool(left)
+        assert torch.equal(kept, lanes[0])
+        assert left == lefts[0]
