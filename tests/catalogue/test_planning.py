@@ -184,7 +184,11 @@ def test_chunks_hold_every_step(steps: int) -> None:
         ({"optimizer": {"kind": "noisy_newton", "steps": 8, "hessians": 9}}, "/optimizer/hessians"),
         ({"optimizer": {"kind": "noisy_newton", "steps": 8, "hessians": 6, "averaged": 3}}, "/optimizer/averaged"),
         ({"optimizer": {"kind": "noisy_newton", "last_gradient_share": 1}}, "/optimizer/last_gradient_share"),
-        ({"optimizer": {"kind": "noisy_newton", "steps": 9000, "hessians": 9000, "growth": 8}}, "/privacy/mu"),
+        pytest.param(
+            {"optimizer": {"kind": "noisy_newton", "steps": 9000, "hessians": 9000, "growth": 8}},
+            "/privacy/mu",
+            marks=pytest.mark.slow,
+        ),
         (
             {"optimizer": {"kind": "noisy_newton", "memory": 1}, "inference": {"correction": "printed"}},
             "/inference/correction",

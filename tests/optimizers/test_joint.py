@@ -71,7 +71,7 @@ PAPERS = NEWTON.model_copy(
 )
 
 
-@pytest.mark.parametrize("ridge", [0.0, RIDGE])
+@pytest.mark.parametrize("ridge", [pytest.param(0.0, marks=pytest.mark.slow), RIDGE])
 @pytest.mark.parametrize(
     ("settings", "start"),
     [

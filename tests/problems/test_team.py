@@ -66,7 +66,7 @@ def test_who_carries_what(kind: str, carrier: str) -> None:
 @pytest.mark.parametrize(
     ("size", "kind", "carrier"),
     [
-        pytest.param(1, "cpu", "gloo"),
+        pytest.param(1, "cpu", "gloo", marks=pytest.mark.slow),
         pytest.param(2, "cpu", "gloo"),
         pytest.param(1, "cuda", "nccl", marks=need_gpus(1)),
         pytest.param(2, "cuda", "nccl", marks=need_gpus(2)),

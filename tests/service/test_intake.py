@@ -248,6 +248,9 @@ class TestFailure:
         assert stored(context) == before
         assert told(intake.take(context, [asked(context, owner, dataset, mu="0.01")])) == ["accepted"]
 
+    @pytest.mark.parametrize(
+        "database_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
+    )
     def test_a_round_stored_in_parts_is_found_out(self, context: Context, someone: Someone) -> None:
         """The planted bug: a commit halfway."""
         owner = someone("owner")

@@ -272,6 +272,9 @@ def attempt(
         return claim, None
 
 
+@pytest.mark.parametrize(
+    "database_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
+)  # what is paid, and when, hangs on neither
 class TestLedger:
     def submit(self, database: Database, place: Place, folder: Path) -> str:
         Witness(ServiceSettings(home=folder).witness_path).start(database)

@@ -133,6 +133,9 @@ def test_an_attempt_that_goes_on_a_chunk_too_early_is_seen() -> None:
         check(till, recorder, asked)
 
 
+@pytest.mark.parametrize(
+    "database_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
+)  # what is written, and when, hangs on neither
 def test_the_ledger_charges_one_answer_whatever_is_lost(database: Database, tmp_path: Path) -> None:
     place, asked, public = make_place(database), settings(1).model_copy(update={"mu": 0.4}), facts(UNITS, 3)
     schedule = tuple(asked.schedule(public))

@@ -97,7 +97,7 @@ def slow(*values: object) -> object:
 class TestCoverage:
     """E5's table for known scale, step 1, and E6: design, budget and corrections as there, floors as there."""
 
-    @pytest.mark.parametrize(("units", "raw"), [(1000, 0.822), (2000, 0.888)])
+    @pytest.mark.parametrize(("units", "raw"), [(1000, 0.822), slow(2000, 0.888)])
     def test_gradient_descent(self, units: int, raw: float) -> None:
         mu, inference = equal_shares(50)
         settings = NoisyGradientDescent(steps=50, step_size=1.0, mu=mu, radius=1e6)
@@ -112,7 +112,7 @@ class TestCoverage:
             (0.5, 1000, 17),
             (1.0, 1000, 17),
             slow(0.5, 2000, 18),
-            (1.0, 2000, 18),
+            slow(1.0, 2000, 18),
             slow(0.5, 4000, 19),
             slow(1.0, 4000, 19),
         ],
@@ -143,7 +143,8 @@ class TestCoverage:
         assert np.all((seen.stationary > 0.93) & (seen.stationary < 0.97))
         assert seen.plain[2] < seen.stationary[2] - 0.04
 
-    def test_forgetting_the_scale_in_the_hessian_fails(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("law", ["coverage", slow("stationary")])
+    def test_forgetting_the_scale_in_the_hessian_fails(self, law: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """Mutation: Hessian and bound without 1/scale, as printed. M is twice too large, a step half as long."""
         genuine = HuberRecords.curvature
 
@@ -152,7 +153,9 @@ class TestCoverage:
 
         monkeypatch.setattr(HuberRecords, "curvature", unscaled)
         monkeypatch.setattr(Huber, "curvature_peak", 1.0)
-        with pytest.raises(AssertionError):
-            self.test_newton(0.5, 1000, 17)
-        with pytest.raises(AssertionError, match="eigen-variances"):
-            TestStationaryLaw().test_pure_newton_moves_as_its_last_step()
+        if law == "coverage":
+            with pytest.raises(AssertionError):
+                self.test_newton(0.5, 1000, 17)
+        else:
+            with pytest.raises(AssertionError, match="eigen-variances"):
+                TestStationaryLaw().test_pure_newton_moves_as_its_last_step()

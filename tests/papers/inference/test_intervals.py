@@ -6,6 +6,7 @@ simulations' plain coverages is 3.3 standard errors or more; a test of size .05 
 """
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -19,6 +20,11 @@ from examples.inference.studies import Intervals
 REPETITIONS = 2000
 
 
+@cache
+def coefficients_alone(units: int) -> Intervals:
+    return joint(JOINT_STEPS[units], block=True).intervals(units, REPETITIONS, seed=units)
+
+
 def slow(value: int) -> object:
     return pytest.param(value, marks=pytest.mark.slow)
 
@@ -28,8 +34,7 @@ class TestUnknownScale:
 
     @pytest.mark.parametrize("units", [1000, slow(2000), slow(4000)])
     def test_coefficients_alone(self, units: int) -> None:
-        seen = joint(JOINT_STEPS[units], block=True).intervals(units, REPETITIONS, seed=units)
-        self.check(seen, JOINT_SEEN[units][0])
+        self.check(coefficients_alone(units), JOINT_SEEN[units][0])
 
     @staticmethod
     def check(seen: Intervals, plain: float) -> None:
@@ -40,7 +45,7 @@ class TestUnknownScale:
 
     def test_without_the_scales_square_slopes_are_covered_too_seldom(self) -> None:
         """Mutation: the published correction, whose steps forget the scale they are multiplied by."""
-        seen = joint(56, block=True).intervals(1000, REPETITIONS, seed=1000)
+        seen = coefficients_alone(1000)
         assert (unscaled(seen, 4.0)[1:] < 0.90).all()
         plain, printed = seen.covariances["plain"], seen.covariances["printed"]
         with pytest.raises(AssertionError, match="printed"):

@@ -74,7 +74,9 @@ class TestNoiseOfEveryRelease:
         assert deviation(curvature) == pytest.approx(sqrt(2) * BBAR * sqrt(steps + 2) / units, rel=1e-12)
         assert deviation(score) == pytest.approx(sqrt(2) * B**2 * sqrt(steps + 2) / units, rel=1e-12)
 
-    @pytest.mark.parametrize("kind", ["descent", "gradient", "hessian", "score"])
+    @pytest.mark.parametrize(
+        "kind", ["descent", "gradient", *(pytest.param(one, marks=pytest.mark.slow) for one in ("hessian", "score"))]
+    )  # matrices are among the laws of tests/oracle/test_door.py
     def test_is_what_a_door_adds(self, kind: str) -> None:
         (steps, mu, units), (_, inference) = GRID[1], equal_shares(GRID[1][0])
         gradient, hessian = settings_of(NoisyNewton, steps, mu).questions()
