@@ -23,6 +23,11 @@ from tests.support.api import csv, metadata
 
 MARKER = "54.20731"
 
+pytestmark = pytest.mark.parametrize(
+    "database_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
+)
+"""What is stored, and what is not, hangs on neither."""
+
 
 def rows(number: int = 0) -> bytes:
     """Return a hundred rows and a marked one; another number makes other bytes."""
