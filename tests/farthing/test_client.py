@@ -367,6 +367,7 @@ class TestKeysAndAudit:
                 ada.me()
 
     def test_the_trail_is_listed_and_exported(self, service: Embedded, client: Client, released: Released) -> None:
+        client.report(released.job.id)
         assert any(line.target and released.job.id in line.target for line in client.audit())
         lines = [json.loads(line) for line in client.audit_export()]
         assert {"principal", "action", "target", "status"} <= set(lines[0])
