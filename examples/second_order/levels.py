@@ -146,10 +146,12 @@ def first_phase(settings: GaussPsgd, slope: Slope, noise: Noise, start: Tensor, 
     return Phase(escaped=escaped, rounds=int(state["rounds"]), steps=int(state["step"]))
 
 
-def paths(settings: GaussPsgd, slope: Slope, noise: Noise, start: Tensor, seeds: Sequence[int]) -> Tensor:
-    """Return where the first rounds of many seeds go if nothing ends them, shape (Gamma, seeds, p).
+def paths(
+    settings: GaussPsgd, slope: Slope, noise: Noise, start: Tensor, seeds: Sequence[int], each: int = 1
+) -> Tensor:
+    """Return where the first rounds of many seeds go if nothing ends them, shape (Gamma, rounds, p).
 
-    They are the steps of `first_phase` with each of the seeds, until one is farther away than the distance it escapes
+    They are the steps of `first_phase`, until one is farther away than the distance it escapes
     by: made at once by the same controller and estimator, as one round of one point whose parts are the seeds' points.
     No coordinate of a step depends on another one's, and what does look at all of them is kept from deciding anything:
     the first gradient is short, no distance is an escape, and the drift is never or always enough to start again.
@@ -160,9 +162,10 @@ def paths(settings: GaussPsgd, slope: Slope, noise: Noise, start: Tensor, seeds:
         noise: of answers about it.
         start: shape (p,).
         seeds: of the noise.
+        each: rounds that draw from one seed, which is faster; of one round a seed, they are those of `first_phase`.
     """
     assert settings.round_steps is not None, "every figure is given"
-    steps, shape = settings.round_steps, (len(seeds), len(start))
+    steps, shape = settings.round_steps, (each * len(seeds), len(start))
     endless = settings.model_copy(
         update={"escape_distance": 1e9, "error_radius": 1e9, "steps": 1 + steps, "round_steps": 1 + steps}
     )
@@ -175,7 +178,7 @@ def paths(settings: GaussPsgd, slope: Slope, noise: Noise, start: Tensor, seeds:
     def stacked(theta: Tensor) -> Tensor:
         return slope(theta.view(shape)).flatten()
 
-    last = _walked(endless, stacked, noise, start.repeat(len(seeds)), seeds, look)
+    last = _walked(endless, stacked, noise, start.repeat(shape[0]), seeds, look)
     assert OUTCOMES[int(last["ended"])] == "step_cap", "the round is under way at the cap"
     return torch.stack(seen)
 

@@ -63,11 +63,11 @@ def saddle_settings(distance: float, drift: float) -> GaussPsgd:
 
 
 def walked(runs: int, distance: float, drift: float, size: float = SIZE) -> Iterator[Tensor]:
-    """Go through the paths of rounds with seeds from 0, in groups, each of shape (100, some, p)."""
+    """Go through the paths of rounds, in groups of one seed each, each of shape (100, some, p)."""
     settings, start = saddle_settings(distance, drift), torch.zeros(DIMENSION, dtype=torch.float64)
     for first in range(0, runs, GROUP):
-        seeds = range(first, min(first + GROUP, runs))
-        yield paths(settings, quadratic(DIMENSION, 1.0), Noise(size), start, seeds)
+        some = min(GROUP, runs - first)
+        yield paths(settings, quadratic(DIMENSION, 1.0), Noise(size), start, [first], each=some)
 
 
 def left(distance: float, runs: int, *, size: float = SIZE) -> float:
@@ -86,7 +86,7 @@ def steps_until_half(sizes: Sequence[float], runs: int) -> list[float]:
     found, start = [], torch.zeros(DIMENSION, dtype=torch.float64)
     for size in sizes:
         settings = saddle_settings(0.2, NO_DRIFT).model_copy(update={"round_steps": LONGER})
-        path = paths(settings, quadratic(DIMENSION, 1.0), Noise(size), start, range(runs))
+        path = paths(settings, quadratic(DIMENSION, 1.0), Noise(size), start, [0], each=runs)
         beyond = path.norm(dim=-1) >= 0.2  # noqa: PLR2004 - R of these rounds
         assert bool(beyond[-1].double().mean() > 1 / 2), "most are away by then"
         steps = torch.where(beyond.any(0), 1 + beyond.int().argmax(0), LONGER)
