@@ -13,7 +13,7 @@ from core.inference.released import Released, declared, residual_scale
 from core.service.context import Caller, Context
 from core.service.scopes import viewer
 from core.service.views import ModelView, rfc3339
-from core.store import federations, queries
+from core.store import federations, queries, subjects
 from core.store.retention import RETIRED
 from core.store.subjects import OPEN
 from core.store.tables import Job, Model, Scope
@@ -109,6 +109,7 @@ def judge(context: Context, caller: Caller, model_id: str, verdict: Literal["app
         model, job, _ = find(session, context, caller, model_id)
         if caller.role != "admin" and caller.id not in queries.judges(session, model, job):
             raise Forbidden("Only the owner of the data, or an admin, may judge this release.")
+        subjects.take(session, model)
         if model.approval not in {"pending", verdict}:
             raise Conflict(f"This release is {model.approval}.")
         if job.is_federated:

@@ -93,6 +93,11 @@ def hold(session: Session, model_ids: Iterable[str]) -> frozenset[str]:
     return frozenset(model.id for model in held if model.approval in OPEN)
 
 
+def take(session: Session, model: Model) -> None:
+    """Hold a model for oneself until the transaction ends, as it stands by then: of two verdicts the first counts."""
+    session.refresh(model, with_for_update=True)
+
+
 def live(session: Session) -> frozenset[str]:
     """Return the models that jobs are about which have not ended; who takes models away locks them first."""
     specs = session.execute(select(Job.spec).where(Job.state.not_in(TERMINAL_STATES))).scalars()

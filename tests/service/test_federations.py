@@ -1,7 +1,7 @@
 """Federated jobs from the request to the ledger, on SQLite and on PostgreSQL: all scopes pay, or none does."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from core.catalogue.jobs import JobSpec
 from core.errors import (
     BudgetExhausted,
+    Conflict,
     Forbidden,
     IdempotencyKeyReused,
     Invalid,
@@ -27,7 +28,7 @@ from core.service import datasets, federations, intake, jobs, models, scopes
 from core.service.context import Caller, Context
 from core.service.estimates import EstimateSpec
 from core.service.views import JobView
-from core.store import clock, ledger, reserving
+from core.store import clock, ledger, reserving, subjects
 from core.store import federations as store
 from core.store import jobs as rows
 from core.store.database import Database
@@ -35,7 +36,7 @@ from core.store.datasets import give_access
 from core.store.federations import FederationClaim
 from core.store.queries import JobFilter
 from core.store.sweep import CONTACT, sweep
-from core.store.tables import Account, Dataset, Entry, Job, Scope, Secret
+from core.store.tables import Account, Dataset, Entry, Job, Model, Scope, Secret
 from tests.service.conftest import Someone
 from tests.support.api import COLUMNS, job
 from tests.support.store import make_dataset, open_place
@@ -527,6 +528,28 @@ def test_every_scope_that_asks_approves(context: Context, someone: Someone) -> N
         models.get(context, three.analyst, seen.model)
     assert models.judge(context, three.owners[2], seen.model, "approved").approval == "approved"
     assert models.get(context, three.analyst, seen.model).approval == "approved"
+
+
+def test_of_two_verdicts_at_one_moment_the_first_counts(context: Context, someone: Someone) -> None:
+    three = make(context, someone, ({"approval": True}, {}, {}))
+    made = submit(context, three.analyst, federated(three.datasets))
+    claim = take(context.database)
+    pay(context.database, claim, 0)
+    for client in claim.clients:
+        context.database.run(store.finish, client.claim, RELEASE)
+    seen = jobs.get(context, three.owners[0], made["id"]).result
+    assert seen is not None
+    with ThreadPoolExecutor(1) as pool:
+        with context.database.write() as session:
+            first = session.get_one(Model, seen.model)
+            subjects.take(session, first)
+            first.approval = "approved"
+            session.flush()
+            second = pool.submit(models.judge, context, three.owners[0], seen.model, "rejected")
+            assert not wait([second], timeout=0.3).done, "it waits for the first"
+        with pytest.raises(Conflict, match="is approved"):
+            second.result()
+    assert models.get(context, three.owners[0], seen.model).approval == "approved"
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
