@@ -296,12 +296,12 @@ class TestSingleUse:
 
         class Rewound(AdaSpider):
             def snapshot(self) -> Any:
-                behind = self._oracle._courses[EVERYTHING].behind
+                behind = self._oracle._streams[EVERYTHING].behind
                 return {**super().snapshot(), "drift": super().snapshot()["drift"] + 0 * behind}
 
             def begin_round(self, mode: Any, snapshot: Any) -> None:
                 super().begin_round(mode, snapshot)
-                self._oracle._courses[EVERYTHING].behind = 0
+                self._oracle._streams[EVERYTHING].behind = 0
 
         units = 1200
         records, settings = CountedRecords(units), given(**SIZES | {"steps": 60, "escape_distance": 1e9})
