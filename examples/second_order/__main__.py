@@ -34,6 +34,7 @@ EXPERIMENTS: dict[str, Callable[..., Result]] = {  # a study is registered by on
     "I2": selection_noise.noise,
     "I3": selection.correctness,
     "I4": selection.records_needed,
+    "I5": selection.together,
     "J1": prior_report.rival_component,
     "J2": prior_report.rival_carton,
     "K1": networks.zero_network,
