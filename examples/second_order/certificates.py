@@ -202,9 +202,9 @@ def plain_carton(*, full: bool) -> Result:
         "Plain private stochastic gradients: egg carton",
         f"One pass over 4e6 records, the same noise for a record and step size as in D1; {seeds} seeds.",
         tuple(rows),
-        "Their noise leaves saddles too. With a good batch they end at shorter gradients from fewer records, with a "
-        "bad one they may still be near the saddle at the end, and nothing tells which it was: they lack a "
-        "certificate, and no more is claimed.",
+        "Their noise leaves this saddle with every one of these batches, and they end at far shorter gradients from "
+        "fewer records than Gauss-PSGD (D1). That they have left it nothing tells: they lack a certificate, and no "
+        "more is claimed.",
     )
 
 

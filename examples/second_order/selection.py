@@ -138,8 +138,8 @@ def together(*, full: bool) -> Result:
         "One minimum among saddles, by ten clients",
         f"As I3, {CLIENTS} clients with 1e5 held-out records of one law each; {runs} runs.",
         tuple(rows),
-        "At d = 60 the sound test selects the minimum, which one machine's records do not let it (I3). What it allows a "
-        "Hessian grows as d: with more than .3 beside gamma_star, as at 200 already, the weak saddle of -.5 passes "
+        "At d = 60 the sound test selects the minimum, which one machine's records do not let it (I3). What it allows "
+        "a Hessian grows as d: with more than .3 beside gamma_star, as at 200 already, the weak saddle of -.5 passes "
         "where it comes first, and with more than .8, as at 600, any saddle may. Products do no better: twenty noised "
         "steps do not always find the direction. The print errs in no run, and promises nothing.",
     )
