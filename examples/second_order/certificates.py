@@ -203,8 +203,8 @@ def plain_carton(*, full: bool) -> Result:
         f"One pass over 4e6 records, the same noise for a record and step size as in D1; {seeds} seeds.",
         tuple(rows),
         "Their noise leaves this saddle with every one of these batches, and they end at far shorter gradients than "
-        "Gauss-PSGD (D1), from about as many records. That they have left it nothing tells: they lack a certificate, and no "
-        "more is claimed.",
+        "Gauss-PSGD (D1), from about as many records. That they have left it nothing tells: they lack a "
+        "certificate, and no more is claimed.",
     )
 
 
