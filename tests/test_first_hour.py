@@ -40,7 +40,8 @@ def test_every_block_runs_as_it_stands(tmp_path: Path) -> None:
     )
     said = done.stdout[-6000:] + done.stderr[-3000:]
     assert done.returncode == 0, said
-    (_, started, _, uploaded, asked, watched, read, spent, refused, _) = re.split(r"^=== \d$", done.stdout, flags=re.MULTILINE)
+    parts = re.split(r"^=== \d$", done.stdout, flags=re.MULTILINE)
+    _, started, _, uploaded, asked, watched, read, spent, refused, _ = parts
     assert '"status":"ready"' in started, said
     assert '"columns"' in uploaded, said
     assert json.loads(asked.strip().splitlines()[0])["fits"], said
