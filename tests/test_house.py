@@ -14,6 +14,8 @@ from core.errors import Refusal
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted(path for top in ("api", "core", "workers", "farthing") for path in (ROOT / top).rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
+OF_A_SET = re.compile(r"""parametrize\(\s*"[^"]*",\s*(set\(|frozenset\(|\{[^{}:]*[^{}:\s][^{}:]*\})""")
 RANDOM = re.compile(r"\b(torch\.(randn|rand|normal|randint|randperm)\b|np\.random|numpy\.random|import random\b)")
 
 
@@ -36,6 +38,16 @@ def test_the_api_and_its_use_cases_import_no_torch() -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("cases", ["{f for f in found}", "{1, 2}", "set(a)"])
+def test_a_set_of_cases_is_seen(cases: str) -> None:
+    assert OF_A_SET.search(f'parametrize("n", {cases})')
+
+
+def test_every_process_collects_the_same_tests_in_the_same_order() -> None:
+    mixed = [str(path.relative_to(ROOT)) for path in TESTS if OF_A_SET.search(path.read_text())]
+    assert not mixed, "sets of functions, or of strings, have an order of their own in each process"
 
 
 def test_each_refusal_has_a_code_and_a_status_of_its_own() -> None:

@@ -179,7 +179,9 @@ GUARDED = {
 """Mistakes that are planted, or shown to be impossible, elsewhere: by which test."""
 
 
-@pytest.mark.parametrize("guard", {guard for _, guard in MUTANTS.values()}, ids=lambda guard: guard.__name__)
+@pytest.mark.parametrize(
+    "guard", dict.fromkeys(guard for _, guard in MUTANTS.values()), ids=lambda guard: guard.__name__
+)
 def test_guards_pass_what_is_right(guard: Callable[[Any], None]) -> None:
     right: dict[Callable[[Any], None], object] = {
         check_replay: gauss_psgd,
