@@ -55,7 +55,7 @@ class Selection(Frozen):
 class Certificate(Grown):
     """A claim, with how sure it is and what it rests on; part of a model's release."""
 
-    NEWER: ClassVar = frozenset({"second_order", "models", "selection"})
+    NEWER: ClassVar = frozenset({"second_order", "models", "selection", "untrained"})
 
     ended_by: str = Field(description="why the method ended: rounds, budget, small_gradient, step_cap, ...")
     quantity: str = Field(description="what is bounded: excess_risk or gradient_norm, in encoded units")
@@ -66,6 +66,14 @@ class Certificate(Grown):
     second_order: SecondOrder | None = Field(default=None, description="of methods that look for such a point")
     selection: Selection | None = Field(default=None, description="of one among released points")
     models: tuple[str, ...] = Field(default=(), description="released before, that the claim is about")
+    untrained: float | None = Field(
+        default=None, description="what the start satisfies of this quantity without any training; null: unknown"
+    )
+
+    @property
+    def is_vacuous(self) -> bool:
+        """Whether something is claimed, and the untrained start is known to satisfy as much."""
+        return self.value is not None and self.untrained is not None and self.value >= self.untrained
 
     def about(self, models: tuple[str, ...], records: Records) -> Self:
         """Return the claim as one about released models; nothing is claimed by records that these have seen.

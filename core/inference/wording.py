@@ -204,10 +204,13 @@ def claim(certificate: Certificate) -> str:
         resting = ""
     else:
         resting = f", if all of this holds, which nobody has checked: {'; '.join(certificate.conditions)}"
-    return (
+    said = (
         f"{ending}; it claims {_article(what)} of at most {certificate.value:.4g} in encoded units, with confidence "
         f"{certificate.confidence:.4g}{resting}."
     )
+    if certificate.is_vacuous:
+        said += f" The start satisfies {certificate.untrained:.4g} without any training: the claim says nothing."
+    return said
 
 
 def _article(noun: str) -> str:

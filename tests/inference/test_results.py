@@ -17,6 +17,7 @@ from scipy.optimize import approx_fprime
 from scipy.stats import chi2, norm
 from statsmodels.stats.weightstats import ztost
 
+from core.catalogue.certificate import Certificate
 from core.catalogue.design import Feature
 from core.catalogue.losses import Clip, Huber, LogCosh, Mallows, Poisson, Schweppe, Squared
 from core.errors import Invalid
@@ -25,7 +26,7 @@ from core.inference.predictions import predict
 from core.inference.regions import intervals
 from core.inference.released import Released, declared, residual_scale
 from core.inference.results import line, ratios, summary
-from core.inference.wording import loss_words, methods_paragraph, notes
+from core.inference.wording import claim, loss_words, methods_paragraph, notes
 from core.privacy.budget import plan_orders
 from core.privacy.events import Sampled, compose
 from core.privacy.facts import Adjacency
@@ -408,3 +409,13 @@ def test_a_covariance_of_the_wrong_block_would_be_seen() -> None:
     ]
     assert wrong != pytest.approx(errors)
     assert spread(6)[0, 0] != spread(6)[3, 3]
+
+
+@pytest.mark.parametrize(("untrained", "is_said"), [(None, False), (0.7, False), (0.5, True), (0.2, True)])
+def test_a_claim_that_the_start_satisfies_is_said_to_be_none(untrained: float | None, is_said: bool) -> None:
+    made = Certificate(
+        ended_by="steps", quantity="excess_risk", value=0.5, confidence=0.95, variant="given", untrained=untrained
+    )
+    said = claim(made)
+    assert "an excess risk of at most 0.5" in said
+    assert ("without any training: the claim says nothing" in said) == is_said

@@ -215,6 +215,7 @@ class TestCertificate:
         claim = asked.claim(BIG, asked.steps or 0, 0.0, strayed=False)
         assert claim.value is not None
         assert claim.value < bound.value
+        assert claim.untrained == bound.trivial
 
     def test_what_is_lost_of_the_units_lowers_what_is_claimed(self) -> None:
         asked = self.planned()
@@ -224,6 +225,9 @@ class TestCertificate:
         assert whole.value is not None
         assert part.value == pytest.approx(whole.value * (asked.steps + 1) / (asked.steps // 2 + 1))
         assert (whole.confidence, whole.quantity, whole.ended_by) == (0.95, "excess_risk", "steps")
+        assert whole.untrained == asked.bound(BIG).trivial
+        assert not whole.is_vacuous
+        assert asked.claim(BIG, 1, asked.deviation(BIG), strayed=False).is_vacuous, "one step shows nothing"
 
     def test_is_none_where_a_condition_does_not_hold(self) -> None:
         asked = self.planned()
@@ -261,6 +265,7 @@ class TestCertificate:
         claim = asked.claim(known, asked.steps or 0, 0.0, strayed=False)
         assert (claim.quantity, claim.confidence) == ("gradient_norm", pytest.approx(0.9))
         assert claim.value == pytest.approx(sqrt(bound.value / 0.05))
+        assert claim.untrained == pytest.approx(sqrt(2.0))
 
     def test_lanes_make_no_claim(self) -> None:
         data, known = squared(*table())

@@ -305,11 +305,11 @@ class CertifiedClippedSgd(AbstractSettings):
         if strayed or steps == 0 or noise > self.deviation(facts) or self.returns != proved:
             value = None
         confidence = None if found is None or value is None else found.confidence
+        untrained = None if found is None or value is None else found.trivial
         if proved == "random_iterate" and value is not None and confidence is not None:
-            value, confidence = (
-                sqrt(value / self.beta),
-                confidence - self.beta,
-            )  # of one of many, by Markov's inequality
+            # Of one of many, by Markov's inequality.
+            value, confidence = sqrt(value / self.beta), confidence - self.beta
+            untrained = None if untrained is None else sqrt(untrained)
         return Certificate(
             ended_by="steps" if steps == self.steps else "lost_batches",
             quantity="excess_risk" if proved == "average" else "gradient_norm",
@@ -317,6 +317,7 @@ class CertifiedClippedSgd(AbstractSettings):
             confidence=confidence,
             conditions=() if value is None else _CONDITIONS,
             variant="practical step size" if found is None else f"{self.certificate} step size, refined certificate",
+            untrained=untrained,
         )
 
     @classmethod

@@ -295,6 +295,7 @@ class ProximalPoint(AbstractSettings):
                 *declared(self.ground(facts), course, self.weak_convexity, self.constant, facts),
             ),
             variant=self.variant,
+            untrained=self.start_gap,
         )
 
     @classmethod

@@ -223,6 +223,7 @@ class KlSpider(AbstractSettings):
             confidence=None if value is None else sure,
             conditions=self._conditions(facts, course),
             variant=self.variant,
+            untrained=gap,
         )
 
     def _conditions(self, facts: Facts, course: SpiderSchedule) -> tuple[str, ...]:
