@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from examples import bank
-from farthing import Client, FarthingError, tables
+from farthing import Client, FarthingError, job_tables, tables
 
 out = Console(width=110)
 
@@ -130,7 +130,7 @@ def run(client: Client) -> None:
 
     say("4. Coefficients in declared units, with private 95 % intervals")
     out.print(tables.summary(client.summary(done.model)))
-    out.print(tables.cost(done))
+    out.print(job_tables.cost(done))
     chance = client.predict(done.model, [CUSTOMER])[0]["probability"]
     out.print(
         f"A single customer of 40 with a degree, called for five minutes: subscribes with probability {chance:.2f}"

@@ -47,7 +47,7 @@ def pointers(body: object) -> list[str]:
         ({**AGE, "name": "a\nb"}, "/columns/0/name"),
         ({**AGE, "name": " age"}, "/columns/0/name"),
         ({**AGE, "unit": "years"}, "/columns/0/unit"),
-        ({**AGE, "type": "text"}, "/columns/0"),
+        ({**AGE, "type": "text"}, "/columns/0/type"),
         ({"type": "number", "name": "age", "lower": 18}, "/columns/0/upper"),
         ({**KIDS, "upper": 2.5}, "/columns/0/upper"),
         ({**KIDS, "upper": 2**60}, "/columns/0/upper"),
