@@ -73,7 +73,8 @@ def as_they_are(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
 def as_features(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     """Return normalised scattering features, shape (n, 81, 7, 7), a byte each."""
     found = group_normalised(scattering(images / np.float32(PIXEL)), GROUPS)
-    return np.rint((np.clip(found, -WIDEST, WIDEST) + WIDEST) * (PIXEL / (2 * WIDEST))).astype(np.uint8)
+    pixels: npt.NDArray[np.float32] = np.rint((np.clip(found, -WIDEST, WIDEST) + WIDEST) * (PIXEL / (2 * WIDEST)))
+    return pixels.astype(np.uint8)
 
 
 def sgd(batch: int, epochs: int, step_size: float, clip: float, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON

@@ -62,7 +62,7 @@ def estimate(table: RegressionTable, multiplier: float, steps: int) -> Estimate:
     """Return what a table's own records say of clips: a study may look at them, a plan may not."""
     residuals = table.features @ table.minimiser - table.target
     records = Proxy.model_construct(
-        gradients=(residuals.unsqueeze(-1) * table.features).numpy(), factors=table.features.numpy(), curvatures=None
+        gradients=(residuals.unsqueeze(-1) * table.features).tolist(), factors=table.features.tolist(), curvatures=None
     )
     return Estimate(records, multiplier=multiplier, batch=BATCH, steps=steps)
 
@@ -121,8 +121,9 @@ def choosing_a_clip(*, full: bool) -> Result:
             rows.append(Row(f"{at}: {name}: share of at most 1.5", None, float(np.mean(regret <= 1.5))))  # noqa: PLR2004 - as stated
             rows.append(Row(f"{at}: {name}: the worst", None, float(regret.max())))
         lines.append(Series(f"epsilon {epsilon:g}", clips, found))
-        known = [(one, value) for one, value in zip(clips, told, strict=True) if value < float("inf")]
-        lines.append(Series(f"estimate, {epsilon:g}", *zip(*known, strict=True), dashed=True))  # type: ignore[misc] # pairs
+        known = [at for at, value in enumerate(told) if value < float("inf")]
+        estimated = [clips[at] for at in known], [told[at] for at in known]
+        lines.append(Series(f"estimate, {epsilon:g}", *estimated, dashed=True))
     return Result(
         "V13",
         "Choosing a clip from public records",

@@ -42,7 +42,9 @@ class Result:
     @property
     def name(self) -> str:
         """The stem of its files: e01 to e15, or v03b."""
-        letter, number, further = re.fullmatch(r"([A-Z])(\d+)([a-z]?)", self.key).groups()
+        parts = re.fullmatch(r"([A-Z])(\d+)([a-z]?)", self.key)
+        assert parts is not None, "a key is a letter and a number"
+        letter, number, further = parts.groups()
         return f"{letter.lower()}{int(number):02d}{further}"
 
     def write(self, folder: Path, mode: str, seconds: float) -> None:

@@ -210,6 +210,7 @@ class Watched:
     def __init__(self, oracle: Simulation) -> None:
         self.facts, self.coins, self.points = oracle.facts, oracle.coins, list[Tensor]()
         self.resume, self.keep, self.affords = oracle.resume, oracle.keep, oracle.affords
+        self.block, self.release = oracle.block, oracle.release
         self._oracle = oracle
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:

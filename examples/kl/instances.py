@@ -37,7 +37,8 @@ class Power:
 def sphere_rows(units: int, dimension: int, seed: int, radius: float = 1.0) -> Tensor:
     """Return rows that are uniform on a sphere, shape (n, d)."""
     rows = SimulationGenerator(seed).normal(units, dimension)
-    return rows / torch.linalg.vector_norm(rows, dim=-1, keepdim=True) * radius
+    scaled: Tensor = rows / torch.linalg.vector_norm(rows, dim=-1, keepdim=True) * radius
+    return scaled
 
 
 class LeastSquares:

@@ -12,7 +12,6 @@ from torch import Tensor
 from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
 from core.catalogue.kl.problems import Constants
 from core.catalogue.kl.rates import KlSettings
-from core.catalogue.method import AbstractSettings
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import iterate
@@ -27,10 +26,21 @@ from core.problems import SyntheticProblem
 class Instance(Protocol):
     """Synthetic records whose excess risk is known."""
 
-    units: int
-    dimension: int
-    problem: SyntheticProblem
-    constants: Constants
+    @property
+    def units(self) -> int:
+        """How many records there are, n."""
+
+    @property
+    def dimension(self) -> int:
+        """The number of parameters, p."""
+
+    @property
+    def problem(self) -> SyntheticProblem:
+        """What is behind the door."""
+
+    @property
+    def constants(self) -> Constants:
+        """Of the loss, public."""
 
     def excess(self, theta: Tensor) -> Tensor:
         """Return the mean loss above its least value, shape (...)."""
@@ -133,7 +143,7 @@ def run(
 
 
 def _one_by_one(
-    plan: AbstractSettings,
+    plan: AdaptiveGradientDescent,
     instance: Instance,
     facts: Facts,
     rho: float,

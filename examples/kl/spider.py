@@ -49,7 +49,7 @@ def rate(*, full: bool) -> Result:
     rows: list[Row] = []
     charts = {}
     for name, units in sizes.items():
-        lines = []
+        lines: list[Series] = []
         for exponent, kappa in KAPPAS.items():
             if name == "proved" and exponent == 4.0 and not full:  # noqa: PLR2004 - the slowest
                 continue
@@ -152,6 +152,7 @@ class FreshGradients:
         self._oracle, self._gradient = oracle, Gradient(sigma=sigma)
         self._known: Tensor = torch.zeros(())
         self.resume, self.keep, self.affords = oracle.resume, oracle.keep, oracle.affords
+        self.block, self.release = oracle.block, oracle.release
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
         """Return a gradient, or what it has changed by since the last one that was told."""
