@@ -160,7 +160,7 @@ def main() -> int:
         print(f"\n{contest.name}, rho = {RHO:g}, {runs} runs; F0 = {contest.instance.constants.start_gap:.3g}")
         best, steps = plain(contest.instance, RHO, smoothness=contest.smoothness, runs=runs)
         sampled, where = sampled_descent(contest, runs)
-        lines = [
+        lines: list[tuple[str, float, float | None]] = [
             (f"plain noisy gradient descent, {steps} steps", best.median, None),
             (f"DP-SGD, {where}", sampled, None),
         ]

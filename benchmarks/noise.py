@@ -5,6 +5,7 @@ Exits with status 1 when a width falls below the target of one million samples a
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from time import perf_counter, process_time
 
@@ -48,7 +49,7 @@ def main() -> int:
     print(f"{'sigma':>8} {'true/asked - 1':>15} {'make ms':>8} {'M/s':>7} {'/ torch':>8} {'/ numpy':>8}")
     slowest = np.inf
     for sigma in SIGMAS:
-        ours = rate(lambda sigma=sigma: noise_vector(generator, sigma, SAMPLES))
+        ours = rate(partial(noise_vector, generator, sigma, SAMPLES))
         slowest = min(slowest, ours)
         print(
             f"{sigma:8.0e} {true_sigma(sigma) / sigma - 1:15.1e} {making_milliseconds(sigma):8.1f} {ours / 1e6:7.1f} "

@@ -59,7 +59,10 @@ def main() -> None:
         with embedded(Path(folder) / "home") as service:
             ready = time.time() - began
             dataset = service.upload()
-            single = [measure(service, dataset) for _ in range(RUNS) if time.sleep(PAUSE_SECONDS) is None]
+            single = []
+            for _ in range(RUNS):
+                time.sleep(PAUSE_SECONDS)
+                single.append(measure(service, dataset))
             queued = [measure(service, dataset) for _ in range(RUNS)]
     print(f"service ready after its first start: {ready:.2f} s")
     print(f"{'median (worst) s':28} {'after a pause':>16} {'back to back':>16}")

@@ -182,7 +182,7 @@ def main() -> int:
     """Print the table; status 1 where a goal is missed."""
     body = {"model": LOGISTIC, "optimizer": {"kind": "noisy_newton"}, "privacy": {"mu": "0.001"}}
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        settings = {"requests_per_minute": 10**9, "max_queued_per_principal": 10**6}
+        settings: dict[str, Any] = {"requests_per_minute": 10**9, "max_queued_per_principal": 10**6}
         running = stack.enter_context(cluster(Path(folder) / "home", workers=0, **settings))
         body["dataset"] = running.upload(budget={"epsilon": "1000", "delta": "1e-6"})
         ours = Side("farthing", running.url, KEY, body)

@@ -10,6 +10,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -52,7 +53,7 @@ def measure(folder: Path, scopes: int) -> dict[str, float]:
                 job_id = submit(session, place, [Gaussian(sigma=5000.0)]).id
             paying = paying or job_id
             hint = paying if kind == "keep" else None
-            found[kind].append(timed(lambda hint=hint: witness.keep(database, hint)))
+            found[kind].append(timed(partial(witness.keep, database, hint)))
         found["append"].append(timed(lambda: append(folder / "plain")))
     database.dispose()
     return {kind: median(times) for kind, times in found.items()}

@@ -18,6 +18,7 @@ from celery import Celery
 from fastapi import FastAPI, Header, HTTPException
 from pydantic import BaseModel
 from sqlalchemy import JSON, Column, Float, MetaData, String, Table, create_engine, insert, select, update
+from sqlalchemy.types import TypeEngine
 
 KEY = "a-key"
 TABLES = 16
@@ -69,7 +70,12 @@ def with_postgresql() -> FastAPI:
     )
     engine = create_engine(os.environ["BARE_DATABASE"], pool_size=24, max_overflow=26)
     metadata = MetaData()
-    columns = [("id", String(60)), ("state", String(20)), ("body", JSON), ("at", Float)]
+    columns: list[tuple[str, TypeEngine[Any] | type[TypeEngine[Any]]]] = [
+        ("id", String(60)),
+        ("state", String(20)),
+        ("body", JSON),
+        ("at", Float),
+    ]
     tables = [
         Table(f"bare_{number}", metadata, *(Column(name, kind, primary_key=name == "id") for name, kind in columns))
         for number in range(TABLES)

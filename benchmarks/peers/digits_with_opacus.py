@@ -70,7 +70,7 @@ def main(file: str, batch: int, epochs: int, rate: float, clip: float, noise: st
     for _ in range(epochs):
         for given, wanted in loader:
             optimizer.zero_grad()
-            nn.functional.cross_entropy(module(given), wanted).backward()
+            torch.autograd.backward(nn.functional.cross_entropy(module(given), wanted))
             optimizer.step()
     with torch.no_grad():
         share = (module(tests).argmax(1) == answers).double().mean()

@@ -27,7 +27,7 @@ def python_of(peer: str) -> Path:
     if not done.exists() or done.read_text(encoding="utf-8") != wanted:
         print(f"installing {', '.join(PACKAGES[peer])} into {place}", flush=True)
         venv.create(place, with_pip=True, clear=True)
-        command = [python, "-m", "pip", "install", "--quiet", *PACKAGES[peer]]
+        command = [str(python), "-m", "pip", "install", "--quiet", *PACKAGES[peer]]
         subprocess.run(command, check=True, capture_output=True, text=True)
         done.write_text(wanted, encoding="utf-8")
     return python

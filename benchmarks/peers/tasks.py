@@ -46,6 +46,7 @@ def task_named(name: str, batch: int | None) -> Task:
 def write(folder: Path, task: Task, start: "np.ndarray[Any, Any]") -> None:
     """Write synthetic records, float32 or tokens below 256, and the parameters all methods start from."""
     draws = np.random.default_rng(1)
+    features: np.ndarray[Any, Any]
     if task.name == "transformer":
         features = draws.integers(0, 256, (task.units, *task.shape))
     else:
@@ -53,7 +54,8 @@ def write(folder: Path, task: Task, start: "np.ndarray[Any, Any]") -> None:
     # A little to learn, so that parameters move: the class follows from the first numbers, mostly.
     leaning = features.reshape(task.units, -1)[:, :4].astype(np.float64) @ (1.0, -1.0, 1.0, -1.0)
     target = (leaning > draws.standard_normal(task.units)).astype(np.int64)
-    for name, array in zip(PARTS, (features, target, start.astype(np.float32)), strict=True):
+    parts: list[np.ndarray[Any, Any]] = [features, target, start.astype(np.float32)]
+    for name, array in zip(PARTS, parts, strict=True):
         np.save(folder / f"{name}.npy", array)
 
 

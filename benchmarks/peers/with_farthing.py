@@ -120,7 +120,7 @@ def door_of(task: Task, folder: Path, question: Gradient, *, poisson: bool) -> t
     """
     features, target, start = map(torch.from_numpy, read(folder))
     size = len(target) if poisson else task.batch
-    slices = zip(features.split(size), target.split(size), strict=True)
+    slices = zip(torch.split(features, size), torch.split(target, size), strict=True)
     problems = [problem_of(task, some.clone(), aims, start) for some, aims in slices]
     facts = Facts(
         units=size,

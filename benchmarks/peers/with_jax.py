@@ -130,8 +130,7 @@ def main() -> None:
     sigma = 0.0 if mode == "equal" else task.sigma
     clipped = clipped_grad(loss_of(name), l2_clip_norm=task.clip, batch_argnums=(1, 2), keep_batch_dim=False)
 
-    @jax.jit
-    def move(given: Any, key: Any, records: Any, aims: Any, padding: Any) -> Any:  # noqa: ANN401 - jax's own trees
+    def moved_by(given: Any, key: Any, records: Any, aims: Any, padding: Any) -> Any:  # noqa: ANN401 - jax's own trees
         sums = clipped(given, records, aims, is_padding_example=padding)
         following, *keys = jax.random.split(key, len(given) + 1)
         noise = [jax.random.normal(one, at.shape) for one, at in zip(keys, given, strict=True)]
@@ -139,6 +138,7 @@ def main() -> None:
         moved = [at - size * (s + sigma * task.clip * z) for at, s, z in zip(given, sums, noise, strict=True)]
         return moved, following
 
+    move = jax.jit(moved_by)
     key, none = jax.random.key(0), np.zeros(task.batch, dtype=bool)
     if mode == "poisson":
         drawn = samples(task)

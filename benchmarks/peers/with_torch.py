@@ -40,7 +40,8 @@ class Attend(nn.Module):
         split = self.query_key_value(given).view(records, positions, 3, self.heads, width // self.heads)
         query, key, value = split.permute(2, 0, 3, 1, 4)
         shares = torch.softmax(query @ key.mT * (width // self.heads) ** -0.5, -1)
-        return self.output((shares @ value).transpose(1, 2).reshape(records, positions, width))
+        made: Tensor = self.output((shares @ value).transpose(1, 2).reshape(records, positions, width))
+        return made
 
 
 class Transformer(nn.Module):
@@ -63,7 +64,8 @@ class Transformer(nn.Module):
         made = self.token(given) + self.position(places)
         made = made + self.attend(self.before_attention(made))
         made = made + self.back(nn.functional.gelu(self.hidden(self.before_hidden(made))))
-        return self.last(made.mean(1))
+        scores: Tensor = self.last(made.mean(1))
+        return scores
 
 
 def network(task: Task) -> nn.Module:
@@ -131,7 +133,8 @@ def vmapped_step(task: Task, module: nn.Module, sigma: float, *, compiled: bool)
     parameters = {name: one.detach() for name, one in module.named_parameters()}
 
     def loss(given: dict[str, Tensor], one: Tensor, target: Tensor) -> Tensor:
-        return criterion(functional_call(module, given, (one.unsqueeze(0),)), target.unsqueeze(0))
+        found: Tensor = criterion(functional_call(module, given, (one.unsqueeze(0),)), target.unsqueeze(0))
+        return found
 
     def clipped(given: dict[str, Tensor], features: Tensor, target: Tensor) -> list[Tensor]:
         every = vmap(grad(loss), in_dims=(None, 0, 0))(given, features, target)
@@ -178,7 +181,7 @@ def main() -> None:
         step = vmapped_step(task, module, sigma, compiled=method == "compiled")
     else:
         step, loader = private_step(task, data, module, method, sigma, poisson=mode == "poisson")
-    batches = list(zip(features.split(task.batch), target.split(task.batch), strict=True))
+    batches = list(zip(torch.split(features, task.batch), torch.split(target, task.batch), strict=True))
     if mode == "equal":
         for number in range(EQUAL_STEPS):
             step(*batches[number % len(batches)])
