@@ -21,6 +21,8 @@ from core.store.encryption import Tampered
 
 SEALED: Final = "sealed"
 _NONCE_BYTES: Final = 12
+_MOST: Final = 10**18
+"""No count passes it: more cells than disks hold."""
 
 
 class ColumnReport(Frozen):
@@ -52,9 +54,10 @@ class ValidationReport(Frozen):
 
 
 def seal_report(report: ValidationReport, key: bytes, dataset_id: str) -> dict[str, str]:
-    """Return a report, JSON-ready, as only who has the dataset's key can read it."""
+    """Return a report, JSON-ready, as only who has the dataset's key can read it; its length tells no count."""
     nonce = secrets.token_bytes(_NONCE_BYTES)
-    sealed = _cipher(key).encrypt(nonce, report.model_dump_json().encode(), dataset_id.encode())
+    padded = report.model_dump_json().ljust(len(_widest(report).model_dump_json()))
+    sealed = _cipher(key).encrypt(nonce, padded.encode(), dataset_id.encode())
     return {SEALED: base64.b64encode(nonce + sealed).decode()}
 
 
@@ -70,6 +73,13 @@ def open_report(stored: Mapping[str, Any], key: bytes, dataset_id: str) -> dict[
     except InvalidTag:
         raise Tampered from None
     return dict(json.loads(plain))
+
+
+def _widest(report: ValidationReport) -> ValidationReport:
+    """Return the longest report there could be on the same columns."""
+    most = dict.fromkeys(ColumnReport.model_fields, _MOST)
+    columns = tuple(ColumnReport.model_validate(most | {"name": column.name}) for column in report.columns)
+    return ValidationReport(rows=_MOST, incomplete_rows=_MOST, columns=columns)
 
 
 def _cipher(key: bytes) -> AESGCM:
