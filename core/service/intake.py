@@ -11,7 +11,7 @@ steps so that the next jobs can be stored meanwhile; `take` is both.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -195,6 +195,12 @@ class _Draft:
         """All that is stored of it."""
         return self.payers if self.job in self.payers else (self.job, *self.payers)
 
+    @property
+    def line(self) -> audit.Line | None:
+        """The request's line in the audit trail; who submitted did not know the job's name yet, and is told it here."""
+        line = self.submission.line
+        return None if line is None else replace(line, target=f"jobs/{self.job.id}")
+
 
 def _store(session: Session, context: Context, submissions: Sequence[Submission]) -> list[Answer | Exception]:
     """Decide each submission, and store what was decided."""
@@ -216,7 +222,7 @@ def _store(session: Session, context: Context, submissions: Sequence[Submission]
             answers.append(refusal)
     idempotency.release_all(session, sorted(new - {draft.submission.name for draft in made}))
     rows.enqueue(session, [row for draft in made for row in draft.rows])
-    audit.append(session, [draft.submission.line for draft in made if draft.submission.line is not None], at)
+    audit.append(session, [line for draft in made if (line := draft.line) is not None], at)
     return answers
 
 

@@ -287,9 +287,12 @@ class TestTrail:
             replace(asked(context, owner, dataset, mu=mu), line=Line(owner.id, jobs.ROUTE, "jobs", 202, None, name))
             for name, mu in (("req_1", "0.01"), ("req_2", "100"), ("req_3", "0.01"))
         ]
-        intake.take(context, wanted)
+        made, _, again = intake.take(context, wanted)
+        assert isinstance(made, Answer)
+        assert isinstance(again, Answer)
         lines = audit.page(context, admin, None, 50)
-        assert {line.request_id for line in lines} == {"req_1", "req_3"}
+        named = {line.request_id: line.target for line in lines}
+        assert named == {"req_1": f"jobs/{made.body['id']}", "req_3": f"jobs/{again.body['id']}"}
         assert {(line.principal, line.action, line.status) for line in lines} == {(owner.id, jobs.ROUTE, 202)}
 
 
