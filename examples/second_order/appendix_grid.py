@@ -6,7 +6,7 @@ python -m examples.second_order L1 --full                   # all that is left o
 
 import argparse
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import product
@@ -227,14 +227,20 @@ def _name(method: str) -> str:
     return NAMES.get(method, "DP-SGD, iterate at random")
 
 
+def _group(cell: Cell) -> str:
+    """Say which runs of the grid are made together."""
+    return f"reading {cell.reading}, {cell.partition}, clip {cell.clip:g}"
+
+
 def _said(runs: Sequence[Run], whole: int) -> str:
     """Say what was run, what was not, and what it means."""
     counted = sum(one.cell.data != "digits" for one in runs)
-    groups = {(one.cell.reading, one.cell.partition, one.cell.clip) for one in runs if one.cell.data != "digits"}
-    made = "; ".join(f"{reading}, {partition}, clip {clip:g}" for reading, partition, clip in sorted(groups)) or "none"
+    wanted = Counter(_group(cell) for cell, _, _ in grid())
+    groups = Counter(_group(one.cell) for one in runs if one.cell.data != "digits")
+    made = "; ".join(f"{group}: {groups[group]} of {wanted[group]}" for group in wanted if groups[group]) or "none"
     seeds = len({one.seed for one in runs})
     return (
-        f"{counted} of {whole} runs of the grid were made (of: {made}; {seeds} seeds at most); go on with "
+        f"{counted} of {whole} runs of the grid were made ({made}; {seeds} seeds at most); go on with "
         "`python -m examples.second_order.appendix_grid`. Where a cell has one seed, its standard error is that of the "
         "test images. Predicted are no rounds of escape at all, for the noise of an estimate is far longer than 3 chi. "
         "Without rounds and with one step size Gauss-PSGD and prior work are one method (a test compares them): what "
@@ -254,7 +260,7 @@ def _charts(cells: Mapping[tuple[Cell, Method], Sequence[Run]]) -> Iterator[tupl
                     dashed=clients > 1,
                     colour=list(NAMES).index(method),
                 )
-                for clients, method in product(SIZES, METHODS)
+                for clients, method in product(SIZES, (*METHODS, "diff2"))
                 for cell in [Cell(data, "B", epsilon, clients, "iid", 1.0)]  # type: ignore[arg-type] # names of these
                 if clients in {SIZES[0], SIZES[-1]} and (cell, method) in cells
             ]
