@@ -14,9 +14,11 @@ from workers.app import main
 BETWEEN_SECONDS = 1.0
 
 
-def claim(session: Session, worker: str, lease_seconds: float, takes: Sequence[str], most_running: int) -> Claim | None:
+def claim(
+    session: Session, worker: str, lease_seconds: float, takes: Sequence[str], most_running: int, site: str
+) -> Claim | None:
     """Take whatever was seen to be queued a moment ago."""
-    del takes, most_running
+    del takes, most_running, site
     found = look(session)
     if found is None:
         return None
