@@ -23,7 +23,10 @@ def test_every_block_runs_as_it_stands(tmp_path: Path) -> None:
     blocks = re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     assert len(blocks) == 9
     # `set -m` numbers jobs, as a shell of somebody's does; a line before each block tells them apart.
-    script = "set -m\n" + "".join(f"echo; echo '=== {number}'\n{block}" for number, block in enumerate(blocks, 1))
+    # A block that fails leaves no service behind.
+    script = "set -m\ntrap 'kill %1 2> /dev/null || true' EXIT\n" + "".join(
+        f"echo; echo '=== {number}'\n{block}" for number, block in enumerate(blocks, 1)
+    )
     for told, here in ((".venv/bin/farthing", str(Path(sys.executable).parent / "farthing")), (":8000", f":{port}")):
         assert told in script
         script = script.replace(told, here)
