@@ -67,7 +67,7 @@ def test_a_queued_and_a_running_job_can_be_cancelled(service: Embedded) -> None:
     half_way = service.wait_until(running, lambda view: view["progress"]["step"] > 0)
     assert half_way["state"] == "running"
     service.http.post(f"/v1/jobs/{running}/cancel")
-    ended = service.wait(running, 20)
+    ended = service.wait(running)
     assert ended["state"] == "cancelled"
     assert ended["result"] is None
     spent = service.get(f"/v1/datasets/{dataset}/budget")["percent"]

@@ -42,6 +42,10 @@ COLUMNS: list[dict[str, Any]] = [
 SEEDS = count(1)  # the same bytes twice are refused
 LOGISTIC = {"kind": "logistic", "target": "y", "features": ["age", "job"]}
 LINEAR = {"kind": "linear", "target": "balance", "features": ["age", "job"]}
+START_SECONDS = 120.0
+"""How long an API that was killed may stay away: its longest pause, and a start on a machine that is busy."""
+PATIENCE_SECONDS = 240.0
+"""How long a job may take: many times what it needs alone. Only a failure takes so long."""
 
 
 def toy_csv(rows: int = 2000, *, seed: int) -> bytes:
@@ -73,7 +77,8 @@ class Running:
 
     def get(self, path: str, **params: Any) -> dict[str, Any]:
         """Return a JSON answer that must be 200; retried while the API starts again after a kill."""
-        for _ in range(200):
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
             try:
                 answer = self.http.get(path, params=params)
             except httpx.TransportError:
@@ -81,7 +86,7 @@ class Running:
                 continue
             assert answer.status_code == 200, answer.text
             return dict(answer.json())
-        raise AssertionError("the API stayed away")
+        raise AssertionError(f"the API stayed away for {START_SECONDS} s")
 
     def upload(self, content: bytes | None = None, **changes: Any) -> str:
         """Upload the toy rows, or others, and return the dataset's id."""
@@ -113,11 +118,11 @@ class Running:
         assert answer.status_code == 202, answer.text
         return str(answer.json()["id"])
 
-    def wait(self, job: str, seconds: float = 90.0) -> dict[str, Any]:
+    def wait(self, job: str, seconds: float = PATIENCE_SECONDS) -> dict[str, Any]:
         """Return a job once it has ended."""
         return self.wait_until(job, lambda view: view["state"] in TERMINAL, seconds)
 
-    def wait_until(self, job: str, met: Any, seconds: float = 90.0) -> dict[str, Any]:
+    def wait_until(self, job: str, met: Any, seconds: float = PATIENCE_SECONDS) -> dict[str, Any]:
         """Return a job once it meets a condition."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -171,7 +176,7 @@ class Embedded(Running):
         halt.write_text(place)
         try:
             job = self.submit(dataset, **body)
-            deadline = time.monotonic() + 120
+            deadline = time.monotonic() + START_SECONDS
             while not halted.exists():
                 assert time.monotonic() < deadline, self.get(f"/v1/jobs/{job}")
                 time.sleep(0.05)

@@ -15,7 +15,7 @@ from core.privacy.renyi import cost_nano
 from core.store import allowance, verification
 from core.store.accounts import balance_of
 from core.store.tables import Account, Entry, Job, Model
-from tests.support.embedded import LINEAR, Running, readings, toy_csv
+from tests.support.embedded import LINEAR, PATIENCE_SECONDS, Running, readings, toy_csv
 
 SIZES = (1500, 750, 3000)
 STEPS = 30
@@ -55,7 +55,7 @@ class Federation:
         told = map(json.loads, reversed(lines))
         return psutil.Process(next(line["by"] for line in told if line["job"] == self.clients[place]))
 
-    def wait(self, seconds: float = 150.0) -> dict[str, Any]:
+    def wait(self, seconds: float = PATIENCE_SECONDS) -> dict[str, Any]:
         return self.service.wait(self.id, seconds)
 
 

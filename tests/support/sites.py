@@ -34,7 +34,7 @@ from core.store.database import Database
 from core.store.master_key import make_master_key
 from core.store.roles import make_role
 from tests.support.cluster import Postgres, Undertaker, is_ready, until
-from tests.support.embedded import COLUMNS, KEY, LINEAR, ROOT, TERMINAL, Embedded, Running
+from tests.support.embedded import COLUMNS, KEY, LINEAR, PATIENCE_SECONDS, ROOT, TERMINAL, Embedded, Running
 from tests.support.federated import STEPS, Federation, shard
 from workers.embedded import free_port, prepare
 
@@ -127,7 +127,9 @@ class Ground:
         found = jobs.get(next(iter(self.contexts.values())), self.admin, job_id)
         return json.loads(found.model_dump_json())  # type: ignore[no-any-return] # as a client reads it
 
-    def wait_until(self, job_id: str, met: Callable[[dict[str, Any]], bool], seconds: float = 150.0) -> dict[str, Any]:
+    def wait_until(
+        self, job_id: str, met: Callable[[dict[str, Any]], bool], seconds: float = PATIENCE_SECONDS
+    ) -> dict[str, Any]:
         """Return a job once it meets a condition."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -137,7 +139,7 @@ class Ground:
             time.sleep(0.2)
         raise AssertionError(f"{job_id} did not get there in {seconds} s: {view}; {self.logs()}")
 
-    def wait(self, job_id: str, seconds: float = 150.0) -> dict[str, Any]:
+    def wait(self, job_id: str, seconds: float = PATIENCE_SECONDS) -> dict[str, Any]:
         """Return a job once it has ended."""
         return self.wait_until(job_id, lambda view: view["state"] in TERMINAL, seconds)
 
