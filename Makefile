@@ -3,6 +3,7 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+KERNELS := core/native/kernels.so
 WORKERS ?= 3
 XDIST = -n $(WORKERS) --dist worksteal # tests wait for processes a third of the time; neighbours share what they start
 
@@ -15,12 +16,14 @@ COMPOSE ?= $(shell docker compose version >/dev/null 2>&1 && echo docker compose
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-setup: $(STAMP) ## make the virtual environment with everything in it
+setup: $(STAMP) $(KERNELS) ## make the virtual environment with everything in it
 $(STAMP): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or later is needed: make setup PYTHON=/path/to/python3" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --progress-bar off --constraint constraints.txt --editable '.[dev]'
 	@touch $@
+$(KERNELS): $(STAMP) $(wildcard core/native/*.c core/native/*.py) # none without a C compiler: then NumPy does their work
+	@$(BIN)/python -m core.native.build
 
 demo: setup ## the main job, end to end, on the bank data
 	$(BIN)/python -m examples.bank_demo

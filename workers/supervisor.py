@@ -278,7 +278,7 @@ class Host:
     def __init__(
         self, settings: ServiceSettings, log: structlog.typing.FilteringBoundLogger, trainer: str = TRAINER
     ) -> None:
-        self_test()
+        kernels = self_test()
         self._locks = ExitStack()
         self._log = log
         self._bell = make_bell(settings)
@@ -289,6 +289,7 @@ class Host:
         self._supervisor = Supervisor(settings, self._keeper, trainer=trainer)
         self.drain = self._supervisor.drain
         self.ring = self._keeper.ring
+        log.info("kernels", state=kernels)
 
     def run(self) -> None:
         """Work until drained."""

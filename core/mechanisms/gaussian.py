@@ -5,9 +5,10 @@ an integer shift m and an integer order k, E_0[(p_m/p_0)^k] = exp((k^2 - k) m^2 
 Renyi price is exactly the continuous Gaussian's.
 
 How it is drawn. A narrow law (parameter s) comes from its cumulative distribution in 128-bit integers, a table that 64
-uniform bits, and 64 more on a tie, are compared with exactly. A wide one is x_0 + K_1 x_1 + ... + K_m x_m, all x_i
-from one narrow table, with fixed public integers K_i and s = sigma / sqrt(1 + K_1^2 + ... + K_m^2), so that any real
-sigma is met (Peikert 2010; Poeppelmann, Ducas and Gueneysu 2014, Lemma 1; Micciancio and Walter 2017).
+uniform bits, and 64 more on a tie, are compared with exactly (`core.mechanisms.cumulative`). A wide one is
+x_0 + K_1 x_1 + ... + K_m x_m, all x_i from one narrow table, with fixed public integers K_i and
+s = sigma / sqrt(1 + K_1^2 + ... + K_m^2), so that any real sigma is met (Peikert 2010; Poeppelmann, Ducas and Gueneysu
+2014, Lemma 1; Micciancio and Walter 2017).
 
 Distance of one draw from the ideal law, in total variation; three terms, which add by the triangle inequality and
 because a function of several draws is no farther from its ideal than the draws together:
@@ -25,16 +26,15 @@ because a function of several draws is no farther from its ideal than the draws 
 `distance_per_draw` adds them up: below 2^-108 for every parameter. Charge it for every coordinate that is drawn.
 """
 
-from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
-from itertools import accumulate
-from math import ceil, exp, floor, inf, isfinite, nextafter, pi, sqrt
+from math import exp, floor, inf, isfinite, nextafter, pi, sqrt
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from core.mechanisms.cumulative import CumulativeTable, NarrowSums
 from core.mechanisms.generator import Generator, SystemGenerator
 
 SMALLEST_PARAMETER: Final = 0.5
@@ -45,23 +45,12 @@ WIDEST_TABLE: Final = 1024.0
 SMOOTHING: Final = 2.25
 """The least t of the module's convolution argument."""
 
-TAIL: Final = 14
-"""A table ends at this many parameters."""
-
 DISTANCE_CAP: Final = 2.0**-108
 """No draw is farther than this from the ideal law, in total variation."""
 
-PROBABILITY_BITS: Final = 128
-WORD_BITS: Final = 64
-WORKING_BITS: Final = 256
-GUIDE_BITS: Final = 16
 CHUNK: Final = 2**15
 SHORT: Final = 2**10
 """Vectors up to this length are cut from draws made ahead: a call costs more than they do."""
-
-UNDECIDED: Final = np.iinfo(np.int16).min
-LEADING_A_WORD: Final = WORD_BITS // GUIDE_BITS
-_BEHIND_GUIDE: Final = np.uint64(WORD_BITS - GUIDE_BITS)
 
 
 def _multipliers(sigma: float, widest: float) -> list[int]:
@@ -93,86 +82,6 @@ def _reached(sigma: float, multipliers: list[int], narrow: float) -> float:
     return max(sigma, narrow * sqrt(sum(k * k for k in multipliers)))
 
 
-def _weights(parameter: float, last: int) -> list[int]:
-    """Return exp(-x^2 / (2 s^2)) for x = 0..last in fixed point, each within 2^-200.
-
-    From q = exp(-1/(2 s^2)): the weight grows by q^(2x+1), which grows by q^2. Every product loses less than
-    2^-255, and the losses of x <= 14 * 1024 steps add up to less than x^2 2^-254 < 2^-226.
-    """
-    context = Context(prec=120)
-    exponent = context.divide(Decimal(-1), context.multiply(Decimal(2), context.power(Decimal(parameter), 2)))
-    ratio = int(context.multiply(context.exp(exponent), Decimal(1 << WORKING_BITS)))
-    squared = (ratio * ratio) >> WORKING_BITS
-    weights = [1 << WORKING_BITS]
-    for _ in range(last):
-        weights.append((weights[-1] * ratio) >> WORKING_BITS)
-        ratio = (ratio * squared) >> WORKING_BITS
-    return weights
-
-
-class CumulativeTable:
-    """The narrow law: 2^128 times its cumulative distribution over -last..last, each value rounded down.
-
-    Args:
-        parameter: s, in [0.5, 1024].
-    """
-
-    __slots__ = ("first", "guide", "high", "last", "low", "parameter")
-
-    def __init__(self, parameter: float) -> None:
-        self.parameter = parameter
-        self.last = ceil(TAIL * parameter)
-        half = _weights(parameter, self.last)
-        cumulative = list(accumulate(half[:0:-1] + half))
-        scaled = [(value << PROBABILITY_BITS) // cumulative[-1] for value in cumulative[:-1]]
-        mask = (1 << WORD_BITS) - 1
-        self.high = np.array([value >> WORD_BITS for value in scaled], dtype=np.uint64)
-        self.low = np.array([value & mask for value in scaled], dtype=np.uint64)
-        self.first, self.guide = self._guides()
-
-    def _guides(self) -> tuple[NDArray[np.int16], NDArray[np.int16]]:
-        """For each value of a word's leading bits: table values below all such words; the draw, or UNDECIDED."""
-        starts = np.arange(2**GUIDE_BITS, dtype=np.uint64) << np.uint64(WORD_BITS - GUIDE_BITS)
-        ends = starts | np.uint64(2 ** (WORD_BITS - GUIDE_BITS) - 1)
-        first = np.searchsorted(self.high, starts, side="left")
-        decided = first == np.searchsorted(self.high, ends, side="right")
-        return first.astype(np.int16), np.where(decided, first - self.last, UNDECIDED).astype(np.int16)
-
-    def draw(self, generator: Generator, count: int) -> NDArray[np.int16]:
-        """Return `count` independent draws: -last plus the number of table values that 128 uniform bits reach.
-
-        The first 16 of a draw's bits decide nearly all of them; 48 more are drawn where they do not, and 64 on a tie.
-        """
-        leading = generator.bits(-(-count // LEADING_A_WORD)).view(np.uint16)[:count]
-        drawn = self.guide.take(leading)
-        (undecided,) = (drawn == UNDECIDED).nonzero()
-        starts = leading.take(undecided)
-        words = starts.astype(np.uint64) << _BEHIND_GUIDE
-        words |= generator.bits(undecided.size) >> np.uint64(GUIDE_BITS)
-        # Among words with the same leading bits there is mostly one table value: a search would take ten times as long.
-        passed = self.first.take(starts).astype(np.int64)
-        passed += self.high.take(passed, mode="clip") < words
-        (more,) = (self.high.take(passed, mode="clip") <= words).nonzero()
-        if more.size:
-            passed[more] = self._passed(generator, words[more])
-        drawn[undecided] = passed - self.last
-        return drawn
-
-    def _passed(self, generator: Generator, words: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return how many table values are reached, by search, and by 64 more bits on a tie."""
-        passed = self.high.searchsorted(words, side="left")
-        ties = self.high.searchsorted(words, side="right") - passed
-        for position in ties.nonzero()[0]:  # once in 2^49 words or so
-            start = passed[position]
-            second = generator.bits(1)[0]
-            passed[position] += np.count_nonzero(self.low[start : start + ties[position]] <= second)
-        return passed
-
-    def distance(self) -> float:
-        """Return a bound on the distance of one draw from the ideal law: tail and rounding."""
-        return exp(-(TAIL**2) / 2) + (2 * self.last + 1) * 2.0**-PROBABILITY_BITS
-
-
 class DiscreteGaussian:
     """The law with a given parameter, ready to draw. Making one takes 1 to 30 ms; `discrete_gaussian` keeps some.
 
@@ -186,7 +95,7 @@ class DiscreteGaussian:
         distance: bound on the total-variation distance of one draw from the ideal law with that exact parameter.
     """
 
-    __slots__ = ("_integers", "distance", "multipliers", "sigma", "table")
+    __slots__ = ("distance", "multipliers", "sigma", "sums", "table")
 
     def __init__(self, parameter: float, widest: float = WIDEST_TABLE) -> None:
         assert isfinite(parameter), "the parameter is a number"
@@ -194,9 +103,7 @@ class DiscreteGaussian:
         self.multipliers = _multipliers(parameter, widest)
         self.table = CumulativeTable(_narrow_parameter(parameter, self.multipliers))
         self.sigma = _reached(parameter, self.multipliers, self.table.parameter)
-        # No draw passes this, so that narrower integers, which take half the time, hold all of most laws.
-        farthest = self.table.last * sum(self.multipliers)
-        self._integers: Final = np.int32 if farthest <= np.iinfo(np.int32).max else np.int64
+        self.sums: Final = NarrowSums(self.table, self.multipliers)
         self.distance = len(self.multipliers) * self.table.distance() + self._convolution_distance()
         assert self.distance <= DISTANCE_CAP, "the structure keeps its promise"
 
@@ -218,13 +125,7 @@ class DiscreteGaussian:
         """
         drawn = np.empty(size, dtype=np.int64)
         for start in range(0, size, CHUNK):
-            part = drawn[start : start + CHUNK]
-            # All narrow draws of a chunk at once: for a short vector a call costs more than its draws.
-            narrow = self.table.draw(generator, len(self.multipliers) * part.size).reshape(-1, part.size)
-            added = narrow[0].astype(self._integers)
-            for k, one in zip(self.multipliers[1:], narrow[1:], strict=True):
-                added += np.multiply(one, k, dtype=self._integers)
-            part[:] = added
+            self.sums.draw(generator, drawn[start : start + CHUNK])
         return drawn
 
 

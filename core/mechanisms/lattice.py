@@ -23,7 +23,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from core.native.library import ADDRESS, FLOAT, INTEGER, Signature, address
 from core.privacy.facts import PART_UNITS, Adjacency, parts_in
+
+TELL: Final = Signature("farthing_tell", ADDRESS, ADDRESS, INTEGER, INTEGER, FLOAT, ADDRESS)
+_TELL: Final = TELL.kernel()
 
 STEPS_PER_CLIP: Final = 2**20
 CHARGED_MARGIN: Final = 1 / (1 - 2**-10)
@@ -282,6 +286,32 @@ def round_parts(total: NDArray[np.int64], grid: Grid) -> NDArray[np.int64]:
     rounded = np.asarray(total + 2 ** (grid.part_bits - 1), dtype=np.int64)
     rounded >>= grid.part_bits
     return rounded
+
+
+def tell_noised(
+    total: NDArray[np.int64], noise: NDArray[np.int64], grid: Grid, scale: float, told: NDArray[np.float64]
+) -> None:
+    """Round a sum of parts to the grid, add its noise there, and scale it; post-processing from the noise on.
+
+    The compiled twin does the same in one pass: integers exactly, and the same two float operations.
+
+    Args:
+        total: in part steps, shape (p,).
+        noise: in steps, shape (p,).
+        grid: for sums of parts.
+        scale: a step in the units of what is told.
+        told: written; it may be the sum's own memory.
+    """
+    if _TELL is None:
+        integers = round_parts(total, grid)
+        integers += noise
+        np.multiply(integers, scale, out=told)
+        return
+    assert total.dtype == noise.dtype == np.int64, "parts and noise add up as integers"
+    assert told.dtype == np.float64, "answers are float64"
+    assert total.shape == noise.shape == told.shape == (total.size,), "vectors of one length"
+    assert grid.part_bits > 0, "this grid is for sums of parts"
+    _TELL(address(total), address(noise), total.size, grid.part_bits, scale, address(told))
 
 
 def mirror_upper(matrix: NDArray[np.int64]) -> NDArray[np.int64]:

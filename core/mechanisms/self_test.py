@@ -1,9 +1,12 @@
-"""The start-up self-test: fresh processes must draw different noise.
+"""The start-up self-test: fresh processes must draw different noise, and compiled kernels what NumPy draws.
 
 By hand: ``python -m core.mechanisms.self_test`` prints what one process draws.
 
 A broken system source, or a process image restored twice, would give two trainers the same noise, and their
 difference would be the records' own.
+
+Kernels that compute something else than their twins are of a broken compiler, disk or processor. A worker that has them
+does not start: going on without them would hide it, and the same machine would then compute all the rest.
 """
 
 import os
@@ -11,11 +14,23 @@ import subprocess
 import sys
 from typing import Final
 
-from core.mechanisms.gaussian import noise_vector
-from core.mechanisms.generator import SystemGenerator
+import numpy as np
+from numpy.typing import NDArray
+
+from core.mechanisms.cumulative import DECIDE, SETTLE
+from core.mechanisms.gaussian import DiscreteGaussian, noise_vector
+from core.mechanisms.generator import Generator, SystemGenerator
+from core.native.library import library
 
 PARAMETER: Final = 5.0e6
 DRAWS: Final = 8
+MANY: Final = 2**14 + 3
+COMPARED: Final = (0.7, 300.0, 4.0e3, 5.0e6, 1.0e12)
+"""Parameters whose draws are compared: of one table alone, and of sums of two to four."""
+
+WORDS: Final = 2**16
+"""Enough for as many draws of each law as are compared."""
+
 _PATIENCE_SECONDS: Final = 60
 
 
@@ -29,10 +44,39 @@ def distinct(lines: list[str]) -> bool:
     return len(set(lines)) == len(lines) and all(len(line.split()) == DRAWS for line in lines)
 
 
-def self_test() -> None:
-    """Check that two fresh processes and this one draw different noise; takes about half a second.
+class _Same(Generator):
+    """Words to be read again."""
 
-    Equal lines by chance have probability below 2^-180.
+    def __init__(self, words: NDArray[np.uint64]) -> None:
+        self._words = words
+
+    def bits(self, count: int) -> NDArray[np.uint64]:
+        drawn, self._words = self._words[:count], self._words[count:]
+        assert drawn.size == count, "there are words for all draws"
+        return drawn
+
+
+def twins_agree() -> bool:
+    """Say whether the compiled kernels draw what NumPy does from the same fresh words, some thousands of each law."""
+    found, _ = library()
+    if found is None:
+        return True
+    words, pairs = SystemGenerator().bits(WORDS), []
+    for parameter in COMPARED:
+        law = DiscreteGaussian(parameter)
+        for kernels in (found, None):
+            law.sums.use(DECIDE.of(kernels), SETTLE.of(kernels))
+            pairs.append(law.draw(_Same(words), MANY))
+    return all(map(np.array_equal, pairs[::2], pairs[1::2]))
+
+
+def self_test() -> str:
+    """Check that two fresh processes and this one draw different noise, and that the kernels agree with their twins.
+
+    Takes about half a second. Equal lines by chance have probability below 2^-180.
+
+    Returns:
+        What an operator is told of the kernels.
 
     Raises:
         AssertionError: they do not; the worker must not start.
@@ -47,6 +91,8 @@ def self_test() -> None:
         )
         lines.append(child.stdout.strip())
     assert distinct(lines), "fresh processes draw the same noise: the system's source of randomness is broken"
+    assert twins_agree(), "compiled kernels draw other integers than NumPy: build them anew, or remove the library"
+    return library()[1]
 
 
 if __name__ == "__main__":  # pragma: no cover - runs in the fresh processes

@@ -29,6 +29,7 @@ from core.mechanisms.lattice import (
     network_grid,
     norm_grid,
     round_parts,
+    tell_noised,
     vector_grid,
 )
 from core.oracle import Answer
@@ -139,9 +140,8 @@ def _noised(total: Tensor, grid: Grid, parameter: float, divisor: float, generat
     sums, told = total.numpy(), value.numpy()
     for start in range(0, len(sums), NOISED_AT_ONCE):
         some = slice(start, start + NOISED_AT_ONCE)
-        integers = round_parts(sums[some], grid)
-        integers += noise_vector(generator, parameter, len(integers))
-        np.multiply(integers, grid.step / divisor, out=told[some])
+        noise = noise_vector(generator, parameter, len(sums[some]))
+        tell_noised(sums[some], noise, grid, grid.step / divisor, told[some])
     return value
 
 

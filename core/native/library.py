@@ -1,0 +1,95 @@
+"""The compiled kernels where they were built, or none: who calls one has NumPy code that gives the very same bits.
+
+One library is made of all C files of this folder, beside them (`core.native.build`). It carries a digest of their text
+and of how they are compiled, which is looked for in the file before anything of it runs: one that was built from other
+sources, or by other rules, is left alone. A process asks once, when it first imports who calls a kernel.
+
+What C computes must be what its twin computes, bit for bit, so that no proof speaks of two programs: floats by the same
+IEEE operations in the same order (nothing is contracted or reassociated), integers without overflow, and no conversion
+of a float that the integer does not hold. Kernels get addresses: their callers check shapes, types and contiguity.
+"""
+
+import ctypes
+import hashlib
+import platform
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:  # a stage that builds has Python alone
+    from numpy.typing import NDArray
+
+FOLDER: Final = Path(__file__).parent
+FLAGS: Final = ("-std=gnu11", "-O3", "-ffp-contract=off", "-fno-strict-aliasing", "-shared", "-fPIC")
+NAME: Final = "kernels.so"
+MARK: Final = "farthing-kernels-"
+
+Kernel = Callable[..., int]
+
+ADDRESS: Final = ctypes.c_void_p
+INTEGER: Final = ctypes.c_int64
+FLOAT: Final = ctypes.c_double
+
+
+def sources(folder: Path = FOLDER) -> list[Path]:
+    """Return the C files of a folder, in the order of their names."""
+    return sorted(folder.glob("*.c"))
+
+
+def mark(folder: Path = FOLDER) -> str:
+    """Return what a library of these sources carries: a digest of them, of the flags, and of the kind of machine."""
+    digest = hashlib.sha256("\0".join((*FLAGS, platform.system(), platform.machine())).encode())
+    for path in sources(folder):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return MARK + digest.hexdigest()
+
+
+def opened(folder: Path = FOLDER) -> tuple[ctypes.CDLL | None, str]:
+    """Return the library of a folder, if it is there and of these sources, and what an operator is told of it."""
+    path = folder / NAME
+    if not path.is_file():
+        return None, "none: NumPy does their work, in more time; `python -m core.native.build` makes them"
+    if mark(folder).encode() not in path.read_bytes():
+        return None, "stale: built from other sources, so NumPy does their work; run `python -m core.native.build`"
+    try:
+        return ctypes.CDLL(str(path)), "compiled"
+    except OSError:
+        return None, "foreign: this machine cannot load them, so NumPy does their work"
+
+
+@lru_cache(maxsize=1)
+def library() -> tuple[ctypes.CDLL | None, str]:
+    """Return this process's library, or None, and what an operator is told of it."""
+    return opened()
+
+
+class Signature:
+    """A C function: its name, and the types of its arguments. All return an integer.
+
+    Args:
+        name: of the function.
+        arguments: ADDRESS, INTEGER or FLOAT.
+    """
+
+    def __init__(self, name: str, *arguments: type[Any]) -> None:
+        self.name, self.arguments = name, arguments
+
+    def of(self, found: ctypes.CDLL | None) -> Kernel | None:
+        """Return the function of a library, None where there is none."""
+        if found is None:
+            return None
+        function = getattr(found, self.name)
+        function.argtypes, function.restype = self.arguments, INTEGER
+        return function  # type: ignore[no-any-return] # ctypes makes functions on demand
+
+    def kernel(self) -> Kernel | None:
+        """Return the function of this process's library."""
+        return self.of(library()[0])
+
+
+def address(array: "NDArray[Any]") -> int:
+    """Return where an array begins, for a kernel that walks one number after the other."""
+    assert array.flags.c_contiguous, "a kernel walks one number after the other"
+    assert array.flags.aligned, "numbers stand where their type may; NumPy reads them elsewhere too"
+    return int(array.__array_interface__["data"][0])
