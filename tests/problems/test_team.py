@@ -19,7 +19,7 @@ from core.problems.team import meet
 
 rank, size, folder, kind = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
 device = torch.device(kind)
-team = meet(rank, size, f"file://{folder}/meeting", key=bytes(32), patience_seconds=60, device=device)
+team = meet(rank, size, f"file://{folder}/meeting", key=bytes(32), patience_seconds=180, device=device)
 carrier = torch.distributed.distributed_c10d._get_default_group()._get_backend(device).name()
 if rank == 0:
     team.tell("sum")
@@ -52,7 +52,7 @@ def sums(size: int, kind: str, folder: Path) -> list[str]:
         )
         for rank in range(size)
     ]
-    told = [member.communicate(timeout=120) for member in members]
+    told = [member.communicate(timeout=240) for member in members]
     assert all(member.returncode == 0 for member in members), told
     return [said.splitlines()[-1] for said, _ in told]
 

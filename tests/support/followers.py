@@ -28,7 +28,8 @@ from tests.support.situations import SITUATIONS, Situation
 
 ROOT = Path(__file__).resolve().parents[2]
 CPU = torch.device("cpu")
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 180.0
+"""For processes to load torch on a machine that others use too."""
 KEY = bytes(range(32))
 
 
@@ -123,14 +124,24 @@ def gathered(size: int, folder: Path) -> Iterator[Team]:
         team = meet(0, size, place, key=KEY, patience_seconds=PATIENCE_SECONDS, device=CPU)
         yield team
         team.tell(json.dumps({"kind": "end"}))
-        assert [follower.wait(timeout=30) for follower in followers] == [0] * (size - 1)
+        assert [follower.wait(timeout=PATIENCE_SECONDS) for follower in followers] == [0] * (size - 1)
     finally:
         for follower in followers:
             follower.kill()
             follower.wait()
         if team is not None:
             team.part()
+        forget_teams()
         torch.set_num_threads(threads)
+
+
+def forget_teams() -> None:
+    """Have this process lead its next team as if it were its first.
+
+    Torch names a team by the count of those before it, the ones that never met among them: followers, which are new
+    processes, would look for it under another name, and one time-out would fail every test after it.
+    """
+    torch.distributed.distributed_c10d._world.group_count = 0
 
 
 def main() -> None:

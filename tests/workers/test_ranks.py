@@ -43,6 +43,7 @@ from core.store.storage import open_storage
 from core.store.weights import KeptWeights, read_weights
 from core.training.order import Payer
 from core.training.ranks import Closed, Opened, Paid, _own_rows
+from tests.support.followers import PATIENCE_SECONDS, forget_teams
 from tests.support.problems import repeatable_generator
 from workers.gather import start_follower
 from workers.outcome import Outcome
@@ -107,7 +108,7 @@ class Scene:
 
     @property
     def status(self) -> int:
-        return self.follower.wait(timeout=30)
+        return self.follower.wait(timeout=PATIENCE_SECONDS)
 
 
 def store(settings: ServiceSettings) -> Kept:
@@ -138,7 +139,7 @@ def plan(**changes: dict[str, Any]) -> PlannedJob:
 
 
 @contextmanager
-def followed(folder: Path, patience_seconds: float = 60, key: bytes = bytes(32)) -> Iterator[Scene]:
+def followed(folder: Path, patience_seconds: float = PATIENCE_SECONDS, key: bytes = bytes(32)) -> Iterator[Scene]:
     scene, place = Scene(folder / "home"), f"file://{folder / 'meeting'}"
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -159,6 +160,7 @@ def followed(folder: Path, patience_seconds: float = 60, key: bytes = bytes(32))
     finally:
         scene.follower.kill()
         scene.follower.communicate()
+        forget_teams()
         torch.set_num_threads(threads)
 
 
@@ -277,7 +279,7 @@ def test_a_streams_batches_are_summed_as_one_process_does_and_only_once_paid(tmp
 @pytest.mark.slow
 @pytest.mark.parametrize("wrong", ["another order", "read again"])
 def test_a_follower_sums_no_batch_that_is_not_the_streams_next(tmp_path: Path, wrong: str) -> None:
-    with followed(tmp_path, patience_seconds=20) as scene:
+    with followed(tmp_path) as scene:
         doors, question, theta = stream_doors(scene, "job_2" if wrong == "another order" else "job_1")
         scene.tell(*(Paid(chunks=chunk + 1) for chunk in range(3)))
         if wrong == "read again":
@@ -375,7 +377,7 @@ def test_a_follower_without_its_parent_ends(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_nobody_waits_for_ever_for_a_follower_that_stands_still(tmp_path: Path) -> None:
-    with followed(tmp_path, patience_seconds=30) as scene:
+    with followed(tmp_path, patience_seconds=60) as scene:
         problem = scene.lead()
         scene.tell(Paid(chunks=1))
         scene.sum(problem)
@@ -383,7 +385,7 @@ def test_nobody_waits_for_ever_for_a_follower_that_stands_still(tmp_path: Path) 
         started = time.monotonic()
         with pytest.raises(RuntimeError, match=r"[Tt]imed out"):
             scene.sum(problem)
-        assert time.monotonic() - started < 90
+        assert time.monotonic() - started < 180
 
 
 def test_a_follower_tells_no_secret_and_leaves_no_core(tmp_path: Path) -> None:
