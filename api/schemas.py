@@ -90,6 +90,7 @@ class Predictions(View):
     """One prediction for each row, in order."""
 
     predictions: list[dict[str, Any]]
+    """One an input row: `probability`, `value`, `mean` or `probabilities`, as the model says."""
 
 
 class WaldRequest(Body):
@@ -129,10 +130,13 @@ class Acknowledged(View):
     """Done."""
 
     id: str
+    """What it was done to."""
     state: str
+    """That it has now."""
 
 
 class Paragraph(View):
     """Text to paste into a paper."""
 
     text: str
+    """Plain, in sentences."""

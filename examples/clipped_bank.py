@@ -13,7 +13,8 @@ from typing import Any, Final
 from examples.bank_demo import service
 from examples.kl_bank import FEATURES, compare
 from farthing import Client
-from farthing.views import Estimate, Job
+from farthing.estimate_views import Estimate
+from farthing.job_views import Job
 
 MODEL: Final[dict[str, Any]] = {"kind": "logistic", "target": "y", "features": FEATURES, "weights": {"kind": "clip"}}
 WIDE: Final[dict[str, Any]] = {**MODEL, "weights": {"kind": "clip", "bound": 100.0}}

@@ -19,7 +19,8 @@ import numpy as np
 from examples import bank
 from examples.bank_demo import service
 from farthing import Client
-from farthing.views import Estimate, Job
+from farthing.estimate_views import Estimate
+from farthing.job_views import Job
 
 FEATURES: Final = ["age", "duration", "campaign", "housing", "loan", "contact"]
 RIDGE: Final[dict[str, Any]] = {"kind": "logistic", "target": "y", "features": FEATURES, "ridge": 0.02}

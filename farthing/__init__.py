@@ -7,6 +7,8 @@
 
 from farthing.client import Client
 from farthing.errors import FarthingError, JobFailed, Unreachable
+from farthing.estimate_views import Estimate
+from farthing.job_views import Event, Job
 from farthing.key_views import Key, Principal
 from farthing.models import Model
 from farthing.networks import network
@@ -23,19 +25,7 @@ from farthing.results import (
     Summary,
     WaldTest,
 )
-from farthing.views import (
-    AuditLine,
-    Budget,
-    Dataset,
-    Entry,
-    Estimate,
-    Event,
-    Grant,
-    Job,
-    Scope,
-    Validation,
-    Verification,
-)
+from farthing.views import AuditLine, Budget, Dataset, Entry, Grant, Scope, Validation, Verification
 
 __all__ = [
     "AuditLine",

@@ -15,25 +15,14 @@ import httpx
 from farthing import federated
 from farthing.arrays import write_npz
 from farthing.errors import FarthingError, JobFailed
+from farthing.estimate_views import Estimate
+from farthing.job_views import Event, Job
 from farthing.key_views import Key, Principal
 from farthing.models import Levels, Model
 from farthing.networks import Pretrained
 from farthing.plans import AnyPlan, read_plan
 from farthing.results import Contrast, Interval, OddsRatio, Summary, WaldTest
-from farthing.views import (
-    AuditLine,
-    Budget,
-    Dataset,
-    Entry,
-    Estimate,
-    Event,
-    Grant,
-    Job,
-    Scope,
-    Validation,
-    Verification,
-    Worker,
-)
+from farthing.views import AuditLine, Budget, Dataset, Entry, Grant, Scope, Validation, Verification, Worker
 from farthing.wire import KEY, Wire
 
 Spec = Mapping[str, Any]

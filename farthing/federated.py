@@ -6,7 +6,8 @@ from typing import Any
 from rich.console import RenderableType
 
 from farthing.console import plain_table, site_name
-from farthing.views import ClientEstimate, Cost, Job
+from farthing.estimate_views import ClientEstimate
+from farthing.job_views import Cost, Job
 
 
 def over(

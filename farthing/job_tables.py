@@ -1,13 +1,14 @@
 """What the command line shows of jobs: one of them, several, and what one has cost."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from farthing import federated
 from farthing.console import plain_table, site_name
-from farthing.views import Job
+from farthing.job_views import Job
 
 
 def jobs(found: Sequence[Job]) -> RenderableType:
@@ -41,7 +42,13 @@ def job(found: Job) -> RenderableType:
         ("site", None if found.site is None else site_name(found.site)),
         ("client of", _place(found)),
         ("models", ", ".join(found.models)),
+        ("fits", _fitted(found)),
         ("optimizer", str(found.optimizer.get("kind", "-"))),
+        ("privacy", _told(found.privacy)),
+        ("intervals", _intervals(found)),
+        ("resources", _told(found.resources)),
+        ("retry allowance", None if found.retry_allowance is None else f"{found.retry_allowance} x its dearest chunk"),
+        ("labels", _told(found.labels)),
         ("steps", _steps(found)),
         ("attempt", str(found.attempt)),
         ("model", found.model or (found.approval and f"approval: {found.approval}")),
@@ -83,6 +90,25 @@ def _place(found: Job) -> str | None:
     """Return which federated job a job is a client of, and at which place."""
     membership = found.federation
     return None if membership is None or membership.place is None else f"{membership.job}, place {membership.place}"
+
+
+def _fitted(found: Job) -> str | None:
+    """Return what kind of model a job fits, and to which column."""
+    asked = (found.model_extra or {}).get("model")
+    return None if asked is None else f"{asked['kind']} for {asked['target']}"
+
+
+def _intervals(found: Job) -> str | None:
+    """Return which intervals a job asks for."""
+    asked = found.inference
+    if not asked:
+        return None
+    return f"at level {asked.get('level')}" if asked.get("intervals") else "none"
+
+
+def _told(asked: Mapping[str, Any]) -> str:
+    """Write what was asked in one line, without what was left open."""
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in asked.items() if value is not None)
 
 
 def _figure(value: str | None) -> str:

@@ -7,21 +7,35 @@ class Key(View):
     """An API key and whom it speaks for; `key` is the secret and is shown once."""
 
     id: str
+    """`key_...`."""
     role: str
+    """owner, analyst, auditor or admin."""
     principal: str
+    """Who it speaks for, `pr_...`."""
     name: str | None = None
+    """That it was given; None: not told."""
     key: str | None = None
+    """The secret; None but in the answer that made it."""
     prefix: str | None = None
+    """First letters of the secret, to tell keys apart; None in the answer that made it."""
     created_at: str | None = None
+    """When it was made; None in the answer that made it."""
     expires_at: str | None = None
+    """When it ends; None: it does not."""
     revoked_at: str | None = None
+    """When it was taken back; None: it was not."""
     last_used_at: str | None = None
+    """About when it was last used; None: never."""
 
 
 class Principal(View):
     """Who a key speaks for."""
 
     id: str
+    """`pr_...`."""
     name: str
+    """That it was given."""
     role: str
+    """owner, analyst, auditor or admin."""
     key: str = ""
+    """The key that asked, `key_...`; empty: not told."""

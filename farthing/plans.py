@@ -14,67 +14,114 @@ class PlannedPrivacy(View):
     """What a planned run would cost."""
 
     scheme: str
+    """How batches are made, such as one_pass or poisson."""
     adjacency: str
+    """What neighbouring data are."""
     accountant: str
+    """Which one it was reckoned by."""
     epsilon_spent: str
+    """Rounded up, at most what was asked."""
     delta: str
+    """At which it holds."""
     compositions: int
+    """Answers that are composed: one for a whole pass over disjoint batches."""
 
 
 class Solved(View):
     """What was looked for; the other two are None."""
 
     target: float
+    """The bound that was wanted."""
     units: int | None = None
+    """The least; None: not looked for."""
     epsilon: str | None = None
+    """The least; None: not looked for."""
     sigma: float | None = None
+    """The largest; None: not looked for."""
 
 
 class Plan(View):
     """A run of clipped descent, what is certified of it, and what is not."""
 
     kind: str
+    """clipped_sgd."""
     quantity: str
+    """What is bounded: excess_risk or squared_gradient."""
     step_size: float
+    """With a vacuous certificate safe, and of no use."""
     practical_step_size: float | None = None
+    """A heuristic; None where something is certified."""
     clip: float
+    """Of each record's whole gradient."""
     noise: float
+    """On each coordinate of a batch's mean gradient."""
     multiplier: float
+    """Noise on the sum of clipped gradients, over the clip."""
     steps: int
+    """Noised updates."""
     batch: int
+    """Records in one."""
     units: int
+    """That take part."""
     active_cap: str | None = None
+    """What limits the step size; None: no certificate."""
     caps: dict[str, float | None]
+    """Step sizes by what limits them; None: nothing does."""
     certified_bound: float | None = None
+    """Of `quantity`; None where the scheme is not covered by the proof."""
     certified_for: str
+    """Which iterate or mean it is about, and under what."""
     confidence: float | None = None
+    """Probability with which it holds; None: no certificate."""
     source: str
+    """Paper and theorem."""
     trivial_bound: float
+    """What the start satisfies, untrained."""
     vacuous: bool
+    """Whether the certificate says no more than that."""
     order: dict[str, Any]
+    """The same with all constants one: for comparisons, never a certificate."""
     privacy: PlannedPrivacy | None = None
+    """What it costs; None: without privacy."""
     without_privacy: dict[str, Any] | None = None
+    """The best plan if nothing were private; None: nothing is certified then either, or none was asked."""
     trained_by: str | None = None
+    """The method that runs it here; None: none does."""
     solved: Solved | None = None
+    """What was looked for; None: nothing was."""
     warnings: list[str]
+    """In sentences."""
     assumptions: list[str]
+    """In sentences."""
 
 
 class EscapePlan(View):
     """A run of Gauss-PSGD, or of a certificate, and what is looked for; with a vacuous one nothing can be certified."""
 
     kind: str
+    """gauss_psgd or certify."""
     units: int
+    """That take part."""
     settings: dict[str, Any] | None = None
+    """Filled, as a job would run them; None: none would do."""
     figures: dict[str, float | int | None]
+    """alpha, gamma_star, p_round and what they rest on; None where one does not exist."""
     alpha: float | None = None
+    """Gradients at most so long are looked for; None: none can be."""
     trivial: float
+    """What every gradient satisfies untrained."""
     confidence: float | None = None
+    """Probability with which it holds; None: no theorem covers these figures."""
     source: str
+    """Paper and theorem."""
     vacuous: bool
+    """Whether nothing can be certified."""
     because: str | None = None
+    """Why it is vacuous; None: it is not."""
     privacy: dict[str, Any]
+    """What it costs: mu, epsilon, delta."""
     solved: dict[str, Any] | None = None
+    """What was looked for; None: nothing was."""
 
 
 AnyPlan = Plan | EscapePlan

@@ -11,37 +11,54 @@ class Banded(View):
     """An interval at one level of several."""
 
     level: float
+    """Such as 0.95."""
     interval: tuple[float | None, float | None] | None
+    """Its ends; None where no float holds them."""
 
 
 class Coefficient(View):
     """One line of a coefficient table, in the units of the declared columns."""
 
     name: str
+    """As the job's design names it, `column[level]` of a category."""
     estimate: float | None
+    """In units of the declared columns; None where no float holds it."""
     std_error: float | None
+    """Privacy noise counted; None where no intervals were asked for."""
     z: float | None
+    """Estimate over standard error; None without one."""
     p_value: float | None
+    """Two-sided, that it is 0; None without a standard error."""
     interval: tuple[float | None, float | None] | None
+    """At the first level; None without a standard error."""
     intervals: tuple[Banded, ...] = ()
+    """At every level, where several were asked for; else empty."""
 
 
 class Scale(View):
     """A residual scale that was estimated with the coefficients, in the target's units."""
 
     estimate: float
+    """In the target's units."""
     std_error: float | None = None
+    """The same units; None where none is known."""
     interval: tuple[float | None, float | None] | None = None
+    """At the first level; None without a standard error."""
 
 
 class Layer(View):
     """A layer of a network: what it makes of a record, and how many parameters it has."""
 
     place: str
+    """Such as `0`, or `2.1` inside a residual."""
     kind: str
+    """Such as linear or conv2d."""
     settings: dict[str, Any] = Field(default_factory=dict)
+    """Its own."""
     output: tuple[int, ...]
+    """Shape of what it makes of one record."""
     parameters: int
+    """Numbers in it."""
 
 
 class Summary(View):
@@ -51,129 +68,206 @@ class Summary(View):
     """
 
     model: str
+    """`mdl_...`."""
     job: str
+    """That released it, `job_...`."""
     optimizer: str
+    """The method."""
     n: int
+    """Units it was made of, public by the owner's word."""
     level: float | None = None
+    """Of the intervals in the table; None of a network."""
     levels: tuple[float, ...] = ()
+    """All that were asked for; empty of a network."""
     correction: str | None = None
+    """How intervals count the noise of the last steps; None where there is none."""
     coefficients: list[Coefficient]
+    """One line each; none of a network."""
     scale: Scale | None = None
+    """Of residuals, where it was estimated; None where it was not."""
     flags: dict[str, Any] = Field(default_factory=dict)
+    """What the fit met on its way, as numbers and truths."""
     notes: tuple[str, ...] = ()
+    """What to be wary of, in sentences."""
     privacy: dict[str, Any] = Field(default_factory=dict)
+    """The promise: mu, rho, epsilon, delta, adjacency, and what it implies."""
     kind: str | None = None
+    """Of the model, such as logistic; None: not told."""
     layers: tuple[Layer, ...] = ()
+    """Of a network; else empty."""
     parameters: int | None = None
+    """Numbers of a network; None of other models."""
     trained_parameters: int | None = None
+    """Those of them that training changed; None of other models."""
     trained: str | None = None
+    """What training changed, in words; None of other models."""
     start: str | None = None
+    """Where a network's training started, in words; None of other models."""
     training: dict[str, Any] = Field(default_factory=dict)
+    """Of a network: clip, noise, batch; else empty."""
 
 
 class Interval(View):
     """A coefficient's interval."""
 
     name: str
+    """The coefficient's."""
     interval: tuple[float | None, float | None] | None
+    """At the first level, in declared units; None where none is known."""
     intervals: tuple[Banded, ...] = ()
+    """At every level, where several were asked for; else empty."""
 
 
 class OddsRatio(View):
     """exp(coefficient) of a logistic or multinomial model; null where no float holds it."""
 
     name: str
+    """The coefficient's."""
     odds_ratio: float | None
+    """For a change by one declared unit; None where no float holds it."""
     interval: tuple[float | None, float | None] | None
+    """At the first level; None where none is known."""
     intervals: tuple[Banded, ...] = ()
+    """At every level, where several were asked for; else empty."""
 
 
 class RateRatio(View):
     """exp(coefficient) of a Poisson model; null where no float holds it."""
 
     name: str
+    """The coefficient's."""
     rate_ratio: float | None
+    """For a change by one declared unit; None where no float holds it."""
     interval: tuple[float | None, float | None] | None
+    """At the first level; None where none is known."""
     intervals: tuple[Banded, ...] = ()
+    """At every level, where several were asked for; else empty."""
 
 
 class Equivalence(View):
     """Two one-sided tests that something lies within a margin."""
 
     margin: float
+    """In the units of what is tested."""
     p_value: float
+    """Larger of the two tests'."""
 
 
 class Contrast(View):
     """A linear combination of coefficients."""
 
     weights: dict[str, float]
+    """By coefficient."""
     estimate: float
+    """In declared units."""
     std_error: float | None
+    """The same units; None where none is known."""
     z: float | None
+    """Estimate less the value, over the standard error; None where that is 0 or unknown."""
     p_value: float | None
+    """Of the asked alternative; None without z."""
     interval: tuple[float, float] | None
+    """At the first level; None where none is known."""
     equivalence: Equivalence | None = None
+    """Whether it lies within a margin; None where none was given."""
     notes: tuple[str, ...] = ()
+    """What to be wary of, in sentences."""
 
 
 class WaldTest(View):
     """A joint test of linear hypotheses; `redundant` are those that follow from others."""
 
     statistic: float
+    """Chi-squared if the hypotheses hold."""
     degrees_of_freedom: int
+    """Hypotheses less the redundant ones."""
     p_value: float
+    """That all of them hold."""
     redundant: tuple[int, ...] = ()
+    """Places of those that follow from others, from 0."""
     notes: tuple[str, ...] = ()
+    """What to be wary of, in sentences."""
 
 
 class Region(View):
     """An ellipsoid at one level; `outline` is the closed border of an ellipse, for plotting."""
 
     level: float
+    """Such as 0.95."""
     radius: float
+    """In standard errors: the root of `radius_squared`."""
     radius_squared: float
+    """Quantile of chi-squared."""
     half_axes: list[float]
+    """Lengths along `axes`, in declared units, the longest first."""
     volume: float | None
+    """In declared units; None where no float holds it."""
     log_volume: float
+    """Natural logarithm of it."""
     inside: bool | None = None
+    """Whether the point lies in it; None without a point."""
     outline: list[tuple[float, float]] | None = None
+    """Points to plot, in declared units; None but of two coefficients."""
 
 
 class Ellipsoid(View):
     """Where some coefficients may be together; `axes` are unit vectors, one a row, the longest first."""
 
     coefficients: list[str]
+    """Names, in the order of all vectors here."""
     centre: list[float]
+    """The estimates, in declared units."""
     shape: list[list[float]]
+    """Their covariance, one row a coefficient."""
     degrees_of_freedom: int
+    """How many coefficients."""
     axes: list[list[float]]
+    """Unit vectors."""
     regions: list[Region]
+    """One a level."""
     point: dict[str, Any] | None = None
+    """The asked point, its statistic and p value; None: none was asked."""
     notes: tuple[str, ...] = ()
+    """What to be wary of, in sentences."""
 
 
 class Compared(View):
     """One coefficient of two models; bounds hold whatever is not known, and are null where no test is justified."""
 
     name: str
+    """The coefficient's."""
     first: dict[str, Any] | None
+    """Its line in the first model; None: not in it."""
     second: dict[str, Any] | None
+    """Its line in the second; None: not in it."""
     difference: float | None
+    """Second less first, in declared units; None where a model lacks it."""
     std_error_bound: float | None
+    """The most that the difference's can be; None where no bound is known."""
     z_bound: float | None
+    """Difference over that; None without it."""
     p_value_bound: float | None
+    """Two-sided, that nothing differs; None without it."""
     difference_in_std_errors: float | None
+    """Of the first model that has one; None where none has."""
     intervals_overlap: bool | None
+    """Whether they do; None where a model has none."""
     width_ratio: float | None
+    """Second interval over first; None where a model has none."""
 
 
 class Comparison(View):
     """Two models of one target side by side, and what is assumed of their errors."""
 
     relation: str
+    """same_equation, same_people, different_people or no_covariance."""
     assumes: str
+    """What that lets one say, in a sentence."""
     level: float
+    """Of the intervals, such as 0.95."""
     models: list[dict[str, Any]]
+    """Both, with what they cost."""
     coefficients: list[Compared]
+    """One line each, of either model."""
     joint: dict[str, Any] | None = None
+    """A test that nothing differs; None where none is justified."""

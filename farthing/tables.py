@@ -10,19 +10,9 @@ from rich.text import Text
 
 from farthing import network_tables
 from farthing.console import plain_table, site_name
+from farthing.estimate_views import Estimate, Excess, ExcessGoal, Goal, Prediction
 from farthing.results import Coefficient, Comparison, Ellipsoid, Interval, OddsRatio, RateRatio, Summary
-from farthing.views import (
-    Budget,
-    Dataset,
-    Entry,
-    Estimate,
-    Excess,
-    ExcessGoal,
-    Goal,
-    Prediction,
-    Validation,
-    Worker,
-)
+from farthing.views import Budget, Dataset, Entry, Validation, Worker
 
 
 def _facts(title: str, rows: Sequence[tuple[str, str]]) -> Table:

@@ -10,7 +10,7 @@ from farthing.client import Client
 from farthing.console import DEFAULT_URL, WRONG_INPUT, Json, Secret, Url, app, bar, complain, err, line, out
 from farthing.console import read_json as read
 from farthing.errors import JobFailed
-from farthing.views import Job
+from farthing.job_views import Job
 
 JobFile = Annotated[Path, typer.Argument(help="JSON of the job, or - for standard input")]
 JobId = Annotated[str, typer.Argument(help="job_...")]
@@ -135,13 +135,20 @@ def show(
     job: JobId,
     *,
     wait: Annotated[int, typer.Option(min=0, max=60, help="seconds to wait, at most, for it to end")] = 0,
+    spec: Annotated[bool, typer.Option("--spec", help="print what was asked, as JSON that `train` takes")] = False,
     as_json: Json = False,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Print a job as it stands: its state, what it waits for, its site; of a federated one its clients."""
+    """Print a job as it stands: what was asked, its state, what it waits for; of a federated one its clients."""
     with Client(url, secret) as client:
         found = client.job(job, wait_seconds=wait)
+    if spec:
+        if found.spec is None:
+            complain(f"{job}: it has clients whose datasets this key may not see, so that it cannot be told whole")
+            raise typer.Exit(1)
+        out.print_json(data=found.spec)
+        return
     out.print_json(found.model_dump_json()) if as_json else out.print(job_tables.job(found))
 
 

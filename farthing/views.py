@@ -1,8 +1,11 @@
-"""What the service answers, typed. Fields that a newer service adds are kept, not refused."""
+"""What the service answers, typed. Fields that a newer service adds are kept, not refused.
 
-from typing import Annotated, Any
+Times are RFC 3339 in UTC; figures of privacy are decimal strings, so that none is rounded on its way.
+"""
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
 
 
 class View(BaseModel):
@@ -15,362 +18,241 @@ class Dataset(View):
     """A dataset's public facts; `site` keeps its records: empty, the service itself."""
 
     id: str
+    """`ds_...`."""
     name: str
+    """That its owner gave it."""
     owner: str | None = None
+    """The principal who uploaded it, `pr_...`; None: not told."""
     scope: str | None = None
+    """Whose budget its jobs are charged to, `sc_...`; None until it has records."""
     state: str | None = None
+    """pending, ready, erasing or erased; jobs read a ready one only; None: not told."""
     adjacency: str | None = None
+    """What neighbouring data are: zero_out or replace_one; None: not told."""
     rows: int | None = None
+    """Records, by the owner's word; None while pending."""
     digest: str | None = None
+    """HMAC-SHA-256 of the uploaded bytes; None while pending."""
     site: str = ""
+    """That keeps its records; empty: the service's own."""
     columns: list[dict[str, Any]] = []
+    """As declared, with their bounds and levels."""
     created_at: str | None = None
+    """When it was declared; None: not told."""
 
 
 class ColumnValidation(View):
     """How the cells of one column were read."""
 
     name: str
+    """The column's."""
     clamped_low: int = 0
+    """Cells below its bounds, moved to the lower one."""
     clamped_high: int = 0
+    """Cells above its bounds, moved to the upper one."""
     rounded: int = 0
+    """Cells of a whole-number column that had a fraction."""
     unknown: int = 0
+    """Cells with a level that was not declared."""
     unreadable: int = 0
+    """Cells that are no value of its kind."""
     missing: int = 0
+    """Empty cells."""
     filled: int = 0
+    """Cells that were given the column's declared filling."""
 
 
 class Validation(View):
     """The owner's report on an upload; its counts are private."""
 
     rows: int
+    """Records that were read."""
     incomplete_rows: int
+    """Of them, those with a missing value."""
     columns: list[ColumnValidation]
-
-
-class Cost(View):
-    """What a job costs: per cent of the scope's budget, and figures under the scope's adjacency, as strings."""
-
-    percent: str | None = None
-    epsilon_alone: str | None = None
-    rho: str | None = None
-    mu: str | None = None
+    """One a declared column."""
 
 
 class PretrainedWeights(View):
     """Public weights that networks may start from; `tensors` has the shape of each, by name."""
 
     id: str
+    """`wts_...`."""
     name: str
+    """That the uploader gave them."""
     tensors: dict[str, tuple[int, ...]]
+    """Shape of each, by name."""
     parameters: int
+    """Numbers in all of them."""
     bytes: int
+    """Of the file."""
     digest: str
+    """SHA-256 of the file."""
     created_at: str | None = None
-
-
-class EstimateCost(Cost):
-    """What a job would cost, and what it would reserve beside that to pay for lost chunks again."""
-
-    retry_allowance: Cost | None = None
-
-
-class Bound(View):
-    """What the theory predicts, beside what is known without training."""
-
-    quantity: str
-    value: float | None
-    confidence: float | None
-    trivial: float | None
-    vacuous: bool
-    source: str
-
-
-class PredictedWidth(View):
-    """How wide a coefficient's interval will be, going by public facts, and would be without privacy."""
-
-    name: str
-    width: float
-    nonprivate_width: float
-    ratio: float
-
-
-class UsefulFrom(View):
-    """From where on private intervals are at most twice as wide as non-private ones; null: from nowhere."""
-
-    mu: str | None
-    units: int | None
-
-
-class Prediction(View):
-    """Interval widths as predicted before any record is read."""
-
-    level: float
-    coefficients: list[PredictedWidth]
-    useful_from: UsefulFrom
-
-
-class Goal(View):
-    """What a wanted width takes."""
-
-    coefficient: str
-    at_most: float
-    predicted: float
-    met: bool
-    nonprivate_width: float
-    mu: str | None
-    units: int | None
-
-
-class ExcessGoal(View):
-    """What a wanted excess risk takes."""
-
-    at_most: float
-    predicted: float | None
-    met: bool
-    mu: str | None
-    rho: str | None
-    units: int | None
-
-
-class Excess(View):
-    """What is promised of the excess risk, beside what is known without training and what no private method beats."""
-
-    value: float | None
-    confidence: float | None
-    trivial: float | None
-    vacuous: bool
-    lower: dict[str, Any] | None = None
-    rounds: int | None = None
-    noise: float | None = None
-    regimes: dict[str, float] | None = None
-
-
-class ClientEstimate(View):
-    """What a federated job would cost one client; how many would still fit only where this key has a grant."""
-
-    dataset: str
-    rows: int
-    plan: dict[str, Any]
-    cost: EstimateCost
-    fits: bool
-    jobs_that_still_fit: int | None = None
-
-
-class Estimate(View):
-    """The price of a job, its plan, and what a lost worker does to it; of a federated one the price is in `clients`."""
-
-    cost: Annotated[EstimateCost, BeforeValidator(lambda cost: cost or {})]
-    plan: dict[str, Any]
-    bound: Bound | None
-    fits: bool
-    jobs_that_still_fit: int | None
-    clients: list[ClientEstimate] | None = None
-    compute: dict[str, float] = {}
-    prediction: Prediction | None = None
-    excess: Excess | None = None
-    goal: Goal | ExcessGoal | None = None
-    chunks: int = 0
-    if_lost: str | None = None
-
-
-class Progress(View):
-    """Steps done, of steps planned."""
-
-    step: int
-    steps: int
-
-
-class JobCost(View):
-    """What was reserved, what beside it to pay for lost chunks again, and what was spent.
-
-    `returned` is what was reserved, never drawn, and given back; None until the job has ended.
-    """
-
-    reserved: Cost
-    retry_allowance: Cost | None = None
-    spent: Cost
-    returned: Cost | None = None
-
-
-class Failure(View):
-    """Why a job failed: a code from a closed list."""
-
-    code: str
-
-
-class Result(View):
-    """What a job released."""
-
-    model: str
-
-
-class Client(View):
-    """A client of a federated job; dataset, site, job and cost are None where this key may not see them."""
-
-    place: int
-    state: str
-    dataset: str | None = None
-    site: str | None = None
-    job: str | None = None
-    cost: JobCost | None = None
-    error: Failure | None = None
-
-
-class Federation(View):
-    """How a job takes part in a federated one: as the job itself, with its clients, or as the client at a place."""
-
-    job: str
-    place: int | None = None
-    quorum: int | None = None
-    clients: list[Client] | None = None
-
-
-class Job(View):
-    """A training job. Its release may wait for approval; `waits_for` and `failed_for` say in words what for, and why.
-
-    A federated job has no cost of its own, so that its figures are None; each client has, in `federation.clients`.
-    """
-
-    id: str
-    state: str
-    dataset: str | None = None
-    site: str | None = None
-    """That keeps its records; empty: the service's own; None of a federated job, whose clients tell theirs."""
-    models: list[str] = []
-    optimizer: dict[str, Any] = {}
-    progress: Progress
-    cost: Annotated[JobCost, BeforeValidator(lambda cost: cost or {"reserved": {}, "spent": {}})]
-    attempt: int = 0
-    error: Failure | None = None
-    result: Result | None = None
-    approval: str | None = None
-    labels: dict[str, str] = {}
-    federation: Federation | None = None
-    waits_for: str | None = None
-    failed_for: str | None = None
-    created_at: str | None = None
-    started_at: str | None = None
-    finished_at: str | None = None
-
-    @property
-    def ended(self) -> bool:
-        """Whether the state is final."""
-        return self.state in {"succeeded", "failed", "cancelled", "expired"}
-
-    @property
-    def model(self) -> str | None:
-        """The model's id, once succeeded and open to this key."""
-        return self.result.model if self.result else None
-
-
-class Event(View):
-    """A line of a job's history."""
-
-    seq: int
-    kind: str
-    data: dict[str, Any]
-    created_at: str
+    """When they were uploaded; None: not told."""
 
 
 class Percent(View):
     """Shares of the scope's budget, in per cent, as strings."""
 
     spent: str
+    """Per cent of the budget that is drawn and gone."""
     reserved: str
+    """Per cent that jobs which have not ended hold."""
     remaining: str
+    """Per cent that new jobs may reserve."""
 
 
 class Budget(View):
     """What is left for everybody who asks about the same people."""
 
     scope: str
+    """Whose budget it is, `sc_...`."""
     adjacency: str
+    """Under which all figures hold."""
     delta: str
+    """At which the epsilons hold."""
     epsilon: dict[str, str | None]
+    """What is left as epsilons: total, spent and remaining; None where a figure is not told."""
     percent: Percent
+    """What is left as the ledger counts it."""
     rho: dict[str, str | None] | None = None
+    """What is left in zero-concentrated terms: total, spent, reserved and remaining; None: not told."""
     entries: int
+    """Lines of the ledger so far."""
     head: str
+    """SHA-256 of the last line, over all before it."""
     frozen: str | None = None
+    """Why nothing is admitted now; None: jobs are."""
     label: str | None = None
+    """guarantee, or informational where answers decided how much was drawn; None: not told."""
     implies: dict[str, Any] = {}
+    """What the spent figures promise under the other adjacencies."""
     grant: "Grant | None" = None
+    """The caller's own ceiling here; None: none was set."""
 
 
 class Grant(View):
     """A principal's own ceiling inside a scope's budget."""
 
     id: str
+    """`gr_...`."""
     scope: str
+    """Whose budget it is a part of, `sc_...`."""
     principal: str
+    """Whose ceiling it is, `pr_...`."""
     epsilon: str
+    """The ceiling, at `delta`."""
     delta: str
+    """At which `epsilon` holds."""
     percent: Percent
+    """What is used of the ceiling, in per cent of it."""
 
 
 class Scope(View):
     """The people behind some datasets, and the terms of their budget."""
 
     id: str
+    """`sc_...`."""
     owner: str
+    """The principal whose data it covers, `pr_...`."""
     adjacency: str
+    """What neighbouring data are: zero_out or replace_one."""
     units: int
+    """How many are protected, by the owner's word."""
     epsilon: str
+    """All that may ever be spent, at `delta`."""
     delta: str
+    """At which `epsilon` holds."""
     approval: bool = False
+    """Whether its owner approves each release before others see it."""
     frozen: str | None = None
+    """Why nothing is admitted now; None: jobs are."""
     entries: int
+    """Lines of its ledger so far."""
     head: str
+    """SHA-256 of the last line, over all before it."""
     datasets: list[str] = []
+    """Those of it that the caller may see."""
 
 
 class Entry(View):
     """A line of a scope's ledger; `hash` covers `prev_hash`, a line feed and `body`."""
 
     seq: int
+    """Its number in the scope's chain, from 1."""
     kind: str
+    """What it did: open, grant, reserve, spend, settle, compensate, freeze, unfreeze or reconcile."""
     job: str | None = None
+    """That it is about; None: none."""
     attempt: int | None = None
+    """Of that job, from 1; 0 for what happens once a job; None: it is about no job."""
     chunk: int | None = None
+    """That was paid, from 0; 0 for what happens once a job; None: it is about no job."""
     body: str
+    """Canonical JSON: amounts, events, who and why."""
     prev_hash: str
+    """Of the line before."""
     hash: str
+    """SHA-256 of `prev_hash`, a line feed and `body`."""
     created_at: str
+    """When it was written."""
 
 
 class AuditLine(View):
     """One request, who asked, and how it was answered."""
 
     id: str
+    """`evt_...`."""
     principal: str | None
+    """Who asked, `pr_...`; None: no key was recognised."""
     action: str
+    """Method and route."""
     target: str | None
+    """What it was about; None: nothing of its own."""
     status: int
+    """HTTP status of the answer."""
     code: str | None
+    """Of the refusal; None where there was none."""
     request_id: str
+    """As the answer told it, for the operator's log."""
     created_at: str
+    """When it was answered."""
 
 
 class Worker(View):
     """A supervisor of trainers, the site whose records it reads (empty: the service's own), and when it was seen."""
 
     name: str
+    """Its own, one for each process."""
     queues: tuple[str, ...]
+    """Devices that it serves."""
     slots: int
+    """Jobs at a time."""
     gpus: int
+    """That it has."""
     site: str = ""
+    """Whose records it reads; empty: the service's own."""
     version: str
+    """Of its code."""
     alive: bool
+    """Whether it was seen within a few leases."""
     started_at: str
+    """When it registered."""
     seen_at: str
+    """When it last said that it is there."""
 
 
 class Verification(View):
     """Whether a scope's chain of entries is whole."""
 
     ok: bool
+    """Whether all of it recomputes."""
     entries: int | None = None
+    """Lines that were read; None: not told."""
     head: str | None = None
+    """SHA-256 of the last line that was read; None: not told."""
     first_bad: int | None = None
+    """Number of the first line that does not recompute; None: all do."""
     reason: str | None = None
+    """What is wrong with it; None: nothing."""

@@ -71,6 +71,58 @@ def test_each_module_fits_a_sitting_and_says_what_it_is(path: Path) -> None:
     assert ast.get_docstring(ast.parse(text)), "a module's docstring says why it is there"
 
 
+VIEWS = [
+    *sorted((ROOT / "farthing").glob("*.py")),
+    *sorted((ROOT / "core/service").glob("*views.py")),
+    ROOT / "api/schemas.py",
+]
+
+
+@pytest.mark.parametrize("path", VIEWS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_each_field_of_an_answer_says_what_it_is(path: Path) -> None:
+    assert len(VIEWS) > 8
+    assert unsaid(path.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "seen"),
+    [
+        ("rows: int", True),
+        ('rows: int\n    """Records."""', False),
+        ('rows: int | None\n    """Records."""', True),
+        ('rows: int | None = None\n    """Records; None while pending."""', False),
+        ('at: str\n    """   """', True),
+        ("_kept: int", False),
+        ('object: Literal["job"] = "job"', False),
+    ],
+)
+def test_a_field_that_says_nothing_is_seen(field: str, seen: bool) -> None:
+    assert bool(unsaid(f"class Cost(View):\n    {field}\n")) is seen
+    assert bool(unsaid(f"class Cost(View): ...\nclass Price(Cost):\n    {field}\n")) is seen
+
+
+def unsaid(text: str) -> list[str]:
+    """Return the public fields of a module's views without a docstring, or with one that is silent about null."""
+    found, views = [], {"View", "Cost", "CostFigures"}
+    for kind in ast.parse(text).body:
+        if not isinstance(kind, ast.ClassDef) or not views & {
+            base.id for base in kind.bases if isinstance(base, ast.Name)
+        }:
+            continue
+        views.add(kind.name)
+        for field, after in zip(kind.body, [*kind.body[1:], None], strict=True):
+            if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
+                continue
+            name, annotation = field.target.id, ast.unparse(field.annotation)
+            if name.startswith("_") or (name == "object" and annotation.startswith("Literal")):
+                continue
+            said = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else ""
+            silent = "None" in annotation and not re.search(r"\b(null|None)\b", str(said))
+            if not str(said).strip() or silent:
+                found.append(f"{kind.name}.{name}")
+    return found
+
+
 def test_random_numbers_are_made_in_one_room() -> None:
     strangers = [path for path in SOURCES if "mechanisms" not in path.parts and draws(path.read_text())]
     assert strangers == []

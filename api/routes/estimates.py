@@ -8,7 +8,7 @@ from api.errors import problems
 from core.errors import AdjacencyMismatch, Conflict, Invalid, NotFound, NotOfferedYet, Unauthenticated
 from core.service import estimates as service
 from core.service import federations
-from core.service.views import EstimateView
+from core.service.job_views import EstimateView
 
 router = APIRouter(prefix="/v1/estimates", tags=["planning"], route_class=StrictRoute)
 

@@ -45,9 +45,9 @@ from core.service import jobs as service
 from core.service.context import Caller as Principal
 from core.service.context import Context
 from core.service.intake import Answer, Submission
+from core.service.job_views import ArtifactView, AttemptView, EventView, JobView
 from core.service.jobs import Head
 from core.service.pages import report_html
-from core.service.views import ArtifactView, AttemptView, EventView, JobView
 from core.store.queries import JobFilter
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=StrictRoute, responses=problems(Unauthenticated))

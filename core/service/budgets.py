@@ -11,14 +11,8 @@ from core.privacy.budget import Terms, standing
 from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency
 from core.privacy.reports import budget_figures, cost_view, report
-from core.service.views import (
-    BudgetView,
-    CostFigures,
-    EpsilonView,
-    GrantView,
-    PercentView,
-    RhoView,
-)
+from core.service.job_views import CostFigures
+from core.service.views import BudgetView, EpsilonView, GrantView, PercentView, RhoView
 from core.store import queries
 from core.store.accounts import Balance, balance_of
 from core.store.allowance import dearest

@@ -29,8 +29,8 @@ from core.service import about, weights
 from core.service.budgets import NO_COST, allowance_figures, cost_figures
 from core.service.context import Caller, Context
 from core.service.endings import if_lost
+from core.service.job_views import EstimateCost, EstimateView, JobCost
 from core.service.sight import find_dataset
-from core.service.views import EstimateCost, EstimateView, JobCost
 from core.store import queries
 from core.store.accounts import Balance, balance_of
 from core.store.allowance import promised

@@ -23,8 +23,8 @@ from core.service.estimates import (
     most_reserved,
     plan_of,
 )
+from core.service.job_views import ClientEstimate, EstimateCost, EstimateView
 from core.service.sight import find_dataset, no_dataset
-from core.service.views import ClientEstimate, EstimateCost, EstimateView
 from core.store import queries
 from core.store.accounts import Balance, balance, balance_of
 from core.store.tables import Dataset, Scope

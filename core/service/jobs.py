@@ -14,8 +14,9 @@ from core.privacy.reports import report as privacy_report
 from core.service import intake, showing, witnessing
 from core.service.context import Caller, Context
 from core.service.intake import Answer
+from core.service.job_views import ArtifactView, AttemptView, EventView, JobView
 from core.service.scopes import viewer
-from core.service.views import ArtifactView, AttemptView, EventView, JobView, rfc3339
+from core.service.views import rfc3339
 from core.store import jobs as rows
 from core.store import ledger, queries
 from core.store.queries import JobFilter

@@ -9,34 +9,53 @@ class KeyView(View):
     """An API key, without its secret."""
 
     id: str
+    """`key_...`."""
     object: Literal["key"] = "key"
     name: str
+    """That it was given."""
     role: str
+    """owner, analyst, auditor or admin."""
     principal: str
+    """Who it speaks for, `pr_...`."""
     prefix: str
+    """First letters of the secret, to tell keys apart."""
     created_at: str
+    """When it was made."""
     expires_at: str | None
+    """When it ends; null: it does not."""
     revoked_at: str | None
+    """When it was taken back; null: it was not."""
     last_used_at: str | None
+    """About when it was last used; null: never."""
 
 
 class NewKeyView(View):
     """A key just made; `key` is the secret, shown once and never again, so a replayed answer has none."""
 
     id: str
+    """`key_...`."""
     object: Literal["key"] = "key"
     key: str | None
+    """The secret; null in a replayed answer."""
     role: str
+    """owner, analyst, auditor or admin."""
     name: str
+    """That it was given."""
     principal: str
+    """Who it speaks for, `pr_...`."""
     expires_at: str | None
+    """When it ends; null: it does not."""
 
 
 class PrincipalView(View):
     """Who a key speaks for."""
 
     id: str
+    """`pr_...`."""
     object: Literal["principal"] = "principal"
     name: str
+    """That it was given."""
     role: str
+    """owner, analyst, auditor or admin."""
     key: str
+    """The key that asked, `key_...`."""

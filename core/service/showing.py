@@ -9,12 +9,12 @@ from typing import Final
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
-from core.catalogue.jobs import RETRY_ALLOWANCE
+from core.catalogue.jobs import RETRY_ALLOWANCE, Resources
 from core.privacy.events import EVENT, Event, compose
 from core.service.budgets import NO_COST, allowance_figures, cost_figures, empty_budget
 from core.service.context import Context
 from core.service.endings import failed_for
-from core.service.views import (
+from core.service.job_views import (
     ClientView,
     CostFigures,
     FailureView,
@@ -23,8 +23,8 @@ from core.service.views import (
     JobView,
     ProgressView,
     ResultView,
-    rfc3339,
 )
+from core.service.views import rfc3339
 from core.store import chain, federations, ledger, queries, seats, workers
 from core.store.accounts import Balance
 from core.store.queries import Viewer
@@ -33,6 +33,8 @@ from core.store.subjects import OPEN
 from core.store.tables import SEVERAL, Job, JobEvent, Model, Scope
 
 _SCHEDULE: Final[TypeAdapter[list[Event]]] = TypeAdapter(list[Event])
+_RESOURCES: Final = {name: field.default for name, field in Resources.model_fields.items()}
+"""What is meant by a field that a stored job does not say."""
 
 
 def views(session: Session, context: Context, seen: Sequence[tuple[Viewer, Job]]) -> list[JobView]:
@@ -166,6 +168,8 @@ def _view(
         optimizer=spec["optimizer"],
         privacy=spec["privacy"],
         inference=spec["inference"],
+        resources={**_RESOURCES, **spec.get("resources", {})},
+        retry_allowance=spec.get("retry_allowance", RETRY_ALLOWANCE),
         progress=ProgressView(step=job.step if until is None else until.step, steps=job.steps),
         cost=cost,
         attempt=job.attempt,

@@ -9,15 +9,12 @@ from typing import Any, Literal, overload
 from pydantic import BaseModel, ConfigDict
 
 from core.catalogue.columns import Column, Unit
-from core.catalogue.excess import ExcessForecast, ReachedExcess
-from core.catalogue.forecast import Forecast, Reached
-from core.catalogue.method import Bound
 
 
 class View(BaseModel):
-    """A public answer."""
+    """A public answer; what is said of a field stands in the OpenAPI document too."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
 
 @overload
@@ -37,112 +34,174 @@ class DatasetView(View):
     """A dataset's public facts: none of them was computed from the records but their declared number."""
 
     id: str
+    """`ds_...`."""
     object: Literal["dataset"] = "dataset"
     name: str
+    """That its owner gave it."""
     owner: str
+    """The principal who uploaded it, `pr_...`."""
     state: str
+    """pending, ready, erasing or erased; jobs read a ready one only."""
     scope: str | None
+    """Whose budget its jobs are charged to, `sc_...`; null until it has records."""
     unit: Unit
+    """Who is protected: a record, or all records of one user."""
     adjacency: str
+    """What neighbouring data are: zero_out or replace_one."""
     rows: int | None
+    """Records, by the owner's word; null while pending."""
     columns: list[Column]
+    """As declared, with their bounds and levels."""
     digest: str | None
+    """HMAC-SHA-256 of the uploaded bytes; null while pending."""
     site: str
     """That keeps the records; empty: the service's own."""
     created_at: str
+    """When it was declared."""
 
 
 class AccessView(View):
     """Who may see a dataset."""
 
     dataset: str
+    """`ds_...`."""
     principal: str
+    """Who may see it and send it jobs, `pr_...`."""
 
 
 class EpsilonView(View):
     """Epsilon at the scope's delta; informational, never what admits a job."""
 
     total: str
-    spent: str | None
+    """That was granted for good."""
+    spent: str
+    """Of all that was drawn; informational."""
     remaining: str
+    """The largest that one more job could ask, alone."""
 
 
 class PercentView(View):
     """The ledger's own figures at its present head."""
 
     spent: str
+    """Per cent of the budget that is drawn and gone."""
     reserved: str
+    """Per cent that jobs which have not ended hold."""
     remaining: str
+    """Per cent that new jobs may reserve."""
 
 
 class RhoView(View):
     """Zero-concentrated figures; null once any charge was not of that kind."""
 
     total: str | None
+    """That the budget is worth; null once a charge had none."""
     spent: str | None
+    """Drawn; null once a charge had none."""
     reserved: str | None
+    """Held by jobs that have not ended; null once a charge had none."""
     remaining: str | None
+    """Left to new jobs; null once a charge had none."""
 
 
 class GrantView(View):
     """An analyst's own ceiling inside a scope's budget."""
 
     id: str
+    """`gr_...`."""
     object: Literal["grant"] = "grant"
     scope: str
+    """Whose budget it is a part of, `sc_...`."""
     principal: str
+    """Whose ceiling it is, `pr_...`."""
     declared: dict[str, Any]
+    """The ceiling as the owner wrote it."""
     epsilon: str
+    """The ceiling, at `delta`."""
     delta: str
+    """At which `epsilon` holds."""
     percent: PercentView
+    """What is used of the ceiling, in per cent of it."""
     version: str
+    """Changes with the terms; what If-Match takes."""
 
 
 class BudgetView(View):
     """What is left of the budget of the people behind a dataset."""
 
     scope: str
+    """Whose budget it is, `sc_...`."""
     adjacency: str
+    """Under which all figures hold."""
     delta: str
+    """At which the epsilons hold."""
     epsilon: EpsilonView
+    """What is left as epsilons."""
     percent: PercentView
+    """What is left as the ledger counts it."""
     rho: RhoView
+    """What is left in zero-concentrated terms."""
     entries: int
+    """Lines of the ledger so far."""
     head: str
+    """SHA-256 of the last line, over all before it."""
     frozen: str | None
+    """Why nothing is admitted now; null: jobs are."""
     label: str
+    """guarantee, or informational where answers decided how much was drawn."""
     implies: dict[str, Any]
+    """What the spent figures promise under the other adjacencies."""
     grant: GrantView | None = None
+    """The caller's own ceiling here; null: none was set."""
 
 
 class ScopeView(View):
     """A budget and the rules it was made with; they never change."""
 
     id: str
+    """`sc_...`."""
     object: Literal["scope"] = "scope"
     owner: str
+    """The principal whose data it covers, `pr_...`."""
     unit: Unit
+    """Who is protected: a record, or all records of one user."""
     adjacency: str
+    """What neighbouring data are: zero_out or replace_one."""
     units: int
+    """How many are protected, by the owner's word."""
     epsilon: str
+    """All that may ever be spent, at `delta`."""
     delta: str
+    """At which `epsilon` holds."""
     orders: list[int]
+    """Renyi orders that the ledger keeps."""
     weights: list[str]
+    """The part of delta that each order answers for, in order."""
     caps_nano: list[int]
+    """The most that may be spent at each order, in nano-nats."""
     approval: bool
+    """Whether its owner approves each release before others see it."""
     frozen: str | None
+    """Why nothing is admitted now; null: jobs are."""
     entries: int
+    """Lines of its ledger so far."""
     head: str
+    """SHA-256 of the last line, over all before it."""
     datasets: list[str]
+    """Those of it that the caller may see."""
     created_at: str
+    """When its first dataset was declared."""
 
 
 class HeadView(View):
     """Where a scope's chain stands."""
 
     scope: str
+    """`sc_...`."""
     seq: int
+    """The last line's number, from 1; 0: none yet."""
     head: str
+    """SHA-256 of the last line, over all before it."""
 
 
 class EntryView(View):
@@ -150,193 +209,40 @@ class EntryView(View):
 
     object: Literal["entry"] = "entry"
     seq: int
+    """Its number in the scope's chain, from 1."""
     kind: str
+    """What it did: open, grant, reserve, spend, settle, compensate, freeze, unfreeze or reconcile."""
     job: str | None
+    """That it is about; null: none."""
     attempt: int | None
+    """Of that job, from 1; 0 for what happens once a job; null: it is about no job."""
     chunk: int | None
+    """That was paid, from 0; 0 for what happens once a job; null: it is about no job."""
     body: str
+    """Canonical JSON: amounts, events, who and why."""
     prev_hash: str
+    """Of the line before."""
     hash: str
+    """SHA-256 of `prev_hash`, a line feed and `body`."""
     created_at: str
+    """When it was written."""
 
 
 class VerificationView(View):
     """Whether a chain and its sums recompute; `first_bad` is the first entry that does not."""
 
     scope: str
+    """`sc_...`."""
     ok: bool
+    """Whether all of it recomputes."""
     entries: int
+    """Lines that were read."""
     head: str
+    """SHA-256 of the last line that was read."""
     first_bad: int | None
+    """Number of the first line that does not recompute; null: all do."""
     reason: str | None
-
-
-class CostFigures(View):
-    """What something costs, under the scope's adjacency."""
-
-    percent: str
-    epsilon_alone: str | None
-    rho: str | None
-    mu: str | None
-
-
-class EstimateCost(CostFigures):
-    """What a job would cost, and what it would reserve beside that to pay lost chunks again."""
-
-    retry_allowance: CostFigures
-
-
-class ClientEstimate(View):
-    """What a federated job would cost one client; how many more would fit is for those with a grant there to know."""
-
-    dataset: str
-    rows: int
-    plan: dict[str, Any]
-    cost: EstimateCost
-    fits: bool
-    jobs_that_still_fit: int | None
-
-
-class EstimateView(View):
-    """What a job would cost and what the theory predicts; no record was read.
-
-    Of a federated job each client has its own price, and the plan is what they have in common. `if_lost` says, in words
-    and of a job on one dataset, what becomes of it if its worker is lost.
-    """
-
-    cost: EstimateCost | None
-    plan: dict[str, Any]
-    bound: Bound
-    fits: bool
-    jobs_that_still_fit: int | None
-    steps: int
-    chunks: int
-    rows: int
-    coefficients: int
-    compute: dict[str, float]
-    head: str | None
-    clients: list[ClientEstimate] | None = None
-    prediction: Forecast | None = None
-    excess: ExcessForecast | None = None
-    goal: Reached | ReachedExcess | None = None
-    if_lost: str | None = None
-
-
-class ProgressView(View):
-    """Steps done, of steps planned."""
-
-    step: int
-    steps: int
-
-
-class JobCost(View):
-    """What it costs, what is reserved beside that to pay lost chunks again, and what it has cost so far.
-
-    `returned` is what was reserved of the worst case, never drawn, and given back; null until the job has ended.
-    """
-
-    reserved: CostFigures
-    retry_allowance: CostFigures
-    spent: CostFigures
-    returned: CostFigures | None
-
-
-class FailureView(View):
-    """Why a job failed, from a closed list."""
-
-    code: str
-
-
-class ResultView(View):
-    """What a job released."""
-
-    model: str
-
-
-class ClientView(View):
-    """A client of a federated job; its dataset, site, job and cost only for those who may see that job."""
-
-    place: int
-    state: str
-    dataset: str | None
-    site: str | None
-    """That keeps its records; empty: the service's own."""
-    job: str | None
-    cost: JobCost | None
-    error: FailureView | None
-
-
-class FederationView(View):
-    """How a job takes part in a federated one: as the job itself, with its clients, or as the client at a place."""
-
-    job: str
-    place: int | None
-    quorum: int | None
-    clients: list[ClientView] | None
-
-
-class JobView(View):
-    """A training job; a federated one has clients in place of a dataset and a cost.
-
-    `models` are the released ones that it is about; of most jobs none. `waits_for` says, in words, why a queued job
-    cannot start now; `failed_for` why a failed one has, and what to do: from its code and what it asked for.
-    """
-
-    id: str
-    object: Literal["job"] = "job"
-    state: str
-    dataset: str | None
-    site: str | None
-    """That keeps its records; empty: the service's own; null of a federated job, whose clients tell theirs."""
-    owner: str
-    model: dict[str, Any]
-    models: list[str]
-    optimizer: dict[str, Any]
-    privacy: dict[str, Any]
-    inference: dict[str, Any]
-    progress: ProgressView
-    cost: JobCost | None
-    attempt: int
-    created_at: str
-    started_at: str | None
-    finished_at: str | None
-    error: FailureView | None
-    result: ResultView | None
-    approval: str | None
-    labels: dict[str, str]
-    federation: FederationView | None = None
-    waits_for: str | None = None
-    failed_for: str | None = None
-
-
-class EventView(View):
-    """A line of a job's history."""
-
-    object: Literal["event"] = "event"
-    seq: int
-    kind: str
-    data: dict[str, Any]
-    created_at: str
-
-
-class AttemptView(View):
-    """One claim of a job by a supervisor."""
-
-    object: Literal["attempt"] = "attempt"
-    number: int
-    started_at: str
-    opened_at: str | None
-    ended_at: str | None
-    outcome: str | None
-
-
-class ArtifactView(View):
-    """Something a job left behind, and where to get it."""
-
-    object: Literal["artifact"] = "artifact"
-    name: str
-    media_type: str
-    href: str
+    """What is wrong with it; null: nothing."""
 
 
 class ModelView(View):
@@ -346,55 +252,87 @@ class ModelView(View):
     """
 
     id: str
+    """`mdl_...`."""
     object: Literal["model"] = "model"
     job: str
+    """That released it, `job_...`."""
     dataset: str | None
+    """Whose records it was made of, `ds_...`; null of a federated job's."""
     models: list[str]
+    """That its job was about, `mdl_...`; mostly none."""
     approval: str
-    release: dict[str, Any] | None
+    """not-needed, pending, approved, rejected or retired."""
+    release: dict[str, Any]
+    """All that was released; of a network all but the parameters themselves."""
     certificates: list[dict[str, Any]]
+    """Newest last, each with its model and job."""
     created_at: str
+    """When it was released, on a coarse grid of time."""
 
 
 class WeightsView(View):
     """Public weights that networks may start from; `tensors` has the shape of each, by name."""
 
     id: str
+    """`wts_...`."""
     object: Literal["pretrained"] = "pretrained"
     name: str
+    """That the uploader gave them."""
     owner: str
+    """Who uploaded them, `pr_...`."""
     tensors: dict[str, list[int]]
+    """Shape of each, by name."""
     parameters: int
+    """Numbers in all of them."""
     bytes: int
+    """Of the file."""
     digest: str
+    """SHA-256 of the file."""
     created_at: str
+    """When they were uploaded."""
 
 
 class AuditView(View):
     """One request, who asked, and how it was answered."""
 
     id: str
+    """`evt_...`."""
     object: Literal["audit"] = "audit"
     principal: str | None
+    """Who asked, `pr_...`; null: no key was recognised."""
     action: str
+    """Method and route."""
     target: str | None
+    """What it was about; null: nothing of its own."""
     status: int
+    """HTTP status of the answer."""
     code: str | None
+    """Of the refusal; null where there was none."""
     request_id: str
+    """As the answer told it, for the operator's log."""
     created_at: str
+    """When it was answered."""
 
 
 class WorkerView(View):
     """A supervisor of trainers, and when it was last seen."""
 
     name: str
+    """Its own, one for each process."""
     object: Literal["worker"] = "worker"
     queues: list[str]
+    """Devices that it serves."""
     slots: int
+    """Jobs at a time."""
     gpus: int
+    """That it has."""
     site: str
     """Whose records it reads; empty: the service's own."""
     version: str
+    """Of its code."""
     alive: bool
+    """Whether it was seen within a few leases."""
     started_at: str
+    """When it registered."""
     seen_at: str
+    """When it last said that it is there."""

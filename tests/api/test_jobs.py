@@ -8,6 +8,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
+from core.catalogue.jobs import JobSpec, Resources
 from core.store import jobs as rows
 from tests.support.api import Service, job, running, submit, upload
 
@@ -236,6 +237,32 @@ class TestSubmit:
         assert admin.post(f"/v1/jobs/{first['id']}/clone", headers=key).json() == clone.json()
         percent = admin.get(f"/v1/datasets/{fresh['id']}/budget").json()["percent"]["reserved"]
         assert float(percent) == pytest.approx(2 * most(first), rel=1e-3)
+
+    def test_a_view_tells_all_that_was_asked(self, admin: httpx.Client, fresh: dict[str, Any]) -> None:
+        """A stranger who has only the view submits the same job again, at the same price."""
+        resources = {"device": "cpu", "processes": 2, "max_runtime_seconds": 90.0, "priority": -3}
+        asked = job(fresh["id"], resources=resources, retry_allowance=2, labels={"study": "a"})
+        made = submit(admin, asked).json()
+        view = admin.get(f"/v1/jobs/{made['id']}").json()
+        unsaid = {"gpus": None, "memory_bytes": None, "max_queue_seconds": None}
+        assert view["resources"] == made["resources"] == resources | unsaid
+        assert view["retry_allowance"] == made["retry_allowance"] == 2
+        request = {name: view[name] for name in JobSpec.model_fields if name in view and name != "federation"}
+        assert asked.keys() <= request.keys()
+        twin = submit(admin, request)
+        assert twin.status_code == 202, twin.text
+        apart = {"id", "created_at"}
+        assert {k: v for k, v in twin.json().items() if k not in apart} == {
+            k: v for k, v in made.items() if k not in apart
+        }
+
+    def test_a_job_that_says_nothing_of_them_shows_what_is_meant(
+        self, admin: httpx.Client, fresh: dict[str, Any]
+    ) -> None:
+        view = submit(admin, job(fresh["id"])).json()
+        assert view["retry_allowance"] == 1
+        assert view["resources"].keys() == Resources.model_fields.keys()
+        assert (view["resources"]["device"], view["resources"]["processes"]) == ("auto", 1)
 
     def test_a_frozen_scope_admits_nothing(self, admin: httpx.Client, fresh: dict[str, Any]) -> None:
         place = f"/v1/scopes/{fresh['scope']}"

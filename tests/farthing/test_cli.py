@@ -155,7 +155,16 @@ def test_the_way_of_a_job(farthing: Command, service: Embedded, tmp_path: Path) 
     shown = ok(farthing("job", one, "--wait", "1"))
     assert re.search(r"^state +succeeded", shown, re.MULTILINE)
     assert re.search(r"^site +\(service\)", shown, re.MULTILINE)
-    assert json.loads(ok(farthing("job", one, "--json")))["dataset"] == dataset
+    assert re.search(r"^privacy +mu 0\.5", shown, re.MULTILINE)
+    assert re.search(r"^resources +device auto, processes 1", shown, re.MULTILINE)
+    assert re.search(r"^retry allowance +1 ", shown, re.MULTILINE)
+    told = json.loads(ok(farthing("job", one, "--json")))
+    assert told["dataset"] == dataset
+    assert told["resources"]["device"] == "auto"
+    spec = ok(farthing("job", one, "--spec"))
+    again = ok(farthing("train", "-", "--detach", stdin=spec)).strip()
+    assert again != one
+    assert ok(farthing("job", again, "--spec")) == spec
     assert ok(farthing("cancel", one)) == f"{one}: succeeded\n"
     assert json.loads(ok(farthing("report", one)))["job"]["id"] == one
 

@@ -153,6 +153,20 @@ class TestJobs:
         assert history[-1].kind == "succeeded"
         assert client.report(job.id)["job"]["id"] == job.id
 
+    def test_a_job_tells_what_to_submit_for_the_same_again(self, client: Client, released: Released) -> None:
+        asked = {**body(released.dataset, mu="0.05"), "resources": {"device": "cpu"}, "retry_allowance": 0}
+        made = client.submit(asked)
+        found = client.job(made.id)
+        assert (found.resources["device"], found.retry_allowance) == ("cpu", 0)
+        assert found.spec is not None
+        assert asked.keys() <= found.spec.keys()
+        assert found.spec["model"]["kind"] == "logistic"
+        twin = client.submit(found.spec)
+        assert twin.id != made.id
+        assert (twin.spec, twin.cost) == (made.spec, made.cost)
+        for one in (made, twin):
+            client.cancel(one.id)
+
     def test_progress_is_told_until_the_end(self, client: Client, released: Released) -> None:
         seen = list(client.watch(released.job.id))
         assert [job.state for job in seen] == ["succeeded"]

@@ -5,7 +5,8 @@ from typing import Any
 from rich.console import Console
 
 from farthing import federated, job_tables
-from farthing.views import ClientEstimate, Estimate, Job
+from farthing.estimate_views import ClientEstimate, Estimate
+from farthing.job_views import Job
 
 COST = {"percent": "2.5", "epsilon_alone": "0.4", "rho": "0.005", "mu": "0.1"}
 
@@ -77,6 +78,16 @@ def waiting(sites: list[str | None], **changes: Any) -> Job:
     told = {"id": "job_0", "state": "queued", "progress": {"step": 0, "steps": 8}, "cost": None, "site": None}
     federation = {"job": "job_0", "quorum": 2, "clients": clients}
     return Job.model_validate({**told, "federation": federation, **changes})
+
+
+def test_what_was_asked_is_told_whole_or_not_at_all() -> None:
+    asked = {"model": {"kind": "linear", "target": "y"}, "optimizer": {"kind": "noisy_gd"}, "retry_allowance": 2}
+    spec = waiting(["a", "b"], **asked).spec
+    assert spec is not None
+    assert spec["federation"] == {"datasets": ["ds_a", "ds_b"], "quorum": 2}
+    assert asked.items() <= spec.items()
+    assert "dataset" not in spec
+    assert waiting(["a", None], **asked).spec is None
 
 
 def test_a_job_tells_what_it_waits_for_and_whose_sites_keep_its_clients_records() -> None:

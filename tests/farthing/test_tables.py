@@ -5,7 +5,9 @@ from typing import Any
 from rich.console import Console
 
 from farthing import job_tables, tables
-from farthing.views import Entry, Estimate, Job
+from farthing.estimate_views import Estimate
+from farthing.job_views import Job
+from farthing.views import Entry
 
 HASHES = {"prev_hash": "sha256:0", "hash": "sha256:1", "created_at": "2026-11-21T00:00:00Z"}
 

@@ -14,7 +14,8 @@ import pytest
 from pyarrow import csv, parquet
 
 from farthing import Client, FarthingError
-from farthing.views import Dataset, Job
+from farthing.job_views import Job
+from farthing.views import Dataset
 from tests.support.embedded import COLUMNS, LOGISTIC, SEEDS, toy_csv
 from tests.support.targets import Target
 

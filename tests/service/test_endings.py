@@ -13,7 +13,7 @@ from core.service import estimates, jobs
 from core.service.context import Caller, Context
 from core.service.endings import failed_for, if_lost
 from core.service.estimates import EstimateSpec
-from core.service.views import JobView
+from core.service.job_views import JobView
 from core.store import clock, ledger
 from core.store import jobs as rows
 from core.store.claims import put_secret

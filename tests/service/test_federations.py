@@ -27,7 +27,7 @@ from core.privacy.amounts import BudgetRequest
 from core.service import datasets, federations, intake, jobs, models, scopes
 from core.service.context import Caller, Context
 from core.service.estimates import EstimateSpec
-from core.service.views import JobView
+from core.service.job_views import JobView
 from core.store import clock, ledger, reserving, subjects
 from core.store import federations as store
 from core.store import jobs as rows

@@ -1,0 +1,259 @@
+"""Jobs and their prices as they leave the house; as `views`."""
+
+from typing import Any, Literal
+
+from core.catalogue.excess import ExcessForecast, ReachedExcess
+from core.catalogue.forecast import Forecast, Reached
+from core.catalogue.method import Bound
+from core.service.views import View
+
+
+class CostFigures(View):
+    """What something costs, under the scope's adjacency."""
+
+    percent: str
+    """Per cent of the scope's whole budget."""
+    epsilon_alone: str
+    """At the scope's delta, had nothing else been drawn."""
+    rho: str | None
+    """In zero-concentrated terms; null where it has none."""
+    mu: str | None
+    """Of Gaussian answers alone; null where others are among them."""
+
+
+class EstimateCost(CostFigures):
+    """What a job would cost, and what it would reserve beside that to pay lost chunks again."""
+
+    retry_allowance: CostFigures
+    """Reserved beside the price, and given back where it is not needed."""
+
+
+class ClientEstimate(View):
+    """What a federated job would cost one client; how many more would fit is for those with a grant there to know."""
+
+    dataset: str
+    """The client's, `ds_...`."""
+    rows: int
+    """Its units, public by the owner's word."""
+    plan: dict[str, Any]
+    """The method's settings as planned for it."""
+    cost: EstimateCost
+    """What its own scope would be charged."""
+    fits: bool
+    """Whether its budget admits its part now."""
+    jobs_that_still_fit: int | None
+    """How many such, one after the other; null without a grant there."""
+
+
+class EstimateView(View):
+    """What a job would cost and what the theory predicts; no record was read.
+
+    Of a federated job each client has its own price, and the plan is what they have in common. `if_lost` says, in words
+    and of a job on one dataset, what becomes of it if its worker is lost.
+    """
+
+    cost: EstimateCost | None
+    """At the ledger's present head; null of a federated job, whose clients have one each."""
+    plan: dict[str, Any]
+    """The settings that would run, nothing left open."""
+    bound: Bound
+    """What the method's theorem promises."""
+    fits: bool
+    """Whether the budget, and the caller's grant, admit it now."""
+    jobs_that_still_fit: int | None
+    """How many such, one after the other; null where a client's budget is not the caller's to know."""
+    steps: int
+    """That it would take."""
+    chunks: int
+    """In which it is paid, each before it reads."""
+    rows: int
+    """Units it would read, public by the owner's word."""
+    coefficients: int
+    """That are estimated, encoded."""
+    compute: dict[str, float]
+    """Work: multiplications, and bytes of all records."""
+    head: str | None
+    """Of the ledger when it was priced; null of a federated job."""
+    clients: list[ClientEstimate] | None = None
+    """Each client's price, by place; null of a job on one dataset."""
+    prediction: Forecast | None = None
+    """Interval widths to expect; null without intervals, and of a federated job."""
+    excess: ExcessForecast | None = None
+    """What is promised of the excess risk; null of methods that promise none."""
+    goal: Reached | ReachedExcess | None = None
+    """What the wanted width or excess risk takes; null where none was asked for."""
+    if_lost: str | None = None
+    """What becomes of it if its worker is lost; null of a federated job."""
+
+
+class ProgressView(View):
+    """Steps done, of steps planned."""
+
+    step: int
+    """Done so far."""
+    steps: int
+    """Planned."""
+
+
+class JobCost(View):
+    """What it costs, what is reserved beside that to pay lost chunks again, and what it has cost so far.
+
+    `returned` is what was reserved of the worst case, never drawn, and given back; null until the job has ended.
+    """
+
+    reserved: CostFigures
+    """The most it may cost."""
+    retry_allowance: CostFigures
+    """Reserved beside that, to pay lost chunks again."""
+    spent: CostFigures
+    """So far."""
+    returned: CostFigures | None
+    """Of `reserved`, given back for good; null until the job has ended."""
+
+
+class FailureView(View):
+    """Why a job failed, from a closed list."""
+
+    code: str
+    """Stable; docs/errors.md lists all."""
+
+
+class ResultView(View):
+    """What a job released."""
+
+    model: str
+    """What may be read of it, `mdl_...`."""
+
+
+class ClientView(View):
+    """A client of a federated job; its dataset, site, job and cost only for those who may see that job."""
+
+    place: int
+    """From 0, in the order of the job's datasets."""
+    state: str
+    """As a job's."""
+    dataset: str | None
+    """`ds_...`; null where it is not the caller's to see."""
+    site: str | None
+    """That keeps its records; empty: the service's own; null as above."""
+    job: str | None
+    """The client's own, `job_...`; null as above."""
+    cost: JobCost | None
+    """What its scope pays; null as above."""
+    error: FailureView | None
+    """Why it failed; null where it has not, or as above."""
+
+
+class FederationView(View):
+    """How a job takes part in a federated one: as the job itself, with its clients, or as the client at a place."""
+
+    job: str
+    """The federated job's id."""
+    place: int | None
+    """The client's, from 0; null: it is the federated job itself."""
+    quorum: int | None
+    """Clients that must be left; null of a client."""
+    clients: list[ClientView] | None
+    """By place; null of a client."""
+
+
+class JobView(View):
+    """A training job; a federated one has clients in place of a dataset and a cost.
+
+    `models` are the released ones that it is about; of most jobs none. `waits_for` says, in words, why a queued job
+    cannot start now; `failed_for` why a failed one has, and what to do: from its code and what it asked for.
+    """
+
+    id: str
+    """`job_...`."""
+    object: Literal["job"] = "job"
+    state: str
+    """queued, running, cancelling, succeeded, failed, cancelled or expired."""
+    dataset: str | None
+    """That it reads, `ds_...`; null of a federated job."""
+    site: str | None
+    """That keeps its records; empty: the service's own; null of a federated job, whose clients tell theirs."""
+    owner: str
+    """Who submitted it, `pr_...`."""
+    model: dict[str, Any]
+    """What is fitted, nothing left open."""
+    models: list[str]
+    """Released ones that it is about, `mdl_...`; mostly none."""
+    optimizer: dict[str, Any]
+    """The method's settings, nothing left open."""
+    privacy: dict[str, Any]
+    """The target it was planned for."""
+    inference: dict[str, Any]
+    """Which intervals, nothing left open."""
+    resources: dict[str, Any]
+    """What its trainer may use and how it waits, with what was left out as it is meant."""
+    retry_allowance: int
+    """Chunks reserved beside the price, to pay again for what is lost with a worker."""
+    progress: ProgressView
+    """How far it has come."""
+    cost: JobCost | None
+    """What it costs; null of a federated job, whose clients have one each."""
+    attempt: int
+    """Times that it was started; 0: not yet."""
+    created_at: str
+    """When it was submitted."""
+    started_at: str | None
+    """When it was first claimed; null: not yet."""
+    finished_at: str | None
+    """When it ended; null: not yet."""
+    error: FailureView | None
+    """Why it failed; null where it has not."""
+    result: ResultView | None
+    """What it released; null until it succeeded, and where the caller may not see it."""
+    approval: str | None
+    """not-needed, pending, approved, rejected or retired; null until something was released."""
+    labels: dict[str, str]
+    """As submitted."""
+    federation: FederationView | None = None
+    """How it takes part in a federated job; null: not at all."""
+    waits_for: str | None = None
+    """In words, why a queued job cannot start now; null: it can."""
+    failed_for: str | None = None
+    """In words, why it failed and what to do; null where it has not."""
+
+
+class EventView(View):
+    """A line of a job's history."""
+
+    object: Literal["event"] = "event"
+    seq: int
+    """Its number in the job's history, from 1."""
+    kind: str
+    """What happened, such as queued, running, progress or succeeded."""
+    data: dict[str, Any]
+    """What belongs to it."""
+    created_at: str
+    """When it happened; progress and ends on a coarse grid of time."""
+
+
+class AttemptView(View):
+    """One claim of a job by a supervisor."""
+
+    object: Literal["attempt"] = "attempt"
+    number: int
+    """From 1."""
+    started_at: str
+    """When it was claimed."""
+    opened_at: str | None
+    """When records were opened; null: they were not."""
+    ended_at: str | None
+    """When it ended; null: not yet."""
+    outcome: str | None
+    """How it ended; null: not yet."""
+
+
+class ArtifactView(View):
+    """Something a job left behind, and where to get it."""
+
+    object: Literal["artifact"] = "artifact"
+    name: str
+    """A file name to keep it under."""
+    media_type: str
+    """Of its bytes."""
+    href: str
+    """Where to get it, below the service's address."""

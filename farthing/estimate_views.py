@@ -1,0 +1,168 @@
+"""What a job would cost, as the service answers, typed."""
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from farthing.job_views import Cost
+from farthing.views import View
+
+
+class EstimateCost(Cost):
+    """What a job would cost, and what it would reserve beside that to pay for lost chunks again."""
+
+    retry_allowance: Cost | None = None
+    """Reserved beside the price, and given back where it is not needed; None of a federated job."""
+
+
+class Bound(View):
+    """What the theory predicts, beside what is known without training."""
+
+    quantity: str
+    """What is bounded, in words and units."""
+    value: float | None
+    """The bound; None where the theorem's conditions are not met."""
+    confidence: float | None
+    """Probability with which it holds; None: none is stated."""
+    trivial: float | None
+    """Known without any training; None: unknown."""
+    vacuous: bool
+    """Whether it says no more than `trivial`."""
+    source: str
+    """Paper and theorem."""
+
+
+class PredictedWidth(View):
+    """How wide a coefficient's interval will be, going by public facts, and would be without privacy."""
+
+    name: str
+    """The coefficient's."""
+    width: float
+    """In units of the declared columns."""
+    nonprivate_width: float
+    """The same without privacy noise."""
+    ratio: float
+    """The one over the other."""
+
+
+class UsefulFrom(View):
+    """From where on private intervals are at most twice as wide as non-private ones; null: from nowhere."""
+
+    mu: str | None
+    """At this number of units; None: at no privacy target."""
+    units: int | None
+    """At this privacy target; None: at no number of units."""
+
+
+class Prediction(View):
+    """Interval widths as predicted before any record is read."""
+
+    level: float
+    """Of the intervals, such as 0.95."""
+    coefficients: list[PredictedWidth]
+    """One line each."""
+    useful_from: UsefulFrom
+    """Where intervals begin to be worth having."""
+
+
+class Goal(View):
+    """What a wanted width takes."""
+
+    coefficient: str
+    """Whose interval it is about."""
+    at_most: float
+    """Width that is wanted, in declared units."""
+    predicted: float
+    """Width of the plan that is shown, in declared units."""
+    met: bool
+    """Whether that is at most what is wanted."""
+    nonprivate_width: float
+    """Width without privacy noise, in declared units."""
+    mu: str | None
+    """The smallest at this number of units; None: sampling alone is wider."""
+    units: int | None
+    """The smallest number at the shown privacy target; None: above 10^10."""
+
+
+class ExcessGoal(View):
+    """What a wanted excess risk takes."""
+
+    at_most: float
+    """That is wanted, in encoded units."""
+    predicted: float | None
+    """Of the plan that is shown; None: nothing is promised of it."""
+    met: bool
+    """Whether that is at most what is wanted."""
+    mu: str | None
+    """The smallest at this number of units; None: none is enough."""
+    rho: str | None
+    """The same in zero-concentrated terms; None: none is enough."""
+    units: int | None
+    """The smallest number at the shown privacy target; None: none is enough."""
+
+
+class Excess(View):
+    """What is promised of the excess risk, beside what is known without training and what no private method beats."""
+
+    value: float | None
+    """At most so much above the least mean loss; None: nothing is promised."""
+    confidence: float | None
+    """Probability with which it holds; None: it is a mean."""
+    trivial: float | None
+    """Known without any training; None: unknown."""
+    vacuous: bool
+    """Whether it says no more than `trivial`."""
+    lower: dict[str, Any] | None = None
+    """What no private method beats; None: none is known of such problems."""
+    rounds: int | None = None
+    """Of the method; None: it has none."""
+    noise: float | None = None
+    """On each coordinate of the first gradient; None: decided on the way."""
+    regimes: dict[str, float] | None = None
+    """Of adaptive_gd with a condition, in encoded units; None of others."""
+
+
+class ClientEstimate(View):
+    """What a federated job would cost one client; how many would still fit only where this key has a grant."""
+
+    dataset: str
+    """The client's, `ds_...`."""
+    rows: int
+    """Its units, public by the owner's word."""
+    plan: dict[str, Any]
+    """The method's settings as planned for it."""
+    cost: EstimateCost
+    """What its own scope would be charged."""
+    fits: bool
+    """Whether its budget admits its part now."""
+    jobs_that_still_fit: int | None = None
+    """How many such, one after the other; None without a grant there."""
+
+
+class Estimate(View):
+    """The price of a job, its plan, and what a lost worker does to it; of a federated one the price is in `clients`."""
+
+    cost: Annotated[EstimateCost, BeforeValidator(lambda cost: cost or {})]
+    """At the ledger's present head; without figures for a federated job, whose clients have one each."""
+    plan: dict[str, Any]
+    """The settings that would run, nothing left open."""
+    bound: Bound | None
+    """What the method's theorem promises; None: not told."""
+    fits: bool
+    """Whether the budget, and the caller's grant, admit it now."""
+    jobs_that_still_fit: int | None
+    """How many such, one after the other; None where a client's budget is not the caller's to know."""
+    clients: list[ClientEstimate] | None = None
+    """Each client's price, by place; None of a job on one dataset."""
+    compute: dict[str, float] = Field(default_factory=dict)
+    """Work: multiplications, and bytes of all records."""
+    prediction: Prediction | None = None
+    """Interval widths to expect; None without intervals, and of a federated job."""
+    excess: Excess | None = None
+    """What is promised of the excess risk; None of methods that promise none."""
+    goal: Goal | ExcessGoal | None = None
+    """What the wanted width or excess risk takes; None where none was asked for."""
+    chunks: int = 0
+    """In which it is paid, each before it reads."""
+    if_lost: str | None = None
+    """What becomes of it if its worker is lost; None of a federated job."""

@@ -1,0 +1,188 @@
+"""Jobs as the service answers, typed."""
+
+from typing import Annotated, Any, Final
+
+from pydantic import BeforeValidator, Field
+
+from farthing.views import View
+
+_ASKED: Final = ("models", "optimizer", "privacy", "inference", "resources", "retry_allowance", "labels")
+"""Fields of a job that are fields of its request too, beside `model`, whose name in Python is the released one's."""
+
+
+class Cost(View):
+    """What a job costs: per cent of the scope's budget, and figures under the scope's adjacency, as strings."""
+
+    percent: str | None = None
+    """Per cent of the scope's whole budget; None of a federated job."""
+    epsilon_alone: str | None = None
+    """At the scope's delta, had nothing else been drawn; None of a federated job."""
+    rho: str | None = None
+    """In zero-concentrated terms; None where it has none, and of a federated job."""
+    mu: str | None = None
+    """Of Gaussian answers alone; None where others are among them, and of a federated job."""
+
+
+class Progress(View):
+    """Steps done, of steps planned."""
+
+    step: int
+    """Done so far."""
+    steps: int
+    """Planned."""
+
+
+class JobCost(View):
+    """What was reserved, what beside it to pay for lost chunks again, and what was spent.
+
+    `returned` is what was reserved, never drawn, and given back; None until the job has ended.
+    """
+
+    reserved: Cost
+    """The most it may cost."""
+    retry_allowance: Cost | None = None
+    """Reserved beside that, to pay lost chunks again; None of a federated job."""
+    spent: Cost
+    """So far."""
+    returned: Cost | None = None
+    """Of `reserved`, given back for good; None until the job has ended, and of a federated one."""
+
+
+class Failure(View):
+    """Why a job failed: a code from a closed list."""
+
+    code: str
+    """Stable; docs/errors.md lists all."""
+
+
+class Result(View):
+    """What a job released."""
+
+    model: str
+    """What may be read of it, `mdl_...`."""
+
+
+class Client(View):
+    """A client of a federated job; dataset, site, job and cost are None where this key may not see them."""
+
+    place: int
+    """From 0, in the order of the job's datasets."""
+    state: str
+    """As a job's."""
+    dataset: str | None = None
+    """`ds_...`; None where this key may not see it."""
+    site: str | None = None
+    """That keeps its records; empty: the service's own; None as above."""
+    job: str | None = None
+    """The client's own, `job_...`; None as above."""
+    cost: JobCost | None = None
+    """What its scope pays; None as above."""
+    error: Failure | None = None
+    """Why it failed; None where it has not, or as above."""
+
+
+class Federation(View):
+    """How a job takes part in a federated one: as the job itself, with its clients, or as the client at a place."""
+
+    job: str
+    """The federated job's id."""
+    place: int | None = None
+    """The client's, from 0; None: it is the federated job itself."""
+    quorum: int | None = None
+    """Clients that must be left; None of a client."""
+    clients: list[Client] | None = None
+    """By place; None of a client."""
+
+
+class Job(View):
+    """A training job. Its release may wait for approval; `waits_for` and `failed_for` say in words what for, and why.
+
+    A federated job has no cost of its own, so that its figures are None; each client has, in `federation.clients`.
+    """
+
+    id: str
+    """`job_...`."""
+    state: str
+    """queued, running, cancelling, succeeded, failed, cancelled or expired."""
+    dataset: str | None = None
+    """That it reads, `ds_...`; None of a federated job."""
+    site: str | None = None
+    """That keeps its records; empty: the service's own; None of a federated job, whose clients tell theirs."""
+    owner: str | None = None
+    """Who submitted it, `pr_...`; None: not told."""
+    models: list[str] = Field(default_factory=list)
+    """Released ones that it is about, `mdl_...`; mostly none."""
+    optimizer: dict[str, Any] = Field(default_factory=dict)
+    """The method's settings, nothing left open."""
+    privacy: dict[str, Any] = Field(default_factory=dict)
+    """The target it was planned for."""
+    inference: dict[str, Any] = Field(default_factory=dict)
+    """Which intervals, nothing left open."""
+    resources: dict[str, Any] = Field(default_factory=dict)
+    """What its trainer may use and how it waits, with what was left out as it is meant."""
+    retry_allowance: int | None = None
+    """Chunks reserved beside the price, to pay again for what is lost with a worker; None: not told."""
+    progress: Progress
+    """How far it has come."""
+    cost: Annotated[JobCost, BeforeValidator(lambda cost: cost or {"reserved": {}, "spent": {}})]
+    """What it costs; without figures for a federated job, whose clients have one each."""
+    attempt: int = 0
+    """Times that it was started; 0: not yet."""
+    error: Failure | None = None
+    """Why it failed; None where it has not."""
+    result: Result | None = None
+    """What it released; None until it succeeded, and where the caller may not see it."""
+    approval: str | None = None
+    """not-needed, pending, approved, rejected or retired; None until something was released."""
+    labels: dict[str, str] = Field(default_factory=dict)
+    """As submitted."""
+    federation: Federation | None = None
+    """How it takes part in a federated job; None: not at all."""
+    waits_for: str | None = None
+    """In words, why a queued job cannot start now; None: it can."""
+    failed_for: str | None = None
+    """In words, why it failed and what to do; None where it has not."""
+    created_at: str | None = None
+    """When it was submitted; None: not told."""
+    started_at: str | None = None
+    """When it was first claimed; None: not yet."""
+    finished_at: str | None = None
+    """When it ended; None: not yet."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the state is final."""
+        return self.state in {"succeeded", "failed", "cancelled", "expired"}
+
+    @property
+    def spec(self) -> dict[str, Any] | None:
+        """What was asked, filled: `client.submit` takes it for the same job once more, at a new charge.
+
+        None where it cannot be told: of a federated job with clients that this key may not see.
+        """
+        told = self.model_dump(mode="json")
+        asked = {name: told[name] for name in ("model", *_ASKED) if told.get(name) is not None}
+        if self.federation is None or self.federation.clients is None:
+            return {"dataset": self.dataset, **asked}
+        datasets = [client.dataset for client in self.federation.clients]
+        if None in datasets:
+            return None
+        return {"federation": {"datasets": datasets, "quorum": self.federation.quorum}, **asked}
+
+    @property
+    def model(self) -> str | None:
+        """The model's id, once succeeded and open to this key."""
+        return self.result.model if self.result else None
+
+
+class Event(View):
+    """A line of a job's history."""
+
+    seq: int
+    """Its number in the job's history, from 1."""
+    kind: str
+    """What happened, such as queued, running, progress or succeeded."""
+    data: dict[str, Any]
+    """What belongs to it."""
+    created_at: str
+    """When it happened; progress and ends on a coarse grid of time."""
