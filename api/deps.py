@@ -9,6 +9,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from api.door import Door, Knock
 from api.schemas import Page
 from core.errors import IdempotencyKeyMissing, Invalid, RateLimited, Unauthenticated
+from core.patterns import Pattern
 from core.service.context import Caller as Principal
 from core.service.context import Context
 
@@ -51,7 +52,7 @@ _KEY_HEADER = Header(
 
 def _checked(key: str) -> str:
     if not 1 <= len(key) <= 200 or not all("!" <= letter <= "~" for letter in key):  # noqa: PLR2004 - the header's text says so
-        raise Invalid("Idempotency-Key must be 1 to 200 visible ASCII characters.")
+        raise Invalid("Idempotency-Key must be 1 to 200 visible ASCII characters, such as a UUID.")
     return key
 
 
@@ -68,7 +69,10 @@ async def _optional_key(key: Annotated[str | None, _KEY_HEADER] = None) -> str |
 IdempotencyKey = Annotated[str, Depends(_required_key)]
 MaybeIdempotencyKey = Annotated[str | None, Depends(_optional_key)]
 
-After = Annotated[str | None, Query(max_length=60, pattern=r"^[0-9A-Za-z_]*$", description="`next` of the last page")]
+_Place = Annotated[
+    str, Pattern(r"^[0-9A-Za-z_]{0,60}$", "the `next` of the last page, as it came", "ds_01m7z047qwmg8dd4x4h9dm983j")
+]
+After = Annotated[_Place | None, Query(description="`next` of the last page")]
 Limit = Annotated[int, Query(ge=1, le=10**9, description=f"at most {MAX_PAGE}; larger values are capped")]
 
 

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from core.patterns import identifier
 from core.service.views import View
 
 T = TypeVar("T")
@@ -59,7 +60,7 @@ class NewKey(Body):
     name: str = Field(min_length=1, max_length=200)
     role: Role
     expires_in_seconds: Annotated[int, Field(ge=1, le=10 * 366 * 86400)] | None = None
-    principal: Annotated[str, Field(pattern=r"^pr_[0-9A-Za-z]{1,36}$")] | None = Field(
+    principal: Annotated[str, identifier("pr")] | None = Field(
         default=None, description="an existing principal who gets one more key; default: a new one"
     )
 
@@ -73,7 +74,7 @@ class WithReason(Body):
 class Adjustment(Body):
     """An owner's compensating entry for a job whose records were never opened."""
 
-    job: Annotated[str, Field(pattern=r"^job_[0-9A-Za-z]{1,36}$")]
+    job: Annotated[str, identifier("job")]
     reason: Reason
 
 

@@ -13,9 +13,13 @@ from pydantic import BeforeValidator, Field, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from core.patterns import Pattern
+
 _PREFIX: Final = "FARTHING_"
 SITE: Final = "[a-z0-9][a-z0-9-]{0,39}"
 """What a site's name looks like."""
+SITE_WORDS: Final = "1 to 40 lower-case letters, digits or hyphens, the first no hyphen"
+"""The same in words."""
 
 
 class Files(PydanticBaseSettingsSource):
@@ -74,9 +78,8 @@ class ServiceSettings(BaseSettings):
         default=None, description="folder that all supervisors of a machine share; default: that of temporary files"
     )
     cluster: bool = Field(default=False, description="several machines: processes never migrate the database")
-    site: str = Field(
+    site: Annotated[str, Pattern(f"^({SITE})?$", f"empty, or {SITE_WORDS}", "north")] = Field(
         default="",
-        pattern=f"^({SITE})?$",
         description="whose records this process keeps and reads, and nobody else's; empty: the service's own",
     )
     meeting_host: str | None = Field(

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from core.errors import Conflict, Invalid, NotFound, Refusal
-from core.settings import SITE, ServiceSettings
+from core.settings import SITE, SITE_WORDS, ServiceSettings
 from core.store import backup as copies
 from core.store import datasets, roles
 from core.store import witness as witnesses
@@ -147,7 +147,7 @@ def make_site(settings: ServiceSettings, name: str) -> None:
         Invalid: the name is no site's.
     """
     if not re.fullmatch(SITE, name):
-        raise Invalid(f"{name!r} is no site's name: lower-case letters, digits and hyphens.")
+        raise Invalid(f"{name!r} is no site's name: give {SITE_WORDS}, such as north.")
     database = _open(settings)
     try:
         role = roles.make_role(database, name)

@@ -13,6 +13,7 @@ from api.deps import After, Caller, Db, Limit, capped, page
 from api.errors import problems
 from api.schemas import Page
 from core.errors import Conflict, Forbidden, Invalid, NotFound, TooLarge, Unauthenticated, UnsupportedMedia
+from core.patterns import Pattern
 from core.service import weights as service
 from core.service.views import WeightsView
 
@@ -20,6 +21,10 @@ router = APIRouter(
     prefix="/v1/pretrained", tags=["pretrained"], route_class=StrictRoute, responses=problems(Unauthenticated)
 )
 WeightsId = Annotated[str, Path(max_length=60)]
+_Name = Annotated[
+    str,
+    Pattern(r"^[^\x00-\x1f\x7f]{1,200}$", "1 to 200 characters, none of them a control character", "digits"),
+]
 MEDIA = frozenset({"application/octet-stream", "application/vnd.safetensors"})
 _BODY = {
     "required": True,
@@ -40,7 +45,7 @@ async def create_pretrained(
     request: Request,
     caller: Caller,
     db: Db,
-    name: Annotated[str, Query(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")] = "weights",
+    name: Annotated[_Name, Query()] = "weights",
 ) -> JSONResponse:
     """Upload weights that are public: a safetensors file, tensors named by their layer's place, such as `0.weight`.
 

@@ -8,10 +8,11 @@ from pydantic_core import PydanticCustomError
 from core.catalogue.columns import Columns, Unit
 from core.catalogue.faults import field_errors
 from core.errors import FieldError, Invalid
+from core.patterns import identifier
 from core.privacy.amounts import BudgetRequest
 from core.privacy.facts import Adjacency, Frozen
 
-ScopeId = Annotated[str, StringConstraints(pattern=r"^sc_[0-9A-Za-z]{1,36}$")]
+ScopeId = Annotated[str, identifier("sc")]
 Title = Annotated[str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True)]
 
 

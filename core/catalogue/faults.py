@@ -38,7 +38,7 @@ _FORMED: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
     "too_short": lambda told: f"must have at least {_items(told['min_length'])}",
     "string_too_long": lambda told: f"must have at most {told['max_length']} characters",
     "string_too_short": lambda told: f"must have at least {told['min_length']} characters",
-    "string_pattern_mismatch": lambda told: f"must look like {told['pattern']}",
+    "string_pattern_mismatch": lambda _: "has another form than /openapi.json shows here",
 }
 
 

@@ -2,11 +2,12 @@
 
 from typing import Annotated, Final, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, model_validator
 
+from core.patterns import identifier
 from core.privacy.facts import Frozen
 
-DatasetId = Annotated[str, StringConstraints(pattern=r"^ds_[0-9A-Za-z]{1,36}$")]
+DatasetId = Annotated[str, identifier("ds")]
 MOST_CLIENTS: Final = 32
 
 

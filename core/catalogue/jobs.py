@@ -11,12 +11,15 @@ from core.catalogue.models import AnyModel
 from core.catalogue.planning_rules import SLACK, Floor, MatrixNoise
 from core.catalogue.question_bases import Sigma
 from core.catalogue.questions import Curvature
+from core.patterns import Pattern, identifier
 from core.privacy.amounts import PrivacyTarget
 from core.privacy.facts import Frozen
 
-LabelKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+LabelKey = Annotated[
+    str, Pattern(r"^[A-Za-z0-9_.-]{1,64}$", "1 to 64 letters, digits, points, hyphens or underscores", "study-a")
+]
 LabelValue = Annotated[str, StringConstraints(max_length=256)]
-ModelId = Annotated[str, StringConstraints(pattern=r"^mdl_[0-9A-Za-z]{1,36}$")]
+ModelId = Annotated[str, identifier("mdl")]
 MOST_MODELS: Final = 1000
 Share = Annotated[float, Field(gt=0, lt=1)]
 RETRY_ALLOWANCE: Final = 1

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -34,7 +34,7 @@ class Assumption(Frozen):
     """A condition of a method's guarantee and how it is checked."""
 
     text: str
-    checked: str = Field(pattern="^(declared|static|runtime)$")
+    checked: Literal["declared", "static", "runtime"]
 
 
 class Card(Frozen):

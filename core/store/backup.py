@@ -14,11 +14,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from sqlalchemy import select
 from sqlalchemy.engine import make_url
 
+from core.catalogue.faults import said
 from core.errors import Conflict, NotFound, NotReady
+from core.patterns import Pattern
 from core.settings import ServiceSettings
 from core.store import clock
 from core.store.claims import freeze_ledger
@@ -45,7 +47,14 @@ class File(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    path: Annotated[str, Field(pattern=r"^(farthing\.sqlite|records/[0-9A-Za-z._-]{1,100})$")]
+    path: Annotated[
+        str,
+        Pattern(
+            r"^(farthing\.sqlite|records/[0-9A-Za-z._-]{1,100})$",
+            "farthing.sqlite, or records/ and the name of one file in that folder",
+            "records/rec_1.sealed",
+        ),
+    ]
     """Relative to the backup."""
     bytes: int
     sha256: str
@@ -205,6 +214,12 @@ def _refuse_other_key(settings: ServiceSettings, manifest: Manifest) -> None:
         )
 
 
+def _place(error: ValidationError) -> str:
+    """Return where a manifest is wrong, to stand before what is wrong with it."""
+    place = "/".join(map(str, error.errors()[0]["loc"]))
+    return f"{place} " if place else ""
+
+
 def read_manifest(source: Path) -> Manifest:
     """Return a backup's manifest, once every file of it was compared with its digest.
 
@@ -217,7 +232,7 @@ def read_manifest(source: Path) -> Manifest:
     try:
         manifest = Manifest.model_validate_json((source / MANIFEST).read_bytes())
     except ValidationError as error:
-        raise Conflict(f"{source / MANIFEST} cannot be read: {error.errors()[0]['msg']}.") from None
+        raise Conflict(f"{source / MANIFEST} cannot be read: {_place(error)}{said(error.errors()[0])}.") from None
     if DATABASE not in {file.path for file in manifest.files}:
         raise Conflict(f"{source / MANIFEST} names no database.")
     for file in manifest.files:

@@ -33,7 +33,12 @@ WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
     "a word for a list": ({"model": {**JOB["model"], "features": SECRET}}, "/model/features", "must be a list"),
     "another correction": ({"inference": {"correction": SECRET}}, "/inference/correction", "must be 'stationary'"),
     "no truth value": ({"inference": {"intervals": SECRET}}, "/inference/intervals", "must be true or false"),
-    "no id": ({"dataset": "the bank"}, "/dataset", "must look like ^ds_"),
+    "no id": ({"dataset": SECRET}, "/dataset", "must be an identifier: ds_ and 1 to 36 letters or digits, such as ds_"),
+    "no name of a label": (
+        {"labels": {"a b": SECRET}},
+        "/labels/a b",
+        "must be 1 to 64 letters, digits, points, hyphens or underscores, such as study-a",
+    ),
 }
 
 

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from math import prod
 from typing import Annotated, Final, Literal, NamedTuple
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, model_validator
 
 from core.catalogue.columns import Name
 from core.catalogue.network.layers import Layer, Misfit, Residual, Shape, parameters_of
 from core.errors import FieldError, Invalid
+from core.patterns import Pattern, identifier
 from core.privacy.facts import Frozen
 
 MOST_PARAMETERS: Final = 5_000_000
@@ -22,8 +23,15 @@ DEEPEST: Final = 4
 LARGEST_OUTPUT: Final = 2**22
 """Numbers that one layer may make of one record."""
 
-WeightsId = Annotated[str, StringConstraints(pattern=r"^wts_[0-9A-Za-z]{1,36}$")]
-Place = Annotated[str, StringConstraints(pattern=r"^\d{1,3}(\.\d{1,3}){0,4}$")]
+WeightsId = Annotated[str, identifier("wts")]
+Place = Annotated[
+    str,
+    Pattern(
+        r"^[0-9]{1,3}(\.[0-9]{1,3}){0,4}$",
+        "the place of a layer: its number from 0, inside a residual with points between",
+        "2.1",
+    ),
+]
 Loss = Literal["cross_entropy", "squared"]
 
 
