@@ -141,7 +141,7 @@ def running(home: Path, database_url: str | None = None, module: str = "api", **
 
 
 def _wait(service: Service) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300  # a busy machine takes minutes to start a process
     while True:
         try:
             if httpx.get(f"{service.url}/readyz").status_code == 200:
