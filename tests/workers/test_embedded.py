@@ -11,7 +11,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.support.embedded import ROOT, embedded
+from tests.support.embedded import ROOT, START_SECONDS, embedded
 
 
 def start(home: Path) -> tuple["subprocess.Popen[str]", list[str]]:
@@ -54,7 +54,7 @@ def test_everything_ends_when_the_parent_is_killed(tmp_path: Path) -> None:
         family = psutil.Process(service.process.pid).children(recursive=True)
         assert len(service.children("api")) == len(service.children("supervisor")) == 1
         service.process.kill()
-        _, alive = psutil.wait_procs(family, timeout=20)
+        _, alive = psutil.wait_procs(family, timeout=START_SECONDS)
         assert alive == []
 
 
@@ -65,7 +65,7 @@ def test_a_supervisor_started_again_goes_on(tmp_path: Path) -> None:
         for module in ("supervisor", "api"):
             (before,) = service.children(module)
             assert service.kill(module)
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + START_SECONDS
             while [process.pid for process in service.children(module)] in ([], [before.pid]):
                 assert time.monotonic() < deadline
                 time.sleep(0.1)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
-from tests.support.embedded import ROOT, Embedded, embedded, toy_csv
+from tests.support.embedded import ROOT, START_SECONDS, Embedded, embedded, toy_csv
 
 ROWS = 20_000
 LEASE_SECONDS = 10
@@ -57,8 +57,8 @@ def two_agents(service: Embedded) -> Iterator[list[psutil.Process]]:
         for agent in agents:
             agent.terminate()
         for agent in agents:
-            agent.wait(timeout=60)
-        _, alive = psutil.wait_procs(family, timeout=20)
+            agent.wait(timeout=START_SECONDS)
+        _, alive = psutil.wait_procs(family, timeout=START_SECONDS)
         assert alive == []
 
 
@@ -82,7 +82,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
 
 
 def wait_for_follower(agent: psutil.Process) -> psutil.Process:
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + START_SECONDS
     while not (found := members(agent, "workers.rank")):
         assert time.monotonic() < deadline, "no follower came"
         time.sleep(0.05)
@@ -97,7 +97,7 @@ def test_a_job_runs_over_both_places(service: Embedded) -> None:
         follower = wait_for_follower(second)
         assert members(first, "workers.rank") == []
         assert service.wait(job)["state"] == "succeeded"
-        assert not psutil.wait_procs([follower], timeout=20)[1]
+        assert not psutil.wait_procs([follower], timeout=START_SECONDS)[1]
 
 
 @pytest.mark.slow

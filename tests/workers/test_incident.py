@@ -10,7 +10,7 @@ import pytest
 from core.errors import Diverged, Forsaken
 from core.training.attempt import in_phase
 from core.training.order import Drained, Failed, Phase
-from tests.support.embedded import embedded
+from tests.support.embedded import START_SECONDS, embedded
 from workers.incident import Incident, hear
 from workers.outcome import Outcome
 from workers.trainer import fail
@@ -123,7 +123,7 @@ def test_an_operator_finds_what_failed_beside_the_job(tmp_path: Path) -> None:
         stored.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
         ended = service.wait(service.submit(dataset))
         assert ended["error"] == {"code": "trainer-failed"}
-        log, deadline = service.home / "stderr.txt", time.monotonic() + 30
+        log, deadline = service.home / "stderr.txt", time.monotonic() + START_SECONDS
         while b'"incident"' not in log.read_bytes():
             assert time.monotonic() < deadline
             time.sleep(0.1)

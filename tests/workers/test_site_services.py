@@ -16,7 +16,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from tests.support.embedded import LINEAR, ROOT, Running
+from tests.support.embedded import LINEAR, PATIENCE_SECONDS, ROOT, START_SECONDS, Running
 from tests.support.federated import STEPS, Federation, check, shard, states
 from tests.support.sites import SIZES, Ground, sites
 
@@ -123,14 +123,14 @@ def test_a_job_posted_at_one_is_approved_and_read_at_each(three: Three) -> None:
     assert [client["site"] for client in made["federation"]["clients"]] == list(NAMES)
     three.ground.start("north")
     three.ground.start("south")
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while "a worker that serves west" not in (said := cli(three, "south", "job", made["id"])):
         assert time.monotonic() < deadline, said
     assert "(service)" not in said
     three.ground.start("west")
 
     south = three.admins["south"]
-    ended = south.wait(made["id"], 240)
+    ended = south.wait(made["id"])
     assert (ended["state"], states(ended)) == ("succeeded", [("succeeded", None)] * 3), (ended, three.ground.logs())
     clients = [client["job"] for client in made["federation"]["clients"]]
     check(Federation(south, made["id"], clients))
@@ -154,7 +154,7 @@ def test_a_job_posted_at_one_is_approved_and_read_at_each(three: Three) -> None:
 def test_a_site_s_own_api_erases_and_the_others_see_it(three: Three) -> None:
     name = three.datasets["west"]
     assert three.owners["west"].http.delete(f"/v1/datasets/{name}").status_code == 202
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + START_SECONDS
     while three.owners["west"].get(f"/v1/datasets/{name}")["state"] != "erased":
         assert time.monotonic() < deadline
         time.sleep(0.2)
