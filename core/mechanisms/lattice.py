@@ -234,8 +234,9 @@ def network_grid(clip: float, part_rows: int, terms: int, dimension: int, adjace
 
     Error of one part, before its truncation. Each coordinate errs by at most gamma_{m+2} times the sum of its absolute
     terms, gamma_k = k u / (1 - k u), u = 2^-24: at most two roundings for the products and m - 1 additions (Higham
-    2002, section 3.1). Taking norms over the coordinates: e = gamma_{m+2} m C' + m sqrt(D) 2^-80, where the last bit is
-    for products that underflow, or that a processor flushes to zero.
+    2002, section 3.1). Sums over places err no more in norm: `core.problems.neural.grams`. Taking norms over
+    the coordinates: e = gamma_{m+2} m C' + m sqrt(D) 2^-80, where the last bit is for products that underflow, or
+    that a processor flushes to zero.
 
     Sensitivity. A term depends on its own record, its slot and public values, and a part's float sum on its terms
     alone, so neighbours differ in the one part that holds the changed record's slot; all other parts' integers are the

@@ -1,4 +1,4 @@
-"""Convolutions: what a kernel meets of an image, and each record's gradient of its weights.
+"""Convolutions: what a kernel meets of an image, and in which order its gradients lie.
 
 Images lie in memory with their channels last, (records, height, width, channels): a window's rows are then runs of
 numbers, the products need no other arrangement, and pooling runs over channels at once. A gradient of weights, too, is
@@ -30,18 +30,6 @@ def windows(images: Tensor, layer: Conv2d) -> Tensor:
         (m, *places, kernel, kernel, channels), (record, row * stride, column * stride, row, column, one)
     )
     return met.reshape(m, places[0] * places[1], kernel * kernel * channels)
-
-
-def kernel_rows(images: Tensor, slopes: Tensor, layer: Conv2d) -> tuple[Tensor, Tensor]:
-    """Return each record's gradients of the weights, channels last, and of the bias, shapes (m, numbers), (m, made).
-
-    Args:
-        images: what the layer was given, shape (m, channels, height, width).
-        slopes: the loss's gradient of what it made, shape (m, made channels, height', width').
-        layer: the convolution.
-    """
-    slopes = slopes.permute(0, 2, 3, 1).flatten(1, 2)
-    return (slopes.mT @ windows(images, layer)).flatten(1), slopes.sum(1)
 
 
 def channels_back(total: Tensor, offset: int, shape: tuple[int, ...]) -> None:

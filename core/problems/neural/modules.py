@@ -28,7 +28,8 @@ from core.catalogue.network.layers import (
     Residual,
 )
 from core.catalogue.network.trained import DOWN, UP
-from core.problems.neural.images import channels_last, kernel_rows
+from core.problems.neural.grams import GramTerms, grams_cost_less
+from core.problems.neural.images import channels_last, windows
 from core.problems.neural.kernels import attention, max_pool2d
 from core.problems.neural.terms import OuterTerms, RowTerms, Terms, TokenTerms
 
@@ -128,9 +129,8 @@ class Pass:
             return made
 
         def terms(slopes: Tensor) -> list[Terms]:
-            weights, biases = kernel_rows(x, slopes, layer)
-            found: list[Terms] = [RowTerms(self.offsets[weight], weights)]
-            return [*found, RowTerms(self.offsets[bias], biases)] if layer.bias else found
+            slopes = slopes.permute(0, 2, 3, 1).flatten(1, 2)  # of weights with their channels last
+            return _terms_at_places(self.offsets[weight], windows(x, layer), slopes, bias=layer.bias)
 
         return self._note(made, terms)
 
@@ -173,10 +173,17 @@ class Pass:
 
 
 def _linear_terms(offset: int, x: Tensor, slopes: Tensor, *, bias: bool) -> list[Terms]:
-    """Return outer products of records that meet the matrix once, rows of those that meet it at many positions."""
+    """Return outer products of records that meet the matrix once, else the terms of those that meet it at places."""
     if x.ndim == 2:  # noqa: PLR2004 - records, features
         return [OuterTerms(offset, x, slopes, bias=bias)]
-    x, slopes = x.flatten(1, -2), slopes.flatten(1, -2)
-    weights = (slopes.mT @ x).flatten(1)
-    found: list[Terms] = [RowTerms(offset, weights)]
-    return [*found, RowTerms(offset + weights.shape[-1], slopes.sum(1))] if bias else found
+    return _terms_at_places(offset, x.flatten(1, -2), slopes.flatten(1, -2), bias=bias)
+
+
+def _terms_at_places(offset: int, x: Tensor, slopes: Tensor, *, bias: bool) -> list[Terms]:
+    """Return a matrix's terms of records that meet it at places, shapes (m, places, ...), and its bias's rows."""
+    (_, places, inputs), units = x.shape, slopes.shape[-1]
+    if grams_cost_less(places, inputs, units):
+        found: list[Terms] = [GramTerms(offset, x, slopes)]
+    else:
+        found = [RowTerms(offset, (slopes.mT @ x).flatten(1))]
+    return [*found, RowTerms(offset + units * inputs, slopes.sum(1))] if bias else found

@@ -2,7 +2,9 @@
 
 One forward and one backward pass of a micro-batch give each layer's inputs a and slopes b, record by record, as floats;
 of those very floats the norm of a record's gradient g_i of all trained parameters is measured, and w_i g_i is added up,
-w_i = min(1, C / |g_i|), by contractions that never hold the un-clipped sum. There is one norm for all parameters.
+w_i = min(1, C / |g_i|), by contractions that never hold the un-clipped sum. There is one norm for all parameters. (Of
+wide layers that a record meets at few places it is measured from above, in double precision, and so is the sum over
+places, whose error that bounds: `core.problems.neural.grams`. What is said below holds there as well.)
 
 Terms. What enters the sum for record i is w_i g_i, with g_i made of floats: outer products of float vectors, or rows of
 floats (`core.problems.neural.terms`). The measured norm is within 2^-13 of the exact one, relatively, and w_i, rounded
@@ -41,6 +43,7 @@ from core.catalogue.questions import Gradient, GradientDifference, Question, sum
 from core.privacy.facts import Facts
 from core.problems.blocks import split
 from core.problems.neural.differences import SMALLEST_BOUND, Measured, changes
+from core.problems.neural.grams import numbers_saved
 from core.problems.neural.images import channels_back, channels_last
 from core.problems.neural.kernels import repeatable
 from core.problems.neural.losses import cleaned, losses_of, usable
@@ -334,7 +337,9 @@ def _numbers_of(layers: tuple[Layer, ...], given: Shape) -> int:
     found = 0
     for _, layer, shape in placed(layers, given):
         made = layer.output(shape)
-        found += 2 * prod(made) + (sum(one.size for one in layer.parameters(shape)) if len(made) > 1 else 0)
+        found += 2 * prod(made)
+        if len(made) > 1:
+            found += sum(one.size for one in layer.parameters(shape)) - numbers_saved(layer, shape)
     return found
 
 

@@ -7,9 +7,9 @@ Which form a layer takes is a matter of cost. Where a record meets a matrix once
 two vectors, whose norm takes (inputs + units) operations instead of inputs * units: it is never made. Where it meets
 the matrix at T places, the T products must be added up before anything is known of their norm; making the row costs
 what the layer's gradient costs in ordinary training, T * inputs * units operations, and then the weighted sum over
-records is inputs * units a record, where ordinary training has nothing left to do. (The other way, a norm by T x T
-products of inputs and of slopes, needs the contraction over places in the weighted sum, whose rounding is proportional
-to the places' absolute sum and not to the norm that was clipped: it would have to be charged.)
+records is inputs * units a record, where ordinary training has nothing left to do. Where the matrix is large and places
+are few, rows cost far more to move than to make: then the norm is had by T x T products of inputs and of slopes, and
+no row is made (`core.problems.neural.grams`, which also decides).
 
 Norms. The terms are products of the very floats that are measured here, and every measure is within 2^-13 of the exact
 square, relatively, but for 2^-100 in all where squares of rows underflow, 2^-126 each. Factors of outer products are
@@ -41,7 +41,7 @@ class Terms(Protocol):
     """Some records' gradients of one layer's parameters."""
 
     squares: Tensor
-    """Of the records' norms, float64, shape (m,): within 2^-13, relatively; not finite where the gradient is not."""
+    """Of norms, float64, shape (m,): within 2^-13, relatively, or from above; not finite where the gradient is not."""
 
     def add(self, total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> None:
         """Add the weighted gradients of some of these records; they are used up.
