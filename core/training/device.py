@@ -31,8 +31,9 @@ def flush_denormals(planned: PlannedJob) -> None:
     """Have a network's process take numbers below 2^-126 for zero, once for all its threads and before they start.
 
     Processors compute with them a hundred times slower, and whether a record's activations and slopes are so small is
-    the record's own: time would tell. What is lost of sums is within the lattice's charge for networks; sums in double
-    precision, whose charge knows of no flushing, are none of such a process's.
+    the record's own: time would tell. What is lost of sums is within the lattice's charge for networks, whose sums over
+    places in double precision meet no such number (`core.problems.neural.grams`); other sums in double precision, whose
+    charge knows of no flushing, are none of such a process's.
     """
     if isinstance(planned.spec.model, NetworkModel):
         torch.set_flush_denormal(True)

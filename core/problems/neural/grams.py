@@ -20,7 +20,8 @@ ABOVE = 2^-32, so that
 
     |g|^2 + 2^-33 A^2 <= squares <= |g|^2 + 2^-31 A^2.                                                            (1)
 
-No square underflows or overflows: products of four single-precision numbers lie within 2^-600 and 2^512. What honest
+No square underflows or overflows: products of four single-precision numbers lie within 2^-600 and 2^512. (One below
+2^-126 that a trainer's processor takes for zero is zero in the measure and in the sum.) What honest
 records lose: their norm is taken for larger by a factor of at most 1 + 2^-32 (A / |g|)^2, 1e-5 where A = 200 |g|.
 
 Terms. By (1) the problem's own proof holds for the exact term v = w g, of norm at most C', the charged clip; and over
