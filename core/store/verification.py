@@ -12,8 +12,8 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.privacy.budget import covers
-from core.privacy.events import EVENT, Event
+from core.privacy.budget import NANO, covers
+from core.privacy.events import EVENT, Event, Zcdp
 from core.store import chain
 from core.store.accounts import SLOTS, described, difference, read_slots, terms_of
 from core.store.corrections import freeze
@@ -204,20 +204,33 @@ def resum(database: Database, checked: dict[str, int]) -> list[str]:
 def executed(session: Session, scope_id: str) -> Counter[Event]:
     """Return the events that were charged to a scope and stay so, for reports.
 
-    A job whose charge was given back in full, because it never opened the records, has drawn nothing.
+    A job whose charge was given back in full, because it never opened the records, has drawn nothing. Of what a
+    reconciliation charged only amounts are known: it counts as the least rho that covers them at the scope's orders.
     """
     rows = session.execute(
         select(Entry.kind, Entry.job_id, Entry.body)
-        .where(Entry.scope_id == scope_id, Entry.kind.in_(("spend", "compensate")))
+        .where(Entry.scope_id == scope_id, Entry.kind.in_(("spend", "compensate", "reconcile")))
         .order_by(Entry.seq)
     )
     by_job: dict[str | None, Counter[str]] = {}
+    forgotten: Counter[Event] = Counter()
     for kind, job_id, body in rows:
         if kind == "spend":
             by_job[job_id] = by_job.get(job_id, Counter()) + _runs_of([body])
+        elif kind == "reconcile":
+            forgotten += _forgotten(session, scope_id, json.loads(body)["accounts"])
         elif json.loads(body)["fraction"] == "1":
             by_job.pop(job_id, None)
-    return _events(sum(by_job.values(), Counter()))
+    return _events(sum(by_job.values(), Counter())) + forgotten
+
+
+def _forgotten(session: Session, scope_id: str, moved: dict[str, Any]) -> Counter[Event]:
+    """Return what a reconciliation added to a scope's budget as one event; nothing where it added nothing there."""
+    spent = moved[scope_id]["spent"] if scope_id in moved else []
+    if not any(spent):
+        return Counter()
+    orders = terms_of(session.get_one(Account, scope_id)).orders
+    return Counter([Zcdp(rho=max(amount / (order * NANO) for amount, order in zip(spent, orders, strict=False)))])
 
 
 def executed_by(session: Session, job: Job) -> Counter[Event]:

@@ -6,7 +6,8 @@ import pytest
 from sqlalchemy import delete, text
 
 from core.errors import BudgetExhausted, LedgerFrozen, StaleAttempt
-from core.privacy.events import Zcdp
+from core.privacy.events import Zcdp, compose
+from core.privacy.renyi import cost_nano
 from core.store import jobs, ledger, witness_file
 from core.store import witness as module
 from core.store.claims import freeze_ledger, refuse_if_frozen
@@ -100,8 +101,11 @@ def test_a_restored_dump_freezes_the_ledger_until_it_is_reconciled(
         held = ledger.balance(session, place.scope_id)
         assert ledger.verify(session, place.scope_id).ok
         assert session.get_one(Job, restored).error_code == "worker-lost"
+        drawn = compose(ledger.executed(session, place.scope_id))
     assert list(held.spent) == [max(one, two) for one, two in zip(taken, held.spent, strict=False)]
     assert not any(held.reserved)
+    told = cost_nano(drawn, held.terms.orders)  # what reports say of it: all that was charged, and hardly more
+    assert all(-2 <= one - two <= 0.01 * two for one, two in zip(told, held.spent, strict=True)), (told, held.spent)
     with database.write() as session:
         submit(session, place)
     database.run(jobs.claim, "w", LEASE)
