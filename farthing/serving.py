@@ -94,3 +94,9 @@ def reconcile(
     """Raise a frozen ledger to its witness and let it go on; live jobs fail at their whole price."""
     flag = "--without-witness" if without_witness else None
     _become("workers.upkeep", "reconcile", "--home", str(home), *_named("--witness", witness), flag)
+
+
+@app.command("admin-key")
+def admin_key(home: Home = HOME) -> None:
+    """Make another admin's key on the service's own machine, where the first was lost; printed once."""
+    _become("workers.upkeep", "admin-key", "--home", str(home))

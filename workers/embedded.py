@@ -22,7 +22,7 @@ from typing import Final
 from core.errors import Refusal
 from core.settings import ServiceSettings
 from core.store import datasets
-from core.store.bootstrap import first_admin
+from core.store.bootstrap import first_admin, is_admin_key
 from core.store.database import Database
 from core.store.master_key import prepare_master_key
 from core.store.witness import Witness, guard
@@ -118,7 +118,13 @@ class Embedded:
         self._stopping = True
 
     def run(self) -> None:
-        """Prepare, start, say so, and watch until stopped."""
+        """Prepare, start, say so, and watch until stopped.
+
+        Raises:
+            SystemExit: the port cannot be listened on. Said before anything is made: whatever answers there already
+                would look like this service, and a first key would be printed for nobody.
+        """
+        check_port(self._settings.host, self._settings.port)
         prepare(self._settings)
         for service in self._services:
             service.start()
@@ -150,6 +156,15 @@ def prepare(settings: ServiceSettings) -> None:
         made = database.run(first_admin, settings.admin_key)
         if made is not None and settings.admin_key is None:
             say(f"Admin key, shown this once: {made}")
+        if made is None and settings.admin_key is not None:
+            with database.read() as session:
+                known = is_admin_key(session, settings.admin_key)
+            if not known:
+                say(
+                    "FARTHING_ADMIN_KEY is not taken: there are keys already, and it is no admin's. If those are lost, "
+                    "`farthing admin-key` makes another.",
+                    error=True,
+                )
         for problem in guard(database, Witness(settings.witness_path)):
             say(f"The ledger is frozen: {problem} Run `farthing reconcile`.", error=True)
         with database.read() as session:
@@ -189,6 +204,22 @@ def free_port(host: str) -> int:
         probe.bind((host, 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def check_port(host: str, port: int) -> None:
+    """See whether a port can be listened on.
+
+    Raises:
+        SystemExit: it cannot; the text says why and what to do.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.create_server((host, port), family=family).close()
+    except OSError as error:
+        raise SystemExit(
+            f"Nothing can listen on {host}:{port} ({error.strerror or error}). Choose another port with --port or "
+            "FARTHING_PORT; 0 takes a free one."
+        ) from None
 
 
 def answers(host: str, port: int) -> bool:

@@ -1,11 +1,12 @@
-"""The operator's tools: `python -m workers.upkeep prepare|backup|restore|reconcile|rewrap|site --home DIR`.
+"""The operator's tools: `python -m workers.upkeep prepare|backup|restore|reconcile|rewrap|admin-key|site ...`.
 
 `prepare` is what a cluster runs once before its processes start, since those never change tables. `backup` and
-`restore` are for an embedded home. `backup` and `reconcile` also work while the service runs; `restore` needs the home
-for itself.
+`restore` are for an embedded home. All of them work while the service runs, but for `restore`, which needs the home for
+itself.
 """
 
 import argparse
+import os
 import re
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from core.settings import SITE, SITE_WORDS, ServiceSettings
 from core.store import backup as copies
 from core.store import datasets, roles
 from core.store import witness as witnesses
+from core.store.bootstrap import further_admin
 from core.store.claims import refuse_if_frozen
 from core.store.database import Database
 from core.store.master_key import add_master_key, check_master_keys, fingerprint_of
@@ -139,6 +141,21 @@ def reconcile(settings: ServiceSettings, *, without_witness: bool = False) -> No
     say(f"Reconciled: {len(failed)} live jobs failed at their whole price; the ledger goes on.")
 
 
+def admin_key(settings: ServiceSettings) -> None:
+    """Make another admin's key, for whoever holds the database: where the first one was lost.
+
+    Raises:
+        NotFound: there is no database in this home.
+    """
+    database = _open(settings)
+    try:
+        principal, secret = database.run(further_admin)
+    finally:
+        database.dispose()
+    say(f"admin {principal}; keep the line below, it is shown once:", error=True)
+    say(secret)
+
+
 def make_site(settings: ServiceSettings, name: str) -> None:
     """Make the role by which a site's processes log in to the shared database, or bring its rights up to date.
 
@@ -166,9 +183,10 @@ def _open(settings: ServiceSettings) -> Database:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run one tool; a refusal is printed as text and ends with status 1."""
+    os.umask(0o077)  # as in `workers.embedded`
     parser = argparse.ArgumentParser(prog="python -m workers.upkeep", description="The operator's tools.")
     tools = parser.add_subparsers(dest="tool", required=True)
-    for name in ("prepare", "backup", "restore", "reconcile", "rewrap", "site"):
+    for name in ("prepare", "backup", "restore", "reconcile", "rewrap", "admin-key", "site"):
         tool = tools.add_parser(name)
         tool.add_argument("--home", type=Path, help="where everything lives")
         tool.add_argument("--witness", type=Path, help="file that keeps the ledger's heads")
@@ -189,6 +207,8 @@ def main(arguments: list[str] | None = None) -> None:
             restore(settings, told.source)
         elif told.tool == "rewrap":
             rewrap(settings, fresh=told.fresh)
+        elif told.tool == "admin-key":
+            admin_key(settings)
         elif told.tool == "site":
             make_site(settings, told.name)
         else:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -10,8 +11,15 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
+from sqlalchemy import select
 
+from core.settings import ServiceSettings
+from core.store import principals
+from core.store.database import Database
+from core.store.tables import Audit
 from tests.support.embedded import ROOT, START_SECONDS, embedded
+from workers.embedded import main, prepare
+from workers.upkeep import main as upkeep
 
 
 def start(home: Path) -> tuple["subprocess.Popen[str]", list[str]]:
@@ -46,6 +54,38 @@ def test_the_first_start_prints_a_key_and_later_ones_do_not(tmp_path: Path) -> N
     second.communicate(timeout=60)
     assert second.returncode == 0
     assert len(said) == 1
+
+
+def test_a_port_that_is_taken_is_said_before_anything_is_made(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(SystemExit, match=rf"127.0.0.1:{port} .* another port"):
+            main(["--home", str(tmp_path / "home"), "--port", str(port)])
+    assert {path.name for path in (tmp_path / "home").iterdir()} == {"lock"}  # no first key was made, and lost
+
+
+def test_a_key_that_comes_too_late_is_said_and_a_lost_one_is_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "home"
+    first, late = "the first key of this home, with characters enough", "another key, which came too late"
+    for key in (first, first, late):
+        prepare(ServiceSettings(home=home, admin_key=key))
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.count("FARTHING_ADMIN_KEY is not taken") == 1
+    with pytest.raises(SystemExit):
+        upkeep(["admin-key", "--home", str(tmp_path / "elsewhere")])
+    assert "no database" in capsys.readouterr().err
+    upkeep(["admin-key", "--home", str(home)])
+    made = capsys.readouterr().out.strip()
+    database = Database(ServiceSettings(home=home).url)
+    with database.read() as session:
+        found = principals.find_all(session, [first, late, made])
+        (line,) = session.execute(select(Audit)).scalars()
+    database.dispose()
+    assert {secret: caller.role for secret, caller in found.items()} == {first: "admin", made: "admin"}
+    assert (line.action, line.target) == ("farthing admin-key", found[made].key_id)
 
 
 @pytest.mark.slow
