@@ -1,5 +1,6 @@
 # Every target sets up what it needs; `make help` lists them.
-PYTHON ?= python3.11
+PYTHONS := python3.11 python3.12 python3.13 python3.14 python3
+PYTHON ?= $(shell for one in $(PYTHONS); do $$one -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$one && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
@@ -18,9 +19,10 @@ help: ## list the targets
 
 setup: $(STAMP) $(KERNELS) ## make the virtual environment with everything in it
 $(STAMP): pyproject.toml constraints.txt
-	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or later is needed: make setup PYTHON=/path/to/python3" >&2; exit 1; }
+	@command -v "$(PYTHON)" >/dev/null || { echo "Python 3.11 or later is needed: make setup PYTHON=/path/to/python3" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --progress-bar off --constraint constraints.txt --editable '.[dev]'
+	@echo "Installing some 200 packages into $(VENV): minutes, and 2 GB of disk; with CUDA a few times that."
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) --editable '.[dev]'
 	@touch $@
 $(KERNELS): $(STAMP) $(wildcard core/native/*.c core/native/*.py) # none without a C compiler: then NumPy does their work
 	@$(BIN)/python -m core.native.build
@@ -28,7 +30,7 @@ $(KERNELS): $(STAMP) $(wildcard core/native/*.c core/native/*.py) # none without
 demo: setup ## the main job, end to end, on the bank data
 	$(BIN)/python -m examples.bank_demo
 
-serve: setup ## the service on http://127.0.0.1:8000, its home in .farthing
+serve: setup ## the service on http://127.0.0.1:8000, its home in .farthing (FARTHING_PORT=8080 make serve: another port)
 	$(BIN)/farthing up --home .farthing
 
 stack: $(SECRETS) ## the whole service in containers: PostgreSQL, Redis, API, worker (docs/stack.md)
