@@ -22,18 +22,18 @@ TAIL: Final = 14
 
 PROBABILITY_BITS: Final = 128
 WORD_BITS: Final = 64
+UNDECIDED: Final = 2**15
+"""A guide's numbers from here on are those of undecided cells; no table has so many values."""
+
 WORKING_BITS: Final = 256
 GUIDE_BITS: Final = 16
 LEADING_A_WORD: Final = WORD_BITS // GUIDE_BITS
 _BEHIND_GUIDE: Final = np.uint64(WORD_BITS - GUIDE_BITS)
+MOST_AT_ONCE: Final = 2**16
 _LARGEST_SUM: Final = 2**62
 
-DECIDE: Final = Signature(
-    "farthing_decide", ADDRESS, INTEGER, INTEGER, ADDRESS, INTEGER, ADDRESS, INTEGER, *3 * [ADDRESS]
-)
-SETTLE: Final = Signature(
-    "farthing_settle", ADDRESS, INTEGER, INTEGER, *3 * [ADDRESS], INTEGER, INTEGER, *4 * [ADDRESS]
-)
+DECIDE: Final = Signature("farthing_decide", ADDRESS, INTEGER, INTEGER, *2 * [ADDRESS], INTEGER, *3 * [ADDRESS])
+SETTLE: Final = Signature("farthing_settle", ADDRESS, INTEGER, INTEGER, *3 * [ADDRESS], INTEGER, *4 * [ADDRESS])
 
 
 def _weights(parameter: float, last: int) -> list[int]:
@@ -57,18 +57,18 @@ class CumulativeTable:
     """The narrow law: 2^128 times its cumulative distribution over -last..last, each value rounded down.
 
     A draw is -last plus the number of table values that 128 uniform bits reach. The first 16 of them are the number of
-    a cell of a guide. Nearly all cells decide the draw; the others, in ascending order, are numbered from `decided` on.
+    a cell of a guide. Nearly all cells decide the draw; the others, in ascending order, are numbered from UNDECIDED on.
 
     Args:
         parameter: s, in [0.5, 1024].
 
     Attributes:
         high, low: the table's values, their leading and their last 64 bits.
-        guide: by cell, how many values are reached, at most 2 * last, or the number of an undecided cell.
-        first: by undecided cell, less `decided`: how many values are below all of its words.
+        guide: by cell, how many values are reached, or the number of an undecided cell.
+        first: by undecided cell, less UNDECIDED: how many values are below all of its words.
     """
 
-    __slots__ = ("decided", "first", "guide", "high", "last", "low", "parameter")
+    __slots__ = ("first", "guide", "high", "last", "low", "parameter")
 
     def __init__(self, parameter: float) -> None:
         self.parameter = parameter
@@ -79,7 +79,7 @@ class CumulativeTable:
         mask = (1 << WORD_BITS) - 1
         self.high = np.array([value >> WORD_BITS for value in scaled], dtype=np.uint64)
         self.low = np.array([value & mask for value in scaled], dtype=np.uint64)
-        self.decided: Final = 2 * self.last + 1
+        assert self.high.size < UNDECIDED, "a guide tells values from cells"
         self.first, self.guide = self._guides()
 
     def _guides(self) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
@@ -89,8 +89,7 @@ class CumulativeTable:
         guide = self.high.searchsorted(starts, side="left")
         undecided = guide != self.high.searchsorted(ends, side="right")
         first = guide[undecided]
-        assert self.decided + first.size <= 2**GUIDE_BITS, "every cell has a number"  # there are 4 last + 1 at most
-        guide[undecided] = np.arange(self.decided, self.decided + first.size)
+        guide[undecided] = np.arange(UNDECIDED, UNDECIDED + first.size)  # a value makes one cell undecided at most
         return first.astype(np.uint16), guide.astype(np.uint16)
 
     def draw(self, generator: Generator, count: int) -> NDArray[np.int64]:
@@ -116,11 +115,11 @@ class CumulativeTable:
             words: one for each undecided draw, or None.
         """
         reached = self.guide.take(leading)
-        (undecided,) = (reached >= self.decided).nonzero()
+        (undecided,) = (reached >= UNDECIDED).nonzero()
         words = (generator.bits(undecided.size) if words is None else words) >> np.uint64(GUIDE_BITS)
         words |= leading.take(undecided).astype(np.uint64) << _BEHIND_GUIDE
         # Among words of one cell there is mostly one table value: a search would take ten times as long.
-        passed = self.first.take(reached.take(undecided) - self.decided).astype(np.int64)
+        passed = self.first.take(reached.take(undecided) - UNDECIDED).astype(np.int64)
         passed += self.high.take(passed, mode="clip") < words
         (more,) = (self.high.take(passed, mode="clip") <= words).nonzero()
         if more.size:
@@ -154,7 +153,7 @@ class NarrowSums:
         multipliers: K_0 to K_m.
     """
 
-    __slots__ = ("_decide", "_integers", "_multipliers", "_offset", "_settle", "_table")
+    __slots__ = ("_decide", "_integers", "_multipliers", "_offset", "_places", "_settle", "_table")
 
     def __init__(self, table: CumulativeTable, multipliers: list[int]) -> None:
         self._table, self._multipliers = table, np.array(multipliers, dtype=np.int64)
@@ -165,6 +164,7 @@ class NarrowSums:
         # No draw passes this, so that narrower integers, which take half the time, hold all of most laws.
         farthest = 2 * table.last * sum(multipliers)
         self._integers: Final = np.int32 if farthest <= np.iinfo(np.int32).max else np.int64
+        self._places = [address(one) for one in (table.guide, table.first, table.high, self._multipliers)]
         self.use(DECIDE.kernel(), SETTLE.kernel())
 
     def use(self, decide: Kernel | None, settle: Kernel | None) -> None:
@@ -172,7 +172,7 @@ class NarrowSums:
         self._decide, self._settle = decide, settle
 
     def draw(self, generator: Generator, sums: NDArray[np.int64]) -> None:
-        """Fill an array with independent draws, shape (count,); best a chunk that stays in the cache.
+        """Fill an array with at most 2^16 independent draws, shape (count,); best a chunk that stays in the cache.
 
         Time depends on the random bits and the count alone.
         """
@@ -205,12 +205,11 @@ class NarrowSums:
         table, terms = self._table, len(self._multipliers)
         assert sums.dtype == np.int64, "draws are added up in 64 bits"
         assert leading.size == terms * sums.size, "every draw has its first bits"
-        pending, pended = np.empty(leading.size, dtype=np.uint64), np.empty(terms, dtype=np.int64)
-        first_bits, multipliers, into = address(leading), address(self._multipliers), address(sums)
-        listed = (address(pending), address(pended))
-        sized = (first_bits, sums.size, terms)
-        decide(*sized, address(table.guide), table.decided, multipliers, self._offset, into, *listed)
-        words = generator.bits(int(pended.sum()))
-        told = (address(words), address(table.first), address(table.high), table.high.size, table.decided)
-        if settle(*sized, *told, multipliers, into, *listed):
+        assert sums.size <= MOST_AT_ONCE, "a place has 16 bits"
+        pending, pended = np.empty(leading.size, dtype=np.uint32), np.empty(terms, dtype=np.int64)
+        guide, first, high, multipliers = self._places
+        into, listed, sized = address(sums), (address(pending), address(pended)), (address(leading), sums.size, terms)
+        decide(*sized, guide, multipliers, self._offset, into, *listed)
+        words = generator.bits(sum(pended.tolist()))
+        if settle(*sized, address(words), first, high, table.high.size, multipliers, into, *listed):
             self._added(table.settled(generator, leading, words), sums)

@@ -27,6 +27,9 @@ MOST_AHEAD: Final = 2**13
 """Integers of one law that are drawn at a time: 64 KB."""
 
 LAWS_AHEAD: Final = 8
+_ZEROS: Final = memoryview(bytes(2**18))
+"""What a stream is added to, of most requests: nothing is filled for them anew."""
+
 _NONE: Final = np.empty(0, dtype=np.int64)
 
 T = TypeVar("T")
@@ -82,7 +85,9 @@ class SystemGenerator(Generator):
         assert count >= 0, "a count of words is not negative"
         if self.__identity != (os.getpid(), _Forks.count):
             self.__rekey()
-        return np.frombuffer(self.__stream.update(bytes(WORD_BYTES * count)), dtype=np.uint64)
+        size = WORD_BYTES * count
+        zeros = _ZEROS[:size] if size <= len(_ZEROS) else bytes(size)
+        return np.frombuffer(self.__stream.update(zeros), dtype=np.uint64)
 
     def ahead(self, law: float, size: int, draw: Callable[[int], NDArray[np.int64]]) -> NDArray[np.int64]:
         """Return `size` fresh integers of a law, of which more are drawn at a time, twice as many each time.

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from core.mechanisms import self_test
-from core.mechanisms.cumulative import DECIDE, SETTLE, CumulativeTable
+from core.mechanisms.cumulative import DECIDE, SETTLE, UNDECIDED, CumulativeTable
 from core.mechanisms.gaussian import CHUNK, DiscreteGaussian
 from core.mechanisms.generator import Generator, SimulationGenerator
 from tests.support.compiled import built, compiled_kernels, copied, needs_compiler
@@ -44,10 +44,10 @@ def test_twins_draw_the_same_integers_from_the_same_words(sigma: float) -> None:
 
 
 FLAWS = {
-    "a comparison": ("high[passed] < word", "high[passed] >> 49 < word >> 49"),
-    "a cell": ("reached >= decided", "reached > decided"),
-    "a block": ("sums[i] = offset;", "sums[i] = start ? offset + 1 : offset;"),
-    "an order": ("of_term = leading + term * count", "of_term = leading + (terms - 1 - term) * count"),
+    "a bit": ("<< 48 | *words++ >> 16", "<< 48 | *words++ >> 17"),
+    "a cell": ("if (reached >= UNDECIDED)", "if (reached > UNDECIDED + 3)"),
+    "a sum": ("sum = offset;", "sum = offset + (i == 9999);"),
+    "an order": ("multiplier = multipliers[term]", "multiplier = multipliers[terms - 1 - term]"),
 }
 
 
@@ -82,7 +82,7 @@ def test_a_tie_is_left_to_numpy_with_the_same_words(place: int, offset: int) -> 
     word, low = int(table.high[at]), int(table.low[at])
     leading = [0x8123] * 12
     leading[place] = word >> 48
-    undecided = [one for one in leading if table.guide[one] >= table.decided]
+    undecided = [one for one in leading if table.guide[one] >= UNDECIDED]
     packed = np.array(leading, dtype=np.uint16).view(np.uint64).tolist()
     words = [word % 2**48 << 16 if one == word >> 48 else 7 << 60 for one in undecided]
     found = [law.draw(Scripted([*packed, *words, low + offset]), 4).tolist() for law in laws]

@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from core.mechanisms.cumulative import UNDECIDED
 from core.mechanisms.gaussian import (
     DISTANCE_CAP,
     CumulativeTable,
@@ -63,7 +64,7 @@ def asked(table: CumulativeTable, *words: int) -> list[int]:
     """Return what a table asks a generator for where its draws' first 64 bits are these words, in its order."""
     leading = [word >> 48 for word in words]
     packed = np.array(leading + [0] * (-len(leading) % 4), dtype=np.uint16).view(np.uint64)
-    rest = [word % 2**48 << 16 for word, lead in zip(words, leading, strict=True) if table.guide[lead] >= table.decided]
+    rest = [word % 2**48 << 16 for word, lead in zip(words, leading, strict=True) if table.guide[lead] >= UNDECIDED]
     return [*packed.tolist(), *rest]
 
 

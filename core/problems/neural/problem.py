@@ -32,7 +32,6 @@ from collections.abc import Callable, Iterator
 from math import prod
 from typing import Final
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -48,13 +47,11 @@ from core.problems.neural.images import channels_back, channels_last
 from core.problems.neural.kernels import repeatable
 from core.problems.neural.losses import cleaned, losses_of, usable
 from core.problems.neural.modules import Pass
+from core.problems.neural.parts import moved, write_truncated
 from core.problems.neural.terms import LARGEST, Terms
 
 SMALLEST_CLIP: Final = 2.0**-30
 """Clips below this are refused: beside them the squares that underflow would count."""
-
-LARGEST_SUM: Final = 2.0**62
-"""Steps that no part may reach; what the lattice allows for is half of it."""
 
 MOST_MICRO_ROWS: Final = 256
 """Rows of one pass: more would leave the caches, and gain nothing."""
@@ -64,8 +61,6 @@ MICRO_NUMBERS: Final = 2**24
 
 KERNEL_AXES: Final = 4
 """Of a convolution's weights; no other parameter has so many."""
-
-SMALLEST_STEP: Final = 2.0**-120
 
 
 class NetworkProblem:
@@ -203,16 +198,16 @@ class NetworkProblem:
         measure = self._measure(question, facts, theta, other)
         assert torch.get_float32_matmul_precision() == "highest", "no sum is made in less than single precision"
         size, micro = self._sizes(question, facts)
-        total, filled, width = self._zeros(), 0, min(size, micro)
+        total, filled, width, used = self._zeros(), 0, min(size, micro), False
         for chosen, counted in self._batches(rows, included, micro):
             terms, scales, kept = measure(chosen, counted)
             for start in range(0, len(chosen), width):
-                _add(terms, scales, kept, slice(start, start + width), total)
-                filled += width
-                if filled == size:
-                    yield total
+                if used:
                     total.zero_()
-                    filled = 0
+                _add(terms, scales, kept, slice(start, start + width), total)
+                filled = (filled + width) % size
+                if used := filled == 0:
+                    yield total
         if filled:
             yield total
 
@@ -266,7 +261,7 @@ class NetworkProblem:
         for one in self._moved:
             at = self._offsets[one.name]
             start = weights[one.name]
-            weights[one.name] = theta[at : at + one.size].view(one.shape).to(start, copy=True).add_(start)
+            weights[one.name] = moved(start, theta[at : at + one.size].view(one.shape))
         return {name: channels_last(at) if at.ndim == KERNEL_AXES else at for name, at in weights.items()}
 
     def _zeros(self) -> Tensor:
@@ -288,35 +283,6 @@ class NetworkProblem:
             kept = included & self._kept[rows] & (squares <= LARGEST**2)  # false for NaN
             scales = torch.where(kept, (clip / squares.sqrt()).clamp_(max=1.0), 0.0)
         return terms, scales.to(outputs.dtype), kept
-
-
-def write_truncated(total: Tensor, part: Tensor, step: float, *, adding: bool) -> None:
-    """Truncate a part to the grid, toward zero, into a total, or add it there; the part is used up.
-
-    Dividing by a power of two loses nothing that a truncation keeps, in single precision either.
-
-    Args:
-        total: int64, shape (p,), in steps.
-        part: floats, shape (p,).
-        step: a power of two.
-        adding: whether the total holds other parts already.
-    """
-    assert SMALLEST_STEP < step < 1 / SMALLEST_STEP, "single precision holds the step and its inverse"
-    part.mul_(1 / step)
-    assert _is_within(part), "every part is finite and within its public bound"
-    if not adding:
-        total.copy_(part)
-    elif part.device.type == "cpu":
-        sums = total.numpy()
-        np.add(sums, part.numpy(), out=sums, dtype=np.int64, casting="unsafe")  # some at a time: without a long copy
-    else:
-        total.add_(part.to(torch.int64))
-
-
-def _is_within(numbers: Tensor) -> bool:
-    """Say whether no number of a part passes what one may reach; not if one is not a number."""
-    least, most = numbers.aminmax()
-    return bool(least > -LARGEST_SUM) and bool(most < LARGEST_SUM)
 
 
 def micro_rows(part_rows: int, numbers: int) -> int:

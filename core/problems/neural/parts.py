@@ -1,0 +1,85 @@
+"""Float sums of parts become integers, and integers' points floats; twice, compiled and by torch, bit for bit the same.
+
+Compiled (`core/native/parts.c`), each is one pass over memory: vectors as long as a network's parameters do not stay in
+a core's cache from one pass to the next, so that a pass costs what its memory does.
+"""
+
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.native.library import ADDRESS, FLOAT, INTEGER, Kernel, Signature
+
+TRUNCATE: Final = Signature("farthing_truncate", ADDRESS, INTEGER, FLOAT, ADDRESS, INTEGER)
+MOVE: Final = Signature("farthing_move", ADDRESS, ADDRESS, INTEGER, ADDRESS)
+_TRUNCATE: Final = TRUNCATE.kernel()
+_MOVE: Final = MOVE.kernel()
+
+LARGEST_SUM: Final = 2.0**62
+"""Steps that no part may reach; what the lattice allows for is half of it."""
+
+SMALLEST_STEP: Final = 2.0**-120
+
+
+def write_truncated(
+    total: Tensor, part: Tensor, step: float, *, adding: bool, kernel: Kernel | None = _TRUNCATE
+) -> None:
+    """Truncate a part to the grid, toward zero, into a total, or add it there; the part is used up.
+
+    Dividing by a power of two loses nothing that a truncation keeps, in single precision either.
+
+    Args:
+        total: int64, shape (p,), in steps.
+        part: floats, shape (p,).
+        step: a power of two.
+        adding: whether the total holds other parts already.
+        kernel: compiled, for parts in single precision; None: torch and NumPy do it.
+
+    Raises:
+        AssertionError: a number of the part is none, or reaches LARGEST_SUM steps; the total is then nobody's.
+    """
+    assert SMALLEST_STEP < step < 1 / SMALLEST_STEP, "single precision holds the step and its inverse"
+    if kernel and _is_here(part, torch.float32):
+        assert _is_here(total, torch.int64), "integers add up where floats did"
+        assert total.shape == part.shape == (len(part),), "a part has all coordinates"
+        within = bool(kernel(part.data_ptr(), len(part), 1 / step, total.data_ptr(), adding))
+        assert within, "every part is finite and within its public bound"
+        return
+    part.mul_(1 / step)
+    assert _is_within(part), "every part is finite and within its public bound"
+    if not adding:
+        total.copy_(part)
+    elif part.device.type == "cpu":
+        sums = total.numpy()
+        np.add(sums, part.numpy(), out=sums, dtype=np.int64, casting="unsafe")  # some at a time: without a long copy
+    else:
+        total.add_(part.to(torch.int64))
+
+
+def _is_within(numbers: Tensor) -> bool:
+    """Say whether no number of a part passes what one may reach; not if one is not a number."""
+    least, most = numbers.aminmax()
+    return bool(least > -LARGEST_SUM) and bool(most < LARGEST_SUM)
+
+
+def moved(start: Tensor, change: Tensor, kernel: Kernel | None = _MOVE) -> Tensor:
+    """Return a start plus a change that is first rounded to its precision, in the start's shape.
+
+    Args:
+        start: floats.
+        change: float64, of the same shape.
+        kernel: compiled, for starts in single precision; None: torch does it.
+    """
+    if kernel and _is_here(start, torch.float32) and _is_here(change, torch.float64):
+        assert start.shape == change.shape, "every parameter has its change"
+        made = torch.empty_like(start)
+        kernel(start.data_ptr(), change.data_ptr(), start.numel(), made.data_ptr())
+        return made
+    return change.to(start, copy=True).add_(start)
+
+
+def _is_here(numbers: Tensor, dtype: torch.dtype) -> bool:
+    """Say whether a kernel may walk these numbers one after the other."""
+    return numbers.device.type == "cpu" and numbers.dtype == dtype and numbers.is_contiguous()

@@ -1,0 +1,101 @@
+"""Compiled passes over long vectors give torch's very bits, and refuse what it refuses."""
+
+from math import inf, nan
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from core.problems.neural.parts import LARGEST_SUM, MOVE, TRUNCATE, moved, write_truncated
+from tests.support.compiled import built, compiled_kernels, copied, needs_compiler
+
+pytestmark = needs_compiler
+
+SIZES = (1, 7, 1023, 1024, 1025, 5000)
+STEP = 2.0**-30
+
+
+def floats(size: int, scale: float, seed: int = 1) -> Tensor:
+    """Return floats of both signs over many binades up to a scale, with zeros, denormals, halves and wholes."""
+    generator = torch.Generator().manual_seed(seed)
+    made = torch.randn(size, generator=generator) * torch.exp2(-30 * torch.rand(size, generator=generator)) * scale
+    some = torch.tensor([0.0, -0.0, 1e-42, -1e-42, 0.5 * STEP, -0.5 * STEP, STEP, -STEP, 1.5 * STEP, -2.5 * STEP])
+    made[: len(some)] = some[:size]
+    return made
+
+
+def sums(part: Tensor, *, adding: bool, compiled: bool, folder: Path | None = None) -> Tensor:
+    """Return what becomes of a total with one part."""
+    library = compiled_kernels() if folder is None else built(folder)
+    total = torch.arange(len(part)) * 2**40 - 2**50
+    write_truncated(total, part.clone(), STEP, adding=adding, kernel=TRUNCATE.of(library) if compiled else None)
+    return total
+
+
+@pytest.mark.parametrize("adding", [False, True])
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 2.0**20, 2.0**21, 2.0**22, 2.0**29])
+def test_parts_become_the_same_integers(scale: float, adding: bool) -> None:
+    """Below 2^51 steps, where whole numbers are read off doubles, and above."""
+    for size in SIZES:
+        part = floats(size, scale)
+        one, other = (sums(part, adding=adding, compiled=compiled) for compiled in (True, False))
+        assert torch.equal(one, other)
+        exact = [int(x / STEP) + (i * 2**40 - 2**50 if adding else 0) for i, x in enumerate(part.tolist())]
+        assert one.tolist() == exact
+
+
+def test_whole_numbers_around_the_largest_narrow_one_are_exact() -> None:
+    near = torch.tensor([2.0**51, 2.0**51 - 2**27, 2.0**50, 2.0**24 + 2, 2.0**23 + 1, 2.0**23 - 0.5]) * STEP
+    part = torch.cat([near, -near])
+    for some in (part, part[1:6]):
+        assert sums(some, adding=False, compiled=True).tolist() == [int(x / STEP) for x in some.tolist()]
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("wrong", [nan, inf, -inf, LARGEST_SUM * STEP, -LARGEST_SUM * STEP, 3e38])
+@pytest.mark.parametrize("place", [0, 1500, 2999])
+def test_what_is_no_number_or_too_large_is_refused_wherever_it_stands(wrong: float, place: int, compiled: bool) -> None:
+    part = torch.zeros(3000)
+    part[place] = wrong
+    with pytest.raises(AssertionError, match="finite and within"):
+        sums(part, adding=True, compiled=compiled)
+    largest = torch.nextafter(torch.tensor(LARGEST_SUM * STEP), torch.tensor(0.0))
+    part[place] = largest
+    assert sums(part, adding=False, compiled=compiled)[place] == int(largest / STEP)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_changes_are_added_to_a_start_by_the_same_roundings(size: int) -> None:
+    start, change = floats(size, 1.0), floats(size, 3.0, 2).double() * (1 + 2.0**-30)
+    one, other = (moved(start, change, kernel) for kernel in (MOVE.of(compiled_kernels()), None))
+    assert one.dtype == torch.float32
+    assert torch.equal(one.view(torch.int32), other.view(torch.int32))
+
+
+@pytest.mark.parametrize(
+    ("genuine", "planted"),
+    [
+        ("rounded > size ? 1.0", "rounded > size + 1 ? 1.0"),
+        ("(float)change[i] + start[i]", "(float)(change[i] + start[i])"),
+    ],
+)
+def test_a_planted_flaw_is_seen(genuine: str, planted: str, tmp_path: Path) -> None:
+    source = copied(tmp_path) / "parts.c"
+    source.write_text(source.read_text().replace(genuine, planted))
+    library = built(tmp_path)
+    part, change = floats(5000, 1.0), floats(5000, 3.0, 2).double() * (1 + 2.0**-30)
+    pairs = [(sums(part, adding=True, compiled=True, folder=tmp_path), sums(part, adding=True, compiled=False))]
+    pairs.append((moved(part, change, MOVE.of(library)), moved(part, change, None)))
+    same = all(torch.equal(one, other) for one, other in pairs)
+    assert not same
+
+
+def test_other_precisions_and_strides_are_left_to_torch() -> None:
+    start = torch.ones(6, 4).mT
+    assert not start.is_contiguous()
+    assert torch.equal(moved(start, torch.ones(4, 6, dtype=torch.float64)), torch.full((4, 6), 2.0))
+    assert moved(start.double(), start.double()).dtype == torch.float64
+    total = torch.zeros(3, dtype=torch.int64)
+    write_truncated(total, torch.tensor([1.5, -2.5, 0.0], dtype=torch.float64), 0.5, adding=False)
+    assert total.tolist() == [3, -5, 0]
