@@ -8,9 +8,13 @@
 # WHEELS        an image with nothing but wheels in its root, which pip then finds; with PIP_NO_INDEX=1 it asks no index.
 # pip_config    a secret, `--secret id=pip_config,src=/etc/pip.conf`: how pip reaches a mirror. It is in no layer.
 #
+# COMPILER_IMAGE  a Debian with Python, where the kernels are compiled; without a C compiler in it, its apt fetches gcc.
+#               No compiler gets into what runs. `--build-arg COMPILED=no` leaves the kernels out: NumPy does their work.
+#
 # It needs BuildKit (DOCKER_BUILDKIT=1 before Docker 23).
 
 ARG PYTHON_IMAGE=python:3.11-slim-bookworm
+ARG COMPILER_IMAGE=${PYTHON_IMAGE}
 ARG WHEELS=no-wheels
 
 FROM ${PYTHON_IMAGE} AS base
@@ -39,12 +43,23 @@ ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 RUN --mount=type=bind,from=wheels,target=/wheels --mount=type=secret,id=pip_config,target=/etc/pip.conf \
     PIP_EXTRA_INDEX_URL=$TORCH_INDEX python3 -m pip install '.[train,cluster]'
 
+FROM ${COMPILER_IMAGE} AS kernels
+ARG COMPILED=yes
+WORKDIR /opt/farthing
+RUN if [ "$COMPILED" = yes ] && ! command -v cc >/dev/null; then \
+        apt-get update -qq && apt-get install -y -qq --no-install-recommends gcc libc6-dev; \
+    fi
+COPY core/__init__.py core/__init__.py
+COPY core/native core/native
+RUN if [ "$COMPILED" = yes ]; then python3 -m core.native.build --required; fi
+
 FROM base AS code
 COPY migrations migrations
 COPY farthing farthing
 COPY core core
 COPY workers workers
 COPY api api
+COPY --from=kernels /opt/farthing/core/native core/native
 RUN python3 -m compileall -q .
 
 # One user for both images, since they share the records and the witness.

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.mechanisms.generator import Generator
-from core.native.library import ADDRESS, INTEGER, Kernel, Signature, address
+from core.native.library import Kernel, address
+from core.native.signatures import DECIDE, SETTLE
 
 TAIL: Final = 14
 """A table ends at this many parameters."""
@@ -31,9 +32,6 @@ LEADING_A_WORD: Final = WORD_BITS // GUIDE_BITS
 _BEHIND_GUIDE: Final = np.uint64(WORD_BITS - GUIDE_BITS)
 MOST_AT_ONCE: Final = 2**16
 _LARGEST_SUM: Final = 2**62
-
-DECIDE: Final = Signature("farthing_decide", ADDRESS, INTEGER, INTEGER, *2 * [ADDRESS], INTEGER, *3 * [ADDRESS])
-SETTLE: Final = Signature("farthing_settle", ADDRESS, INTEGER, INTEGER, *3 * [ADDRESS], INTEGER, *4 * [ADDRESS])
 
 
 def _weights(parameter: float, last: int) -> list[int]:

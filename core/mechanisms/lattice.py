@@ -23,10 +23,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from core.native.library import ADDRESS, FLOAT, INTEGER, Signature, address
+from core.native.library import Kernel, address
+from core.native.signatures import TELL
 from core.privacy.facts import PART_UNITS, Adjacency, parts_in
 
-TELL: Final = Signature("farthing_tell", ADDRESS, ADDRESS, INTEGER, INTEGER, FLOAT, ADDRESS)
 _TELL: Final = TELL.kernel()
 
 STEPS_PER_CLIP: Final = 2**20
@@ -290,7 +290,12 @@ def round_parts(total: NDArray[np.int64], grid: Grid) -> NDArray[np.int64]:
 
 
 def tell_noised(
-    total: NDArray[np.int64], noise: NDArray[np.int64], grid: Grid, scale: float, told: NDArray[np.float64]
+    total: NDArray[np.int64],
+    noise: NDArray[np.int64],
+    grid: Grid,
+    scale: float,
+    told: NDArray[np.float64],
+    kernel: Kernel | None = _TELL,
 ) -> None:
     """Round a sum of parts to the grid, add its noise there, and scale it; post-processing from the noise on.
 
@@ -302,8 +307,9 @@ def tell_noised(
         grid: for sums of parts.
         scale: a step in the units of what is told.
         told: written; it may be the sum's own memory.
+        kernel: compiled; None: NumPy does it.
     """
-    if _TELL is None:
+    if kernel is None:
         integers = round_parts(total, grid)
         integers += noise
         np.multiply(integers, scale, out=told)
@@ -312,7 +318,7 @@ def tell_noised(
     assert told.dtype == np.float64, "answers are float64"
     assert total.shape == noise.shape == told.shape == (total.size,), "vectors of one length"
     assert grid.part_bits > 0, "this grid is for sums of parts"
-    _TELL(address(total), address(noise), total.size, grid.part_bits, scale, address(told))
+    kernel(address(total), address(noise), total.size, grid.part_bits, scale, address(told))
 
 
 def mirror_upper(matrix: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -12,18 +12,22 @@ does not start: going on without them would hide it, and the same machine would 
 import os
 import subprocess
 import sys
+from ctypes import CDLL
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.mechanisms.cumulative import DECIDE, SETTLE
 from core.mechanisms.gaussian import DiscreteGaussian, noise_vector
 from core.mechanisms.generator import Generator, SystemGenerator
-from core.native.library import library
+from core.mechanisms.lattice import tell_noised, vector_grid
+from core.native.library import address, library
+from core.native.signatures import DECIDE, MOVE, SETTLE, TELL, TRUNCATE
+from core.privacy.facts import Adjacency
 
 PARAMETER: Final = 5.0e6
 DRAWS: Final = 8
+FRESH: Final = 2
 MANY: Final = 2**14 + 3
 COMPARED: Final = (0.7, 300.0, 4.0e3, 5.0e6, 1.0e12)
 """Parameters whose draws are compared: of one table alone, and of sums of two to four."""
@@ -57,17 +61,46 @@ class _Same(Generator):
 
 
 def twins_agree() -> bool:
-    """Say whether the compiled kernels draw what NumPy does from the same fresh words, some thousands of each law."""
+    """Say whether each compiled kernel gives what NumPy gives for the same fresh words, some thousands of them."""
     found, _ = library()
     if found is None:
         return True
-    words, pairs = SystemGenerator().bits(WORDS), []
+    words = SystemGenerator().bits(WORDS)
+    return _draws_agree(found, words) and _sums_agree(found, words) and _parts_agree(found, words)
+
+
+def _draws_agree(found: CDLL, words: NDArray[np.uint64]) -> bool:
+    """Compare draws of narrow laws and of wide ones."""
+    pairs = []
     for parameter in COMPARED:
         law = DiscreteGaussian(parameter)
         for kernels in (found, None):
             law.sums.use(DECIDE.of(kernels), SETTLE.of(kernels))
             pairs.append(law.draw(_Same(words), MANY))
     return all(map(np.array_equal, pairs[::2], pairs[1::2]))
+
+
+def _sums_agree(found: CDLL, words: NDArray[np.uint64]) -> bool:
+    """Compare what is told of sums of all sizes and their noise."""
+    totals = words[:MANY].view(np.int64) >> (words[MANY : 2 * MANY] % np.uint64(62) + np.uint64(2)).astype(np.int64)
+    noise = words[2 * MANY : 3 * MANY].view(np.int64) >> 30
+    told = [np.empty(MANY) for _ in range(2)]
+    for kernel, into in zip((TELL.of(found), None), told, strict=True):
+        tell_noised(totals, noise, vector_grid(1.0, 2**20, 9, Adjacency.ZERO_OUT), 1 / 3, into, kernel)
+    return told[0].tobytes() == told[1].tobytes()
+
+
+def _parts_agree(found: CDLL, words: NDArray[np.uint64]) -> bool:
+    """Compare a network's float sums as integers, and its parameters as floats, with what NumPy makes of them."""
+    truncate, move = TRUNCATE.of(found), MOVE.of(found)
+    assert truncate, "a library has all kernels"
+    assert move, "a library has all kernels"
+    doubles = np.ldexp(words[:MANY].view(np.int64).astype(np.float64), -(words[MANY : 2 * MANY] % 90).astype(np.int32))
+    part, total, start = doubles.astype(np.float32), np.zeros(MANY, dtype=np.int64), np.empty(MANY, dtype=np.float32)
+    within = [truncate(address(part), MANY, by, address(total), 1) for by in (1 / 8, 2.0**-30, np.inf)]
+    move(address(part), address(doubles), MANY, address(start))
+    expected = (part / 8).astype(np.int64) + (part * np.float32(2.0**-30)).astype(np.int64)
+    return within == [1, 1, 0] and np.array_equal(total, expected) and np.array_equal(start, part + part)
 
 
 def self_test() -> str:
@@ -85,13 +118,13 @@ def self_test() -> str:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     command = [sys.executable, "-m", "core.mechanisms.self_test"]
     lines = [fresh_noise()]
-    for _ in range(2):
+    for _ in range(FRESH):
         child = subprocess.run(  # noqa: S603 - our own module
             command, env=environment, stdout=subprocess.PIPE, text=True, timeout=_PATIENCE_SECONDS, check=True
         )
         lines.append(child.stdout.strip())
     assert distinct(lines), "fresh processes draw the same noise: the system's source of randomness is broken"
-    assert twins_agree(), "compiled kernels draw other integers than NumPy: build them anew, or remove the library"
+    assert twins_agree(), "compiled kernels give other numbers than NumPy: build them anew, or remove the library"
     return library()[1]
 
 

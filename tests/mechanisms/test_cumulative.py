@@ -8,9 +8,10 @@ import pytest
 from numpy.typing import NDArray
 
 from core.mechanisms import self_test
-from core.mechanisms.cumulative import DECIDE, SETTLE, UNDECIDED, CumulativeTable
+from core.mechanisms.cumulative import UNDECIDED, CumulativeTable
 from core.mechanisms.gaussian import CHUNK, DiscreteGaussian
 from core.mechanisms.generator import Generator, SimulationGenerator
+from core.native.signatures import DECIDE, SETTLE
 from tests.support.compiled import built, compiled_kernels, copied, needs_compiler
 
 pytestmark = needs_compiler
@@ -92,14 +93,29 @@ def test_a_tie_is_left_to_numpy_with_the_same_words(place: int, offset: int) -> 
     assert moved == (1 if offset >= 0 else 0)
 
 
-def test_a_worker_with_flawed_kernels_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = copied(tmp_path) / "noise.c"
+@pytest.mark.parametrize(
+    ("file", "genuine", "planted"),
+    [
+        ("noise.c", "<< 48 | *words++ >> 16", "<< 48 | *words++ >> 18"),
+        ("noise.c", "+ half)", "+ half / 2)"),
+        ("parts.c", "rounded > size ?", "rounded > size + 0.25 ?"),
+        ("parts.c", "+ start[i];", "- start[i];"),
+    ],
+)
+def test_a_worker_with_flawed_kernels_does_not_start(
+    file: str, genuine: str, planted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = copied(tmp_path) / file
     monkeypatch.setattr(self_test, "library", lambda: (compiled_kernels(), "compiled"))
     assert self_test.twins_agree()
-    source.write_text(source.read_text().replace("<< 48 | *words++ >> 16", "<< 48 | *words++ >> 18"))
-    monkeypatch.setattr(self_test, "library", lambda: (built(tmp_path), "compiled"))
-    monkeypatch.setattr(self_test, "distinct", lambda lines: len(lines) == 3)  # these are not what is planted
-    with pytest.raises(AssertionError, match="other integers than NumPy"):
+    assert source.read_text().count(genuine) == 1
+    source.write_text(source.read_text().replace(genuine, planted))
+    flawed = built(tmp_path)
+    monkeypatch.setattr(self_test, "library", lambda: (flawed, "compiled"))
+    assert not self_test.twins_agree()
+    monkeypatch.setattr(self_test, "distinct", lambda lines: len(lines) == 1)  # these are not what is planted
+    monkeypatch.setattr(self_test, "FRESH", 0)
+    with pytest.raises(AssertionError, match="other numbers than NumPy"):
         self_test.self_test()
 
 

@@ -64,12 +64,15 @@ def _standins(engine: Engine) -> tuple[dict[str, str], list[str]]:
         _import_debian(engine, base)
     except (subprocess.CalledProcessError, FileNotFoundError) as error:
         raise NoEngineError(f"no image registry answers, and debootstrap made no base: {error}") from error
-    for target in ("postgres", "redis"):
-        say(f"building a stand-in for {ORDINARY[f'{target.upper()}_IMAGE']}")
+    compiler = f"{OURS}-compiler"
+    tags = {"postgres": names["POSTGRES_IMAGE"], "redis": names["REDIS_IMAGE"], "compiler": compiler}
+    for target, tag in tags.items():
+        say(f"building a stand-in: {target}")
         options = ["--network", "host", "--build-arg", f"PYTHON_IMAGE={base}", "--target", target]
-        engine("build", "--quiet", *options, "--tag", names[f"{target.upper()}_IMAGE"], str(STANDINS))
+        engine("build", "--quiet", *options, "--tag", tag, str(STANDINS))
     _import_wheels(engine, wheels)
-    return names, ["--network", "none", "--build-arg", f"WHEELS={wheels}", "--build-arg", "PIP_NO_INDEX=1"]
+    given = {"WHEELS": wheels, "PIP_NO_INDEX": "1", "COMPILER_IMAGE": compiler}
+    return names, ["--network", "none", *(part for at in given.items() for part in ("--build-arg", "=".join(at)))]
 
 
 def _import_debian(engine: Engine, name: str) -> None:

@@ -74,6 +74,12 @@ def test_the_image_of_the_api_has_no_torch_and_that_of_the_worker_has() -> None:
     assert docker("exec", container("worker"), "python", "-c", look, check=False).returncode == 1
 
 
+@pytest.mark.parametrize("name", ["api", "worker"])
+def test_an_image_has_compiled_kernels_and_no_compiler(name: str) -> None:
+    look = "import shutil; from core.native.library import library; print(library()[1], shutil.which('cc'))"
+    assert docker("exec", container(name), "python", "-c", look).stdout.split() == ["compiled", "None"]
+
+
 @pytest.mark.parametrize("name", SERVICES)
 def test_no_secret_is_in_an_image_an_environment_an_argument_or_a_log(name: str) -> None:
     secrets = [path.read_text().strip() for path in Path(os.environ["FARTHING_STACK_SECRETS"]).iterdir()]

@@ -10,10 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.native.library import ADDRESS, FLOAT, INTEGER, Kernel, Signature
+from core.native.library import Kernel
+from core.native.signatures import MOVE, TRUNCATE
 
-TRUNCATE: Final = Signature("farthing_truncate", ADDRESS, INTEGER, FLOAT, ADDRESS, INTEGER)
-MOVE: Final = Signature("farthing_move", ADDRESS, ADDRESS, INTEGER, ADDRESS)
 _TRUNCATE: Final = TRUNCATE.kernel()
 _MOVE: Final = MOVE.kernel()
 

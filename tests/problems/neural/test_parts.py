@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.problems.neural.parts import LARGEST_SUM, MOVE, TRUNCATE, moved, write_truncated
+from core.native.signatures import MOVE, TRUNCATE
+from core.problems.neural.parts import LARGEST_SUM, moved, write_truncated
 from tests.support.compiled import built, compiled_kernels, copied, needs_compiler
 
 pytestmark = needs_compiler
