@@ -97,6 +97,7 @@ def _check_optimizer(optimizer: AnySettings, facts: Facts, estimate_mu: float, i
     """Refuse settings that contradict the rest of the job."""
     if isinstance(optimizer, NoisyNewton):
         _check_newton(optimizer, inference)
+    assert optimizer.start is not None, "planned"
     if not isinstance(optimizer.start, str) and len(optimizer.start) != facts.dimension:
         raise contradiction("/optimizer/start", f"must have {facts.dimension} numbers, one for each parameter")
     if isinstance(optimizer, ClippedSgd):

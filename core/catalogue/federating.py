@@ -17,6 +17,7 @@ from core.catalogue.design import Design
 from core.catalogue.jobs import JobSpec
 from core.catalogue.method import Bound
 from core.catalogue.methods import AnySettings
+from core.catalogue.models import PhaseRetrievalModel
 from core.catalogue.planning import PlannedJob, plan_job
 from core.errors import FieldError, Invalid, Refusal
 from core.privacy.budget import Terms
@@ -131,7 +132,8 @@ def _refuse_unfederated(spec: JobSpec) -> None:
         wrong.append(FieldError("/inference/intervals", "give false: no covariance is known of a federated estimate"))
     if spec.resources.processes > 1:
         wrong.append(FieldError("/resources/processes", "give 1: each client is a process of its own"))
-    if spec.optimizer.start == "random":
+    open_start = spec.optimizer.start is None and isinstance(spec.model, PhaseRetrievalModel)
+    if spec.optimizer.start == "random" or open_start:
         wrong.append(FieldError("/optimizer/start", "give zeros or numbers: clients have no coins in common"))
     if wrong:
         raise Invalid("A federated job cannot do that.", *wrong)

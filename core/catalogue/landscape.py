@@ -59,6 +59,34 @@ def weak_convexity(loss: Loss, weights: Weights, longest: float) -> float | None
     return None if bent is None else bent * longest_square(weights, longest)
 
 
+def longest_cube(weights: Weights, longest: float) -> float:
+    """Return the most of w(x) |x|^3, or |v(x) x|^3, over rows of norm at most `longest`.
+
+    With t the bound and r = |x|: min(1, (t/r)^power) r^3 grows with r, or stays beyond t for power 3.
+    """
+    if isinstance(weights, Clip):
+        return longest**3
+    assert weights.bound is not None, "plan first"
+    within = min(weights.bound, longest)
+    return within**weights.power * longest ** (3 - weights.power) if isinstance(weights, Mallows) else within**3
+
+
+def hessian_smoothness(loss: Loss, weights: Weights, longest: float) -> float | None:
+    """Return rho: a unit's Hessian moves by at most so much, as an operator, for each unit that theta moves.
+
+    Of a number times x x^T the number moves by at most the third derivative times |x|. Where gradients are clipped it
+    is about points at which no unit's is, for there the second derivative jumps; what rests on it says so.
+
+    Arguments are those of `smoothness`. None: the second derivative jumps or has no bound, or the loss is convex, so
+    that no method asks.
+    """
+    if isinstance(weights, Clip):
+        third = loss.clipped_third_derivative(_slope(weights, longest))
+    else:
+        third = loss.third_derivative
+    return None if third is None else third * longest_cube(weights, longest)
+
+
 def start_gap(loss: Loss, weights: Weights, design: Design, start: AnyStart, ridge: float) -> float | None:
     """Return F0: the mean loss at a public start, a ridge included, is at most so far above its least value.
 

@@ -42,6 +42,19 @@ class AbstractLoss(Grown, ABC):
         """Sup of minus the second derivative in the margin, 0 for convex losses; None where it has none."""
         return 0.0
 
+    @property
+    def third_derivative(self) -> float | None:
+        """Sup |third derivative in the margin|, of losses that bend down: of them alone is it asked.
+
+        None where it has no bound, the second derivative jumps, or the loss is convex.
+        """
+        return None
+
+    def clipped_third_derivative(self, slope: float) -> float | None:
+        """Return the same over margins at which the score is at most `slope` long: where nothing is clipped."""
+        del slope  # a part of all margins
+        return self.third_derivative
+
     def clipped_smoothness(self, slope: float) -> float | None:
         """Return the Lipschitz constant of the score once it is clipped to [-slope, slope]."""
         del slope  # clipping makes no score change faster

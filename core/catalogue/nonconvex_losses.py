@@ -16,6 +16,7 @@ from core.catalogue.loss_bases import AbstractLoss, AbstractRobust, PositiveNumb
 
 _ROOT_OF_33: Final = sqrt(33)
 _NEWTON_STEPS: Final = 60
+_BRIER_TURN: Final = 0.6362642907
 
 
 class GemanMcClure(AbstractRobust):
@@ -46,6 +47,12 @@ class GemanMcClure(AbstractRobust):
         """1/(4 scale)."""
         return 1 / (4 * self.known_scale)
 
+    @property
+    def third_derivative(self) -> float:
+        """12 u (1 - u^2)/(1 + u^2)^4/(c scale^2) at u^2 = 1 - 2/sqrt(5), the lesser root of 5 u^4 - 10 u^2 + 1."""
+        square = 1 - 2 / sqrt(5)
+        return 12 * sqrt(square) * (1 - square) / (1 + square) ** 4 / (self.c * self.known_scale**2)
+
 
 class Cauchy(AbstractRobust):
     """rho(t) = c^2/2 log(1 + (t/c)^2): redescending, the likelihood of Cauchy errors.
@@ -71,6 +78,12 @@ class Cauchy(AbstractRobust):
     def weak_convexity(self) -> float:
         """1/(8 scale)."""
         return 1 / (8 * self.known_scale)
+
+    @property
+    def third_derivative(self) -> float:
+        """2 u (3 - u^2)/(1 + u^2)^3/(c scale^2) at u = sqrt(2) - 1, a root of u^4 - 6 u^2 + 1."""
+        u = sqrt(2) - 1
+        return 2 * u * (3 - u * u) / (1 + u * u) ** 3 / (self.c * self.known_scale**2)
 
 
 class Brier(AbstractLoss):
@@ -99,6 +112,12 @@ class Brier(AbstractLoss):
     def weak_convexity(self) -> float:
         """Minus p^2 (1 - p) (2 - 3 p) at p = (15 + sqrt(33))/24; less than the peak, so that is the smoothness."""
         return -_bend((15 + _ROOT_OF_33) / 24)
+
+    @property
+    def third_derivative(self) -> float:
+        """p^2 (1 - p) |12 p^2 - 15 p + 4| at p = 0.63626, the middle root of 60 p^3 - 108 p^2 + 57 p - 8."""
+        p = _BRIER_TURN
+        return p**2 * (1 - p) * abs(12 * p**2 - 15 * p + 4)
 
     def gap_at_zero(self, reach: float) -> float:
         """Return 1/8: p = 1/2 there, and the loss falls to 0."""
@@ -149,6 +168,10 @@ class SineLink(AbstractLoss):
     def clipped_weak_convexity(self, slope: float) -> float:
         """Return slope a/sqrt(1 - a^2) - (1 - a)^2, or 0."""
         return max(0.0, slope * self._turn - (1 - self.amplitude) ** 2)
+
+    def clipped_third_derivative(self, slope: float) -> float:
+        """Return 3 a (1 + a) + slope a/(1 - a), a bound, not attained: of 3 s' s" and of (s - y) times the next."""
+        return 3 * self.amplitude * (1 + self.amplitude) + slope * self.amplitude / (1 - self.amplitude)
 
     def gap_at_zero(self, reach: float) -> float:
         """Return reach^2/2: s(0) = 0, and some margin has no loss."""
@@ -225,11 +248,20 @@ class SmoothPhase(AbstractPhase):
         Newton's steps come down to it from above, for the cubic is convex and grows there. They begin where
         (m^2 - cap)^(3/2) is the slope, which is less than m (m^2 - cap).
         """
+        margin = self._farthest(slope)
+        return 3 * margin * margin - self.known_cap
+
+    def clipped_third_derivative(self, slope: float) -> float:
+        """Return 6 m at the same root: no margin with a score of at most `slope` is farther from zero."""
+        return 6 * self._farthest(slope)
+
+    def _farthest(self, slope: float) -> float:
+        """Return the positive root of m (m^2 - cap) = slope."""
         cap = self.known_cap
         margin = hypot(sqrt(cap), cbrt(slope))
         for _ in range(_NEWTON_STEPS):
             margin -= (margin * (margin * margin - cap) - slope) / (3 * margin * margin - cap)
-        return 3 * margin * margin - cap
+        return margin
 
     def value_at_zero(self, target: float) -> float:
         """Return y^2/4."""

@@ -10,11 +10,11 @@ from core.catalogue.completion import complete, contradiction
 from core.catalogue.design import Design, make_design
 from core.catalogue.jobs import Inference, JobSpec, Resources
 from core.catalogue.kl.repeats import Repeats
-from core.catalogue.landscape import longest_square
+from core.catalogue.landscape import hessian_smoothness, longest_square
 from core.catalogue.method import Bound
 from core.catalogue.methods import AnySettings
-from core.catalogue.modelling import fill_model, make_facts
-from core.catalogue.models import LinearModel, NetworkModel, RegressionModel
+from core.catalogue.modelling import encoded_loss, fill_model, make_facts
+from core.catalogue.models import LinearModel, NetworkModel, PhaseRetrievalModel, RegressionModel
 from core.catalogue.network.planning import (
     clip_of,
     fill_network,
@@ -29,6 +29,7 @@ from core.catalogue.questions import Question
 from core.catalogue.reference import check_assumed
 from core.catalogue.refusals import refuse_unbounded
 from core.catalogue.sampling import StreamSampling
+from core.catalogue.second_order.figures import EscapeFigures, SpiderFigures
 from core.catalogue.second_order.selecting import SelectModel
 from core.catalogue.second_order.selection_figures import BY_SCORES
 from core.privacy.budget import Terms
@@ -75,8 +76,9 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
     """
     _check_models(spec)
     _refuse_shared(spec)
-    spec = _numbered(spec)
+    spec = _begun(_numbered(spec))
     design, model, facts = describe(spec, columns=columns, units=units, adjacency=adjacency)
+    spec = _with_known(spec, design, model)
     mu, fits = spec.privacy.total_mu(terms), allowed(spec.privacy, terms)
     if isinstance(model, NetworkModel):
         optimizer, inference = complete(spec.optimizer.calibrated(facts, fits), spec.inference, mu, facts)
@@ -139,6 +141,22 @@ def _numbered(spec: JobSpec) -> JobSpec:
     return spec.model_copy(update={"optimizer": fill(spec.optimizer, candidates=len(spec.models))})
 
 
+def _begun(spec: JobSpec) -> JobSpec:
+    """Settle where a method begins that leaves it open: at zero, or at random where every gradient is zero there."""
+    if not isinstance(spec.optimizer, SpiderFigures):
+        return spec
+    start = "random" if isinstance(spec.model, PhaseRetrievalModel) else "zeros"
+    return spec.model_copy(update={"optimizer": fill(spec.optimizer, start=start)})
+
+
+def _with_known(spec: JobSpec, design: Design, model: RegressionModel | NetworkModel) -> JobSpec:
+    """Tell a method with rounds of escape how fast Hessians change, where that is known of the loss."""
+    if not isinstance(spec.optimizer, EscapeFigures) or isinstance(model, NetworkModel) or not spec.optimizer.escapes:
+        return spec
+    found = hessian_smoothness(encoded_loss(model, design), model.weights, design.norm_bound)
+    return spec.model_copy(update={"optimizer": fill(spec.optimizer, hessian_smoothness=found)})
+
+
 def _completed(
     spec: JobSpec, design: Design, model: RegressionModel, facts: Facts, mu: float, fits: Fits
 ) -> tuple[AnySettings, Inference]:
@@ -177,7 +195,7 @@ def describe(
         return design, network, facts
     design = make_design(columns, spec.model)
     model = fill_model(spec.model, design)
-    facts = make_facts(model, design, units, adjacency, spec.optimizer.start)
+    facts = make_facts(model, design, units, adjacency, spec.optimizer.start or "zeros")
     if isinstance(spec.optimizer, SelectModel):  # others' jobs are as trainers of earlier releases know them
         facts = facts.model_copy(update={"hessian_rank": 1})  # a number times x x^T; other losses are refused
     return design, model, facts

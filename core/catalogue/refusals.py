@@ -67,7 +67,7 @@ def _no_hessian(optimizer: AnySettings, model: RegressionModel, facts: Facts) ->
 
 def _refuse_saddle(optimizer: AnySettings) -> None:
     """Refuse a start where every record's gradient is zero."""
-    if optimizer.start == "zeros" or not any(optimizer.start):
+    if optimizer.start == "zeros" or not any(optimizer.start or ()):
         detail = "is where a square has no slope, so that no method would leave it: give random, or numbers"
         raise Invalid(f"/optimizer/start {detail}.", FieldError("/optimizer/start", detail))
 
@@ -86,7 +86,7 @@ def _not_convex(optimizer: AnySettings, inference: Inference) -> list[FieldError
 
 def _refuse_start(optimizer: AnySettings, facts: Facts) -> None:
     """Refuse a start whose scale is none."""
-    if facts.scale is None or isinstance(optimizer.start, str):
+    if facts.scale is None or optimizer.start is None or isinstance(optimizer.start, str):
         return
     if len(optimizer.start) == facts.dimension and optimizer.start[-1] < facts.scale.floor:
         detail = f"its last number is the scale, at least its floor, {facts.scale.floor:g}, in encoded units"

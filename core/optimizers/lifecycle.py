@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from core.privacy.facts import Facts
 
 
-def starting_point(start: AnyStart, oracle: Oracle) -> Tensor:
+def starting_point(start: AnyStart | None, oracle: Oracle) -> Tensor:
     """Return the start, float64, shape (p,); an unknown scale starts where the facts say.
 
     A random one is drawn anew at each call, so it is called for an initial state and nowhere else (see `begun`).
     """
     facts = oracle.facts
+    assert start is not None, "plan first"
     if isinstance(start, str):
         point = torch.zeros(facts.dimension, dtype=torch.float64)
         if start == "random":
@@ -37,7 +38,7 @@ def starting_point(start: AnyStart, oracle: Oracle) -> Tensor:
     return point
 
 
-def begun(start: AnyStart, oracle: Oracle, initial: dict[str, Tensor]) -> dict[str, Tensor]:
+def begun(start: AnyStart | None, oracle: Oracle, initial: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return the state to go on from: what an earlier attempt kept, or the initial one.
 
     Coins are not told again after a loss. So what came of them is kept before anything is asked, and whatever a later

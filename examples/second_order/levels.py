@@ -122,7 +122,7 @@ def level_settings(**figures: object) -> GaussPsgd:
         "radius": 1e6,
         "clients": 1,
     }
-    return GaussPsgd.model_validate(usual | figures)
+    return GaussPsgd.model_validate(usual | {"start": "zeros"} | figures)
 
 
 def first_phase(settings: GaussPsgd, slope: Slope, noise: Noise, start: Tensor, seed: int) -> Phase:

@@ -219,9 +219,9 @@ def records_needed(*, full: bool) -> Result:
         "Train and select, in records, beside Gauss-PSGD",
         f"C1's law, d = 20, epsilon 1 and delta 1e-5 for training and for selection on other records (the larger of "
         f"the two prices, for a record is read by one of them). Trained by plain private gradients, {trained:,} "
-        f"records, batches of {BATCH:,}, from the saddle; {CANDIDATES} iterates are candidates; {runs} runs. Claimed: a "
-        f"gradient of {ALPHA}, a curvature of -{GAMMA_STAR}, with probability .95 (.90 by above_threshold). Gauss-PSGD takes "
-        f"6.9e6 in the median (C1).",
+        f"records, batches of {BATCH:,}, from the saddle; {CANDIDATES} iterates are candidates; {runs} runs. "
+        f"Claimed: a gradient of {ALPHA}, a curvature of -{GAMMA_STAR}, with probability .95 (.90 by "
+        f"above_threshold). Gauss-PSGD takes 6.9e6 in the median (C1).",
         tuple(rows),
         "What a selection claims is a theorem's, what Gauss-PSGD claims with these figures is calibrated. Nearly all "
         "held-out records are for the gradient: it takes G over the root of n. Where the sum is below 1 selection "

@@ -12,11 +12,26 @@ from torch import Tensor
 
 from core.catalogue.columns import Columns, NumberColumn
 from core.catalogue.design import Design, make_design
-from core.catalogue.landscape import longest_square, smoothness, start_gap, weak_convexity
+from core.catalogue.landscape import (
+    hessian_smoothness,
+    longest_cube,
+    longest_square,
+    smoothness,
+    start_gap,
+    weak_convexity,
+)
 from core.catalogue.losses import Clip, Huber, Logistic, Loss, Mallows, Multinomial, Poisson, Schweppe
 from core.catalogue.modelling import encoded_loss, fill_model, make_facts
 from core.catalogue.models import AnyModel, RegressionModel
-from core.catalogue.nonconvex_losses import AbstractPhase, Brier, SineLink, SmoothPhase
+from core.catalogue.nonconvex_losses import (
+    AbstractPhase,
+    Brier,
+    Cauchy,
+    GemanMcClure,
+    RobustPhase,
+    SineLink,
+    SmoothPhase,
+)
 from core.catalogue.planning_rules import AnyStart
 from core.catalogue.questions import Gradient
 from core.privacy.facts import Adjacency, Facts
@@ -116,6 +131,71 @@ def test_clipping_makes_a_score_without_bounds_smooth(loss: Loss, clip: float) -
     holds(claimed, max(rise, fall), 0.99 if exact else LOOSE)
     holds(bent, max(fall, 0.0), 0.99 if exact else 0.0)
     assert exact or clip < 1 or fall > 0.2 * bent
+
+
+def turns(loss: Loss, reach: float, clip: float = inf) -> float:
+    """The most that the second derivative changes for each unit of the margin, where the score is not clipped."""
+    margin = torch.linspace(-12, 12, 48_001, dtype=torch.float64)
+    found = 0.0
+    for target in targets_of(loss, reach):
+        at = torch.full_like(margin, target)
+        bent, whole = per_record(loss).curvature(margin, at), per_record(loss).score(margin, at).abs() <= clip
+        rates = (bent.diff() / margin.diff()).abs()[whole[1:] & whole[:-1]]
+        found = max(found, rates.max().item())
+    return found
+
+
+@pytest.mark.parametrize("loss", [Brier(), GemanMcClure(scale=0.7), Cauchy(scale=1.3)], ids=told)
+def test_the_second_derivative_changes_as_fast_as_claimed(loss: Loss) -> None:
+    assert loss.third_derivative is not None
+    holds(loss.third_derivative, turns(loss, 2.5))
+    for wrong in (0.98, 1.02):
+        with pytest.raises(AssertionError, match="claimed"):
+            holds(wrong * loss.third_derivative, turns(loss, 2.5))
+    assert loss.clipped_third_derivative(0.1) == loss.third_derivative
+
+
+@pytest.mark.parametrize("clip", [0.05, 0.6, 4.0])
+@pytest.mark.parametrize("loss", [SineLink(), SineLink(amplitude=0.3), SmoothPhase(cap=2.5)], ids=told)
+def test_where_nothing_is_clipped_the_second_derivative_changes_as_fast_as_claimed(loss: Loss, clip: float) -> None:
+    claimed = loss.clipped_third_derivative(clip)
+    assert claimed is not None
+    holds(claimed, turns(loss, 2.5, clip), 0.99 if isinstance(loss, SmoothPhase) else LOOSE / 4)
+
+
+def test_of_losses_that_are_convex_or_have_kinks_nothing_is_claimed() -> None:
+    for loss in ALL:
+        if loss.weak_convexity == 0 or isinstance(loss, RobustPhase):
+            assert loss.clipped_third_derivative(1.0) is None
+
+
+@pytest.mark.parametrize("weights", [*(Mallows(bound=1.3, power=p) for p in (1, 2, 3)), Schweppe(bound=1.3), Clip()])
+def test_weighted_cubes_are_as_large_as_claimed(weights: Mallows | Schweppe | Clip) -> None:
+    for longest in (0.7, 1.3, 4.0):
+        r = torch.linspace(1e-3, longest, 4001, dtype=torch.float64)
+        inside = (1.3 / r).clamp(max=1.0)
+        factor = inside**weights.power if isinstance(weights, Mallows) else inside**3 if weights.kind != "clip" else 1.0
+        holds(longest_cube(weights, longest), (factor * r**3).max().item())
+
+
+@pytest.mark.parametrize("loss", ["brier", "geman_mcclure", "cauchy", "smooth"])
+def test_hessians_of_the_longest_row_move_as_fast_as_claimed(loss: str) -> None:
+    """Differences of its gradients, twice over, along the row itself, where no gradient is clipped."""
+    kind = {"brier": "logistic", "smooth": "phase_retrieval"}.get(loss, "linear")
+    weights = CLIP if loss == "smooth" else {"kind": "mallows", "bound": 10.0, "power": 2}
+    body = {"kind": kind, "loss": {"kind": loss}, "weights": weights}
+    model, design, _ = made(body)
+    claimed = hessian_smoothness(encoded_loss(model, design), model.weights, design.norm_bound)
+    assert claimed is not None
+    x, y = records(body, 24, seed=1)
+    points = torch.linspace(-4, 4, 8001, dtype=torch.float64).unsqueeze(-1) * (x[0] / x[0].norm())
+    slopes_along = gradients(body, x, y, points)
+    step = float((points[1] - points[0]).norm())
+    rates = slopes_along.diff(dim=0).diff(dim=0).norm(dim=-1) / step**2
+    bound = model.weights.bound
+    assert bound is not None
+    free = slopes_along.norm(dim=-1) < (1 - 1e-9) * bound if loss == "smooth" else slopes_along.norm(dim=-1) < inf
+    holds(claimed, rates[free[2:] & free[1:-1] & free[:-2]].max().item(), 0.98)
 
 
 @pytest.mark.parametrize("loss", ALL, ids=told)

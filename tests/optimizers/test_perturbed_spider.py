@@ -42,6 +42,7 @@ def settings(**options: Any) -> PerturbedSpider:
         "steps": 100,
         "radius": 1000.0,
         "clients": 1,
+        "start": "zeros",
     }
     return PerturbedSpider.model_validate(usual | options)
 

@@ -27,6 +27,8 @@ def given(**options: Any) -> GaussPsgd:
     """Return settings with every figure by hand: descent by 0.1 g, rounds of 4 steps, 3 of them, away at 1."""
     usual: dict[str, Any] = {
         "mode": "given",
+        "preset": "strict",
+        "start": "zeros",
         "mu": 1.0,
         "smoothness": 1.0,
         "hessian_smoothness": 1.0,

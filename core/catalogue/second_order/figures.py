@@ -4,7 +4,7 @@ All answers of a pass are about disjoint batches, so that a pass has one price, 
 """
 
 from collections.abc import Sequence
-from math import ceil, frexp, ldexp, sqrt
+from math import ceil, frexp, ldexp, log, log1p, sqrt
 from typing import Annotated, ClassVar, Final, Literal, TypeVar
 
 from pydantic import Field
@@ -29,6 +29,8 @@ CAP_PARTS: Final = 128
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 Probability = Annotated[float, Field(gt=0, lt=1)]
+Preset = Literal["strict", "curved", "fast"]
+PLANNED_PRESETS: Final[tuple[Preset, ...]] = ("strict", "curved")
 RoundMode = Literal["fresh", "rewind", "continue"]
 V = TypeVar("V")
 
@@ -75,8 +77,10 @@ class SpiderFigures(AbstractSettings):
     clients: Count | None = Field(
         default=None, description="m, whose answers are averaged in a federated job; null: 1. Errors shrink by its root"
     )
-    start: AnyStart = Field(
-        default="zeros", description="in encoded units, never from the records; random: at distance 1 from zero"
+    start: AnyStart | None = Field(
+        default=None,
+        description="in encoded units, never from the records; random: at distance 1 from zero. null: zeros, or random "
+        "in phase retrieval, where zero has no slope",
     )
     radius: Radius | None = Field(default=None, description="iterates are brought back into this ball around zero")
 
@@ -104,6 +108,10 @@ class SpiderFigures(AbstractSettings):
     def clip_at(self, facts: Facts) -> float:
         """Return G."""
         return facts.gradient_bound if self.clip is None else self.clip
+
+    def bent_by(self, facts: Facts) -> float:
+        """Return the smoothness of the mean loss, its ridge included."""
+        return known(self.smoothness) + facts.ridge
 
     def errors(self, facts: Facts) -> Errors:
         """Return what the error of an estimate follows from, the batches filled."""
@@ -165,7 +173,7 @@ class EscapeFigures(SpiderFigures):
     """What methods with rounds of escape say beside that."""
 
     rooms: ClassVar[tuple[float, ...]] = (2.0, 1.0)
-    """Room that a planned batch leaves, over what is needed at least, tried in this order."""
+    """Room that a planned batch leaves, over what is needed at least, tried in this order where a preset is named."""
     descends: ClassVar[bool] = True
     """Whether the method moves on where the gradient is long, and after an escape; else it ends there."""
 
@@ -174,7 +182,11 @@ class EscapeFigures(SpiderFigures):
         description="calibrated: ours, by a preset; theory: the theorem's, vacuous below some 1e12 records; given: all "
         "figures are yours",
     )
-    preset: Literal["strict", "fast"] = Field(default="strict", description="of the calibrated mode")
+    preset: Preset | None = Field(
+        default=None,
+        description="of the calibrated mode; null: strict, or curved where strict figures allow no claim on the way of "
+        "a whole descent",
+    )
     form: Literal["corrected", "printed"] = Field(default="corrected", description="of the theory's equations")
     round_mode: RoundMode = Field(
         default="fresh",
@@ -182,7 +194,8 @@ class EscapeFigures(SpiderFigures):
         "whose rounds repeat one noise: certificates are wrong far more often",
     )
     hessian_smoothness: Positive | None = Field(
-        default=None, description="rho: how fast one unit's Hessian changes, at most; to be declared"
+        default=None,
+        description="rho: how fast one unit's Hessian changes, at most; null: the loss's own, where it bends down",
     )
     start_gap: Positive | None = Field(default=None, description="U, for the theory; null: the loss's own")
     failure: Probability = Field(default=0.05, description="omega, of a whole run")
@@ -205,12 +218,55 @@ class EscapeFigures(SpiderFigures):
         """Return gamma_star."""
         return gamma_star(known(self.error_radius), known(self.hessian_smoothness))
 
+    def bends_down(self, facts: Facts) -> float:
+        """Return how far down the mean loss may bend at all, so that a gamma_star from there on excludes nothing.
+
+        Of a convex loss it is the smoothness: whoever asks is told what its rounds would be worth.
+        """
+        return max(0.0, facts.weak_convexity - facts.ridge) if facts.weak_convexity else self.bent_by(facts)
+
+    def tries(self) -> tuple[tuple[Preset, float | None], ...]:
+        """Return presets, and what room a planned batch leaves with them, in the order in which they are tried.
+
+        Room is over what is needed at least; None: that, and a descent or as much again.
+        """
+        presets = PLANNED_PRESETS if self.preset is None else (self.preset,)
+        if not self.descends:
+            return tuple((preset, room) for preset in presets for room in self.rooms)
+        if self.preset is None:
+            return tuple((preset, None) for preset in presets)
+        return (self.preset, None), *((self.preset, room) for room in self.rooms)
+
+    def descent(self, facts: Facts) -> tuple[int, int]:
+        """Return about how many steps a descent takes, and how many of them ask for a fresh gradient at most.
+
+        See `sizing`; a gradient G long becomes 3 chi, and at least half as long, twice: a saddle lies on the way.
+        """
+        eta, chi = known(self.step_size), known(self.error_radius)
+        shortened = -log1p(-min(1 / 2, eta * self.sharpest()))
+        steps = 2 * max(1, ceil(log(max(2.0, self.clip_at(facts) / (3 * chi))) / shortened))
+        gap = facts.start_gap if self.start_gap is None else self.start_gap
+        if gap is None:
+            return steps, steps
+        return steps, int(min(steps, 1 + 2 * eta * gap / known(self.restart_drift)))
+
+    def reserve(self, facts: Facts, room: float | None) -> float:
+        """Return the units that a planned run leaves: so many times what is needed, or that and a descent."""
+        if room is not None:
+            return room * self.needed()[0]
+        return self.needed()[0] + max(self.needed()[0], self.descent_units(facts))
+
+    def descent_units(self, facts: Facts) -> int:
+        """Return what a descent may read, at worst."""
+        steps, fresh = self.descent(facts)
+        return fresh * known(self.batch) + (steps - fresh) * known(self.difference_batch)
+
     def chance(self, facts: Facts) -> float:
         """Return p_round: of leaving an alpha-strict saddle in one round by the noise of one fresh gradient alone.
 
-        [derived] Where the distance is planned as strict, the Hessian may change by a quarter of gamma_star on the way.
+        [derived] Where the distance is planned, the Hessian may change by a quarter of gamma_star on the way.
         """
-        kept = 1 - THETA if self.preset == "strict" else 1.0
+        kept = 1.0 if self.preset == "fast" else 1 - THETA
         return round_chance(
             self.errors(facts),
             known(self.step_size),
@@ -248,14 +304,19 @@ class EscapeFigures(SpiderFigures):
             return told
         drift = known(self.restart_drift)
         chance = self.chance(facts)
-        return told | {
-            "error": errors.size(drift),
-            "error_limit": errors.radius(drift, self._most_restarts(facts), self.failure),
-            "alpha": 4 * known(self.error_radius),
-            "alpha_trivial": self.clip_at(facts),
-            "gamma_star": self.sharpest(),
-            "gamma_star_trivial": known(self.smoothness),
-            "chance_of_escape_per_round": chance,
-            "rounds_for_missed": rounds_for(self.missed, chance) if chance > 0 else None,
-            "units_of_a_certificate": self.phase_units(),
-        }
+        down = {"units_of_a_descent": self.descent_units(facts)} if self.descends else {}
+        return (
+            told
+            | down
+            | {
+                "error": errors.size(drift),
+                "error_limit": errors.radius(drift, self._most_restarts(facts), self.failure),
+                "alpha": 4 * known(self.error_radius),
+                "alpha_trivial": self.clip_at(facts),
+                "gamma_star": self.sharpest(),
+                "gamma_star_trivial": self.bends_down(facts),
+                "chance_of_escape_per_round": chance,
+                "rounds_for_missed": rounds_for(self.missed, chance) if chance > 0 else None,
+                "units_of_a_certificate": self.phase_units(),
+            }
+        )

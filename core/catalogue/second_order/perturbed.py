@@ -26,7 +26,7 @@ from core.catalogue.method import Assumption, Bound, Card
 from core.catalogue.planning_rules import PLANNED_RADIUS, fill
 from core.catalogue.second_order.claims import ASKED_ONCE, CLIPPED, INDEPENDENT
 from core.catalogue.second_order.figures import Positive, SpiderFigures, known
-from core.catalogue.second_order.planned import bent_by, refuse_unfit, with_even_batches
+from core.catalogue.second_order.planned import refuse_unfit, with_even_batches
 from core.catalogue.second_order.presets import ABOVE_SIZE
 from core.errors import FieldError, Invalid
 from core.privacy.facts import Adjacency, Facts
@@ -71,13 +71,13 @@ class PerturbedSpider(SpiderFigures):
             Invalid: the smoothness is missing, a figure contradicts what is known, an estimate's error is so large
                 that every gradient is short, or more is to be kept than a model holds; with the figures.
         """
-        settings = fill(self, mu=mu, smoothness=facts.smoothness, radius=PLANNED_RADIUS, clients=1)
+        settings = fill(self, mu=mu, smoothness=facts.smoothness, radius=PLANNED_RADIUS, clients=1, start="zeros")
         refuse_unfit(settings, facts, *settings.too_many(facts))
         settings = with_even_batches(settings, facts, PLANNED_CHANGES)
         settings = fill(
             settings,
             restart_drift=settings.errors(facts).balanced_drift(),
-            step_size=1 / bent_by(settings, facts),
+            step_size=1 / settings.bent_by(facts),
             frozen_steps=PLANNED_FROZEN,
         )
         size = settings.errors(facts).size(known(settings.restart_drift))

@@ -7,6 +7,12 @@ direction, so flat directions are no escapes; within that distance the Hessian c
 most; and the round is the shortest that leaves every alpha-strict saddle with probability 1/2, by the noise of its own
 fresh gradient alone.
 
+`curved`. A certificate should be as right, and is for minima that are curved alone. The distance is planned so that the
+Hessian changes by a quarter of gamma_star at most, and the round as above; but errors that stay may carry an iterate as
+far in flat directions, which is taken for an escape. With chi = 1.5 psi the distance is psi over 2/3 gamma_star, and an
+error that stays moves an iterate by psi over the curvature: a minimum that is curved by twice gamma_star in every
+direction mostly stays, and less does where gradients spread less than they may. Alpha is some ten times smaller.
+
 `fast`. The distance is given by hand and the round is the shortest with that probability. Sound only where minima are
 curved by more than psi over the distance: in flat directions errors that stay move the iterate by up to
 step_size * round_steps * psi, which is taken for an escape, and a run ends without a certificate.
@@ -43,6 +49,10 @@ class Escape(Frozen):
     """Gamma."""
     chance: float
     """p_round, of leaving an alpha-strict saddle in one round."""
+
+    def sharpest(self, hessian_smoothness: float) -> float:
+        """Return gamma_star."""
+        return gamma_star(self.error_radius, hessian_smoothness)
 
 
 class Unfit(Exception):
@@ -110,6 +120,23 @@ def strict(
     raise Unfit(f"rounds of {LONGEST_ROUND} steps do not leave a saddle: its noise is too small for psi = {size:.4g}")
 
 
+def curved(
+    errors: Errors,
+    drift: float,
+    *,
+    step_size: float,
+    smoothness: float,
+    hessian_smoothness: float,
+    least_radius: float | None = None,
+) -> Escape:
+    """Return the escape phase of the preset `curved`; arguments and errors as above."""
+    size = errors.size(drift)
+    radius = ABOVE_SIZE * size if least_radius is None else least_radius
+    sharpest = _checked(radius, smoothness, hessian_smoothness)
+    distance = THETA * sharpest / hessian_smoothness
+    return _shortest(errors, step_size, distance, radius, (1 - THETA) * sharpest)
+
+
 def fast(
     errors: Errors,
     drift: float,
@@ -123,17 +150,36 @@ def fast(
     """Return the escape phase of the preset `fast`; arguments and errors as above, the distance given by hand."""
     size = errors.size(drift)
     radius = ABOVE_SIZE * size if least_radius is None else least_radius
+    sharpest = _checked(radius, smoothness, hessian_smoothness)
+    return _shortest(errors, step_size, escape_distance, radius, sharpest)
+
+
+def _checked(radius: float, smoothness: float, hessian_smoothness: float) -> float:
+    """Return gamma_star.
+
+    Raises:
+        Unfit: it is above the smoothness.
+    """
     sharpest = gamma_star(radius, hessian_smoothness)
     if sharpest > smoothness:
         raise Unfit(
             f"alpha = {4 * radius:.4g} is too large: sqrt(rho alpha) = {sharpest:.4g} is above the smoothness "
             f"{smoothness:.4g}, so that the second-order condition is empty"
         )
+    return sharpest
+
+
+def _shortest(errors: Errors, step_size: float, distance: float, radius: float, curvature: float) -> Escape:
+    """Return the shortest round that moves so far as often as not where the loss bends down so much.
+
+    Raises:
+        Unfit: rounds would be too long.
+    """
     for steps in _lengths():
-        chance = round_chance(errors, step_size, escape_distance, steps, sharpest)
+        chance = round_chance(errors, step_size, distance, steps, curvature)
         if chance >= ENOUGH:
-            return Escape(error_radius=radius, escape_distance=escape_distance, round_steps=steps, chance=chance)
-    raise Unfit(f"rounds of {LONGEST_ROUND} steps do not move by {escape_distance:.4g}: lower the escape distance")
+            return Escape(error_radius=radius, escape_distance=distance, round_steps=steps, chance=chance)
+    raise Unfit(f"rounds of {LONGEST_ROUND} steps do not move by {distance:.4g}: lower the escape distance")
 
 
 def _lengths() -> Iterator[int]:

@@ -96,7 +96,7 @@ def test_planned_batches_leave_room_for_descent() -> None:
         ({"mode": "given"}, {}, "/optimizer/rounds", "is given"),
         ({"preset": "fast"}, {}, "/optimizer/escape_distance", "by hand"),
         ({"clip": 6.0}, {}, "/optimizer/clip", "above 5.7"),
-        ({}, {"units": 20_000}, "/privacy", "raise the target"),
+        ({}, {"units": 20_000}, "/privacy", "no target is enough: bring more units"),
         ({"batch": 1_000_000}, {}, "/optimizer/batch", "2 Q (b1 + Gamma b2)"),
         ({"estimator": "period", "mode": "theory"}, {}, "/optimizer/mode", "drift"),
         ({"estimator": "period", "batch": 20_000_000}, {}, "/optimizer/batch", "there are 10000000"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from core.catalogue.second_order.estimation import Errors
-from core.catalogue.second_order.presets import Unfit, fast, gamma_star, round_chance, strict
+from core.catalogue.second_order.presets import Unfit, curved, fast, gamma_star, round_chance, strict
 from core.privacy.conversions import gdp_mu
 
 DIMENSION, TAU, SIGMA = 10, 0.5, 0.3
@@ -100,6 +100,25 @@ def test_the_fast_preset_takes_its_distance_by_hand() -> None:
         round_chance(errors, 1 / 3, 0.05, steps, sharpest) for steps in (found.round_steps - 1, found.round_steps)
     ]
     assert chances[0] < 0.5 <= chances[1] == found.chance
+
+
+def test_a_curved_distance_lets_the_hessian_change_by_a_quarter_of_gamma_star() -> None:
+    errors = egg_carton()
+    drift = errors.balanced_drift()
+    found = curved(errors, drift, step_size=1 / 3, smoothness=SMOOTH, hessian_smoothness=SMOOTH)
+    sharpest = gamma_star(found.error_radius, SMOOTH)
+    assert found.error_radius == pytest.approx(1.5 * errors.size(drift))
+    assert found.escape_distance * SMOOTH == pytest.approx(sharpest / 4)
+    assert found.escape_distance * sharpest == pytest.approx(1.5 * errors.size(drift)), "errors over a curvature of it"
+    chances = [
+        round_chance(errors, 1 / 3, found.escape_distance, steps, 0.75 * sharpest)
+        for steps in (found.round_steps - 1, found.round_steps)
+    ]
+    assert chances[0] < 0.5 <= chances[1] == found.chance
+    assert (
+        found.error_radius
+        < strict(errors, drift, step_size=1 / 3, smoothness=SMOOTH, hessian_smoothness=SMOOTH).error_radius / 5
+    )
 
 
 def test_an_empty_condition_is_said_with_its_figures() -> None:
