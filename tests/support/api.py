@@ -80,7 +80,7 @@ def upload(client: httpx.Client, shift: int = 0, rows: int = 400, **changes: Any
     """Upload a small dataset, with an end that makes the bytes new, and return its view."""
     import json  # noqa: PLC0415 - only here
 
-    parts = [
+    parts: list[tuple[str, Any]] = [
         ("metadata", (None, json.dumps(metadata(**changes)), "application/json")),
         ("file", ("people.csv", csv(rows, shift) + b"\n" * next(_ENDS), "text/csv")),
     ]

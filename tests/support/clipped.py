@@ -78,7 +78,9 @@ def printed_bias(scale: Scale, run: Run) -> float:
     zeta = max(0.0, 2 * scale.slope - run.clip / 2)
     moment = run.sigma**run.alpha + zeta**run.alpha
     part = moment / run.clip ** (run.alpha - 1)
-    return part * (scale.slope / run.clip + run.clip ** (run.alpha - 1) * zeta / moment + moment ** (-1 / run.alpha))
+    return float(
+        part * (scale.slope / run.clip + run.clip ** (run.alpha - 1) * zeta / moment + moment ** (-1 / run.alpha))
+    )
 
 
 def printed_step_size(scale: Scale, run: Run, *, bias: float | None = None) -> float:
@@ -98,7 +100,7 @@ def printed_stat(scale: Scale, run: Run) -> float:
     shrunk = order_terms(scale, run).stat
     zeta = max(0.0, 2 * scale.slope - run.clip / 2)
     second = scale.start * (run.sigma**run.alpha + zeta**run.alpha) * run.l8 / run.steps
-    return shrunk - second / run.clip**run.alpha + second * run.clip**run.alpha
+    return float(shrunk - second / run.clip**run.alpha + second * run.clip**run.alpha)
 
 
 def off_by(found: float, wanted: float) -> float:

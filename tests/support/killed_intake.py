@@ -37,7 +37,7 @@ def main(url: str, home: str, principal: str, dataset: str, how: str = "") -> No
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError("it was killed")
 
-    rows.enqueue = enqueue
+    rows.enqueue = enqueue  # type: ignore[assignment] # it kills instead
     spec = JobSpec.model_validate(job(dataset, mu="0.01"))
     wanted = [intake.planned(context, caller, spec, uuid4().hex, jobs.ROUTE) for _ in range(4)]
     intake.take(context, [one for one in wanted if isinstance(one, Submission)])

@@ -1,10 +1,12 @@
 """Losses and weights for laws, with independent formulas; a new loss joins by a line in `FORMULAS` and one in `ALL`."""
 
 from collections.abc import Callable
+from functools import partial
 from math import log, sqrt
 
 import torch
 from torch import Tensor
+from torch.autograd.functional import jacobian
 
 from core.catalogue.loss_bases import AbstractRobust
 from core.catalogue.losses import (
@@ -30,7 +32,7 @@ T = sqrt(2)
 WEIGHTS = Mallows(bound=T)
 LOGISTIC, HUBER = LOSSES
 WIDE_HUBER = Huber(scale=2.5, c=0.9)
-ALL = [
+ALL: list[Loss] = [
     LOGISTIC,
     HUBER,
     WIDE_HUBER,
@@ -52,6 +54,7 @@ ALL = [
 
 def poisson(loss: Poisson, m: Tensor, y: Tensor) -> Tensor:
     """Piece by piece: from where the residual is -c to where it is c or the mean is at its cap, and straight on."""
+    assert loss.cap is not None
     y = y.clamp(max=loss.cap)
     knee = torch.tensor(log(loss.cap), dtype=torch.float64)
     uncut = torch.where(m <= knee, torch.exp(torch.minimum(m, knee)), loss.cap * (1 + m - knee)) - y * m
@@ -66,6 +69,8 @@ def poisson(loss: Poisson, m: Tensor, y: Tensor) -> Tensor:
 
 def smoothed(loss: SmoothedHuber, r: Tensor) -> Tensor:
     """As the paper's matching conditions give it."""
+    assert loss.c is not None
+    assert loss.h is not None
     size, c, h = r.abs(), loss.c, loss.h
     s = (size - c) / h
     bent = c**2 / 2 + c * h * s + h**2 * (s**2 / 2 - s**4 / 4 + s**5 / 10)
@@ -74,6 +79,7 @@ def smoothed(loss: SmoothedHuber, r: Tensor) -> Tensor:
 
 
 def ostrovskii_bach(loss: OstrovskiiBach, r: Tensor) -> Tensor:
+    assert loss.c is not None
     s = torch.sqrt(1 + 4 * (r / loss.c) ** 2)
     return loss.c**2 / 2 * (s - 1 + torch.log(2 / (1 + s)))
 
@@ -100,6 +106,7 @@ FORMULAS: dict[type, Callable[..., Tensor]] = {
 def plain_value(loss: Loss, margin: Tensor, y: Tensor) -> Tensor:
     formula = FORMULAS[type(loss)]
     if isinstance(loss, AbstractRobust):
+        assert loss.scale is not None
         return loss.scale * formula(loss, (y - margin) / loss.scale)
     return formula(loss, margin, y)
 
@@ -125,6 +132,7 @@ PAIRS = [(loss, weights) for loss in ALL for weights in suitable(loss)]
 def weighted(loss: Loss, weights: Weights, theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """Each record's weighted loss, shape (n,)."""
     norm = (x**2).sum(-1).sqrt()
+    assert weights.bound is not None
     if isinstance(weights, Schweppe):
         inside = (weights.bound / norm).clamp(max=1.0)
         return plain_value(loss, (x @ theta) * inside, y * inside)
@@ -134,8 +142,10 @@ def weighted(loss: Loss, weights: Weights, theta: Tensor, x: Tensor, y: Tensor) 
 
 def gradients(loss: Loss, weights: Weights, theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """Each record's gradient by automatic differentiation, clipped where that is asked for, shape (n, p)."""
-    found = torch.autograd.functional.jacobian(lambda at: weighted(loss, weights, at, x, y), theta)
+    of_records = partial(weighted, loss, weights, x=x, y=y)
+    found: Tensor = jacobian(of_records, theta)  # type: ignore[no-untyped-call] # torch's own
     if isinstance(weights, Clip):
+        assert weights.bound is not None
         found = found * (weights.bound / found.norm(dim=-1, keepdim=True)).clamp(max=1.0)
     return found
 

@@ -18,5 +18,5 @@ def attempts(*arguments: Any) -> Any:
 
 
 if __name__ == "__main__":
-    jobs.attempts = attempts
+    jobs.attempts = attempts  # type: ignore[assignment] # the bug
     main()

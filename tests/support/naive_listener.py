@@ -8,8 +8,8 @@ import threading
 import time
 from typing import Any
 
-from tests.support.observed_worker import main
-from workers.app import RESIDENT
+import tests.support.observed_worker  # noqa: F401 - wraps what it observes
+from workers.app import RESIDENT, main
 from workers.keeper import Keeper
 from workers.sweep import Sweeper
 
@@ -37,6 +37,6 @@ def ring() -> None:
 
 if __name__ == "__main__":
     Keeper._claim_all = claim_all  # type: ignore[method-assign] # the bug
-    Sweeper._ring = lambda _: None  # type: ignore[method-assign] # as above
+    Sweeper._ring = lambda _: None  # type: ignore[method-assign, assignment] # as above
     RESIDENT.ring = ring  # type: ignore[method-assign] # as above
     main(trainer="tests.support.observed_trainer")

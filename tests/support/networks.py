@@ -150,13 +150,15 @@ def gradients(problem: NetworkProblem, theta: Tensor) -> Tensor:
 
     each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))
     with sdpa_kernel(SDPBackend.MATH):  # the other one has no rule for vmap
-        return each(theta, problem._features, problem._target)
+        found: Tensor = each(theta, problem._features, problem._target)
+        return found
 
 
 def clipped_sum(rows: Tensor, clip: float) -> Tensor:
     """Return the sum of rows clipped to a norm."""
     norms = torch.linalg.vector_norm(rows.double(), dim=-1, keepdim=True)
-    return (rows * (clip / norms).clamp(max=1.0)).sum(0)
+    found: Tensor = (rows * (clip / norms).clamp(max=1.0)).sum(0)
+    return found
 
 
 def _outputs(layers: tuple[Layer, ...], given: Shape) -> Shape:

@@ -15,7 +15,8 @@ def exact_probabilities(sigma: float, last: int) -> NDArray[np.float64]:
     """Return the discrete Gaussian's probabilities on -last..last, summed from the definition."""
     support = np.arange(-last, last + 1, dtype=np.float64)
     weights = np.exp(-(support**2) / (2 * sigma**2))
-    return weights / weights.sum()
+    found: NDArray[np.float64] = weights / weights.sum()
+    return found
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ def observe() -> None:
     if "UNFENCED" in os.environ:
         forget_fences()
     if "HASTY" in os.environ:
-        LedgerTill._insist = act_once  # type: ignore[method-assign]
+        LedgerTill._insist = act_once  # type: ignore[method-assign, assignment] # the bug
     if {"TWICE", "STALE"} & set(os.environ):
         say_again(first="STALE" in os.environ)
     if "WRITES" in os.environ:
@@ -125,8 +125,8 @@ def halt_where_told() -> None:
         plain_note(self, *arguments)
         halt("told")
 
-    LedgerTill.spend = spend  # type: ignore[method-assign]
-    LedgerMeter.note = note  # type: ignore[method-assign]
+    LedgerTill.spend = spend  # type: ignore[method-assign, assignment] # watched, or a bug
+    LedgerMeter.note = note  # type: ignore[method-assign, assignment] # watched
 
 
 def pay_once() -> None:
@@ -168,7 +168,7 @@ def pay_late() -> None:
             plain_spend(self, *owed.pop())
         owed.append(arguments)
 
-    LedgerTill.spend = spend  # type: ignore[method-assign]
+    LedgerTill.spend = spend  # type: ignore[method-assign, assignment] # watched, or a bug
 
 
 if __name__ == "__main__":

@@ -161,7 +161,8 @@ def told(releases: Sequence[Told], first: SyntheticProblem, second: SyntheticPro
         else (pair[0] - pair[1]).square().sum(-1) / (2 * one.answer.scale**2)
         for one, pair in zip(releases, means, strict=True)
     ]
-    return torch.stack(torch.broadcast_tensors(*found))  # a start is one point for all lanes
+    lanes = torch.broadcast_tensors(*found)  # type: ignore[no-untyped-call] # torch's own
+    return torch.stack(lanes)  # a start is one point for all lanes
 
 
 def check_dominated(

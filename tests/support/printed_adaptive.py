@@ -46,7 +46,7 @@ class Rule:
 
     @property
     def norm_deviation(self) -> float:
-        return self.lipschitz / (sqrt(self.units) * self.rho**0.25)
+        return float(self.lipschitz / (sqrt(self.units) * self.rho**0.25))
 
     @property
     def floor(self) -> float:

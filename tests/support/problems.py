@@ -74,5 +74,6 @@ def facts(
 def repeatable_generator(key: bytes = bytes(32)) -> SystemGenerator:
     """Return a system generator whose key was forced: two of them draw the same. No public way leads here."""
     generator = SystemGenerator()
-    generator._SystemGenerator__stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+    stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+    generator._SystemGenerator__stream = stream  # type: ignore[attr-defined] # by its mangled name
     return generator

@@ -171,7 +171,9 @@ def failed(checks: Sequence[Callable[[Any], None]], wrong: Any, *errors: type[Ex
     for check in checks:
         try:
             check(wrong)
-        except (AssertionError, *errors):
+        except Exception as error:
+            if not isinstance(error, (AssertionError, *errors)):
+                raise
             found.append(check.__name__)
     return found
 

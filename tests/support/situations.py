@@ -73,7 +73,8 @@ class Situation:
 
     def problem(self, rows: tuple[Tensor, Tensor, Tensor]) -> BlockProblem:
         """Return the problem of copies of some records."""
-        return make_problem(*(tensor.clone() for tensor in rows), self.loss, self.weights)
+        x, y, present = rows
+        return make_problem(x.clone(), y.clone(), present.clone(), self.loss, self.weights)
 
     def point(self, seed: int = 0) -> Tensor:
         """Return parameters of ordinary size; an unknown scale is positive and not one."""

@@ -95,11 +95,13 @@ def coverage(
     error = (estimate.theta - torch.from_numpy(TRUTH)).abs().numpy()
 
     def shares(kind: Correction) -> np.ndarray:
-        return (error <= _half(sandwich, kind)).mean(0)
+        found: np.ndarray = (error <= _half(sandwich, kind)).mean(0)
+        return found
 
     def _half(sandwich: Sandwich, kind: Correction) -> np.ndarray:
         covariance = sandwich.plain + correction(kind, estimate, sandwich.curvature)
-        return norm.ppf(0.975) * covariance.diagonal(dim1=-2, dim2=-1).sqrt().numpy()
+        reach: np.ndarray = norm.ppf(0.975) * covariance.diagonal(dim1=-2, dim2=-1).sqrt().numpy()
+        return reach
 
     return Coverage(
         shares("stationary"), shares("printed"), shares("plain"), np.median(2 * _half(sandwich, "stationary"), 0)

@@ -45,7 +45,8 @@ def _embedded(home: Path) -> Iterator[Target]:
 @contextmanager
 def _cluster(home: Path) -> Iterator[Target]:
     with cluster(home, workers=1, apis=2) as running:
-        yield Target(*running.urls, KEY)
+        first, second = running.urls
+        yield Target(first, second, KEY)
 
 
 @contextmanager
