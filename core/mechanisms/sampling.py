@@ -5,6 +5,7 @@ are secret and batches are never truncated (Chua et al. 2024 on shuffled batches
 """
 
 from bisect import bisect_right
+from ctypes import CDLL
 from fractions import Fraction
 from functools import lru_cache
 from hashlib import sha256
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.mechanisms.generator import SEEDS, Generator, SimulationGenerator
+from core.native.library import ADDRESS, INTEGER, Kernel, Signature, address, library
 
 RATE_UNIT: Final = 2**64
 """A Poisson rate is a whole number of these parts."""
@@ -33,6 +35,32 @@ _LEADING_BITS: Final = 16
 _BEHIND_LEADING: Final = np.uint64(_WORD_BITS - _LEADING_BITS)
 _REST_OF_WORD: Final = np.uint64(2 ** (_WORD_BITS - _LEADING_BITS) - 1)
 _UNDECIDED: Final = -1
+
+
+_ALL: Final = (ADDRESS, ADDRESS, ADDRESS)
+GROUPS: Final = Signature("farthing_groups", ADDRESS, INTEGER, INTEGER, ADDRESS, INTEGER, *_ALL, ADDRESS)
+SETTLE: Final = Signature("farthing_settle_groups", ADDRESS, INTEGER, ADDRESS, ADDRESS, *_ALL, INTEGER)
+UNITS: Final = Signature(
+    "farthing_units", ADDRESS, ADDRESS, INTEGER, INTEGER, INTEGER, ADDRESS, INTEGER, ADDRESS, ADDRESS
+)
+
+
+class Kernels(NamedTuple):
+    """The compiled twins of what makes lists of units."""
+
+    groups: Kernel
+    settle: Kernel
+    units: Kernel
+
+
+def kernels_of(found: CDLL | None) -> Kernels | None:
+    """Return a library's kernels, None where there is none."""
+    several = [one.of(found) for one in (GROUPS, SETTLE, UNITS)]
+    return None if found is None else Kernels(*(one for one in several if one is not None))
+
+
+KERNELS = kernels_of(library()[0])
+"""Of this process; None: NumPy does their work."""
 
 
 def rate_parts(rate: float) -> int:
@@ -76,11 +104,16 @@ class _Groups:
         """Return the leading bits of `count` groups, shape (count,)."""
         return generator.bits(-(-count * _LEADING_BITS // _WORD_BITS)).view(np.uint16)[:count]
 
-    def decide(self, generator: Generator, leading: NDArray[np.uint16]) -> NDArray[np.uint8]:
-        """Return the bytes of groups by their leading bits, drawing more where these do not decide."""
+    def decide(
+        self, generator: Generator, leading: NDArray[np.uint16], words: NDArray[np.uint64] | None = None
+    ) -> NDArray[np.uint8]:
+        """Return the bytes of groups by their leading bits, drawing more where these do not decide.
+
+        The words for that may be given; ties draw all the same.
+        """
         drawn = self._guide.take(leading)
         (undecided,) = (drawn == _UNDECIDED).nonzero()
-        words = generator.bits(undecided.size) & _REST_OF_WORD
+        words = (generator.bits(undecided.size) if words is None else words) & _REST_OF_WORD
         words |= leading.take(undecided).astype(np.uint64) << _BEHIND_LEADING
         reached = self._high.searchsorted(words, side="left")
         ties = self._high.searchsorted(words, side="right") != reached
@@ -89,6 +122,29 @@ class _Groups:
             reached[place] = bisect_right(self._exact, int(words[place]) << _REST_BITS | rest)
         drawn[undecided] = reached
         return drawn.astype(np.uint8)
+
+    def compiled(
+        self, kernels: Kernels, generator: Generator, leading: NDArray[np.uint16], length: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint8]] | None:
+        """Return what `listed` does, compiled; None, and nothing drawn, where there are more than `length`."""
+        count, first = leading.size, address(leading)
+        places, pending = np.empty(length + 1, dtype=np.int64), np.empty(length + 2, dtype=np.int64)
+        drawn = np.empty(length, dtype=np.uint8)
+        into = (address(places), address(drawn), address(pending))
+        pended = into[2] + 8 * (length + 1)
+        if kernels.groups(first, count, int(self.least), address(self._guide), length, *into, pended) > length:
+            return None
+        words = generator.bits(int(pending[-1]))
+        if kernels.settle(first, count, address(words), address(self._high), *into, words.size):
+            drawn = self.decide(generator, leading.take(places[:length], mode="clip"), words)
+        return places[:length], drawn
+
+    def listed(
+        self, generator: Generator, leading: NDArray[np.uint16], length: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """Return which groups may have units in the sample, padded to a length or more, and the bytes of these."""
+        places = _places(leading >= self.least, length)
+        return places, self.decide(generator, leading.take(places, mode="clip"))
 
 
 @lru_cache(maxsize=8)
@@ -162,7 +218,7 @@ def poisson_list(generator: Generator, parts: int, units: int, length: int) -> L
     """Draw a sample with the law of `poisson_mask`, as a list of `length` rows; as a mask where it is larger.
 
     Each step works on arrays of public shapes: groups that may have units in the sample are listed with padding first,
-    then these units are. What pads the list costs what the sample does: rows from all over the records, which are read
+    then these units are. Its compiled twin lists the same units from the same words, its loops as long as these arrays. What pads the list costs what the sample does: rows from all over the records, which are read
     and left out.
 
     Args:
@@ -173,20 +229,44 @@ def poisson_list(generator: Generator, parts: int, units: int, length: int) -> L
     """
     groups, count = _groups(parts), -(-units // _TOGETHER)
     leading = groups.leading(generator, count)
-    places = _places(leading >= groups.least, padded_length((2**_LEADING_BITS - int(groups.least)) << 48, count))
-    drawn = groups.decide(generator, leading.take(places, mode="clip"))
+    most = padded_length((2**_LEADING_BITS - int(groups.least)) << 48, count)
+    found = None if KERNELS is None else groups.compiled(KERNELS, generator, leading, most)
+    places, drawn = groups.listed(generator, leading, most) if found is None else found
+    if KERNELS is None:
+        listed = _units_of(places, drawn, count, units, length)
+    else:
+        listed = _compiled_units(KERNELS, places, drawn, count, units, length)
+    if listed is not None:
+        return listed
+    whole = np.zeros(count, dtype=np.uint8)
+    whole[places[places < count]] = drawn[places < count]
+    return _mask(whole, units)
+
+
+def _units_of(
+    places: NDArray[np.int64], drawn: NDArray[np.uint8], count: int, units: int, length: int
+) -> Listed | None:
+    """Return the units of groups as a list, None where they are more; what are no units leave the bytes."""
     drawn *= places < count
     if spare := count * _TOGETHER - units:  # bits of the last group that are no units
         drawn[places == count - 1] &= (0xFF << spare) & 0xFF
     inside = _mask(drawn, drawn.size * _TOGETHER)
     chosen = _places(inside, length)
     if chosen.size > length:
-        whole = np.zeros(count, dtype=np.uint8)
-        whole[places[places < count]] = drawn[places < count]
-        return _mask(whole, units)
+        return None
     included = chosen < inside.size
     found = places.take(chosen >> 3, mode="clip") * _TOGETHER + (chosen & 7)
     return Listed(np.where(included, found, _spread(units, length)), included)
+
+
+def _compiled_units(
+    kernels: Kernels, places: NDArray[np.int64], drawn: NDArray[np.uint8], count: int, units: int, length: int
+) -> Listed | None:
+    """Return what `_units_of` does, in compiled code."""
+    rows, included = np.empty(length + 1, dtype=np.int64), np.empty(length, dtype=np.bool_)
+    groups = (address(places), address(drawn), places.size, count, units)
+    many = kernels.units(*groups, address(_spread(units, length)), length, address(rows), address(included))
+    return Listed(rows[:length], included) if many <= length else None
 
 
 def _places(flags: NDArray[np.bool_], length: int) -> NDArray[np.int64]:

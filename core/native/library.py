@@ -1,4 +1,4 @@
-"""The compiled kernels where they were built, or none: who calls one has NumPy code that gives the very same bits.
+"""The compiled kernels where they were built, or none: who calls one has NumPy code that does the same.
 
 One library is made of all C files of this folder, beside them (`core.native.build`). It carries a digest of their text
 and of how they are compiled, which is looked for in the file before anything of it runs: one that was built from other
@@ -7,6 +7,8 @@ sources, or by other rules, is left alone. A process asks once, when it first im
 What C computes must be what its twin computes, bit for bit, so that no proof speaks of two programs: floats by the same
 IEEE operations in the same order (nothing is contracted or reassociated), integers without overflow, and no conversion
 of a float that the integer does not hold. Kernels get addresses: their callers check shapes, types and contiguity.
+Sums over rows are the exception: BLAS adds up in an order that nobody promises, the kernels in one of their own, and
+what is charged for such a sum is for any (`core.problems.rows`).
 """
 
 import ctypes

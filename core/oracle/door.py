@@ -60,6 +60,16 @@ class Selection:
     included: Tensor | None = None
 
 
+@dataclass(frozen=True)
+class _Known:
+    """What is the same whenever a question is asked again: public, and not looked for in every step."""
+
+    question: Question
+    event: Event
+    facts: Facts
+    ndim: int
+
+
 class AbstractDoor(ABC):
     """What all doors to private records share; a door is used by one thread.
 
@@ -93,6 +103,8 @@ class AbstractDoor(ABC):
         self._part = EVERYTHING
         self._whole_facts = facts
         self._coins = SecretCoins(self._generator)
+        self._known: _Known | None = None
+        self._step: tuple[Question, Facts, int, float] | None = None
 
     @property
     def facts(self) -> Facts:
@@ -134,22 +146,32 @@ class AbstractDoor(ABC):
             StaleAttempt: the job is no longer ours; no record was read.
             AssertionError: a wrong shape, a closed door, or a stream without the units: a programming error.
         """
-        assert theta.ndim == (2 if question.places == "list" else 1), "lanes exist in simulations only"
-        assert theta.shape[-1] == self._problem.dimension, "parameters have shape (p,), or (K, p) for a list"
-        assert len(theta) > 0, "a list has points"
+        known = self._about(question)
+        shape = theta.shape
+        assert len(shape) == known.ndim, "lanes exist in simulations only"
+        assert shape[-1] == self._problem.dimension, "parameters have shape (p,), or (K, p) for a list"
+        assert shape[0] > 0, "a list has points"
         assert theta.dtype == torch.float64, "parameters are float64"
         assert (other is not None) == (question.places == "pair"), "pairs are asked at two points, all else at one"
-        assert other is None or other.shape == theta.shape, "both points have one shape"
+        assert other is None or other.shape == shape, "both points have one shape"
         assert other is None or other.dtype == torch.float64, "parameters are float64"
-        part, event, length = self._priced_part(question), self._event(question), self._moves_by(question)
+        part, length = self._priced_part(question), self._moves_by(question)
         return self._account.answer(
-            part, event, question, theta, other, lambda: self._draw(question, theta, other), length
+            part, known.event, question, theta, other, lambda: self._draw(question, theta, other), length
         )
+
+    def _about(self, question: Question) -> _Known:
+        """Return what is known of a question."""
+        known = self._known
+        if known is None or known.question is not question:
+            ndim = 2 if question.places == "list" else 1
+            known = self._known = _Known(question, self._event(question), self._summing(question), ndim)
+        return known
 
     def _draw(self, question: Question, theta: Tensor, other: Tensor | None) -> Answer:
         """Read, sum and noise; it was paid for."""
         selected = self._select(question)
-        facts = self._summing(question)
+        facts = self._about(question).facts
         total = self._sum(question, theta, other, selected, facts)
         return noised_mean(total, question, facts, selected.terms, selected.divisor, self._generator, theta)
 
@@ -168,10 +190,22 @@ class AbstractDoor(ABC):
         if isinstance(question, AbstractScored):
             scores = [self._score(question, point, selected) for point in theta]
             return torch.tensor(scores, dtype=torch.int64)
-        part_step = grid_for(question, facts, selected.terms).part_step
         return self._problem.integer_sum(
-            question, facts, theta, part_step, other=other, rows=selected.rows, included=selected.included
+            question,
+            facts,
+            theta,
+            self._part_step(question, facts, selected.terms),
+            other=other,
+            rows=selected.rows,
+            included=selected.included,
         )
+
+    def _part_step(self, question: Question, facts: Facts, terms: int) -> float:
+        """Return the width of the grid of a sum's parts; for the last question's very objects without looking it up."""
+        last = self._step
+        if last is None or last[0] is not question or last[1] is not facts or last[2] != terms:
+            last = self._step = (question, facts, terms, grid_for(question, facts, terms).part_step)
+        return last[3]
 
     def _score(self, question: Scored, point: Tensor, selected: Selection) -> int:
         """Return how far one point of a list is from what is looked for, as an integer; private."""
@@ -229,14 +263,19 @@ class FullDoor(AbstractDoor):
     """
 
     _last: _Remembered | None = None
+    _selected: tuple[Question, Selection] | None = None
 
     def _event(self, question: Question) -> Event:
         assert question.batch is None, "batches are for streams"
         return event_of(question)
 
     def _select(self, question: Question) -> Selection:
-        members = self._members[self._part]
-        return Selection(self._problem.units, divisor=question.consumed(self.facts), included=members)
+        last = self._selected
+        if last is None or last[0] is not question:
+            members = self._members[self._part]
+            selection = Selection(self._problem.units, divisor=question.consumed(self.facts), included=members)
+            last = self._selected = (question, selection)
+        return last[1]
 
     def _sum(
         self, question: Question, theta: Tensor, other: Tensor | None, selected: Selection, facts: Facts
@@ -255,7 +294,7 @@ class FullDoor(AbstractDoor):
     def block(self, name: str) -> Self:
         """Return the door to a named set of records, which remembers sums of its own; see `AbstractDoor`."""
         door = super().block(name)
-        door._last = None  # noqa: SLF001 - a copy of our own
+        door._last = door._selected = None  # noqa: SLF001 - a copy of our own
         return door
 
     def release(self, value: T, status: Status) -> Release[T]:

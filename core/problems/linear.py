@@ -25,8 +25,11 @@ three roundings. Clipped gradients are those of the unweighted loss, and their l
 A margin or score that is not finite gives a zero factor by selection, at that point, and so does a slope that is not.
 
 A gradient over one block on a CPU takes less time than the calls that walk over many blocks. `_short_gradient` makes it
-by the same operations, in the same order, so by the same floats and to the same integers. Those of steps on samples are
-in single precision where the facts say so: `core.problems.single`.
+by the same operations, in the same order, so by the same floats and to the same integers. Where kernels were built and
+one block holds all records, those of other processes included, `core.problems.rows` makes it, whole or of a list: in an
+order of its own, and otherwise by the very operations above. Which of them it is depends on public numbers and on what
+is installed, so for neighbours it is the same one. Gradients of steps on samples are in single precision where the facts
+say so: `core.problems.single`.
 """
 
 from math import inf
@@ -39,8 +42,18 @@ from torch import Tensor
 
 from core.catalogue.hessian_questions import Hessian, HessianProduct
 from core.catalogue.losses import Clip, Loss, Schweppe, Weights, gradient_bound
-from core.catalogue.questions import Curvature, Gradient, GradientDifference, Question, Secant, Summed
+from core.catalogue.questions import (
+    Curvature,
+    Gradient,
+    GradientDifference,
+    GradientNorm,
+    Question,
+    Secant,
+    Summed,
+    summed,
+)
 from core.privacy.facts import Facts
+from core.problems import rows as compiled
 from core.problems.blocks import LARGEST_SUM, SMALLEST_BOUND, BlockProblem, margins, mirror, product, slopes
 from core.problems.losses import per_record
 from core.problems.single import BLOCK_ROWS, PART_ROWS, SingleRecords, numbers_of
@@ -74,6 +87,7 @@ class LinearProblem(BlockProblem):
             self._records = _inside(self._records, weights)
         self._is_short = self.lanes is None and features.device.type == "cpu"
         self._beside: _Beside | None = None
+        self._asked: tuple[Question, Facts] | None = None
         self._single: SingleRecords | None = None
 
     @property
@@ -99,7 +113,7 @@ class LinearProblem(BlockProblem):
         if facts.part_rows is not None:
             return self._single_gradient(question, facts, theta, step, rows, included)
         read = self.units if rows is None else rows.shape[0]
-        if self._is_short and isinstance(question, Gradient) and read <= self._rows_per_block:
+        if self._is_short and isinstance(question, Gradient | GradientNorm) and read <= self._rows_per_block:
             assert other is None, "gradients are asked at one point"
             assert included is None or included.shape == (read,), "a mask is over what is read"
             return self._short_gradient(question, facts, theta, step, rows, included)
@@ -129,32 +143,49 @@ class LinearProblem(BlockProblem):
 
     def _short_gradient(
         self,
-        question: Gradient,
+        question: Gradient | GradientNorm,
         facts: Facts,
         theta: Tensor,
         step: float,
         rows: Tensor | None,
         included: Tensor | None,
     ) -> Tensor:
-        """Return the sum over one block, its operations being those of the walk over many."""
+        """Return the sum over one block, its operations being those of the walk over many, or of compiled code."""
         assert theta.shape == (self.dimension,), "parameters have shape (p,)"
-        self._point(question, facts, theta, None)
-        bound = question.bound(facts)
-        if self._beside is None or self._beside.bound != bound:
-            self._beside = _Beside(self._records, bound)
-        block = self._beside.all if rows is None else self._beside.listed(rows.numpy())
+        beside = self._beside_for(question, facts, theta)
+        # By the number of all processes' records, so that one process and several make the same integers.
+        if beside.compiled is not None and facts.units <= self._rows_per_block:
+            some = beside.compiled if rows is None else beside.compiled.of(rows)
+            return some.gradient(self.loss.score, theta, step, included)
+        block = beside.all if rows is None else beside.listed(rows.numpy())
         # No warning tells of a record, and what is not finite is selected away.
         with torch.inference_mode(), np.errstate(all="ignore"):
             margin = np.dot(block.features, theta.numpy())
             left = None if included is None else included.numpy()
             numbers = numbers_of(self.loss.score, margin, block.target, block.weights, left)
-        if bound < self._gradient_bound:
+        if beside.clips:
             np.minimum(numbers, block.highest, out=numbers)
             np.maximum(numbers, block.lowest, out=numbers)
         steps = np.dot(numbers, block.features)
         steps /= step
         assert np.abs(steps).max() < LARGEST_SUM, "every part is finite and within its public bound"
         return torch.from_numpy(np.rint(steps, out=steps).astype(np.int64))
+
+    def _beside_for(self, question: Gradient | GradientNorm, facts: Facts, theta: Tensor) -> "_Beside":
+        """Return the records with the limits of a question's clip; what is public of it is checked once."""
+        last = self._asked
+        if self._beside is not None and last is not None and last[0] is question and last[1] is facts:
+            assert theta.dtype == torch.float64, "parameters are float64"
+            return self._beside
+        gradient = summed(question)
+        assert isinstance(gradient, Gradient), "a norm is that of a gradient"
+        self._point(gradient, facts, theta, None)
+        bound = gradient.bound(facts)
+        if self._beside is None or self._beside.bound != bound:
+            # The bound is public; where the clip is none below it, the weights have clipped already.
+            self._beside = _Beside(self._records, bound, clips=bound < self._gradient_bound)
+        self._asked = (question, facts)
+        return self._beside
 
     def _layout(self, question: Summed) -> Layout:
         match question:
@@ -269,12 +300,14 @@ class _Beside:
     to lie in one place and not in four.
     """
 
-    def __init__(self, records: Records, bound: float) -> None:
-        self.bound = bound
+    def __init__(self, records: Records, bound: float, *, clips: bool) -> None:
+        self.bound, self.clips = bound, clips
         limit = _limits(records, bound)
         self.all = _Block(*(one.numpy() for one in (records.features, records.target, records.weights, -limit, limit)))
         self._rows: Array | None = None
         self._copied = self._beside = np.empty((0, 0))
+        kernels = compiled.KERNELS
+        self.compiled = None if kernels is None else compiled.Block(kernels, records, limit if clips else None)
 
     def listed(self, rows: NDArray[np.int64]) -> _Block:
         """Return the records of a list, until the next one is asked for."""

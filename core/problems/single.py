@@ -18,9 +18,14 @@ than is charged.
 Same floats. A row's margin, and a part's sum, are made from those rows alone, in an order that public shapes decide;
 rows lie at multiples of 64 bytes. So neighbours differ in the part that holds the changed record's slot, and in no
 other integers.
+
+Compiled sums (`core.problems.rows`) read the records of a list where they stand, in the order of the list, and ask the
+memory for those that come soon, whichever they are. They add up four rows of a part at a time, m - 1 additions at most
+on any term's way, and multiply and add in two roundings: what is charged is for any order. Numbers are made by the same
+operations in double precision, so a term is the same up to its margin's last bits, whatever those are.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -28,6 +33,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from core.problems import rows as compiled
+from core.problems.rows import Score, place
 from core.problems.terms import Records
 
 PART_ROWS: Final = 32
@@ -54,7 +61,6 @@ _UPWARD: Final = 1 + 2.0**-22
 _LEAST: Final = 2.0**-130
 """Above what rounding adds to a norm: a quarter of _UPWARD's excess, and 2^-150 for each entry that underflows."""
 
-Score = Callable[[Tensor, Tensor], Tensor]
 Array = NDArray[np.float64]
 
 
@@ -81,6 +87,7 @@ class SingleRecords:
         beside[:, 2] = (records.norms * _UPWARD + _LEAST).reciprocal_()
         self._table: Array = table.numpy()
         self._listed: Array = self._table[:0]
+        self._compiled = None if compiled.KERNELS is None else _Compiled(compiled.KERNELS, table, self._width)
 
     def gradient(
         self,
@@ -105,6 +112,8 @@ class SingleRecords:
         assert SMALLEST_STEP < step < 1 / SMALLEST_STEP, "single precision holds the step and its inverse"
         read = self.units if rows is None else len(rows)
         assert included is None or included.shape == (read,), "a mask is over what is read"
+        if self._compiled is not None:
+            return self._compiled.gradient(score, theta, bound, step, rows, included, self.units)
         table = self._table if rows is None else self._copied(rows.numpy())
         total = np.zeros(self._width, dtype=np.int64)
         # No warning tells of a record, and what is not finite is selected away.
@@ -138,6 +147,76 @@ class SingleRecords:
         self._listed[len(rows) :] = 0.0
         self._table.take(rows, axis=0, out=self._listed[: len(rows)], mode="clip")
         return self._listed
+
+
+class _Compiled:
+    """The same sum in compiled code, which reads the records of a list where they stand.
+
+    Args:
+        kernels: all of them.
+        table: as above.
+        width: d.
+    """
+
+    def __init__(self, kernels: compiled.Kernels, table: Tensor, width: int) -> None:
+        self._kernels, self._table = kernels, table
+        self._width, self._stride = width, table.shape[1]
+        self._in_row = (self._stride, width, -(-width // 2))
+        self._room = torch.empty(2, BLOCK_ROWS, dtype=torch.float64)
+        self._single = torch.empty(2, width, dtype=torch.float32)
+        self._some = self._views(0)
+
+    def _views(self, count: int) -> tuple[int, Tensor, Tensor]:
+        """Return a count with room for as many margins and targets."""
+        return count, self._room[0, :count], self._room[1, :count]
+
+    def gradient(
+        self,
+        score: Score,
+        theta: Tensor,
+        bound: float,
+        step: float,
+        rows: Tensor | None,
+        included: Tensor | None,
+        units: int,
+    ) -> Tensor:
+        """Return what `SingleRecords.gradient` does."""
+        read, theta, first = units if rows is None else rows.shape[0], theta.contiguous(), self._table.data_ptr()
+        at = place(theta, torch.float64, self._width)
+        listed = None if rows is None else place(rows, torch.int64, read)
+        left = None if included is None else place(included, torch.bool, read)
+        rounded, part = self._single.data_ptr(), self._single[1].data_ptr()
+        total = torch.zeros(self._width, dtype=torch.int64)
+        for start in range(0, read, BLOCK_ROWS):
+            count = min(BLOCK_ROWS, read - start)
+            if count != self._some[0]:
+                self._some = self._views(count)
+            _, margin, target = self._some
+            table = first if rows is not None else first + 8 * self._stride * start
+            some = None if listed is None else listed + 8 * start
+            kept = None if left is None else left + start
+            wrong = self._kernels.single_margins(
+                table, *self._in_row, units, some, count, at, rounded, margin.data_ptr(), target.data_ptr()
+            )
+            assert not wrong, "a list names records"
+            scores = score(margin, target)  # a name of its own: it must last as long as its place is used
+            broken = self._kernels.single_sum(
+                table,
+                *self._in_row,
+                some,
+                count,
+                place(scores, torch.float64, count),
+                margin.data_ptr(),
+                kept,
+                bound,
+                LARGEST,
+                1 / step,
+                LARGEST_SUM**2,
+                part,
+                total.data_ptr(),
+            )
+            assert not broken, "every part is finite and within its public bound"
+        return total
 
 
 def numbers_of(score: Score, margin: Array, target: Array, weights: Array, included: NDArray[np.bool_] | None) -> Array:

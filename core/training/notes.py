@@ -6,7 +6,7 @@ no noise drawn ahead, nothing that has not been noised.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import torch
 from pydantic import TypeAdapter
@@ -27,8 +27,7 @@ _ROUNDING: Final = 1e-9
 """Another machine may round otherwise between two answers."""
 
 
-@dataclass(frozen=True)
-class Noted:
+class Noted(NamedTuple):
     """An answer that was given, to which question, where: at one point, two, or a list of them."""
 
     question: Question
@@ -72,8 +71,9 @@ def held(value: Tensor) -> Tensor:
     What networks are told, where they were told it, and what their methods keep is mostly never changed in place, and
     each is as long as all parameters. Torch copies it for whoever writes first, the method or the notes.
     """
-    value = value.detach()
-    if value.device.type != "cpu" or value.numel() < _LONG:
+    if value.requires_grad:
+        value = value.detach()
+    if value.numel() < _LONG or not value.is_cpu:
         return value.clone()
     try:
         return value._lazy_clone()  # noqa: SLF001 - torch's name for copy-on-write

@@ -13,6 +13,7 @@ from core.catalogue.questions import Curvature, Gradient, Question, Secant
 from core.oracle.noise import grid_for
 from core.privacy.facts import Facts
 from core.problems import linear
+from core.problems import rows as compiled
 from core.problems.blocks import BlockProblem
 from core.problems.linear import LinearProblem
 from tests.support.problems import LOGISTIC, LOSSES, WEIGHTS, facts, problem, rows
@@ -104,7 +105,14 @@ def test_order_and_blocks_change_nothing_beyond_the_error(question: Question, lo
 
 
 class TestShortGradients:
-    """A gradient over one block has a way of its own: the integers are those of the walk over blocks."""
+    """A gradient over one block has a way of its own: the integers are those of the walk over blocks.
+
+    By NumPy: what is compiled is compared with it in `test_rows`, up to what is charged.
+    """
+
+    @pytest.fixture(autouse=True)
+    def by_numpy(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(compiled, "KERNELS", None)
 
     @pytest.mark.parametrize("clipped", [{}, {"clip": 0.3}], ids=["the loss's bound", "clipped"])
     @pytest.mark.parametrize("weights", [Mallows(bound=2.0), Clip(bound=1.0)], ids=["mallows", "clip"])

@@ -14,6 +14,7 @@ from core.catalogue.questions import Curvature, Gradient
 from core.mechanisms.lattice import CHARGED_MARGIN, Grid
 from core.oracle.noise import grid_for
 from core.privacy.facts import Adjacency, Facts
+from core.problems import rows as compiled
 from core.problems import single
 from core.problems.linear import LinearProblem
 from core.problems.single import LARGEST, PART_ROWS, SMALLEST_CLIP
@@ -22,6 +23,12 @@ from tests.support.problems import LOGISTIC, LOSSES, WEIGHTS, facts, rows
 UNITS = 333
 THETA = torch.tensor([0.4, -1.0, 0.3], dtype=torch.float64)
 GRADIENT = Gradient(sigma=1.0, clip=0.7)
+
+
+@pytest.fixture(autouse=True)
+def by_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is compiled is compared with this in `test_rows`, and float by float with what its text says."""
+    monkeypatch.setattr(compiled, "KERNELS", None)
 
 
 def charged(

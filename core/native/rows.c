@@ -1,0 +1,330 @@
+/* Gradients of linear predictors: margins of rows, and sums of rows times numbers, each number its record's own.
+ *
+ * Twins: `LinearProblem._short_gradient` (core/problems/linear.py) and `SingleRecords` (core/problems/single.py), whose
+ * products BLAS adds up in some order. Here they are added up lane by lane in an order that public shapes decide, the
+ * same on every processor, and err by no more than what is charged for any order. No branch asks for a number, and no
+ * loop's length does. No function here reads or writes outside of the lengths it is given.
+ *
+ * This file includes itself, once for each set of instructions; what is above #else is then of that set.
+ */
+
+#ifdef TARGET
+
+/* The product of two vectors. */
+TARGET static double NAME(dot)(const double *x, const double *theta, int64_t width)
+{
+    doubles one = {0}, two = {0};
+    int64_t j = 0;
+    for (; j + 8 <= width; j += 8) {
+        one += *(const doubles *)(x + j) * *(const doubles *)(theta + j);
+        two += *(const doubles *)(x + j + 4) * *(const doubles *)(theta + j + 4);
+    }
+    if (j + 4 <= width) {
+        one += *(const doubles *)(x + j) * *(const doubles *)(theta + j);
+        j += 4;
+    }
+    one += two;
+    double total = (one[0] + one[1]) + (one[2] + one[3]);
+    for (; j < width; j++)
+        total += x[j] * theta[j];
+    return total;
+}
+
+/* The same in single precision. */
+TARGET static float NAME(dot_single)(const float *x, const float *theta, int64_t width)
+{
+    singles one = {0}, two = {0};
+    int64_t j = 0;
+    for (; j + 16 <= width; j += 16) {
+        one += *(const singles *)(x + j) * *(const singles *)(theta + j);
+        two += *(const singles *)(x + j + 8) * *(const singles *)(theta + j + 8);
+    }
+    if (j + 8 <= width) {
+        one += *(const singles *)(x + j) * *(const singles *)(theta + j);
+        j += 8;
+    }
+    one += two;
+    float total = ((one[0] + one[1]) + (one[2] + one[3])) + ((one[4] + one[5]) + (one[6] + one[7]));
+    for (; j < width; j++)
+        total += x[j] * theta[j];
+    return total;
+}
+
+/* Add four rows, each times its number, to a total. */
+TARGET static void NAME(add_four)(const double *p, const double *q, const double *r, const double *s,
+                                  const double *numbers, int64_t width, double *total)
+{
+    double a = numbers[0], b = numbers[1], c = numbers[2], d = numbers[3];
+    int64_t j = 0;
+    for (; j + 4 <= width; j += 4)
+        *(doubles *)(total + j) += (a * *(const doubles *)(p + j) + b * *(const doubles *)(q + j)) +
+                                   (c * *(const doubles *)(r + j) + d * *(const doubles *)(s + j));
+    for (; j < width; j++)
+        total[j] += (a * p[j] + b * q[j]) + (c * r[j] + d * s[j]);
+}
+
+/* The same in single precision. */
+TARGET static void NAME(add_four_single)(const float *p, const float *q, const float *r, const float *s,
+                                         const float *numbers, int64_t width, float *total)
+{
+    float a = numbers[0], b = numbers[1], c = numbers[2], d = numbers[3];
+    int64_t j = 0;
+    for (; j + 8 <= width; j += 8)
+        *(singles *)(total + j) += (a * *(const singles *)(p + j) + b * *(const singles *)(q + j)) +
+                                   (c * *(const singles *)(r + j) + d * *(const singles *)(s + j));
+    for (; j < width; j++)
+        total[j] += (a * p[j] + b * q[j]) + (c * r[j] + d * s[j]);
+}
+
+/* See `farthing_margins`. */
+TARGET static void NAME(margins)(const double *x, int64_t rows, int64_t width, const double *theta, double *margin)
+{
+    for (int64_t i = 0; i < rows; i++, x += width) {
+        const char *behind = (const char *)(x + (rows - i > FETCHED ? FETCHED : rows - i - 1) * width);
+        for (int64_t line = 0; line < width * 8; line += LINE)
+            __builtin_prefetch(behind + line);
+        margin[i] = NAME(dot)(x, theta, width);
+    }
+}
+
+/* Make the numbers of some records; see `farthing_sum`. */
+TARGET static void NAME(numbers)(const double *margin, const double *weights, const double *highest,
+                                 const uint8_t *included, int64_t rows, double *score)
+{
+    for (int64_t i = 0; i < rows; i++)
+        score[i] = selected(score[i] * weights[i], is_finite(margin[i]));
+    if (included)
+        for (int64_t i = 0; i < rows; i++)
+            score[i] = selected(score[i], included[i] != 0);
+    if (highest)
+        for (int64_t i = 0; i < rows; i++)
+            score[i] = within(score[i], highest[i]);
+}
+
+/* Add up rows times their numbers; see `farthing_sum`. */
+TARGET static void NAME(add_rows)(const double *x, int64_t rows, int64_t width, const double *numbers, double *total)
+{
+    int64_t i = 0;
+    for (; i + 4 <= rows; i += 4, x += 4 * width)
+        NAME(add_four)(x, x + width, x + 2 * width, x + 3 * width, numbers + i, width, total);
+    for (; i < rows; i++, x += width)
+        for (int64_t j = 0; j < width; j++)
+            total[j] += numbers[i] * x[j];
+}
+
+/* See `farthing_single_margins`. */
+TARGET static void NAME(single_margins)(const double *table, int64_t stride, int64_t width, int64_t first,
+                                        const int64_t *rows, int64_t count, const float *theta, double *margin,
+                                        double *target)
+{
+    for (int64_t i = 0; i < count; i++) {
+        int64_t behind = i + FETCHED < count ? i + FETCHED : count - 1;
+        const char *next = (const char *)(table + (rows ? rows[behind] : behind) * stride);
+        for (int64_t line = 0; line < stride * 8; line += LINE)
+            __builtin_prefetch(next + line);
+        const double *record = table + (rows ? rows[i] : i) * stride;
+        margin[i] = (double)NAME(dot_single)((const float *)record, theta, width);
+        target[i] = record[first];
+    }
+}
+
+/* Add up the rows of one part times their numbers; see `farthing_single_sum`. */
+TARGET static void NAME(single_part)(const double *table, int64_t stride, int64_t width, const int64_t *rows,
+                                     int64_t start, int64_t count, const float *numbers, float *total)
+{
+    const float *of[4];
+    int64_t i = 0;
+    for (; i + 4 <= count; i += 4) {
+        for (int64_t k = 0; k < 4; k++)
+            of[k] = (const float *)(table + (rows ? rows[start + i + k] : start + i + k) * stride);
+        NAME(add_four_single)(of[0], of[1], of[2], of[3], numbers + i, width, total);
+    }
+    for (; i < count; i++) {
+        of[0] = (const float *)(table + (rows ? rows[start + i] : start + i) * stride);
+        for (int64_t j = 0; j < width; j++)
+            total[j] += numbers[i] * of[0][j];
+    }
+}
+
+#else
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define LINE 64     /* bytes that memory brings at a time */
+#define FETCHED 12  /* records ahead that memory is asked for */
+#define PART 32     /* core.problems.single.PART_ROWS */
+
+typedef double doubles __attribute__((vector_size(32), aligned(8), may_alias));
+typedef float singles __attribute__((vector_size(32), aligned(4), may_alias));
+
+static inline int is_finite(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return (bits & 0x7ff0000000000000u) != 0x7ff0000000000000u;
+}
+
+/* A number where it is finite and counts, else zero: by a mask of its bits, not by a branch. */
+static inline double selected(double value, int counts)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    bits &= -(uint64_t)(counts & is_finite(value));
+    memcpy(&value, &bits, sizeof bits);
+    return value;
+}
+
+/* A finite number, clipped to a size. */
+static inline double within(double value, double highest)
+{
+    value = value < highest ? value : highest;
+    return value > -highest ? value : -highest;
+}
+
+/* The nearest integer, ties to even, of a number below 2^62 in size: adding 2^52 leaves no digits behind the point. */
+static inline int64_t nearest(double value)
+{
+    double size = value < 0 ? -value : value, rounded = (size + 0x1p52) - 0x1p52;
+    size = size < 0x1p52 ? rounded : size;
+    return (int64_t)(value < 0 ? -size : size);
+}
+
+#define TARGET
+#define NAME(of) of##_any
+#include "rows.c"
+#undef TARGET
+#undef NAME
+
+#ifdef __x86_64__
+#define TARGET __attribute__((target("avx2")))
+#define NAME(of) of##_avx2
+#include "rows.c"
+#define CHOOSE(of) (__builtin_cpu_supports("avx2") ? of##_avx2 : of##_any)
+#else
+#define CHOOSE(of) of##_any
+#endif
+
+/* Margins x.theta of rows that stand one after the other.
+ *
+ * x:      rows * width.
+ * theta:  width.
+ * margin: rows; written.
+ *
+ * Returns 0.
+ */
+int64_t farthing_margins(const double *x, int64_t rows, int64_t width, const double *theta, double *margin)
+{
+    CHOOSE(margins)(x, rows, width, theta, margin);
+    return 0;
+}
+
+/* The sum of rows times their numbers, in steps, as integers.
+ *
+ * A record's number is its score times its weight, zero by selection where that or its margin is not finite or where it
+ * is left out, clipped to its highest.
+ *
+ * score:    rows; written over.
+ * margin:   rows.
+ * weights:  rows.
+ * highest:  rows, or NULL: nothing is clipped.
+ * included: rows, 0 or 1, or NULL: all.
+ * step:     a power of two.
+ * total:    width; written.
+ *
+ * Returns 0; 1, and zeros, where a coordinate is not below 2^62 steps.
+ */
+int64_t farthing_sum(const double *x, int64_t rows, int64_t width, double *score, const double *margin,
+                     const double *weights, const double *highest, const uint8_t *included, double step, int64_t *total)
+{
+    double *sums = (double *)total; /* of the same size; compiled without assumptions about types */
+    memset(total, 0, (size_t)width * sizeof *total);
+    CHOOSE(numbers)(margin, weights, highest, included, rows, score);
+    CHOOSE(add_rows)(x, rows, width, score, sums);
+    int64_t broken = 0;
+    for (int64_t j = 0; j < width; j++) {
+        sums[j] /= step;
+        broken |= !(sums[j] < 0x1p62 && sums[j] > -0x1p62);
+    }
+    if (broken)
+        memset(total, 0, (size_t)width * sizeof *total);
+    else
+        for (int64_t j = 0; j < width; j++)
+            total[j] = nearest(sums[j]);
+    return broken;
+}
+
+/* Margins of records in single precision, and their targets.
+ *
+ * table:  records of `stride` doubles each: `width` singles, and from double `first` on target, weight and inverse.
+ * units:  how many records there are.
+ * rows:   count, which records; or NULL: the first `count`.
+ * theta:  width.
+ * at:     width; written: theta in single precision.
+ * margin: count; written.
+ * target: count; written.
+ *
+ * Returns 0; 1, and nothing is read, where a row is no record.
+ */
+int64_t farthing_single_margins(const double *table, int64_t stride, int64_t width, int64_t first, int64_t units,
+                                const int64_t *rows, int64_t count, const double *theta, float *at, double *margin,
+                                double *target)
+{
+    int64_t wrong = 0;
+    if (rows)
+        for (int64_t i = 0; i < count; i++)
+            wrong |= (uint64_t)rows[i] >= (uint64_t)units;
+    if (wrong)
+        return 1;
+    for (int64_t j = 0; j < width; j++)
+        at[j] = (float)theta[j];
+    CHOOSE(single_margins)(table, stride, width, first, rows, count, at, margin, target);
+    return 0;
+}
+
+/* The sum of records times their numbers, in steps, as integers: parts of 32 records, each in single precision.
+ *
+ * A record's number is as in `farthing_sum`, its highest the clip times the inverse of its norm, at most `largest`, and
+ * it is rounded to single precision. A part's sum is multiplied by `scale` and truncated.
+ *
+ * score:    count.
+ * margin:   count.
+ * included: count, 0 or 1, or NULL: all.
+ * scale:    steps in a unit, a power of two.
+ * most:     what the squares of all parts' sums, in steps, together stay below.
+ * part:     width; written over.
+ * total:    width; added to, wrapping around.
+ *
+ * Returns 0; 1 where the squares do not.
+ */
+int64_t farthing_single_sum(const double *table, int64_t stride, int64_t width, int64_t first, const int64_t *rows,
+                            int64_t count, const double *score, const double *margin, const uint8_t *included,
+                            double clip, double largest, float scale, double most, float *part, int64_t *total)
+{
+    float numbers[PART];
+    double squares = 0;
+    for (int64_t start = 0; start < count; start += PART) {
+        int64_t some = count - start < PART ? count - start : PART;
+        for (int64_t k = 0; k < some; k++) {
+            int64_t i = start + k;
+            const double *beside = table + (rows ? rows[i] : i) * stride + first;
+            int counts = is_finite(margin[i]) & (included ? included[i] != 0 : 1);
+            double highest = beside[2] * clip;
+            numbers[k] = (float)within(selected(score[i] * beside[1], counts), highest < largest ? highest : largest);
+        }
+        memset(part, 0, (size_t)width * sizeof *part);
+        CHOOSE(single_part)(table, stride, width, rows, start, some, numbers, part);
+        for (int64_t j = 0; j < width; j++) {
+            part[j] *= scale;
+            squares += (double)part[j] * (double)part[j];
+        }
+        if (!(squares < most))
+            return 1;
+        for (int64_t j = 0; j < width; j++)
+            total[j] = (int64_t)((uint64_t)total[j] + (uint64_t)(int64_t)part[j]);
+    }
+    return 0;
+}
+
+#endif

@@ -1,0 +1,101 @@
+"""The compiled twins of products with rows, where they were built; their callers check shapes, types and addresses.
+
+They add up in an order of their own, the same on every processor, where BLAS has some other: what is charged holds for
+any (`core.problems.blocks`, `core.problems.single`), so both err by no more. All else they do is what the twins do:
+numbers are made by the same operations, zero is a selection by a mask of bits, no branch and no loop's length asks for
+a number, and a part that breaks its public bound is told of and no integer is made of it.
+"""
+
+from collections.abc import Callable
+from ctypes import CDLL, c_float
+from typing import Final, NamedTuple
+
+import torch
+from torch import Tensor
+
+from core.native.library import ADDRESS, FLOAT, INTEGER, Kernel, Signature, library
+from core.problems.terms import Records
+
+_TABLE: Final = (ADDRESS, INTEGER, INTEGER, INTEGER)
+"""Where records are, the numbers in each, its features, and where the numbers beside them begin."""
+
+MARGINS: Final = Signature("farthing_margins", ADDRESS, INTEGER, INTEGER, ADDRESS, ADDRESS)
+SUM: Final = Signature("farthing_sum", ADDRESS, INTEGER, INTEGER, *(ADDRESS,) * 5, FLOAT, ADDRESS)
+SINGLE_MARGINS: Final = Signature("farthing_single_margins", *_TABLE, INTEGER, ADDRESS, INTEGER, *(ADDRESS,) * 4)
+SINGLE_SUM: Final = Signature(
+    "farthing_single_sum", *_TABLE, ADDRESS, INTEGER, *(ADDRESS,) * 3, FLOAT, FLOAT, c_float, FLOAT, ADDRESS, ADDRESS
+)
+
+
+Score = Callable[[Tensor, Tensor], Tensor]
+"""Of a loss, at margins and targets."""
+
+
+class Kernels(NamedTuple):
+    """All of them."""
+
+    margins: Kernel
+    sum: Kernel
+    single_margins: Kernel
+    single_sum: Kernel
+
+
+def kernels_of(found: CDLL | None) -> Kernels | None:
+    """Return a library's kernels, None where there is none."""
+    several = [one.of(found) for one in (MARGINS, SUM, SINGLE_MARGINS, SINGLE_SUM)]
+    return None if found is None else Kernels(*(one for one in several if one is not None))
+
+
+KERNELS = kernels_of(library()[0])
+"""Of this process; None: NumPy does their work."""
+
+
+def place(tensor: Tensor, dtype: torch.dtype, size: int) -> int:
+    """Return where a vector begins, checking that a kernel can walk it."""
+    assert tensor.dtype == dtype, "a kernel is told what numbers it reads"
+    assert tensor.shape == (size,), "a kernel is told how many numbers it reads"
+    assert tensor.is_contiguous(), "a kernel walks one number after the other"
+    assert tensor.is_cpu, "a kernel reads a processor's memory"
+    return tensor.data_ptr()
+
+
+class Block:
+    """Records that one sum reads in double precision, with a clip's limits.
+
+    Args:
+        kernels: compiled.
+        records: on a CPU, without lanes; they are read only.
+        highest: the largest numbers that the clip allows, shape (m,); None: it cuts none.
+    """
+
+    def __init__(self, kernels: Kernels, records: Records, highest: Tensor | None) -> None:
+        self._kernels, self._records, self._highest = kernels, records, highest
+        self._units, self._width = records.features.shape
+        assert records.features.dtype == torch.float64, "features are float64"
+        assert records.features.is_contiguous(), "rows stand one after the other"
+        self._features = records.features.data_ptr()
+        self._weights = place(records.weights, torch.float64, self._units)
+        self._limits = None if highest is None else place(highest, torch.float64, self._units)
+        self._margin = torch.empty(self._units, dtype=torch.float64)
+        self._at = self._margin.data_ptr()
+
+    def of(self, rows: Tensor) -> "Block":
+        """Return a copy of the records of a list."""
+        assert bool(((rows >= 0) & (rows < self._units)).all()), "a list names records"
+        chosen = Records(*(one.index_select(0, rows) for one in self._records))
+        return Block(self._kernels, chosen, None if self._highest is None else self._highest.index_select(0, rows))
+
+    def gradient(self, score: Score, theta: Tensor, step: float, included: Tensor | None) -> Tensor:
+        """Return the sum of clipped gradients, int64, shape (p,), in steps; see `core.problems.Problem`."""
+        units, width = self._units, self._width
+        theta = theta.contiguous()
+        self._kernels.margins(self._features, units, width, place(theta, torch.float64, width), self._at)
+        scores = score(self._margin, self._records.target)
+        scored = place(scores, torch.float64, units)
+        left = None if included is None else place(included, torch.bool, units)
+        total = torch.empty(width, dtype=torch.int64)
+        broken = self._kernels.sum(
+            self._features, units, width, scored, self._at, self._weights, self._limits, left, step, total.data_ptr()
+        )
+        assert not broken, "every part is finite and within its public bound"
+        return total
