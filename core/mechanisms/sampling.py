@@ -218,8 +218,8 @@ def poisson_list(generator: Generator, parts: int, units: int, length: int) -> L
     """Draw a sample with the law of `poisson_mask`, as a list of `length` rows; as a mask where it is larger.
 
     Each step works on arrays of public shapes: groups that may have units in the sample are listed with padding first,
-    then these units are. Its compiled twin lists the same units from the same words, its loops as long as these arrays. What pads the list costs what the sample does: rows from all over the records, which are read
-    and left out.
+    then these units are. What pads the list costs what the sample does: rows from all over the records, which are read
+    and left out. Compiled, the same words give the same list, and all loops are as long as these arrays.
 
     Args:
         generator: the job's own.

@@ -26,10 +26,10 @@ A margin or score that is not finite gives a zero factor by selection, at that p
 
 A gradient over one block on a CPU takes less time than the calls that walk over many blocks. `_short_gradient` makes it
 by the same operations, in the same order, so by the same floats and to the same integers. Where kernels were built and
-one block holds all records, those of other processes included, `core.problems.rows` makes it, whole or of a list: in an
-order of its own, and otherwise by the very operations above. Which of them it is depends on public numbers and on what
-is installed, so for neighbours it is the same one. Gradients of steps on samples are in single precision where the facts
-say so: `core.problems.single`.
+one block holds all records, those of other processes included, `core.problems.rows` makes it, whole or of a list: in
+an order of its own, and otherwise by the very operations above. Which of them it is depends on public numbers and on
+what is installed, so for neighbours it is the same one. Gradients of steps on samples are in single precision where the
+facts say so: `core.problems.single`.
 """
 
 from math import inf
