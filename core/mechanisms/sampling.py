@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.mechanisms.generator import SEEDS, Generator, SimulationGenerator
-from core.native.library import ADDRESS, INTEGER, Kernel, Signature, address, library
+from core.native.library import Kernel, address, library
+from core.native.signatures import GROUPS, SETTLE_GROUPS, UNITS
 
 RATE_UNIT: Final = 2**64
 """A Poisson rate is a whole number of these parts."""
@@ -37,14 +38,6 @@ _REST_OF_WORD: Final = np.uint64(2 ** (_WORD_BITS - _LEADING_BITS) - 1)
 _UNDECIDED: Final = -1
 
 
-_ALL: Final = (ADDRESS, ADDRESS, ADDRESS)
-GROUPS: Final = Signature("farthing_groups", ADDRESS, INTEGER, INTEGER, ADDRESS, INTEGER, *_ALL, ADDRESS)
-SETTLE: Final = Signature("farthing_settle_groups", ADDRESS, INTEGER, ADDRESS, ADDRESS, *_ALL, INTEGER)
-UNITS: Final = Signature(
-    "farthing_units", ADDRESS, ADDRESS, INTEGER, INTEGER, INTEGER, ADDRESS, INTEGER, ADDRESS, ADDRESS
-)
-
-
 class Kernels(NamedTuple):
     """The compiled twins of what makes lists of units."""
 
@@ -55,7 +48,7 @@ class Kernels(NamedTuple):
 
 def kernels_of(found: CDLL | None) -> Kernels | None:
     """Return a library's kernels, None where there is none."""
-    several = [one.of(found) for one in (GROUPS, SETTLE, UNITS)]
+    several = [one.of(found) for one in (GROUPS, SETTLE_GROUPS, UNITS)]
     return None if found is None else Kernels(*(one for one in several if one is not None))
 
 
@@ -227,15 +220,22 @@ def poisson_list(generator: Generator, parts: int, units: int, length: int) -> L
         units: n.
         length: public; see `padded_length`.
     """
+    return list_by(KERNELS, generator, parts, units, length)
+
+
+def list_by(
+    kernels: Kernels | None, generator: Generator, parts: int, units: int, length: int
+) -> Listed | NDArray[np.bool_]:
+    """Return what `poisson_list` does, by these kernels, by NumPy where there are none."""
     groups, count = _groups(parts), -(-units // _TOGETHER)
     leading = groups.leading(generator, count)
     most = padded_length((2**_LEADING_BITS - int(groups.least)) << 48, count)
-    found = None if KERNELS is None else groups.compiled(KERNELS, generator, leading, most)
+    found = None if kernels is None else groups.compiled(kernels, generator, leading, most)
     places, drawn = groups.listed(generator, leading, most) if found is None else found
-    if KERNELS is None:
+    if kernels is None:
         listed = _units_of(places, drawn, count, units, length)
     else:
-        listed = _compiled_units(KERNELS, places, drawn, count, units, length)
+        listed = _compiled_units(kernels, places, drawn, count, units, length)
     if listed is not None:
         return listed
     whole = np.zeros(count, dtype=np.uint8)

@@ -21,8 +21,19 @@ from numpy.typing import NDArray
 from core.mechanisms.gaussian import DiscreteGaussian, noise_vector
 from core.mechanisms.generator import Generator, SystemGenerator
 from core.mechanisms.lattice import tell_noised, vector_grid
+from core.mechanisms.sampling import kernels_of, list_by, padded_length, rate_parts
 from core.native.library import address, library
-from core.native.signatures import DECIDE, MOVE, SETTLE, TELL, TRUNCATE
+from core.native.signatures import (
+    DECIDE,
+    MARGINS,
+    MOVE,
+    SETTLE,
+    SINGLE_MARGINS,
+    SINGLE_SUM,
+    SUM,
+    TELL,
+    TRUNCATE,
+)
 from core.privacy.facts import Adjacency
 
 PARAMETER: Final = 5.0e6
@@ -34,6 +45,11 @@ COMPARED: Final = (0.7, 300.0, 4.0e3, 5.0e6, 1.0e12)
 
 WORDS: Final = 2**16
 """Enough for as many draws of each law as are compared."""
+
+LISTED_RATE: Final = 0.02
+LISTED_UNITS: Final = 20_003
+ROWS, WIDTH = 75, 29
+"""Of the rows that are summed; with a rest after each of the numbers that kernels take at a time."""
 
 _PATIENCE_SECONDS: Final = 60
 
@@ -66,7 +82,8 @@ def twins_agree() -> bool:
     if found is None:
         return True
     words = SystemGenerator().bits(WORDS)
-    return _draws_agree(found, words) and _sums_agree(found, words) and _parts_agree(found, words)
+    several = (_draws_agree, _sums_agree, _parts_agree, _lists_agree, _rows_agree)
+    return all(agree(found, words) for agree in several)
 
 
 def _draws_agree(found: CDLL, words: NDArray[np.uint64]) -> bool:
@@ -101,6 +118,41 @@ def _parts_agree(found: CDLL, words: NDArray[np.uint64]) -> bool:
     move(address(part), address(doubles), MANY, address(start))
     expected = (part / 8).astype(np.int64) + (part * np.float32(2.0**-30)).astype(np.int64)
     return within == [1, 1, 0] and np.array_equal(total, expected) and np.array_equal(start, part + part)
+
+
+def _lists_agree(found: CDLL, words: NDArray[np.uint64]) -> bool:
+    """Compare lists of samples."""
+    parts = rate_parts(LISTED_RATE)
+    law = (parts, LISTED_UNITS, padded_length(parts, LISTED_UNITS))
+    one, other = (list_by(kernels, _Same(words), *law) for kernels in (kernels_of(found), None))
+    return len(one) == len(other) and all(map(np.array_equal, one, other))
+
+
+def _rows_agree(found: CDLL, words: NDArray[np.uint64]) -> bool:
+    """Compare sums over rows of small integers, which are exact in every order and in single precision too."""
+    margins, total, single_margins, single_total = (one.of(found) for one in (MARGINS, SUM, SINGLE_MARGINS, SINGLE_SUM))
+    assert margins, "a library has all kernels"
+    assert total, "a library has all kernels"
+    assert single_margins, "a library has all kernels"
+    assert single_total, "a library has all kernels"
+    small = (words[: ROWS * WIDTH + WIDTH + ROWS] % np.uint64(7)).astype(np.float64) - 3
+    x, theta, score = small[: ROWS * WIDTH].reshape(ROWS, WIDTH), small[-WIDTH - ROWS : -ROWS], small[-ROWS:]
+    ones, limit, margin, target = np.ones(ROWS), np.full(ROWS, 2.0), np.empty(ROWS), np.empty(ROWS)
+    first = -(-WIDTH // 2)
+    table = np.ones((ROWS, first + 3))
+    table.view(np.float32)[:, :WIDTH] = x
+    at, part, sums = np.empty(WIDTH, np.float32), np.empty(WIDTH, np.float32), np.zeros((2, WIDTH), np.int64)
+    into, numbers = address(margin), score.copy()
+    whole = (address(x), ROWS, WIDTH)
+    margins(*whole, address(theta), into)
+    right = np.array_equal(margin, x @ theta)
+    total(*whole, address(numbers), into, address(ones), address(limit), None, 1.0, address(sums))
+    rows = (address(table), table.shape[1], WIDTH, first)
+    wrong = single_margins(*rows, ROWS, None, ROWS, address(theta), address(at), into, address(target))
+    right &= np.array_equal(margin, x @ theta) and np.array_equal(target, ones)
+    limits = (2.0, np.inf, 1.0, np.inf)
+    wrong |= single_total(*rows, None, ROWS, address(score), into, None, *limits, address(part), address(sums[1:]))
+    return right and not wrong and bool((sums == np.clip(score, -2, 2) @ x).all())
 
 
 def self_test() -> str:

@@ -1,5 +1,6 @@
 """The compiled functions and the types of their arguments: what a header is to C. Each C file says what they do."""
 
+from ctypes import c_float
 from typing import Final
 
 from core.native.library import ADDRESS, FLOAT, INTEGER, Signature
@@ -12,3 +13,17 @@ TELL: Final = Signature("farthing_tell", ADDRESS, ADDRESS, INTEGER, INTEGER, FLO
 TRUNCATE: Final = Signature("farthing_truncate", ADDRESS, INTEGER, FLOAT, ADDRESS, INTEGER)
 MOVE: Final = Signature("farthing_move", ADDRESS, ADDRESS, INTEGER, ADDRESS)
 """Of `parts.c`."""
+
+MARGINS: Final = Signature("farthing_margins", ADDRESS, INTEGER, INTEGER, ADDRESS, ADDRESS)
+SUM: Final = Signature("farthing_sum", ADDRESS, INTEGER, INTEGER, *5 * [ADDRESS], FLOAT, ADDRESS)
+_TABLE: Final = (ADDRESS, INTEGER, INTEGER, INTEGER)
+SINGLE_MARGINS: Final = Signature("farthing_single_margins", *_TABLE, INTEGER, ADDRESS, INTEGER, *4 * [ADDRESS])
+SINGLE_SUM: Final = Signature(
+    "farthing_single_sum", *_TABLE, ADDRESS, INTEGER, *3 * [ADDRESS], FLOAT, FLOAT, c_float, FLOAT, ADDRESS, ADDRESS
+)
+"""Of `rows.c`."""
+
+GROUPS: Final = Signature("farthing_groups", ADDRESS, INTEGER, INTEGER, ADDRESS, INTEGER, *4 * [ADDRESS])
+SETTLE_GROUPS: Final = Signature("farthing_settle_groups", ADDRESS, INTEGER, *5 * [ADDRESS], INTEGER)
+UNITS: Final = Signature("farthing_units", ADDRESS, ADDRESS, *3 * [INTEGER], ADDRESS, INTEGER, ADDRESS, ADDRESS)
+"""Of `samples.c`."""

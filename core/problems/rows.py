@@ -7,25 +7,15 @@ a number, and a part that breaks its public bound is told of and no integer is m
 """
 
 from collections.abc import Callable
-from ctypes import CDLL, c_float
-from typing import Final, NamedTuple
+from ctypes import CDLL
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from core.native.library import ADDRESS, FLOAT, INTEGER, Kernel, Signature, library
+from core.native.library import Kernel, library
+from core.native.signatures import MARGINS, SINGLE_MARGINS, SINGLE_SUM, SUM
 from core.problems.terms import Records
-
-_TABLE: Final = (ADDRESS, INTEGER, INTEGER, INTEGER)
-"""Where records are, the numbers in each, its features, and where the numbers beside them begin."""
-
-MARGINS: Final = Signature("farthing_margins", ADDRESS, INTEGER, INTEGER, ADDRESS, ADDRESS)
-SUM: Final = Signature("farthing_sum", ADDRESS, INTEGER, INTEGER, *(ADDRESS,) * 5, FLOAT, ADDRESS)
-SINGLE_MARGINS: Final = Signature("farthing_single_margins", *_TABLE, INTEGER, ADDRESS, INTEGER, *(ADDRESS,) * 4)
-SINGLE_SUM: Final = Signature(
-    "farthing_single_sum", *_TABLE, ADDRESS, INTEGER, *(ADDRESS,) * 3, FLOAT, FLOAT, c_float, FLOAT, ADDRESS, ADDRESS
-)
-
 
 Score = Callable[[Tensor, Tensor], Tensor]
 """Of a loss, at margins and targets."""
