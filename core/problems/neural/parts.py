@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 import torch
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 from core.native.library import Kernel
 from core.native.signatures import MOVE, TRUNCATE
@@ -74,11 +75,19 @@ def moved(start: Tensor, change: Tensor, kernel: Kernel | None = _MOVE) -> Tenso
     if kernel and _is_here(start, torch.float32) and _is_here(change, torch.float64):
         assert start.shape == change.shape, "every parameter has its change"
         made = torch.empty_like(start)
-        kernel(start.data_ptr(), change.data_ptr(), start.numel(), made.data_ptr())
+        kernel(_place_of(start), _place_of(change), start.numel(), made.data_ptr())
         return made
     return change.to(start, copy=True).add_(start)
 
 
 def _is_here(numbers: Tensor, dtype: torch.dtype) -> bool:
-    """Say whether a kernel may walk these numbers one after the other."""
-    return numbers.device.type == "cpu" and numbers.dtype == dtype and numbers.is_contiguous()
+    """Say whether a kernel may walk these numbers one after the other; nobody asks for a derivative of them."""
+    if numbers.device.type != "cpu" or numbers.dtype != dtype or numbers.requires_grad:
+        return False
+    return numbers.is_contiguous() and not is_functorch_wrapped_tensor(numbers)
+
+
+def _place_of(numbers: Tensor) -> int:
+    """Return where numbers begin that are only read: memory that is shared until somebody writes stays shared."""
+    base: int = torch._C._data_address(numbers)  # type: ignore[attr-defined] # noqa: SLF001 - torch's only name for it
+    return base + int(numbers.storage_offset()) * numbers.element_size()

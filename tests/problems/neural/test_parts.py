@@ -100,3 +100,23 @@ def test_other_precisions_and_strides_are_left_to_torch() -> None:
     total = torch.zeros(3, dtype=torch.int64)
     write_truncated(total, torch.tensor([1.5, -2.5, 0.0], dtype=torch.float64), 0.5, adding=False)
     assert total.tolist() == [3, -5, 0]
+
+
+def test_what_is_shared_until_somebody_writes_stays_shared() -> None:
+    """A copy of all parameters in each step is what sharing saves; and a slice begins where it does."""
+    theta = floats(5000, 3.0).double()
+    held = theta._lazy_clone()
+    start = floats(400, 1.0, 2)
+    made = moved(start, theta[300:700], MOVE.of(compiled_kernels()))
+    assert torch._C._is_cow_tensor(held)
+    assert torch._C._is_cow_tensor(theta)
+    assert torch.equal(made, held[300:700].float() + start)
+
+
+def test_derivatives_are_taken_through_torch() -> None:
+    start, change = torch.ones(5), torch.arange(5, dtype=torch.float64)
+    for slope in (torch.func.grad, torch.func.jacrev):
+        assert torch.equal(slope(lambda at: moved(start, at).square().sum())(change), 2 * (change + 1))
+    change.requires_grad_()
+    moved(start, change).sum().backward()
+    assert torch.equal(change.grad, torch.ones(5, dtype=torch.float64))
