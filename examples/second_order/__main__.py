@@ -12,6 +12,7 @@ from examples.second_order import (
     components,
     federated,
     networks,
+    phases,
     prior_report,
     rounds,
     scaling,
@@ -44,6 +45,7 @@ EXPERIMENTS: dict[str, Callable[..., Result]] = {  # a study is registered by on
     "H7": federated.restarts,
     "L1": appendix_grid.appendix_e,
     "M1": scaling.scaling,
+    "N1": phases.planned_alone,
 }
 
 PAPER = Paper(
