@@ -18,6 +18,7 @@ from core.logs import configure
 from core.settings import ServiceSettings
 from core.store.master_key import load_master_keys
 from workers.gather import patience_seconds, start_follower
+from workers.incident import hear
 from workers.slots import read_queues
 from workers.wire import RankOrder
 
@@ -83,11 +84,15 @@ def follow_calls(rank: int, address: str, settings: ServiceSettings, gpu: str | 
             patience_seconds=patience_seconds(settings),
             gpu=gpu,
         )
-        follower = start_follower(order)
+        pipe, told = os.pipe()
+        follower = start_follower(order, pipe=told)
+        os.close(told)
         while follower.poll() is None and not stop.wait(LOOK_SECONDS):
             pass
         follower.kill()
-        log.info("followed", rank=rank, status=follower.wait())
+        status, incident = follower.wait(), hear(pipe)
+        why = {} if incident is None else incident.model_dump(exclude={"rank"})
+        log.info("followed", rank=rank, status=status, **why)
 
 
 if __name__ == "__main__":

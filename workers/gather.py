@@ -26,7 +26,9 @@ PATIENCE_LEASES: Final = 2
 LEAST_PATIENCE_SECONDS: Final = 60.0
 
 
-def gather(size: int, settings: ServiceSettings, memory_bytes: int, module: str = RANK) -> "Team | None":
+def gather(
+    size: int, settings: ServiceSettings, memory_bytes: int, module: str = RANK, pipe: int | None = None
+) -> "Team | None":
     """Start the other processes of a job, or call them from their machines, and meet them.
 
     From the main thread, which lives as long as this process: the kernel ends followers with the thread that started
@@ -37,6 +39,7 @@ def gather(size: int, settings: ServiceSettings, memory_bytes: int, module: str 
         settings: for the followers, who read the records as this process does; those of other machines have their own.
         memory_bytes: limit of each follower's memory.
         module: what a follower runs.
+        pipe: where followers of this machine tell of a failure (`workers.incident`); None: nowhere.
 
     Returns:
         The team, which this process leads; None where there is nobody to gather.
@@ -71,7 +74,7 @@ def gather(size: int, settings: ServiceSettings, memory_bytes: int, module: str 
                 memory_bytes=memory_bytes,
                 patience_seconds=patience,
             )
-            follower = start_follower(order, module)
+            follower = start_follower(order, module, pipe)
             threading.Thread(target=_fall_with, args=(follower,), daemon=True).start()
         return meet(0, size, place, key=key, patience_seconds=patience, device=device)
     finally:
@@ -83,17 +86,25 @@ def patience_seconds(settings: ServiceSettings) -> float:
     return max(PATIENCE_LEASES * settings.lease_seconds, LEAST_PATIENCE_SECONDS)
 
 
-def start_follower(order: RankOrder, module: str = RANK) -> "subprocess.Popen[bytes]":
-    """Start one follower and tell it its order; it ends with this process, and with the thread that calls this."""
+def start_follower(order: RankOrder, module: str = RANK, pipe: int | None = None) -> "subprocess.Popen[bytes]":
+    """Start one follower and tell it its order; it ends with this process, and with the thread that calls this.
+
+    Args:
+        order: its own.
+        module: what it runs.
+        pipe: where it tells of a failure; None: nowhere.
+    """
+    pipes = () if pipe is None else (pipe,)
     # A request to stop goes to the whole group, and is this process's to act on: followers never see it, not even
     # before they can say so themselves.
     with held_back(signal.SIGTERM):
         follower = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-            [sys.executable, "-m", module, str(os.getpid())],
+            [sys.executable, "-m", module, str(os.getpid()), *map(str, pipes)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env=child_environment(os.environ, order.settings.trainer_threads),
+            pass_fds=pipes,
         )
     assert follower.stdin is not None, "it was asked for"
     follower.stdin.write(order.model_dump_json().encode() + b"\n")

@@ -4,6 +4,9 @@ A trainer's standard error goes nowhere, for what libraries print, and an except
 operator who finds `trainer-failed` had an exit status alone. Now the trainer writes one line about its error into a
 pipe that it was given by its number, `core.logs.describe` and nothing more; whoever started it reads at most so much,
 drops what is not of that form, and puts the rest into its own log, beside the job. The job keeps its code alone.
+
+Followers write into the pipe of their leader. A process tells before it ends, and others find out by its end, so the
+first line is about what was wrong first; what comes after it is not read.
 """
 
 import os
@@ -13,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.logs import MOST_PLACES, describe
 from core.training.order import Failed
+from workers.outcome import Outcome
 
 _MOST_BYTES: Final = 8192
 Name = Annotated[str, Field(pattern=r"^\w{1,100}$")]
@@ -28,25 +32,37 @@ class Incident(BaseModel):
     """The class of the exception."""
     at: Annotated[tuple[Place, ...], Field(max_length=MOST_PLACES)]
     """Modules and lines that it passed, the innermost last."""
+    rank: int = 0
+    """Which process of the job; 0 leads."""
+
+    def explains(self, status: int) -> bool:
+        """Say whether it is about how a trainer ended: a follower also fails because its leader is gone."""
+        return not self.rank or status in _FAILED
 
 
-def tell(ending: BaseException, pipe: int) -> None:
+_FAILED: Final = frozenset(
+    {Outcome.FAILED_OPENING, Outcome.FAILED_TRAINING, Outcome.FAILED_PUBLISHING, Outcome.OUT_OF_MEMORY}
+)
+
+
+def tell(ending: BaseException, pipe: int, rank: int = 0) -> None:
     """Write what may be told of an error into a pipe; of a word for another error, of that other.
 
     Args:
         ending: what a process ends with.
         pipe: its number, as the process was given it; it has room for this.
+        rank: which process of the job it is.
     """
     told = describe(ending.__cause__ or (ending.__context__ if isinstance(ending, Failed) else None) or ending)
     try:
-        line = Incident(error=told["error"], at=tuple(told["at"])).model_dump_json()
+        line = Incident(error=told["error"], at=tuple(told["at"]), rank=rank).model_dump_json()
         os.write(pipe, line.encode() + b"\n")
     except (ValidationError, OSError):  # a name that no code of ours has, or nobody who reads: then the status says it
         return
 
 
 def hear(pipe: int) -> Incident | None:
-    """Return what an ended process told, None where it told nothing or something else; the pipe is closed."""
+    """Return what an ended process told first, None where it told nothing or something else; the pipe is closed."""
     try:
         os.set_blocking(pipe, False)
         content = os.read(pipe, _MOST_BYTES)
@@ -55,6 +71,6 @@ def hear(pipe: int) -> Incident | None:
     finally:
         os.close(pipe)
     try:
-        return Incident.model_validate_json(content) if content else None
+        return Incident.model_validate_json(content.partition(b"\n")[0]) if content else None
     except ValidationError:
         return None

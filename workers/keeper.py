@@ -309,8 +309,8 @@ class Keeper:
             ended, self._ended = self._ended, []
         for run in ended:
             for child in run.children:
-                if child.incident is not None and child.status is not None:
-                    told = child.incident.model_dump()
+                if child.incident is not None and child.status is not None and child.incident.explains(child.status):
+                    told = child.incident.model_dump(exclude_defaults=True)
                     self._log.error("incident", **child.claim.told, status=describe(child.status), **told)
             for claim, decided in losses(run) if run.seated else endings(run):
                 self._end(run, claim, decided)

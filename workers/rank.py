@@ -1,8 +1,8 @@
-"""A follower: one more process of a job, `python -m workers.rank PARENT`, ordered and held by its standard input.
+"""A follower: one more process of a job, `python -m workers.rank PARENT [PIPE]`, ordered and held by standard input.
 
 Its parent is the trainer, which leads, or, on other machines, `workers.gang`. It dies with its parent and with its
 leader, whichever notices first: the kernel, the pipe, or the talk. It draws no noise, knows no ledger and writes
-nothing; its exit status says how it ended and nothing of why.
+nothing; its exit status says how it ended, and PIPE takes as much of why as a trainer may tell (`workers.incident`).
 """
 
 import os
@@ -12,14 +12,17 @@ import threading
 
 from workers.outcome import Outcome
 from workers.process import die_with_parent, leave_no_core, limit_memory, pin
-from workers.trainer import judge, leave_with_parent
+from workers.trainer import fail, judge, leave_with_parent
 from workers.wire import RankOrder
 
 
 def main() -> None:
     """Take the order, meet the others and follow; the exit status is the outcome."""
     leave_no_core()
-    die_with_parent(int(sys.argv[1]))
+    parent, *pipes = map(int, sys.argv[1:])
+    for pipe in pipes:
+        os.set_inheritable(pipe, False)
+    die_with_parent(parent)
     for signalled in (signal.SIGTERM, signal.SIGINT):  # meant for the leader, who shares the process group
         signal.signal(signalled, signal.SIG_IGN)
     line = sys.stdin.buffer.readline()
@@ -29,10 +32,10 @@ def main() -> None:
     threading.Thread(target=leave_with_parent, daemon=True).start()
     pin(order.gpu)
     limit_memory(order.memory_bytes, with_gpu=order.gpu is not None)
-    os._exit(serve(order))
+    os._exit(serve(order, *pipes))
 
 
-def serve(order: RankOrder) -> Outcome:
+def serve(order: RankOrder, pipe: int | None = None) -> Outcome:
     """Follow, and say how it ended; a follower that was dismissed has done its part."""
     try:
         import torch  # noqa: PLC0415 - slow; the parent of this function does what cannot wait first
@@ -53,7 +56,7 @@ def serve(order: RankOrder) -> Outcome:
         )
         follow(team, order.settings)
     except BaseException as ending:  # noqa: BLE001 - whatever it was, one code of a closed list leaves
-        return judge(ending)
+        return judge(ending) if pipe is None else fail(ending, pipe, order.rank)
     return Outcome.PUBLISHED
 
 

@@ -92,18 +92,18 @@ def train(order: Order, stop: threading.Event, rank: str, pipe: int) -> Outcome:
         if order.seat is not None:
             federated.run(database, settings, order.claim, order.seat, stop.is_set)
             return Outcome.PUBLISHED
-        team = partial(gather, settings=settings, memory_bytes=order.memory_bytes, module=rank)
+        team = partial(gather, settings=settings, memory_bytes=order.memory_bytes, module=rank, pipe=pipe)
         attempt.run(database, settings, order.claim, stop.is_set, team)
     except BaseException as ending:  # noqa: BLE001 - whatever it was, one code of a closed list leaves
         return fail(ending, pipe)
     return Outcome.PUBLISHED
 
 
-def fail(ending: BaseException, pipe: int) -> Outcome:
+def fail(ending: BaseException, pipe: int, rank: int = 0) -> Outcome:
     """Return the one word that an exception becomes; of failures the operator is told the class and the places."""
     outcome = judge(ending)
     if outcome not in _ORDINARY or ending.__cause__ is not None:
-        tell(ending, pipe)
+        tell(ending, pipe, rank)
     return outcome
 
 

@@ -11,7 +11,7 @@ from core.errors import Diverged, Forsaken
 from core.training.attempt import in_phase
 from core.training.order import Drained, Failed, Phase
 from tests.support.embedded import START_SECONDS, embedded
-from workers.incident import Incident, hear
+from workers.incident import Incident, hear, tell
 from workers.outcome import Outcome
 from workers.trainer import fail
 
@@ -93,6 +93,33 @@ def test_nothing_else_is_heard(content: bytes) -> None:
     assert hear(pipe) is None
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.close(pipe)
+
+
+def test_of_several_processes_the_first_to_fail_is_heard() -> None:
+    pipe, told = os.pipe()
+    tell(ValueError(SECRET), told, rank=1)
+    tell(RuntimeError("the connection was closed"), told)
+    os.close(told)
+    heard = hear(pipe)
+    assert heard is not None
+    assert (heard.error, heard.rank) == ("ValueError", 1)
+
+
+@pytest.mark.parametrize(
+    ("status", "rank", "explains"),
+    [
+        (Outcome.FAILED_TRAINING, 1, True),
+        (Outcome.OUT_OF_MEMORY, 1, True),
+        (Outcome.DRAINED, 1, False),
+        (-9, 1, False),
+        (Outcome.DRAINED, 0, True),
+        (Outcome.FORSAKEN, 0, True),
+    ],
+)
+def test_a_follower_that_fails_because_its_leader_is_gone_explains_nothing(
+    status: int, rank: int, explains: bool
+) -> None:
+    assert Incident(error="RuntimeError", at=(), rank=rank).explains(status) is explains
 
 
 def test_a_pipe_that_somebody_holds_is_not_waited_for() -> None:

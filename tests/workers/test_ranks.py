@@ -1,6 +1,7 @@
 """A real follower and what it may be told: it opens once, sums what is paid for, and nothing else."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -46,6 +47,7 @@ from core.training.ranks import Closed, Opened, Paid, _own_rows
 from tests.support.followers import PATIENCE_SECONDS, forget_teams
 from tests.support.problems import repeatable_generator
 from workers.gather import start_follower
+from workers.incident import hear
 from workers.outcome import Outcome
 from workers.wire import RankOrder
 
@@ -66,6 +68,7 @@ class Scene:
     Attributes:
         team: led by the test.
         follower: the process.
+        pipe: where it tells of a failure.
     """
 
     def __init__(self, home: Path) -> None:
@@ -76,6 +79,7 @@ class Scene:
         self.job = ""
         self.team: Team
         self.follower: subprocess.Popen[bytes]
+        self.pipe: int
 
     @property
     def opened(self) -> Opened:
@@ -152,7 +156,9 @@ def followed(folder: Path, patience_seconds: float = PATIENCE_SECONDS, key: byte
         memory_bytes=16 * 2**30,
         patience_seconds=patience_seconds,
     )
-    scene.follower = start_follower(order)
+    scene.pipe, told = os.pipe()
+    scene.follower = start_follower(order, pipe=told)
+    os.close(told)
     try:
         scene.team = meet(0, 2, place, key=key, patience_seconds=patience_seconds, device=torch.device("cpu"))
         yield scene
@@ -175,6 +181,7 @@ def test_what_is_paid_is_summed_and_the_integers_are_those_of_one_process(tmp_pa
         scene.sum(problem)
         scene.tell(Closed())
         assert scene.status == Outcome.PUBLISHED
+        assert hear(scene.pipe) is None
 
 
 @pytest.mark.parametrize("payments", [0, pytest.param(1, marks=pytest.mark.slow)])
@@ -188,6 +195,10 @@ def test_what_is_not_paid_is_not_summed(tmp_path: Path, payments: int) -> None:
         with pytest.raises(RuntimeError, match=r"closed|reset|[Pp]eer"):
             scene.sum(problem)
         assert scene.status not in (0, -signal.SIGKILL)
+        told = hear(scene.pipe)
+        assert told is not None
+        assert (told.error, told.rank) == ("AssertionError", 1), "why it failed is told as a trainer's failure is"
+        assert told.at[-1].startswith("core.training.ranks:"), "where nobody said that it was paid"
 
 
 @pytest.mark.slow
