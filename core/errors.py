@@ -209,3 +209,15 @@ class Forsaken(Exception):
     No refusal, for nobody asked: the attempt cannot go on. It says nothing about one's own records, and nothing that
     was told before is lost.
     """
+
+
+class Misled(Forsaken):
+    """Another client has told what cannot be true, by what this one knows for itself; no record was asked since.
+
+    Args:
+        number: whose word it was, of those that take part in the attempt, from 0.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number

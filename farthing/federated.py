@@ -8,6 +8,7 @@ from rich.console import RenderableType
 from farthing.console import plain_table, site_name
 from farthing.estimate_views import ClientEstimate
 from farthing.job_views import Cost, Job
+from farthing.results import ClientPromise, Summary
 
 
 def over(
@@ -48,6 +49,27 @@ def clients(job: Job) -> RenderableType:
     ]
     title = f"clients of {job.id}"
     return plain_table(title, rows, left=("client", "dataset", "site", "job", "state"), right=("reserved", "spent"))
+
+
+def promises(found: Summary) -> str:
+    """Return what a model promises, a line each; of a federated job's, what each client promises to its own people."""
+    if not found.clients:
+        return _promise(found.privacy)
+    said = [f"client {one.place}: {_client_promise(one)}" for one in found.clients]
+    return "\n".join([*said, f"who stayed to the end, at least: {_promise(found.privacy)}"])
+
+
+def _client_promise(one: ClientPromise) -> str:
+    if one.scope is None:
+        return "for its own scope's owner, and who asked for the job, to see"
+    if one.privacy is None:
+        return "was asked nothing"
+    return f"{_promise(one.privacy)}, to the people of {one.scope} ({one.privacy.get('label')})"
+
+
+def _promise(privacy: Mapping[str, Any]) -> str:
+    told = ", ".join(f"{name} {privacy[name]}" for name in ("mu", "rho", "epsilon", "delta") if privacy.get(name))
+    return f"{told} under {privacy.get('adjacency')}"
 
 
 def prices(found: Sequence[ClientEstimate]) -> RenderableType:

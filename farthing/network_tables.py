@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from farthing import federated
 from farthing.console import plain_table
 from farthing.results import Layer, Summary
 from farthing.views import PretrainedWeights
@@ -15,11 +16,8 @@ def summary(found: Summary) -> RenderableType:
     title = f"{found.optimizer}, n = {found.n:,}, model {found.model}"
     lines = [(_named(one), " x ".join(map(str, one.output)), f"{one.parameters:,}") for one in found.layers]
     table = plain_table(title, lines, left=("layer",), right=("output", "parameters"))
-    promise = ", ".join(
-        f"{name} {found.privacy[name]}" for name in ("mu", "rho", "epsilon", "delta") if found.privacy.get(name)
-    )
     trained = f"trained: {found.trained}, {found.trained_parameters or 0:,} numbers, from {found.start}"
-    said = "\n".join([trained, f"{promise} under {found.privacy.get('adjacency')}", *found.notes])
+    said = "\n".join([trained, federated.promises(found), *found.notes])
     return Group(table, "", Text(said))
 
 

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from farthing import network_tables
+from farthing import federated, network_tables
 from farthing.console import plain_table, site_name
 from farthing.estimate_views import Estimate, Excess, ExcessGoal, Goal, Prediction
 from farthing.results import Coefficient, Comparison, Ellipsoid, Interval, OddsRatio, RateRatio, Summary
@@ -202,9 +202,7 @@ def summary(found: Summary) -> RenderableType:
                      _between(scale.interval), *["-"] * (len(levels) - 1)))  # fmt: skip
     title = f"{found.optimizer}, n = {found.n:,}, model {found.model}"
     table = plain_table(title, rows, left=("coefficient",), right=("estimate", "std. error", "z", "p", *levels))
-    privacy = found.privacy
-    promise = ", ".join(f"{name} {privacy[name]}" for name in ("mu", "rho", "epsilon", "delta") if privacy.get(name))
-    said = f"{promise} under {privacy.get('adjacency')}"
+    said = federated.promises(found)
     if any(one.std_error is not None for one in found.coefficients):
         said += f"; intervals count the noise ({found.correction})"
     return Group(table, "", _said("\n".join([said, *found.notes])))

@@ -145,7 +145,7 @@ def summary_text(shown: Mapping[str, Any]) -> str:
 
 
 def _foot(shown: Mapping[str, Any]) -> list[str]:
-    said = [*privacy_words(shown["privacy"]), *(f"Note: {note}" for note in shown["notes"])]
+    said = [*privacy_words(shown), *(f"Note: {note}" for note in shown["notes"])]
     return [plain(text) for text in [*said, f"Model {shown['model']}, job {shown['job']}."]]
 
 

@@ -85,7 +85,7 @@ def head_of(shown: Mapping[str, Any]) -> Head:
 
 def foot_of(shown: Mapping[str, Any]) -> list[str]:
     """Return what stands below the table: the promise, what it implies, flags, and what to be wary of."""
-    said = privacy_words(shown["privacy"])
+    said = privacy_words(shown)
     flags = shown["flags"]
     if with_intervals(shown):
         said.append(
@@ -97,9 +97,28 @@ def foot_of(shown: Mapping[str, Any]) -> list[str]:
     return [plain(text) for text in said]
 
 
-def privacy_words(privacy: Mapping[str, Any]) -> list[str]:
-    """Return the promise and what it implies, a sentence each."""
-    said = [f"Privacy ({privacy['label']}): {promise_words(privacy)}, adjacency {privacy['adjacency']}."]
+def privacy_words(shown: Mapping[str, Any]) -> list[str]:
+    """Return the promise and what it implies, a sentence each; of a federated model each client's own."""
+    privacy, clients = shown["privacy"], shown.get("clients")
+    if clients is None:
+        return _promise_lines("Privacy", privacy)
+    apart = "Each promise is to the people of that client's own scope; about a person in several, nothing is promised."
+    least = f"Whoever stayed to the end promises at least {promise_words(privacy)} ({privacy['adjacency']})."
+    said = [line for client in clients for line in _client_lines(client)]
+    return ["Privacy, client by client:", *said, apart, least]
+
+
+def _client_lines(client: Mapping[str, Any]) -> list[str]:
+    """Return a client's promise, or why it is not shown."""
+    name = f"Client {client['place']}"
+    if client["scope"] is None:
+        return [f"{name} ({client['state']}): for its own scope's owner, and who asked for the job, to see."]
+    name += f" ({client['dataset']}, {client['state']}), to the people of {client['scope']}"
+    return [f"{name}: was asked nothing."] if client["privacy"] is None else _promise_lines(name, client["privacy"])
+
+
+def _promise_lines(name: str, privacy: Mapping[str, Any]) -> list[str]:
+    said = [f"{name} ({privacy['label']}): {promise_words(privacy)}, adjacency {privacy['adjacency']}."]
     return said + [f"Under {relation}: {promise_words(one)}." for relation, one in privacy["implies"].items()]
 
 

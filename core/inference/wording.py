@@ -258,6 +258,15 @@ def methods_paragraph(released: Released) -> str:
     )
 
 
+def apart(clients: int) -> str:
+    """Return what a methods section has to add of a federated model."""
+    return (
+        f" The records are those of {clients} clients, which were not put together: each answered from its own, with "
+        "noise of its own, and is differentially private for the people behind its own records. The figures are what "
+        "each of those that stayed to the end promises at least."
+    )
+
+
 def promise_phrase(promise: Promise) -> str:
     """Write a promise in the currencies that can state it."""
     parts = [f"(epsilon, delta) = ({promise.epsilon}, {promise.delta})"]

@@ -143,6 +143,7 @@ class ClientMeter:
     Attributes:
         subject: a digest of the question that is being asked.
         forsaken: whether it is known before the question that it cannot be answered together.
+        asked: whether the client's own door was asked anything; before that nothing hangs on a record.
     """
 
     def __init__(
@@ -156,6 +157,7 @@ class ClientMeter:
         self.rounds: Final = rounds
         self.subject = bytes(32)
         self.forsaken = False
+        self.asked = False
         self._wanted = wanted
         self._pausing = pausing
 
@@ -169,6 +171,7 @@ class ClientMeter:
             Forsaken: somebody has gone, or does not afford it, or asks something else; nothing was paid here.
             Drained: what was told is kept; nothing was paid here.
         """
+        self.asked = True
         pausing = self._pausing
         may_stop = pausing is not None and pausing.may_stop(total)
         try:

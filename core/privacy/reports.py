@@ -10,6 +10,7 @@ whether somebody's record was used gains more than 2 Phi(mu/2) - 1 in true over 
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from decimal import Decimal
 from functools import lru_cache
 from math import inf, sqrt
@@ -310,6 +311,36 @@ def report(event: Event, terms: Terms, adjacency: Adjacency, *, declared: bool =
         attack=attack_success(epsilon, delta, mu),
         implies=implied(adjacency, terms.delta, epsilon, mu=mu, rho=rho),
     )
+
+
+def weakest_of(reports: Sequence[Report]) -> Report:
+    """Return the strongest report that is implied by each of several under one adjacency: figure by figure the largest.
+
+    Each promise is to other people, so nothing adds up: who is promised any of them is promised this.
+
+    Raises:
+        ArithmeticError: a figure is none.
+    """
+    promise = _weakest([one.promise for one in reports])
+    mu = None if promise.mu is None else float(promise.mu)
+    kept = set.intersection(*(set(one.implies) for one in reports))
+    return Report(
+        adjacency=reports[0].adjacency,
+        promise=promise,
+        label="guarantee" if all(one.label == "guarantee" for one in reports) else "informational",
+        method=reports[0].method,
+        attack=attack_success(float(promise.epsilon), float(promise.delta), mu),
+        implies={relation: _weakest([one.implies[relation] for one in reports]) for relation in sorted(kept)},
+    )
+
+
+def _weakest(promises: Sequence[Promise]) -> Promise:
+    """Return the largest of each figure; None where some promise does not state it."""
+    texts: dict[str, str | None] = {}
+    for name in Promise.model_fields:
+        said = [getattr(one, name) for one in promises]
+        texts[name] = None if None in said else max(said, key=Decimal)
+    return Promise.model_validate(texts)
 
 
 def cost_view(event: Event, terms: Terms, spent: tuple[int, ...], reserved: tuple[int, ...]) -> CostView:

@@ -8,17 +8,14 @@ from sqlalchemy.orm import Session
 
 from core.catalogue.jobs import JobSpec
 from core.errors import Forbidden, NotFound
-from core.privacy.events import compose
-from core.privacy.facts import Adjacency
-from core.privacy.reports import report as privacy_report
-from core.service import intake, showing, witnessing
+from core.service import intake, promises, showing, witnessing
 from core.service.context import Caller, Context
 from core.service.intake import Answer
 from core.service.job_views import ArtifactView, AttemptView, EventView, JobView
 from core.service.scopes import viewer
 from core.service.views import rfc3339
 from core.store import jobs as rows
-from core.store import ledger, queries
+from core.store import queries
 from core.store.queries import JobFilter
 from core.store.tables import TERMINAL_STATES, Job, JobEvent, Scope
 
@@ -241,18 +238,12 @@ def _report(context: Context, caller: Caller, view: JobView) -> dict[str, Any]:
     with context.database.read() as session:
         job = find(session, caller, view.id)
         scope = session.get_one(Scope, job.scope_id)
-        account = ledger.balance(session, scope.id)
-        charged = compose(ledger.executed_by(session, job))
-        # Less than all was decided by answers: no guarantee for this job alone. What is left of a stream's chunks may
-        # cost nothing.
-        whole = ledger.is_whole(job.schedule, job.chunks_spent)
-        told = privacy_report(charged, account.terms, Adjacency(scope.adjacency), declared=whole)
         return {
             "object": "report",
             "job": view.model_dump(mode="json"),
             "scope": scope.id,
             "units": scope.units,
             "unit": scope.unit,
-            "privacy": told.model_dump(mode="json"),
+            "privacy": promises.promise_of(session, job).model_dump(mode="json"),
             "ledger": {"entries": scope.seq, "head": scope.head},
         }

@@ -25,6 +25,7 @@ from core.inference.network import AnyReleased, ReleasedNetwork
 from core.inference.regions import Joint
 from core.service.context import Caller, Context
 from core.service.models import coefficients_of, released_by
+from core.service.promises import clients_promises
 from core.store.tables import Job
 
 Levels = Sequence[float]
@@ -33,7 +34,12 @@ Levels = Sequence[float]
 def summary(context: Context, caller: Caller, model_id: str, levels: Levels) -> dict[str, Any]:
     """Return the coefficient table, in the units of the declared columns; of a network its layers."""
     released, job = released_by(context, caller, model_id)
-    return {"model": model_id, "job": job.id, **_told(released, levels)}
+    told = {"model": model_id, "job": job.id, **_told(released, levels)}
+    if not job.is_federated:
+        return told
+    clients = clients_promises(context, caller, job)
+    privacy = told["privacy"] | {"label": "weakest"}
+    return told | {"privacy": privacy, "clients": clients, "methods": told["methods"] + wording.apart(len(clients))}
 
 
 def _told(released: AnyReleased, levels: Levels) -> dict[str, Any]:
@@ -150,10 +156,7 @@ def compare_text(context: Context, caller: Caller, model_id: str, other_id: str,
 
 def methods(context: Context, caller: Caller, model_id: str) -> str:
     """Return a paragraph for the methods section of a paper."""
-    released, _ = released_by(context, caller, model_id)
-    if isinstance(released, ReleasedNetwork):
-        return network_summary.methods_paragraph(released)
-    return wording.methods_paragraph(released)
+    return str(summary(context, caller, model_id, ())["methods"])
 
 
 def predict(

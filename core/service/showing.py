@@ -24,13 +24,14 @@ from core.service.job_views import (
     ProgressView,
     ResultView,
 )
+from core.service.promises import sees_client
 from core.service.views import rfc3339
 from core.store import chain, federations, ledger, queries, seats, workers
 from core.store.accounts import Balance
 from core.store.queries import Viewer
 from core.store.retention import RETIRED
 from core.store.subjects import OPEN
-from core.store.tables import SEVERAL, Job, JobEvent, Model, Scope
+from core.store.tables import SEVERAL, Job, JobEvent, Model
 
 _SCHEDULE: Final[TypeAdapter[list[Event]]] = TypeAdapter(list[Event])
 _RESOURCES: Final = {name: field.default for name, field in Resources.model_fields.items()}
@@ -80,8 +81,7 @@ def _waits_for(session: Session, context: Context, viewer: Viewer, job: Job, cli
 def _client(session: Session, viewer: Viewer, client: Job, view: JobView) -> ClientView:
     """Return one client as a viewer of the federated job is to see it: an owner is told nothing of another's budget."""
     place = client.place or 0
-    owners = {client.owner_id, session.get_one(Scope, client.scope_id).owner_id}
-    if not viewer.sees_everything and viewer.id not in owners:
+    if not sees_client(session, viewer, client):
         return ClientView(place=place, state=view.state, dataset=None, site=None, job=None, cost=None, error=None)
     return ClientView(
         place=place,

@@ -250,6 +250,39 @@ def finish(session: Session, claim: Claim, release: Mapping[str, Any]) -> Model 
     return session.execute(select(Model).where(Model.job_id == parent.id)).scalar_one_or_none()
 
 
+def end_misled(session: Session, claim: Claim, number: int) -> None:
+    """End a federated job in which one client told another what cannot be true; the history's last line names both.
+
+    It was seen before anything was asked in this attempt, from messages and from what a client's own ledger says: no
+    record decides it. So everybody is charged what it has spent, and the rest goes back.
+
+    Args:
+        session: an open write transaction.
+        claim: of the client that saw it.
+        number: of the other one, among those that take part in the attempt.
+
+    Raises:
+        StaleAttempt: the claim no longer holds the client, or the job is no longer running.
+        LedgerFrozen: the ledger is behind its witness.
+    """
+    parent = lock_parent(session, claim.job_id)
+    client, at = hold(session, claim)
+    if parent is None or parent.state != "running":
+        raise StaleAttempt(f"The job that {claim.job_id} is a client of no longer runs.")
+    clients = clients_of(session, parent.id, lock=True)
+    begun = session.get_one(Attempt, (parent.id, parent.attempt)).started_at
+    started = select(Attempt.job_id).where(Attempt.started_at == begun, Attempt.job_id.in_([one.id for one in clients]))
+    taking_part = set(session.execute(started).scalars())
+    told = [one.place for one in clients if one.id in taking_part][number]
+    for one in _by_scope(_live(clients)):
+        settle(session, one, CLIENT_LOST)
+        leave_attempt(session, one, at, CLIENT_LOST)
+        end(session, one, "failed", at, code=CLIENT_LOST)
+    leave_attempt(session, parent, at, CLIENT_LOST)
+    end(session, parent, "failed", at, code=CLIENT_LOST, misled=client.place, by=told)
+    session.flush()
+
+
 def _live(clients: Sequence[Job]) -> list[Job]:
     """Return the clients that have not ended."""
     return [client for client in clients if client.state not in TERMINAL_STATES]

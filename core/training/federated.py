@@ -8,14 +8,15 @@ clients of the circle tell each other. All of them end with the same release.
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from decimal import Decimal
 
 import torch
 
 from core.catalogue.planning import PlannedJob
-from core.errors import Diverged, Forsaken
+from core.errors import Diverged, Forsaken, Misled
 from core.inference.network import RELEASED, AnyReleased
+from core.oracle import Answer
 from core.oracle.federation import KEPT, TOLD, ClientMeter, Federation, Rounds
+from core.privacy.reports import weakest_of
 from core.problems import Problem
 from core.problems.circle import Alone, Circle, DistributedCircle
 from core.problems.team import meet, receive_at
@@ -56,6 +57,7 @@ def run(database: Database, settings: ServiceSettings, claim: Claim, seat: Seat,
 
     Raises:
         Forsaken: another client has gone, or says what it should not.
+        Misled: another client told what cannot be true; the job has ended.
         Drained, StaleAttempt, LedgerFrozen, Diverged, Failed, MemoryError, NoGpu: as `core.training.attempt.run`.
     """
     torch.set_num_threads(settings.trainer_threads)
@@ -67,10 +69,13 @@ def run(database: Database, settings: ServiceSettings, claim: Claim, seat: Seat,
         with in_phase(Phase.OPENING):
             order = till.read(read_order, claim)
             rounds = Rounds(circle)
-            kept = furthest(rounds, order.kept)
+            kept, teller = furthest(rounds, order.kept, most_known(order))
             released = unpack_release(kept)
         if released is None:
-            released = _train(order, kept, till, settings, seat, rounds, stop)
+            released = _train(order, kept, teller, till, settings, seat, rounds, stop)
+    except Misled as misled:
+        till.commit(federations.end_misled, claim, misled.number)
+        raise
     except (Diverged, Drained):  # all of them alike: the others shall hear all that was said before
         leave(circle)
         raise
@@ -134,29 +139,69 @@ def leave(circle: Circle) -> None:
             return
 
 
-def furthest(rounds: Rounds, kept: bytes | None) -> bytes | None:
-    """Return what all clients go on from: the longest of the transcripts that they have kept.
+def most_known(order: Order) -> int:
+    """Return how many means anybody can know, by this client's own ledger; a release that is complete aside.
+
+    Its own answer is in each mean, and was paid for first. Where all that it has paid for is in what it has kept, it
+    has kept every mean that there is; what it has paid for and lost others may have kept.
+    """
+    if not order.paid_chunks:
+        return 0
+    return _WHOLE if order.paid_chunks > order.kept_chunks else max(1, told_in(order.kept))
+
+
+def furthest(rounds: Rounds, kept: bytes | None, most: int = _WHOLE) -> tuple[bytes | None, int]:
+    """Return what all clients go on from, the longest of the transcripts that they have kept, and whose it is.
 
     Clients keep when they pay, each a little before or after the others, so that some have kept less. They were told
     the same means and have made the same state of them: what one has kept is what the others have lost. Whoever has
     kept less still pays for what its own ledger does not know to be kept.
 
+    Args:
+        rounds: with the others.
+        kept: by this client.
+        most: means that anybody can know, see `most_known`.
+
     Raises:
-        Forsaken: somebody has gone, or sends what is no transcript.
+        Forsaken: somebody has gone.
+        Misled: somebody claims to know what nobody can, sends what is no transcript, or one that contradicts this
+            client's.
     """
+    own = rounds.circle.place
     counts = rounds.exchange(KEPT, bytes(32), told_in(kept).to_bytes(_COUNT_BYTES, "big"))
-    best = max(range(len(counts)), key=lambda place: (counts[place], -place))
-    if not int.from_bytes(counts[best], "big"):
-        return None
-    own = kept if rounds.circle.place == best else b""
-    taken = rounds.exchange(KEPT, bytes(31) + b"\1", own or b"")[best]
+    claimed = [int.from_bytes(one, "big") for one in counts]
+    for place, count in enumerate(claimed):
+        beyond = count > most and not (count == _WHOLE and most)
+        if place != own and (len(counts[place]) != _COUNT_BYTES or count > _WHOLE or beyond):
+            raise Misled(place)
+    best = max(range(len(claimed)), key=lambda place: (claimed[place], -place))
+    if not claimed[best]:
+        return None, own
+    taken = rounds.exchange(KEPT, bytes(31) + b"\1", (kept or b"") if own == best else b"")[best]
     try:
-        told = told_in(taken)
+        is_so = told_in(taken) == claimed[best] and agree(kept, taken)
     except Exception as error:  # another's bytes: whatever is wrong with them, it is not ours
-        raise Forsaken from error
-    if told != int.from_bytes(counts[best], "big"):
-        raise Forsaken
-    return taken
+        raise Misled(best) from error
+    if not is_so:
+        raise Misled(best)
+    return taken, best
+
+
+def agree(kept: bytes | None, taken: bytes) -> bool:
+    """Say whether two transcripts tell the same of each mean that both tell of: means are the same bits everywhere."""
+    own, other = _means(kept), _means(taken)
+    return all(
+        torch.equal(own[at].value, other[at].value) and own[at].scale == other[at].scale for at in own.keys() & other
+    )
+
+
+def _means(kept: bytes | None) -> dict[int, Answer]:
+    """Return the means that were kept since a state, by their number; none of a release."""
+    if kept is None or unpack_release(kept) is not None:
+        return {}
+    notes = unpack(kept)
+    first = 0 if notes.state is None else int(notes.state[TOLD])
+    return {first + number: noted.answer for number, noted in enumerate(notes.answers)}
 
 
 def told_in(kept: bytes | None) -> int:
@@ -172,13 +217,18 @@ def told_in(kept: bytes | None) -> int:
 def _train(
     order: Order,
     kept: bytes | None,
+    teller: int,
     till: LedgerTill,
     settings: ServiceSettings,
     seat: Seat,
     rounds: Rounds,
     stop: Callable[[], bool],
 ) -> AnyReleased:
-    """Make a release from the client's own records and the others' answers, and keep it."""
+    """Make a release from the client's own records and the others' answers, and keep it.
+
+    Raises:
+        Misled: what another client has kept does not go with what the method asks.
+    """
     with in_phase(Phase.OPENING):
         planned = replan(order)
         make_sure_of_device(planned)
@@ -186,11 +236,17 @@ def _train(
         problem = _own_problem(planned, order, settings, seat)
     with in_phase(Phase.TRAINING):
         going_on = replace(order, kept=kept)
-        meter = make_meter(planned, going_on, till, lambda: False)
-        paying = ClientMeter(meter, rounds, stop, meter)
-        door = open_door(planned, going_on, problem, meter, shared=False, through=paying)
-        oracle = Federation(door, paying, seat.federation)
-        own = train(planned, going_on, meter, oracle)
+        paying: ClientMeter | None = None
+        try:
+            meter = make_meter(planned, going_on, till, lambda: False)
+            paying = ClientMeter(meter, rounds, stop, meter)
+            door = open_door(planned, going_on, problem, meter, shared=False, through=paying)
+            oracle = Federation(door, paying, seat.federation)
+            own = train(planned, going_on, meter, oracle)
+        except (AssertionError, ArithmeticError, LookupError, TypeError, ValueError, RuntimeError) as error:
+            if kept is None or teller == seat.number or (paying is not None and paying.asked):
+                raise
+            raise Misled(teller) from error  # all that this client did so far was to go over what it was told
         released = of_all(weakest(rounds, own), seat, oracle.facts.units)
     with in_phase(Phase.PUBLISHING):
         till.keep(pack_release(released), released.steps)
@@ -212,7 +268,9 @@ def _own_problem(planned: PlannedJob, order: Order, settings: ServiceSettings, s
 
 
 def weakest(rounds: Rounds, own: AnyReleased) -> AnyReleased:
-    """Return the release as all clients hand it in: the first one's, with the weakest of its promises to their scopes.
+    """Return the release as all clients hand it in: the first one's, with what each of them promises at least.
+
+    What each promises to its own scope's people is told from its own ledger, see `core.service.promises`.
 
     Raises:
         Forsaken: somebody has gone, or sends what is no release.
@@ -220,7 +278,7 @@ def weakest(rounds: Rounds, own: AnyReleased) -> AnyReleased:
     told = rounds.exchange(KEPT, bytes(31) + b"\2", own.model_dump_json().encode())
     try:
         releases = [RELEASED.validate_json(one) for one in told]
-        worst = max(releases, key=lambda one: Decimal(one.privacy.promise.epsilon))
+        privacy = weakest_of([one.privacy for one in releases])
     except (ValueError, ArithmeticError) as error:
         raise Forsaken from error
-    return releases[0].model_copy(update={"privacy": worst.privacy})
+    return releases[0].model_copy(update={"privacy": privacy})

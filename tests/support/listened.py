@@ -1,8 +1,9 @@
 """What a client's trainer reads and says, written down by itself, and bugs that an audit of these transcripts must see.
 
-`transcripts.jsonl` beside OBSERVED has a line for each sum of records (question, points, rows) and for each message
-that leaves. BUG plants one: `thinned` divides each client's noise by the root of their number, `seeded` gives all of
-them one seed, and `reread` has every second batch of a stream read the records of the one before it.
+`transcripts.jsonl` beside OBSERVED has a line for each sum of records (question, points, rows), for each total of what
+several processes summed, and for each message that leaves. BUG plants one: `thinned` divides each client's noise by the
+root of their number, `seeded` gives all of them one seed, and `reread` has every second batch of a stream read the
+records of the one before it.
 """
 
 import json
@@ -18,43 +19,55 @@ from core.oracle.door import Selection
 from core.oracle.samples import StreamDoor
 from core.problems.circle import DistributedCircle
 from core.problems.linear import LinearProblem
+from core.problems.sharded import ShardedProblem
 from core.training import doors
 from tests.support.problems import repeatable_generator
 
 CLIENTS = 3
 
 
-def listen(job: str) -> None:
+def listen(job: str, rank: int = 0) -> None:
     """Write down sums and messages from now on.
 
     Args:
         job: the environment variable that says whose they are.
+        rank: which process of the job this is.
     """
     path = Path(os.environ["OBSERVED"]).with_name("transcripts.jsonl")
-    plain_sum, plain_send = LinearProblem.integer_sum, DistributedCircle.send
+    plain_sum, plain_total = LinearProblem.integer_sum, ShardedProblem.integer_sum
+    plain_send = DistributedCircle.send
 
     def write(line: dict[str, Any]) -> None:
         with path.open("a") as file:  # one write, so that lines of several trainers do not mix
-            file.write(json.dumps({"job": os.environ[job], "by": os.getpid(), **line}) + "\n")
+            file.write(json.dumps({"job": os.environ[job], "by": os.getpid(), "rank": rank, **line}) + "\n")
 
-    def integer_sum(
-        self: LinearProblem, question: Any, facts: Any, theta: Tensor, step: float, **options: Any
-    ) -> Tensor:
+    def asked(question: Any, theta: Tensor, options: dict[str, Any]) -> dict[str, Any]:
         other, rows = options.get("other"), options.get("rows")
-        line = {
+        return {
             "question": question.model_dump(mode="json"),
             "theta": theta.tolist(),
             "other": None if other is None else other.tolist(),
             "rows": None if rows is None else rows.tolist(),
         }
-        write({"sum": line})
+
+    def integer_sum(
+        self: LinearProblem, question: Any, facts: Any, theta: Tensor, step: float, **options: Any
+    ) -> Tensor:
+        write({"sum": asked(question, theta, options)})
         return plain_sum(self, question, facts, theta, step, **options)
+
+    def total(self: ShardedProblem, question: Any, facts: Any, theta: Tensor, step: float, **options: Any) -> Tensor:
+        added = plain_total(self, question, facts, theta, step, **options)
+        summed = {"facts": facts.model_dump(mode="json"), "step": step, "integers": added.tolist()}
+        write({"total": {**asked(question, theta, options), **summed}})
+        return added
 
     def send(self: DistributedCircle, message: bytes) -> None:
         write({"said": message.hex()})
         plain_send(self, message)
 
     LinearProblem.integer_sum = integer_sum  # type: ignore[method-assign]
+    ShardedProblem.integer_sum = total  # type: ignore[method-assign]
     DistributedCircle.send = send  # type: ignore[method-assign]
     plant(os.environ.get("BUG", ""))
 

@@ -5,6 +5,7 @@ has the first attempt at a job write a file `halted`, and stand still, once chun
 is given. A file `starve` names a job that runs out of memory at its next reading. NAIVE and FREE plant the bugs that
 the kill tests must see: the ledger is paid after the reading, and a chunk that was lost is read again for its first
 payment. UNFENCED has it pay and publish whoever holds its job by now, and HASTY has it fail where a payment fails once.
+A file `liar` names a client that claims to have kept more means than there are, and a state without anything in it.
 TWICE has a client say everything twice, STALE say the first thing again after everything, and LISTEN writes down what
 it reads and says (see `listened`). WRITES names a file for what the trainer writes to.
 """
@@ -17,13 +18,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from core.oracle import door
+from core.oracle.federation import TOLD
 from core.privacy.events import EVENT
 from core.problems.circle import DistributedCircle
 from core.problems.linear import LinearProblem
 from core.store import ledger
 from core.training import attempt, federated
 from core.training.meter import LedgerMeter
+from core.training.notes import Notes
 from core.training.till import LedgerTill
 from tests.support.listened import listen
 from tests.support.naive_fences import forget_fences
@@ -32,6 +37,8 @@ from workers import trainer
 JOB = "OBSERVED_JOB"
 MORE_THAN_THERE_IS = 2**46
 """Bytes."""
+BEYOND = 5
+"""Means."""
 
 
 def observe() -> None:
@@ -39,6 +46,7 @@ def observe() -> None:
     for module in (attempt, federated):
         module.run = observed(module.run)  # type: ignore[attr-defined] # each has one
     observe_sums(rank=0)
+    lie_where_told()
     if "LISTEN" in os.environ:
         listen(JOB)
     if "NAIVE" in os.environ:
@@ -100,6 +108,18 @@ def observe_sums(rank: int) -> None:
         return plain_sum(self, question, *arguments, **options)
 
     LinearProblem.integer_sum = integer_sum  # type: ignore[method-assign]
+
+
+def lie_where_told() -> None:
+    """Have the client that the file names, if there is one, claim what nobody was told."""
+    place, plain = Path(os.environ["OBSERVED"]).with_name("liar"), federated.furthest
+
+    def furthest(rounds: Any, kept: bytes | None, most: int) -> tuple[bytes | None, int]:
+        if place.exists() and place.read_text() == os.environ[JOB]:
+            kept = Notes({TOLD: torch.tensor(federated.told_in(kept) + BEYOND)}).pack()
+        return plain(rounds, kept, most)
+
+    federated.furthest = furthest
 
 
 def halt_where_told() -> None:

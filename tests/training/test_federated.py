@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import cast
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from core.catalogue.certificate import Certificate
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.planning import chunks
 from core.catalogue.questions import Question
-from core.errors import Forsaken
+from core.errors import Forsaken, Misled
 from core.inference.estimate import Estimate
 from core.inference.network import AnyReleased
 from core.inference.released import Released
@@ -23,10 +24,11 @@ from core.oracle.federation import ClientMeter, Federation, Rounds
 from core.oracle.meters import ORDERS
 from core.privacy.events import Event, compose
 from core.privacy.renyi import cost_nano, prefix_costs
-from core.training.federated import furthest, of_all, told_in, weakest
+from core.training.attempt import pack_release
+from core.training.federated import furthest, most_known, of_all, told_in, weakest
 from core.training.meter import LedgerMeter
 from core.training.notes import Noted, Notes
-from core.training.order import Drained, Payer
+from core.training.order import Drained, Order, Payer
 from core.training.seat import Seat
 from tests.support.circles import Clients, Mail, ThreadCircle, together
 from tests.support.problems import facts, problem
@@ -75,7 +77,7 @@ class Client:
         rounds = Rounds(circle)
         self.due = self.chunks
         payer = Payer(ORDERS, tuple(prefix_costs(SCHEDULE, ORDERS)))
-        kept = furthest(rounds, self.state)
+        kept, _ = furthest(rounds, self.state)
         meter = LedgerMeter(self, [payer], SCHEDULE, kept=kept, kept_chunks=self.chunks, charged=self.charged)
         paying = ClientMeter(meter, rounds, lambda: stop and self.place == 1, meter)
         door = Counting(self, problem(UNITS, DIMENSION, seed=self.place), paying)
@@ -166,16 +168,88 @@ def test_a_request_to_stop_loses_nothing() -> None:
 def test_what_is_no_transcript_ends_the_attempt() -> None:
     kept = Notes({"federation/told": torch.tensor(5)}).pack()
 
-    def work(circle: ThreadCircle) -> bytes | None:
+    def work(circle: ThreadCircle) -> tuple[bytes | None, int]:
         return furthest(Rounds(circle), kept if circle.place else None)
 
-    assert together(Mail(2), work) == [kept] * 2
+    assert together(Mail(2), work) == [(kept, 1)] * 2
     garbled = Mail(2, lambda message: [message[:-9] if message.endswith(kept) else message])
-    assert isinstance(Clients(garbled, work).endings[0], Forsaken)
+    assert blamed(Clients(garbled, work).endings[0]) == 1
+
+
+def blamed(ending: object) -> int | None:
+    """Return whose word a client could not believe."""
+    return ending.number if isinstance(ending, Misled) else None
+
+
+def told_of(count: int, value: float = 0.0, *, since: int = 0) -> bytes:
+    """Return a transcript of so many means, the last of them since a state."""
+    question = SETTINGS.questions()[0]
+    answers = tuple(Noted(question, torch.zeros(3), Answer(torch.full((3,), value), 1.0)) for _ in range(count - since))
+    return Notes({"federation/told": torch.tensor(since)} if since else None, answers).pack()
+
+
+@pytest.mark.parametrize(
+    ("own", "most", "claimed", "known"),
+    [
+        (None, 0, told_of(1), False),
+        (told_of(3), 3, told_of(3), True),
+        (told_of(3), 3, told_of(4), False),
+        (told_of(3), 2**63, told_of(4), True),
+        (told_of(3), 2**63, told_of(4, 0.5), False),
+        (told_of(3, since=2), 2**63, told_of(5, 0.5, since=3), True),
+        (told_of(4, since=2), 2**63, told_of(5, 0.5, since=3), False),
+    ],
+    ids=["unasked", "equal", "beyond", "lost", "other answers", "none in common", "others since a state"],
+)
+def test_what_a_client_can_see_to_be_untrue_is_blamed_on_who_told_it(
+    own: bytes | None, most: int, claimed: bytes, known: bool
+) -> None:
+    """Nobody can know a mean that has no answer of this client's, nor another mean than the one that it was told."""
+
+    def work(circle: ThreadCircle) -> tuple[bytes | None, int]:
+        if circle.place:
+            return furthest(Rounds(circle), own, most)
+        return furthest(Rounds(circle), claimed)
+
+    ending = Clients(Mail(2), work).endings[1]
+    assert blamed(ending) == (None if known else 0), ending
+
+
+def test_a_release_that_nobody_was_asked_for_is_blamed() -> None:
+    whole = pack_release(released())
+
+    def work(circle: ThreadCircle) -> tuple[bytes | None, int]:
+        return furthest(Rounds(circle), *((None, 0) if circle.place else (whole, 2**63)))
+
+    assert blamed(Clients(Mail(2), work).endings[1]) == 0
+
+
+@dataclass
+class Ledgered:
+    """What a client's own ledger says of it."""
+
+    kept: bytes | None
+    kept_chunks: int
+    paid_chunks: int
+
+
+@pytest.mark.parametrize(
+    ("ledger", "most"),
+    [
+        (Ledgered(None, 0, 0), 0),
+        (Ledgered(None, 0, 1), 2**63),
+        (Ledgered(told_of(3), 1, 2), 2**63),
+        (Ledgered(told_of(6), 2, 2), 6),
+        (Ledgered(None, 0, 2), 2**63),
+    ],
+    ids=["never asked", "first lost", "one lost", "drained", "kept too long ago"],
+)
+def test_what_others_can_know_follows_from_what_a_client_has_paid_for(ledger: Ledgered, most: int) -> None:
+    assert most_known(cast("Order", ledger)) == most
 
 
 def test_nothing_kept_is_a_beginning() -> None:
-    assert together(Mail(2), lambda circle: furthest(Rounds(circle), None)) == [None, None]
+    assert together(Mail(2), lambda circle: furthest(Rounds(circle), None)[0]) == [None, None]
 
 
 def test_answers_since_a_state_count() -> None:

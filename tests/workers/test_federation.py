@@ -147,6 +147,30 @@ def test_a_drained_supervisor_loses_nothing(service: Embedded) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_client_that_claims_too_much_ends_the_job_at_what_was_spent(service: Embedded, how: signal.Signals) -> None:
+    """After a drain nothing was lost, so nobody can know more; after a kill there is nothing in it to go on from."""
+    job = submit(service, 2)
+    job.until_step(5)
+    (service.home / "liar").write_text(job.clients[2])
+    assert service.kill("supervisor", how)
+    ended = job.wait()
+    (service.home / "liar").unlink()
+    assert (ended["state"], ended["error"], ended["attempt"]) == ("failed", {"code": "client-lost"}, 2), ended
+    assert states(ended) == [("failed", "client-lost")] * 3
+    line = service.get(f"/v1/jobs/{job.id}/events")["data"][-1]
+    assert line["kind"] == "failed"
+    assert line["data"]["by"] == 2
+    assert line["data"]["misled"] in (0, 1)
+    check(job)
+    for client in ended["federation"]["clients"]:
+        spent = float(client["cost"]["spent"]["percent"])
+        assert 0 < spent < float(client["cost"]["reserved"]["percent"]), "nobody pays for what was only claimed"
+    read = readings(service.home)
+    assert all(sum(read[name].values()) < STEPS for name in job.clients)
+
+
+@pytest.mark.slow
 def test_a_cancelled_job_is_cancelled_for_all(service: Embedded) -> None:
     job = submit(service, None)
     job.until_step(3)

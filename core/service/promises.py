@@ -1,0 +1,64 @@
+"""What a ledger promises of what a job drew; of a federated job, client by client, to whoever may see that client.
+
+No promise is made to several scopes together: each client's is its own ledger's, to the people of its own scope. So a
+federated model has as many as it has clients, and whoever may not see a client is told that it is there.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from core.inference.results import privacy_block
+from core.privacy.budget import Terms
+from core.privacy.events import Event, compose
+from core.privacy.facts import Adjacency
+from core.privacy.reports import Report, report
+from core.service.context import Caller, Context
+from core.service.scopes import viewer
+from core.store import ledger, queries
+from core.store.accounts import terms_of
+from core.store.queries import Viewer
+from core.store.tables import Account, Job, Scope
+
+
+def promise_of(session: Session, job: Job) -> Report:
+    """Return the figures of all that was charged for a job, or a client, under its scope's own terms.
+
+    Less than all was decided by answers: no guarantee for this job alone. What is left of a stream's chunks may cost
+    nothing.
+    """
+    charged = compose(ledger.executed_by(session, job))
+    whole = ledger.is_whole(job.schedule, job.chunks_spent)
+    scope = session.get_one(Scope, job.scope_id)
+    terms = terms_of(session.get_one(Account, scope.id))
+    return _figures(charged, terms, Adjacency(scope.adjacency), declared=whole)
+
+
+@lru_cache(maxsize=512)
+def _figures(charged: Event, terms: Terms, adjacency: Adjacency, *, declared: bool) -> Report:
+    """Return figures once worked out: those of samples take half a second."""
+    return report(charged, terms, adjacency, declared=declared)
+
+
+def sees_client(session: Session, who: Viewer, client: Job) -> bool:
+    """Tell whether a viewer of a federated job may see a client: who asked for it, and the owner of its own scope."""
+    owners = {client.owner_id, session.get_one(Scope, client.scope_id).owner_id}
+    return who.sees_everything or who.id in owners
+
+
+def clients_promises(context: Context, caller: Caller, job: Job) -> list[dict[str, Any]]:
+    """Return what each client of a federated job has promised by now, by place; nothing of those not to be seen."""
+    with context.database.read() as session:
+        clients: Sequence[Job] = queries.clients_of(session, [job.id])[job.id]
+        return [_shown(session, viewer(caller), client) for client in clients]
+
+
+def _shown(session: Session, who: Viewer, client: Job) -> dict[str, Any]:
+    told = {"place": client.place, "state": client.state}
+    if not sees_client(session, who, client):
+        return told | dict.fromkeys(("dataset", "scope", "job", "privacy"))
+    asked = client.chunks_spent > 0
+    privacy = privacy_block(promise_of(session, client)) if asked else None
+    return told | {"dataset": client.dataset_id, "scope": client.scope_id, "job": client.id, "privacy": privacy}
