@@ -6,7 +6,8 @@ clients of the circle tell each other. All of them end with the same release.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
@@ -236,21 +237,36 @@ def _train(
         problem = _own_problem(planned, order, settings, seat)
     with in_phase(Phase.TRAINING):
         going_on = replace(order, kept=kept)
-        paying: ClientMeter | None = None
-        try:
+        meters: list[ClientMeter] = []
+        with blaming(None if kept is None or teller == seat.number else teller, meters):
             meter = make_meter(planned, going_on, till, lambda: False)
-            paying = ClientMeter(meter, rounds, stop, meter)
+            meters.append(paying := ClientMeter(meter, rounds, stop, meter))
             door = open_door(planned, going_on, problem, meter, shared=False, through=paying)
             oracle = Federation(door, paying, seat.federation)
             own = train(planned, going_on, meter, oracle)
-        except (AssertionError, ArithmeticError, LookupError, TypeError, ValueError, RuntimeError) as error:
-            if kept is None or teller == seat.number or (paying is not None and paying.asked):
-                raise
-            raise Misled(teller) from error  # all that this client did so far was to go over what it was told
         released = of_all(weakest(rounds, own), seat, oracle.facts.units)
     with in_phase(Phase.PUBLISHING):
         till.keep(pack_release(released), released.steps)
     return released
+
+
+@contextmanager
+def blaming(teller: int | None, meters: Sequence[ClientMeter]) -> Iterator[None]:
+    """Blame an error on whose transcript it was, as long as all that was done is to go over what that one told.
+
+    Args:
+        teller: the other client that told what is gone over; None: nobody.
+        meters: this client's, once there is one; its door asks it first of all.
+
+    Raises:
+        Misled: what another client has kept does not go with what the method asks.
+    """
+    try:
+        yield
+    except (AssertionError, ArithmeticError, LookupError, TypeError, ValueError, RuntimeError) as error:
+        if teller is None or any(one.asked for one in meters):
+            raise
+        raise Misled(teller) from error
 
 
 def of_all(released: AnyReleased, seat: Seat, units: int) -> AnyReleased:

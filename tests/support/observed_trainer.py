@@ -119,7 +119,7 @@ def lie_where_told() -> None:
             kept = Notes({TOLD: torch.tensor(federated.told_in(kept) + BEYOND)}).pack()
         return plain(rounds, kept, most)
 
-    federated.furthest = furthest
+    federated.furthest = furthest  # type: ignore[assignment] # its rounds are anybody's
 
 
 def halt_where_told() -> None:

@@ -21,11 +21,11 @@ from core.optimizers import fit
 from core.oracle import Answer, Release
 from core.oracle.door import FullDoor
 from core.oracle.federation import ClientMeter, Federation, Rounds
-from core.oracle.meters import ORDERS
+from core.oracle.meters import ORDERS, Unmetered
 from core.privacy.events import Event, compose
 from core.privacy.renyi import cost_nano, prefix_costs
 from core.training.attempt import pack_release
-from core.training.federated import furthest, most_known, of_all, told_in, weakest
+from core.training.federated import blaming, furthest, most_known, of_all, told_in, weakest
 from core.training.meter import LedgerMeter
 from core.training.notes import Noted, Notes
 from core.training.order import Drained, Order, Payer
@@ -222,6 +222,28 @@ def test_a_release_that_nobody_was_asked_for_is_blamed() -> None:
         return furthest(Rounds(circle), *((None, 0) if circle.place else (whole, 2**63)))
 
     assert blamed(Clients(Mail(2), work).endings[1]) == 0
+
+
+@pytest.mark.parametrize(
+    ("teller", "asked", "error", "expected"),
+    [
+        (2, False, KeyError, Misled),
+        (2, False, AssertionError, Misled),
+        (2, True, KeyError, KeyError),
+        (None, False, KeyError, KeyError),
+        (2, False, Drained, Drained),
+        (2, False, MemoryError, MemoryError),
+    ],
+    ids=["a state without a point", "other questions", "after a question", "its own", "asked to stop", "too large"],
+)
+def test_what_does_not_go_with_the_method_is_blamed_until_the_door_is_asked(
+    teller: int | None, asked: bool, error: type[BaseException], expected: type[BaseException]
+) -> None:
+    """From its first question on an error may hang on records: then it is this client's trainer's failure."""
+    meter = ClientMeter(Unmetered(), Rounds(ThreadCircle(Mail(1), 0)))
+    meter.asked = asked
+    with pytest.raises(expected), blaming(teller, [meter]):
+        raise error
 
 
 @dataclass
