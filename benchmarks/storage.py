@@ -24,9 +24,9 @@ from benchmarks.memory import allowed_bytes, peak_bytes
 from core.catalogue.columns import Columns
 from core.catalogue.design import make_design
 from core.catalogue.models import LogisticModel
-from core.store.encryption import SealedFile
-from core.store.files import digest_of
-from core.store.records import read_records
+from core.store.records.encryption import SealedFile
+from core.store.records.files import digest_of
+from core.store.records.records import read_records
 
 ROWS, NUMBERS, ROUNDS = 581_012, 53, 5
 BATCH_ROWS = 2**20 // (NUMBERS + 1)

@@ -16,7 +16,7 @@ from statistics import median
 
 from core.privacy.events import Gaussian
 from core.store.database import Database
-from core.store.witness import Witness
+from core.store.witness.witness import Witness
 from tests.support.store import make_place, submit
 
 SIZES, ROUNDS, TARGET = (1, 100, 1000), 100, 3.0

@@ -5,7 +5,7 @@ from sqlalchemy import Connection
 
 from core.settings import ServiceSettings
 from core.store.database import Database
-from core.store.presence import Seat
+from core.store.jobs.presence import Seat
 from core.store.tables import Job
 
 TABLES = Job.metadata

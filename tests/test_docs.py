@@ -86,9 +86,9 @@ def test_a_wrong_link_file_or_name_would_be_seen() -> None:
         "nowhere.md",
         "README.md#no-such-heading",
     ]
-    assert unknown("`core/store/ledgers.py`, `core/store/ledger.py` (`settle`, `setle`)") == [
+    assert unknown("`core/store/ledgers.py`, `core/store/ledger/ledger.py` (`settle`, `setle`)") == [
         "core/store/ledgers.py",
-        "core/store/ledger.py (setle)",
+        "core/store/ledger/ledger.py (setle)",
     ]
 
 

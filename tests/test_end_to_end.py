@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from core.store import verification
+from core.store.ledger import verification
 from core.store.tables import Dataset
 from tests.support.embedded import KEY, LINEAR, LOGISTIC, ROOT, TERMINAL, Embedded, embedded
 

@@ -21,7 +21,7 @@ from core.catalogue.planning import plan_job
 from core.privacy.budget import plan_orders
 from core.privacy.events import Gaussian
 from core.privacy.facts import Adjacency
-from core.store.bootstrap import first_admin
+from core.store.access.bootstrap import first_admin
 from core.store.database import MIGRATIONS, Database, alembic_config
 from tests.support.api import COLUMNS, job, submit, upload
 from tests.support.releases import ROOT, api, first_release, process

@@ -19,12 +19,12 @@ from core.errors import LedgerFrozen, NotReady
 from core.service import health, jobs, keys, uploads, witnessing
 from core.service.context import Context
 from core.settings import ServiceSettings
-from core.store import jobs as rows
-from core.store import ledger
-from core.store.bootstrap import first_admin
+from core.store.access.bootstrap import first_admin
 from core.store.database import Database
-from core.store.master_key import prepare_master_key
-from core.store.queue import DEVICES
+from core.store.jobs import jobs as rows
+from core.store.jobs.queue import DEVICES
+from core.store.ledger import ledger
+from core.store.records.master_key import prepare_master_key
 from core.training.desk import Desk
 from tests.support.api import csv, job, metadata
 from tests.support.store import create_postgresql

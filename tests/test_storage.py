@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from core.settings import ServiceSettings
-from core.store.bucket import Bucket
-from core.store.records import kept_of, open_records
+from core.store.records.bucket import Bucket
+from core.store.records.records import kept_of, open_records
 from core.store.tables import Dataset
 from tests.support.embedded import COLUMNS, KEY, ROOT, SEEDS, START_SECONDS, Embedded, embedded, toy_csv
 from tests.support.object_store import everything, new_bucket, object_store

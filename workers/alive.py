@@ -4,8 +4,9 @@ import platform
 import sys
 
 from core.settings import ServiceSettings
-from core.store import clock, workers
+from core.store import clock
 from core.store.database import Database
+from core.store.jobs import workers
 
 LEASES = 3
 """A supervisor that was not seen for so many leases counts as gone."""

@@ -22,10 +22,10 @@ from typing import Final
 from core.errors import Refusal
 from core.settings import ServiceSettings
 from core.store import datasets
-from core.store.bootstrap import first_admin, is_admin_key
+from core.store.access.bootstrap import first_admin, is_admin_key
 from core.store.database import Database
-from core.store.master_key import prepare_master_key
-from core.store.witness import Witness, guard
+from core.store.records.master_key import prepare_master_key
+from core.store.witness.witness import Witness, guard
 from workers.process import clock_seconds
 
 SUPERVISOR: Final = "workers.supervisor"

@@ -16,7 +16,7 @@ from typing import Final
 
 from core.logs import configure
 from core.settings import ServiceSettings
-from core.store.master_key import load_master_keys
+from core.store.records.master_key import load_master_keys
 from workers.gather import patience_seconds, start_follower
 from workers.incident import hear
 from workers.slots import read_queues

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from core.settings import ServiceSettings
-from core.store.master_key import load_master_keys
+from core.store.records.master_key import load_master_keys
 from workers.outcome import Outcome
 from workers.process import child_environment, held_back
 from workers.wire import RankOrder

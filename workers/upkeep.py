@@ -14,14 +14,15 @@ from pathlib import Path
 from core.errors import Conflict, Invalid, NotFound, Refusal
 from core.settings import SITE, SITE_WORDS, ServiceSettings
 from core.store import backup as copies
-from core.store import datasets, roles
-from core.store import witness as witnesses
-from core.store.bootstrap import further_admin
+from core.store import datasets
+from core.store.access import roles
+from core.store.access.bootstrap import further_admin
 from core.store.claims import refuse_if_frozen
 from core.store.database import Database
-from core.store.master_key import add_master_key, check_master_keys, fingerprint_of
-from core.store.storage import open_storage
-from core.store.witness import Witness
+from core.store.records.master_key import add_master_key, check_master_keys, fingerprint_of
+from core.store.records.storage import open_storage
+from core.store.witness import witness as witnesses
+from core.store.witness.witness import Witness
 from workers.embedded import holding, prepare, say
 
 

@@ -32,7 +32,7 @@ from core.service import uploads as incoming
 from core.service.context import Caller as Principal
 from core.service.context import Context
 from core.service.views import AccessView, BudgetView, DatasetView
-from core.store.decode import format_of
+from core.store.decoding.decode import format_of
 
 router = APIRouter(prefix="/v1/datasets", tags=["data"], route_class=StrictRoute, responses=problems(Unauthenticated))
 DatasetId = Annotated[str, Path(max_length=60)]

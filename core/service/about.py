@@ -12,7 +12,7 @@ from core.inference.about import misfit
 from core.inference.network import read_released
 from core.service import models
 from core.service.context import Caller, Context
-from core.store import subjects
+from core.store.jobs import subjects
 from core.store.tables import Dataset, Model
 
 

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from core.service.context import Caller, Context
 from core.service.views import AuditView, rfc3339
-from core.store import audit, queries
-from core.store.audit import Line
+from core.store import queries
+from core.store.access import audit
+from core.store.access.audit import Line
 from core.store.queries import Viewer
 from core.store.tables import Audit
 

@@ -14,11 +14,11 @@ from core.privacy.reports import budget_figures, cost_view, report
 from core.service.job_views import CostFigures
 from core.service.views import BudgetView, EpsilonView, GrantView, PercentView, RhoView
 from core.store import queries
-from core.store.accounts import Balance, balance_of
-from core.store.allowance import dearest
-from core.store.ledger import balance
+from core.store.ledger.accounts import Balance, balance_of
+from core.store.ledger.allowance import dearest
+from core.store.ledger.ledger import balance
+from core.store.ledger.verification import executed
 from core.store.tables import Account, Scope
-from core.store.verification import executed
 
 _EMPTY: dict[str, Balance] = {}
 _MOST_KEPT = 4096

@@ -16,14 +16,15 @@ from core.service.estimates import COLUMNS
 from core.service.scopes import viewer
 from core.service.views import AccessView, BudgetView, DatasetView, rfc3339
 from core.store import datasets as rows
-from core.store import jobs as job_rows
-from core.store import queries, weights
-from core.store.master_key import load_master_keys
-from core.store.mock import MAX_MOCK_NUMBERS, mock_rows
-from core.store.storage import open_storage
+from core.store import queries
+from core.store.decoding.mock import MAX_MOCK_NUMBERS, mock_rows
+from core.store.decoding.validation import SEALED, open_report
+from core.store.jobs import jobs as job_rows
+from core.store.records import weights
+from core.store.records.master_key import load_master_keys
+from core.store.records.storage import open_storage
+from core.store.records.uploads import remove_partial
 from core.store.tables import Dataset, Scope
-from core.store.uploads import remove_partial
-from core.store.validation import SEALED, open_report
 
 RECORDS: Final = "rec"
 """Prefix of the names of stored records."""

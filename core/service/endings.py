@@ -9,8 +9,8 @@ from core.catalogue.clipped.certified import CertifiedClippedSgd
 from core.catalogue.jobs import RETRY_ALLOWANCE
 from core.catalogue.planning import PlannedJob
 from core.catalogue.sampling import StreamSampling
-from core.store import ledger
-from core.store.arrows import LOST
+from core.store.jobs.arrows import LOST
+from core.store.ledger import ledger
 from core.store.tables import Job
 
 _AGAIN: Final = "submit it again and ask for a retry_allowance of 1 or more"

@@ -32,10 +32,10 @@ from core.service.endings import if_lost
 from core.service.job_views import EstimateCost, EstimateView, JobCost
 from core.service.sight import find_dataset
 from core.store import queries
-from core.store.accounts import Balance, balance_of
-from core.store.allowance import promised
-from core.store.ledger import balance
-from core.store.schedules import Schedule
+from core.store.ledger.accounts import Balance, balance_of
+from core.store.ledger.allowance import promised
+from core.store.ledger.ledger import balance
+from core.store.ledger.schedules import Schedule
 from core.store.tables import Dataset, Scope
 
 COLUMNS: TypeAdapter[list[Column]] = TypeAdapter(list[Column])

@@ -26,7 +26,7 @@ from core.service.estimates import (
 from core.service.job_views import ClientEstimate, EstimateCost, EstimateView
 from core.service.sight import find_dataset, no_dataset
 from core.store import queries
-from core.store.accounts import Balance, balance, balance_of
+from core.store.ledger.accounts import Balance, balance, balance_of
 from core.store.tables import Dataset, Scope
 
 

@@ -10,8 +10,8 @@ from core.service.context import Context
 from core.store import datasets, figures
 from core.store.claims import frozen_reason
 from core.store.figures import Figures
-from core.store.master_key import check_master_keys, prepare_master_key
-from core.store.storage import open_storage
+from core.store.records.master_key import check_master_keys, prepare_master_key
+from core.store.records.storage import open_storage
 
 BROKER_AWAY: Final = "away: jobs wait until a supervisor looks into the database, seconds longer"
 SILENT_LEASES: Final = 2

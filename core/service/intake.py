@@ -24,10 +24,13 @@ from core.service.estimates import PLANS, Plan, quote
 from core.service.federations import FederatedPlan
 from core.service.scopes import viewer
 from core.service.sight import no_dataset
-from core.store import audit, clock, idempotency, ledger, queries, queue, subjects
-from core.store import jobs as rows
+from core.store import clock, idempotency, queries
+from core.store.access import audit
 from core.store.idempotency import Claim, Name
-from core.store.ledger import Books
+from core.store.jobs import jobs as rows
+from core.store.jobs import queue, subjects
+from core.store.ledger import ledger
+from core.store.ledger.ledger import Books
 from core.store.queries import Viewer
 from core.store.tables import SEVERAL, Dataset, Job
 

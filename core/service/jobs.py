@@ -14,8 +14,8 @@ from core.service.intake import Answer
 from core.service.job_views import ArtifactView, AttemptView, EventView, JobView
 from core.service.scopes import viewer
 from core.service.views import rfc3339
-from core.store import jobs as rows
 from core.store import queries
+from core.store.jobs import jobs as rows
 from core.store.queries import JobFilter
 from core.store.tables import TERMINAL_STATES, Job, JobEvent, Scope
 

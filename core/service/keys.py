@@ -9,7 +9,8 @@ from core.errors import Forbidden, NotFound
 from core.service.context import Caller, Context, Role
 from core.service.key_views import KeyView, NewKeyView, PrincipalView
 from core.service.views import rfc3339
-from core.store import clock, idempotency, principals, queries
+from core.store import clock, idempotency, queries
+from core.store.access import principals
 from core.store.tables import ApiKey, Principal
 
 ROUTE = "POST /v1/keys"

@@ -13,9 +13,10 @@ from core.inference.released import Released, declared, residual_scale
 from core.service.context import Caller, Context
 from core.service.scopes import viewer
 from core.service.views import ModelView, rfc3339
-from core.store import federations, queries, subjects
+from core.store import queries
+from core.store.jobs import federations, subjects
+from core.store.jobs.subjects import OPEN
 from core.store.retention import RETIRED
-from core.store.subjects import OPEN
 from core.store.tables import Job, Model, Scope
 
 

@@ -17,8 +17,9 @@ from core.privacy.facts import Adjacency
 from core.privacy.reports import Report, report
 from core.service.context import Caller, Context
 from core.service.scopes import viewer
-from core.store import ledger, queries
-from core.store.accounts import terms_of
+from core.store import queries
+from core.store.ledger import ledger
+from core.store.ledger.accounts import terms_of
 from core.store.queries import Viewer
 from core.store.tables import Account, Job, Scope
 

@@ -21,11 +21,12 @@ from core.service.views import (
     VerificationView,
     rfc3339,
 )
-from core.store import corrections, ledger, queries
-from core.store.accounts import balance_of
+from core.store import queries
+from core.store.ledger import corrections, ledger
+from core.store.ledger.accounts import balance_of
+from core.store.ledger.verification import verify as verify_chain
 from core.store.queries import Viewer
 from core.store.tables import Account, Entry, Scope
-from core.store.verification import verify as verify_chain
 
 
 def viewer(caller: Caller) -> Viewer:

@@ -26,11 +26,13 @@ from core.service.job_views import (
 )
 from core.service.promises import sees_client
 from core.service.views import rfc3339
-from core.store import chain, federations, ledger, queries, seats, workers
-from core.store.accounts import Balance
+from core.store import queries
+from core.store.jobs import federations, seats, workers
+from core.store.jobs.subjects import OPEN
+from core.store.ledger import chain, ledger
+from core.store.ledger.accounts import Balance
 from core.store.queries import Viewer
 from core.store.retention import RETIRED
-from core.store.subjects import OPEN
 from core.store.tables import SEVERAL, Job, JobEvent, Model
 
 _SCHEDULE: Final[TypeAdapter[list[Event]]] = TypeAdapter(list[Event])

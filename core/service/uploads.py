@@ -18,16 +18,17 @@ from core.service.datasets import RECORDS, dataset_view, find_own
 from core.service.views import DatasetView
 from core.settings import ServiceSettings
 from core.store import datasets as rows
-from core.store import idempotency, ledger, queries
+from core.store import idempotency, queries
 from core.store.claims import put_secret
-from core.store.decode import Decoded, Limits, decode_upload, format_of
-from core.store.encryption import SealedFile
+from core.store.decoding.decode import Decoded, Limits, decode_upload, format_of
+from core.store.decoding.validation import seal_report
 from core.store.ids import new_id
-from core.store.master_key import load_master_keys
-from core.store.storage import open_storage
+from core.store.ledger import ledger
+from core.store.records.encryption import SealedFile
+from core.store.records.master_key import load_master_keys
+from core.store.records.storage import open_storage
+from core.store.records.uploads import receive
 from core.store.tables import Dataset, Scope
-from core.store.uploads import receive
-from core.store.validation import seal_report
 
 ROUTE: Final = "POST /v1/datasets"
 DIGEST_KEY: Final = "digest-key"

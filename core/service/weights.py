@@ -14,9 +14,9 @@ from core.errors import Conflict, FieldError, Invalid, NotFound
 from core.service.context import Caller, Context
 from core.service.views import WeightsView, rfc3339
 from core.store import clock
-from core.store import weights as rows
 from core.store.ids import new_id
-from core.store.storage import open_storage
+from core.store.records import weights as rows
+from core.store.records.storage import open_storage
 from core.store.tables import PublicWeights
 
 MOST_SHOWN = 10

@@ -5,8 +5,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from core.service.context import Context
-from core.store import witness
-from core.store.witness import Witness
+from core.store.witness import witness
+from core.store.witness.witness import Witness
 
 
 def start(context: Context) -> list[str]:

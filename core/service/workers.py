@@ -5,7 +5,8 @@ from sqlalchemy.orm import Session
 from core.errors import FieldError, GpuUnavailable
 from core.service.context import Caller, Context
 from core.service.views import WorkerView, rfc3339
-from core.store import clock, workers
+from core.store import clock
+from core.store.jobs import workers
 
 LEASES = 3
 """A supervisor that was not seen for so many leases counts as gone."""

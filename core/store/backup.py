@@ -25,10 +25,10 @@ from core.settings import ServiceSettings
 from core.store import clock
 from core.store.claims import freeze_ledger
 from core.store.database import Database
-from core.store.files import copy, digest_of, replace, sync_file, sync_folder
-from core.store.master_key import fingerprint_of, load_master_keys
-from core.store.records import Kept, kept_of
-from core.store.storage import Storage, open_storage
+from core.store.records.files import copy, digest_of, replace, sync_file, sync_folder
+from core.store.records.master_key import fingerprint_of, load_master_keys
+from core.store.records.records import Kept, kept_of
+from core.store.records.storage import Storage, open_storage
 from core.store.tables import Dataset
 
 DATABASE: Final = "farthing.sqlite"

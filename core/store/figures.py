@@ -14,9 +14,9 @@ from sqlalchemy.orm import Session
 
 from core.store import clock, queries
 from core.store.claims import frozen_reason
-from core.store.presence import Worker
-from core.store.queue import DEVICES
-from core.store.sweep import contact
+from core.store.jobs.presence import Worker
+from core.store.jobs.queue import DEVICES
+from core.store.jobs.sweep import contact
 from core.store.tables import TERMINAL_STATES, Account, Entry, Job, Scope
 
 RECENT_SECONDS: Final = 3600.0

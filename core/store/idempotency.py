@@ -19,8 +19,8 @@ from sqlalchemy.orm import Session
 
 from core.errors import IdempotencyKeyInFlight, IdempotencyKeyReused
 from core.store import clock
-from core.store.chain import canonical
 from core.store.database import LOCK_TIMEOUT, sqlstate
+from core.store.ledger.chain import canonical
 from core.store.tables import Idempotency
 
 

@@ -9,8 +9,9 @@ from typing import Final
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
-from core.store import clock, subjects
-from core.store.presence import Seat
+from core.store import clock
+from core.store.jobs import subjects
+from core.store.jobs.presence import Seat
 from core.store.tables import Checkpoint, Job, Model
 
 RETIRED: Final = "retired"

@@ -19,10 +19,10 @@ from core.errors import Diverged, Forsaken, LedgerFrozen, StaleAttempt
 from core.inference.network import RELEASED, AnyReleased
 from core.problems.sharded import ShardedProblem
 from core.settings import ServiceSettings
-from core.store import jobs
 from core.store.claims import Claim
 from core.store.database import Database
-from core.store.weights import read_weights
+from core.store.jobs import jobs
+from core.store.records.weights import read_weights
 from core.training.device import flush_denormals, make_sure_of_device
 from core.training.doors import make_meter, open_door
 from core.training.fitting import train

@@ -11,28 +11,19 @@ from sqlalchemy.orm import Session
 from core.catalogue.jobs import Resources
 from core.errors import LedgerBusy, LedgerFrozen, NotReady, StaleAttempt
 from core.settings import ServiceSettings
-from core.store import (
-    absence,
-    datasets,
-    federations,
-    jobs,
-    queries,
-    retention,
-    seats,
-    sweep,
-    verification,
-    witness,
-    workers,
-)
+from core.store import datasets, queries, retention
 from core.store.claims import Claim
 from core.store.database import Database
-from core.store.encryption import Tampered
-from core.store.federations import FederationClaim
-from core.store.master_key import check_master_keys, load_master_keys
-from core.store.sealing import Reader
-from core.store.sweep import Swept
+from core.store.jobs import absence, federations, jobs, seats, sweep, workers
+from core.store.jobs.federations import FederationClaim
+from core.store.jobs.sweep import Swept
+from core.store.ledger import verification
+from core.store.records.encryption import Tampered
+from core.store.records.master_key import check_master_keys, load_master_keys
+from core.store.records.sealing import Reader
 from core.store.tables import Dataset, Job
-from core.store.witness import Witness
+from core.store.witness import witness
+from core.store.witness.witness import Witness
 from core.training.taken import Client, Offer, Taken
 from core.version import code_version
 

@@ -22,11 +22,11 @@ from core.problems import Problem
 from core.problems.circle import Alone, Circle, DistributedCircle
 from core.problems.team import meet, receive_at
 from core.settings import ServiceSettings
-from core.store import federations, jobs, seats
 from core.store.claims import Claim
 from core.store.database import Database
-from core.store.records import open_records, read_records
-from core.store.weights import read_weights
+from core.store.jobs import federations, jobs, seats
+from core.store.records.records import open_records, read_records
+from core.store.records.weights import read_weights
 from core.training.attempt import in_phase, pack_release, replan, unpack_release
 from core.training.device import make_sure_of_device
 from core.training.doors import make_meter, open_door

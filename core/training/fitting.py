@@ -22,7 +22,7 @@ from core.privacy.events import Event, compose
 from core.privacy.renyi import cost_nano
 from core.privacy.reports import report
 from core.problems import Problem
-from core.store.records import Encoded
+from core.store.records.records import Encoded
 from core.training.device import own_device
 from core.training.meter import LedgerMeter
 from core.training.network import (

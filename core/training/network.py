@@ -18,7 +18,7 @@ from core.inference.network import ReleasedNetwork, Training, pack_parameters
 from core.mechanisms.public_start import draw_start
 from core.privacy.reports import Report
 from core.problems.neural.problem import NetworkProblem
-from core.store.records import Encoded
+from core.store.records.records import Encoded
 from core.training.device import own_device
 
 PublicWeights = Mapping[str, NDArray[np.float32]]

@@ -10,13 +10,13 @@ from sqlalchemy.orm import Session
 from core.privacy.budget import Terms
 from core.privacy.events import EVENT, Event
 from core.privacy.facts import Adjacency
-from core.store import ledger
-from core.store.accounts import terms_of
 from core.store.claims import Claim
-from core.store.records import Kept, kept_of
-from core.store.subjects import Subjects, subjects_of
+from core.store.jobs.subjects import Subjects, subjects_of
+from core.store.ledger import ledger
+from core.store.ledger.accounts import terms_of
+from core.store.records.records import Kept, kept_of
+from core.store.records.weights import KeptWeights
 from core.store.tables import Account, Dataset, Job, PublicWeights, Scope
-from core.store.weights import KeptWeights
 
 
 class Phase(StrEnum):

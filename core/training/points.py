@@ -5,7 +5,7 @@ from torch import Tensor
 
 from core.catalogue.planning import PlannedJob
 from core.inference.network import ReleasedNetwork, read_released
-from core.store.subjects import Subjects
+from core.store.jobs.subjects import Subjects
 from core.training.network import NO_WEIGHTS, PublicWeights, change_of
 
 

@@ -23,8 +23,8 @@ from core.problems import Problem
 from core.problems.sharded import ShardedProblem, Sum, member_of, shard_of
 from core.problems.team import Team
 from core.settings import ServiceSettings
-from core.store.records import Kept, open_records, read_records
-from core.store.weights import KeptWeights, read_weights
+from core.store.records.records import Kept, open_records, read_records
+from core.store.records.weights import KeptWeights, read_weights
 from core.training.device import flush_denormals
 from core.training.doors import begins_after, meter_on, stream_of
 from core.training.fitting import make_problem

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from core.catalogue.jobs import Resources
 from core.store.claims import Claim
-from core.store.sealing import Reader
+from core.store.records.sealing import Reader
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,11 @@ from sqlalchemy.orm import Session
 
 from core.errors import LedgerBusy
 from core.settings import ServiceSettings
-from core.store import jobs, ledger
 from core.store.claims import Claim
 from core.store.database import Database
-from core.store.witness import Witness
+from core.store.jobs import jobs
+from core.store.ledger import ledger
+from core.store.witness.witness import Witness
 
 _PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 1.0

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from core.catalogue.jobs import JobSpec, Resources
-from core.store import jobs as rows
+from core.store.jobs import jobs as rows
 from tests.support.api import Service, job, running, submit, upload
 
 FIGURES: dict[str, Any] = {

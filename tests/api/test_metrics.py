@@ -11,9 +11,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import Float, event, literal, update
 
-from core.store import clock, figures, jobs, ledger, workers
+from core.store import clock, figures
 from core.store.database import Database
-from core.store.sweep import sweep
+from core.store.jobs import jobs, workers
+from core.store.jobs.sweep import sweep
+from core.store.ledger import ledger
 from core.store.tables import Job
 from tests.support.api import Service, job, running, submit, upload
 from tests.support.store import Place, make_place

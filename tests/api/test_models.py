@@ -15,8 +15,8 @@ from core.privacy.events import EVENT
 from core.privacy.facts import Adjacency
 from core.privacy.reports import report
 from core.service.estimates import COLUMNS
-from core.store import jobs as rows
-from core.store import ledger
+from core.store.jobs import jobs as rows
+from core.store.ledger import ledger
 from core.store.tables import Dataset, Job
 from tests.support.api import Service, job, submit, upload
 

@@ -35,9 +35,12 @@ from core.service.context import Caller, Context
 from core.service.estimates import quote
 from core.service.intake import Answer, Submission
 from core.settings import ServiceSettings
-from core.store import cells, datasets, jobs, ledger, queries
+from core.store import datasets, queries
 from core.store.database import Database
+from core.store.decoding import cells
 from core.store.idempotency import Name
+from core.store.jobs import jobs
+from core.store.ledger import ledger
 from core.store.tables import Dataset, Job
 from core.training.attempt import in_phase
 from core.training.order import Failed, Phase, read_order

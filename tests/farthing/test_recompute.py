@@ -9,8 +9,9 @@ from sqlalchemy import select
 from typer.testing import CliRunner
 
 from core.privacy.budget import standing
-from core.store import jobs, ledger
 from core.store.database import Database
+from core.store.jobs import jobs
+from core.store.ledger import ledger
 from core.store.tables import Entry as Row
 from farthing.cli import app
 from farthing.recompute import GENESIS, BrokenLedgerError, recompute

@@ -23,11 +23,13 @@ from core.privacy.budget import Terms
 from core.privacy.renyi import cost_nano
 from core.service.bell import make_bell
 from core.settings import ServiceSettings
-from core.store import clock, jobs, ledger
+from core.store import clock
 from core.store.claims import Claim, lock_job
 from core.store.database import Database
+from core.store.jobs import jobs
+from core.store.ledger import ledger
 from core.store.tables import Attempt, Job
-from core.store.witness import Witness, guard
+from core.store.witness.witness import Witness, guard
 from core.training.desk import Desk
 from core.training.till import LedgerTill
 from tests.store.test_jobs import lose_lease, sweep_in_contact

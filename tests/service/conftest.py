@@ -9,7 +9,7 @@ from core.service import health, keys
 from core.service.context import Caller, Context, Role
 from core.service.witnessing import start
 from core.settings import ServiceSettings
-from core.store.bootstrap import first_admin
+from core.store.access.bootstrap import first_admin
 from core.store.database import Database
 
 Someone = Callable[[Role], Caller]

@@ -18,10 +18,11 @@ from core.privacy.reports import report
 from core.service import estimates, intake, jobs, models
 from core.service.context import Caller, Context
 from core.service.estimates import COLUMNS, EstimateSpec
-from core.store import jobs as rows
-from core.store import ledger, retention
+from core.store import retention
 from core.store.claims import Claim
-from core.store.subjects import subjects_of
+from core.store.jobs import jobs as rows
+from core.store.jobs.subjects import subjects_of
+from core.store.ledger import ledger
 from core.store.tables import Dataset, Job, Model
 from core.training.points import points_of
 from tests.service.conftest import Someone

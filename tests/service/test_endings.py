@@ -14,10 +14,11 @@ from core.service.context import Caller, Context
 from core.service.endings import failed_for, if_lost
 from core.service.estimates import EstimateSpec
 from core.service.job_views import JobView
-from core.store import clock, ledger
-from core.store import jobs as rows
+from core.store import clock
 from core.store.claims import put_secret
-from core.store.sweep import CONTACT, sweep
+from core.store.jobs import jobs as rows
+from core.store.jobs.sweep import CONTACT, sweep
+from core.store.ledger import ledger
 from core.store.tables import FAILURE_CODES, Job
 from tests.service.test_flow import upload
 from tests.support.api import job

@@ -12,9 +12,9 @@ from core.privacy.facts import Adjacency
 from core.privacy.reports import report, weakest_of
 from core.service import jobs, readings
 from core.service.context import Caller, Context
-from core.store import federations as store
-from core.store import jobs as rows
-from core.store import ledger
+from core.store.jobs import federations as store
+from core.store.jobs import jobs as rows
+from core.store.ledger import ledger
 from core.store.tables import Account, Job, Scope
 from farthing import federated as shown
 from farthing.results import Summary

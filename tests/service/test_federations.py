@@ -28,14 +28,16 @@ from core.service import datasets, federations, intake, jobs, models, scopes
 from core.service.context import Caller, Context
 from core.service.estimates import EstimateSpec
 from core.service.job_views import JobView
-from core.store import clock, ledger, reserving, subjects
-from core.store import federations as store
-from core.store import jobs as rows
+from core.store import clock
 from core.store.database import Database
 from core.store.datasets import give_access
-from core.store.federations import FederationClaim
+from core.store.jobs import federations as store
+from core.store.jobs import jobs as rows
+from core.store.jobs import subjects
+from core.store.jobs.federations import FederationClaim
+from core.store.jobs.sweep import CONTACT, sweep
+from core.store.ledger import ledger, reserving
 from core.store.queries import JobFilter
-from core.store.sweep import CONTACT, sweep
 from core.store.tables import Account, Dataset, Entry, Job, Model, Scope, Secret
 from tests.service.conftest import Someone
 from tests.support.api import COLUMNS, job

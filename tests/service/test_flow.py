@@ -13,8 +13,8 @@ from core.privacy.amounts import BudgetRequest
 from core.service import audit, datasets, estimates, health, jobs, keys, scopes, uploads
 from core.service.context import Caller, Context
 from core.service.estimates import EstimateSpec
-from core.store import jobs as rows
-from core.store.audit import Line
+from core.store.access.audit import Line
+from core.store.jobs import jobs as rows
 from core.store.queries import JobFilter
 from tests.service.conftest import Someone
 from tests.support.api import csv, job, metadata

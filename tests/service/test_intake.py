@@ -22,10 +22,11 @@ from core.privacy.budget import Terms
 from core.service import audit, health, intake, jobs, scopes
 from core.service.context import Caller, Context
 from core.service.intake import Answer, Submission
-from core.store import ledger, queries, reserving
-from core.store.accounts import Balance, balance_of
-from core.store.audit import Line
+from core.store import queries
+from core.store.access.audit import Line
 from core.store.database import Database
+from core.store.ledger import ledger, reserving
+from core.store.ledger.accounts import Balance, balance_of
 from core.store.queries import JobFilter, Viewer
 from core.store.tables import Account, Audit, Entry, Idempotency, Job, JobEvent, Label
 from tests.service.conftest import Someone

@@ -19,14 +19,14 @@ from core.service.context import Caller, Context
 from core.service.witnessing import start
 from core.settings import ServiceSettings
 from core.store import datasets as rows
-from core.store.bootstrap import first_admin
+from core.store.access.bootstrap import first_admin
 from core.store.database import Database
-from core.store.encryption import Tampered
-from core.store.master_key import MasterKeys, load_master_keys
-from core.store.presence import Seat, Worker
-from core.store.records import Kept, kept_of, open_records
+from core.store.decoding.validation import open_report
+from core.store.jobs.presence import Seat, Worker
+from core.store.records.encryption import Tampered
+from core.store.records.master_key import MasterKeys, load_master_keys
+from core.store.records.records import Kept, kept_of, open_records
 from core.store.tables import SEVERAL, Dataset, Job
-from core.store.validation import open_report
 from core.training.desk import Desk
 from core.training.taken import Taken
 from tests.support.api import csv, job, metadata

@@ -14,9 +14,9 @@ from core.catalogue.datasets import parse_metadata
 from core.errors import DuplicateDataset, NotReady
 from core.service import datasets, health, uploads, weights
 from core.service.context import Caller, Context
-from core.store.encryption import Tampered
-from core.store.records import kept_of, open_records
-from core.store.storage import Storage, open_storage
+from core.store.records.encryption import Tampered
+from core.store.records.records import kept_of, open_records
+from core.store.records.storage import Storage, open_storage
 from core.store.tables import Dataset
 from tests.service.conftest import Someone
 from tests.support.api import csv, metadata

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from core.store.storage import Folder, Objects, Storage
+from core.store.records.storage import Folder, Objects, Storage
 from tests.support.object_store import new_bucket, object_store
 
 

@@ -6,11 +6,13 @@ from typing import Final
 import pytest
 from sqlalchemy import select, update
 
-from core.store import absence, clock, federations, jobs, ledger, verification, workers
-from core.store.accounts import balance_of
+from core.store import clock
 from core.store.claims import put_secret
 from core.store.database import Database
-from core.store.sweep import CONTACT
+from core.store.jobs import absence, federations, jobs, workers
+from core.store.jobs.sweep import CONTACT
+from core.store.ledger import ledger, verification
+from core.store.ledger.accounts import balance_of
 from core.store.tables import Account, Attempt, Entry, Job
 from tests.support.store import Place, lose_lease, make_place, queue_federated
 

@@ -7,11 +7,12 @@ import pytest
 from sqlalchemy import select, text
 
 from core.errors import BudgetExhausted, IdempotencyKeyInFlight, IdempotencyKeyReused, LedgerBusy, NotFound
-from core.store import audit, clock, idempotency, principals
-from core.store.audit import Line
-from core.store.chain import canonical, link
+from core.store import clock, idempotency
+from core.store.access import audit, principals
+from core.store.access.audit import Line
 from core.store.database import Database
 from core.store.ids import new_id
+from core.store.ledger.chain import canonical, link
 from core.store.tables import ApiKey, Idempotency, Job
 from tests.support.store import Place, make_place, submit
 

@@ -16,11 +16,11 @@ from core.catalogue.design import make_design
 from core.catalogue.network.layers import Linear
 from core.catalogue.network.model import NetworkModel
 from core.errors import Invalid, TooLarge
-from core.store.decode import Decoded, Limits, decode
-from core.store.encryption import SealedFile
-from core.store.mock import mock_rows
-from core.store.records import Encoded, read_records
-from core.store.validation import ColumnReport
+from core.store.decoding.decode import Decoded, Limits, decode
+from core.store.decoding.mock import mock_rows
+from core.store.decoding.validation import ColumnReport
+from core.store.records.encryption import SealedFile
+from core.store.records.records import Encoded, read_records
 from tests.support.arrays import arrow, lists, npz, parquet
 from tests.support.sealed import seal
 

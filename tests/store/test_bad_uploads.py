@@ -14,9 +14,9 @@ from pydantic import TypeAdapter
 
 from core.catalogue.columns import Columns
 from core.errors import Invalid, Refusal, TooLarge
-from core.store.decode import Limits, decode_upload
-from core.store.encryption import SealedFile, Tampered
-from core.store.uploads import Receiver, receive
+from core.store.decoding.decode import Limits, decode_upload
+from core.store.records.encryption import SealedFile, Tampered
+from core.store.records.uploads import Receiver, receive
 
 COLUMNS = TypeAdapter(Columns).validate_python(
     [

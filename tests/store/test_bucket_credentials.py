@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import NotReady
-from core.store.bucket import Bucket
+from core.store.records.bucket import Bucket
 from tests.support.object_store import Credentials, new_bucket, object_store, users
 
 EVERYTHING = ("s3:*",)

@@ -8,10 +8,11 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import DBAPIError
 
 from core.errors import LedgerBusy, NotReady
-from core.store import clock, sweep
+from core.store import clock
 from core.store import database as module
 from core.store.base import Base
 from core.store.database import Database, journal, refuse_network_file_system
+from core.store.jobs import sweep
 from core.store.tables import Principal
 from tests.support.store import make_place
 

@@ -17,10 +17,10 @@ from pydantic import TypeAdapter
 from core.catalogue.cells import code_of_cell, number_of_cell
 from core.catalogue.columns import Coded, Column, Columns
 from core.errors import Invalid
-from core.store.decode import Decoded, Limits, decode, decode_upload, format_of
-from core.store.encryption import SealedFile
-from core.store.mock import mock_csv, mock_rows
-from core.store.uploads import receive, remove_partial
+from core.store.decoding.decode import Decoded, Limits, decode, decode_upload, format_of
+from core.store.decoding.mock import mock_csv, mock_rows
+from core.store.records.encryption import SealedFile
+from core.store.records.uploads import receive, remove_partial
 from tests.support.sealed import seal
 
 COLUMNS = TypeAdapter(Columns).validate_python(

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.store.encryption import (
+from core.store.records.encryption import (
     FRAME_BYTES,
     HEADER,
     TAG_BYTES,
@@ -149,8 +149,8 @@ def test_one_datasets_file_is_not_anothers_even_under_one_key() -> None:
 
 def test_a_file_without_bound_numbers_would_not_notice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted bug: frames are encrypted, but neither nonce nor associated data hold their place."""
-    monkeypatch.setattr("core.store.encryption._nonce", lambda *_, **__: bytes(12))
-    monkeypatch.setattr("core.store.encryption._bound", lambda *_, **__: b"")
+    monkeypatch.setattr("core.store.records.encryption._nonce", lambda *_, **__: bytes(12))
+    monkeypatch.setattr("core.store.records.encryption._bound", lambda *_, **__: b"")
     key, content = new_key(), pattern(3 * FRAME_BYTES)
     stored = bytes(encrypted(content, key))
     frames = [stored[len(HEADER) + i * STRIDE : len(HEADER) + (i + 1) * STRIDE] for i in range(3)]

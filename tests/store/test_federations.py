@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from sqlalchemy import select, update
 
 from core.errors import StaleAttempt
-from core.store import federations, jobs, ledger
 from core.store.claims import Claim
 from core.store.database import Database
-from core.store.federations import FederationClaim
+from core.store.jobs import federations, jobs
+from core.store.jobs.federations import FederationClaim
+from core.store.ledger import ledger
 from core.store.tables import TERMINAL_STATES, Account, Job, Model
-from core.store.witness import Witness, reconcile
+from core.store.witness.witness import Witness, reconcile
 from tests.support.store import Place, lose_lease, make_dataset, make_place, queue_federated
 
 LEASE: Final = 60.0

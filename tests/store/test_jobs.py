@@ -8,10 +8,12 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from core.errors import NotFound, StaleAttempt
-from core.store import clock, jobs, ledger
+from core.store import clock
 from core.store.claims import Claim, put_secret
 from core.store.database import Database
-from core.store.sweep import CONTACT, Swept, sweep
+from core.store.jobs import jobs
+from core.store.jobs.sweep import CONTACT, Swept, sweep
+from core.store.ledger import ledger
 from core.store.tables import FAILURE_CODES, JOB_STATES, TERMINAL_STATES, Attempt, Job, JobEvent, Model
 from tests.support.store import Place, make_place, submit
 

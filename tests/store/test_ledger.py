@@ -26,10 +26,13 @@ from core.errors import (
 from core.privacy.budget import Terms, plan_orders
 from core.privacy.events import EVENT, Composed, Event, Gaussian, Pure, Zcdp
 from core.privacy.renyi import cost_nano
-from core.store import clock, jobs, ledger, principals
+from core.store import clock
+from core.store.access import principals
 from core.store.claims import Claim, put_secret
 from core.store.database import Database
-from core.store.sweep import CONTACT, sweep
+from core.store.jobs import jobs
+from core.store.jobs.sweep import CONTACT, sweep
+from core.store.ledger import ledger
 from core.store.tables import Account, Entry, Job
 from tests.support.store import STEP, TERMS, Place, make_place, submit
 

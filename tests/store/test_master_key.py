@@ -9,8 +9,8 @@ import pytest
 
 from core.errors import NotReady
 from core.settings import ServiceSettings
-from core.store.encryption import Tampered, new_key
-from core.store.master_key import (
+from core.store.records.encryption import Tampered, new_key
+from core.store.records.master_key import (
     MasterKey,
     MasterKeys,
     add_master_key,

@@ -12,8 +12,8 @@ from pydantic import TypeAdapter
 
 from core.catalogue.columns import Columns
 from core.errors import Invalid, Refusal, TooLarge
-from core.store.decode import Limits, decode_upload
-from core.store.encryption import SealedFile
+from core.store.decoding.decode import Limits, decode_upload
+from core.store.records.encryption import SealedFile
 from tests.store.test_arrays import LABEL, declared, kept, report_of, stored
 from tests.support.arrays import npy, npz, zipped
 from tests.support.sealed import seal

@@ -11,11 +11,13 @@ from sqlalchemy import insert, select, text, update
 from sqlalchemy.orm import Session
 
 from core.errors import RateLimited
-from core.store import clock, jobs, principals, queue
+from core.store import clock
+from core.store.access import principals
 from core.store.claims import Claim
 from core.store.database import Database
-from core.store.queue import DEVICES, RUNNING, next_job
-from core.store.sweep import sweep
+from core.store.jobs import jobs, queue
+from core.store.jobs.queue import DEVICES, RUNNING, next_job
+from core.store.jobs.sweep import sweep
 from core.store.tables import Account, Job
 from tests.support.store import STEP, Place, enter, make_dataset, make_place, submit
 

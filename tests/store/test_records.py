@@ -17,11 +17,11 @@ from core.catalogue.models import LinearModel, LogisticModel
 from core.catalogue.network.layers import Linear
 from core.catalogue.network.model import NetworkModel
 from core.settings import ServiceSettings
-from core.store.decode import Limits, decode
-from core.store.encryption import SealedFile
-from core.store.files import digest_of
-from core.store.mock import mock_csv, mock_rows
-from core.store.records import Encoded, Kept, open_records, read_records
+from core.store.decoding.decode import Limits, decode
+from core.store.decoding.mock import mock_csv, mock_rows
+from core.store.records.encryption import SealedFile
+from core.store.records.files import digest_of
+from core.store.records.records import Encoded, Kept, open_records, read_records
 from tests.support.arrays import npz
 from tests.support.sealed import seal
 
@@ -111,8 +111,8 @@ def reading(tmp_path: Path, file: SealedFile, design: Design) -> tuple[int, int]
         "import re, sys, numpy, pyarrow.ipc\n"
         "from pathlib import Path\n"
         "from core.catalogue.design import Design\n"
-        "from core.store.encryption import SealedFile\n"
-        "from core.store.records import read_records\n"
+        "from core.store.records.encryption import SealedFile\n"
+        "from core.store.records.records import read_records\n"
         "design = Design.model_validate_json(Path(sys.argv[2]).read_text())\n"
         "def kilobytes(name): return int(re.search(name + r':\\s+(\\d+)', Path('/proc/self/status').read_text())[1])\n"
         "idle = kilobytes('VmRSS')\n"

@@ -12,11 +12,13 @@ from core.service import keys, models, readings, uploads
 from core.service.context import Context
 from core.service.witnessing import start
 from core.settings import ServiceSettings
-from core.store import datasets, jobs, ledger, retention
-from core.store.bootstrap import first_admin
+from core.store import datasets, retention
+from core.store.access.bootstrap import first_admin
 from core.store.claims import Claim
 from core.store.database import Database
-from core.store.master_key import prepare_master_key
+from core.store.jobs import jobs
+from core.store.ledger import ledger
+from core.store.records.master_key import prepare_master_key
 from core.store.retention import BATCH, RETIRED
 from core.store.tables import Checkpoint, Dataset, Entry, Job, Model
 from tests.support.api import csv, metadata

@@ -8,12 +8,15 @@ from sqlalchemy import insert, text, update
 from sqlalchemy.engine import make_url
 
 from core.errors import Conflict, Forbidden
-from core.store import clock, datasets, ledger, principals, workers
+from core.store import clock, datasets
+from core.store.access import principals
+from core.store.access.roles import make_role
 from core.store.claims import freeze_ledger, put_secret
 from core.store.database import Database
 from core.store.ids import new_id
-from core.store.presence import Seat
-from core.store.roles import make_role
+from core.store.jobs import workers
+from core.store.jobs.presence import Seat
+from core.store.ledger import ledger
 from core.store.tables import Dataset
 from tests.support.store import Place, make_place, queue_federated, submit
 from workers import upkeep

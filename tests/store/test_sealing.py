@@ -8,8 +8,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from core.store.encryption import Tampered
-from core.store.sealing import Reader, seal
+from core.store.records.encryption import Tampered
+from core.store.records.sealing import Reader, seal
 
 SECRET = bytes(range(32))
 

@@ -11,13 +11,14 @@ import pytest
 from sqlalchemy import select
 
 from core.errors import StaleAttempt
-from core.store import clock, federations, jobs, seats, workers
+from core.store import clock
 from core.store.claims import Claim
 from core.store.database import Database
-from core.store.encryption import Tampered
-from core.store.presence import Seat
-from core.store.queue import DEVICES
-from core.store.sealing import Reader
+from core.store.jobs import federations, jobs, seats, workers
+from core.store.jobs.presence import Seat
+from core.store.jobs.queue import DEVICES
+from core.store.records.encryption import Tampered
+from core.store.records.sealing import Reader
 from core.store.tables import Account, Dataset, Job
 from tests.support.store import STEP, Place, enter, lose_lease, make_place, queue_federated
 

@@ -19,10 +19,12 @@ from core.errors import BudgetExhausted, BudgetReserved, StaleAttempt
 from core.privacy.budget import Terms
 from core.privacy.events import Composed, Disjoint, Event, Gaussian, Zcdp
 from core.privacy.renyi import cost_nano
-from core.store import allowance, clock, jobs, ledger
+from core.store import clock
 from core.store.claims import Claim, put_secret
 from core.store.database import Database
-from core.store.sweep import CONTACT, sweep
+from core.store.jobs import jobs
+from core.store.jobs.sweep import CONTACT, sweep
+from core.store.ledger import allowance, ledger
 from core.store.tables import TERMINAL_STATES, Account, Job
 from tests.support.store import TERMS, make_place, submit
 

@@ -8,8 +8,8 @@ import pytest
 
 from core.errors import NotReady
 from core.settings import ServiceSettings
-from core.store import storage as module
-from core.store.storage import Folder, Objects, Storage, open_storage
+from core.store.records import storage as module
+from core.store.records.storage import Folder, Objects, Storage, open_storage
 from tests.support.object_store import everything
 
 MEGABYTE = 2**20
@@ -112,7 +112,7 @@ def test_a_bucket_that_is_not_there_is_not_ready(bucket_url: str) -> None:
 
 
 def test_a_store_that_does_not_answer_is_not_ready_and_its_text_tells_no_secret(bucket_url: str) -> None:
-    from core.store import bucket  # noqa: PLC0415 - the client is made anew
+    from core.store.records import bucket  # noqa: PLC0415 - the client is made anew
 
     away = Objects(bucket_url)
     away._bucket._system = bucket._connect.__wrapped__()

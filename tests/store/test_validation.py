@@ -2,8 +2,8 @@
 
 import pytest
 
-from core.store.encryption import Tampered
-from core.store.validation import ColumnReport, ValidationReport, open_report, seal_report
+from core.store.decoding.validation import ColumnReport, ValidationReport, open_report, seal_report
+from core.store.records.encryption import Tampered
 
 KEY = bytes(range(32))
 

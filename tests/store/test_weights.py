@@ -10,7 +10,7 @@ from safetensors.numpy import save
 
 from core.errors import Invalid, TooLarge
 from core.settings import ServiceSettings
-from core.store.weights import MOST_HEADER_BYTES, KeptWeights, read_weights, take
+from core.store.records.weights import MOST_HEADER_BYTES, KeptWeights, read_weights, take
 
 TENSORS = {"0.weight": np.arange(6, dtype=np.float32).reshape(2, 3), "0.bias": np.ones(2, dtype=np.float16)}
 GOOD = save(TENSORS)

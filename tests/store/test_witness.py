@@ -8,13 +8,15 @@ from sqlalchemy import delete, text
 from core.errors import BudgetExhausted, LedgerFrozen, StaleAttempt
 from core.privacy.events import Zcdp, compose
 from core.privacy.renyi import cost_nano
-from core.store import jobs, ledger, witness_file
-from core.store import witness as module
 from core.store.claims import freeze_ledger, refuse_if_frozen
 from core.store.database import Database
-from core.store.sweep import sweep
+from core.store.jobs import jobs
+from core.store.jobs.sweep import sweep
+from core.store.ledger import ledger
 from core.store.tables import Attempt, Entry, Job, JobEvent, Label
-from core.store.witness import Witness, compare, guard, reconcile
+from core.store.witness import witness as module
+from core.store.witness import witness_file
+from core.store.witness.witness import Witness, compare, guard, reconcile
 from tests.support.store import STEP, Place, make_place, submit
 
 LEASE = 60.0

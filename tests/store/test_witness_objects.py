@@ -7,14 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from core.errors import LedgerBusy, LedgerFrozen, NotReady
-from core.store import ledger
-from core.store import witness as module
-from core.store.bucket import Bucket, Changed
 from core.store.claims import refuse_if_frozen
 from core.store.database import Database
 from core.store.ids import new_id
+from core.store.ledger import ledger
+from core.store.records.bucket import Bucket, Changed
 from core.store.tables import Dataset
-from core.store.witness import Witness, compare, guard, reconcile
+from core.store.witness import witness as module
+from core.store.witness.witness import Witness, compare, guard, reconcile
 from tests.store.test_witness import roll_back
 from tests.support.store import Place, make_place, submit
 

@@ -16,7 +16,7 @@ from uuid import uuid4
 import httpx
 
 from core.settings import ServiceSettings
-from core.store.bootstrap import first_admin
+from core.store.access.bootstrap import first_admin
 from core.store.database import Database
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -31,8 +31,8 @@ from core.privacy.budget import admits
 from core.privacy.events import compose
 from core.privacy.renyi import cost_nano
 from core.service.broker import RING, make_app
-from core.store import allowance, ledger
-from core.store.accounts import balance_of
+from core.store.ledger import allowance, ledger
+from core.store.ledger.accounts import balance_of
 from core.store.tables import Account, Attempt, Entry, Job, JobEvent, Model, Scope
 from tests.support.cluster import Cluster, cluster
 from tests.support.embedded import LINEAR, LOGISTIC, TERMINAL, readings

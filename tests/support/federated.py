@@ -12,8 +12,8 @@ from sqlalchemy import select
 
 from core.privacy.events import compose
 from core.privacy.renyi import cost_nano
-from core.store import allowance, verification
-from core.store.accounts import balance_of
+from core.store.ledger import allowance, verification
+from core.store.ledger.accounts import balance_of
 from core.store.tables import Account, Entry, Job, Model
 from tests.support.embedded import LINEAR, PATIENCE_SECONDS, Running, readings, toy_csv
 

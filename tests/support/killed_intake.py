@@ -18,8 +18,8 @@ from core.service import intake, jobs
 from core.service.context import Caller, Context
 from core.service.intake import Submission
 from core.settings import ServiceSettings
-from core.store import jobs as rows
 from core.store.database import Database
+from core.store.jobs import jobs as rows
 from core.store.tables import Job
 from tests.support.api import job
 

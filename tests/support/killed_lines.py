@@ -19,12 +19,14 @@ from typing import Any, Final
 from sqlalchemy import update
 
 from core.settings import ServiceSettings
-from core.store import clock, jobs, ledger
+from core.store import clock
 from core.store.claims import put_secret
 from core.store.database import Database
-from core.store.sweep import CONTACT, sweep
+from core.store.jobs import jobs
+from core.store.jobs.sweep import CONTACT, sweep
+from core.store.ledger import ledger
 from core.store.tables import Account, Job
-from core.store.witness import Witness, compare
+from core.store.witness.witness import Witness, compare
 from core.training.till import LedgerTill
 from tests.support.chaos import is_wrong
 from tests.support.store import make_place, submit

@@ -8,8 +8,10 @@ from math import inf
 
 from sqlalchemy.orm import Session
 
-from core.store import clock, jobs, ledger
+from core.store import clock
 from core.store.claims import Claim, lock_job
+from core.store.jobs import jobs
+from core.store.ledger import ledger
 from core.store.tables import Job
 from workers import supervisor
 

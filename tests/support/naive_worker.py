@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.store import clock, jobs
+from core.store import clock
 from core.store.claims import Claim, epoch
+from core.store.jobs import jobs
 from core.store.tables import Attempt, Job
 from workers.app import main
 

@@ -25,7 +25,7 @@ from core.oracle.federation import TOLD
 from core.privacy.events import EVENT
 from core.problems.circle import DistributedCircle
 from core.problems.linear import LinearProblem
-from core.store import ledger
+from core.store.ledger import ledger
 from core.training import attempt, federated
 from core.training.meter import LedgerMeter
 from core.training.notes import Notes

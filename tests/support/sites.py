@@ -30,9 +30,9 @@ from core.catalogue.jobs import JobSpec
 from core.service import datasets, jobs, keys, uploads
 from core.service.context import Caller, Context, Role
 from core.settings import ServiceSettings
+from core.store.access.roles import make_role
 from core.store.database import Database
-from core.store.master_key import make_master_key
-from core.store.roles import make_role
+from core.store.records.master_key import make_master_key
 from tests.support.cluster import Postgres, Undertaker, is_ready, until
 from tests.support.embedded import COLUMNS, KEY, LINEAR, PATIENCE_SECONDS, ROOT, TERMINAL, Embedded, Running
 from tests.support.federated import STEPS, Federation, shard

@@ -16,12 +16,15 @@ from sqlalchemy.orm import Session
 
 from core.privacy.budget import Terms, plan_orders
 from core.privacy.events import Event, Gaussian
-from core.store import clock, jobs, ledger, principals
+from core.store import clock
+from core.store.access import principals
 from core.store.base import Base
 from core.store.claims import put_secret
 from core.store.database import Database, alembic_config
 from core.store.ids import new_id
-from core.store.sweep import CONTACT, sweep
+from core.store.jobs import jobs
+from core.store.jobs.sweep import CONTACT, sweep
+from core.store.ledger import ledger
 from core.store.tables import SEVERAL, Dataset, Job
 
 STEP = Gaussian(sigma=20.0)

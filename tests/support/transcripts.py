@@ -31,9 +31,9 @@ from core.privacy.events import Event, Repeated, compose
 from core.privacy.facts import Facts
 from core.privacy.renyi import cost_nano
 from core.problems.linear import LinearProblem
-from core.store import allowance
 from core.store.claims import Claim
-from core.store.records import Encoded, open_records, read_records
+from core.store.ledger import allowance
+from core.store.records.records import Encoded, open_records, read_records
 from core.training.attempt import replan
 from core.training.fitting import make_problem
 from core.training.order import Order, read_order

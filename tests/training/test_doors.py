@@ -20,8 +20,8 @@ from core.privacy.events import Gaussian
 from core.privacy.facts import Adjacency
 from core.privacy.renyi import prefix_costs
 from core.store.claims import Claim
-from core.store.records import Kept
-from core.store.schedules import Schedule, is_stream
+from core.store.ledger.schedules import Schedule, is_stream
+from core.store.records.records import Kept
 from core.training.doors import make_meter, open_door
 from core.training.meter import LedgerMeter
 from core.training.order import Order, Payer

@@ -21,7 +21,7 @@ from core.privacy.budget import plan_orders
 from core.privacy.events import Event, Gaussian, compose
 from core.privacy.facts import Adjacency
 from core.store.claims import Claim
-from core.store.records import Kept
+from core.store.records.records import Kept
 from core.training.fitting import describe
 from core.training.order import Order
 from tests.support.embedded import COLUMNS

@@ -31,12 +31,14 @@ from core.privacy.facts import Adjacency, Facts
 from core.privacy.renyi import cost_nano, prefix_costs
 from core.privacy.reports import report
 from core.settings import ServiceSettings
-from core.store import clock, jobs, ledger
+from core.store import clock
 from core.store.claims import Claim, put_secret
 from core.store.database import Database
-from core.store.sweep import CONTACT, sweep
+from core.store.jobs import jobs
+from core.store.jobs.sweep import CONTACT, sweep
+from core.store.ledger import ledger
 from core.store.tables import Entry, Job
-from core.store.witness import Witness
+from core.store.witness.witness import Witness
 from core.training.meter import Till
 from core.training.order import Drained, Payer
 from core.training.streaming import StreamMeter

@@ -23,10 +23,11 @@ from core.oracle.samples import StreamDoor
 from core.privacy.events import compose
 from core.privacy.renyi import cost_nano
 from core.settings import ServiceSettings
-from core.store import jobs, ledger
 from core.store.database import Database
+from core.store.jobs import jobs
+from core.store.ledger import ledger
 from core.store.tables import Job
-from core.store.witness import Witness
+from core.store.witness.witness import Witness
 from core.training.order import Payer
 from core.training.streaming import StreamMeter
 from core.training.till import LedgerTill

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import select
 
 from core.settings import ServiceSettings
-from core.store import principals
+from core.store.access import principals
 from core.store.database import Database
 from core.store.tables import Audit
 from tests.support.embedded import ROOT, START_SECONDS, embedded

@@ -158,4 +158,4 @@ def test_an_operator_finds_what_failed_beside_the_job(tmp_path: Path) -> None:
     (line,) = lines
     assert (line["job"], line["attempt"], line["level"]) == (ended["id"], 1, "error")
     assert (line["status"], line["error"]) == ("failed-opening", "Tampered")
-    assert line["at"][-1].startswith("core.store.encryption:")
+    assert line["at"][-1].startswith("core.store.records.encryption:")

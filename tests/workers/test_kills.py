@@ -19,9 +19,9 @@ from sqlalchemy import select
 from core.privacy.events import EVENT, Event, Gaussian, Repeated, compose
 from core.privacy.renyi import cost_nano
 from core.settings import ServiceSettings
-from core.store import allowance, verification
-from core.store.accounts import balance_of
 from core.store.database import Database
+from core.store.ledger import allowance, verification
+from core.store.ledger.accounts import balance_of
 from core.store.tables import Account, Attempt, Entry, Job, Scope
 from core.training.desk import Desk
 from tests.support.embedded import LINEAR, LOGISTIC, START_SECONDS, TERMINAL, Embedded, embedded, readings

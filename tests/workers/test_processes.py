@@ -11,8 +11,8 @@ import pytest
 
 from core.privacy.events import compose
 from core.privacy.renyi import cost_nano
-from core.store import allowance
-from core.store.accounts import balance_of
+from core.store.ledger import allowance
+from core.store.ledger.accounts import balance_of
 from core.store.tables import Account, Job
 from tests.support.embedded import LOGISTIC, START_SECONDS, Embedded, embedded, readings, toy_csv
 from workers.gather import LEAST_PATIENCE_SECONDS

@@ -38,10 +38,10 @@ from core.privacy.renyi import prefix_costs
 from core.problems.sharded import ShardedProblem, Sum, shard_of
 from core.problems.team import Team, meet
 from core.settings import ServiceSettings
-from core.store.files import digest_of
-from core.store.records import Kept
-from core.store.storage import open_storage
-from core.store.weights import KeptWeights, read_weights
+from core.store.records.files import digest_of
+from core.store.records.records import Kept
+from core.store.records.storage import open_storage
+from core.store.records.weights import KeptWeights, read_weights
 from core.training.order import Payer
 from core.training.ranks import Closed, Opened, Paid, _own_rows
 from tests.support.followers import PATIENCE_SECONDS, forget_teams

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from core.privacy.events import EVENT, Event, compose
-from core.store.accounts import balance_of
-from core.store.master_key import load_master_keys
+from core.store.ledger.accounts import balance_of
+from core.store.records.master_key import load_master_keys
 from core.store.tables import Account, Dataset, Job
 from tests.support.embedded import readings
 from tests.support.federated import STEPS, Federation, check, states

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 from core.catalogue.questions import Question
 from core.privacy.facts import Facts
 from core.store.claims import Claim
-from core.store.records import open_records, read_records
+from core.store.records.records import open_records, read_records
 from core.store.tables import Job
 from core.training.attempt import replan
 from core.training.fitting import make_problem

@@ -10,11 +10,11 @@ from sqlalchemy.exc import OperationalError
 
 from core.errors import DatabaseAway, LedgerBusy, StaleAttempt
 from core.settings import ServiceSettings
-from core.store import jobs
 from core.store.claims import Claim
 from core.store.database import Database
+from core.store.jobs import jobs
 from core.store.tables import Job, Scope
-from core.store.witness import Witness
+from core.store.witness.witness import Witness
 from core.training.till import LedgerTill
 from tests.support.store import make_place, submit
 

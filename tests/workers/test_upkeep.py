@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from core.store.backup import DATABASE, MANIFEST, RECORDS
-from core.store.master_key import make_master_key
+from core.store.records.master_key import make_master_key
 from tests.support.embedded import KEY, ROOT, START_SECONDS, Embedded, embedded
 
 

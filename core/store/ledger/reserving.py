@@ -1,0 +1,192 @@
+"""How a job is admitted: priced, compared with what its accounts have left, and reserved for at its worst case.
+
+Jobs that are to be had together, such as the clients of a federated job, are all compared before any is reserved for.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Final
+
+from sqlalchemy.orm import Session
+
+from core.errors import BudgetExhausted, BudgetReserved, FieldError, ScopeFrozen
+from core.privacy.budget import Terms, admits, smallest_change
+from core.privacy.renyi import MAX_NANO
+from core.store.claims import time_unless_frozen
+from core.store.ledger import allowance, chain
+from core.store.ledger.accounts import Balance, balance_of, lock_accounts, lock_scope, move, paying, slots, terms_of
+from core.store.ledger.schedules import Schedule
+from core.store.tables import Account, Job, Scope
+
+RETRY_SECONDS: Final = 30
+
+
+@dataclass(frozen=True)
+class Books:
+    """The scopes and accounts that some jobs are to pay from, locked until the transaction ends."""
+
+    session: Session
+    scopes: Mapping[str, Scope]
+    accounts: Mapping[str, Account]
+    terms: Mapping[str, Terms]
+    """Of each account."""
+    at: float
+    """The database's time once all of them were locked."""
+
+
+def open_books(session: Session, jobs: Iterable[Job]) -> Books:
+    """Lock what some jobs that are not stored yet are to pay from; the caller holds their owners' locks.
+
+    Raises:
+        LedgerFrozen: the ledger is behind its witness.
+    """
+    wanted = list(jobs)
+    scopes = {scope_id: lock_scope(session, scope_id) for scope_id in sorted({job.scope_id for job in wanted})}
+    accounts = lock_accounts(session, {account_id for job in wanted for account_id in paying(job)})
+    return Books(
+        session,
+        scopes,
+        accounts={account.id: account for account in accounts},
+        terms={account.id: terms_of(account) for account in accounts},
+        at=time_unless_frozen(session),
+    )
+
+
+def reserve(books: Books, job: Job, schedule: Schedule) -> int:
+    """Reserve the most a job may cost, from its scope and from its owner's grant, or refuse and change nothing.
+
+    Jobs that share books are admitted one after the other, each against what those before it have left. A caller
+    without a grant draws on the scope's own account; whether that is allowed is the service's to say.
+
+    Args:
+        books: opened for this job, among others.
+        job: a job that is not yet stored; its `price`, `schedule`, `chunks` and `allowance` are filled.
+        schedule: what it draws, frozen from here on.
+
+    Returns:
+        The number of its entry in the scope's chain.
+
+    Raises:
+        BudgetExhausted: it does not fit; the facts say by how much, the fields whether it would without allowance.
+        BudgetReserved: it would fit if the present reservations were given back.
+        ScopeFrozen: the owner or the auditor has frozen the scope.
+    """
+    reservation = Reservation(books)
+    reservation.add(job, schedule)
+    return reservation.make()[job.scope_id]
+
+
+class Reservation:
+    """Jobs that are reserved for all together or not at all; whoever refuses one has changed nothing.
+
+    Args:
+        books: opened for all of these jobs, among others.
+    """
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self._added: list[tuple[Job, Schedule]] = []
+        self._balances: dict[str, Balance] = {}
+
+    def add(self, job: Job, schedule: Schedule) -> None:
+        """Admit one more job against what those before it would leave; nothing is reserved yet.
+
+        Raises:
+            BudgetExhausted, BudgetReserved, ScopeFrozen: as `reserve` says.
+        """
+        if self._books.scopes[job.scope_id].frozen_reason is not None:
+            raise ScopeFrozen("This scope is frozen: it admits no job until its owner unfreezes it.")
+        terms = {account_id: self._books.terms[account_id] for account_id in paying(job)}
+        price(job, schedule, terms)
+        balances = [(account_id, self._balance(account_id)) for account_id in terms]
+        _admit(job, balances)
+        for account_id, held in balances:
+            # Counted as spent: what is asked for together would not be given back so that the rest of it fits.
+            taken = zip(held.spent, allowance.held(job, account_id), strict=False)
+            self._balances[account_id] = Balance(held.terms, tuple(map(sum, taken)), held.reserved)
+        self._added.append((job, schedule))
+
+    def _balance(self, account_id: str) -> Balance:
+        """Return what an account holds beside what was admitted before."""
+        found = self._balances.get(account_id)
+        return found or balance_of(self._books.accounts[account_id], self._books.terms[account_id])
+
+    def make(self) -> dict[str, int]:
+        """Reserve for all; return the number of the last entry of each scope's chain."""
+        return {job.scope_id: self._enter(job, schedule) for job, schedule in self._added}
+
+    def _enter(self, job: Job, schedule: Schedule) -> int:
+        books, scope = self._books, self._books.scopes[job.scope_id]
+        moved = {
+            account_id: move(books.accounts[account_id], spent=slots([]), reserved=allowance.held(job, account_id))
+            for account_id in paying(job)
+        }
+        content = {"accounts": moved, "event": job.price, "schedule": schedule.runs, "actor": job.owner_id}
+        times = schedule.retry_allowance
+        content |= {"retry_allowance": times, "allowance": job.allowance} if times else {}
+        chain.append(books.session, scope, "reserve", at=books.at, job_id=job.id, attempt=0, chunk=0, content=content)
+        return scope.seq
+
+
+def price(job: Job, schedule: Schedule, terms: Mapping[str, Terms]) -> None:
+    """Fill in what a job that is not yet stored would cost the accounts with these terms, by their identifiers."""
+    job.price, job.schedule = schedule.price, schedule.chunks
+    job.chunks = {account_id: schedule.amounts(own)[0] for account_id, own in terms.items()}
+    job.allowance = {account_id: schedule.amounts(own)[1] for account_id, own in terms.items()}
+    job.allowance_spent = {account_id: slots([]) for account_id in terms}
+
+
+def _admit(job: Job, balances: Sequence[tuple[str, Balance]]) -> None:
+    """Refuse a job that does not fit each of its accounts, its allowance with it; say if it would without."""
+    for account_id, held in balances:
+        whose = "the budget" if account_id == job.scope_id else "this principal's grant"
+        refusal = _refusal(held, job.chunks[account_id][-1], job.allowance[account_id], whose)
+        if refusal is None:
+            continue
+        bare = all(_fits(other, job.chunks[other_id][-1]) for other_id, other in balances)
+        if not bare:
+            raise refusal
+        raise type(refusal)(
+            f"{refusal.detail} With retry_allowance 0 it fits as it is: a worker lost with a chunk then fails the job.",
+            FieldError("/retry_allowance", "give 0 and the job fits"),
+            retry_after_seconds=refusal.retry_after_seconds,
+            **refusal.facts,
+        )
+
+
+def _refusal(
+    account: Balance, price: Sequence[int], beside: Sequence[int], whose: str
+) -> BudgetExhausted | BudgetReserved | None:
+    """Say why a price with an allowance beside it does not fit an account; None where it does."""
+    terms = account.terms
+    cost = [one + other for one, other in zip(price, beside, strict=True)]
+    if _fits(account, cost):
+        return None
+    if _fits(Balance(terms, account.spent, (0,) * len(terms.orders)), cost):
+        return BudgetReserved(
+            "The job does not fit now, but would if the present reservations were given back.",
+            retry_after_seconds=RETRY_SECONDS,
+        )
+    short = smallest_change(terms, account.spent, account.reserved, cost[: len(terms.orders)])
+    if short is None:  # admitted at one order, beyond what a column can count at another
+        return BudgetExhausted("The job's price at one order cannot be counted; ask for noisier answers.")
+    part = min(one / both for one, both in zip(price, cost, strict=True) if both)
+    mu, rho = short.mu * sqrt(part), short.rho * part
+    return BudgetExhausted(
+        f"The job asks {short.required} % of {whose}; {short.available} % is left. "
+        f"It would fit at {short.share:.4g} of its price, for example as mu {mu:.4g}.",
+        required_percent=str(short.required),
+        available_percent=str(short.available),
+        fits_at_share=f"{short.share:.6g}",
+        fits_at_rho=f"{rho:.6g}",
+        fits_at_mu=f"{mu:.6g}",
+    )
+
+
+def _fits(account: Balance, cost: Sequence[int]) -> bool:
+    """Say whether an account admits a cost, and can count it at every order."""
+    price = cost[: len(account.terms.orders)]
+    counted = zip(account.spent, account.reserved, price, strict=True)
+    countable = all(sum(amounts) < MAX_NANO for amounts in counted)
+    return countable and admits(account.terms, account.spent, account.reserved, price)

@@ -1,0 +1,1 @@
+"""What is kept in files, encrypted: uploads, records, weights; under which keys, and where."""

@@ -1,0 +1,1 @@
+"""What remembers, outside the database, how far each chain had come."""
