@@ -84,7 +84,8 @@ class PoissonDoor(AbstractSampleDoor):
         generator: as above.
         parts: k of the rate k / 2^64; see `sampling.rate_parts`.
         blocks: as above.
-        by_rows: whether the problem can sum lists of rows; full passes otherwise.
+        by_rows: whether the problem can sum lists of rows; full passes otherwise, in double precision, for so do
+            processes that hold a share of the rows each: one process then makes the integers of many.
 
     Raises:
         AdjacencyMismatch: records may change into others: no price that two accountants agree on is known there.
@@ -106,11 +107,15 @@ class PoissonDoor(AbstractSampleDoor):
         assert 0 < parts <= sampling.RATE_UNIT, "a rate is in (0, 1]"
         super().__init__(problem, facts, meter, generator, blocks)
         self._parts = parts
+        self._by_rows = by_rows
         length = sampling.padded_length(parts, problem.units)
         self._list_length = length if by_rows and LIST_ADVANTAGE * length <= problem.units else None
 
     def _event(self, question: Question) -> Event:
         return sampled(question, self._parts)
+
+    def _summing(self, question: Question) -> Facts:
+        return super()._summing(question) if self._by_rows else self._whole_facts
 
     def _select(self, question: Question) -> Selection:
         units, members = self._problem.units, self._members[self._part]
