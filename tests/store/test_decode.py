@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 from core.catalogue.cells import code_of_cell, number_of_cell
 from core.catalogue.columns import Coded, Column, Columns
 from core.errors import Invalid
+from core.store.decoding import decode as module
 from core.store.decoding.decode import Decoded, Limits, decode, decode_upload, format_of
 from core.store.decoding.mock import mock_csv, mock_rows
 from core.store.records.encryption import SealedFile
@@ -255,6 +256,10 @@ def test_content_types() -> None:
 
 
 class TestChild:
+    def test_it_starts_in_the_folder_that_holds_the_code(self) -> None:
+        """Images install no package of ours, and the child's environment names no path: it looks where it starts."""
+        assert Path(module.__file__).resolve() == module._ROOT / "core" / "store" / "decoding" / "decode.py"
+
     def test_the_child_gives_what_this_process_gives(self, tmp_path: Path) -> None:
         here, table = run(tmp_path, as_csv([ROW, {**ROW, "age": ""}]))
         source = seal(tmp_path / "source", as_csv([ROW, {**ROW, "age": ""}]))

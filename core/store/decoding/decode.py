@@ -35,7 +35,7 @@ from core.store.records.files import digest_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_ROOT = Path(__file__).resolve().parents[2]
+_ROOT = Path(__file__).resolve().parents[3]
 _ANSWER_BYTES = 16 * 2**20
 _BYTES_PER_CELL = 8
 _BATCH_BYTES = 8 * 2**20  # of the canonical file, however wide it is: a trainer holds one batch at a time

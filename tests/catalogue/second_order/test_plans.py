@@ -65,7 +65,7 @@ def test_where_sampling_dominates_a_round_goes_as_far_as_it_may_on_one_fresh_gra
     walk = known(settings.escape_distance) ** 2 / known(settings.round_steps)
     assert errors.balanced_drift() < walk / 5
     assert settings.restart_drift == pytest.approx(errors.even_drift())
-    assert known(settings.restart_drift) > walk / 2
+    assert known(settings.restart_drift) > walk / 3
     assert errors.size(known(settings.restart_drift)) == pytest.approx(2**0.5 * errors.size(0.0))
 
 
@@ -87,7 +87,7 @@ def test_a_certificate_alone_takes_fewer_units_than_a_descent_to_it() -> None:
     assert alone.alpha < whole.alpha
 
 
-@pytest.mark.parametrize(("kind", "units"), [("certify", 6_613_994), ("gauss_psgd", 26_065_959)])
+@pytest.mark.parametrize(("kind", "units"), [("certify", 6_613_994), ("gauss_psgd", 43_406_235)])
 def test_the_units_that_a_certificate_and_a_descent_to_it_take(kind: str, units: int) -> None:
     """For alpha = .1, as the page about second-order points has it."""
     found = told(kind=kind, units=None, find="units", target=0.1)
