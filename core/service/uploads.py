@@ -18,8 +18,8 @@ from core.service.datasets import RECORDS, dataset_view, find_own
 from core.service.views import DatasetView
 from core.settings import ServiceSettings
 from core.store import datasets as rows
-from core.store import idempotency, queries
-from core.store.claims import put_secret
+from core.store import digests, idempotency, queries
+from core.store.claims import put_secret, refuse_if_frozen
 from core.store.decoding.decode import Decoded, Limits, decode_upload, format_of
 from core.store.decoding.validation import seal_report
 from core.store.ids import new_id
@@ -110,7 +110,8 @@ def create(
 
     Raises:
         As `parse`; Invalid: the file's structure or types are wrong; TooLarge: it passes a limit;
-        DuplicateDataset: the same bytes are a dataset of the caller's; IdempotencyKeyReused. Nothing is stored then.
+        DuplicateDataset: the same bytes are a dataset of the caller's, declared as they are here or in another scope;
+        IdempotencyKeyReused. Nothing is stored then.
     """
     parse(context, caller, metadata)
     request = metadata.model_dump(mode="json")
@@ -129,7 +130,7 @@ def create(
 
     with context.database.read() as session:
         answered = key is not None and queries.is_answered(session, caller.id, ROUTE, key)
-    with _Stored(context, caller, metadata, media, pieces, new_id("ds"), may_repeat=answered) as stored:
+    with _Stored(context, caller.id, metadata, media, pieces, new_id("ds"), may_repeat=answered) as stored:
         answer = stored.commit(work)
     witnessing.keep(context)
     return answer
@@ -149,7 +150,7 @@ def fill(
     with context.database.read() as session:
         pending = find_own(session, caller, dataset_id)
         _refuse_filled(pending)
-        metadata = Metadata.model_validate(pending.request)
+        owner_id, metadata = pending.owner_id, Metadata.model_validate(pending.request)
     parse(context, caller, metadata)
 
     def work(session: Session, arrived: Arrived) -> DatasetView:
@@ -158,7 +159,7 @@ def fill(
         _fill(session, caller, dataset, metadata, arrived)
         return dataset_view(session, dataset)
 
-    with _Stored(context, caller, metadata, format_of(content_type), pieces, dataset_id) as stored:
+    with _Stored(context, owner_id, metadata, format_of(content_type), pieces, dataset_id) as stored:
         view = stored.commit(work)
     witnessing.keep(context)
     return view
@@ -189,7 +190,7 @@ class _Stored:
     def __init__(
         self,
         context: Context,
-        caller: Caller,
+        owner_id: str,
         metadata: Metadata,
         media: str | None,
         pieces: Iterable[bytes],
@@ -212,7 +213,7 @@ class _Stored:
         try:
             if not may_repeat:
                 with context.database.read() as session:
-                    _refuse_duplicate(session, caller, received.digest)
+                    _refuse_duplicate(session, owner_id, metadata, received.digest)
             decoded = decode_upload(
                 received.file, target, metadata.columns, limits=_limits(settings), media=media, rows=metadata.rows
             )
@@ -266,28 +267,59 @@ def _digest_key(context: Context) -> bytes:
     return bytes.fromhex(found)
 
 
-def _refuse_duplicate(session: Session, caller: Caller, digest: str) -> None:
-    twin = queries.same_bytes(session, caller.id, digest)
-    if twin is not None:
+def _refuse_duplicate(session: Session, owner_id: str, metadata: Metadata, digest: str) -> None:
+    """Refuse bytes that the owner has already, unless they are declared otherwise in the scope that they are in.
+
+    Or declared anew in another scope, where nobody was told anything of them in that one, and nobody can be: nothing
+    was ever paid there, all records are erased, and nobody has frozen it.
+
+    Raises:
+        DuplicateDataset: use the dataset that there is, or name the scope.
+        LedgerFrozen: the ledger is behind its witness, and does not know what was paid.
+    """
+    first = digests.holder(session, owner_id, digest)
+    if first is None:
+        return
+    place = session.get_one(Scope, first.scope_id)
+    if metadata.scope == place.id:
+        columns = metadata.model_dump(mode="json")["columns"]
+        here = digests.of_the_same_bytes(session, first)
+        same = [one.id for one in here if one.columns == columns and one.state == "ready"]
+        if not same:
+            return
         raise DuplicateDataset(
-            f"These bytes are already your dataset {twin.id} in scope {twin.scope_id}; a re-upload has no new budget.",
-            dataset=twin.id,
-            scope=twin.scope_id,
+            f"These bytes, with these columns, are already your dataset {same[0]} in scope {place.id}: use that one.",
+            dataset=same[0],
+            scope=place.id,
         )
+    refuse_if_frozen(session)
+    bound = digests.was_paid(session, place.id) or place.frozen_reason is not None
+    left = digests.unerased(session, place.id)
+    if not bound and not left:
+        return
+    free = f" Nothing was told of them yet: once {' and '.join(left)} are erased, they may have another budget."
+    raise DuplicateDataset(
+        f"These bytes are already your dataset {first.id} in scope {place.id}; a re-upload has no new budget. "
+        f"To declare their columns otherwise, join that scope.{'' if bound else free}",
+        FieldError("/scope", f'give "{place.id}", and leave budget out'),
+        dataset=first.id,
+        scope=place.id,
+    )
 
 
 def _fill(session: Session, caller: Caller, dataset: Dataset, metadata: Metadata, arrived: Arrived) -> None:
     """Make a pending dataset ready: its scope, its public facts and where its records are."""
     assert dataset.id == arrived.dataset_id, "the records are encrypted for this dataset and no other"
     decoded = arrived.decoded
-    _refuse_duplicate(session, caller, arrived.digest)
+    digests.lock_place(session, dataset.owner_id, arrived.digest)
+    _refuse_duplicate(session, dataset.owner_id, metadata, arrived.digest)
     if metadata.scope is not None:
         scope = _joined(session, caller, metadata)
     else:
         assert metadata.budget is not None, "budget or scope"
         scope = ledger.open_scope(
             session,
-            owner_id=caller.id,
+            owner_id=dataset.owner_id,
             unit="record",
             adjacency=metadata.adjacency.value,
             units=decoded.rows,
@@ -297,7 +329,6 @@ def _fill(session: Session, caller: Caller, dataset: Dataset, metadata: Metadata
         scope.approval = metadata.approval
     dataset.scope_id = scope.id
     dataset.rows = decoded.rows
-    dataset.digest = arrived.digest
     dataset.location = arrived.location
     dataset.location_digest = decoded.digest
     dataset.wrapped_key = arrived.wrapped_key
@@ -305,6 +336,7 @@ def _fill(session: Session, caller: Caller, dataset: Dataset, metadata: Metadata
     dataset.validation = arrived.report
     dataset.state = "ready"
     try:
+        digests.put(session, dataset, arrived.digest, scope)
         session.flush()
     except IntegrityError as error:  # a rival stored the same bytes at this moment
         raise DuplicateDataset("These bytes are already a dataset of yours.") from error

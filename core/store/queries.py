@@ -101,12 +101,6 @@ def datasets(session: Session, viewer: Viewer, after: str | None, limit: int) ->
     return session.execute(statement.order_by(Dataset.id.desc()).limit(limit)).scalars().all()
 
 
-def same_bytes(session: Session, owner_id: str, digest: str) -> Dataset | None:
-    """Return the owner's dataset made of these very bytes, if there is one."""
-    statement = select(Dataset).where(Dataset.owner_id == owner_id, Dataset.digest == digest)
-    return session.execute(statement).scalar_one_or_none()
-
-
 def scope(session: Session, viewer: Viewer, scope_id: str) -> Scope | None:
     """Return a scope if it, or one of its datasets, exists for the viewer."""
     statement = select(Scope).where(Scope.id == scope_id)

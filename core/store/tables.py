@@ -162,6 +162,7 @@ class Dataset(Base):
     columns: Mapped[Any] = mapped_column(Json)  # list of core.catalogue.columns.Column
     rows: Mapped[int | None] = mapped_column(BigInteger)
     digest: Mapped[str | None] = mapped_column(String(100))  # hmac-sha256:... of the uploaded bytes
+    repeated_digest: Mapped[str | None] = mapped_column(String(100))  # the same, where another dataset has it
     location: Mapped[str | None] = mapped_column(Text)  # of the encoded records, relative to settings.records_path
     location_digest: Mapped[str | None] = mapped_column(String(100))  # of the encoded records
     wrapped_key: Mapped[str | None] = mapped_column(Text)  # of the encoded records, under the site's master key

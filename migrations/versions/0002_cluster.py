@@ -1,7 +1,7 @@
 """What several machines need: retry allowances, devices, priorities, deadlines, wrapped keys and known workers.
 
 And public weights, which networks start from; federated jobs, their clients, and who approved of their models; sites
-that keep their own records, and their places in federated jobs.
+that keep their own records, and their places in federated jobs; datasets of the same bytes, declared otherwise.
 
 Revision 0002. It only adds, with defaults, so that code of revision 0001 goes on working on these tables.
 """
@@ -49,6 +49,7 @@ def upgrade() -> None:
         postgresql_where=sa.text("optimizer = 'certify'"),
     )
     op.add_column("datasets", sa.Column("wrapped_key", sa.Text(), nullable=True))
+    op.add_column("datasets", sa.Column("repeated_digest", sa.String(length=100), nullable=True))
     op.add_column("datasets", sa.Column("site", sa.String(length=40), nullable=False, server_default=""))
     op.create_table(
         "workers",
@@ -111,6 +112,7 @@ def downgrade() -> None:
     op.drop_table("public_weights")
     op.drop_table("workers")
     op.drop_column("datasets", "site")
+    op.drop_column("datasets", "repeated_digest")
     op.drop_column("datasets", "wrapped_key")
     op.drop_index("ix_jobs_queued", table_name="jobs")
     op.drop_index("ix_jobs_certify", table_name="jobs")

@@ -1,0 +1,147 @@
+"""The same bytes, declared otherwise: within their scope at any time, elsewhere only while nobody was told of them."""
+
+import threading
+from typing import Any
+
+import pytest
+
+from core.catalogue.datasets import parse_metadata
+from core.catalogue.jobs import JobSpec
+from core.errors import DuplicateDataset, LedgerFrozen
+from core.service import datasets, jobs, scopes, uploads
+from core.service.context import Caller, Context
+from core.store.claims import freeze_ledger, thaw_ledger
+from core.store.jobs import jobs as job_rows
+from core.store.ledger import ledger
+from tests.service.conftest import Someone
+from tests.support.api import COLUMNS, csv, job, metadata
+
+pytestmark = pytest.mark.parametrize(
+    "database_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
+)
+"""Which rows have which digest is looked at on both in tests/store/test_digests.py."""
+
+BYTES = csv(100)
+WIDER = [{**COLUMNS[0], "upper": 120}, *COLUMNS[1:]]
+NARROWER = [{**COLUMNS[0], "upper": 80}, *COLUMNS[1:]]
+
+
+def upload(context: Context, caller: Caller, **changes: Any) -> dict[str, Any]:
+    view, _ = uploads.create(context, caller, parse_metadata(metadata(**changes)), None, [BYTES], None)
+    return view
+
+
+def refused(context: Context, caller: Caller, **changes: Any) -> DuplicateDataset:
+    with pytest.raises(DuplicateDataset) as found:
+        upload(context, caller, **changes)
+    return found.value
+
+
+def pay(context: Context, caller: Caller, dataset: str) -> None:
+    """Have a job on a dataset pay for its first chunk."""
+    jobs.submit(context, caller, JobSpec.model_validate(job(dataset)), f"pay {dataset}")
+    claim = context.database.run(job_rows.claim, "w", 60.0)
+    assert claim is not None
+    context.database.run(ledger.spend, claim, 0, None, 0)
+    context.database.run(job_rows.fail, claim, "trainer-failed", charge="spent")
+
+
+@pytest.mark.slow  # a decoder for each upload: one test of this file is for every day
+def test_columns_are_declared_otherwise_in_the_scope_whatever_was_told(context: Context, someone: Someone) -> None:
+    owner = someone("owner")
+    first = upload(context, owner)
+    scope = first["scope"]
+    pay(context, owner, first["id"])
+    again = upload(context, owner, budget=None, scope=scope, columns=WIDER)
+    assert (again["scope"], again["digest"], again["rows"]) == (scope, first["digest"], first["rows"])
+    assert again["id"] != first["id"]
+    assert again["columns"][0]["upper"] == 120
+    spent = [datasets.budget(context, owner, one["id"]).percent.spent for one in (first, again)]
+    assert spent[0] == spent[1] != "0"
+    for columns, there in ((COLUMNS, first), (WIDER, again)):
+        refusal = refused(context, owner, budget=None, scope=scope, columns=columns)
+        assert refusal.facts == {"dataset": there["id"], "scope": scope}
+        assert "use that one" in refusal.detail
+    datasets.erase(context, owner, first["id"])
+    assert upload(context, owner, budget=None, scope=scope)["digest"] == first["digest"], "its records were gone"
+
+
+def test_a_budget_of_their_own_they_have_again_only_where_nothing_was_told(context: Context, someone: Someone) -> None:
+    owner = someone("owner")
+    first = upload(context, owner)
+    refusal = refused(context, owner, budget={"epsilon": "1"}, columns=WIDER)
+    assert refusal.facts == {"dataset": first["id"], "scope": first["scope"]}
+    assert refusal.fields[0].pointer == "/scope"
+    assert f"once {first['id']} are erased" in refusal.detail
+    wider = upload(context, owner, budget=None, scope=first["scope"], columns=WIDER)
+    assert (wider["scope"], wider["digest"]) == (first["scope"], first["digest"])
+    datasets.erase(context, owner, first["id"])
+    assert f"once {wider['id']} are erased" in refused(context, owner, columns=NARROWER).detail
+    datasets.erase(context, owner, wider["id"])
+    context.database.run(freeze_ledger, "restored.")
+    with pytest.raises(LedgerFrozen):
+        upload(context, owner, budget={"epsilon": "1"})
+    context.database.run(thaw_ledger)
+    second = upload(context, owner, budget={"epsilon": "1"})
+    assert second["digest"] == first["digest"]
+    assert second["scope"] != first["scope"]
+    left = scopes.get(context, owner, first["scope"])
+    assert left.frozen is not None
+    assert second["scope"] in left.frozen
+    assert {datasets.get(context, owner, one["id"]).digest for one in (first, wider)} == {first["digest"]}
+    assert "no new budget" in refused(context, owner, budget=None, scope=first["scope"]).detail, "they left it"
+
+    pay(context, owner, second["id"])
+    datasets.erase(context, owner, second["id"])
+    told = refused(context, owner)
+    assert "no new budget" in told.detail
+    assert "Nothing was told" not in told.detail
+
+
+@pytest.mark.slow
+def test_bytes_leave_no_scope_that_somebody_has_frozen(context: Context, someone: Someone) -> None:
+    owner, auditor = someone("owner"), someone("auditor")
+    first = upload(context, owner)
+    scopes.freeze(context, auditor, first["scope"], "asked about its bounds")
+    datasets.erase(context, owner, first["id"])
+    assert "no new budget" in refused(context, owner).detail
+
+
+@pytest.mark.slow
+def test_of_rivals_one_takes_the_bytes_along(context: Context, someone: Someone) -> None:
+    owner = someone("owner")
+    first = upload(context, owner)
+    datasets.erase(context, owner, first["id"])
+    barrier, made = threading.Barrier(4), list[str]()
+
+    def ask(epsilon: int) -> None:
+        barrier.wait()
+        try:
+            made.append(upload(context, owner, budget={"epsilon": str(epsilon)})["scope"])
+        except DuplicateDataset:
+            made.append("refused")
+
+    threads = [threading.Thread(target=ask, args=(epsilon,)) for epsilon in (1, 2, 3, 4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (won,) = [one for one in made if one != "refused"]
+    frozen = scopes.get(context, owner, first["scope"]).frozen
+    assert frozen is not None
+    assert won in frozen
+
+
+@pytest.mark.slow
+def test_who_fills_another_s_declaration_takes_nothing_from_its_owner(
+    context: Context, someone: Someone, admin: Caller
+) -> None:
+    owner = someone("owner")
+    first = upload(context, owner)
+    pending, _ = uploads.declare(context, owner, parse_metadata(metadata(name="later")), None)
+    with pytest.raises(DuplicateDataset):
+        uploads.fill(context, admin, pending["id"], "text/csv", [BYTES])
+    filled = uploads.fill(context, admin, pending["id"], "text/csv", [csv(101)])
+    assert filled.scope is not None
+    assert filled.scope != first["scope"]
+    assert scopes.get(context, owner, filled.scope).owner == owner.id
