@@ -532,6 +532,30 @@ def test_every_scope_that_asks_approves(context: Context, someone: Someone) -> N
     assert models.get(context, three.analyst, seen.model).approval == "approved"
 
 
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_lost_client_that_was_asked_still_approves(context: Context, someone: Someone, asked: bool) -> None:
+    """What it told is in the model; of a client that was asked nothing, nothing is."""
+    three = make(context, someone, ({}, {"approval": True}, {}))
+    made = submit(context, three.analyst, federated(three.datasets, 2))
+    if asked:
+        claim = take(context.database)
+        pay(context.database, claim, 0)
+        cancel_client(context, three, made)
+        context.database.run(rows.release_claim, claim.claim)
+    else:
+        cancel_client(context, three, made)
+    again = take(context.database)
+    assert [client.place for client in again.clients] == [0, 2]
+    for client in again.clients:
+        context.database.run(store.finish, client.claim, RELEASE)
+    assert (jobs.get(context, three.analyst, made["id"]).result is None) == asked
+    if asked:
+        seen = jobs.get(context, three.owners[1], made["id"]).result
+        assert seen is not None
+        assert models.judge(context, three.owners[1], seen.model, "approved").approval == "approved"
+    assert jobs.get(context, three.analyst, made["id"]).result is not None
+
+
 def test_of_two_verdicts_at_one_moment_the_first_counts(context: Context, someone: Someone) -> None:
     three = make(context, someone, ({"approval": True}, {}, {}))
     made = submit(context, three.analyst, federated(three.datasets))
