@@ -127,15 +127,6 @@ class RegionRequest(Body):
     point: dict[str, Number] | None = Field(default=None, description="a value for each coefficient")
 
 
-class Acknowledged(View):
-    """Done."""
-
-    id: str
-    """What it was done to."""
-    state: str
-    """That it has now."""
-
-
 class Paragraph(View):
     """Text to paste into a paper."""
 
