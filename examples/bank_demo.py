@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from examples import bank
-from farthing import Client, FarthingError, job_tables, tables
+from farthing import Client, FarthingError, job_tables, ledger_tables, tables
 
 out = Console(width=110)
 
@@ -137,7 +137,7 @@ def run(client: Client) -> None:
     )
 
     say("5. What budget remains, for everybody who asks about these people")
-    out.print(tables.budget(client.budget(dataset.id)))
+    out.print(ledger_tables.budget(client.budget(dataset.id)))
 
     say("6. A job that would pass the budget is refused, and nothing is spent")
     try:

@@ -10,6 +10,12 @@ from farthing import custody, reading, serving, training, weights
 from farthing.console import app, complain
 from farthing.errors import FarthingError
 
+NO_KEY = (
+    "Give the key in FARTHING_KEY, or with --key. The first start of `farthing up` prints an admin's; an admin makes "
+    "others by `farthing key NAME --role ROLE`, and `farthing admin-key` another admin's where that one is lost."
+)
+"""What to do without a key that is good."""
+
 __all__ = ["app", "custody", "main", "reading", "serving", "training", "weights"]  # modules that bring the commands
 
 
@@ -19,6 +25,8 @@ def main() -> None:
         app()
     except FarthingError as refusal:
         complain(str(refusal))
+        if refusal.code == "unauthenticated":
+            complain(NO_KEY)
         sys.exit(1)
 
 

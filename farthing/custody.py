@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from farthing import ledger_tables, tables
 from farthing import recompute as recomputing
-from farthing import tables
 from farthing.client import Client
 from farthing.console import (
     DEFAULT_URL,
@@ -35,14 +35,27 @@ Reason = Annotated[str, typer.Option(help="kept in the ledger for ever")]
 def key(
     name: Annotated[str, typer.Argument(help="whose key it is")],
     role: Annotated[str, typer.Option(help="owner, analyst, auditor or admin")] = "analyst",
+    principal: Annotated[str | None, typer.Option(help="pr_..., of that role: one more key for them")] = None,
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Make an API key for a new principal; its secret is printed once."""
+    """Make an API key, of a new principal unless one is named. Its secret is printed once."""
     with Client(url, secret) as client:
-        made = client.create_key(name, role)
+        made = client.create_key(name, role, principal=principal)
     err.print(f"{made.role} {made.principal}, key {made.id} for {name}; keep the line below, it is shown once:")
     line(made.key or "")
+
+
+@app.command()
+def keys(*, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """List your API keys, newest first, or as an admin everybody's. Of each secret only how it begins."""
+    with Client(url, secret) as client:
+        found = list(client.keys())
+    if as_json:
+        for one in found:
+            line(one.model_dump_json())
+    else:
+        out.print(tables.keys(found))
 
 
 @app.command()
@@ -60,7 +73,7 @@ def rotate(
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Replace an API key; the old one stops at once, the new secret is printed once."""
+    """Replace an API key; the old one stops at once. The new secret is printed once."""
     with Client(url, secret) as client:
         made = client.rotate_key(key_id or client.me().key)
     err.print(f"key {made.id} of {made.principal}; keep the line below, it is shown once:")
@@ -123,7 +136,7 @@ def erase(
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Erase a dataset's records; the ledger stays, and what was spent stays spent."""
+    """Erase a dataset's records; the ledger stays. What was spent stays spent."""
     if not yes:
         typer.confirm(f"Erase the records of {dataset} for good?", abort=True, err=True)
     with Client(url, secret) as client:
@@ -148,10 +161,10 @@ def unshare(dataset: DatasetId, principal: PrincipalId, url: Url = DEFAULT_URL, 
 
 @app.command()
 def budget(dataset: DatasetId, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
-    """Print what is left of the budget of the people behind a dataset."""
+    """Print what is left of the budget of a dataset's people."""
     with Client(url, secret) as client:
         found = client.budget(dataset)
-    out.print_json(found.model_dump_json()) if as_json else out.print(tables.budget(found))
+    out.print_json(found.model_dump_json()) if as_json else out.print(ledger_tables.budget(found))
 
 
 @app.command()
@@ -164,7 +177,7 @@ def grant(
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Give a principal an own ceiling inside a budget, and sight of its datasets; or change the ceiling."""
+    """Give a principal a ceiling inside a budget, or change it. They see the budget's datasets from then on."""
     asked = {name: text for name, text in (("epsilon", epsilon), ("rho", rho), ("delta", delta)) if text is not None}
     with Client(url, secret) as client:
         made = client.grant(scope, principal, asked)
@@ -173,19 +186,19 @@ def grant(
 
 @app.command()
 def entries(scope: ScopeId, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
-    """Print a scope's ledger, oldest first."""
+    """Print a scope's ledger, oldest first. With what each entry moved."""
     with Client(url, secret) as client:
         found = list(client.entries(scope))
     if as_json:
         for one in found:
             line(one.model_dump_json())
     else:
-        out.print(tables.entries(found))
+        out.print(ledger_tables.entries(found))
 
 
 @app.command()
 def verify(scope: ScopeId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
-    """Recompute a scope's chain of entries and its sums; status 1 when it is not whole."""
+    """Have the service recompute a scope's chain and its sums. Status 1 when it is not whole."""
     with Client(url, secret) as client:
         found = client.verify(scope)
     out.print_json(found.model_dump_json())
@@ -202,7 +215,7 @@ def recompute(
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Recompute a scope's ledger here, by nothing of the service; status 1 when it is not whole."""
+    """Recompute a scope's ledger here, without the service. Status 1 when it is not whole."""
     if ledger.startswith("sc_"):
         with Client(url, secret) as client:
             lines = list(client.entries(ledger))
@@ -241,7 +254,7 @@ def unfreeze(scope: ScopeId, reason: Reason, url: Url = DEFAULT_URL, secret: Sec
 
 @app.command()
 def approve(model: ModelId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
-    """Let a release be seen, where its scope asks for the owner's approval."""
+    """Let a release be seen that waits for its owner's approval."""
     with Client(url, secret) as client:
         client.approve(model)
     line(f"{model} is approved")
@@ -262,7 +275,7 @@ def audit(
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Print who asked for what, oldest first; for admins and auditors."""
+    """Print who asked for what, oldest first. For admins and auditors."""
     with Client(url, secret) as client:
         for text in client.audit_export(form):
             line(text)
@@ -270,7 +283,7 @@ def audit(
 
 @app.command()
 def workers(*, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
-    """List the supervisors of the last day, the last seen first; for admins and auditors."""
+    """List the supervisors of the last day, the last seen first. For admins and auditors."""
     with Client(url, secret) as client:
         found = list(client.workers())
     if as_json:

@@ -51,7 +51,7 @@ def intervals(
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Print intervals of coefficients, one by one or such that all hold at once."""
+    """Print intervals of coefficients. One by one, or such that all hold at once."""
     with Client(url, secret) as client:
         found = client.model(model).conf_int(level, method=method, coefficients=coefficient or None)
     out.print(tables.intervals(found, level or []))
@@ -59,14 +59,14 @@ def intervals(
 
 @app.command("odds-ratios")
 def odds_ratios(model: ModelId, level: OneLevel = None, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
-    """Print a logistic or multinomial model's odds ratios with their intervals."""
+    """Print odds ratios with their intervals. Of logistic and multinomial models."""
     with Client(url, secret) as client:
         out.print(tables.ratios(client.model(model).odds_ratios(level)))
 
 
 @app.command("rate-ratios")
 def rate_ratios(model: ModelId, level: OneLevel = None, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
-    """Print a Poisson model's rate ratios with their intervals."""
+    """Print rate ratios with their intervals. Of Poisson models."""
     with Client(url, secret) as client:
         out.print(tables.ratios(client.model(model).rate_ratios(level)))
 
@@ -80,7 +80,7 @@ def wald(
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Test jointly that coefficients are zero, or that equations between them hold (Wald)."""
+    """Test coefficients, or equations between them, jointly. A Wald test."""
     with Client(url, secret) as client:
         try:
             found = client.model(model).test(", ".join(hypotheses))
@@ -103,7 +103,7 @@ def region(
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Print the ellipsoid that holds some coefficients together, and whether a point is inside."""
+    """Print the ellipsoid that holds some coefficients together. And whether a point is inside."""
     try:
         point = None if at is None else dict(zip(coefficients, map(float, at.split(",")), strict=True))
     except ValueError as wrong:
@@ -125,7 +125,7 @@ def compare(
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Print two models of one target side by side, and what their difference allows to say."""
+    """Print two models of one target side by side. And what their difference allows to say."""
     with Client(url, secret) as client:
         first = client.model(model)
         if text:
@@ -151,7 +151,7 @@ def predict(
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Predict rows given in the units of the declared columns; prints JSON."""
+    """Predict rows given in the units of the declared columns. Prints JSON."""
     asked = read(rows, "rows")
     if not isinstance(asked, list) or not all(isinstance(row, dict) for row in asked):
         complain(f'rows {rows}: must be a JSON list of objects, such as [{{"age": 40}}]')
@@ -169,7 +169,7 @@ def export(
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Download a model as JSON, to standard output or a file, or as safetensors; a network also as ONNX."""
+    """Download a model as JSON or safetensors, a network as ONNX. To standard output or a file."""
     kind = to.suffix[1:] if to is not None and to.suffix in {".safetensors", ".onnx"} else "json"
     with Client(url, secret) as client:
         content = client.export(model, kind)

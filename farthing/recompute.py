@@ -6,7 +6,7 @@ moved, `spent` and `reserved`, in nano-nats at each of the scope's Renyi orders.
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
@@ -49,30 +49,79 @@ def recompute(entries: Iterable[Entry]) -> Recomputed:
     Raises:
         BrokenLedgerError: an entry is missing, was changed, moves what is not there, or passes every cap.
     """
-    head, seq, scope = GENESIS, 0, ""
-    caps: list[int] = []
-    spent: list[int] = []
-    reserved: list[int] = []
+    head, seq = GENESIS, 0
+    totals: _Totals | None = None
     for seq, entry in enumerate(entries, start=1):
         body = _read(entry, seq, head)
         head = entry.hash
-        if seq == 1:
-            scope, caps = str(body["scope"]), list(body["terms"]["caps_nano"])
-            spent, reserved = [0] * len(caps), [0] * len(caps)
-        elif body["scope"] != scope:
-            raise BrokenLedgerError(seq, f"it is of {body['scope']}, not of {scope}")
-        moved = body["accounts"].get(scope, {})
-        for totals, name in ((spent, "spent"), (reserved, "reserved")):
-            for slot, amount in enumerate(moved.get(name, [])[: len(caps)]):
-                totals[slot] += amount
-            if min(totals) < 0:
-                raise BrokenLedgerError(seq, f"{name} would fall below zero")
-        if not any(one + two <= cap for one, two, cap in zip(spent, reserved, caps, strict=True)):
-            raise BrokenLedgerError(seq, "spent and reserved pass the cap at every order")
-    if not seq:
+        if totals is None:
+            totals = _Totals(body)
+        elif body["scope"] != totals.scope:
+            raise BrokenLedgerError(seq, f"it is of {body['scope']}, not of {totals.scope}")
+        totals.move(body)
+        fault = totals.fault
+        if fault is not None:
+            raise BrokenLedgerError(seq, fault)
+    if totals is None:
         raise BrokenLedgerError(1, "there is none")
-    taken = [one + two for one, two in zip(spent, reserved, strict=True)]
-    return Recomputed(scope, seq, head, _percent(spent, caps), _percent(taken, caps))
+    return Recomputed(totals.scope, seq, head, totals.spent_percent, totals.taken_percent)
+
+
+def standing(bodies: Iterable[dict[str, Any]]) -> Iterator[tuple[Decimal, Decimal]]:
+    """Yield what is spent, and what is taken with reservations, after each of a ledger's entries, in per cent.
+
+    Args:
+        bodies: of all entries, oldest first; whether they belong together is for `recompute` to say.
+    """
+    totals: _Totals | None = None
+    for body in bodies:
+        totals = totals or _Totals(body)
+        totals.move(body)
+        yield totals.spent_percent, totals.taken_percent
+
+
+class _Totals:
+    """What a scope's entries add up to, one after the other, in nano-nats at each of its orders.
+
+    Args:
+        first: the body of its first entry, which says the caps.
+    """
+
+    def __init__(self, first: dict[str, Any]) -> None:
+        self.scope = str(first["scope"])
+        self._caps: list[int] = list(first["terms"]["caps_nano"])
+        self._spent, self._reserved = [0] * len(self._caps), [0] * len(self._caps)
+
+    def move(self, body: dict[str, Any]) -> None:
+        """Add what an entry moved; entries that moved nothing of the scope's own account change nothing."""
+        moved = body["accounts"].get(self.scope, {})
+        for totals, name in ((self._spent, "spent"), (self._reserved, "reserved")):
+            for slot, amount in enumerate(moved.get(name, [])[: len(self._caps)]):
+                totals[slot] += amount
+
+    @property
+    def fault(self) -> str | None:
+        """What no ledger may come to; None where it is whole."""
+        for totals, name in ((self._spent, "spent"), (self._reserved, "reserved")):
+            if min(totals) < 0:
+                return f"{name} would fall below zero"
+        if not any(taken <= cap for taken, cap in zip(self._taken, self._caps, strict=True)):
+            return "spent and reserved pass the cap at every order"
+        return None
+
+    @property
+    def spent_percent(self) -> Decimal:
+        """The least share of a cap that is spent, in per cent."""
+        return _percent(self._spent, self._caps)
+
+    @property
+    def taken_percent(self) -> Decimal:
+        """The same of spent and reserved together."""
+        return _percent(self._taken, self._caps)
+
+    @property
+    def _taken(self) -> list[int]:
+        return [one + two for one, two in zip(self._spent, self._reserved, strict=True)]
 
 
 def _read(entry: Entry, seq: int, previous: str) -> dict[str, Any]:

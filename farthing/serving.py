@@ -59,7 +59,7 @@ def up(
     ] = 1,
     witness: Witness = None,
 ) -> None:
-    """Start the service: API and trainers on one machine, no other server needed. Ctrl-C stops it cleanly."""
+    """Start the service on one machine, API and trainers. No other server is needed; Ctrl-C stops it cleanly."""
     arguments = ["--home", str(home), "--host", host, "--port", str(port), "--workers", str(workers)]
     _become("workers.embedded", *arguments, *_named("--witness", witness))
 
@@ -68,7 +68,7 @@ def up(
 def backup(
     to: Annotated[Path, typer.Argument(help="a new folder")], home: Home = HOME, witness: Witness = None
 ) -> None:
-    """Copy database and records of an embedded home, also while it runs."""
+    """Copy an embedded home, also while it runs. Database and records, not the master key."""
     _become("workers.upkeep", "backup", "--home", str(home), "--to", str(to), *_named("--witness", witness))
 
 
@@ -78,7 +78,7 @@ def restore(
     home: Home = HOME,
     witness: Witness = None,
 ) -> None:
-    """Put a backup into an empty home; its ledger stays frozen until `reconcile`."""
+    """Put a backup into an empty home. Its ledger stays frozen until `reconcile`."""
     _become("workers.upkeep", "restore", "--home", str(home), "--from", str(source), *_named("--witness", witness))
 
 
@@ -91,12 +91,12 @@ def reconcile(
         bool, typer.Option("--without-witness", help="the witness is lost: forget what was spent since the backup")
     ] = False,
 ) -> None:
-    """Raise a frozen ledger to its witness and let it go on; live jobs fail at their whole price."""
+    """Raise a frozen ledger to its witness and let it go on. Live jobs fail at their whole price."""
     flag = "--without-witness" if without_witness else None
     _become("workers.upkeep", "reconcile", "--home", str(home), *_named("--witness", witness), flag)
 
 
 @app.command("admin-key")
 def admin_key(home: Home = HOME) -> None:
-    """Make another admin's key on the service's own machine, where the first was lost; printed once."""
+    """Make another admin's key, on the service's own machine. Where the first was lost; it is printed once."""
     _become("workers.upkeep", "admin-key", "--home", str(home))

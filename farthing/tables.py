@@ -1,6 +1,5 @@
 """What the command line shows: one function for each answer of the service."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,8 +10,9 @@ from rich.text import Text
 from farthing import federated, network_tables
 from farthing.console import plain_table, site_name
 from farthing.estimate_views import Estimate, Excess, ExcessGoal, Goal, Prediction
+from farthing.key_views import Key
 from farthing.results import Coefficient, Comparison, Ellipsoid, Interval, OddsRatio, RateRatio, Summary
-from farthing.views import Budget, Dataset, Entry, Validation, Worker
+from farthing.views import Dataset, Validation, Worker
 
 
 def _facts(title: str, rows: Sequence[tuple[str, str]]) -> Table:
@@ -292,27 +292,6 @@ def comparison(found: Comparison) -> RenderableType:
     return Group(_said("\n".join(heads)), "", table, "", _said("\n".join([found.assumes, *notes])))
 
 
-def _kind(entry: Entry) -> str:
-    """Return an entry's kind, and whether it pays again for a chunk that was lost."""
-    return f"{entry.kind} again" if "repeats" in json.loads(entry.body) else entry.kind
-
-
-def entries(found: Sequence[Entry]) -> RenderableType:
-    """Show a ledger, one entry a line."""
-    rows = [
-        (
-            str(one.seq),
-            _kind(one),
-            one.job or "-",
-            "-" if one.chunk is None else str(one.chunk),
-            one.created_at,
-            one.hash,
-        )
-        for one in found
-    ]
-    return plain_table("", rows, left=("entry", "kind", "job", "chunk", "at", "hash"))
-
-
 def workers(found: Sequence[Worker]) -> RenderableType:
     """Show supervisors, one a line."""
     rows = [
@@ -332,16 +311,18 @@ def workers(found: Sequence[Worker]) -> RenderableType:
     return plain_table("", rows, left=left, right=("slots", "gpus"))
 
 
-def budget(found: Budget) -> RenderableType:
-    """Show what is left."""
-    columns = ("total", "spent", "reserved", "remaining")
-    percent = found.percent
-    rows = [("per cent", "100", percent.spent, percent.reserved, percent.remaining)]
-    for name, figures in (("epsilon", found.epsilon), ("rho", found.rho or {})):
-        total, spent, reserved, remaining = (_figure(figures.get(column)) for column in columns)
-        rows.append((name, total, spent, reserved, remaining))
-    table = plain_table(f"budget of scope {found.scope}", rows, left=("",), right=columns)
-    said = f"delta {found.delta}, {found.adjacency}, {found.entries} entries, head {found.head}"
-    if found.frozen is not None:
-        said += f"\nfrozen: {found.frozen}"
-    return Group(table, "", _said(said))
+def keys(found: Sequence[Key]) -> RenderableType:
+    """Show API keys, one a line; who stopped one, or when it stops by itself, under `ends`."""
+    rows = [
+        (
+            one.id,
+            one.name or "-",
+            one.role,
+            one.principal,
+            _figure(one.prefix),
+            _figure(one.last_used_at),
+            f"revoked {one.revoked_at}" if one.revoked_at else _figure(one.expires_at),
+        )
+        for one in found
+    ]
+    return plain_table("", rows, left=("key", "name", "role", "principal", "begins", "last used", "ends"))

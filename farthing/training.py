@@ -37,7 +37,7 @@ def estimate(
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Price a job and predict its intervals, or its excess risk; no record is read."""
+    """Price a job and predict its intervals; reads no record. Or its excess risk."""
     asked = read(job, "job")
     if width is not None and excess is not None:
         complain("--width and --excess: ask for one of them")
@@ -61,7 +61,7 @@ def plan(
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Plan a method from public figures, or find the one left out; no dataset is needed."""
+    """Plan a method from public figures, before any dataset. Or find the figure that was left out."""
     with Client(url, secret) as client:
         found = client.plan(read(figures, "figures"))
     out.print_json(found.model_dump_json()) if as_json else out.print(plans.shown(found))
@@ -118,7 +118,7 @@ def jobs(
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """List jobs, newest first; clients of federated jobs by --dataset or --federation only."""
+    """List jobs, newest first. Clients of federated jobs by --dataset or --federation only."""
     asked = {"state": state, "dataset": dataset, "label": label, "federation": federation}
     wanted = {name: text for name, text in asked.items() if text}
     with Client(url, secret) as client:
@@ -140,7 +140,7 @@ def show(
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Print a job as it stands: what was asked, its state, what it waits for; of a federated one its clients."""
+    """Print a job as it stands, and of a federated one its clients. What was asked, its state, what it waits for."""
     with Client(url, secret) as client:
         found = client.job(job, wait_seconds=wait)
     if spec:

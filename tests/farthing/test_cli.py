@@ -135,6 +135,19 @@ def test_the_way_of_a_dataset(farthing: Command, client: Client, records: Path, 
     assert ok(farthing("erase", dataset, "--yes")).startswith(f"{dataset}: eras")
 
 
+def test_keys_are_listed_and_one_more_is_made(farthing: Command) -> None:
+    made = farthing("key", "ben", "--role", "analyst")
+    (principal,) = re.findall(r"pr_\w+", made.stderr)
+    fresh = ok(farthing("rotate", FARTHING_KEY=ok(made).strip())).strip()
+    mine = ok(farthing("keys", FARTHING_KEY=fresh)).splitlines()[1:]
+    assert [line.split()[3] for line in mine] == [principal] * 2
+    assert ["revoked" in line for line in mine] == [False, True]
+    assert fresh not in ok(farthing("keys"))
+    assert {json.loads(line)["principal"] for line in ok(farthing("keys", "--json")).splitlines()} > {principal}
+    more = farthing("key", "ben's desk", "--role", "analyst", "--principal", principal)
+    assert ok(farthing("me", FARTHING_KEY=ok(more).strip())).startswith(f"analyst {principal} ")
+
+
 def test_the_way_of_a_job(farthing: Command, service: Embedded, tmp_path: Path) -> None:
     dataset = service.upload()
     job = tmp_path / "job.json"
@@ -222,7 +235,11 @@ def test_what_an_auditor_reads(farthing: Command, released: Released) -> None:
     assert verified["ok"] is True
     lines = ok(farthing("entries", released.scope, "--json")).splitlines()
     assert len(lines) == verified["entries"]
-    assert re.search(r"^2 +reserve +job_", ok(farthing("entries", released.scope)), re.MULTILINE)
+    shown = ok(farthing("entries", released.scope))
+    assert re.search(r"^2 +reserve +job_.* - +\+\d+\.\d{4} +\d+\.\d{4} *$", shown, re.MULTILINE)
+    left = re.search(r"^per cent +100 +([\d.]+)", ok(farthing("budget", released.dataset)), re.MULTILINE)
+    assert left is not None
+    assert shown.split()[-1] == f"{float(left[1]):.4f}"
     assert json.loads(ok(farthing("audit")).splitlines()[0])["action"]
     assert ok(farthing("audit", "--format", "csv")).startswith("id,")
 
@@ -239,7 +256,11 @@ def test_a_refusal_is_text_on_standard_error_and_status_1(farthing: Command, rel
         assert (gone.returncode, gone.stdout) == (1, "")
         assert gone.stderr.startswith("not-found: ")
         assert "Traceback" not in gone.stderr
-    assert farthing("me", FARTHING_KEY="wrong").stderr.startswith("unauthenticated: ")
+    for nobody in ("wrong", ""):
+        told = farthing("me", FARTHING_KEY=nobody).stderr
+        assert told.startswith("unauthenticated: ")
+        assert "FARTHING_KEY" in told.splitlines()[1]
+        assert "farthing key NAME" in told.splitlines()[1]
 
 
 @pytest.mark.slow
@@ -290,7 +311,10 @@ def test_a_wrong_call_is_status_2(farthing: Command, tmp_path: Path, records: Pa
 
 
 def test_every_command_explains_itself(farthing: Command) -> None:
-    names = re.findall(r"^  ([a-z-]+)  +\S", ok(farthing("--help")).split("Commands:")[1], re.MULTILINE)
+    listed = ok(farthing("--help")).split("Commands:")[1]
+    assert "..." not in listed, "the first sentence of a command's text has room beside its name"
+    assert "..." not in ok(farthing("pretrained", "--help")).split("Commands:")[1]
+    names = re.findall(r"^  ([a-z-]+)  +\S", listed, re.MULTILINE)
     assert {"up", "key", "upload", "estimate", "train", "watch", "summary", "budget", "verify"} <= set(names)
     told = ok(farthing("up", "--help"))
     for option in ("home", "host", "port", "workers", "witness"):

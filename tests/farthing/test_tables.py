@@ -1,12 +1,14 @@
-"""What the command line shows of repeats and of the allowance that pays for them."""
+"""What the command line shows of ledgers, keys, estimates and jobs."""
 
+import json
 from typing import Any
 
 from rich.console import Console
 
-from farthing import job_tables, tables
+from farthing import job_tables, ledger_tables, tables
 from farthing.estimate_views import Estimate
 from farthing.job_views import Job
+from farthing.key_views import Key
 from farthing.views import Entry
 
 HASHES = {"prev_hash": "sha256:0", "hash": "sha256:1", "created_at": "2026-11-21T00:00:00Z"}
@@ -22,9 +24,48 @@ def shown(content: Any) -> list[str]:
 def test_an_entry_that_pays_again_says_so() -> None:
     once = Entry(seq=3, kind="spend", job="job_1", attempt=1, chunk=4, body='{"kind":"spend"}', **HASHES)
     again = Entry(seq=4, kind="spend", job="job_1", attempt=2, chunk=4, body='{"repeats":4}', **HASHES)
-    _, first, second = shown(tables.entries([once, again]))
+    _, first, second = shown(ledger_tables.entries([once, again]))
     assert first.split()[:4] == ["3", "spend", "job_1", "4"]
     assert second.split()[:5] == ["4", "spend", "again", "job_1", "4"]
+    assert first.split()[-3:] == ["-", "-", "-"], "the entry that says the caps is not among them"
+
+
+def test_entries_say_what_each_moved_and_add_up_to_the_budget() -> None:
+    caps = [1000, 400]
+    bodies: list[dict[str, Any]] = [
+        {"kind": "open", "scope": "sc_1", "terms": {"caps_nano": caps}, "accounts": {}},
+        {"kind": "reserve", "scope": "sc_1", "accounts": {"sc_1": {"spent": [0, 0, 0], "reserved": [100, 30, 9]}}},
+        {"kind": "spend", "scope": "sc_1", "accounts": {"sc_1": {"spent": [60, 20, 9], "reserved": [-60, -20, -9]}}},
+        {"kind": "settle", "scope": "sc_1", "accounts": {"sc_1": {"spent": [0, 0], "reserved": [-40, -10]}}},
+    ]
+    found = [
+        Entry(seq=seq, kind=body["kind"], body=json.dumps(body), **HASHES) for seq, body in enumerate(bodies, start=1)
+    ]
+    lines = shown(ledger_tables.entries(found))
+    assert [line.split()[-3:] for line in lines[1:]] == [
+        ["-", "-", "0.0000"],
+        ["-", "+7.5000", "7.5000"],  # 30 of 400, where 100 of 1000 is more
+        ["+5.0000", "-5.0000", "7.5000"],
+        ["-", "-2.5000", "5.0000"],
+    ]
+    assert max(map(len, lines)) <= 120
+    assert len(shown(ledger_tables.entries([]))) == 1
+
+
+def test_keys_show_when_they_end_and_no_secret() -> None:
+    one = {"id": "key_1", "role": "owner", "principal": "pr_1", "name": "Bank", "prefix": "fth_abcdefg"}
+    keys = [
+        Key.model_validate(one | {"key": "fth_abcdefghijkl"}),
+        Key.model_validate(one | {"expires_at": "2027-01-01T00:00:00Z"}),
+        Key.model_validate(one | {"revoked_at": "2026-11-22T00:00:00Z", "expires_at": "2027-01-01T00:00:00Z"}),
+    ]
+    lines = shown(tables.keys(keys))
+    assert "fth_abcdefghijkl" not in "".join(lines)
+    assert [line.split("fth_abcdefg")[1].split() for line in lines[1:]] == [
+        ["-", "-"],
+        ["-", "2027-01-01T00:00:00Z"],
+        ["-", "revoked", "2026-11-22T00:00:00Z"],
+    ]
 
 
 def test_an_estimate_shows_what_is_reserved_beside_the_price() -> None:

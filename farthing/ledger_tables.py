@@ -1,0 +1,75 @@
+"""What the command line shows of budgets and ledgers: what is left, and what each entry moved."""
+
+import json
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from farthing.console import plain_table
+from farthing.recompute import standing
+from farthing.views import Budget, Entry
+
+SHOWN = len("sha256:") + 12
+"""Letters of a hash that a line has room for; `--json` has all."""
+
+
+def entries(found: Sequence[Entry]) -> RenderableType:
+    """Show a whole ledger, one entry a line, with what each moved, in per cent of the budget.
+
+    The per cent are those of `budget`: the least over the orders of the ledger. So they add up, from the first line to
+    the last, to what it shows.
+    """
+    rows = [
+        (
+            str(one.seq),
+            _kind(one),
+            one.job or "-",
+            "-" if one.chunk is None else str(one.chunk),
+            one.created_at,
+            one.hash[:SHOWN],
+            *moved,
+        )
+        for one, moved in zip(found, _movements(found), strict=True)
+    ]
+    left = ("entry", "kind", "job", "chunk", "at", "hash")
+    return plain_table("", rows, left=left, right=("spent %", "reserved %", "taken %"))
+
+
+def _kind(entry: Entry) -> str:
+    """Return an entry's kind, and whether it pays again for a chunk that was lost."""
+    return f"{entry.kind} again" if "repeats" in json.loads(entry.body) else entry.kind
+
+
+def _movements(found: Sequence[Entry]) -> Iterator[tuple[str, str, str]]:
+    """Return what each entry spent and reserved, and what is taken after it; dashes where the first says no caps."""
+    bodies: list[dict[str, Any]] = [json.loads(one.body) for one in found]
+    if not bodies or "terms" not in bodies[0]:
+        yield from [("-", "-", "-")] * len(bodies)
+        return
+    spent_before = reserved_before = Decimal(0)
+    for spent, taken in standing(bodies):
+        reserved = taken - spent
+        yield _signed(spent - spent_before), _signed(reserved - reserved_before), f"{taken:.4f}"
+        spent_before, reserved_before = spent, reserved
+
+
+def _signed(percent: Decimal) -> str:
+    return f"{percent:+.4f}" if percent else "-"
+
+
+def budget(found: Budget) -> RenderableType:
+    """Show what is left."""
+    columns = ("total", "spent", "reserved", "remaining")
+    percent = found.percent
+    rows = [("per cent", "100", percent.spent, percent.reserved, percent.remaining)]
+    for name, figures in (("epsilon", found.epsilon), ("rho", found.rho or {})):
+        total, spent, reserved, remaining = (figures.get(column) or "-" for column in columns)
+        rows.append((name, total, spent, reserved, remaining))
+    table = plain_table(f"budget of scope {found.scope}", rows, left=("",), right=columns)
+    said = f"delta {found.delta}, {found.adjacency}, {found.entries} entries, head {found.head}"
+    if found.frozen is not None:
+        said += f"\nfrozen: {found.frozen}"
+    return Group(table, "", Text(said))
