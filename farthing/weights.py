@@ -21,7 +21,7 @@ def upload(
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Upload weights that no private record had a part in; print their id."""
+    """Upload weights that no private record had a part in. Prints their id."""
     if not file.is_file():
         complain(f"weights {file}: there is no such file")
         raise typer.Exit(WRONG_INPUT)
