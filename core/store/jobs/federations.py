@@ -232,10 +232,7 @@ def finish(session: Session, claim: Claim, release: Mapping[str, Any]) -> Model 
         StaleAttempt: the claim no longer holds the client, or the job is no longer running.
         LedgerFrozen: the ledger is behind its witness.
     """
-    parent = lock_parent(session, claim.job_id)
-    client, at = hold(session, claim)
-    if parent is None or parent.state != "running":
-        raise StaleAttempt(f"The job that {claim.job_id} is a client of no longer runs.")
+    parent, client, at = _hold_with_parent(session, claim)
     if _handed_in(session, parent) is None:
         kept = chain.canonical(dict(release)).encode()
         session.add(Checkpoint(job_id=parent.id, chunk=0, attempt=parent.attempt, state=kept, created_at=at))
@@ -265,10 +262,7 @@ def end_misled(session: Session, claim: Claim, number: int) -> None:
         StaleAttempt: the claim no longer holds the client, or the job is no longer running.
         LedgerFrozen: the ledger is behind its witness.
     """
-    parent = lock_parent(session, claim.job_id)
-    client, at = hold(session, claim)
-    if parent is None or parent.state != "running":
-        raise StaleAttempt(f"The job that {claim.job_id} is a client of no longer runs.")
+    parent, client, at = _hold_with_parent(session, claim)
     clients = clients_of(session, parent.id, lock=True)
     begun = session.get_one(Attempt, (parent.id, parent.attempt)).started_at
     started = select(Attempt.job_id).where(Attempt.started_at == begun, Attempt.job_id.in_([one.id for one in clients]))
@@ -281,6 +275,19 @@ def end_misled(session: Session, claim: Claim, number: int) -> None:
     leave_attempt(session, parent, at, CLIENT_LOST)
     end(session, parent, "failed", at, code=CLIENT_LOST, misled=client.place, by=told)
     session.flush()
+
+
+def _hold_with_parent(session: Session, claim: Claim) -> tuple[Job, Job, float]:
+    """Lock a federated job and then the client that a claim holds; return both, and the time.
+
+    Raises:
+        StaleAttempt: the claim no longer holds the client, or the job is no longer running.
+    """
+    parent = lock_parent(session, claim.job_id)
+    client, at = hold(session, claim)
+    if parent is None or parent.state != "running":
+        raise StaleAttempt(f"The job that {claim.job_id} is a client of no longer runs.")
+    return parent, client, at
 
 
 def _live(clients: Sequence[Job]) -> list[Job]:
