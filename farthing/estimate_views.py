@@ -13,6 +13,8 @@ class EstimateCost(Cost):
 
     retry_allowance: Cost | None = None
     """Reserved beside the price, and given back where it is not needed; None of a federated job."""
+    delta: str | None = None
+    """The scope's, at which `epsilon_alone` holds; None: not told."""
 
 
 class Bound(View):

@@ -39,16 +39,30 @@ def clients(job: Job) -> RenderableType:
         (
             str(one.place),
             one.dataset or "-",
+            one.scope or "-",
             site_name(one.site),
             one.job or "-",
             one.state if one.error is None else f"{one.state} ({one.error.code})",
             _percent(one.cost.reserved if one.cost else None),
             _percent(one.cost.spent if one.cost else None),
+            (one.cost.reserved.epsilon_alone if one.cost else None) or "-",
+            (one.cost.delta if one.cost else None) or "-",
         )
         for one in found
     ]
     title = f"clients of {job.id}"
-    return plain_table(title, rows, left=("client", "dataset", "site", "job", "state"), right=("reserved", "spent"))
+    left = ("client", "dataset", "scope", "site", "job", "state")
+    return plain_table(title, rows, left=left, right=("reserved", "spent", "epsilon", "delta"))
+
+
+def spent(job: Job) -> str:
+    """Return what a job has spent: of a federated one the least and the most of its clients that this key may see."""
+    seen = (job.federation.clients if job.federation else None) or []
+    told = [one.cost.spent.percent for one in seen if one.cost and one.cost.spent.percent is not None]
+    if not told:
+        return _percent(job.cost.spent)
+    least, most = min(told, key=float), max(told, key=float)
+    return f"{least} %" if least == most else f"{least} to {most} %"
 
 
 def promises(found: Summary) -> str:

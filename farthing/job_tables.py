@@ -24,7 +24,7 @@ def jobs(found: Sequence[Job]) -> RenderableType:
             *([_site(one) or "(service)"] if sites else []),
             *([one.waits_for or "-"] if waits else []),
             _steps(one),
-            f"{_figure(one.cost.spent.percent)} %",
+            federated.spent(one),
         )
         for one in found
     ]
@@ -39,6 +39,7 @@ def job(found: Job) -> RenderableType:
         ("waits for", found.waits_for),
         ("failed for", found.failed_for),
         ("dataset", found.dataset),
+        ("scope", found.scope),
         ("site", None if found.site is None else site_name(found.site)),
         ("client of", _place(found)),
         ("models", ", ".join(found.models)),

@@ -46,6 +46,8 @@ class JobCost(View):
     """So far."""
     returned: Cost | None = None
     """Of `reserved`, given back for good; None until the job has ended, and of a federated one."""
+    delta: str | None = None
+    """The scope's, at which each `epsilon_alone` holds; None of a federated job."""
 
 
 class Failure(View):
@@ -63,7 +65,7 @@ class Result(View):
 
 
 class Client(View):
-    """A client of a federated job; dataset, site, job and cost are None where this key may not see them."""
+    """A client of a federated job; dataset, scope, site, job and cost are None where this key may not see them."""
 
     place: int
     """From 0, in the order of the job's datasets."""
@@ -71,6 +73,8 @@ class Client(View):
     """As a job's."""
     dataset: str | None = None
     """`ds_...`; None where this key may not see it."""
+    scope: str | None = None
+    """Whose budget pays, `sc_...`; None as above."""
     site: str | None = None
     """That keeps its records; empty: the service's own; None as above."""
     job: str | None = None
@@ -106,6 +110,8 @@ class Job(View):
     """queued, running, cancelling, succeeded, failed, cancelled or expired."""
     dataset: str | None = None
     """That it reads, `ds_...`; None of a federated job."""
+    scope: str | None = None
+    """Whose budget pays, `sc_...`; None of a federated job, whose clients tell theirs."""
     site: str | None = None
     """That keeps its records; empty: the service's own; None of a federated job, whose clients tell theirs."""
     owner: str | None = None

@@ -11,7 +11,7 @@ from core.privacy.budget import Terms, standing
 from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency
 from core.privacy.reports import budget_figures, cost_view, report
-from core.service.job_views import CostFigures
+from core.service.job_views import CostFigures, EstimateCost
 from core.service.views import BudgetView, EpsilonView, GrantView, PercentView, RhoView
 from core.store import queries
 from core.store.ledger.accounts import Balance, balance_of
@@ -50,6 +50,17 @@ def allowance_figures(schedule: Iterable[Event], times: int, account: Balance, *
     """Return what it costs to pay for the most expensive chunk of a schedule a number of times."""
     event = compose({dearest(schedule): times}) if times else None
     return cost_figures(event, account, at_head=at_head)
+
+
+def estimated_cost(
+    price: Event, schedule: Sequence[Event], times: int, account: Balance, *, at_head: bool
+) -> EstimateCost:
+    """Return what a job would cost an account, and what it would reserve beside that; arguments as above."""
+    return EstimateCost(
+        **cost_figures(price, account, at_head=at_head).model_dump(),
+        retry_allowance=allowance_figures(schedule, times, account, at_head=at_head),
+        delta=write_figure(account.terms.delta),
+    )
 
 
 def empty_budget(session: Session, scope_id: str) -> Balance:

@@ -20,16 +20,16 @@ from core.catalogue.models import NetworkModel
 from core.catalogue.network.planning import multiplications
 from core.catalogue.planning import PlannedJob
 from core.errors import Conflict, FieldError, Invalid, Refusal
-from core.privacy.amounts import PrivacyTarget
+from core.privacy.amounts import PrivacyTarget, write_figure
 from core.privacy.budget import admits, jobs_that_still_fit
 from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency
 from core.privacy.renyi import cost_nano
 from core.service import about, weights
-from core.service.budgets import NO_COST, allowance_figures, cost_figures
+from core.service.budgets import NO_COST, allowance_figures, cost_figures, estimated_cost
 from core.service.context import Caller, Context
 from core.service.endings import if_lost
-from core.service.job_views import EstimateCost, EstimateView, JobCost
+from core.service.job_views import EstimateView, JobCost
 from core.service.sight import find_dataset
 from core.store import queries
 from core.store.ledger.accounts import Balance, balance_of
@@ -68,6 +68,7 @@ class Plan:
             retry_allowance=allowance_figures(schedule, times, self.account, at_head=False),
             spent=NO_COST,
             returned=None,
+            delta=write_figure(self.account.terms.delta),
         )
 
     @cached_property
@@ -371,12 +372,7 @@ def estimate(context: Context, caller: Caller, spec: EstimateSpec) -> EstimateVi
     rows, width = planned.facts.units, planned.facts.dimension
     passes = planned.spec.optimizer.passes(planned.facts) + len(planned.spec.inference.questions()) * width
     return EstimateView(
-        cost=EstimateCost(
-            **cost_figures(quoted.price, quoted.account, at_head=True).model_dump(),
-            retry_allowance=allowance_figures(
-                planned.schedule, planned.spec.retry_allowance, quoted.account, at_head=True
-            ),
-        ),
+        cost=estimated_cost(quoted.price, planned.schedule, planned.spec.retry_allowance, quoted.account, at_head=True),
         plan=plan_of(planned),
         bound=planned.bound,
         fits=all(admits(account.terms, account.spent, account.reserved, price) for account, price in paired),

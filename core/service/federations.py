@@ -13,7 +13,7 @@ from core.errors import BudgetExhausted, BudgetReserved, Conflict, FieldError, I
 from core.privacy.budget import admits, jobs_that_still_fit
 from core.privacy.facts import Adjacency
 from core.service import about, weights
-from core.service.budgets import allowance_figures, cost_figures
+from core.service.budgets import estimated_cost
 from core.service.context import Caller, Context
 from core.service.estimates import (
     COLUMNS,
@@ -23,7 +23,7 @@ from core.service.estimates import (
     most_reserved,
     plan_of,
 )
-from core.service.job_views import ClientEstimate, EstimateCost, EstimateView
+from core.service.job_views import ClientEstimate, EstimateView
 from core.service.sight import find_dataset, no_dataset
 from core.store import queries
 from core.store.ledger.accounts import Balance, balance, balance_of
@@ -196,10 +196,7 @@ def _estimate(session: Session, caller: Caller, part: Plan, held: dict[str, Bala
         dataset=part.dataset_id,
         rows=planned.facts.units,
         plan=planned.spec.optimizer.model_dump(mode="json"),
-        cost=EstimateCost(
-            **cost_figures(composed(planned.schedule), part.account, at_head=False).model_dump(),
-            retry_allowance=allowance_figures(planned.schedule, times, part.account, at_head=False),
-        ),
+        cost=estimated_cost(composed(planned.schedule), planned.schedule, times, part.account, at_head=False),
         fits=fits,
         jobs_that_still_fit=min(still) if knows_amounts(session, caller, part.scope_id) else None,
     )

@@ -26,6 +26,8 @@ class EstimateCost(CostFigures):
 
     retry_allowance: CostFigures
     """Reserved beside the price, and given back where it is not needed."""
+    delta: str
+    """The scope's, at which `epsilon_alone` holds."""
 
 
 class ClientEstimate(View):
@@ -109,6 +111,8 @@ class JobCost(View):
     """So far."""
     returned: CostFigures | None
     """Of `reserved`, given back for good; null until the job has ended."""
+    delta: str
+    """The scope's, at which `epsilon_alone` holds."""
 
 
 class FailureView(View):
@@ -126,7 +130,7 @@ class ResultView(View):
 
 
 class ClientView(View):
-    """A client of a federated job; its dataset, site, job and cost only for those who may see that job."""
+    """A client of a federated job; its dataset, scope, site, job and cost only for those who may see that job."""
 
     place: int
     """From 0, in the order of the job's datasets."""
@@ -134,6 +138,8 @@ class ClientView(View):
     """As a job's."""
     dataset: str | None
     """`ds_...`; null where it is not the caller's to see."""
+    scope: str | None
+    """Whose budget pays, `sc_...`; null as above."""
     site: str | None
     """That keeps its records; empty: the service's own; null as above."""
     job: str | None
@@ -171,6 +177,8 @@ class JobView(View):
     """queued, running, cancelling, succeeded, failed, cancelled or expired."""
     dataset: str | None
     """That it reads, `ds_...`; null of a federated job."""
+    scope: str | None
+    """Whose budget pays, `sc_...`; null of a federated job, whose clients tell theirs."""
     site: str | None
     """That keeps its records; empty: the service's own; null of a federated job, whose clients tell theirs."""
     owner: str

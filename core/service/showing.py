@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from core.catalogue.jobs import RETRY_ALLOWANCE, Resources
+from core.privacy.amounts import write_figure
 from core.privacy.events import EVENT, Event, compose
 from core.service.budgets import NO_COST, allowance_figures, cost_figures, empty_budget
 from core.service.context import Context
@@ -84,11 +85,14 @@ def _client(session: Session, viewer: Viewer, client: Job, view: JobView) -> Cli
     """Return one client as a viewer of the federated job is to see it: an owner is told nothing of another's budget."""
     place = client.place or 0
     if not sees_client(session, viewer, client):
-        return ClientView(place=place, state=view.state, dataset=None, site=None, job=None, cost=None, error=None)
+        return ClientView(
+            place=place, state=view.state, dataset=None, scope=None, site=None, job=None, cost=None, error=None
+        )
     return ClientView(
         place=place,
         state=view.state,
         dataset=view.dataset,
+        scope=view.scope,
         site=view.site,
         job=view.id,
         cost=view.cost,
@@ -116,6 +120,7 @@ def queued_federation(job: Job, clients: Sequence[tuple[Job, JobCost]]) -> JobVi
             place=client.place or 0,
             state=client.state,
             dataset=client.dataset_id,
+            scope=client.scope_id,
             site=client.site,
             job=client.id,
             cost=cost,
@@ -163,6 +168,7 @@ def _view(
         id=job.id,
         state=job.state if until is None else until.state,
         dataset=None if job.is_federated else job.dataset_id,
+        scope=None if job.is_federated else job.scope_id,
         site=None if job.is_federated else job.site,
         owner=job.owner_id,
         model=spec["model"],
@@ -203,6 +209,7 @@ def _cost(session: Session, job: Job, *, ended: bool) -> JobCost:
         retry_allowance=_allowance(job, account),
         spent=cost_figures(charged, account, at_head=False),
         returned=cost_figures(_undrawn(job), account, at_head=False) if ended else None,
+        delta=write_figure(account.terms.delta),
     )
 
 

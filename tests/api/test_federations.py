@@ -51,6 +51,10 @@ def test_the_life_of_a_federated_job(
     assert again.json() == made
     for told_one, client in zip(told["clients"], made["federation"]["clients"], strict=True):
         assert client["cost"]["reserved"]["percent"] == told_one["cost"]["percent"]
+        assert client["cost"]["delta"] == told_one["cost"]["delta"] == "1e-6"
+    assert [client["scope"] for client in made["federation"]["clients"]] == [
+        owner.get(f"/v1/datasets/{name}").json()["scope"] for owner, name in zip(owners, names, strict=True)
+    ]
     paid = [reserved(owner, name) for owner, name in zip(owners, names, strict=True)]
     assert all(paid)
 
@@ -63,6 +67,7 @@ def test_the_life_of_a_federated_job(
 
     seen = owners[0].get(f"/v1/jobs/{made['id']}").json()["federation"]["clients"]
     assert [client["dataset"] for client in seen] == [names[0], None]
+    assert [client["scope"] for client in seen] == [clients[0]["scope"], None]
     assert [client["cost"] is None for client in seen] == [False, True]
     assert owners[0].get(f"/v1/jobs/{clients[1]['id']}").status_code == 404
     assert owners[0].post(f"/v1/jobs/{made['id']}/cancel").status_code == 403

@@ -35,12 +35,13 @@ def test_models_take_the_place_of_models() -> None:
 
 
 def test_clients_are_shown_as_far_as_they_may_be_seen() -> None:
-    paid = {"reserved": COST, "spent": {**COST, "percent": "1.1"}}
+    paid = {"reserved": COST, "spent": {**COST, "percent": "1.1"}, "delta": "1e-6"}
     clients = [
         {
             "place": 0,
             "state": "failed",
             "dataset": "ds_1",
+            "scope": "sc_1",
             "site": "north",
             "job": "job_1",
             "cost": paid,
@@ -59,8 +60,15 @@ def test_clients_are_shown_as_far_as_they_may_be_seen() -> None:
     )
     assert job.cost.spent.percent is None
     *_, mine, other = shown(federated.clients(job))
-    assert mine.split() == ["0", "ds_1", "north", "job_1", "failed", "(client-lost)", "2.5", "%", "1.1", "%"]
-    assert other.split() == ["1", "-", "-", "-", "failed", "-", "-"]
+    assert mine.split() == [
+        *["0", "ds_1", "sc_1", "north", "job_1", "failed", "(client-lost)", "2.5", "%", "1.1", "%", "0.4", "1e-6"]
+    ]
+    assert other.split() == ["1", "-", "-", "-", "-", "failed", *"----"]
+    assert federated.spent(job) == "1.1 %"
+    more = {**clients[0], "place": 2, "cost": {**paid, "spent": {**COST, "percent": "10.5"}}}
+    federation = {"job": "job_0", "place": None, "quorum": 2, "clients": [*clients, more]}
+    several = Job.model_validate({**job.model_dump(), "cost": None, "federation": federation})
+    assert shown(job_tables.jobs([several]))[1].endswith("1/8  1.1 to 10.5 %")
 
 
 def waiting(sites: list[str | None], **changes: Any) -> Job:
@@ -98,15 +106,26 @@ def test_a_job_tells_what_it_waits_for_and_whose_sites_keep_its_clients_records(
     assert "waits for a worker that serves north" in lines
     assert not [line for line in lines if line.startswith(("dataset ", "site ", "ended "))], "it has none of its own"
     heads, *clients = lines[lines.index("clients of job_0") + 1 :]
-    assert heads == "client dataset site job state reserved spent"
-    assert clients == ["0 ds_north north job_north queued - -", "1 - (service) - queued - -", "2 - - - queued - -"]
+    assert heads == "client dataset scope site job state reserved spent epsilon delta"
+    assert clients == [
+        "0 ds_north - north job_north queued - - - -",
+        "1 - - (service) - queued - - - -",
+        "2 - - - - queued - - - -",
+    ]
 
 
 def test_a_client_tells_its_site_and_which_job_it_is_of() -> None:
-    ended = {"state": "failed", "site": "north", "dataset": "ds_1", "waits_for": None, "error": {"code": "client-lost"}}
+    ended = {"state": "failed", "site": "north", "dataset": "ds_1", "scope": "sc_1", "error": {"code": "client-lost"}}
     membership = {"federation": {"job": "job_9", "place": 1, "quorum": None, "clients": None}}
     lines = [" ".join(line.split()) for line in shown(job_tables.job(waiting([], **ended, **membership)))]
-    for said in ("state failed (client-lost)", "dataset ds_1", "site north", "client of job_9, place 1", "steps 0/8"):
+    for said in (
+        "state failed (client-lost)",
+        "dataset ds_1",
+        "scope sc_1",
+        "site north",
+        "client of job_9, place 1",
+        "steps 0/8",
+    ):
         assert said in lines
     assert lines[-1].startswith("job_0 spent - % of the budget")
 
@@ -115,6 +134,7 @@ def test_a_list_tells_sites_and_waiting_where_some_job_has_any() -> None:
     here = waiting([], federation=None, site="", state="running")
     heads, line = shown(job_tables.jobs([here]))
     assert heads.split() == ["id", "state", "optimizer", "model", "steps", "spent"]
+    assert line.split()[-2:] == ["0/8", "-"]
     several = waiting(["north", "", "north"], waits_for="a worker that serves north")
     heads, _, line = shown(job_tables.jobs([here, several]))
     assert heads.split("  ")[-1].strip() == "spent"
