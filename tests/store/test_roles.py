@@ -153,6 +153,16 @@ def test_an_operator_makes_it_by_name(
     assert "is no site's name" in capsys.readouterr().err
 
 
+def test_a_login_is_made_while_everybody_writes(ground: Ground, postgresql_database: str, worker_id: str) -> None:
+    """Sites that run hold and ask for locks on the guarded tables in any order: nothing waits for them."""
+    second = Database(postgresql_database)
+    with ground.owner.write() as session:
+        for table in ("datasets", "public_weights", "secrets", "seats", "workers"):
+            session.execute(text(f"LOCK TABLE {table} IN ROW EXCLUSIVE MODE"))  # as whoever writes there has
+        assert make_role(second, f"east-{worker_id}") == f"farthing_site_east-{worker_id}"
+    second.dispose()
+
+
 def test_sqlite_has_no_roles(database_url: str, tmp_path: object) -> None:
     del database_url
     made = Database(f"sqlite+pysqlite:///{tmp_path}/farthing.sqlite")

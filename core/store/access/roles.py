@@ -8,6 +8,8 @@ ledger first of all, is shared and has to be: any site's worker settles jobs wit
 
 from typing import Final
 
+from sqlalchemy.orm import Session
+
 from core.errors import Conflict
 from core.store.base import Base
 from core.store.claims import FROZEN
@@ -74,22 +76,29 @@ def make_role(database: Database, site: str) -> str:
     """
     if database.is_sqlite:
         raise Conflict("SQLite has no roles: sites share a PostgreSQL database.")
-    role = f'"{role_of(site)}"'
-    with database.write() as session:
-        connection = session.connection()
-        there = connection.exec_driver_sql("SELECT 1 FROM pg_roles WHERE rolname = %s", (role_of(site),)).first()
-        if there is None:
-            connection.exec_driver_sql(f"CREATE ROLE {role} LOGIN")
-        connection.exec_driver_sql(_GUARD)
-        for table in _GUARDED:
-            connection.exec_driver_sql(f"DROP TRIGGER IF EXISTS {table}_own_site ON {table}")
+    return database.run(_make, role_of(site))
+
+
+def _make(session: Session, role: str) -> str:
+    """Make a role with its rights, and what triggers are missing.
+
+    Those that are there stay: to make one again locks its table against every writer, and one lock after the other
+    crosses those of the sites that run. What they do is the function's, and that is always made anew.
+    """
+    connection = session.connection()
+    if connection.exec_driver_sql("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).first() is None:
+        connection.exec_driver_sql(f'CREATE ROLE "{role}" LOGIN')
+    connection.exec_driver_sql(_GUARD)
+    there = set(connection.exec_driver_sql("SELECT tgname FROM pg_trigger WHERE NOT tgisinternal").scalars())
+    for table in _GUARDED:
+        if f"{table}_own_site" not in there:
             connection.exec_driver_sql(
                 f"CREATE TRIGGER {table}_own_site BEFORE INSERT OR UPDATE OR DELETE ON {table} "
                 "FOR EACH ROW EXECUTE FUNCTION farthing_own_site()"
             )
-        for right in _rights():
-            connection.exec_driver_sql(f"GRANT {right} TO {role}")
-    return role_of(site)
+    for right in _rights():
+        connection.exec_driver_sql(f'GRANT {right} TO "{role}"')
+    return role
 
 
 def _rights() -> list[str]:
