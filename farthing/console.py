@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
@@ -52,6 +52,11 @@ def complain(text: str) -> None:
     err.print(text, style="red", markup=False, highlight=False, soft_wrap=True)
 
 
+def say(text: str) -> None:
+    """Print what people want to know beside the answer, as it is."""
+    err.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 def line(text: str) -> None:
     """Print one line that a program may read: no colours, no wrapping."""
     out.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -70,11 +75,9 @@ def site_name(site: str | None) -> str:
 
 def plain_table(
     title: str, rows: Sequence[Sequence[str]], *, left: Sequence[str] = (), right: Sequence[str] = ()
-) -> Table:
+) -> RenderableType:
     """Return a plain table: text columns to the left, then numbers to the right; cells are never markup."""
     table = Table(
-        title=Text(title) if title else None,
-        title_justify="left",
         show_header=bool(left or right),
         box=None,
         padding=(0, 2, 0, 0),
@@ -86,4 +89,4 @@ def plain_table(
         table.add_column(Text(name), justify="right", no_wrap=True)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    return table
+    return Group(Text(title, style="italic"), table) if title else table  # a table's own title folds at its width

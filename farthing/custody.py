@@ -17,10 +17,10 @@ from farthing.console import (
     app,
     bar,
     complain,
-    err,
     line,
     out,
     read_json,
+    say,
 )
 from farthing.views import Entry
 
@@ -42,7 +42,7 @@ def key(
     """Make an API key, of a new principal unless one is named. Its secret is printed once."""
     with Client(url, secret) as client:
         made = client.create_key(name, role, principal=principal)
-    err.print(f"{made.role} {made.principal}, key {made.id} for {name}; keep the line below, it is shown once:")
+    say(f"{made.role} {made.principal}, key {made.id} for {name}; keep the line below, it is shown once:")
     line(made.key or "")
 
 
@@ -76,7 +76,7 @@ def rotate(
     """Replace an API key; the old one stops at once. The new secret is printed once."""
     with Client(url, secret) as client:
         made = client.rotate_key(key_id or client.me().key)
-    err.print(f"key {made.id} of {made.principal}; keep the line below, it is shown once:")
+    say(f"key {made.id} of {made.principal}; keep the line below, it is shown once:")
     line(made.key or "")
 
 

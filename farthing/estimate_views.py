@@ -65,6 +65,8 @@ class Prediction(View):
     """One line each."""
     useful_from: UsefulFrom
     """Where intervals begin to be worth having."""
+    spread: list[str] = Field(default_factory=list)
+    """Columns taken as spread over their whole declared range, for want of a deviation in the job's `assume`."""
 
 
 class Goal(View):

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from farthing.console import plain_table
 from farthing.views import View
 
 
@@ -151,10 +151,10 @@ def _escape(found: EscapePlan) -> RenderableType:
         ("source", found.source),
     ]
     price = [(name.replace("_", " "), str(value)) for name, value in found.privacy.items()]
-    parts: list[RenderableType] = [_facts(f"plan of {found.kind} for {found.units:,} units", run), ""]
-    parts += [_facts("what is looked for", looked), "", _facts("privacy", price)]
+    parts: list[RenderableType] = [plain_table(f"plan of {found.kind} for {found.units:,} units", run), ""]
+    parts += [plain_table("what is looked for", looked), "", plain_table("privacy", price)]
     if found.solved is not None:
-        parts += ["", _facts("found", [(name, str(value)) for name, value in found.solved.items() if value])]
+        parts += ["", plain_table("found", [(name, str(value)) for name, value in found.solved.items() if value])]
     return Group(*parts)
 
 
@@ -181,32 +181,22 @@ def _clipped(found: Plan) -> RenderableType:
         ("orders of magnitude", f"{_number(found.order.get('bound'))}, {_number(found.order.get('radius'))} stays"),
         ("source", found.source),
     ]
-    parts: list[RenderableType] = [_facts("plan", run), "", _facts("certificate", certified)]
+    parts: list[RenderableType] = [plain_table("plan", run), "", plain_table("certificate", certified)]
     if found.privacy is not None:
         price = [
             ("epsilon", f"{found.privacy.epsilon_spent} at delta {found.privacy.delta}"),
             ("relation", found.privacy.adjacency),
             ("accountant", found.privacy.accountant),
         ]
-        parts += ["", _facts("privacy", price)]
+        parts += ["", plain_table("privacy", price)]
     if found.solved is not None:
         wanted = found.solved
         rows = [
             (name, str(value)) for name in ("units", "epsilon", "sigma") if (value := getattr(wanted, name)) is not None
         ]
-        parts += ["", _facts("found", [*rows, ("for a bound of", _number(wanted.target))])]
+        parts += ["", plain_table("found", [*rows, ("for a bound of", _number(wanted.target))])]
     parts += ["", *(Text(f"Note: {warning}.") for warning in found.warnings)]
     return Group(*parts)
-
-
-def _facts(title: str, rows: list[tuple[str, str]]) -> Table:
-    """Return names and values; cells are never markup."""
-    table = Table(
-        title=Text(title), title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0), pad_edge=False
-    )
-    for name, value in rows:
-        table.add_row(Text(name), Text(value))
-    return table
 
 
 def _number(value: float | None) -> str:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from farthing import federated, network_tables
@@ -14,17 +13,16 @@ from farthing.key_views import Key
 from farthing.results import Coefficient, Comparison, Ellipsoid, Interval, OddsRatio, RateRatio, Summary
 from farthing.views import Dataset, Validation, Worker
 
-
-def _facts(title: str, rows: Sequence[tuple[str, str]]) -> Table:
-    return plain_table(title, rows)
+RATIO_DIGITS = 6
+"""Of ratios: those of a small unit are near 1, and are to be told from it."""
 
 
 def _said(text: str) -> Text:
     return Text(text)
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
+def _number(value: float | None, digits: int = 4) -> str:
+    return "-" if value is None else f"{value:.{digits}g}"
 
 
 def _figure(value: str | None) -> str:
@@ -41,7 +39,7 @@ def dataset(found: Dataset) -> RenderableType:
         ("columns", str(len(found.columns))),
         ("digest", _figure(found.digest)),
     ]
-    return _facts(f"dataset {found.name}", rows)
+    return plain_table(f"dataset {found.name}", rows)
 
 
 def datasets(found: Sequence[Dataset]) -> RenderableType:
@@ -95,7 +93,7 @@ def estimate(found: Estimate) -> RenderableType:
         ("fits", "yes" if found.fits else "no"),
         ("such jobs still fit", "-" if found.jobs_that_still_fit is None else str(found.jobs_that_still_fit)),
     ]
-    parts: list[RenderableType] = [_facts("price", rows), "", _facts("plan", _plan(found.plan))]
+    parts: list[RenderableType] = [plain_table("price", rows), "", plain_table("plan", _plan(found.plan))]
     if found.bound is not None:
         bound = found.bound
         said = "vacuous: no better than what is known without training" if bound.vacuous else "informative"
@@ -107,7 +105,7 @@ def estimate(found: Estimate) -> RenderableType:
             ("verdict", said),
             ("source", bound.source),
         ]
-        parts += ["", _facts("theory", theory)]
+        parts += ["", plain_table("theory", theory)]
     if found.excess is not None:
         parts += ["", _excess(found.excess)]
     if found.goal is not None:
@@ -128,7 +126,7 @@ def _goal(found: Goal) -> RenderableType:
         ("smallest mu", "none: sampling alone is wider" if found.mu is None else found.mu),
         ("smallest n", "-" if found.units is None else f"{found.units:,}"),
     ]
-    return _facts("goal", rows)
+    return plain_table("goal", rows)
 
 
 def _excess(found: Excess) -> RenderableType:
@@ -142,7 +140,7 @@ def _excess(found: Excess) -> RenderableType:
         ("rounds", "-" if found.rounds is None else str(found.rounds)),
     ]
     rows += [(name.replace("_", " "), _number(value)) for name, value in (found.regimes or {}).items()]
-    return _facts("excess risk", rows)
+    return plain_table("excess risk", rows)
 
 
 def _excess_goal(found: ExcessGoal) -> RenderableType:
@@ -154,7 +152,7 @@ def _excess_goal(found: ExcessGoal) -> RenderableType:
         ("smallest rho", "-" if found.rho is None else found.rho),
         ("smallest n", "-" if found.units is None else f"{found.units:,}"),
     ]
-    return _facts("goal", rows)
+    return plain_table("goal", rows)
 
 
 def _prediction(found: Prediction) -> list[RenderableType]:
@@ -172,12 +170,22 @@ def _prediction(found: Prediction) -> list[RenderableType]:
         ("at this n, from mu", found.useful_from.mu or "-"),
         ("at this mu, from n", "-" if found.useful_from.units is None else f"{found.useful_from.units:,}"),
     ]
-    return [widths, "", _facts("within twice the non-private width", useful)]
+    said: list[RenderableType] = []
+    if found.spread:
+        names = ", ".join(found.spread)
+        said = [
+            _said(
+                f"{names}: taken as spread over the whole declared range. What fills less of its range has wider "
+                'intervals; give its deviation in the job\'s "assume".'
+            ),
+            "",
+        ]
+    return [widths, "", *said, plain_table("within twice the non-private width", useful)]
 
 
-def _between(interval: tuple[float | None, float | None] | None) -> str:
+def _between(interval: tuple[float | None, float | None] | None, digits: int = 4) -> str:
     low, high = interval or (None, None)
-    return "-" if low is None and high is None else f"[{_number(low)}, {_number(high)}]"
+    return "-" if low is None and high is None else f"[{_number(low, digits)}, {_number(high, digits)}]"
 
 
 def summary(found: Summary) -> RenderableType:
@@ -227,7 +235,11 @@ def intervals(found: Sequence[Interval], levels: Sequence[float]) -> RenderableT
 def ratios(found: Sequence[OddsRatio] | Sequence[RateRatio]) -> RenderableType:
     """Show odds or rate ratios with their intervals."""
     rows = [
-        (one.name, _number(one.odds_ratio if isinstance(one, OddsRatio) else one.rate_ratio), _between(one.interval))
+        (
+            one.name,
+            _number(one.odds_ratio if isinstance(one, OddsRatio) else one.rate_ratio, RATIO_DIGITS),
+            _between(one.interval, RATIO_DIGITS),
+        )
         for one in found
     ]
     name = "rate ratio" if found and isinstance(found[0], RateRatio) else "odds ratio"

@@ -7,7 +7,7 @@ import typer
 
 from farthing import federated, job_tables, plans, tables
 from farthing.client import Client
-from farthing.console import DEFAULT_URL, WRONG_INPUT, Json, Secret, Url, app, bar, complain, err, line, out
+from farthing.console import DEFAULT_URL, WRONG_INPUT, Json, Secret, Url, app, bar, complain, line, out, say
 from farthing.console import read_json as read
 from farthing.errors import JobFailed
 from farthing.job_views import Job
@@ -96,7 +96,7 @@ def train(
         if detach:
             line(queued.id)
             return
-        err.print(f"{queued.id} is {queued.state}; Ctrl-C leaves it running", highlight=False)
+        say(f"{queued.id} is {queued.state}; Ctrl-C leaves it running")
         _follow(client, queued)
 
 
@@ -176,7 +176,7 @@ def _follow(client: Client, job: Job) -> None:
         def look(seen: Job) -> None:
             progress.update(task, description=seen.state, completed=seen.progress.step, total=seen.progress.steps)
             if seen.waits_for and (not looks or seen.waits_for != looks[-1].waits_for):
-                err.print(f"{seen.id} waits for {seen.waits_for}", highlight=False, markup=False)
+                say(f"{seen.id} waits for {seen.waits_for}")
             looks.append(seen)
 
         try:

@@ -14,7 +14,7 @@ from typing import Final, Self
 
 from pydantic import Field, model_validator
 
-from core.catalogue.columns import Column
+from core.catalogue.columns import Coded, Column
 from core.catalogue.jobs import JobSpec
 from core.catalogue.losses import Clip
 from core.catalogue.models import NetworkModel
@@ -73,6 +73,9 @@ class Forecast(Frozen):
     level: float
     coefficients: tuple[PredictedWidth, ...]
     useful_from: UsefulFrom
+    spread: tuple[str, ...] = Field(
+        default=(), description="numbers taken as spread over their declared range, for want of a deviation in `assume`"
+    )
 
 
 class Reached(Frozen):
@@ -138,10 +141,16 @@ def forecast(asker: Asker, planned: PlannedJob) -> Forecast | None:
         return fmean(log(one.ratio) for one in found) <= log(USEFUL_RATIO)
 
     mu = smallest_mu(asker, useful)
+    known = {} if asker.spec.assume is None else asker.spec.assume.deviations
     return Forecast(
         level=planned.spec.inference.level,
         coefficients=widths,
         useful_from=UsefulFrom(mu=None if mu is None else format_figure(mu, "up"), units=smallest_units(asker, useful)),
+        spread=tuple(
+            column.name
+            for column in planned.design.columns
+            if not isinstance(column, Coded) and column.name not in known
+        ),
     )
 
 

@@ -89,7 +89,7 @@ def methods_paragraph(released: ReleasedNetwork) -> str:
         else f" Each step sampled records independently, {training.batch:,} expected of {released.units:,},"
         f" and added Gaussian noise of {training.sigma:.4g} times that length to their sum."
     )
-    implied = "; ".join(f"({promise_phrase(one)}) under {other.value}" for other, one in report.implies.items())
+    implied = "; ".join(f"{promise_phrase(one)} under {other.value}" for other, one in report.implies.items())
     return (
         f"We trained a neural network of {released.count:,} parameters ({trained_words(released)}, "
         f"{released.trained:,} numbers, from {start_words(released)}) to predict {released.target} with the "

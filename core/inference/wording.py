@@ -238,7 +238,7 @@ def _other_correction(released: Released) -> str:
 def methods_paragraph(released: Released) -> str:
     """Return a paragraph for the methods section of a paper; every figure in it is public."""
     report = released.privacy
-    other = "; ".join(f"({promise_phrase(p)}) under {relation.value}" for relation, p in report.implies.items())
+    other = "; ".join(f"{promise_phrase(p)} under {relation.value}" for relation, p in report.implies.items())
     inference = (
         "No intervals were released."
         if released.covariance is None

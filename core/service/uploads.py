@@ -297,7 +297,8 @@ def _refuse_duplicate(session: Session, owner_id: str, metadata: Metadata, diges
     left = digests.unerased(session, place.id)
     if not bound and not left:
         return
-    free = f" Nothing was told of them yet: once {' and '.join(left)} are erased, they may have another budget."
+    erased = f"once the records of {' and '.join(left)} are erased"
+    free = f" Nothing was told of them yet: {erased}, they may have another budget."
     raise DuplicateDataset(
         f"These bytes are already your dataset {first.id} in scope {place.id}; a re-upload has no new budget. "
         f"To declare their columns otherwise, join that scope.{'' if bound else free}",

@@ -114,6 +114,11 @@ def test_a_forecast_says_from_where_on_a_job_is_useful() -> None:
         assert ratio(at) == pytest.approx(log(2), abs=0.1)
     assert [one.name for one in found.coefficients] == ["intercept", "age", "income", "job[b]", "job[c]"]
     assert all(one.ratio >= 1 for one in found.coefficients)
+    assert found.spread == ("age", "income")
+    known = asker(assume={"deviations": {"age": 10.0}})
+    told = forecast(known, known.plan())
+    assert told is not None
+    assert told.spread == ("income",)
 
 
 @pytest.mark.parametrize(

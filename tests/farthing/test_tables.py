@@ -6,9 +6,11 @@ from typing import Any
 from rich.console import Console
 
 from farthing import job_tables, ledger_tables, tables
+from farthing.console import plain_table
 from farthing.estimate_views import Estimate
 from farthing.job_views import Job
 from farthing.key_views import Key
+from farthing.results import OddsRatio
 from farthing.views import Entry
 
 HASHES = {"prev_hash": "sha256:0", "hash": "sha256:1", "created_at": "2026-11-21T00:00:00Z"}
@@ -89,6 +91,7 @@ def test_an_estimate_shows_predicted_widths_and_what_a_goal_takes() -> None:
         "prediction": {"level": 0.95, "coefficients": [width], "useful_from": {"mu": "0.03", "units": 2500}},
         "goal": goal | {"mu": None, "units": 12_345},
     }
+    quoted["prediction"]["spread"] = ["age", "income"]
     lines = [" ".join(line.split()) for line in shown(tables.estimate(Estimate.model_validate(quoted)))]
     for said in (
         "predicted widths of 95 % intervals",
@@ -98,6 +101,7 @@ def test_an_estimate_shows_predicted_widths_and_what_a_goal_takes() -> None:
         "predicted 0.02, not met",
         "smallest mu none: sampling alone is wider",
         "smallest n 12,345",
+        "within twice the non-private width",
     ):
         assert said in lines
 
@@ -135,6 +139,18 @@ def test_an_estimate_shows_what_is_promised_of_the_excess_risk_and_what_a_goal_t
     ):
         assert said in lines
     assert not any("extremes" in line for line in lines)
+
+
+def test_a_ratio_near_one_is_told_from_it() -> None:
+    one = OddsRatio(name="balance", odds_ratio=1.0000506, interval=(1.0000281, 1.0000731))
+    assert shown(tables.ratios([one]))[1].split() == ["balance", "1.00005", "[1.00003,", "1.00007]"]
+
+
+def test_a_title_is_as_long_as_it_is() -> None:
+    assert shown(plain_table("a title much longer than its table", [("a", "b")])) == [
+        "a title much longer than its table",
+        "a  b",
+    ]
 
 
 def test_a_job_that_drew_less_says_what_it_gave_back() -> None:

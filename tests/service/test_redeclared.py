@@ -72,11 +72,11 @@ def test_a_budget_of_their_own_they_have_again_only_where_nothing_was_told(conte
     refusal = refused(context, owner, budget={"epsilon": "1"}, columns=WIDER)
     assert refusal.facts == {"dataset": first["id"], "scope": first["scope"]}
     assert refusal.fields[0].pointer == "/scope"
-    assert f"once {first['id']} are erased" in refusal.detail
+    assert f"once the records of {first['id']} are erased" in refusal.detail
     wider = upload(context, owner, budget=None, scope=first["scope"], columns=WIDER)
     assert (wider["scope"], wider["digest"]) == (first["scope"], first["digest"])
     datasets.erase(context, owner, first["id"])
-    assert f"once {wider['id']} are erased" in refused(context, owner, columns=NARROWER).detail
+    assert f"once the records of {wider['id']} are erased" in refused(context, owner, columns=NARROWER).detail
     datasets.erase(context, owner, wider["id"])
     context.database.run(freeze_ledger, "restored.")
     with pytest.raises(LedgerFrozen):
