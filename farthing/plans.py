@@ -107,7 +107,7 @@ class EscapePlan(View):
     figures: dict[str, float | int | None]
     """alpha, gamma_star, p_round and what they rest on; None where one does not exist."""
     alpha: float | None = None
-    """Gradients at most so long are looked for; None: none can be."""
+    """Gradients at most so long are looked for, or what a told norm is raised by; None: none can be."""
     trivial: float
     """What every gradient satisfies untrained."""
     confidence: float | None = None
@@ -140,12 +140,13 @@ def shown(found: AnyPlan) -> RenderableType:
 def _escape(found: EscapePlan) -> RenderableType:
     """Return the settings that would run, and what is looked for with them."""
     asked = ("batch", "difference_batch", "rounds", "round_steps", "error_radius", "escape_distance", "step_size")
-    run = [(name.replace("_", " "), _number(found.settings[name])) for name in asked if found.settings is not None]
+    filled = found.settings or {}
+    run = [(name.replace("_", " "), _number(filled[name])) for name in asked if filled.get(name) is not None]
+    gradient = found.settings is not None and found.settings.get("claims") == "gradient"
     looked = [
-        ("gradient of at most", _number(found.alpha)),
+        ("added to the told norm" if gradient else "gradient of at most", _number(found.alpha)),
         ("without training", _number(found.trivial)),
-        ("no curvature below minus", _number(found.figures.get("gamma_star"))),
-        ("a round leaves it with", _number(found.figures.get("chance_of_escape_per_round"))),
+        *_curvature(found) * (not gradient),
         ("with probability", _number(found.confidence)),
         ("verdict", f"vacuous: {found.because}" if found.vacuous else "informative"),
         ("source", found.source),
@@ -156,6 +157,14 @@ def _escape(found: EscapePlan) -> RenderableType:
     if found.solved is not None:
         parts += ["", plain_table("found", [(name, str(value)) for name, value in found.solved.items() if value])]
     return Group(*parts)
+
+
+def _curvature(found: EscapePlan) -> list[tuple[str, str]]:
+    """Return what rounds look for beside the gradient, and how surely."""
+    return [
+        ("no curvature below minus", _number(found.figures.get("gamma_star"))),
+        ("a round leaves it with", _number(found.figures.get("chance_of_escape_per_round"))),
+    ]
 
 
 def _clipped(found: Plan) -> RenderableType:

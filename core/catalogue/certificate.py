@@ -38,6 +38,17 @@ class SecondOrder(Frozen):
     round_mode: str
 
 
+class ToldNorm(Frozen):
+    """How long a released point's mean gradient is, as one noised number; see `core.catalogue.second_order.norms`."""
+
+    of: str = Field(description="what the gradient is in: coefficients, coefficients and scale, or trained parameters")
+    told: float = Field(description="norm of the mean gradient of the units read, noised, so that it may be negative")
+    noise: float = Field(description="standard deviation of the noise on it")
+    tolerance: float = Field(description="what is added to it, or to 0 where it is negative, for noise and sampling")
+    trivial: float = Field(description="what every gradient satisfies: the clip, and the ridge's")
+    failure: float = Field(description="omega, of the claim")
+
+
 class Selection(Frozen):
     """Which of several released points was selected, and by what test."""
 
@@ -45,7 +56,7 @@ class Selection(Frozen):
     candidates: int = Field(description="T, how many points there were")
     chosen: int | None = Field(description="place among them, from 0, models in their order; null: none passed")
     alpha: float = Field(description="a gradient may be so long, in encoded units")
-    gamma_star: float = Field(description="no eigenvalue may be farther below 0")
+    gamma_star: float | None = Field(description="no eigenvalue may be farther below 0; null: none was asked for")
     gradient_tolerance: float | None = Field(description="allowed for beside alpha; null: the mode tests scores")
     curvature_tolerance: float | None = Field(description="allowed for beside gamma_star")
     curvature: float | None = Field(description="claimed: no eigenvalue is farther below 0; null: nothing is claimed")
@@ -55,7 +66,7 @@ class Selection(Frozen):
 class Certificate(Grown):
     """A claim, with how sure it is and what it rests on; part of a model's release."""
 
-    NEWER: ClassVar = frozenset({"second_order", "models", "selection", "untrained"})
+    NEWER: ClassVar = frozenset({"second_order", "models", "selection", "untrained", "norm"})
 
     ended_by: str = Field(description="why the method ended: rounds, budget, small_gradient, step_cap, ...")
     quantity: str = Field(description="what is bounded: excess_risk or gradient_norm, in encoded units")
@@ -65,6 +76,7 @@ class Certificate(Grown):
     variant: str = Field(description="which form of the method made it, as `printed`, `calibrated` or `scheduled`")
     second_order: SecondOrder | None = Field(default=None, description="of methods that look for such a point")
     selection: Selection | None = Field(default=None, description="of one among released points")
+    norm: ToldNorm | None = Field(default=None, description="of a certificate of the gradient alone")
     models: tuple[str, ...] = Field(default=(), description="released before, that the claim is about")
     untrained: float | None = Field(
         default=None, description="what the start satisfies of this quantity without any training; null: unknown"

@@ -196,7 +196,9 @@ def describe(
     design = make_design(columns, spec.model)
     model = fill_model(spec.model, design)
     facts = make_facts(model, design, units, adjacency, spec.optimizer.start or "zeros")
-    if isinstance(spec.optimizer, SelectModel):  # others' jobs are as trainers of earlier releases know them
+    if (
+        isinstance(spec.optimizer, SelectModel) and spec.optimizer.mode != "gradient"
+    ):  # others' jobs are as trainers of earlier releases know them
         facts = facts.model_copy(update={"hessian_rank": 1})  # a number times x x^T; other losses are refused
     return design, model, facts
 

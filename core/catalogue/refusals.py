@@ -52,16 +52,16 @@ def refuse_unbounded(optimizer: AnySettings, inference: Inference, model: Regres
 
 def _no_hessian(optimizer: AnySettings, model: RegressionModel, facts: Facts) -> list[FieldError]:
     """Return why records of this model have no Hessian that could be shortened to a norm, where one is asked for."""
-    if not isinstance(optimizer, SelectModel):
+    if not isinstance(optimizer, SelectModel) or optimizer.mode == "gradient":
         return []
+    ways = f"take mode: gradient, for {optimizer.mode} asks about curvature too"
     if isinstance(model, MultinomialModel):
-        detail = "multinomial is convex: no eigenvalue is below 0, so there is no saddle for select_model to exclude"
-        return [FieldError("/model/kind", detail)]
+        return [FieldError("/model/kind", f"multinomial is convex, so that there is no saddle to exclude: {ways}")]
     if facts.scale is not None:
-        detail = "is convex in the scale too, so there is no saddle for select_model to exclude: give the scale"
+        detail = f"is convex in coefficients and scale, so that there is no saddle to exclude: {ways}"
         return [FieldError("/model/loss/joint", detail)]
     if facts.smoothness is None:
-        return [FieldError("/model/loss", "has kinks, where there is no Hessian: select_model is for smooth losses")]
+        return [FieldError("/model/loss", f"has kinks, where there is no Hessian: {ways}")]
     return []
 
 

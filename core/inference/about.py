@@ -1,12 +1,17 @@
 """Whether a released model is a point of the loss that a job would train: the same parameters of the same encoding."""
 
 from math import hypot
+from typing import Final
 
-from core.catalogue.models import NetworkModel, RegressionModel
-from core.catalogue.network.trained import start_parameters, trained_parameters
+from core.catalogue.losses import Huber
+from core.catalogue.models import LinearModel, NetworkModel, RegressionModel
+from core.catalogue.network.model import Lora
 from core.catalogue.planning import PlannedJob
 from core.inference.network import AnyReleased, ReleasedNetwork
-from core.inference.released import Released, equation_of
+from core.inference.released import Released, equation_of, residual_scale
+
+SAME_SCALE: Final = 1e-6
+"""By which part a residual scale that a job gives may differ from the one that a model was released with."""
 
 
 def misfit(planned: PlannedJob, released: AnyReleased) -> str | None:
@@ -24,11 +29,10 @@ def misfit(planned: PlannedJob, released: AnyReleased) -> str | None:
 def _away(planned: PlannedJob, released: Released) -> str | None:
     """Say that a point lies where the job's iterates may not be."""
     radius = getattr(planned.spec.optimizer, "radius", None)
-    if radius is None or hypot(*released.theta) <= radius:
+    theta = released.theta if known_scale(planned, released) is None else released.coefficients.tolist()
+    if radius is None or hypot(*theta) <= radius:
         return None
-    return (
-        f"lies at {hypot(*released.theta):.4g} from zero, outside the radius of {radius:.4g}: raise /optimizer/radius"
-    )
+    return f"lies at {hypot(*theta):.4g} from zero, outside the radius of {radius:.4g}: raise /optimizer/radius"
 
 
 def _encoding_misfit(planned: PlannedJob, released: AnyReleased) -> str | None:
@@ -36,10 +40,18 @@ def _encoding_misfit(planned: PlannedJob, released: AnyReleased) -> str | None:
     wanted, found = planned.design, released.design
     if found == wanted:
         return None
+    name = found.target_column.name
+    if name != wanted.target_column.name:
+        return f"has the target {name}, not {wanted.target_column.name}"
     if found.target_column != wanted.target_column or found.target != wanted.target:
-        return f"has the target {found.target_column.name}, or one declared otherwise"
-    if found.read != wanted.read or found.intercept != wanted.intercept:
-        return "reads other columns, in another order, or an intercept where the job has none"
+        return f"was trained where the target {name} is declared otherwise"
+    if found.read != wanted.read:
+        same = sorted(found.read) == sorted(wanted.read)
+        return "reads the same columns in another order" if same else "reads other columns"
+    if found.intercept != wanted.intercept:
+        return (
+            "has an intercept, where the job has none" if found.intercept else "has no intercept, where the job has one"
+        )
     pairs = zip(found.columns, wanted.columns, strict=True)
     name = next((one.name for one, other in pairs if one != other), wanted.read[0])
     return f"was trained where the column {name} is declared otherwise"
@@ -47,18 +59,36 @@ def _encoding_misfit(planned: PlannedJob, released: AnyReleased) -> str | None:
 
 def _equation_misfit(planned: PlannedJob, model: RegressionModel, released: Released) -> str | None:
     """Say in which setting of the model two equations differ first."""
+    found, wanted = released.equation, equation_of(model, planned.design)
+    known = known_scale(planned, released)
+    if known is not None:
+        told = residual_scale(released)
+        assert told is not None, "an unknown scale is released"
+        if known.scale is None or abs(known.scale - told.estimate) > SAME_SCALE * told.estimate:
+            return f"was released with the residual scale {told.estimate!r}: give it as scale in /model/loss"
+        found = tuple(Huber(c=one.c, scale=known.scale) if isinstance(one, Huber) else one for one in found)
     names = ("kind", "columns", "loss", "weights", "ridge")
-    pairs = zip(names, released.equation, equation_of(model, planned.design), strict=True)
-    name = next((name for name, found, wanted in pairs if found != wanted), None)
+    pairs = zip(names, found, wanted, strict=True)
+    name = next((name for name, one, other in pairs if one != other), None)
     return None if name is None else f"was trained with another {name}"
+
+
+def known_scale(planned: PlannedJob, released: Released) -> Huber | None:
+    """Return the loss of a job that takes for known what a model estimated, its residual scale; None: of any other.
+
+    The model's coefficients are then the point, and its scale is public: it was released.
+    """
+    model = planned.spec.model
+    if not released.scaled or not isinstance(model, LinearModel) or not isinstance(model.loss, Huber):
+        return None
+    return None if model.loss.joint else model.loss
 
 
 def _network_misfit(planned: PlannedJob, model: NetworkModel, released: ReleasedNetwork) -> str | None:
     """Say why a network is no point: its parameters are the public start and a change of the trained ones alone."""
-    shape = planned.design.shape
-    if len(start_parameters(model.layers, shape, model.train)) > len(trained_parameters(model.layers, shape, "all")):
-        return "may be no point where low-rank changes are trained: a release has them merged into their matrices"
     for name in ("layers", "train", "pretrained", "loss"):
         if getattr(released.model, name) != getattr(model, name):
             return f"was trained with other {name}"
+    if isinstance(model.train, Lora) and released.adapters is None:
+        return "has its low-rank changes merged into their matrices, and was released without them: train it anew"
     return _encoding_misfit(planned, released)

@@ -1,13 +1,13 @@
 """What a network's model row stores, and what people read of it: layers, parameters, privacy, and how it was trained.
 
 Parameters are the public start plus what the method released, in single precision: base64 of the flat vector in the
-order of `parameters_of`, low-rank changes merged into their matrices. Nothing else of the training is in a row: no
-moments of the steps, no buffers.
+order of `parameters_of`, low-rank changes merged into their matrices, and beside them these changes as they were
+trained, for jobs about this very point. Nothing else of the training is in a row: no moments of the steps, no buffers.
 """
 
 import base64
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,12 @@ from pydantic import Field, TypeAdapter
 from core.catalogue.certificate import Certificate
 from core.catalogue.design import Design
 from core.catalogue.network.layers import Activation, Pool2d, Shape, parameters_of
-from core.catalogue.network.model import NetworkModel, trace
-from core.catalogue.network.trained import trained_count
+from core.catalogue.network.model import Lora, NetworkModel, trace
+from core.catalogue.network.trained import adapters, trained_count
 from core.errors import FieldError, Invalid
 from core.inference.network_graph import Single, make_graph, split
 from core.inference.released import Released
-from core.privacy.facts import Frozen
+from core.privacy.facts import Frozen, Grown
 from core.privacy.reports import Report
 
 LITTLE: Final = np.dtype("<f4")
@@ -37,8 +37,10 @@ class Training(Frozen):
     settings: dict[str, Any] = Field(description="of the method, as they ran")
 
 
-class ReleasedNetwork(Frozen):
+class ReleasedNetwork(Grown):
     """All that leaves a network's job: one row of models, as JSON."""
+
+    NEWER: ClassVar = frozenset({"adapters"})
 
     kind: Literal["network"] = "network"
     target: str
@@ -51,6 +53,9 @@ class ReleasedNetwork(Frozen):
     training: Training
     privacy: Report
     parameters: str = Field(repr=False, description="base64 of little-endian float32")
+    adapters: str | None = Field(
+        default=None, repr=False, description="the same of the low-rank changes that are merged into them; null: none"
+    )
     certificate: Certificate | None = Field(default=None, description="what the method claims of this very network")
 
     @property
@@ -67,6 +72,15 @@ class ReleasedNetwork(Frozen):
     def tensors(self) -> dict[str, Single]:
         """The parameters by name."""
         return split(self.flat, ((one.name, one.shape) for one in parameters_of(self.model.layers, self.shape)))
+
+    @property
+    def factors(self) -> dict[str, Single]:
+        """The low-rank changes by name, as they were trained; none where none are kept."""
+        if self.adapters is None or not isinstance(self.model.train, Lora):
+            return {}
+        flat = np.frombuffer(base64.b64decode(self.adapters), dtype=LITTLE).astype(np.float32)
+        named = adapters(self.model.layers, self.shape, self.model.train)
+        return split(flat, ((one.name, one.shape) for one in named))
 
     @property
     def count(self) -> int:
@@ -110,7 +124,7 @@ def shown(row: dict[str, Any]) -> dict[str, Any]:
     if row.get("kind") != "network":
         return row
     released = ReleasedNetwork.model_validate(row)
-    told = {name: at for name, at in row.items() if name != "parameters"}
+    told = {name: at for name, at in row.items() if name not in {"parameters", "adapters"}}
     return told | {"parameters": released.count, "trained_parameters": released.trained}
 
 

@@ -5,7 +5,7 @@ Every figure in it is public or released.
 
 from typing import Final
 
-from core.catalogue.certificate import Certificate, SecondOrder, Selection
+from core.catalogue.certificate import Certificate, SecondOrder, Selection, ToldNorm
 from core.catalogue.loss_bases import AbstractRobust
 from core.catalogue.losses import Clip, Huber, Mallows, Poisson, Schweppe
 from core.catalogue.nonconvex_losses import AbstractPhase, SineLink
@@ -45,7 +45,7 @@ _CITED: Final = {
     "clipped_sgd": "Abadi, Chu, Goodfellow, McMahan, Mironov, Talwar and Zhang, 2016",
     "certified_clipped_sgd": "Vatan Khah, Chezhegov, Farahmand, Horvath and Gorbunov, preprint",
     "gauss_psgd": "Tao, Zhang, Yu, Cheng, Dressler and Wang, preprint",
-    "certify": "Tao, Zhang, Yu, Cheng, Dressler and Wang, preprint; rounds of escape alone",
+    "certify": "Tao, Zhang, Yu, Cheng, Dressler and Wang, preprint; rounds of escape alone, or ours, of the gradient",
     "select_model": "Tao, Zhang, Yu, Cheng, Dressler and Wang, preprint; thresholds and constants ours",
     "perturbed_spider": "Liu, Ganesh, Oh and Thakurta, 2023; our reconstruction from prose",
 }
@@ -173,10 +173,31 @@ def _second_order(certificate: Certificate, found: SecondOrder) -> str:
     return f"{searched}: {looked}{chance}; {sure}. It rests on what nobody has checked: {resting}."
 
 
+def _norm(certificate: Certificate, found: ToldNorm) -> str:
+    """Say how long a gradient was told to be, and what follows for the population's."""
+    about = f"It is about {', '.join(certificate.models)}, released before; its privacy is that of the certificate"
+    told = (
+        f"{about}. The norm of the mean gradient in its {found.of} was told once, as {found.told:.4g} with noise of "
+        f"{found.noise:.2g}, in encoded units"
+    )
+    if certificate.value is None or certificate.confidence is None:
+        return f"{told}; nothing is claimed of the population's."
+    resting = "; ".join(certificate.conditions)
+    said = (
+        f"{told}; with {found.tolerance:.4g} added for noise and sampling, a mean gradient of at most "
+        f"{certificate.value:.4g} is claimed with confidence {certificate.confidence:.4g}, if all of this holds, which "
+        f"nobody has checked: {resting}. Of curvature nothing is said."
+    )
+    if certificate.is_vacuous:
+        said += f" No gradient is longer than {found.trivial:.4g}: the claim says nothing."
+    return said
+
+
 def _selection(certificate: Certificate, found: Selection) -> str:
     """Say which candidate was selected, if any, and what it is worth."""
-    looked = f"{_count(found.candidates, 'candidate')} ({found.mode}; gradients up to {found.alpha:.4g}, no curvature "
-    looked = f"A private test looked at {looked}below -{found.gamma_star:.4g}, in encoded units)"
+    bent = "of any curvature" if found.gamma_star is None else f"no curvature below -{found.gamma_star:.4g}"
+    looked = f"{_count(found.candidates, 'candidate')} ({found.mode}; gradients up to {found.alpha:.4g}, {bent}, in "
+    looked = f"A private test looked at {looked}encoded units)"
     if found.chosen is None:
         return f"{looked}: none passed, none is returned, and the coefficients shown are zeros."
     selected = f"{looked}: number {found.chosen}, counted from 0, was selected and is returned unchanged"
@@ -196,6 +217,8 @@ def claim(certificate: Certificate) -> str:
         return _second_order(certificate, certificate.second_order)
     if certificate.selection is not None:
         return _selection(certificate, certificate.selection)
+    if certificate.norm is not None:
+        return _norm(certificate, certificate.norm)
     what = certificate.quantity.replace("_", " ")
     ending = f"The method ended by {certificate.ended_by.replace('_', ' ')} ({certificate.variant})"
     if certificate.value is None or certificate.confidence is None:

@@ -1,15 +1,19 @@
 """Certify: rounds of escape at a given point; the same controller as Gauss-PSGD's, which ends where that would descend.
 
+Or the norm of the gradient there, told once, which is all that a claim about the gradient alone takes.
+
 Source: [derived] ours; rounds as in Tao, Zhang, Yu, Cheng, Dressler and Wang, Second-order convergence in private
 stochastic non-convex optimization, algorithm 1.
-Sensitivity: that of the estimator's questions; the point was released before, and is public here.
+Sensitivity: that of the estimator's questions, or of `GradientNorm`; the point was released before, and is public here.
 Failure: depends on noised values only, so it tells no more than the release.
 """
 
+import torch
 from torch import Tensor
 
 from core.catalogue.second_order.certify import Certify
 from core.inference.estimate import Estimate
+from core.inference.parameters import penalised_gradient
 from core.optimizers.ada_spider import nothing_known
 from core.optimizers.gauss_psgd import beginning, search
 from core.oracle import Oracle, Status
@@ -30,4 +34,24 @@ def iterate(settings: Certify, oracle: Oracle, points: Tensor) -> tuple[Estimate
         Diverged: an iterate left the public radius at the last step.
     """
     point = points[-1]
+    if not settings.escapes:
+        return _told(settings, oracle, point)
     return search(settings, oracle, oracle.resume({**beginning(point), **nothing_known(point)}))
+
+
+def _told(settings: Certify, oracle: Oracle, point: Tensor) -> tuple[Estimate, Status]:
+    """Ask for the norm of the gradient at a point, shape (p,), and claim what follows from it."""
+    facts = oracle.facts
+    answer = oracle.ask(settings.norm_question(), point)
+    penalty = torch.linalg.vector_norm(penalised_gradient(facts, torch.zeros_like(point), point))
+    estimate = Estimate(
+        theta=point,
+        start=point,
+        family="gradient",
+        left=torch.tensor(data=False),
+        scale=answer.scale,
+        step=0.0,
+        steps=1,
+        certificate=settings.claim_of_norm(facts, float(answer.value), answer.scale, float(penalty)),
+    )
+    return estimate, Status.FINISHED

@@ -57,7 +57,9 @@ def iterate(settings: SelectModel, oracle: Oracle, points: Tensor) -> tuple[Esti
         scale=noises[0],
         step=0.0,
         steps=int(state["place"]),
-        certificate=settings.certificate(oracle.facts, chosen, noises if noises[1] else None),
+        certificate=settings.certificate(
+            oracle.facts, chosen, noises if noises[1] or settings.mode == "gradient" else None
+        ),
     )
     return estimate, Status.NONE if chosen is None else Status.FINISHED
 
@@ -97,13 +99,15 @@ def _tested(settings: SelectModel, oracle: Oracle, theta: Tensor) -> Test:
     """Say whether one candidate passes."""
     facts = oracle.facts
     assert settings.alpha is not None, "plan first"
-    assert settings.gamma_star is not None, "plan first"
     slope = oracle.ask(settings.questions()[0], theta)
     length = float(torch.linalg.vector_norm(penalised_gradient(facts, slope.value, theta)))
     quoted = settings.noises(facts)
     allowed, _ = settings.tolerances(facts, (slope.scale, quoted[1]))
     if length > settings.alpha + allowed:
         return Test(passed=False, noises=(slope.scale, 0.0))
+    if settings.mode == "gradient":
+        return Test(passed=True, noises=(slope.scale, 0.0))
+    assert settings.gamma_star is not None, "plan first"
     least, scale = (_least_by_products if settings.mode == "hessian_products" else _least)(settings, oracle, theta)
     _, allowed = settings.tolerances(facts, (slope.scale, scale))
     return Test(passed=least >= -(settings.gamma_star + allowed), noises=(slope.scale, scale))

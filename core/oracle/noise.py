@@ -79,8 +79,10 @@ def ridge_slope(question: Question, facts: Facts, theta: Tensor) -> Tensor | Non
     """
     if facts.ridge == 0 or not isinstance(question, GradientNorm | LeastGradient):
         return None
-    assert facts.scale is None, "no penalty on a scale: losses with one are not smooth, and no norm is asked of them"
-    return facts.ridge * theta
+    slope = facts.ridge * theta
+    if facts.scale is not None:  # the last parameter, which has no penalty
+        slope[..., -1] = 0
+    return slope
 
 
 def noised_mean(

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from math import isfinite
-from typing import Final
+from typing import Any, Final
 
 import torch
 
@@ -12,8 +12,9 @@ from core.catalogue.losses import Huber, Logistic, Loss, Mallows, Weights
 from core.catalogue.modelling import encoded_loss
 from core.catalogue.models import NetworkModel, RegressionModel
 from core.catalogue.planning import PlannedJob
+from core.inference.about import known_scale
 from core.inference.estimate import Estimate
-from core.inference.network import AnyReleased, ReleasedNetwork
+from core.inference.network import AnyReleased, ReleasedNetwork, read_released
 from core.inference.released import Flags, Released, fitted_loss_of
 from core.inference.sandwich import Sandwich
 from core.optimizers import Fitted, fit_and_infer
@@ -30,6 +31,7 @@ from core.training.network import (
     Ended,
     PublicWeights,
     describe_network,
+    low_rank,
     make_network_problem,
     merged,
 )
@@ -38,6 +40,7 @@ from core.training.points import points_of
 
 ROUNDING: Final = 1e-9
 """What a scale may pass its floor by and still be at it."""
+KNOWN_SCALE: Final = "the residual scale is the released one, taken for known: of the scale itself nothing is said"
 
 
 def make_problem(planned: PlannedJob, records: Encoded, weights: PublicWeights = NO_WEIGHTS) -> Problem:
@@ -94,18 +97,27 @@ def _train_network(
     fitted = fit_and_infer(planned.spec.optimizer, planned.spec.inference, oracle, points=points)
     estimate = fitted.value.estimate
     privacy = report(_promised(order, meter.charged), order.terms, order.adjacency, declared=True)
-    parameters = merged(planned, weights, estimate.theta)
+    parameters, adapters = merged(planned, weights, estimate.theta), low_rank(planned, weights, estimate.theta)
     claim = _claim(planned, order, estimate)
     assert fitted.status is not Status.NONE, "no network is selected; the planner refuses it"
     ended: Ended = "stopped" if fitted.status is Status.STOPPED else "finished"
-    return describe_network(planned, parameters, ended, int(estimate.steps), claim, privacy)
+    return describe_network(planned, parameters, ended, int(estimate.steps), claim, privacy, adapters)
 
 
 def _claim(planned: PlannedJob, order: Order, estimate: Estimate) -> Certificate | None:
     """Return what the method claims, of the models that the job is about where it is about some."""
     if estimate.certificate is None or order.subjects is None:
         return estimate.certificate
-    return estimate.certificate.about(planned.spec.models, order.subjects.records)
+    claim = estimate.certificate
+    if claim.conditions and any(_takes_scale(planned, row) for row in order.subjects.releases):
+        claim = claim.model_copy(update={"conditions": (*claim.conditions, KNOWN_SCALE)})
+    return claim.about(planned.spec.models, order.subjects.records)
+
+
+def _takes_scale(planned: PlannedJob, row: Any) -> bool:  # noqa: ANN401 - a row's JSON
+    """Say whether a job takes for known the residual scale that a model estimated."""
+    released = read_released(row)
+    return isinstance(released, Released) and known_scale(planned, released) is not None
 
 
 def describe(planned: PlannedJob, order: Order, fitted: Release[Fitted], charged: Event) -> Released:

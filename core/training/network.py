@@ -77,25 +77,46 @@ def merged(planned: PlannedJob, given: PublicWeights, theta: Tensor) -> NDArray[
         theta: what was released, the change of the trained numbers, shape (p,).
     """
     model, shape = network_of(planned), planned.design.shape
-    tensors = {name: at.double() for name, at in start_of(planned, given).items()}
-    moved = trained_parameters(model.layers, shape, model.train)
-    pieces = theta.detach().cpu().split([one.size for one in moved])  # type: ignore[no-untyped-call] # torch's stub
-    for one, change in zip(moved, pieces, strict=True):
-        tensors[one.name] = tensors[one.name] + change.view(one.shape)
+    tensors = _moved(planned, given, theta)
+    for name, own in _low_rank(tensors).items():
+        tensors[name] = torch.from_numpy(own).double()  # as the row keeps it
     for name in [name for name in tensors if name.endswith(f".{UP}")]:
         whole = name.removesuffix(f".{UP}")
         tensors[whole] = tensors[whole] + tensors[name] @ tensors[f"{whole}.{DOWN}"]
-    own = [tensors[one.name].flatten() for one in parameters_of(model.layers, shape)]
-    flat: NDArray[np.float32] = torch.cat(own).to(torch.float32).numpy()
+    whole_ones = [tensors[one.name].flatten() for one in parameters_of(model.layers, shape)]
+    flat: NDArray[np.float32] = torch.cat(whole_ones).to(torch.float32).numpy()
     return flat
+
+
+def low_rank(planned: PlannedJob, given: PublicWeights, theta: Tensor) -> NDArray[np.float32] | None:
+    """Return the low-rank changes that `merged` merges, flat, in the order of `adapters`; None: there are none."""
+    found = _low_rank(_moved(planned, given, theta))
+    return np.concatenate([one.ravel() for one in found.values()]) if found else None
+
+
+def _low_rank(tensors: Mapping[str, Tensor]) -> dict[str, NDArray[np.float32]]:
+    """Return the low-rank matrices among tensors, in their order, in single precision."""
+    return {name: at.to(torch.float32).numpy() for name, at in tensors.items() if name.endswith((f".{DOWN}", f".{UP}"))}
+
+
+def _moved(planned: PlannedJob, given: PublicWeights, theta: Tensor) -> dict[str, Tensor]:
+    """Return the start and its change, in double precision, low-rank changes as matrices of their own."""
+    model = network_of(planned)
+    tensors = {name: at.double() for name, at in start_of(planned, given).items()}
+    moved = trained_parameters(model.layers, planned.design.shape, model.train)
+    pieces = theta.detach().cpu().split([one.size for one in moved])  # type: ignore[no-untyped-call] # torch's stub
+    for one, change in zip(moved, pieces, strict=True):
+        tensors[one.name] = tensors[one.name] + change.view(one.shape)
+    return tensors
 
 
 def change_of(planned: PlannedJob, given: PublicWeights, released: ReleasedNetwork) -> Tensor:
     """Return a released network as theta, the change of its trained numbers from the public start, float64, shape (p,).
 
-    The inverse of `merged`, but for what its rounding to single precision took; not for low-rank changes.
+    The inverse of `merged`, but for what its rounding to single precision took; low-rank changes are those of the row.
     """
-    model, tensors, start = network_of(planned), released.tensors, start_of(planned, given)
+    model, start = network_of(planned), start_of(planned, given)
+    tensors = released.tensors | released.factors
     moved = trained_parameters(model.layers, planned.design.shape, model.train)
     return torch.cat(
         [(torch.from_numpy(tensors[one.name]).double() - start[one.name].double()).flatten() for one in moved]
@@ -109,6 +130,7 @@ def describe_network(
     steps: int,
     claim: Certificate | None,
     privacy: Report,
+    adapters: NDArray[np.float32] | None = None,
 ) -> ReleasedNetwork:
     """Return the row that a network stores.
 
@@ -119,6 +141,7 @@ def describe_network(
         steps: taken.
         claim: what the method claims.
         privacy: what the job promises.
+        adapters: the low-rank changes that were merged into the parameters.
 
     Raises:
         AssertionError: a parameter is not finite.
@@ -142,5 +165,6 @@ def describe_network(
         ),
         privacy=privacy,
         parameters=pack_parameters(parameters),
+        adapters=None if adapters is None else pack_parameters(adapters),
         certificate=claim,
     )

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from core.catalogue.planning import PlannedJob
+from core.inference.about import known_scale
 from core.inference.network import ReleasedNetwork, read_released
 from core.store.jobs.subjects import Subjects
 from core.training.network import NO_WEIGHTS, PublicWeights, change_of
@@ -27,7 +28,8 @@ def points_of(planned: PlannedJob, subjects: Subjects | None, weights: PublicWei
         if isinstance(released, ReleasedNetwork):
             found.append(change_of(planned, weights, released).unsqueeze(0))
         else:
-            found.append(torch.tensor(released.iterates or (released.theta,), dtype=torch.float64))
+            own = torch.tensor(released.iterates or (released.theta,), dtype=torch.float64)
+            found.append(own if known_scale(planned, released) is None else own[:, :-1])
     points = torch.cat(found)
     assert points.shape[-1] == planned.facts.dimension, "they were compared with the job when it came in"
     return points

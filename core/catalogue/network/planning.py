@@ -7,10 +7,12 @@ from typing import Final
 from core.catalogue.columns import Coded
 from core.catalogue.design import Design
 from core.catalogue.jobs import JobSpec
+from core.catalogue.methods import AnySettings
 from core.catalogue.network.layers import Attention, Conv2d, Embedding, Layer, Linear, Shape
 from core.catalogue.network.model import NetworkModel, check_layers, trace
 from core.catalogue.network.trained import placed, trained_count
 from core.catalogue.planning_rules import fill
+from core.catalogue.second_order.certify import Certify
 from core.errors import FieldError, Invalid
 from core.privacy.facts import Adjacency, Facts
 
@@ -24,7 +26,7 @@ METHODS: Final[Mapping[str, tuple[str, ...]]] = {
     "certify": ("smoothness", "hessian_smoothness"),
 }
 """Which train networks, and what of a network's loss they need to know: clipping bounds its gradients, nothing else is
-known of it, so whoever asks for them declares it."""
+known of it, so whoever asks for them declares it. A certificate of the gradient alone needs nothing; see `_needed`."""
 PLANNED_CLIP: Final = 1.0
 SMALLEST_CLIP, LARGEST_CLIP = 1e-6, 1e6
 """Within these, single precision holds what is clipped and what is added up."""
@@ -55,9 +57,10 @@ def refuse_for_networks(spec: JobSpec) -> None:
             + ", ".join(kind for kind, needed in METHODS.items() if needed)
         )
         errors.append(FieldError("/optimizer/kind", detail))
-    for name in METHODS.get(spec.optimizer.kind, ()):
+    for name in _needed(spec.optimizer):
         if getattr(spec.optimizer, name) is None:
-            detail = "is known of no network's loss: declare it, or use clipped_sgd, which needs none"
+            other = "clipped_sgd" if spec.optimizer.kind != "certify" else "claims: gradient"
+            detail = f"is known of no network's loss: declare it, or use {other}, which needs none"
             errors.append(FieldError(f"/optimizer/{name}", detail))
     if spec.inference.intervals:
         detail = "no covariance is known for the parameters of a network: set it to false"
@@ -69,6 +72,13 @@ def refuse_for_networks(spec: JobSpec) -> None:
         errors.append(FieldError("/assume", "is about coefficients, which a network has none of; leave it out"))
     if errors:
         raise Invalid(f"This job asks for what networks do not have: see {errors[0].pointer}.", *errors)
+
+
+def _needed(settings: AnySettings) -> tuple[str, ...]:
+    """Return which constants of a network's loss a method rests on."""
+    if isinstance(settings, Certify) and not settings.escapes:
+        return ()
+    return METHODS.get(settings.kind, ())
 
 
 def _extreme_figures(spec: JobSpec) -> list[FieldError]:

@@ -11,8 +11,8 @@ from pydantic import Field
 
 from core.catalogue.method import AbstractSettings
 from core.catalogue.planning_rules import AnyStart, Mu, Radius
-from core.catalogue.questions import Gradient, GradientDifference
-from core.catalogue.sampling import StreamSampling
+from core.catalogue.questions import Gradient, GradientDifference, GradientNorm
+from core.catalogue.sampling import Sampling, StreamSampling
 from core.catalogue.second_order.escape import rounds_for
 from core.catalogue.second_order.estimation import Errors
 from core.catalogue.second_order.presets import THETA, gamma_star, round_chance
@@ -135,17 +135,17 @@ class SpiderFigures(AbstractSettings):
         """Estimates from one fresh gradient to the next; None: the drift decides."""
         return None
 
-    def questions(self) -> tuple[Gradient | GradientDifference, ...]:
+    def questions(self) -> tuple[Gradient | GradientDifference | GradientNorm, ...]:
         """Return a fresh gradient's question and that for a change over distance 1; all have one price."""
         unit = self.change(1.0)
         assert unit is not None, "over a distance"
         return self.fresh(), unit
 
-    def asked(self) -> frozenset[Gradient | GradientDifference]:
+    def asked(self) -> frozenset[Gradient | GradientDifference | GradientNorm]:
         """Return the questions; those for other distances cost the same."""
         return frozenset(self.questions())
 
-    def sampling(self, facts: Facts) -> StreamSampling:
+    def sampling(self, facts: Facts) -> Sampling:
         """Return that batches are disjoint, of two sizes."""
         sizes = tuple(dict.fromkeys((known(self.batch), known(self.difference_batch))))
         return StreamSampling(batches=sizes, chunk=self._chunk(facts), passes=self.epochs)

@@ -66,18 +66,31 @@ def refuse_unfit(settings: SpiderFigures, facts: Facts, *more: FieldError) -> No
         Invalid: the smoothness is not known, a clip is above the bound, the residual scale is unknown; or anything
             more is wrong.
     """
+    if facts.scale is not None:  # alone: what else is not known of such a loss is for that reason
+        raise _wrong(
+            "/model/loss", f"has an unknown scale, which {settings.card().kind} does not move: {_ways(settings)}"
+        )
     wrong = list(more)
     if settings.smoothness is None:
-        wrong.insert(0, FieldError("/optimizer/smoothness", "is not known of this loss: declare it"))
+        detail = f"is not known of this loss: declare it{_or_none(settings)}"
+        wrong.insert(0, FieldError("/optimizer/smoothness", detail))
     if settings.clip is not None and settings.clip > facts.gradient_bound:
         detail = f"is above {facts.gradient_bound:.6g}, the model's own bound; lower it, or raise the weights' bound"
         wrong.append(FieldError("/optimizer/clip", detail))
-    if facts.scale is not None:
-        wrong.append(
-            FieldError("/model/loss", "has an unknown scale, which this method does not train: give the scale")
-        )
     if wrong:
         raise Invalid(f"{settings.card().kind} needs what is not known here: see {wrong[0].pointer}.", *wrong)
+
+
+def _ways(settings: SpiderFigures) -> str:
+    """Say what to do about a loss of an unknown scale: of a model that exists, the scale was released with it."""
+    if not settings.about[1]:
+        return "give the scale, and leave joint out"
+    return "give the released one and leave joint out, or take claims: gradient, which is about the scale too"
+
+
+def _or_none(settings: SpiderFigures) -> str:
+    """Say what else there is where a constant is missing: of a model that exists, a claim that rests on none."""
+    return ", or take claims: gradient, which needs none" if settings.about[1] else ""
 
 
 def _unknown(settings: EscapeFigures, facts: Facts) -> Iterator[FieldError]:
@@ -87,10 +100,8 @@ def _unknown(settings: EscapeFigures, facts: Facts) -> Iterator[FieldError]:
             yield FieldError("/optimizer/mode", "theory is about the estimator drift: take calibrated or given")
         return
     if settings.hessian_smoothness is None:
-        yield FieldError(
-            "/optimizer/hessian_smoothness",
-            "is not known of this loss: declare it, for it is known of smooth ones that bend down",
-        )
+        bent = "convex losses, none of whose curvatures is below 0" if facts.weak_convexity == 0 else "this loss"
+        yield FieldError("/optimizer/hessian_smoothness", f"is not known of {bent}: declare it{_or_none(settings)}")
     if settings.mode == "theory" and settings.start_gap is None and facts.start_gap is None:
         yield FieldError("/optimizer/start_gap", "is not known of this loss: declare it, for the theory")
     if (settings.mode, settings.preset, settings.escape_distance) == ("calibrated", "fast", None):

@@ -1,5 +1,7 @@
 """Plans of Gauss-PSGD and certify from public figures alone, and the one figure that is left out and looked for.
 
+Of a claim about a gradient alone, alpha is what its told norm is raised by: all that can be known before it is told.
+
 The settings are those of a job, and are filled as a job's are; where a job would be refused for want of records or of
 privacy, the plan is vacuous and says why. `find` solves for the fewest units, the smallest epsilon, or the largest
 spread of gradients with which alpha is at most the target. Alpha falls with the units but for small teeth, for batches
@@ -37,7 +39,7 @@ Hole = Literal["units", "epsilon", "spread"]
 
 
 class EscapePlanRequest(Frozen):
-    """Public figures of a problem, for a method with rounds of escape."""
+    """Public figures of a problem, for a method with rounds of escape, or a claim about a gradient alone."""
 
     units: Annotated[int, Field(ge=1, le=MOST_UNITS)] | None = Field(
         default=None, description="n; null only where it is to be found"
@@ -76,7 +78,7 @@ class EscapePrivacy(Frozen):
 
 
 class EscapeSolved(Frozen):
-    """What was looked for, so that alpha is at most the target; the other two are null."""
+    """What was looked for, so that alpha, or a gradient's tolerance, is at most the target; the other two are null."""
 
     target: float
     units: int | None = None
@@ -94,7 +96,9 @@ class EscapePlan(Frozen):
     units: int
     settings: dict[str, Any] | None = Field(description="filled, as a job would run them; null: none would do")
     figures: dict[str, float | int | None] = Field(description="alpha, gamma_star, p_round and what they rest on")
-    alpha: float | None = Field(description="the gradient is looked for at most so long")
+    alpha: float | None = Field(
+        description="the gradient is looked for at most so long; of `claims: gradient` what a told norm is raised by"
+    )
     trivial: float = Field(description="what every gradient satisfies untrained")
     confidence: float | None = Field(description="null: no theorem covers these figures")
     source: str
@@ -153,7 +157,7 @@ def _refuse(request: GaussPlanRequest | CertifyPlanRequest) -> None:
         wrong.append(("/settings/spread", "is to be found; leave it out"))
     if (request.find is None) != (request.target is None):
         wrong.append(("/target", "comes with `find`, and `find` with it"))
-    if request.find is not None and not request.settings.escapes:
+    if request.find is not None and isinstance(request.settings, GaussPsgd) and not request.settings.escapes:
         wrong.append(("/find", "is for methods with rounds of escape: DIFF2 has no alpha"))
     if request.epsilon is not None and not EPSILONS[0] <= float(request.epsilon) <= EPSILONS[1]:
         wrong.append(("/epsilon", f"is outside {EPSILONS[0]:g} to {EPSILONS[1]:g}"))
@@ -162,9 +166,21 @@ def _refuse(request: GaussPlanRequest | CertifyPlanRequest) -> None:
     if wrong:
         pointer, detail = wrong[0]
         raise Invalid(f"This plan cannot be made: {pointer[1:]} {detail}.", *(FieldError(*one) for one in wrong))
+    _refuse_settings(request)
+
+
+def _refuse_settings(request: GaussPlanRequest | CertifyPlanRequest) -> None:
+    """Refuse settings that lack a constant, or have one that is of no use to them.
+
+    Raises:
+        Invalid: with pointers into the request.
+    """
     facts = _facts(request.model_copy(update={"units": request.units or MOST_UNITS}))
     try:
-        refuse_missing(request.settings.model_copy(update={"mu": 1.0}), facts)
+        if isinstance(request.settings, Certify) and not request.settings.escapes:
+            request.settings.refuse_rounds(facts)
+        else:
+            refuse_missing(request.settings.model_copy(update={"mu": 1.0}), facts)
     except Invalid as refusal:
         moved = (FieldError(one.pointer.replace("/optimizer", "/settings"), one.detail) for one in refusal.fields)
         raise Invalid(refusal.detail.replace("/optimizer", "/settings"), *moved) from refusal
@@ -186,7 +202,7 @@ def _found(request: GaussPlanRequest | CertifyPlanRequest, hole: Hole) -> GaussP
 
     def meets(value: float) -> bool:
         try:
-            return 4 * known(_planned(put(value)).error_radius) <= known(request.target)
+            return known(_bounded(put(value))) <= known(request.target)
         except Invalid:
             return False
 
@@ -199,8 +215,10 @@ def _found(request: GaussPlanRequest | CertifyPlanRequest, hole: Hole) -> GaussP
     return put(value)
 
 
-def _planned(filled: GaussPlanRequest | CertifyPlanRequest) -> AbstractEscape:
-    return filled.settings.plan(_facts(filled), _mu(filled))
+def _bounded(filled: GaussPlanRequest | CertifyPlanRequest) -> float | None:
+    """Return alpha, or of a gradient alone what a told norm is raised by."""
+    facts = _facts(filled)
+    return filled.settings.plan(facts, _mu(filled)).bound(facts).value
 
 
 def _searched(meets: Callable[[float], bool], first: float, last: float) -> float | None:

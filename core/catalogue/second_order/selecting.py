@@ -5,6 +5,7 @@ Candidates are points that were released before; the records are others, held ou
 * sound: at each candidate a noised gradient and a noised Hessian, and the first one is taken where both pass, with all
   constants and a union over all candidates; `printed`: the same with the print's thresholds, which promise less than
   they say (privacy is by the exact multiplier in every mode, never by the print's);
+* gradient: at each candidate a noised gradient alone, for losses of which no curvature is news or none is known;
 * hessian_products: a noised gradient, and K noised products of the Hessian with the vectors of a power iteration on
   M I - H, which is led to the direction that bends down most;
 * above_threshold: noise on a score alone, one positive answer, pure epsilon; on one machine only;
@@ -43,7 +44,7 @@ CONDITIONS: Final = (
 )
 NO_SCALARS: Final = (
     "is for one dataset: means of clients' own norms and eigenvalues bound those of the mean from one side only, so "
-    "that no threshold can be set on them; take sound, printed or hessian_products"
+    "that no threshold can be set on them; take sound, printed, gradient or hessian_products"
 )
 
 
@@ -57,12 +58,13 @@ class SelectModel(SelectModelFigures):
             Invalid: a constant is missing, or the loss has no Hessian to ask for; with JSON pointers.
         """
         _refuse_open(self, facts)
+        bends = self.mode != "gradient"
         gamma = sqrt((self.hessian_smoothness or 0) * (self.alpha or 0))
         settings = fill(
             self,
             mu=mu,
             gamma_star=gamma or None,
-            smoothness=facts.smoothness,
+            smoothness=facts.smoothness if bends else None,
             candidates=1,
             clients=1,
             units=facts.units,
@@ -96,7 +98,7 @@ class SelectModel(SelectModelFigures):
 
     def passes(self, facts: Facts) -> int:
         """Return two products for a gradient, as many as parameters for a Hessian, and three for its product."""
-        one = 3 * self.products if self.mode == "hessian_products" else facts.dimension
+        one = {"hessian_products": 3 * self.products, "gradient": 0}.get(self.mode, facts.dimension)
         return (2 + one) * known(self.candidates)
 
     def bound(self, facts: Facts) -> Bound:
@@ -140,9 +142,9 @@ class SelectModel(SelectModelFigures):
                 candidates=known(self.candidates),
                 chosen=chosen,
                 alpha=known(self.alpha),
-                gamma_star=known(self.gamma_star),
+                gamma_star=self.gamma_star,
                 gradient_tolerance=allowed[0],
-                curvature_tolerance=allowed[1],
+                curvature_tolerance=None if self.mode == "gradient" else allowed[1],
                 curvature=sharp,
                 failure=self.failure,
             ),
@@ -172,15 +174,22 @@ def _refuse_open(settings: SelectModel, facts: Facts) -> None:
     wrong = []
     if settings.alpha is None:
         wrong.append(FieldError("/optimizer/alpha", "is required: how long a gradient may be, in encoded units"))
-    if settings.gamma_star is None and settings.hessian_smoothness is None:
+    if settings.mode == "gradient":
+        given = (
+            name for name in ("gamma_star", "hessian_smoothness", "smoothness") if getattr(settings, name) is not None
+        )
+        wrong += [
+            FieldError(f"/optimizer/{name}", "is about curvature, which gradient looks at none of") for name in given
+        ]
+    elif settings.gamma_star is None and settings.hessian_smoothness is None:
         wrong.append(FieldError("/optimizer/gamma_star", "is required, or hessian_smoothness for sqrt(rho alpha)"))
-    if settings.smoothness is None and facts.smoothness is None:
-        detail = "is required where the loss has kinks or nothing bounds its Hessian: none is known here"
+    if settings.mode != "gradient" and settings.smoothness is None and facts.smoothness is None:
+        detail = "is not known of this loss, nor a bound on a unit's Hessian: declare it, or take mode: gradient"
         wrong.append(FieldError("/optimizer/smoothness", detail))
     if settings.epsilon is not None and settings.mode != "above_threshold":
         wrong.append(FieldError("/optimizer/epsilon", "is for above_threshold; leave it out"))
     if wrong:
-        raise Invalid(f"This selection lacks a figure: see {wrong[0].pointer}.", *wrong)
+        raise Invalid(f"This selection cannot be planned: see {wrong[0].pointer}.", *wrong)
 
 
 def _refuse_unfit(settings: SelectModel, facts: Facts) -> None:
@@ -188,13 +197,13 @@ def _refuse_unfit(settings: SelectModel, facts: Facts) -> None:
     wrong = []
     if settings.mode in BY_SCORES and known(settings.clients) > 1:
         wrong.append(FieldError("/optimizer/mode", f"{settings.mode} {NO_SCALARS}"))
-    if settings.mode != "hessian_products" and facts.dimension > MOST_MATRIX:
-        detail = f"sums whole Hessians, of up to {MOST_MATRIX} parameters: take hessian_products"
+    if settings.mode not in {"hessian_products", "gradient"} and facts.dimension > MOST_MATRIX:
+        detail = f"sums whole Hessians, of up to {MOST_MATRIX} parameters: take hessian_products, or gradient"
         wrong.append(FieldError("/optimizer/mode", f"{settings.mode} {detail}"))
     if known(settings.units) > facts.units:
         detail = f"is {settings.units}, and there are {facts.units}: nothing is claimed by more; leave it out"
         wrong.append(FieldError("/optimizer/units", detail))
-    if not settings.held(facts.dimension).enough:
+    if settings.mode != "gradient" and not settings.held(facts.dimension).enough:
         detail = f"the {facts.units} units are too few for any claim: bring more, or raise failure"
         wrong.append(FieldError("/optimizer/failure", detail))
     if wrong:

@@ -18,7 +18,7 @@ MOST_CANDIDATES: Final = 1000
 MOST_PRODUCTS: Final = 1000
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Mode = Literal["sound", "printed", "hessian_products", "above_threshold", "exponential"]
+Mode = Literal["sound", "printed", "gradient", "hessian_products", "above_threshold", "exponential"]
 BY_SCORES: Final = frozenset({"above_threshold", "exponential"})
 """Modes of one answer about all candidates."""
 Asked = Gradient | Hessian | HessianProduct | FirstStationary | LikelyStationary
@@ -35,7 +35,10 @@ class SelectModelFigures(AbstractSettings):
 
     kind: Literal["select_model"] = "select_model"
     mu: Mu | None = Field(default=None, description="of the whole selection; null: the job's share")
-    mode: Mode = Field(default="sound", description="printed has the print's thresholds, never its noise")
+    mode: Mode = Field(
+        default="sound",
+        description="printed has the print's thresholds, never its noise; gradient looks at no curvature",
+    )
     alpha: Positive | None = Field(default=None, description="how long a gradient may be, in encoded units; required")
     gamma_star: Positive | None = Field(
         default=None, description="how far below 0 an eigenvalue may be; null: sqrt(rho alpha)"
@@ -87,13 +90,16 @@ class SelectModelFigures(AbstractSettings):
     @property
     def answers(self) -> int:
         """How many are asked for at most, all of one multiplier."""
-        each = {"sound": 2, "printed": 2, "hessian_products": 1 + self.products}.get(self.mode)
+        each = {"sound": 2, "printed": 2, "gradient": 1, "hessian_products": 1 + self.products}.get(self.mode)
         return 1 if each is None else each * known(self.candidates)
 
     def questions(self) -> tuple[Asked, ...]:
         """Return the questions asked of each candidate, or the one about all of them."""
-        sigma, bound = self.multiplier, known(self.smoothness)
+        sigma = self.multiplier
         slope = Gradient(sigma=sigma, clip=self.clip)
+        if self.mode == "gradient":
+            return (slope,)
+        bound = known(self.smoothness)
         match self.mode:
             case "sound" | "printed":
                 return slope, Hessian(sigma=sigma, clip=bound)
@@ -143,8 +149,14 @@ class SelectModelFigures(AbstractSettings):
         Args:
             facts: public.
             noises: standard deviations on each entry of the mean gradient, and of the mean Hessian or its product.
+
+        Returns:
+            Of the gradient and of the curvature, 0 where none is looked at.
         """
-        held, bounds = self.held(facts.dimension), (self.clip_at(facts), known(self.smoothness))
+        held = self.held(facts.dimension)
+        if self.mode == "gradient":
+            return held.sampled_gradient(self.clip_at(facts)) + held.noised_gradient(noises[0]), 0.0
+        bounds = (self.clip_at(facts), known(self.smoothness))
         if self.mode == "printed":
             printed = self.printed(facts.dimension)
             return printed.gradient(bounds[0]), printed.hessian(bounds[1])
@@ -158,7 +170,8 @@ class SelectModelFigures(AbstractSettings):
 
     def noises(self, facts: Facts) -> tuple[float, float]:
         """Return the noise on each entry of the means over clients, of the lattice's own part before it is drawn."""
-        slope, bend = (question.sensitivity(self._alone(facts)) for question in self.questions())
+        moved = [question.sensitivity(self._alone(facts)) for question in self.questions()]
+        slope, bend = moved if len(moved) > 1 else (moved[0], 0.0)
         root = sqrt(known(self.clients))
         return self.multiplier * slope / root, self.multiplier * bend / root
 
@@ -177,10 +190,12 @@ class SelectModelFigures(AbstractSettings):
 
         None: nothing is claimed. Where products led nowhere below, there may still be such a direction.
         """
-        alpha, gamma = known(self.alpha), known(self.gamma_star)
-        held = self.held(facts.dimension)
+        alpha, held = known(self.alpha), self.held(facts.dimension)
+        if self.mode == "gradient":
+            return alpha + 2 * self.tolerances(facts, self.noises(facts) if noises is None else noises)[0], None
         if self.mode in {"exponential", "printed"} or not held.enough:
             return None, None
+        gamma = known(self.gamma_star)
         if self.mode == "above_threshold":
             slack, (slope, bend) = held.slack(self.multiplier), self.moves(facts)
             steep = alpha + 2 * slack * slope + held.sampled_gradient(self.clip_at(facts))
@@ -202,7 +217,7 @@ class SelectModelFigures(AbstractSettings):
             "answers_at_most": self.answers,
             "gamma_star": self.gamma_star,
             "alpha_trivial": self.clip_at(facts),
-            "gamma_star_trivial": known(self.smoothness),
+            "gamma_star_trivial": self.smoothness,
         }
         told["claimed_gradient"], told["claimed_curvature"] = self.claimed(facts)
         if self.mode in BY_SCORES:
@@ -214,9 +229,7 @@ class SelectModelFigures(AbstractSettings):
         noises, root = self.noises(facts), sqrt(facts.dimension)
         wide = root if self.mode == "hessian_products" else 2 * root
         steep, sharp = self.tolerances(facts, noises)
-        return told | {
-            "gradient_tolerance": steep,
-            "curvature_tolerance": sharp,
-            "gradient_noise_norm": noises[0] * root,
-            "curvature_noise_norm": noises[1] * wide,
-        }
+        told |= {"gradient_tolerance": steep, "gradient_noise_norm": noises[0] * root}
+        if self.mode == "gradient":
+            return told
+        return told | {"curvature_tolerance": sharp, "curvature_noise_norm": noises[1] * wide}
