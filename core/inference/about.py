@@ -50,7 +50,7 @@ def _encoding_misfit(planned: PlannedJob, released: AnyReleased) -> str | None:
         return "reads the same columns in another order" if same else "reads other columns"
     if found.intercept != wanted.intercept:
         return (
-            "has an intercept, where the job has none" if found.intercept else "has no intercept, where the job has one"
+            "has an intercept where the job has none" if found.intercept else "has no intercept where the job has one"
         )
     pairs = zip(found.columns, wanted.columns, strict=True)
     name = next((one.name for one, other in pairs if one != other), wanted.read[0])

@@ -16,6 +16,7 @@ from core.catalogue.losses import Clip
 from core.catalogue.nonconvex_losses import SmoothPhase
 from core.catalogue.questions import Question
 from core.catalogue.second_order.selecting import SelectModel
+from core.inference.wording import claim as said_of
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.optimizers import select_model
 from core.oracle import Status, stationarity
@@ -34,7 +35,7 @@ from tests.support.circles import Mail, ThreadCircle, together
 from tests.support.problems import repeatable_generator
 from tests.support.store import TERMS
 
-MODES = ("sound", "printed", "hessian_products", "above_threshold", "exponential")
+MODES = ("gradient", "sound", "printed", "hessian_products", "above_threshold", "exponential")
 UNITS, DIMENSION = 20_000, 4
 TRUTH = torch.tensor([1.0, 0.0, 0.0, 0.0]).double()
 CANDIDATES = torch.stack([2 * TRUTH, torch.zeros(4).double(), TRUTH.roll(1) / sqrt(3), TRUTH, -TRUTH])
@@ -57,7 +58,8 @@ def records(units: int = UNITS, seed: int = 1) -> LinearProblem:
 
 
 def planned(mode: str, mu: float = 3.0, **options: object) -> SelectModel:
-    return SelectModel.model_validate({**SHARP, "mode": mode, "smoothness": 60.0, **options}).plan(FACTS, mu)
+    bends = {"gamma_star": None} if mode == "gradient" else {"smoothness": 60.0}
+    return SelectModel.model_validate({**SHARP, "mode": mode, **bends, **options}).plan(FACTS, mu)
 
 
 def narrow(settings: SelectModel) -> SelectModel:
@@ -95,7 +97,7 @@ class TestSelection:
         _, status = select_model.iterate(settings.model_copy(update=given), silent(), one.unsqueeze(0))
         assert (status is Status.NONE) == (past > 0)
 
-    @pytest.mark.parametrize("mode", MODES[:4])
+    @pytest.mark.parametrize("mode", MODES[:5])
     def test_none_is_told_where_none_passes(self, mode: str) -> None:
         worse = CANDIDATES[:1].repeat(3, 1)
         settings = planned(mode, candidates=3)
@@ -130,7 +132,29 @@ class TestSelection:
             mode, Gaussian(sigma=settings.multiplier)
         )
         assert len(meter.totals) <= len(settings.schedule(FACTS)) == settings.answers
-        assert settings.answers == {"hessian_products": 5 * 21, "above_threshold": 1, "exponential": 1}.get(mode, 10)
+        assert settings.answers == {
+            "hessian_products": 5 * 21,
+            "above_threshold": 1,
+            "exponential": 1,
+            "gradient": 5,
+        }.get(mode, 10)
+
+    def test_gradients_alone_take_the_first_that_is_short_and_claim_no_curvature(self) -> None:
+        """The maximum at zero passes: whoever asks for a gradient alone is told of nothing else."""
+        meter = CountingMeter()
+        settings = narrow(planned("gradient", mu=1e4))
+        oracle = Simulation(records(), FACTS, SimulationGenerator(1), noiseless=True, meter=meter)
+        estimate, status = select_model.iterate(settings, oracle, CANDIDATES)
+        assert (status, len(meter.totals)) == (Status.FINISHED, 2)
+        claim = estimate.certificate
+        assert claim is not None
+        assert claim.selection is not None
+        assert (claim.quantity, claim.selection.chosen, claim.selection.curvature) == ("gradient_norm", 1, None)
+        assert (claim.selection.gamma_star, claim.selection.curvature_tolerance) == (None, None)
+        assert claim.value is not None
+        assert claim.selection.gradient_tolerance is not None
+        assert claim.value == pytest.approx(0.05 + 2 * claim.selection.gradient_tolerance)
+        assert "of any curvature" in said_of(claim)
 
     def test_a_hessian_is_not_paid_for_where_the_gradient_fails(self) -> None:
         meter = CountingMeter()
@@ -168,7 +192,7 @@ class TestSelection:
 class TestClients:
     """Two clients with records of their own, each behind its own door, go through the candidates together."""
 
-    @pytest.mark.parametrize("mode", ["sound", "printed", "hessian_products"])
+    @pytest.mark.parametrize("mode", ["gradient", "sound", "printed", "hessian_products"])
     def test_select_alike_and_each_pays_for_itself(self, mode: str) -> None:
         settings = narrow(planned(mode, mu=1e4, clients=2))
 
@@ -183,10 +207,13 @@ class TestClients:
             return estimate.theta, -1 if chosen is None else chosen, len(meter.totals)
 
         (theta, chosen, asked), other = together(Mail(2), work)
-        assert chosen == 3
-        assert torch.equal(theta, CANDIDATES[3])
+        assert chosen == (1 if mode == "gradient" else 3)
+        assert torch.equal(theta, CANDIDATES[chosen])
         assert torch.equal(other[0], theta)
         assert other[1:] == (chosen, asked)
+        if mode == "gradient":
+            assert asked == 2
+            return
         bends = 20 if mode == "hessian_products" else 1
         assert asked == 4 + 3 * bends, "the first candidate's gradient is long; the fourth passes"
 

@@ -240,7 +240,7 @@ def test_models_that_are_no_points_of_the_job_are_refused_by_their_pointers(hous
     ]
     for changed, said in (
         ({"features": ["age", "job"]}, "reads other columns"),
-        ({"intercept": False}, "an intercept where the job has none"),
+        ({"intercept": False}, "has an intercept where the job has none"),
         ({"ridge": 0.5}, "another ridge"),
         ({"loss": {"kind": "logistic"}}, "another loss"),
         ({"weights": {"kind": "clip", "bound": 0.5}}, "another weights"),
@@ -255,6 +255,44 @@ def test_models_that_are_no_points_of_the_job_are_refused_by_their_pointers(hous
     stranger = someone("owner")
     own = house.dataset(owner=stranger)
     assert "does not exist" in house.faults(spec(own, named), stranger)[0][1]
+
+
+JOINT: dict[str, Any] = {"kind": "linear", "target": "age", "features": ["job"]}
+LOSS: dict[str, Any] = {"kind": "huber", "joint": True}
+
+
+@on_one_database
+def test_a_released_scale_may_be_taken_for_known(house: House) -> None:
+    """Where the job estimates it too, all of theta is the point; at the released scale the coefficients are."""
+    seen, fresh = house.dataset(), house.dataset()
+    theta = (0.25, -0.5, 0.125, 0.3)
+    trained = spec(seen, model=JOINT | {"loss": LOSS}, **PLAIN)
+    named = house.finish(house.submit(trained), theta=theta)
+    gradient = {"kind": "certify", "claims": "gradient"}
+    scale = 0.3 * (95 - 18) / 2
+
+    def points(loss: dict[str, Any]) -> Any:
+        job = house.submit(spec(fresh, named, model=JOINT | {"loss": loss}, **gradient))
+        with house.context.database.read() as session:
+            stored = session.get_one(Job, job)
+            subjects = subjects_of(session, stored)
+            columns = COLUMNS.validate_python(session.get_one(Dataset, fresh).columns)
+            filled = JobSpec.model_validate(stored.spec)
+        planned = plan_job(filled, columns=columns, units=100, adjacency=Adjacency.ZERO_OUT, terms=TERMS)
+        told = points_of(planned, subjects)
+        assert told is not None
+        return told.tolist()
+
+    assert points(LOSS) == [list(theta)]
+    assert points({"kind": "huber", "scale": scale}) == [list(theta[:-1])]
+    for loss, said in (
+        ({"kind": "huber"}, f"residual scale {scale!r}: give it"),
+        ({"kind": "huber", "scale": 1.001 * scale}, "give it as scale in /model/loss"),
+        ({"kind": "huber", "scale": scale, "c": 2.0}, "another loss"),
+        ({"kind": "pseudo_huber", "scale": scale}, "another loss"),
+    ):
+        ((pointer, detail),) = house.faults(spec(fresh, named, model=JOINT | {"loss": loss}, **gradient))
+        assert (pointer, said in detail) == ("/models/0", True), detail
 
 
 @on_one_database

@@ -14,6 +14,7 @@ from core.catalogue.network.layers import Layer, parameters_of
 from core.catalogue.network.trained import start_parameters, trained_parameters
 from core.catalogue.planning import PlannedJob, plan_job
 from core.inference.about import misfit
+from core.inference.network import ReleasedNetwork, shown
 from core.inference.network_summary import methods_paragraph
 from core.mechanisms.public_start import draw_start
 from core.privacy.budget import plan_orders
@@ -21,7 +22,7 @@ from core.privacy.events import Gaussian
 from core.privacy.facts import Adjacency
 from core.privacy.reports import report
 from core.problems.neural.modules import Pass
-from core.training.network import change_of, describe_network, merged, start_of
+from core.training.network import change_of, describe_network, low_rank, merged, start_of
 
 LAYERS = [{"kind": "linear", "units": 7}, {"kind": "activation", "of": "tanh"},
           {"kind": "residual", "layers": [{"kind": "linear", "units": 7}]}, {"kind": "linear", "units": 2}]  # fmt: skip
@@ -100,19 +101,32 @@ def test_public_weights_are_where_training_starts() -> None:
     assert torch.equal(start["3.weight"], drawn["3.weight"])
 
 
-@pytest.mark.parametrize("train", ["all", "last"])
-def test_a_released_network_is_a_point_that_makes_the_same_network_again(train: str) -> None:
-    """Theta is found to single precision, for the release was rounded; from there on nothing is lost."""
+@pytest.mark.parametrize("train", ["all", "last", {"lora": {"rank": 2}}, {"lora": {"rank": 1, "layers": ["2.0"]}}])
+def test_a_released_network_is_a_point_that_makes_the_same_network_again(train: Any) -> None:
+    """Theta is found to single precision, for the release was rounded; from there on nothing is lost.
+
+    Low-rank changes are kept as they were trained: of a product alone nobody could tell its two factors.
+    """
     job = planned(train)
     theta = torch.linspace(-0.3, 0.3, job.facts.dimension, dtype=torch.float64)
     told = report(Gaussian(sigma=1.0), plan_orders(Decimal(3), Decimal("1e-6")), Adjacency.ZERO_OUT, declared=True)
-    released = describe_network(job, merged(job, {}, theta), "finished", 5, None, told)
+    kept = low_rank(job, {}, theta)
+    released = describe_network(job, merged(job, {}, theta), "finished", 5, None, told, kept)
+    released = ReleasedNetwork.model_validate_json(released.model_dump_json())
+    assert (released.adapters is None) == (kept is None) == isinstance(train, str)
     assert misfit(job, released) is None
     point = change_of(job, {}, released)
     assert torch.allclose(point, theta, atol=1e-6)
     assert np.array_equal(merged(job, {}, point), released.flat)
     assert "other train" in str(misfit(planned("last" if train == "all" else "all"), released))
-    assert "low-rank" in str(misfit(planned({"lora": {"rank": 2}}), released))
+    if kept is None:
+        assert "adapters" not in released.model_dump(), "as rows were before"
+    else:
+        assert "released without them" in str(misfit(job, released.model_copy(update={"adapters": None})))
+        assert np.array_equal(low_rank(job, {}, point), kept)
+        assert not {"parameters", "adapters"} & {
+            name for name, at in shown(released.model_dump(mode="json")).items() if isinstance(at, str)
+        }
 
 
 def test_methods_of_a_streamed_network_speak_of_no_samples() -> None:

@@ -63,6 +63,24 @@ def test_planning_again_changes_nothing() -> None:
         assert again == job
 
 
+JOINT = {"kind": "linear", "target": "y", "features": ["x"], "loss": {"kind": "huber", "joint": True}}
+KINKS = {"kind": "phase_retrieval", "target": "y", "features": ["x"], "loss": {"kind": "robust"}}
+MULTINOMIAL = {"kind": "multinomial", "target": "c", "features": ["x"]}
+
+
+@pytest.mark.parametrize("model", [LOGISTIC, MULTINOMIAL, JOINT, KINKS | {"weights": {"kind": "clip"}}], ids=str)
+def test_gradients_alone_are_looked_at_of_every_regression(model: dict[str, Any]) -> None:
+    job = planned(model, mode="gradient", gamma_star=None)
+    assert settings(job).answers == len(job.schedule) == 3
+    assert (settings(job).smoothness, settings(job).gamma_star, job.facts.hessian_rank) == (None, None, None)
+    assert job.bound.value == settings(job).claimed(job.facts)[0]
+    again = plan_job(job.spec, columns=COLUMNS, units=100_000, adjacency=Adjacency.REPLACE_ONE, terms=TERMS)
+    assert again == job
+    with pytest.raises(Invalid) as refused:
+        planned(model, mode="gradient", smoothness=1.0)
+    assert [one.pointer for one in refused.value.fields] == ["/optimizer/gamma_star", "/optimizer/smoothness"]
+
+
 @pytest.mark.parametrize("target", [{"mu": "0.5"}, {"rho": "0.1"}, {"percent": "20"}, {"epsilon": "1"}])
 def test_a_pure_choice_takes_what_its_target_allows(target: dict[str, str]) -> None:
     job = planned(target=target, mode="above_threshold")
@@ -119,6 +137,8 @@ def test_what_cannot_be_selected_is_refused_by_name(
     with pytest.raises(Invalid) as refused:
         planned(model, **optimizer)
     assert [one.pointer for one in refused.value.fields] == [pointer]
+    if pointer.startswith("/model"):
+        assert "take mode: gradient" in refused.value.fields[0].detail
 
 
 def test_phase_retrieval_with_a_smooth_loss_has_a_hessian_of_either_sign() -> None:
