@@ -16,7 +16,7 @@ from torch import Tensor
 from core.catalogue.network.layers import Activation, Layer, Linear
 from core.catalogue.network.model import Loss
 from core.catalogue.questions import Gradient
-from core.catalogue.sampling import StreamSampling
+from core.catalogue.sampling import Sampling, StreamSampling
 from core.catalogue.second_order.gauss import GaussPsgd
 from core.inference.estimate import Estimate
 from core.mechanisms.generator import SimulationGenerator
@@ -52,7 +52,7 @@ class Learnt:
         """Return a door to the records, each read once in a pass."""
         return self._door(settings.sampling(self.facts), seed)
 
-    def _door(self, sampling: StreamSampling, seed: int) -> Simulation:
+    def _door(self, sampling: Sampling, seed: int) -> Simulation:
         return Simulation(self.problem, self.facts, SimulationGenerator(seed), sampling=sampling)
 
     def plain(self, multiplier: float, batch: int, passes: int, step_size: float, seed: int) -> Tensor:
