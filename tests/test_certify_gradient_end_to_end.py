@@ -160,7 +160,7 @@ def test_clients_certify_a_gradient_together(service: Embedded, trained_on: str)
     clients = [upload(service, seed) for seed in (3, 4)]
     done = succeed_together(service, clients, model=model, optimizer=GRADIENT, models=[named], **NONE)
     claim = release_of(service, done)["certificate"]
-    assert claim["value"] == pytest.approx(claim["norm"]["told"] + claim["norm"]["tolerance"])
+    assert claim["value"] == pytest.approx(claim["norm"]["left"] + claim["norm"]["tolerance"])
     assert "each client's units" in claim["conditions"][0]
 
 

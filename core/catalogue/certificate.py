@@ -42,9 +42,13 @@ class ToldNorm(Frozen):
     """How long a released point's mean gradient is, as one noised number; see `core.catalogue.second_order.norms`."""
 
     of: str = Field(description="what the gradient is in: coefficients, coefficients and scale, or trained parameters")
-    told: float = Field(description="norm of the mean gradient of the units read, noised, so that it may be negative")
-    noise: float = Field(description="standard deviation of the noise on it")
-    tolerance: float = Field(description="what is added to it, or to 0 where it is negative, for noise and sampling")
+    told: float = Field(
+        description="norm of the mean gradient of the units read, noised, so that it may be negative; of several "
+        "clients the norm of their noised mean gradient"
+    )
+    noise: float = Field(description="standard deviation of the noise on it; of several clients, on each entry")
+    left: float = Field(description="what is left of it once what noise adds for sure is taken away, 0 at least")
+    tolerance: float = Field(description="what is added to that, for noise and sampling")
     trivial: float = Field(description="what every gradient satisfies: the clip, and the ridge's")
     failure: float = Field(description="omega, of the claim")
 

@@ -4,13 +4,15 @@ Or the norm of the gradient there, told once, which is all that a claim about th
 
 Source: [derived] ours; rounds as in Tao, Zhang, Yu, Cheng, Dressler and Wang, Second-order convergence in private
 stochastic non-convex optimization, algorithm 1.
-Sensitivity: that of the estimator's questions, or of `GradientNorm`; the point was released before, and is public here.
+Sensitivity: that of the estimator's questions, or of `GradientNorm` and `Gradient`; the point was released before, and
+is public here.
 Failure: depends on noised values only, so it tells no more than the release.
 """
 
 import torch
 from torch import Tensor
 
+from core.catalogue.questions import Gradient
 from core.catalogue.second_order.certify import Certify
 from core.inference.estimate import Estimate
 from core.inference.parameters import penalised_gradient
@@ -40,10 +42,13 @@ def iterate(settings: Certify, oracle: Oracle, points: Tensor) -> tuple[Estimate
 
 
 def _told(settings: Certify, oracle: Oracle, point: Tensor) -> tuple[Estimate, Status]:
-    """Ask for the norm of the gradient at a point, shape (p,), and claim what follows from it."""
-    facts = oracle.facts
-    answer = oracle.ask(settings.norm_question(), point)
+    """Ask for the norm of the gradient at a point, shape (p,), or for all of it, and claim what follows from it."""
+    facts, question = oracle.facts, settings.length_question()
+    answer = oracle.ask(question, point)
     penalty = torch.linalg.vector_norm(penalised_gradient(facts, torch.zeros_like(point), point))
+    length = answer.value
+    if isinstance(question, Gradient):
+        length = torch.linalg.vector_norm(penalised_gradient(facts, answer.value, point))
     estimate = Estimate(
         theta=point,
         start=point,
@@ -52,6 +57,6 @@ def _told(settings: Certify, oracle: Oracle, point: Tensor) -> tuple[Estimate, S
         scale=answer.scale,
         step=0.0,
         steps=1,
-        certificate=settings.claim_of_norm(facts, float(answer.value), answer.scale, float(penalty)),
+        certificate=settings.claim_of_norm(facts, float(length), answer.scale, float(penalty)),
     )
     return estimate, Status.FINISHED

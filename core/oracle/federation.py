@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 
 from core.catalogue.hessian_questions import Hessian, HessianProduct
-from core.catalogue.questions import Curvature, Gradient, GradientDifference, GradientNorm, Question
+from core.catalogue.questions import Curvature, Gradient, GradientDifference, Question
 from core.errors import Forsaken
 from core.oracle import Answer, Coins, Meter, Oracle, Release, Status, points
 from core.oracle.common_coins import CommonCoins, Count
@@ -249,17 +249,14 @@ class Federation:
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
         """Return the mean of all clients' noised answers at theta, shape (p,), and at `other` for pairs.
 
-        Its scale is that of the mean, from every client's own. The mean of norms is no shorter than the norm of the
-        mean, so that it bounds that from above, and from above alone.
+        Its scale is that of the mean, from every client's own.
 
         Raises:
             Forsaken: somebody has gone, or asks something else. Where that is found out before paying, nobody pays.
             StaleAttempt: this client's job is no longer ours; it was not answered from its records.
         """
-        sums = Gradient | GradientDifference | GradientNorm | Curvature | Hessian | HessianProduct
-        assert isinstance(question, sums), (
-            "a mean is taken of sums' answers, or of norms, which bounds that of the mean"
-        )
+        sums = Gradient | GradientDifference | Curvature | Hessian | HessianProduct
+        assert isinstance(question, sums), "a mean is taken of sums' answers only"
         common = _common(question)
         known = self._meter.own.recall(common, theta, other)
         if known is None:

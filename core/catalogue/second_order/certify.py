@@ -115,11 +115,15 @@ class Certify(AbstractEscape):
 
     def questions(self) -> tuple[Gradient | GradientDifference | GradientNorm, ...]:
         """Return those of the rounds, or the one about the gradient's norm."""
-        return super().questions() if self.escapes else (self.norm_question(),)
+        return super().questions() if self.escapes else (self.length_question(),)
 
-    def norm_question(self) -> GradientNorm:
-        """Return the question about the gradient's norm."""
-        return GradientNorm(sigma=self.multiplier, clip=self.clip)
+    def length_question(self) -> GradientNorm | Gradient:
+        """Return the question about the gradient's norm; of several clients the one for all of it.
+
+        A mean of norms is no norm of a mean, and where clients differ it stays long.
+        """
+        kind = GradientNorm if self.clients in {None, 1} else Gradient
+        return kind(sigma=self.multiplier, clip=self.clip)
 
     def sampling(self, facts: Facts) -> Sampling:
         """Return that batches are disjoint, of two sizes; or that one question reads all units."""
@@ -135,18 +139,19 @@ class Certify(AbstractEscape):
 
     def tolerance(self, facts: Facts) -> Tolerance:
         """Return what a told norm is raised by."""
-        apart = self.norm_question().gradient().diameter(facts) / 2
+        apart = Gradient(sigma=self.multiplier, clip=self.clip).diameter(facts) / 2
         return Tolerance(
             reach=apart if self.spread is None else min(apart, self.spread),
             units=known(self.units),
             clients=known(self.clients),
             failure=self.failure,
+            entries=1 if self.clients == 1 else facts.dimension,
         )
 
     def norm_noise(self, facts: Facts) -> float:
-        """Return the noise on the mean of the clients' norms, of the lattice's own part before it is drawn."""
+        """Return the noise on the norm, or on each entry, of the lattice's own part before it is drawn."""
         alone = facts.model_copy(update={"units": known(self.units)})
-        return self.multiplier * self.norm_question().sensitivity(alone) / sqrt(known(self.clients))
+        return self.multiplier * self.length_question().sensitivity(alone) / sqrt(known(self.clients))
 
     def bound(self, facts: Facts) -> Bound:
         """Return alpha, or what a told norm is raised by, beside what every point satisfies untrained."""
@@ -208,8 +213,8 @@ class Certify(AbstractEscape):
 
         Args:
             facts: public.
-            norm: as it was told, a mean over clients.
-            noise: the standard deviation of the noise on it.
+            norm: as it was told, or of the gradient that was.
+            noise: the standard deviation of the noise on it, or on each entry of that gradient.
             penalty: the length of the ridge's gradient at the point.
         """
         told = norms.Told(norm, noise, self.clip_at(facts), penalty)

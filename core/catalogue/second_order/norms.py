@@ -8,16 +8,21 @@ together with the sum. Hence, whatever the dimension,
 
     |g| <= max(0, A) + sqrt(2 ln(1/omega) (s^2 + r^2/n))    with probability 1 - omega at least.
 
-Of m clients the mean of their norms is told, which is no shorter than the norm of their mean gradient; then r^2/n is at
-most r^2/(m n) with n the units of the client with fewest. r is the clip, half of the gradients' diameter where less is
-known of it, or the declared spread around the mean.
+r is the clip, half of the gradients' diameter where less is known of it, or the declared spread around the mean.
+
+Of m clients the mean of their gradients is told, a = h + s Z in d entries, s the noise on each, for the mean of their
+norms may be long where their mean is 0. r^2/n is then at most r^2/(m n), n the units of the client with fewest. Across
+h, noise is chi-square of k = d - 1 degrees and at least q = k - 2 sqrt(k ln(10/omega)) but with probability omega/10
+(Laurent and Massart, lemma 1), whatever it is along h: so A is sqrt(max(0, |a|^2 - s^2 max(0, q))), and .9 omega is
+left for the rest.
 
 Level: the chance of a claim that is not true is omega at most. Power: the norm of a mean of n units is about
 sqrt(|g|^2 + v/n) with v the variance of units' gradients, so that of a point where g is 0 about sqrt(v/n) more than the
 tolerance is told.
 
-Source: [derived] ours. The norm, and not the gradient, is asked for: both have one sensitivity, and the noise of one
-number does not grow with the dimension.
+Source: [derived] ours. Of one dataset the norm, and not the gradient, is asked for: both have one sensitivity, and the
+noise of one number does not grow with the dimension. Laurent and Massart (2000), Adaptive estimation of a quadratic
+functional by model selection.
 """
 
 from dataclasses import dataclass
@@ -34,6 +39,10 @@ SPREAD = "no unit's gradient is farther from the mean than the spread that was d
 APART = "the model was made without the units that were read here"
 
 
+ACROSS = 0.1
+"""Part of omega that is for the noise across the gradient, where all of it is told."""
+
+
 class Tolerance(Frozen):
     """What a told norm is raised by, and what that rests on; all of it public."""
 
@@ -45,11 +54,25 @@ class Tolerance(Frozen):
     """m."""
     failure: float
     """omega."""
+    entries: int = 1
+    """d, of the gradient that is told; 1 where its norm is."""
 
     @property
     def depth(self) -> float:
-        """2 ln(1/omega)."""
-        return 2 * log(1 / self.failure)
+        """2 ln(1/omega), of .9 omega where some of it is for the noise across."""
+        return 2 * log(1 / (self.failure if self.entries == 1 else (1 - ACROSS) * self.failure))
+
+    @property
+    def across(self) -> float:
+        """What the squared noise across the gradient is at least, in squares of the noise on an entry."""
+        degrees = self.entries - 1
+        return max(0.0, degrees - 2 * sqrt(degrees * log(1 / (ACROSS * self.failure))))
+
+    def left(self, length: float, noise: float) -> float:
+        """Return what was told, less the noise across: A, or 0."""
+        if self.entries == 1:
+            return max(0.0, length)
+        return sqrt(max(0.0, length**2 - noise**2 * self.across))
 
     def at(self, noise: float) -> float:
         """Return the tolerance for a noise s on the norm that was told."""
@@ -76,9 +99,9 @@ class Told:
     """What was told of a point's gradient, and what is public of it."""
 
     norm: float
-    """As it was told, encoded units."""
+    """As it was told, or of the gradient that was, encoded units."""
     noise: float
-    """The standard deviation of the noise on it."""
+    """The standard deviation of the noise on it, or on each entry of that gradient."""
     clip: float
     """To which units' gradients are shortened."""
     penalty: float
@@ -99,7 +122,7 @@ def claim(facts: Facts, tolerance: Tolerance, told: Told, *, declared: bool) -> 
     return Certificate(
         ended_by="answered",
         quantity="gradient_norm",
-        value=max(0.0, told.norm) + added,
+        value=tolerance.left(told.norm, told.noise) + added,
         confidence=1 - tolerance.failure,
         conditions=(POPULATION if tolerance.clients == 1 else POPULATIONS, *[SPREAD] * declared, shortened, APART),
         variant="gradient",
@@ -108,6 +131,7 @@ def claim(facts: Facts, tolerance: Tolerance, told: Told, *, declared: bool) -> 
             of=parameters_of(facts),
             told=told.norm,
             noise=told.noise,
+            left=tolerance.left(told.norm, told.noise),
             tolerance=added,
             trivial=clip + told.penalty,
             failure=tolerance.failure,
