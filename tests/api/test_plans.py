@@ -152,3 +152,6 @@ def test_certificates_are_planned_too_and_empty_ones_say_so(admin: httpx.Client)
     assert refused(admin, ESCAPE | {"settings": {"smoothness": "a"}})[2] == "/settings/smoothness"
     assert refused(admin, ESCAPE | {"units": None})[2] == "/units"
     assert refused(admin, ESCAPE | {"kind": "other"})[2] == "/kind"
+    gradient = admin.post("/v1/plans", json=ESCAPE | {"settings": {"claims": "gradient"}}).json()
+    assert (gradient["vacuous"], gradient["confidence"]) == (False, 0.95)
+    assert gradient["alpha"] == gradient["figures"]["tolerance"] < found["alpha"]

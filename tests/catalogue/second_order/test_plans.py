@@ -111,6 +111,29 @@ def test_what_is_found_is_enough_and_a_little_less_is_not(hole: str, less: float
     assert other.alpha is None or other.alpha > 0.5
 
 
+GRADIENT: dict[str, Any] = {"units": 20_000, "settings": {"claims": "gradient"}}
+
+
+def test_a_gradient_alone_is_planned_and_solved_for() -> None:
+    """As the page about planning has it; what is found is enough, and one unit in a hundred less is not."""
+    found = told(**GRADIENT)
+    assert found.alpha == found.figures["tolerance"]
+    assert (found.vacuous, found.confidence, found.privacy.compositions) == (False, 0.95, 1)
+    for hole in ("units", "epsilon", "spread"):
+        less = told(**GRADIENT | ({} if hole == "spread" else {hole: None}), find=hole, target=0.1)
+        assert less.alpha is not None
+        assert 0.099 < less.alpha <= 0.1 or hole == "spread"
+    solved = told(**GRADIENT | {"units": None}, find="units", target=0.01).solved
+    assert solved is not None
+    assert solved.units == pytest.approx(944_985, rel=0.005)
+    few = told(**GRADIENT | {"units": 3})
+    assert few.vacuous
+    assert "from about 22 units on" in str(few.because)
+    with pytest.raises(Invalid) as refused:
+        told(settings={"claims": "gradient", "smoothness": 1.0})
+    assert [one.pointer for one in refused.value.fields] == ["/settings/smoothness"]
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
