@@ -33,6 +33,7 @@ from core.privacy.budget import plan_orders
 from core.privacy.events import Gaussian, compose
 from core.privacy.facts import Adjacency, Facts
 from core.problems.linear import LinearProblem
+from core.problems.neural.problem import NetworkProblem
 from core.store.records.records import Encoded
 from core.training.fitting import make_problem
 from tests.support.circles import Mail, ThreadCircle, together
@@ -129,6 +130,38 @@ def test_every_kind_of_model_is_told_its_gradients_length_at_the_price_of_one_an
     assert (claim.confidence, claim.quantity, claim.second_order) == (0.95, "gradient_norm", None)
     assert job.bound.value == pytest.approx(added, rel=1e-3)
     assert "Of curvature nothing is said" in said_of(claim.about(("mdl_1",), "different_people"))
+
+
+ROUNDS: dict[str, Any] = {
+    "claims": "second_order",
+    "mode": "given",
+    "smoothness": 2.0,
+    "hessian_smoothness": 2.0,
+    "batch": 40,
+    "difference_batch": 10,
+    "restart_drift": 0.1,
+    "step_size": 0.1,
+    "error_radius": 0.4,
+    "escape_distance": 50.0,
+    "round_steps": 3,
+    "rounds": 2,
+}
+
+
+def test_rounds_at_low_rank_changes_move_the_trained_numbers() -> None:
+    """With constants declared, as of any network; no round goes 50 away in 3 steps of a tenth of a clipped gradient."""
+    job = planned(KINDS["low rank"][0], **ROUNDS)
+    public, problem = job.facts, make_problem(job, records(job))
+    assert isinstance(problem, NetworkProblem)
+    sampling = settings_of(job).sampling(public)
+    oracle = Simulation(problem, public, SimulationGenerator(1), noiseless=True, sampling=sampling)
+    point = torch.linspace(0.3, 0.7, public.dimension, dtype=torch.float64)
+    estimate = fit(settings_of(job), oracle, point.unsqueeze(0)).value
+    assert torch.equal(estimate.theta, point)
+    assert estimate.certificate is not None
+    found = estimate.certificate.second_order
+    assert found is not None
+    assert (found.outcome, found.rounds, found.escapes) == ("no_escape_observed", 2, 0)
 
 
 def _apart(public: Facts) -> float:
