@@ -8,15 +8,15 @@ worker when it starts (`core.mechanisms.self_test`).
 
 from decimal import Context, Decimal
 from itertools import accumulate
-from math import ceil, exp
+from math import ceil, exp, sqrt
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.mechanisms.generator import Generator
+from core.mechanisms.generator import ROOM_BEHIND, Generator
 from core.native.library import Kernel, address
-from core.native.signatures import DECIDE, SETTLE
+from core.native.signatures import DRAW
 
 TAIL: Final = 14
 """A table ends at this many parameters."""
@@ -30,8 +30,8 @@ WORKING_BITS: Final = 256
 GUIDE_BITS: Final = 16
 LEADING_A_WORD: Final = WORD_BITS // GUIDE_BITS
 _BEHIND_GUIDE: Final = np.uint64(WORD_BITS - GUIDE_BITS)
-MOST_AT_ONCE: Final = 2**16
 _LARGEST_SUM: Final = 2**62
+_NO_WORDS: Final = np.empty(0, dtype=np.uint64)
 
 
 def _weights(parameter: float, last: int) -> list[int]:
@@ -100,24 +100,29 @@ class CumulativeTable:
         The first 16 of a draw's bits decide nearly all of them; 48 more are drawn where they do not, and 64 on a tie.
         """
         leading = generator.bits(-(-count // LEADING_A_WORD)).view(np.uint16)[:count]
-        return self.settled(generator, leading, None)
+        return self.settled(generator, leading.reshape(1, count), _NO_WORDS)[0]
 
     def settled(
-        self, generator: Generator, leading: NDArray[np.uint16], words: NDArray[np.uint64] | None
+        self, generator: Generator, leading: NDArray[np.uint16], words: NDArray[np.uint64]
     ) -> NDArray[np.uint16]:
-        """Return the same for draws whose first bits are there, and maybe the words of those that they leave undecided.
+        """Return the same for draws whose first bits are there, with words for those that they leave undecided.
+
+        Undecided draws take words column by column, each its first 48 bits.
 
         Args:
             generator: of all bits that are not given.
-            leading: the first 16 bits of each draw, shape (count,).
-            words: one for each undecided draw, or None.
+            leading: the first 16 bits of each draw, shape (terms, count).
+            words: as many as there are; those that nothing asks for are not used.
         """
         reached = self.guide.take(leading)
-        (undecided,) = (reached >= UNDECIDED).nonzero()
-        words = (generator.bits(undecided.size) if words is None else words) >> np.uint64(GUIDE_BITS)
-        words |= leading.take(undecided).astype(np.uint64) << _BEHIND_GUIDE
+        term, place = (reached >= UNDECIDED).nonzero()
+        order = place.argsort(kind="stable")
+        undecided = (term[order], place[order])
+        lacking = max(0, order.size - words.size)
+        words = np.concatenate([words[: order.size], generator.bits(lacking)]) >> np.uint64(GUIDE_BITS)
+        words |= leading[undecided].astype(np.uint64) << _BEHIND_GUIDE
         # Among words of one cell there is mostly one table value: a search would take ten times as long.
-        passed = self.first.take(reached.take(undecided) - UNDECIDED).astype(np.int64)
+        passed = self.first.take(reached[undecided] - UNDECIDED).astype(np.int64)
         passed += self.high.take(passed, mode="clip") < words
         (more,) = (self.high.take(passed, mode="clip") <= words).nonzero()
         if more.size:
@@ -144,14 +149,15 @@ class NarrowSums:
     """Draws of x_0 + K_1 x_1 + ... + K_m x_m, the x_i from one table.
 
     Of the words for `count` of them, the leading bits of all x_0 come first, then those of all x_1, and so on; then
-    follow the words of undecided ones in that order.
+    follow words for undecided ones, sum by sum and term by term: a public number of them, which is hardly ever too
+    small. Those that are left over are not used; where one is missing, it is drawn.
 
     Args:
         table: of the x_i.
         multipliers: K_0 to K_m.
     """
 
-    __slots__ = ("_decide", "_integers", "_multipliers", "_offset", "_places", "_settle", "_table")
+    __slots__ = ("_draw", "_high", "_integers", "_multipliers", "_offset", "_places", "_table")
 
     def __init__(self, table: CumulativeTable, multipliers: list[int]) -> None:
         self._table, self._multipliers = table, np.array(multipliers, dtype=np.int64)
@@ -162,52 +168,80 @@ class NarrowSums:
         # No draw passes this, so that narrower integers, which take half the time, hold all of most laws.
         farthest = 2 * table.last * sum(multipliers)
         self._integers: Final = np.int32 if farthest <= np.iinfo(np.int32).max else np.int64
-        self._places = [address(one) for one in (table.guide, table.first, table.high, self._multipliers)]
-        self.use(DECIDE.kernel(), SETTLE.kernel())
+        self._high: Final = np.append(table.high, np.uint64(2**WORD_BITS - 1))
+        self._places = [address(one) for one in (table.guide, table.first, self._high, self._multipliers)]
+        self.use(DRAW.kernel())
 
-    def use(self, decide: Kernel | None, settle: Kernel | None) -> None:
-        """Draw by these functions from now on, by NumPy where they are None: the same integers."""
-        self._decide, self._settle = decide, settle
+    def use(self, draw: Kernel | None) -> None:
+        """Draw by this function from now on, by NumPy where it is None: the same integers."""
+        self._draw = draw
 
-    def draw(self, generator: Generator, sums: NDArray[np.int64]) -> None:
-        """Fill an array with at most 2^16 independent draws, shape (count,); best a chunk that stays in the cache.
+    def spare(self, count: int) -> int:
+        """Return how many words are drawn ahead for the undecided ones of `count` sums: their mean, and much more.
+
+        One is missing less than once in 2^20 times.
+        """
+        mean = self._table.first.size * len(self._multipliers) * count / 2**GUIDE_BITS
+        return ceil(mean + 6 * sqrt(mean)) + 4
+
+    def room(self, count: int) -> "Room":
+        """Return room for at most `count` draws at a time."""
+        return Room(self._packed(count) + self.spare(count), count)
+
+    def _packed(self, count: int) -> int:
+        """Return how many words the leading bits are."""
+        return -(-len(self._multipliers) * count // LEADING_A_WORD)
+
+    def draw(self, generator: Generator, room: "Room", count: int) -> NDArray[np.int64]:
+        """Return independent draws, shape (count,), which stand in a room until the next; best one that a cache holds.
 
         Time depends on the random bits and the count alone.
         """
-        terms = len(self._multipliers)
-        # All narrow draws at once: for a short vector a call costs more than its draws.
-        leading = generator.bits(-(-terms * sums.size // LEADING_A_WORD)).view(np.uint16)[: terms * sums.size]
-        if self._decide and self._settle:
-            self._compiled(self._decide, self._settle, generator, leading, sums)
-        else:
-            self._added(self._table.settled(generator, leading, None), sums)
+        terms, packed, sums = len(self._multipliers), self._packed(count), room.sums_of(count)
+        # All words at once: for a short vector a call costs more than its draws.
+        words = generator.bits_in(room.words, packed + self.spare(count))
+        if self._draw and self._compiled(self._draw, words, packed, room, count):
+            return sums
+        leading = words[:packed].view(np.uint16)[: terms * count].reshape(terms, count)
+        self._added(self._table.settled(generator, leading, words[packed:]), sums)
+        return sums
 
     def _added(self, reached: NDArray[np.uint16], sums: NDArray[np.int64]) -> None:
-        """Add up draws, shape (terms * count,), by their terms."""
-        narrow = reached.reshape(-1, sums.size)
-        added = narrow[0].astype(self._integers)
+        """Add up draws, shape (terms, count), by their terms."""
+        added = reached[0].astype(self._integers)
         added += self._offset
-        for k, one in zip(self._multipliers[1:].tolist(), narrow[1:], strict=True):
+        for k, one in zip(self._multipliers[1:].tolist(), reached[1:], strict=True):
             added += np.multiply(one, k, dtype=self._integers)
         sums[:] = added
 
-    def _compiled(
-        self,
-        decide: Kernel,
-        settle: Kernel,
-        generator: Generator,
-        leading: NDArray[np.uint16],
-        sums: NDArray[np.int64],
-    ) -> None:
-        """Do what NumPy would, by the same words."""
-        table, terms = self._table, len(self._multipliers)
-        assert sums.dtype == np.int64, "draws are added up in 64 bits"
-        assert leading.size == terms * sums.size, "every draw has its first bits"
-        assert sums.size <= MOST_AT_ONCE, "a place has 16 bits"
-        pending, pended = np.empty(leading.size, dtype=np.uint32), np.empty(terms, dtype=np.int64)
+    def _compiled(self, draw: Kernel, words: NDArray[np.uint64], packed: int, room: "Room", count: int) -> bool:
+        """Do what NumPy would, by the same words; False where more words must decide."""
         guide, first, high, multipliers = self._places
-        into, listed, sized = address(sums), (address(pending), address(pended)), (address(leading), sums.size, terms)
-        decide(*sized, guide, multipliers, self._offset, into, *listed)
-        words = generator.bits(sum(pended.tolist()))
-        if settle(*sized, address(words), first, high, table.high.size, multipliers, into, *listed):
-            self._added(table.settled(generator, leading, words), sums)
+        leading = room.at_words if words.base is room.words else address(words)
+        behind, spare = leading + packed * (WORD_BITS // 8), words.size - packed
+        sized = (count, len(self._multipliers))
+        return not draw(leading, *sized, guide, behind, spare, first, high, multipliers, self._offset, room.at_sums)
+
+
+class Room:
+    """Where the words of some draws stand, and the draws: one for many, since to look for memory takes its time.
+
+    Args:
+        words: at most.
+        count: of draws at most.
+
+    Attributes:
+        words: with room behind them.
+        at_words, at_sums: where both begin.
+    """
+
+    __slots__ = ("_sums", "at_sums", "at_words", "words")
+
+    def __init__(self, words: int, count: int) -> None:
+        self.words, self._sums = np.empty(words + ROOM_BEHIND, dtype=np.uint64), np.empty(count, dtype=np.int64)
+        self.at_words, self.at_sums = address(self.words), address(self._sums)
+
+    def sums_of(self, count: int) -> NDArray[np.int64]:
+        """Return the place of so many draws: the very same object where it is all of them."""
+        assert count <= self._sums.size, "there is room"
+        return self._sums if count == self._sums.size else self._sums[:count]

@@ -26,6 +26,7 @@ because a function of several draws is no farther from its ideal than the draws 
 `distance_per_draw` adds them up: below 2^-108 for every parameter. Charge it for every coordinate that is drawn.
 """
 
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
 from math import exp, floor, inf, isfinite, nextafter, pi, sqrt
@@ -123,10 +124,18 @@ class DiscreteGaussian:
 
         Works through chunks that stay in the cache; time depends on the random bits and `size` alone.
         """
+        if size <= CHUNK:
+            return self.sums.draw(generator, self.sums.room(size), size)
         drawn = np.empty(size, dtype=np.int64)
-        for start in range(0, size, CHUNK):
-            self.sums.draw(generator, drawn[start : start + CHUNK])
+        for start, piece in self.pieces(generator, size):
+            drawn[start : start + piece.size] = piece
         return drawn
+
+    def pieces(self, generator: Generator, size: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """Yield the same draws piece by piece, each with the place where it begins, and overwritten by the next."""
+        room = self.sums.room(min(size, CHUNK))
+        for start in range(0, size, CHUNK):
+            yield start, self.sums.draw(generator, room, min(CHUNK, size - start))
 
 
 @lru_cache(maxsize=64)
@@ -166,6 +175,16 @@ def noise_vector(generator: Generator, sigma: float, size: int) -> NDArray[np.in
     if size <= SHORT and isinstance(generator, SystemGenerator):
         return generator.ahead(sigma, size, lambda many: law.draw(generator, many))
     return law.draw(generator, size)
+
+
+def noise_pieces(generator: Generator, sigma: float, size: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Return the same noise piece by piece, each with the place where it begins, and overwritten by the next.
+
+    Networks have millions of parameters, and a piece stays in a core's cache.
+    """
+    if size <= SHORT:
+        return iter([(0, noise_vector(generator, sigma, size))])
+    return discrete_gaussian(sigma).pieces(generator, size)
 
 
 def noise_symmetric(generator: Generator, sigma: float, dimension: int) -> NDArray[np.int64]:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 KEY_BYTES: Final = 32
 BLOCK_BYTES: Final = 16
 WORD_BYTES: Final = 8
+ROOM_BEHIND: Final = BLOCK_BYTES // WORD_BYTES
+"""Words of room behind those that are asked for."""
+
 SEEDS: Final = 2**32
 MOST_AHEAD: Final = 2**13
 """Integers of one law that are drawn at a time: 64 KB."""
@@ -58,6 +61,16 @@ class Generator(ABC):
     def bits(self, count: int) -> NDArray[np.uint64]:
         """Return `count` independent uniform 64-bit words, shape (count,)."""
 
+    def bits_in(self, room: NDArray[np.uint64], count: int) -> NDArray[np.uint64]:
+        """Return the same, maybe in a room that is used again and again: nothing long is allocated for each chunk.
+
+        Args:
+            room: its own memory, shape (ROOM_BEHIND + count or more,); what it holds may be gone.
+            count: of words.
+        """
+        del room  # a generator that has words somewhere gives those
+        return self.bits(count)
+
 
 @final
 class SystemGenerator(Generator):
@@ -88,6 +101,18 @@ class SystemGenerator(Generator):
         size = WORD_BYTES * count
         zeros = _ZEROS[:size] if size <= len(_ZEROS) else bytes(size)
         return np.frombuffer(self.__stream.update(zeros), dtype=np.uint64)
+
+    def bits_in(self, room: NDArray[np.uint64], count: int) -> NDArray[np.uint64]:
+        """Return `count` words as `bits` does, in a room that the caller keeps."""
+        size = WORD_BYTES * count
+        if size > len(_ZEROS):
+            return self.bits(count)
+        assert room.size >= count + ROOM_BEHIND, "a cipher asks for room for a block more"
+        if self.__identity != (os.getpid(), _Forks.count):
+            self.__rekey()
+        written = self.__stream.update_into(_ZEROS[:size], room.view(np.uint8))
+        assert written == size, "a stream is as long as what it is added to"
+        return room[:count]
 
     def ahead(self, law: float, size: int, draw: Callable[[int], NDArray[np.int64]]) -> NDArray[np.int64]:
         """Return `size` fresh integers of a law, of which more are drawn at a time, twice as many each time.

@@ -16,6 +16,7 @@ Under both routes a row's contribution must depend on that row, public state and
 compacted, and a row that fails a check becomes zero by selection, never by multiplication with zero.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import ceil, floor, frexp, isfinite, isqrt, ldexp, sqrt
 from typing import Final
@@ -28,6 +29,8 @@ from core.native.signatures import TELL
 from core.privacy.facts import PART_UNITS, Adjacency, parts_in
 
 _TELL: Final = TELL.kernel()
+_BYTES: Final = 8
+"""Of a coordinate."""
 
 STEPS_PER_CLIP: Final = 2**20
 CHARGED_MARGIN: Final = 1 / (1 - 2**-10)
@@ -291,7 +294,7 @@ def round_parts(total: NDArray[np.int64], grid: Grid) -> NDArray[np.int64]:
 
 def tell_noised(
     total: NDArray[np.int64],
-    noise: NDArray[np.int64],
+    pieces: Iterable[tuple[int, NDArray[np.int64]]],
     grid: Grid,
     scale: float,
     told: NDArray[np.float64],
@@ -303,22 +306,32 @@ def tell_noised(
 
     Args:
         total: in part steps, shape (p,).
-        noise: in steps, shape (p,).
+        pieces: of the noise, in steps, each with the place where it begins; they cover the sum.
         grid: for sums of parts.
         scale: a step in the units of what is told.
         told: written; it may be the sum's own memory.
         kernel: compiled; None: NumPy does it.
     """
-    if kernel is None:
-        integers = round_parts(total, grid)
-        integers += noise
-        np.multiply(integers, scale, out=told)
-        return
-    assert total.dtype == noise.dtype == np.int64, "parts and noise add up as integers"
+    assert total.dtype == np.int64, "parts add up as integers"
     assert told.dtype == np.float64, "answers are float64"
-    assert total.shape == noise.shape == told.shape == (total.size,), "vectors of one length"
+    assert total.shape == told.shape == (total.size,), "vectors of one length"
     assert grid.part_bits > 0, "this grid is for sums of parts"
-    kernel(address(total), address(noise), total.size, grid.part_bits, scale, address(told))
+    sums, answers = address(total), address(told)
+    done, last, at = 0, None, 0
+    for start, noise in pieces:
+        assert start == done, "pieces follow one another"
+        assert noise.dtype == np.int64, "noise is added to integers"
+        done += noise.size
+        assert done <= total.size, "there is noise for this sum alone"
+        if kernel is None:
+            integers = round_parts(total[start:done], grid)
+            integers += noise
+            np.multiply(integers, scale, out=told[start:done])
+            continue
+        if noise is not last:
+            last, at = noise, address(noise)
+        kernel(sums + _BYTES * start, at, noise.size, grid.part_bits, scale, answers + _BYTES * start)
+    assert done == total.size, "every coordinate has its noise"
 
 
 def mirror_upper(matrix: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -4,23 +4,35 @@
  * (core/mechanisms/lattice.py). The same words give the same integers. Nothing outside of the lengths given is touched.
  */
 
+#include <float.h>
 #include <stdint.h>
+#include <string.h>
 
+#if FLT_EVAL_METHOD != 0
+#error "floats are rounded where they are computed"
+#endif
+
+#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__) && !defined(FARTHING_PLAIN)
+#define FOR_EACH_PROCESSOR __attribute__((target_clones("avx2", "default"))) /* chosen when the library is loaded */
+#else
+#define FOR_EACH_PROCESSOR
+#endif
+
+#define BLOCK 256
+#define NARROW ((uint64_t)1 << 51)
 #define UNDECIDED 0x8000u /* guide's numbers from here on are those of undecided cells */
 #define MOST_KEPT 4       /* terms whose multipliers stand in registers */
 
 /* `terms` is a constant wherever it is at most MOST_KEPT, so that the inner loops are written out. */
-static inline __attribute__((always_inline)) void decide(const uint16_t *leading, int64_t count, int64_t terms,
-                                                         const uint16_t *guide, const int64_t *multipliers,
-                                                         int64_t offset, int64_t *sums, uint32_t *pending,
-                                                         int64_t *pended)
+static inline __attribute__((always_inline)) int64_t draw(const uint16_t *leading, int64_t count, int64_t terms,
+                                                          const uint16_t *guide, const uint64_t *words, int64_t spare,
+                                                          const uint16_t *first, const uint64_t *high,
+                                                          const int64_t *multipliers, int64_t offset, int64_t *sums)
 {
+    const uint64_t *end = words + spare;
     int64_t kept[MOST_KEPT];
-    for (int64_t term = 0; term < terms; term++) {
-        pended[term] = 0;
-        if (terms <= MOST_KEPT)
-            kept[term] = multipliers[term];
-    }
+    for (int64_t term = 0; term < terms && term < MOST_KEPT; term++)
+        kept[term] = multipliers[term];
     for (int64_t i = 0; i < count; i++) {
         int64_t sum = offset;
         uint32_t any = 0;
@@ -29,91 +41,92 @@ static inline __attribute__((always_inline)) void decide(const uint16_t *leading
             any |= reached;
             sum += (terms <= MOST_KEPT ? kept[term] : multipliers[term]) * reached;
         }
-        sums[i] = sum;
         if (__builtin_expect(any >= UNDECIDED, 0))
             for (int64_t term = 0; term < terms; term++) {
-                uint32_t reached = guide[leading[term * count + i]];
-                if (reached >= UNDECIDED)
-                    pending[term * count + pended[term]++] = reached << 16 | (uint32_t)i;
+                uint16_t bits = leading[term * count + i];
+                uint32_t reached = guide[bits];
+                if (reached < UNDECIDED)
+                    continue;
+                if (words == end)
+                    return 1;
+                uint64_t word = (uint64_t)bits << 48 | *words++ >> 16;
+                int64_t passed = first[reached - UNDECIDED];
+                passed += high[passed] < word;
+                if (__builtin_expect(high[passed] <= word, 0)) { /* a cell mostly has one value */
+                    while (high[passed] < word)
+                        passed++;
+                    if (high[passed] == word)
+                        return 1;
+                }
+                sum += (terms <= MOST_KEPT ? kept[term] : multipliers[term]) * (passed - reached);
             }
-    }
-}
-
-/* Add up what the leading 16 bits of each draw decide, and list the draws that they leave undecided.
- *
- * leading:     terms * count, term by term; count is at most 2^16.
- * guide:       2^16; how many table values the draw reaches, or UNDECIDED plus the number of an undecided cell.
- * multipliers: terms, K_0 to K_m.
- * offset:      added to every sum.
- * sums:        count; written: offset + sum_t K_t guide[...], the numbers of undecided cells among them.
- * pending:     room for terms * count; written, count of each term apart: guide's number << 16 | place, by place.
- * pended:      terms; written: how many are listed of each term.
- *
- * |K_t| 2^16 added up over terms, and |offset|, are below 2^62 each (the caller's assertion): no integer overflows.
- * Returns 0.
- */
-int64_t farthing_decide(const uint16_t *leading, int64_t count, int64_t terms, const uint16_t *guide,
-                        const int64_t *multipliers, int64_t offset, int64_t *sums, uint32_t *pending, int64_t *pended)
-{
-    switch (terms) {
-    case 1:
-        decide(leading, count, 1, guide, multipliers, offset, sums, pending, pended);
-        break;
-    case 2:
-        decide(leading, count, 2, guide, multipliers, offset, sums, pending, pended);
-        break;
-    case 3:
-        decide(leading, count, 3, guide, multipliers, offset, sums, pending, pended);
-        break;
-    case 4:
-        decide(leading, count, 4, guide, multipliers, offset, sums, pending, pended);
-        break;
-    default:
-        decide(leading, count, terms, guide, multipliers, offset, sums, pending, pended);
+        sums[i] = sum;
     }
     return 0;
 }
 
-/* Decide the draws that `farthing_decide` listed, by 48 more bits each, term by term in the order of the list.
+/* Add up draws: by their leading 16 bits, and those that these leave undecided by 48 bits more.
  *
- * words: as many as are listed; the leading 48 bits of each follow the draw's 16.
- * first: by undecided cell; how many of the table's values are below all of its words.
- * high:  size, ascending; the table's values, their leading 64 bits.
+ * leading:     terms * count, term by term.
+ * guide:       2^16; how many table values the draw reaches, or UNDECIDED plus the number of an undecided cell.
+ * words:       spare; the leading 48 bits of each follow the 16 of an undecided draw, sum by sum and term by term.
+ * first:       by undecided cell; how many of the table's values are below all of its words.
+ * high:        the table's values, their leading 64 bits, ascending, and behind them the largest word.
+ * multipliers: terms, K_0 to K_m.
+ * offset:      added to every sum.
+ * sums:        count; written: offset + sum_t K_t (values that draw t reaches).
  *
- * Returns how many draws tie with a table value; their sums are not right, and 64 more bits must decide.
+ * |K_t| 2^16 added up over terms, and |offset|, are below 2^62 each (the caller's assertion): no integer overflows.
+ * Returns 0; or 1 where there are too few words, or where a draw ties with a value, so that 64 more bits must decide:
+ * then the sums are not to be used.
  */
-int64_t farthing_settle(const uint16_t *leading, int64_t count, int64_t terms, const uint64_t *words,
-                        const uint16_t *first, const uint64_t *high, int64_t size, const int64_t *multipliers,
-                        int64_t *sums, const uint32_t *pending, const int64_t *pended)
+int64_t farthing_draw(const uint16_t *leading, int64_t count, int64_t terms, const uint16_t *guide,
+                      const uint64_t *words, int64_t spare, const uint16_t *first, const uint64_t *high,
+                      const int64_t *multipliers, int64_t offset, int64_t *sums)
 {
-    int64_t ties = 0;
-    for (int64_t term = 0; term < terms; term++) {
-        const uint16_t *of_term = leading + term * count;
-        const uint32_t *listed = pending + term * count;
-        int64_t multiplier = multipliers[term];
-        for (int64_t k = 0; k < pended[term]; k++) {
-            uint32_t i = listed[k] & 0xffff, cell = listed[k] >> 16;
-            uint64_t word = (uint64_t)of_term[i] << 48 | *words++ >> 16;
-            int64_t passed = first[cell - UNDECIDED];
-            passed += passed < size && high[passed] < word;
-            while (__builtin_expect(passed < size && high[passed] < word, 0)) /* a cell mostly has one value */
-                passed++;
-            ties += passed < size && high[passed] == word;
-            sums[i] += multiplier * (passed - cell);
-        }
+    switch (terms) {
+    case 1:
+        return draw(leading, count, 1, guide, words, spare, first, high, multipliers, offset, sums);
+    case 2:
+        return draw(leading, count, 2, guide, words, spare, first, high, multipliers, offset, sums);
+    case 3:
+        return draw(leading, count, 3, guide, words, spare, first, high, multipliers, offset, sums);
+    case 4:
+        return draw(leading, count, 4, guide, words, spare, first, high, multipliers, offset, sums);
+    default:
+        return draw(leading, count, terms, guide, words, spare, first, high, multipliers, offset, sums);
     }
-    return ties;
 }
 
 /* Round a sum of parts to the grid, ties up, add its noise, and scale it: told = (((sum + 2^(bits-1)) >> bits) + noise)
  * * scale, as a float. `told` may be the very memory of `sums`. Sums wrap around, as NumPy's do. Returns 0.
+ *
+ * Blocks whose numbers are within 2^51 become doubles without a conversion, of which processors make one at a time: such
+ * a number stands in the last bits of its sum with 3 * 2^51, which is taken away exactly.
  */
+FOR_EACH_PROCESSOR
 int64_t farthing_tell(const int64_t *sums, const int64_t *noise, int64_t count, int64_t bits, double scale, double *told)
 {
-    uint64_t half = (uint64_t)1 << (bits - 1);
-    for (int64_t i = 0; i < count; i++) {
-        int64_t rounded = (int64_t)((uint64_t)sums[i] + half) >> bits;
-        told[i] = (double)(int64_t)((uint64_t)rounded + (uint64_t)noise[i]) * scale;
+    const uint64_t sign = (uint64_t)1 << 63, half = (uint64_t)1 << (bits - 1);
+    uint64_t noised[BLOCK];
+    for (int64_t start = 0; start < count; start += BLOCK) {
+        int64_t size = count - start < BLOCK ? count - start : BLOCK;
+        uint64_t any = 0;
+        for (int64_t i = 0; i < size; i++) { /* shifted as what is not negative, and put back */
+            uint64_t rounded = (((uint64_t)sums[start + i] + half + sign) >> bits) - (sign >> bits);
+            noised[i] = rounded + (uint64_t)noise[start + i];
+            any |= noised[i] + NARROW;
+        }
+        if (any < 2 * NARROW)
+            for (int64_t i = 0; i < size; i++) {
+                uint64_t shifted = noised[i] + 0x4338000000000000;
+                double value;
+                memcpy(&value, &shifted, sizeof value);
+                told[start + i] = (value - 0x1.8p52) * scale;
+            }
+        else
+            for (int64_t i = 0; i < size; i++)
+                told[start + i] = (double)(int64_t)noised[i] * scale;
     }
     return 0;
 }

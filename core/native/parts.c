@@ -7,7 +7,6 @@
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
-#include <string.h>
 
 #if FLT_EVAL_METHOD != 0
 #error "floats are rounded where they are computed"
@@ -20,21 +19,17 @@
 #endif
 
 #define BLOCK 1024
-#define NARROW 0x1p51  /* below it in size, the steps of `whole` are exact */
+#define NARROW 0x1p51  /* below it in size, 32 bits hold what `whole` makes */
 #define LARGEST 0x1p62 /* `LARGEST_SUM`: no part reaches so many steps, and a conversion would be undefined */
 
-/* v, |v| < 2^51, without its fraction. a + 2^52 rounds |v| to a whole number, 2^52 is taken away exactly, and what was
- * rounded up is put down by 1; a whole number below 2^52 then stands in the last bits of its sum with 2^52. */
-static inline int64_t whole(double v)
+/* v, |v| < 2^51, without its fraction, as two integers of 32 bits: 2^20 times `high` of them is what stands above, and
+ * taking that away from a float of 24 bits is exact. Processors convert eight such integers at a time, but no longer ones.
+ */
+static inline uint64_t whole(float v)
 {
-    double size = fabs(v), rounded = (size + 0x1p52) - 0x1p52;
-    int64_t bits, negative;
-    rounded -= rounded > size ? 1.0 : 0.0;
-    rounded += 0x1p52;
-    memcpy(&bits, &rounded, sizeof bits);
-    bits -= 0x4330000000000000;
-    negative = v < 0 ? -1 : 0;
-    return (bits ^ negative) - negative;
+    int32_t high = (int32_t)(v * 0x1p-20f);
+    int32_t low = (int32_t)(v - (float)high * 0x1p20f);
+    return ((uint64_t)(int64_t)high << 20) + (uint64_t)(int64_t)low;
 }
 
 /* Truncate part[i] * inverse toward zero into total[i], or add it there.
@@ -59,15 +54,15 @@ int64_t farthing_truncate(const float *part, int64_t count, double inverse, int6
         }
         if (!within)
             return 0;
-        if (!adding)
+        if (narrow && adding)
             for (int64_t i = start; i < end; i++)
-                total[i] = 0;
-        if (narrow)
+                total[i] = (int64_t)((uint64_t)total[i] + whole(part[i] * by));
+        else if (narrow)
             for (int64_t i = start; i < end; i++)
-                total[i] = (int64_t)((uint64_t)total[i] + (uint64_t)whole(part[i] * by));
+                total[i] = (int64_t)whole(part[i] * by);
         else
             for (int64_t i = start; i < end; i++)
-                total[i] = (int64_t)((uint64_t)total[i] + (uint64_t)(int64_t)(part[i] * by));
+                total[i] = (int64_t)((adding ? (uint64_t)total[i] : 0) + (uint64_t)(int64_t)(part[i] * by));
     }
     return 1;
 }

@@ -5,8 +5,9 @@ from typing import Final
 
 from core.native.library import ADDRESS, FLOAT, INTEGER, Signature
 
-DECIDE: Final = Signature("farthing_decide", ADDRESS, INTEGER, INTEGER, *2 * [ADDRESS], INTEGER, *3 * [ADDRESS])
-SETTLE: Final = Signature("farthing_settle", ADDRESS, INTEGER, INTEGER, *3 * [ADDRESS], INTEGER, *4 * [ADDRESS])
+DRAW: Final = Signature(
+    "farthing_draw", ADDRESS, INTEGER, INTEGER, *2 * [ADDRESS], INTEGER, *3 * [ADDRESS], INTEGER, ADDRESS
+)
 TELL: Final = Signature("farthing_tell", ADDRESS, ADDRESS, INTEGER, INTEGER, FLOAT, ADDRESS)
 """Of `noise.c`."""
 

@@ -1,7 +1,7 @@
 """From a bounded integer sum to a noised mean on the lattice."""
 
 from functools import lru_cache
-from typing import Final, assert_never
+from typing import assert_never
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from core.catalogue.questions import (
     summed,
 )
 from core.mechanisms.exponential import choose
-from core.mechanisms.gaussian import noise_symmetric, noise_vector, true_sigma
+from core.mechanisms.gaussian import noise_pieces, noise_symmetric, noise_vector, true_sigma
 from core.mechanisms.generator import Generator, SystemGenerator
 from core.mechanisms.lattice import (
     Grid,
@@ -35,9 +35,6 @@ from core.mechanisms.lattice import (
 from core.oracle import Answer
 from core.oracle.stationarity import MOST_STEPS, SCORE_STEPS, decided
 from core.privacy.facts import Facts
-
-NOISED_AT_ONCE: Final = 2**15
-"""Entries of a vector: networks have millions, and so many stay in a core's cache."""
 
 
 @lru_cache(maxsize=64)  # a method asks the same few questions in every step
@@ -139,11 +136,8 @@ def noised_mean(
 def _noised(total: Tensor, grid: Grid, parameter: float, divisor: float, generator: SystemGenerator) -> Tensor:
     """Round and noise a vector and divide it where it stands, some entries at a time; the sum is gone."""
     value = total.view(torch.float64)  # of the same bytes
-    sums, told = total.numpy(), value.numpy()
-    for start in range(0, len(sums), NOISED_AT_ONCE):
-        some = slice(start, start + NOISED_AT_ONCE)
-        noise = noise_vector(generator, parameter, len(sums[some]))
-        tell_noised(sums[some], noise, grid, grid.step / divisor, told[some])
+    pieces = noise_pieces(generator, parameter, len(total))
+    tell_noised(total.numpy(), pieces, grid, grid.step / divisor, value.numpy())
     return value
 
 

@@ -1,17 +1,21 @@
 """Compiled draws are NumPy's draws: the same integers from the same words, whatever is asked for."""
 
 import ctypes
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.stats import binom
 
 from core.mechanisms import self_test
 from core.mechanisms.cumulative import UNDECIDED, CumulativeTable
 from core.mechanisms.gaussian import CHUNK, DiscreteGaussian
 from core.mechanisms.generator import Generator, SimulationGenerator
-from core.native.signatures import DECIDE, SETTLE
+from core.mechanisms.lattice import tell_noised, vector_grid
+from core.native.signatures import DRAW, TELL
+from core.privacy.facts import Adjacency
 from tests.support.compiled import built, compiled_kernels, copied, needs_compiler
 
 pytestmark = needs_compiler
@@ -23,7 +27,7 @@ SIZES = (0, 1, 2, 3, 5, 54, 1023, 1024, 1025, 20_000, CHUNK + 7)
 def law_with(library: ctypes.CDLL | None, sigma: float) -> DiscreteGaussian:
     """Return a law that draws by a library, by NumPy without one."""
     law = DiscreteGaussian(sigma)
-    law.sums.use(DECIDE.of(library), SETTLE.of(library))
+    law.sums.use(DRAW.of(library))
     return law
 
 
@@ -46,9 +50,9 @@ def test_twins_draw_the_same_integers_from_the_same_words(sigma: float) -> None:
 
 FLAWS = {
     "a bit": ("<< 48 | *words++ >> 16", "<< 48 | *words++ >> 17"),
-    "a cell": ("if (reached >= UNDECIDED)", "if (reached > UNDECIDED + 3)"),
+    "a cell": ("if (reached < UNDECIDED)", "if (reached <= UNDECIDED + 3)"),
     "a sum": ("sum = offset;", "sum = offset + (i == 9999);"),
-    "an order": ("multiplier = multipliers[term]", "multiplier = multipliers[terms - 1 - term]"),
+    "a term": ("* (passed - reached)", "* (passed - reached + (term == terms - 1))"),
 }
 
 
@@ -83,22 +87,82 @@ def test_a_tie_is_left_to_numpy_with_the_same_words(place: int, offset: int) -> 
     word, low = int(table.high[at]), int(table.low[at])
     leading = [0x8123] * 12
     leading[place] = word >> 48
-    undecided = [one for one in leading if table.guide[one] >= UNDECIDED]
+    by_sums = [leading[4 * term + one] for one in range(4) for term in range(3)]
+    undecided = [one for one in by_sums if table.guide[one] >= UNDECIDED]
     packed = np.array(leading, dtype=np.uint16).view(np.uint64).tolist()
     words = [word % 2**48 << 16 if one == word >> 48 else 7 << 60 for one in undecided]
-    found = [law.draw(Scripted([*packed, *words, low + offset]), 4).tolist() for law in laws]
+    spare = [0] * (laws[0].sums.spare(4) - len(words))
+    found = [law.draw(Scripted([*packed, *words, *spare, low + offset]), 4).tolist() for law in laws]
     assert found[0] == found[1]
     plain = laws[0].draw(Scripted([*packed, *([0] * len(words))]), 4)
     moved = (np.array(found[0]) - plain)[place % 4] // laws[0].multipliers[place // 4]
     assert moved == (1 if offset >= 0 else 0)
 
 
+def test_undecided_draws_for_which_no_word_is_left_take_further_ones() -> None:
+    """Of twenty sums all sixty draws are undecided, which nobody will ever see: many more than words are spare."""
+    laws = [law_with(library, 5e6) for library in (compiled_kernels(), None)]
+    table, count = laws[0].table, 20
+    cells = np.flatnonzero(table.guide >= UNDECIDED)[:: table.first.size // 60][:60].astype(np.uint16)
+    packed, spare = cells.view(np.uint64).tolist(), laws[0].sums.spare(count)
+    assert spare < 60
+    words = SimulationGenerator(4).bits(60 + 1).tolist()
+    scripts = [Scripted([*packed, *words]) for _ in laws]
+    found = [law.draw(script, count).tolist() for law, script in zip(laws, scripts, strict=True)]
+    assert found[0] == found[1]
+    assert [script.words for script in scripts] == [words[60:]] * 2
+    by_sums = cells.reshape(3, count).T.flatten().tolist()
+    whole = [cell << 48 | word >> 16 for cell, word in zip(by_sums, words, strict=False)]
+    reached = table.high.searchsorted(np.array(whole, dtype=np.uint64), side="right").reshape(count, 3) - table.last
+    assert found[0] == (reached @ np.array(laws[0].multipliers)).tolist()
+
+
+def test_words_are_hardly_ever_missing() -> None:
+    """By the binomial law of undecided draws: less than once in 2^20 pieces, of any size and every law."""
+    for sigma in SIGMAS:
+        law = DiscreteGaussian(sigma)
+        rate = law.table.first.size / 2**16
+        for size in (1, 9, 100, 1000, CHUNK):
+            draws = size * len(law.multipliers)
+            assert binom.sf(law.sums.spare(size), draws, rate) < 2.0**-20
+
+
+@pytest.mark.parametrize("bits", [1, 20])
+@pytest.mark.parametrize("wide", [2**20, 2**50, 2**51 - 1, 2**51, 2**51 + 1, 2**61])
+def test_twins_tell_the_same_floats_of_sums_of_all_sizes(bits: int, wide: int) -> None:
+    """Around the size to which doubles are made many at a time; twice, where the sum stood too."""
+    grid = replace(vector_grid(1.0, 2**20, 9, Adjacency.ZERO_OUT), part_bits=bits)
+    words = SimulationGenerator(bits).bits(4 * CHUNK).view(np.int64)
+    totals, noise = words[: CHUNK + 300] >> 3, words[-CHUNK - 300 :] % (2 * wide + 1) - wide
+    totals[:CHUNK] >>= 22
+    noise[:2], totals[:2] = (wide, -wide), 0
+    pieces = [(0, noise[:CHUNK]), (CHUNK, noise[CHUNK:])]
+    told = [np.empty(len(totals)) for _ in range(2)]
+    for kernel, into in zip((TELL.of(compiled_kernels()), None), told, strict=True):
+        tell_noised(totals, pieces, grid, 1 / 3, into, kernel)
+    exact = [
+        (((sums + 2 ** (bits - 1)) >> bits) + one) for sums, one in zip(totals.tolist(), noise.tolist(), strict=True)
+    ]
+    assert told[0].tobytes() == told[1].tobytes() == (np.array(exact).astype(np.float64) * (1 / 3)).tobytes()
+    tell_noised(totals, pieces, grid, 1 / 3, totals.view(np.float64), TELL.of(compiled_kernels()))
+    assert totals.tobytes() == told[0].tobytes()
+
+
+@pytest.mark.parametrize("sizes", [[5, 4], [5, 6], [10, 1]])
+def test_a_sum_is_told_with_as_much_noise_as_it_is_long(sizes: list[int]) -> None:
+    grid, totals = vector_grid(1.0, 2**20, 9, Adjacency.ZERO_OUT), np.zeros(10, dtype=np.int64)
+    pieces = [(0, np.zeros(sizes[0], dtype=np.int64)), (sizes[0], np.zeros(sizes[1], dtype=np.int64))]
+    with pytest.raises(AssertionError, match="noise"):
+        tell_noised(totals, pieces, grid, 1.0, np.empty(10))
+
+
 @pytest.mark.parametrize(
     ("file", "genuine", "planted"),
     [
         ("noise.c", "<< 48 | *words++ >> 16", "<< 48 | *words++ >> 18"),
-        ("noise.c", "+ half)", "+ half / 2)"),
-        ("parts.c", "rounded > size ?", "rounded > size + 0.25 ?"),
+        ("noise.c", "+ half + sign)", "+ half / 2 + sign)"),
+        ("noise.c", "(double)(int64_t)noised[i]", "(double)noised[i]"),
+        ("parts.c", "- (float)high * 0x1p20f", "- (float)high * 0x1p19f"),
         ("parts.c", "+ start[i];", "- start[i];"),
     ],
 )

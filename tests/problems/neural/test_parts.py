@@ -77,7 +77,7 @@ def test_changes_are_added_to_a_start_by_the_same_roundings(size: int) -> None:
 @pytest.mark.parametrize(
     ("genuine", "planted"),
     [
-        ("rounded > size ? 1.0", "rounded > size + 1 ? 1.0"),
+        ("high * 0x1p20f)", "high * 0x1p20f + 1)"),
         ("(float)change[i] + start[i]", "(float)(change[i] + start[i])"),
     ],
 )
