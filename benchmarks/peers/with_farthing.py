@@ -36,6 +36,7 @@ from core.catalogue.questions import Gradient  # noqa: E402 - as above
 from core.mechanisms.generator import SystemGenerator  # noqa: E402 - as above
 from core.mechanisms.public_start import draw_start  # noqa: E402 - as above
 from core.mechanisms.sampling import rate_parts  # noqa: E402 - as above
+from core.optimizers.places import Places  # noqa: E402 - as above
 from core.oracle.door import AbstractDoor, FullDoor  # noqa: E402 - as above
 from core.oracle.samples import PoissonDoor, sampled  # noqa: E402 - as above
 from core.privacy.events import Event, Repeated  # noqa: E402 - as above
@@ -147,12 +148,13 @@ def main() -> None:
         return
     question = Gradient(sigma=SILENT_SIGMA if mode == "equal" else task.sigma, clip=task.clip)
     door, problems, dimension = door_of(task, folder, question, poisson=mode == "poisson")
-    theta, number = torch.zeros(dimension, dtype=torch.float64), 0
+    theta, number, places = torch.zeros(dimension, dtype=torch.float64), 0, Places()
 
     def step() -> None:
         nonlocal theta, number
         door._problem = problems[number % len(problems)]  # noqa: SLF001 - a scope's records do not change; these do
-        theta = theta.sub(door.ask(question, theta).value, alpha=task.step_size)
+        told = door.ask(question, theta).value
+        theta = torch.sub(theta, told, alpha=task.step_size, out=places.of("theta", told))  # as `clipped_sgd` does
         door.keep({"theta": theta}, number)
         number += 1
 

@@ -178,12 +178,10 @@ def noise_vector(generator: Generator, sigma: float, size: int) -> NDArray[np.in
 
 
 def noise_pieces(generator: Generator, sigma: float, size: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Return the same noise piece by piece, each with the place where it begins, and overwritten by the next.
+    """Yield the same noise piece by piece, each with the place where it begins, and overwritten by the next.
 
     Networks have millions of parameters, and a piece stays in a core's cache.
     """
-    if size <= SHORT:
-        return iter([(0, noise_vector(generator, sigma, size))])
     return discrete_gaussian(sigma).pieces(generator, size)
 
 

@@ -29,6 +29,7 @@ from core.native.signatures import (
     MOVE,
     SINGLE_MARGINS,
     SINGLE_SUM,
+    SQUARES,
     SUM,
     TELL,
     TRUNCATE,
@@ -131,6 +132,8 @@ def _lists_agree(found: CDLL, words: NDArray[np.uint64]) -> bool:
 def _rows_agree(found: CDLL, words: NDArray[np.uint64]) -> bool:
     """Compare sums over rows of small integers, which are exact in every order and in single precision too."""
     margins, total, single_margins, single_total = (one.of(found) for one in (MARGINS, SUM, SINGLE_MARGINS, SINGLE_SUM))
+    squares = SQUARES.of(found)
+    assert squares, "a library has all kernels"
     assert margins, "a library has all kernels"
     assert total, "a library has all kernels"
     assert single_margins, "a library has all kernels"
@@ -150,6 +153,9 @@ def _rows_agree(found: CDLL, words: NDArray[np.uint64]) -> bool:
     rows = (address(table), table.shape[1], WIDTH, first)
     wrong = single_margins(*rows, ROWS, None, ROWS, address(theta), address(at), into, address(target))
     right &= np.array_equal(margin, x @ theta) and np.array_equal(target, ones)
+    floats, measured = x.astype(np.float32), np.empty(ROWS)
+    squares(address(floats), ROWS, WIDTH, address(measured))
+    right &= np.array_equal(measured, (x * x).sum(1))
     limits = (2.0, np.inf, 1.0, np.inf)
     wrong |= single_total(*rows, None, ROWS, address(score), into, None, *limits, address(part), address(sums[1:]))
     return right and not wrong and bool((sums == np.clip(score, -2, 2) @ x).all())

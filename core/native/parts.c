@@ -1,7 +1,8 @@
-/* A network's float sums of parts on their way to integers, and its parameters on their way to floats.
+/* A network's float sums of parts on their way to integers, its parameters on their way to floats, and squares of norms.
  *
  * Twins: `write_truncated` and `moved` (core/problems/neural/parts.py): the same IEEE operations, so the same bits.
- * Blocks stay in the first cache from the bound's check to the integers.
+ * Blocks stay in the first cache from the bound's check to the integers. Squares (`exact_squares` in
+ * core/problems/neural/terms.py) are added up in an order of their own, as they are there: any will do.
  */
 
 #include <float.h>
@@ -19,6 +20,7 @@
 #endif
 
 #define BLOCK 1024
+#define LANES 16
 #define NARROW 0x1p51  /* below it in size, 32 bits hold what `whole` makes */
 #define LARGEST 0x1p62 /* `LARGEST_SUM`: no part reaches so many steps, and a conversion would be undefined */
 
@@ -73,5 +75,31 @@ int64_t farthing_move(const float *start, const double *change, int64_t count, f
 {
     for (int64_t i = 0; i < count; i++)
         moved[i] = (float)change[i] + start[i];
+    return 0;
+}
+
+/* Add up the squares of each row's numbers in double precision, where a square of a float is exact: lane by lane, in an
+ * order that the width decides.
+ *
+ * rows:    count * width floats.
+ * squares: count; written.
+ *
+ * Returns 0.
+ */
+FOR_EACH_PROCESSOR
+int64_t farthing_squares(const float *rows, int64_t count, int64_t width, double *squares)
+{
+    for (int64_t i = 0; i < count; i++, rows += width) {
+        double lanes[LANES] = {0}, total = 0.0;
+        int64_t j = 0;
+        for (; j + LANES <= width; j += LANES)
+            for (int64_t lane = 0; lane < LANES; lane++)
+                lanes[lane] += (double)rows[j + lane] * (double)rows[j + lane];
+        for (; j < width; j++)
+            lanes[0] += (double)rows[j] * (double)rows[j];
+        for (int64_t lane = 0; lane < LANES; lane++)
+            total += lanes[lane];
+        squares[i] = total;
+    }
     return 0;
 }

@@ -13,6 +13,7 @@ TELL: Final = Signature("farthing_tell", ADDRESS, ADDRESS, INTEGER, INTEGER, FLO
 
 TRUNCATE: Final = Signature("farthing_truncate", ADDRESS, INTEGER, FLOAT, ADDRESS, INTEGER)
 MOVE: Final = Signature("farthing_move", ADDRESS, ADDRESS, INTEGER, ADDRESS)
+SQUARES: Final = Signature("farthing_squares", ADDRESS, INTEGER, INTEGER, ADDRESS)
 """Of `parts.c`."""
 
 MARGINS: Final = Signature("farthing_margins", ADDRESS, INTEGER, INTEGER, ADDRESS, ADDRESS)

@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 
 from core.catalogue.clipped.certified import CertifiedClippedSgd
+from core.catalogue.questions import Gradient
 from core.inference.estimate import Estimate
 from core.optimizers.lifecycle import arrived, begun, ended, starting_point
-from core.optimizers.step_rules import slope_at
+from core.optimizers.places import Places
+from core.optimizers.step_rules import averaged, slope_at
 from core.oracle import Oracle, Status
 
 State = dict[str, Tensor]
@@ -40,22 +42,10 @@ def iterate(settings: CertifiedClippedSgd, oracle: Oracle) -> tuple[Estimate, St
     assert settings.radius is not None, "plan first"
     (gradient,) = settings.questions()
     state = begun(settings.start, oracle, _beginning(starting_point(settings.start, oracle)))
+    places = Places()
     while int(state["step"]) < settings.steps and oracle.affords(gradient):
-        theta, step = state["theta"], int(state["step"]) + 1
-        answer = oracle.ask(gradient, theta)
-        slope = slope_at(oracle.facts, answer.value, theta)
-        moved, left, raised = arrived(oracle.facts, torch.sub(theta, slope, alpha=settings.step_size), settings.radius)
-        state = {
-            "start": state["start"],
-            "theta": moved,
-            "returned": _with_one_more(settings, oracle, state["returned"], moved, step),
-            "left": left,
-            "strayed": state["strayed"] | left,
-            "step": torch.tensor(step),
-            "raised": state["raised"] + raised.long(),
-            "scale": torch.tensor(answer.scale, dtype=torch.float64),
-        }
-        oracle.keep(state, step)
+        state = _stepped(settings, oracle, gradient, state, places)
+        oracle.keep(state, int(state["step"]))
     theta, steps, noise = state["returned"], int(state["step"]), float(state["scale"])
     claim = None
     if theta.ndim == 1:
@@ -88,10 +78,35 @@ def _beginning(start: Tensor) -> State:
     }
 
 
-def _with_one_more(settings: CertifiedClippedSgd, oracle: Oracle, held: Tensor, moved: Tensor, step: int) -> Tensor:
+def _stepped(settings: CertifiedClippedSgd, oracle: Oracle, gradient: Gradient, state: State, places: Places) -> State:
+    """Return the state after one more step; the answer is let go of before the next is asked for."""
+    assert settings.step_size is not None, "plan first"
+    assert settings.radius is not None, "plan first"
+    theta, step = state["theta"], int(state["step"]) + 1
+    answer = oracle.ask(gradient, theta)
+    slope = slope_at(oracle.facts, answer.value, theta)
+    # An iterate that may be returned long after it was made stays where it is.
+    into = None if settings.returns == "random_iterate" else places.of("theta", slope)
+    moved = torch.sub(theta, slope, alpha=settings.step_size, out=into)
+    moved, left, raised = arrived(oracle.facts, moved, settings.radius)
+    return {
+        "start": state["start"],
+        "theta": moved,
+        "returned": _with_one_more(settings, oracle, state["returned"], moved, step, places),
+        "left": left,
+        "strayed": state["strayed"] | left,
+        "step": torch.tensor(step),
+        "raised": state["raised"] + raised.long(),
+        "scale": torch.tensor(answer.scale, dtype=torch.float64),
+    }
+
+
+def _with_one_more(
+    settings: CertifiedClippedSgd, oracle: Oracle, held: Tensor, moved: Tensor, step: int, places: Places
+) -> Tensor:
     """Return the mean of step + 1 iterates; or one of them, each as likely, as coins say that no record sways."""
     if settings.returns == "last":
         return moved
     if settings.returns == "average":
-        return held + (moved - held) / (step + 1)
+        return averaged(held, moved, step + 1, places)
     return moved if oracle.coins.integer(step + 1) == 0 else held.expand_as(moved)

@@ -13,10 +13,14 @@ from torch import Tensor
 
 from core.catalogue.clipped.practical import ClippedSgd
 from core.catalogue.clipped.rules import pace_at
+from core.catalogue.questions import Gradient
 from core.inference.estimate import Estimate
 from core.optimizers.lifecycle import arrived, begun, ended, starting_point
+from core.optimizers.places import Places
 from core.optimizers.step_rules import meant, memory_of, returned, slope_at, turned
 from core.oracle import Oracle, Status
+
+State = dict[str, Tensor]
 
 
 def iterate(settings: ClippedSgd, oracle: Oracle) -> tuple[Estimate, Status]:
@@ -39,23 +43,9 @@ def iterate(settings: ClippedSgd, oracle: Oracle) -> tuple[Estimate, Status]:
     (gradient,) = settings.questions()
     start = starting_point(settings.start, oracle)
     state = begun(settings.start, oracle, _beginning(settings, start))
+    places = Places()
     for step in range(int(state["step"]) + 1, settings.steps + 1):
-        theta = state["theta"]
-        answer = oracle.ask(gradient, theta)
-        slope = slope_at(oracle.facts, answer.value, theta)
-        along, remembered = turned(settings.rule, state, slope, step)
-        size = settings.step_size * pace_at(step, settings.steps, settings.pace, settings.warm_up)
-        moved, left, raised = arrived(oracle.facts, torch.sub(theta, along, alpha=size), settings.radius)
-        state = {
-            **({"start": state["start"]} if settings.start == "random" else {}),
-            **remembered,
-            **meant(settings.average, state, moved, step, settings.steps),
-            "theta": moved,
-            "left": left,
-            "step": torch.tensor(step),
-            "raised": state["raised"] + raised.long(),
-            "scale": torch.tensor(answer.scale, dtype=torch.float64),
-        }
+        state = _stepped(settings, oracle, gradient, state, step, places)
         oracle.keep(state, step)
     estimate = Estimate(
         theta=returned(settings.average, state, state["theta"], settings.steps),
@@ -70,7 +60,34 @@ def iterate(settings: ClippedSgd, oracle: Oracle) -> tuple[Estimate, Status]:
     return ended(estimate, Status.FINISHED)
 
 
-def _beginning(settings: ClippedSgd, start: Tensor) -> dict[str, Tensor]:
+def _stepped(
+    settings: ClippedSgd, oracle: Oracle, gradient: Gradient, state: State, step: int, places: Places
+) -> State:
+    """Return the state after one more step; the answer is let go of before the next is asked for."""
+    assert settings.steps is not None, "plan first"
+    assert settings.step_size is not None, "plan first"
+    assert settings.radius is not None, "plan first"
+    assert settings.average is not None, "plan first"
+    theta = state["theta"]
+    answer = oracle.ask(gradient, theta)
+    slope = slope_at(oracle.facts, answer.value, theta)
+    along, remembered = turned(settings.rule, state, slope, step, places)
+    size = settings.step_size * pace_at(step, settings.steps, settings.pace, settings.warm_up)
+    moved = torch.sub(theta, along, alpha=size, out=places.of("theta", along))
+    moved, left, raised = arrived(oracle.facts, moved, settings.radius)
+    return {
+        **({"start": state["start"]} if settings.start == "random" else {}),
+        **remembered,
+        **meant(settings.average, state, moved, step, settings.steps, places),
+        "theta": moved,
+        "left": left,
+        "step": torch.tensor(step),
+        "raised": state["raised"] + raised.long(),
+        "scale": torch.tensor(answer.scale, dtype=torch.float64),
+    }
+
+
+def _beginning(settings: ClippedSgd, start: Tensor) -> State:
     """Return the state before the first step; a start that coins made is a part of it."""
     assert settings.average is not None, "plan first"
     return {

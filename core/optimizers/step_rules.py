@@ -13,6 +13,7 @@ from torch import Tensor
 
 from core.catalogue.clipped.rules import Adam, Average, MovingMean, NoMean, Rule, Sgd, TailMean
 from core.inference.parameters import penalised_gradient, scale_of
+from core.optimizers.places import Places
 from core.privacy.facts import Facts
 
 Memory = dict[str, Tensor]
@@ -38,7 +39,7 @@ def memory_of(rule: Rule, average: Average, start: Tensor) -> Memory:
     return {name: torch.zeros_like(start) for name in (*names, *means)}
 
 
-def turned(rule: Rule, memory: Memory, slope: Tensor, step: int) -> tuple[Tensor, Memory]:
+def turned(rule: Rule, memory: Memory, slope: Tensor, step: int, places: Places) -> tuple[Tensor, Memory]:
     """Return what is subtracted from theta, times the step size, and what the rule remembers.
 
     Args:
@@ -46,23 +47,28 @@ def turned(rule: Rule, memory: Memory, slope: Tensor, step: int) -> tuple[Tensor
         memory: what it remembered.
         slope: the noised gradient, shape (..., p).
         step: from 1.
+        places: of this run.
     """
     match rule:
         case Sgd():
             if rule.momentum == 0:
                 return slope, {}
-            velocity = torch.add(slope, memory["velocity"], alpha=rule.momentum)
+            velocity = torch.add(slope, memory["velocity"], alpha=rule.momentum, out=places.of("velocity", slope))
             return velocity, {"velocity": velocity}
         case Adam():
-            first = memory["first"] * rule.first + slope * (1 - rule.first)
-            second = memory["second"] * rule.second + slope.square() * (1 - rule.second)
-            size = (second / (1 - rule.second**step)).sqrt_().add_(rule.floor)
-            return first / size.mul_(1 - rule.first**step), {"first": first, "second": second}
+            some = places.scratch(slope)
+            first = torch.mul(memory["first"].expand_as(slope), rule.first, out=places.of("first", slope))
+            first.add_(torch.mul(slope, 1 - rule.first, out=some))
+            second = torch.mul(memory["second"].expand_as(slope), rule.second, out=places.of("second", slope))
+            second.add_(torch.square(slope, out=some).mul_(1 - rule.second))
+            size = torch.div(second, 1 - rule.second**step, out=some).sqrt_().add_(rule.floor)
+            along = torch.div(first, size.mul_(1 - rule.first**step), out=some)
+            return along, {"first": first, "second": second}
         case _:
             assert_never(rule)
 
 
-def meant(average: Average, memory: Memory, theta: Tensor, step: int, steps: int) -> Memory:
+def meant(average: Average, memory: Memory, theta: Tensor, step: int, steps: int, places: Places) -> Memory:
     """Return the running mean with one more iterate, shape (..., p); nothing where none is kept."""
     match average:
         case NoMean():
@@ -71,11 +77,17 @@ def meant(average: Average, memory: Memory, theta: Tensor, step: int, steps: int
             place = step - (steps - average.steps)
             if place <= 0:
                 return {"mean": memory["mean"]}
-            return {"mean": memory["mean"] + (theta - memory["mean"]) / place}
+            return {"mean": averaged(memory["mean"], theta, place, places)}
         case MovingMean():
-            return {"mean": memory["mean"] * average.decay + theta * (1 - average.decay)}
+            mean = torch.mul(memory["mean"].expand_as(theta), average.decay, out=places.of("mean", theta))
+            return {"mean": mean.add_(torch.mul(theta, 1 - average.decay, out=places.scratch(theta)))}
         case _:
             assert_never(average)
+
+
+def averaged(mean: Tensor, theta: Tensor, count: int, places: Places) -> Tensor:
+    """Return the mean of `count` iterates, theta the last of them, from that of those before, shape (..., p)."""
+    return torch.sub(theta, mean, out=places.of("mean", theta)).div_(count).add_(mean)
 
 
 def returned(average: Average, memory: Memory, theta: Tensor, steps: int) -> Tensor:

@@ -19,7 +19,7 @@ from core.catalogue.questions import (
     summed,
 )
 from core.mechanisms.exponential import choose
-from core.mechanisms.gaussian import noise_pieces, noise_symmetric, noise_vector, true_sigma
+from core.mechanisms.gaussian import SHORT, noise_pieces, noise_symmetric, noise_vector, true_sigma
 from core.mechanisms.generator import Generator, SystemGenerator
 from core.mechanisms.lattice import (
     Grid,
@@ -136,7 +136,9 @@ def noised_mean(
 def _noised(total: Tensor, grid: Grid, parameter: float, divisor: float, generator: SystemGenerator) -> Tensor:
     """Round and noise a vector and divide it where it stands, some entries at a time; the sum is gone."""
     value = total.view(torch.float64)  # of the same bytes
-    pieces = noise_pieces(generator, parameter, len(total))
+    size = len(total)
+    short = size <= SHORT
+    pieces = [(0, noise_vector(generator, parameter, size))] if short else noise_pieces(generator, parameter, size)
     tell_noised(total.numpy(), pieces, grid, grid.step / divisor, value.numpy())
     return value
 

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from core.catalogue.clipped.rules import Adam, Average, MovingMean, NoMean, Rule, Sgd, TailMean, pace_at
+from core.optimizers.places import Places
 from core.optimizers.step_rules import meant, memory_of, returned, turned
 
 STEPS, SIZE = 12, 0.1
@@ -18,11 +19,11 @@ def slopes(lanes: int = 1) -> Tensor:
 def path(rule: Rule, told: Tensor, average: Average = NoMean()) -> tuple[list[Tensor], Tensor]:  # noqa: B008 - a frozen value
     """Return all iterates from zero, and what is returned."""
     theta = torch.zeros(told.shape[-1], dtype=torch.float64)
-    state, iterates = memory_of(rule, average, theta), [theta]
+    state, iterates, places = memory_of(rule, average, theta), [theta], Places()
     for step, slope in enumerate(told, start=1):
-        along, remembered = turned(rule, state, slope, step)
+        along, remembered = turned(rule, state, slope, step, places)
         theta = theta - SIZE * along
-        state = {**remembered, **meant(average, state, theta, step, STEPS)}
+        state = {**remembered, **meant(average, state, theta, step, STEPS, places)}
         iterates.append(theta)
     return iterates, returned(average, state, theta, STEPS)
 

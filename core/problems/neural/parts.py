@@ -41,8 +41,8 @@ def write_truncated(
         AssertionError: a number of the part is none, or reaches LARGEST_SUM steps; the total is then nobody's.
     """
     assert SMALLEST_STEP < step < 1 / SMALLEST_STEP, "single precision holds the step and its inverse"
-    if kernel and _is_here(part, torch.float32):
-        assert _is_here(total, torch.int64), "integers add up where floats did"
+    if kernel and is_here(part, torch.float32):
+        assert is_here(total, torch.int64), "integers add up where floats did"
         assert total.shape == part.shape == (len(part),), "a part has all coordinates"
         within = bool(kernel(part.data_ptr(), len(part), 1 / step, total.data_ptr(), adding))
         assert within, "every part is finite and within its public bound"
@@ -72,22 +72,22 @@ def moved(start: Tensor, change: Tensor, kernel: Kernel | None = _MOVE) -> Tenso
         change: float64, of the same shape.
         kernel: compiled, for starts in single precision; None: torch does it.
     """
-    if kernel and _is_here(start, torch.float32) and _is_here(change, torch.float64):
+    if kernel and is_here(start, torch.float32) and is_here(change, torch.float64):
         assert start.shape == change.shape, "every parameter has its change"
         made = torch.empty_like(start)
-        kernel(_place_of(start), _place_of(change), start.numel(), made.data_ptr())
+        kernel(place_of(start), place_of(change), start.numel(), made.data_ptr())
         return made
     return change.to(start, copy=True).add_(start)
 
 
-def _is_here(numbers: Tensor, dtype: torch.dtype) -> bool:
+def is_here(numbers: Tensor, dtype: torch.dtype) -> bool:
     """Say whether a kernel may walk these numbers one after the other; nobody asks for a derivative of them."""
     if numbers.device.type != "cpu" or numbers.dtype != dtype or numbers.requires_grad:
         return False
     return numbers.is_contiguous() and not is_functorch_wrapped_tensor(numbers)
 
 
-def _place_of(numbers: Tensor) -> int:
+def place_of(numbers: Tensor) -> int:
     """Return where numbers begin that are only read: memory that is shared until somebody writes stays shared."""
     base: int = torch._C._data_address(numbers)  # type: ignore[attr-defined] # noqa: SLF001 - torch's only name for it
     return base + int(numbers.storage_offset()) * numbers.element_size()

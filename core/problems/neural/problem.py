@@ -48,7 +48,7 @@ from core.problems.neural.kernels import repeatable
 from core.problems.neural.losses import cleaned, losses_of, usable
 from core.problems.neural.modules import Pass
 from core.problems.neural.parts import moved, write_truncated
-from core.problems.neural.terms import LARGEST, Terms
+from core.problems.neural.terms import LARGEST, Terms, begin
 
 SMALLEST_CLIP: Final = 2.0**-30
 """Clips below this are refused: beside them the squares that underflow would count."""
@@ -198,15 +198,13 @@ class NetworkProblem:
         measure = self._measure(question, facts, theta, other)
         assert torch.get_float32_matmul_precision() == "highest", "no sum is made in less than single precision"
         size, micro = self._sizes(question, facts)
-        total, filled, width, used = self._zeros(), 0, min(size, micro), False
+        total, filled, width = self._room(), 0, min(size, micro)
         for chosen, counted in self._batches(rows, included, micro):
             terms, scales, kept = measure(chosen, counted)
             for start in range(0, len(chosen), width):
-                if used:
-                    total.zero_()
-                _add(terms, scales, kept, slice(start, start + width), total)
+                _add(terms, scales, kept, slice(start, start + width), total, begins=filled == 0)
                 filled = (filled + width) % size
-                if used := filled == 0:
+                if filled == 0:
                     yield total
         if filled:
             yield total
@@ -264,9 +262,10 @@ class NetworkProblem:
             weights[one.name] = moved(start, theta[at : at + one.size].view(one.shape))
         return {name: channels_last(at) if at.ndim == KERNEL_AXES else at for name, at in weights.items()}
 
-    def _zeros(self) -> Tensor:
+    def _room(self) -> Tensor:
+        """Return room for a part's sum."""
         precision = next(iter(self._start.values())).dtype
-        return torch.zeros(self.dimension, dtype=precision, device=self._features.device)
+        return torch.empty(self.dimension, dtype=precision, device=self._features.device)
 
     def _measured(self, weights: dict[str, Tensor], rows: Tensor, included: Tensor, clip: float) -> Measured:
         """Return the terms of some records, their weights, and which of them count."""
@@ -310,7 +309,10 @@ def _numbers_of(layers: tuple[Layer, ...], given: Shape) -> int:
 
 
 @torch.no_grad()
-def _add(terms: list[Terms], scales: Tensor, kept: Tensor, rows: slice, total: Tensor) -> None:
-    """Add some records' weighted gradients of all layers."""
+def _add(terms: list[Terms], scales: Tensor, kept: Tensor, rows: slice, total: Tensor, *, begins: bool) -> None:
+    """Add some records' weighted gradients of all layers, or write them where a part begins."""
+    if begins:
+        begin(terms, total, scales[rows], kept[rows], rows)
+        return
     for one in terms:
         one.add(total, scales[rows], kept[rows], rows)

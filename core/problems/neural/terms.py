@@ -19,11 +19,18 @@ errs by at most (MEASURED + 2) 2^-24 < 2^-13 relatively in any order, all of the
 3.1).
 """
 
+from collections.abc import Iterable
 from math import inf
 from typing import Final, Protocol
 
 import torch
 from torch import Tensor
+
+from core.native.library import Kernel
+from core.native.signatures import SQUARES
+from core.problems.neural.parts import is_here, place_of
+
+_SQUARES: Final = SQUARES.kernel()
 
 LARGEST: Final = 2.0**40
 """A record whose gradient has a larger norm, or a factor of it, counts as zero."""
@@ -74,25 +81,38 @@ class OuterTerms:
     """
 
     def __init__(self, offset: int, inputs: Tensor, slopes: Tensor, *, bias: bool) -> None:
-        self._offset, self._inputs, self._slopes, self._bias = offset, inputs, slopes, bias
-        given, sloped = exact_squares(inputs), exact_squares(slopes)
+        self._offset, self._inputs, self._slopes, self._bias = offset, inputs.detach(), slopes, bias
+        self.span: Final = slice(offset, offset + slopes.shape[-1] * (inputs.shape[-1] + bias))
+        given, sloped = exact_squares(self._inputs), exact_squares(slopes)
         bounded = torch.maximum(given, sloped) <= LARGEST**2  # false for NaN
         self.squares = torch.where(bounded, sloped * (given + float(bias)), inf)
 
+    def begin(self, total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> None:
+        """Do what `add` does, over whatever stands in the total."""
+        slopes, inputs, matrix, bias = self._factors(total, weights, kept, rows)
+        torch.mm(slopes.mT, inputs, out=matrix)
+        if self._bias:
+            torch.sum(slopes, 0, out=bias)
+
     def add(self, total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> None:
         """Add (w b)^T a in one product; see `Terms`."""
+        slopes, inputs, matrix, bias = self._factors(total, weights, kept, rows)
+        matrix.addmm_(slopes.mT, inputs)
+        if self._bias:
+            bias.add_(slopes.sum(0))
+
+    def _factors(self, total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> tuple[Tensor, ...]:
+        """Return w b and a of some records, and the places of the matrix and of its bias."""
         # Whoever else holds the inputs, another layer's output or a copy of records, puts zeros at the same records.
-        inputs = selected(self._inputs[rows].detach(), kept)
+        inputs = selected(self._inputs[rows], kept)
         slopes = selected(self._slopes[rows] * weights.unsqueeze(-1), kept)
         shape = (slopes.shape[-1], inputs.shape[-1])
         end = self._offset + shape[0] * shape[1]
-        total[self._offset : end].view(shape).addmm_(slopes.mT, inputs)
-        if self._bias:
-            total[end : end + shape[0]].add_(slopes.sum(0))
+        return slopes, inputs, total[self._offset : end].view(shape), total[end : end + shape[0]]
 
     def write(self, rows: Tensor) -> None:
         """Make the outer products; see `Terms`."""
-        slopes, inputs = self._slopes, self._inputs.detach()
+        slopes, inputs = self._slopes, self._inputs
         end = self._offset + slopes.shape[-1] * inputs.shape[-1]
         rows[:, self._offset : end] = (slopes.unsqueeze(-1) * inputs.unsqueeze(-2)).flatten(1)
         if self._bias:
@@ -156,6 +176,24 @@ class TokenTerms:
         table.scatter_add_(1, self._tokens.unsqueeze(-1).expand_as(self._rows), self._rows)
 
 
+def begin(every: Iterable[Terms], total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> None:
+    """Write some records' weighted gradients of all layers over a total; see `Terms.add`.
+
+    Matrices that records meet once are written by their product, and not set to zero before.
+    """
+    every = list(every)
+    outer = [one for one in every if isinstance(one, OuterTerms)]
+    at = 0
+    for one in sorted(outer, key=lambda one: one.span.start):
+        total[at : one.span.start].zero_()
+        one.begin(total, weights, kept, rows)
+        at = one.span.stop
+    total[at:].zero_()
+    for one in every:
+        if not isinstance(one, OuterTerms):
+            one.add(total, weights, kept, rows)
+
+
 def squared_norms(rows: Tensor) -> Tensor:
     """Return each row's squared norm, float64, shape (m,), of rows of shape (m, numbers); see this module's text."""
     numbers = rows.shape[-1]
@@ -167,12 +205,21 @@ def squared_norms(rows: Tensor) -> Tensor:
     return found
 
 
-def exact_squares(rows: Tensor) -> Tensor:
+def exact_squares(rows: Tensor, kernel: Kernel | None = _SQUARES) -> Tensor:
     """Return each row's squared norm added up in double precision, where no square of a single underflows.
 
-    A factor of an outer product needs it: what is missing of one norm is multiplied by the other. Some rows at a time:
-    copies in double precision of all inputs of a layer would be most of what a step holds.
+    A factor of an outer product needs it: what is missing of one norm is multiplied by the other. The compiled twin
+    adds up in another order, and the measure is as good. By torch some rows at a time: copies in double precision of
+    all inputs of a layer would be most of what a step holds.
+
+    Args:
+        rows: floats, shape (m, numbers).
+        kernel: compiled, for rows in single precision; None: torch does it.
     """
+    if kernel and is_here(rows, torch.float32):
+        found = rows.new_empty(len(rows), dtype=torch.float64)
+        kernel(place_of(rows), *rows.shape, found.data_ptr())
+        return found
     size = max(1, DOUBLED // rows.shape[-1])
     parts = rows.split(size)  # type: ignore[no-untyped-call] # torch's stub has no types
     return torch.cat([torch.linalg.vector_norm(some, dim=-1, dtype=torch.float64) for some in parts]).square_()
