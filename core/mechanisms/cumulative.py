@@ -100,7 +100,7 @@ class CumulativeTable:
         The first 16 of a draw's bits decide nearly all of them; 48 more are drawn where they do not, and 64 on a tie.
         """
         leading = generator.bits(-(-count // LEADING_A_WORD)).view(np.uint16)[:count]
-        return self.settled(generator, leading.reshape(1, count), _NO_WORDS)[0]
+        return self.settled(generator, leading.reshape(1, count), _NO_WORDS).reshape(count)
 
     def settled(
         self, generator: Generator, leading: NDArray[np.uint16], words: NDArray[np.uint64]

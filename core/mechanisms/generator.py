@@ -110,7 +110,7 @@ class SystemGenerator(Generator):
         assert room.size >= count + ROOM_BEHIND, "a cipher asks for room for a block more"
         if self.__identity != (os.getpid(), _Forks.count):
             self.__rekey()
-        written = self.__stream.update_into(_ZEROS[:size], room.view(np.uint8))
+        written = self.__stream.update_into(_ZEROS[:size], room.view(np.uint8).data)
         assert written == size, "a stream is as long as what it is added to"
         return room[:count]
 

@@ -7,8 +7,9 @@ sources, or by other rules, is left alone. A process asks once, when it first im
 What C computes must be what its twin computes, bit for bit, so that no proof speaks of two programs: floats by the same
 IEEE operations in the same order (nothing is contracted or reassociated), integers without overflow, and no conversion
 of a float that the integer does not hold. Kernels get addresses: their callers check shapes, types and contiguity.
-Sums over rows are the exception: BLAS adds up in an order that nobody promises, the kernels in one of their own, and
-what is charged for such a sum is for any (`core.problems.rows`).
+Sums over rows and squares of their norms are the exception: BLAS and torch add up in an order that nobody promises, the
+kernels in one of their own, and what is charged for such a sum, or claimed of such a norm, is for any
+(`core.problems.rows`, `core.problems.neural.terms`).
 """
 
 import ctypes

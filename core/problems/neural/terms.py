@@ -184,10 +184,10 @@ def begin(every: Iterable[Terms], total: Tensor, weights: Tensor, kept: Tensor, 
     every = list(every)
     outer = [one for one in every if isinstance(one, OuterTerms)]
     at = 0
-    for one in sorted(outer, key=lambda one: one.span.start):
-        total[at : one.span.start].zero_()
-        one.begin(total, weights, kept, rows)
-        at = one.span.stop
+    for matrix in sorted(outer, key=lambda one: one.span.start):
+        total[at : matrix.span.start].zero_()
+        matrix.begin(total, weights, kept, rows)
+        at = matrix.span.stop
     total[at:].zero_()
     for one in every:
         if not isinstance(one, OuterTerms):

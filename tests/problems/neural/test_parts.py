@@ -1,5 +1,6 @@
 """Compiled passes over long vectors give torch's very bits, and refuse what it refuses."""
 
+from fractions import Fraction
 from math import inf, nan
 from pathlib import Path
 
@@ -7,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.native.signatures import MOVE, TRUNCATE
+from core.native.signatures import MOVE, SQUARES, TRUNCATE
 from core.problems.neural.parts import LARGEST_SUM, moved, write_truncated
+from core.problems.neural.terms import OuterTerms, RowTerms, begin, exact_squares
 from tests.support.compiled import built, compiled_kernels, copied, needs_compiler
 
 pytestmark = needs_compiler
@@ -90,6 +92,32 @@ def test_a_planted_flaw_is_seen(genuine: str, planted: str, tmp_path: Path) -> N
     pairs.append((moved(part, change, MOVE.of(library)), moved(part, change, None)))
     same = all(torch.equal(one, other) for one, other in pairs)
     assert not same
+
+
+@pytest.mark.parametrize("width", [1, 15, 16, 17, 1000])
+def test_squares_of_rows_are_those_of_exact_arithmetic(width: int) -> None:
+    """Up to roundings of double precision; a row that is not finite is not, and its neighbours are."""
+    rows = floats(7 * width, 2.0**30).view(7, width)
+    rows[2], rows[4, -1], rows[5, 0] = 1e-42, nan, inf
+    one, other = (exact_squares(rows, kernel) for kernel in (SQUARES.of(compiled_kernels()), None))
+    assert one.isfinite().tolist() == other.isfinite().tolist() == [True, True, True, True, False, False, True]
+    exact = [float(sum(Fraction(x) ** 2 for x in row)) for row in rows[[0, 1, 2, 3, 6]].tolist()]
+    assert one[[0, 1, 2, 3, 6]].tolist() == pytest.approx(exact, rel=1e-12, abs=0.0)
+
+
+def test_a_part_that_begins_writes_over_whatever_stood_there() -> None:
+    """Matrices by their products, all else by zeros to which it is added."""
+    generator = torch.Generator().manual_seed(3)
+    inputs, slopes = torch.randn(6, 5, generator=generator), torch.randn(6, 4, generator=generator)
+    rows, kept = torch.randn(6, 3, generator=generator), torch.tensor([True, True, False, True, True, True])
+    weights, some = torch.where(kept, torch.rand(6, generator=generator), 0.0), slice(1, 5)
+    every = [RowTerms(2, rows), OuterTerms(29, inputs, slopes, bias=False), OuterTerms(5, inputs, slopes, bias=True)]
+    one, other = torch.full((51,), nan), torch.zeros(51)
+    begin(every, one, weights[some], kept[some], some)
+    for terms in every:
+        terms.add(other, weights[some], kept[some], some)
+    assert one[:2].tolist() == one[49:].tolist() == [0.0, 0.0]
+    assert torch.allclose(one, other, rtol=1e-6, atol=0.0)
 
 
 def test_other_precisions_and_strides_are_left_to_torch() -> None:
