@@ -4,7 +4,7 @@ False alarms: the noise law one in 8,000 runs, canaries 4.5 standard errors eith
 forced and data seeds fixed, so a run repeats.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import sqrt
 from unittest.mock import patch
 
@@ -118,16 +118,16 @@ def test_planted_bugs_are_caught_by_the_grey_box(name: str) -> None:
 def _noise(parameter_share: float = 1.0) -> tuple[np.ndarray, float]:
     """Return the integers that a door added to a network's sums, and their claimed parameter."""
     held = problem(WIDE, UNITS)
-    transcript, genuine = Transcript(), noise.noise_vector
+    transcript, genuine = Transcript(), noise.noise_pieces
 
-    def drawn(generator: SystemGenerator, parameter: float, size: int) -> np.ndarray:
+    def drawn(generator: SystemGenerator, parameter: float, size: int) -> Iterator[tuple[int, np.ndarray]]:
         return genuine(generator, parameter_share * parameter, size)
 
     oracle = _door(held, transcript)
     grid = grid_for(QUESTION, oracle.facts, UNITS)
     theta = torch.zeros(held.dimension, dtype=torch.float64)
     found = []
-    with recording(transcript, None), patch.object(noise, "noise_vector", drawn):
+    with recording(transcript, None), patch.object(noise, "noise_pieces", drawn):
         for _ in range(8):
             answer = oracle.ask(QUESTION, theta).value.numpy() * (UNITS * RATE / sampling.RATE_UNIT)
             found.append(np.rint(answer / grid.step).astype(np.int64) - transcript.integers[-1])
