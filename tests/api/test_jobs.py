@@ -324,6 +324,8 @@ class TestList:
         assert page.headers["content-type"].startswith("text/html")
         assert "<script>" not in page.text
         assert "&lt;script&gt;" in page.text
+        assert page.text.index("<dt>adjacency</dt>") < page.text.index("<dt>job</dt>"), "what is promised comes first"
+        assert "<dt>failed for</dt>" not in page.text, "and what the job does not have is left out"
         names = [item["name"] for item in admin.get(f"/v1/jobs/{made}/artifacts").json()["data"]]
         assert names == ["report.json"]
         assert admin.get(f"/v1/jobs/{made}/artifacts/report.json").status_code == 307
