@@ -87,8 +87,9 @@ CMD ["python", "-m", "workers.app"]
 FROM runtime AS api
 COPY --from=api-packages /opt/venv /opt/venv
 COPY --from=code /opt/farthing /opt/farthing
-ENV FARTHING_HOST=0.0.0.0
+ENV FARTHING_HOST=0.0.0.0 \
+    FARTHING_PORT=8000
 EXPOSE 8000
 HEALTHCHECK --interval=10s --timeout=10s --start-period=30s --retries=6 \
-    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/readyz', timeout=4)"]
+    CMD ["python", "-c", "import os, urllib.request as ask; ask.urlopen(f'http://127.0.0.1:{os.environ[\"FARTHING_PORT\"]}/readyz', timeout=4)"]
 CMD ["python", "-m", "api"]

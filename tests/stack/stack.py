@@ -40,7 +40,6 @@ class Stack:
             "FARTHING_STACK_REPLICA_URL": self.replica_url,
             "FARTHING_STACK_KEY": self.key,
             "FARTHING_STACK_SECRETS": str(self.secrets),
-            "FARTHING_STACK_PROJECT": PROJECT,
             "FARTHING_STACK_DOCKER": engine.client,
             "FARTHING_STACK_COMPOSES": json.dumps(composes),
         }

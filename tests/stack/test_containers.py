@@ -12,6 +12,7 @@ import pytest
 
 from farthing import Client
 from tests.integration.test_service import end_of, job, until, upload
+from tests.stack.containers import container, docker, inspected
 from tests.support.targets import TARGETS, Target
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,24 +31,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 def admin(service: Target) -> Iterator[Client]:
     with service.client() as client:
         yield client
-
-
-def docker(*arguments: str, check: bool = True) -> "subprocess.CompletedProcess[str]":
-    client = os.environ["FARTHING_STACK_DOCKER"]
-    return subprocess.run([client, *arguments], check=check, capture_output=True, text=True)
-
-
-def container(service: str) -> str:
-    """Return the container of a service of the stack's project."""
-    wanted = {"project": os.environ["FARTHING_STACK_PROJECT"], "service": service, "oneoff": "False"}
-    labels = [f"label=com.docker.compose.{name}={value}" for name, value in wanted.items()]
-    filters = [part for label in labels for part in ("--filter", label)]
-    (found,) = docker("ps", "--quiet", *filters).stdout.split()
-    return found
-
-
-def inspected(service: str) -> dict[str, Any]:
-    return dict(json.loads(docker("inspect", container(service)).stdout)[0])
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -137,6 +120,24 @@ def test_the_compose_file_is_valid_in_both_syntaxes(major: str) -> None:
     assert services.count("AWS_CONFIG_FILE: /run/secrets/storage") == 4
     assert services.count("FARTHING_DATABASE_URL") == 4, "what is there already stays"
     assert "variable is not set" not in opened.stderr
+
+
+@pytest.mark.parametrize("major", ["1", "2"])
+def test_the_files_of_sites_are_valid_in_both_syntaxes(major: str) -> None:
+    """A site is on its machine's own network unless another one is named; the service shows it PostgreSQL alone."""
+    composes = json.loads(os.environ["FARTHING_STACK_COMPOSES"])
+    if major not in composes:
+        pytest.skip(f"there is no compose {major} on this machine")
+    told = {"FARTHING_SITE": "north", "FARTHING_DATABASE_HOST": "10.8.0.1", "FARTHING_DATABASE_ADDRESS": "10.8.0.1"}
+    told |= {"FARTHING_MEETING_HOST": "10.8.0.11", "GLOO_SOCKET_IFNAME": "wg0"}
+    site = configured(composes[major], told, "docker-compose.site.yml")
+    assert "postgresql+psycopg://farthing_site_north@10.8.0.1/farthing" in site.stdout
+    assert site.stdout.count("\n    network_mode: host\n") == 2
+    assert "broker" not in site.stdout.lower(), "a site hears no bell, and needs no password of it"
+    shared = configured(composes[major], told, "docker-compose.yml", "docker-compose.shared.yml")
+    assert shared.stdout.count("10.8.0.1") == 1
+    assert "name: farthing-witness" in shared.stdout
+    assert not [one for one in (site, shared) if "variable is not set" in one.stderr]
 
 
 def configured(compose: list[str], more: dict[str, str], *files: str) -> "subprocess.CompletedProcess[str]":
