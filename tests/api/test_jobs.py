@@ -58,6 +58,7 @@ class TestEstimate:
         told = answer.json()
         assert {"cost", "plan", "bound", "fits", "jobs_that_still_fit"} <= told.keys()
         beside = told["cost"].pop("retry_allowance")
+        assert told["cost"].pop("delta") == "1e-6"
         assert set(told["cost"]) == set(beside) == {"percent", "epsilon_alone", "rho", "mu"}
         assert told["cost"]["mu"] == "0.1"
         assert told["cost"]["rho"] == "0.005"
@@ -130,7 +131,8 @@ class TestSubmit:
         assert view["state"] == "queued"
         assert view["dataset"] == dataset
         assert view["progress"] == {"step": 0, "steps": 8}
-        assert set(view["cost"]) == {"reserved", "retry_allowance", "spent", "returned"}
+        assert set(view["cost"]) == {"reserved", "retry_allowance", "spent", "returned", "delta"}
+        assert view["cost"]["delta"] == "1e-6"
         assert view["cost"]["returned"] is None, "nothing is, before it has ended"
         for name in ("reserved", "retry_allowance", "spent"):
             assert set(view["cost"][name]) == {"percent", "epsilon_alone", "rho", "mu"}

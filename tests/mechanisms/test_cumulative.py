@@ -164,7 +164,7 @@ def test_a_sum_is_told_with_as_much_noise_as_it_is_long(sizes: list[int]) -> Non
         ("noise.c", "(double)(int64_t)noised[i]", "(double)noised[i]"),
         ("parts.c", "- (float)high * 0x1p20f", "- (float)high * 0x1p19f"),
         ("parts.c", "+ start[i];", "- start[i];"),
-        ("parts.c", "j + LANES <= width", "j + LANES < width - 13"),
+        ("parts.c", "for (; j < width; j++)", "for (; j < width - 1; j++)"),
     ],
 )
 def test_a_worker_with_flawed_kernels_does_not_start(
