@@ -1,7 +1,8 @@
 """How the error of the gradient estimate grows, behind real doors, along fixed paths.
 
 Generators are forced, so that a verdict repeats. Of 40 runs in 10 dimensions a point's mean square is 7 % off, a slope
-over a factor of 8 by 0.04: 0.1 is 2.5 standard errors, of 120 runs more than four.
+over a factor of 8 by 0.045 (0.049 over eight keys): 0.18 is four standard errors, and of 120 runs 0.1 is as many, a false
+alarm in 10,000.
 """
 
 import pytest
@@ -15,15 +16,15 @@ from tests.support.second_order import planted
 QUICK = ("b1, sampling", "b1, noise", "kappa, noise")
 
 
-def check(name: str, runs: int) -> None:
+def check(name: str, runs: int, within: float = 0.1) -> None:
     found, worst = fitted(SLOPES[name], runs, repeatable_generator())
-    assert found == pytest.approx(SLOPES[name].exponent, abs=0.1)
+    assert found == pytest.approx(SLOPES[name].exponent, abs=within)
     assert worst < 0.3, "and the errors themselves are S + p r_tot^2"
 
 
 @pytest.mark.parametrize("name", QUICK)
 def test_slopes(name: str) -> None:
-    check(name, 40)
+    check(name, 40, within=0.18)
 
 
 def test_the_privacy_s_share_is_by_the_exact_multiplier() -> None:
