@@ -49,7 +49,7 @@ LARGEST_SUM: Final = 2.0**62
 
 SMALLEST_STEP: Final = 2.0**-120
 BLOCK_ROWS: Final = 2**12
-"""Array that are summed at a time where all are: a multiple of a part's."""
+"""Rows that are summed at a time where all are: a multiple of a part's."""
 
 _BESIDE: Final = 3
 """Numbers beside a record's features: target, weight, and one over the norm."""
