@@ -144,7 +144,7 @@ _HTTP_CODES = {404: errors.NotFound.code, 405: "method-not-allowed", 400: errors
 def _http(request: Request, error: HTTPException) -> ProblemResponse:
     code = _HTTP_CODES.get(error.status_code, errors.Invalid.code)
     headers = dict(error.headers) if error.headers else None
-    nowhere = error.status_code == 404  # noqa: PLR2004 - what exists but is not found is a refusal
+    nowhere = error.status_code == HTTPStatus.NOT_FOUND
     detail = "There is nothing at this address; /openapi.json has every call." if nowhere else str(error.detail)
     return problem(request, error.status_code, code, detail, headers=headers)
 

@@ -39,7 +39,7 @@ def build(command: list[str], folder: Path = FOLDER, *more: str) -> Path:
     with TemporaryDirectory(dir=folder, prefix="build-") as place:
         made = Path(place) / NAME
         flags = [*FLAGS, *more, f'-DFARTHING_MARK="{mark(folder)}"', "-o", str(made)]
-        files = [str(path) for path in sources(folder)]
+        files = [str(path) for path in sources(folder) if path.suffix == ".c"]
         subprocess.run([*command, *flags, *files], check=True, timeout=SECONDS)  # noqa: S603 - our own sources
         return made.replace(folder / NAME)
 

@@ -44,8 +44,8 @@ FLOAT: Final = ctypes.c_double
 
 
 def sources(folder: Path = FOLDER) -> list[Path]:
-    """Return the C files of a folder, in the order of their names."""
-    return sorted(folder.glob("*.c"))
+    """Return the C files of a folder and what they include, in the order of their names."""
+    return sorted(folder.glob("*.[ch]"))
 
 
 def mark(folder: Path = FOLDER) -> str:

@@ -4,19 +4,10 @@
  * (core/mechanisms/lattice.py). The same words give the same integers. Nothing outside of the lengths given is touched.
  */
 
-#include <float.h>
 #include <stdint.h>
 #include <string.h>
 
-#if FLT_EVAL_METHOD != 0
-#error "floats are rounded where they are computed"
-#endif
-
-#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__) && !defined(FARTHING_PLAIN)
-#define FOR_EACH_PROCESSOR __attribute__((target_clones("avx2", "default"))) /* chosen when the library is loaded */
-#else
-#define FOR_EACH_PROCESSOR
-#endif
+#include "processors.h"
 
 #define BLOCK 256
 #define NARROW ((uint64_t)1 << 51)

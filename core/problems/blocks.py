@@ -42,6 +42,7 @@ from torch import Tensor
 from core.catalogue.losses import Weights
 from core.catalogue.questions import Gradient, LeastGradient, Question, Summed, summed
 from core.privacy.facts import PART_UNITS, Facts
+from core.problems.limits import LARGEST_SUM
 from core.problems.losses import record_weights
 from core.problems.terms import Factors, Layout, Point, Records, Sums, size_of
 
@@ -56,9 +57,6 @@ LARGEST_NORM = 2.0**400
 
 SMALLEST_BOUND = 2.0**-100
 """Clips below this are refused, for the same reason."""
-
-LARGEST_SUM = 2.0**62
-"""Steps that no part may reach; what the lattice allows for is half of it."""
 
 
 class BlockProblem(ABC):

@@ -17,9 +17,7 @@ from torch import Tensor
 from core.catalogue.questions import Gradient, GradientDifference, Question, summed
 from core.privacy.facts import PART_UNITS, Facts
 from core.problems import SyntheticProblem
-
-LARGEST_SUM = 2.0**62
-"""Steps that no sum may reach; what the lattice allows for is half of it."""
+from core.problems.limits import LARGEST_SUM
 
 
 class GroupedProblem(ABC):

@@ -54,7 +54,8 @@ from core.catalogue.questions import (
 )
 from core.privacy.facts import Facts
 from core.problems import rows as compiled
-from core.problems.blocks import LARGEST_SUM, SMALLEST_BOUND, BlockProblem, margins, mirror, product, slopes
+from core.problems.blocks import SMALLEST_BOUND, BlockProblem, margins, mirror, product, slopes
+from core.problems.limits import LARGEST_SUM
 from core.problems.losses import per_record
 from core.problems.single import BLOCK_ROWS, PART_ROWS, SingleRecords, numbers_of
 from core.problems.terms import Factors, Layout, Point, Records, Sums

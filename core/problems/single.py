@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from core.problems import rows as compiled
+from core.problems.limits import LARGEST_SUM, SMALLEST_SINGLE_STEP
 from core.problems.rows import Score, place
 from core.problems.terms import Records
 
@@ -44,10 +45,6 @@ SMALLEST_CLIP: Final = 2.0**-30
 """Clips below this are for double precision: beside them products that underflow would count."""
 
 LARGEST: Final = 2.0**40
-LARGEST_SUM: Final = 2.0**62
-"""Steps that no part may reach; what the lattice allows for is half of it."""
-
-SMALLEST_STEP: Final = 2.0**-120
 BLOCK_ROWS: Final = 2**12
 """Rows that are summed at a time where all are: a multiple of a part's."""
 
@@ -109,7 +106,7 @@ class SingleRecords:
             included: as above.
         """
         assert bound >= SMALLEST_CLIP, "a clip is an ordinary positive number"
-        assert SMALLEST_STEP < step < 1 / SMALLEST_STEP, "single precision holds the step and its inverse"
+        assert SMALLEST_SINGLE_STEP < step < 1 / SMALLEST_SINGLE_STEP, "single precision holds the step and its inverse"
         read = self.units if rows is None else len(rows)
         assert included is None or included.shape == (read,), "a mask is over what is read"
         if self._compiled is not None:

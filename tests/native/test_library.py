@@ -26,7 +26,7 @@ def test_the_sources_compile_without_a_warning() -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize("change", ["more", "another name", "a new file"])
+@pytest.mark.parametrize("change", ["more", "another name", "a new file", "what files include"])
 def test_a_stale_library_is_not_loaded(change: str, tmp_path: Path) -> None:
     built(copied(tmp_path))
     noise = tmp_path / "noise.c"
@@ -37,6 +37,8 @@ def test_a_stale_library_is_not_loaded(change: str, tmp_path: Path) -> None:
             noise.rename(tmp_path / "noises.c")
         case "a new file":
             (tmp_path / "more.c").write_text("int more;\n")
+        case "what files include":
+            (tmp_path / "processors.h").write_text((tmp_path / "processors.h").read_text() + "\n")
     found, told = opened(tmp_path)
     assert found is None
     assert told.startswith("stale: built from other sources")
@@ -80,7 +82,7 @@ def test_sources_that_do_not_compile_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "noise.c").write_text("int broken(")
     with pytest.raises(subprocess.CalledProcessError):
         building.build([*(building.compiler() or [])], tmp_path)
-    assert [path for path in tmp_path.iterdir() if path.suffix != ".c"] == [], "nothing half made is left"
+    assert [path for path in tmp_path.iterdir() if path.suffix not in {".c", ".h"}] == [], "nothing half made is left"
 
 
 def test_the_build_asks_for_nothing_that_is_installed() -> None:

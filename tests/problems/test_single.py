@@ -16,6 +16,7 @@ from core.oracle.noise import grid_for
 from core.privacy.facts import Adjacency, Facts
 from core.problems import rows as compiled
 from core.problems import single
+from core.problems.limits import LARGEST_SUM
 from core.problems.linear import LinearProblem
 from core.problems.single import LARGEST, PART_ROWS, SMALLEST_CLIP
 from tests.support.problems import LOGISTIC, LOSSES, WEIGHTS, facts, rows
@@ -191,4 +192,4 @@ def test_past_their_public_bound_are_a_broken_promise() -> None:
     spoilt = lambda first, second: genuine(first, second) * np.float32(2.0**60)  # noqa: E731 - short
     with patch.object(single.np, "matmul", spoilt), pytest.raises(AssertionError, match="public bound"):
         records.integer_sum(GRADIENT, public, THETA, grid.part_step)
-    assert LARGEST**2 < single.LARGEST_SUM**2
+    assert LARGEST < LARGEST_SUM

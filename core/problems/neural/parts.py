@@ -13,14 +13,10 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 
 from core.native.library import Kernel
 from core.native.signatures import MOVE, TRUNCATE
+from core.problems.limits import LARGEST_SUM, SMALLEST_SINGLE_STEP
 
 _TRUNCATE: Final = TRUNCATE.kernel()
 _MOVE: Final = MOVE.kernel()
-
-LARGEST_SUM: Final = 2.0**62
-"""Steps that no part may reach; what the lattice allows for is half of it."""
-
-SMALLEST_STEP: Final = 2.0**-120
 
 
 def write_truncated(
@@ -40,7 +36,7 @@ def write_truncated(
     Raises:
         AssertionError: a number of the part is none, or reaches LARGEST_SUM steps; the total is then nobody's.
     """
-    assert SMALLEST_STEP < step < 1 / SMALLEST_STEP, "single precision holds the step and its inverse"
+    assert SMALLEST_SINGLE_STEP < step < 1 / SMALLEST_SINGLE_STEP, "single precision holds the step and its inverse"
     if kernel and is_here(part, torch.float32):
         assert is_here(total, torch.int64), "integers add up where floats did"
         assert total.shape == part.shape == (len(part),), "a part has all coordinates"

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from core.native.signatures import MOVE, SQUARES, TRUNCATE
-from core.problems.neural.parts import LARGEST_SUM, moved, write_truncated
+from core.problems.limits import LARGEST_SUM
+from core.problems.neural.parts import moved, write_truncated
 from core.problems.neural.terms import OuterTerms, RowTerms, begin, exact_squares
 from tests.support.compiled import built, compiled_kernels, copied, needs_compiler
 
