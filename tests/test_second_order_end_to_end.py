@@ -48,7 +48,6 @@ def test_an_estimate_shows_what_may_be_claimed_and_what_it_takes(service: Embedd
     [
         ({"preset": "strict", "escape_distance": None, "spread": None}, "/privacy", "2 Q (b1 + Gamma b2)"),
         ({"mode": "theory"}, "/optimizer/mode", "is above M"),
-        ({"hessian_smoothness": None}, "/optimizer/hessian_smoothness", "needs"),
         ({"escape_distance": None}, "/optimizer/escape_distance", "needs"),
         ({"mode": "given"}, "/optimizer/batch", "needs"),
         ({"batch": 40_000}, "/optimizer/batch", "2 Q (b1 + Gamma b2)"),
@@ -64,6 +63,21 @@ def test_what_allows_no_claim_is_refused_with_its_figures(
     problem = answer.json()
     assert pointer in [one["pointer"] for one in problem["errors"]]
     assert said in problem["detail"]
+
+
+def test_how_fast_curvatures_change_is_known_of_this_loss_but_not_of_one_that_never_bends_down(
+    service: Embedded, data: str
+) -> None:
+    found = quote(service, data, hessian_smoothness=None).json()["plan"]
+    figures = found["figures"]
+    assert found["hessian_smoothness"] > found["smoothness"], "rho of a unit's loss, for rows beyond norm 1"
+    assert figures["gamma_star"] == pytest.approx((found["hessian_smoothness"] * figures["alpha"]) ** 0.5)
+    convex = BODY | {"dataset": data, "model": MODEL | {"loss": {"kind": "logistic"}}}
+    answer = service.http.post("/v1/estimates", json=convex | {"optimizer": FAST | {"hessian_smoothness": None}})
+    assert answer.status_code == 422, answer.text
+    (said,) = answer.json()["errors"]
+    assert said["pointer"] == "/optimizer/hessian_smoothness"
+    assert "convex losses" in said["detail"]
 
 
 def test_a_killed_job_reads_nothing_twice_pays_once_and_shows_its_claim(service: Embedded, data: str) -> None:
