@@ -6,7 +6,7 @@ parameters need no gradient: a backward pass stops at what the layers made.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, assert_never
+from typing import Final, NamedTuple, assert_never
 
 import torch
 from torch import Tensor
@@ -54,6 +54,14 @@ class Site:
     terms: Callable[[Tensor], list[Terms]]
 
 
+class Given(NamedTuple):
+    """Records that a pass begins with: they hold no infinity and no NaN, and nobody writes to them."""
+
+    records: Tensor
+    squares: Tensor
+    """Of each one's norm, float64, shape (m,); see `exact_squares`."""
+
+
 @dataclass
 class Pass:
     """One forward pass.
@@ -61,11 +69,13 @@ class Pass:
     Attributes:
         weights: all parameters by name, in the shapes of `parameters_of`, adapters among them.
         offsets: where in theta a trained parameter begins, by name.
+        given: the records, where that is known of them.
         sites: filled on the way.
     """
 
     weights: Mapping[str, Tensor]
     offsets: Mapping[str, int]
+    given: Given | None = None
     sites: list[Site] = field(default_factory=list)
 
     def run(self, layers: tuple[Layer, ...], records: Tensor, under: str = "") -> Tensor:
@@ -114,8 +124,9 @@ class Pass:
         """Return W x + b on the last axis, with the weight's adapter if it has one."""
         made = functional.linear(x, self.weights[weight], self.weights.get(bias))
         if weight in self.offsets:
+            given = self.given.squares if self.given and x.data_ptr() == self.given.records.data_ptr() else None
             return self._note(
-                made, lambda slopes: _linear_terms(self.offsets[weight], x, slopes, bias=bias in self.weights)
+                made, lambda slopes: _linear_terms(self.offsets[weight], x, slopes, given, bias=bias in self.weights)
             )
         if (down := f"{weight}.{DOWN}") in self.weights:
             return made + self._linear(self._linear(x, down, ""), f"{weight}.{UP}", "")
@@ -172,10 +183,10 @@ class Pass:
         return self._linear(met.transpose(1, 2).flatten(2), f"{place}output.weight", f"{place}output.bias")
 
 
-def _linear_terms(offset: int, x: Tensor, slopes: Tensor, *, bias: bool) -> list[Terms]:
+def _linear_terms(offset: int, x: Tensor, slopes: Tensor, given: Tensor | None, *, bias: bool) -> list[Terms]:
     """Return outer products of records that meet the matrix once, else the terms of those that meet it at places."""
     if x.ndim == 2:  # noqa: PLR2004 - records, features
-        return [OuterTerms(offset, x, slopes, bias=bias)]
+        return [OuterTerms(offset, x, slopes, given, bias=bias)]
     return _terms_at_places(offset, x.flatten(1, -2), slopes.flatten(1, -2), bias=bias)
 
 

@@ -77,13 +77,16 @@ class OuterTerms:
         offset: where the matrix, and its bias after it, begin in the flat vector.
         inputs: a, shape (m, d).
         slopes: b, the loss's gradient of what the layer made, shape (m, u).
+        given: the inputs' squared norms, as `exact_squares` has them, where these are the very records: all finite,
+            and only read; None: they are another layer's.
         bias: whether there is one.
     """
 
-    def __init__(self, offset: int, inputs: Tensor, slopes: Tensor, *, bias: bool) -> None:
+    def __init__(self, offset: int, inputs: Tensor, slopes: Tensor, given: Tensor | None = None, *, bias: bool) -> None:
         self._offset, self._inputs, self._slopes, self._bias = offset, inputs.detach(), slopes, bias
+        self._are_records = given is not None
         self.span: Final = slice(offset, offset + slopes.shape[-1] * (inputs.shape[-1] + bias))
-        given, sloped = exact_squares(self._inputs), exact_squares(slopes)
+        given, sloped = exact_squares(self._inputs) if given is None else given, exact_squares(slopes)
         bounded = torch.maximum(given, sloped) <= LARGEST**2  # false for NaN
         self.squares = torch.where(bounded, sloped * (given + float(bias)), inf)
 
@@ -103,8 +106,10 @@ class OuterTerms:
 
     def _factors(self, total: Tensor, weights: Tensor, kept: Tensor, rows: slice) -> tuple[Tensor, ...]:
         """Return w b and a of some records, and the places of the matrix and of its bias."""
-        # Whoever else holds the inputs, another layer's output or a copy of records, puts zeros at the same records.
-        inputs = selected(self._inputs[rows], kept)
+        inputs = self._inputs[rows]
+        if not self._are_records:  # whose every number times zero is zero
+            # Whoever else holds the inputs, another layer's output, puts zeros at the same records.
+            inputs = selected(inputs, kept)
         slopes = selected(self._slopes[rows] * weights.unsqueeze(-1), kept)
         shape = (slopes.shape[-1], inputs.shape[-1])
         end = self._offset + shape[0] * shape[1]

@@ -25,6 +25,8 @@ QUESTION = Gradient(sigma=1.0, clip=CLIP)
 KINDS = ("perceptron", "pools", "norms", "transformer", "adapters")
 """Of networks: outer products, rows, tokens, and several of them."""
 
+OVERFLOWING = ("perceptron", "pools", "sequence")
+
 
 def _theta(held: NetworkProblem, size: float = 0.1) -> Tensor:
     generator = torch.Generator().manual_seed(9)
@@ -143,7 +145,7 @@ def _overflowing(held: NetworkProblem) -> NetworkProblem:
     return held
 
 
-@pytest.mark.parametrize("name", ["perceptron", "pools", "sequence"])
+@pytest.mark.parametrize("name", OVERFLOWING)
 def test_gradients_that_are_not_finite_count_zero(name: str) -> None:
     held = _overflowing(problem(NETWORKS[name], UNITS))
     terms, _, kept = held._measured(held._weights(_theta(held)), torch.arange(8), torch.ones(8, dtype=torch.bool), CLIP)
@@ -154,6 +156,17 @@ def test_gradients_that_are_not_finite_count_zero(name: str) -> None:
     known, grid = _public(held)
     assert _norm(total) * grid.part_step <= UNITS * CLIP * CHARGED_MARGIN + grid.error
     assert known.units == UNITS
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_all_records_are_read_where_they_stand_and_stay_as_they_are(name: str) -> None:
+    """Rows that count as zero, too, of which other layers' outputs are overwritten."""
+    held = _overflowing(problem(NETWORKS[name], UNITS)) if name in OVERFLOWING else problem(NETWORKS[name], UNITS)
+    before = held._features.clone()
+    every, counted = torch.arange(UNITS), torch.arange(UNITS) % 3 > 0
+    assert torch.equal(_integers(held), _integers(held, rows=every))
+    assert torch.equal(_integers(held, included=counted), _integers(held, rows=every, included=counted))
+    assert torch.equal(held._features, before)
 
 
 def _adversaries(name: str) -> list[Tensor]:
