@@ -45,6 +45,7 @@ from core.privacy.renyi import prefix_costs  # noqa: E402 - as above
 from core.problems import Problem  # noqa: E402 - as above
 from core.problems.linear import LinearProblem  # noqa: E402 - as above
 from core.problems.neural.problem import NetworkProblem  # noqa: E402 - as above
+from core.training.device import prepare_for_network  # noqa: E402 - as above
 from core.training.meter import LedgerMeter  # noqa: E402 - as above
 from core.training.order import Payer  # noqa: E402 - as above
 
@@ -120,6 +121,8 @@ def door_of(task: Task, folder: Path, question: Gradient, *, poisson: bool) -> t
     To all records, which it samples, or to one batch after the other.
     """
     features, target, start = map(torch.from_numpy, read(folder))
+    if task.name != "logistic":
+        prepare_for_network(layers_of(task), task.shape, PART_ROWS, len(start))
     size = len(target) if poisson else task.batch
     slices = zip(torch.split(features, size), torch.split(target, size), strict=True)
     problems = [problem_of(task, some.clone(), aims, start) for some, aims in slices]

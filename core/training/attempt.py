@@ -23,9 +23,10 @@ from core.store.claims import Claim
 from core.store.database import Database
 from core.store.jobs import jobs
 from core.store.records.weights import read_weights
-from core.training.device import flush_denormals, make_sure_of_device
+from core.training.device import make_sure_of_device, prepare_processor
 from core.training.doors import make_meter, open_door
 from core.training.fitting import train
+from core.training.network import NO_WEIGHTS, PublicWeights
 from core.training.order import Drained, Failed, NoGpu, Order, Phase, read_order
 from core.training.ranks import Gather, TellingTill, dismiss, open_problem
 from core.training.till import LedgerTill
@@ -70,10 +71,7 @@ def _train(
 ) -> AnyReleased:
     """Make a release from the records, and keep it before anything is done with it."""
     with in_phase(Phase.OPENING):
-        planned = replan(order)
-        weights = {} if order.weights is None else read_weights(settings, order.weights)
-        make_sure_of_device(planned)
-        flush_denormals(planned)
+        planned, weights = planned_here(order, settings)
         team = gather(planned.spec.resources.processes)
         till.commit(jobs.mark_opened, order.claim)
         problem = open_problem(planned, order, settings, team, weights)
@@ -86,6 +84,15 @@ def _train(
     with in_phase(Phase.PUBLISHING):
         till.keep(pack_release(released), released.steps)
     return released
+
+
+def planned_here(order: Order, settings: ServiceSettings) -> tuple[PlannedJob, PublicWeights]:
+    """Return what follows from the stored job, and its public weights, in a process that is ready to compute it."""
+    planned = replan(order)
+    weights = NO_WEIGHTS if order.weights is None else read_weights(settings, order.weights)
+    make_sure_of_device(planned)
+    prepare_processor(planned)
+    return planned, weights
 
 
 def replan(order: Order) -> PlannedJob:

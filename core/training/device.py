@@ -4,6 +4,7 @@ Records, masks and sums live there; theta, the method and the noise stay on the 
 no room for the records, whose number is public, is found out before any record is opened.
 """
 
+import ctypes
 import os
 from math import prod
 from typing import Final
@@ -11,7 +12,9 @@ from typing import Final
 import torch
 
 from core.catalogue.models import NetworkModel
+from core.catalogue.network.layers import Layer, Shape
 from core.catalogue.planning import PlannedJob
+from core.problems.neural.problem import pass_numbers
 from core.training.order import NoGpu
 
 PIN: Final = "CUDA_VISIBLE_DEVICES"
@@ -21,22 +24,66 @@ _BESIDE: Final = 5
 _WORK_BYTES: Final = 2**29
 """For blocks and sums, and what the libraries take."""
 
+_NUMBERS_A_PARAMETER: Final = 8
+"""In single precision: two iterates and an answer in double, what records meet, and their sum."""
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+"""Of `mallopt`."""
+_LARGEST_KEPT_BYTES: Final = 2**25
+"""The most that it takes."""
+_KEPT_BYTES: Final = 2**28
+
 
 def own_device() -> torch.device:
     """Return the device of this process: a GPU only where it was pinned to one."""
     return torch.device("cuda" if os.environ.get(PIN) else "cpu")
 
 
-def flush_denormals(planned: PlannedJob) -> None:
-    """Have a network's process take numbers below 2^-126 for zero, once for all its threads and before they start.
+def prepare_processor(planned: PlannedJob) -> None:
+    """Set up a process that computes a network, before its threads start and it opens a record; leave others alone."""
+    model = planned.spec.model
+    if isinstance(model, NetworkModel):
+        rows = planned.facts.part_rows
+        assert rows is not None, "sums of networks have parts"
+        prepare_for_network(model.layers, planned.design.shape, rows, planned.facts.dimension)
+
+
+def prepare_for_network(layers: tuple[Layer, ...], given: Shape, part_rows: int, dimension: int) -> None:
+    """Do so for layers, by public figures.
+
+    Args:
+        layers: the network.
+        given: the shape of one record.
+        part_rows: rows of a part.
+        dimension: p, the number of trained parameters.
+    """
+    _flush_denormals()
+    if pass_numbers(layers, given, part_rows) > _NUMBERS_A_PARAMETER * dimension:
+        _keep_freed_memory()
+
+
+def _flush_denormals() -> None:
+    """Take numbers below 2^-126 for zero, in all threads.
 
     Processors compute with them a hundred times slower, and whether a record's activations and slopes are so small is
     the record's own: time would tell. What is lost of sums is within the lattice's charge for networks, whose sums over
     places in double precision meet no such number (`core.problems.neural.grams`); other sums in double precision, whose
     charge knows of no flushing, are none of such a process's.
     """
-    if isinstance(planned.spec.model, NetworkModel):
-        torch.set_flush_denormal(True)
+    torch.set_flush_denormal(True)
+
+
+def _keep_freed_memory() -> None:
+    """Have the C library keep what is freed for what is asked for next, where it can be told so.
+
+    Each step makes and frees the same tens of megabytes. Given back and asked for again, they come page by page, zeroed
+    by the system: a sixth of a transformer's step. Not where parameters are most of what a step holds: they stand at
+    their own places (`core.optimizers.places`), and between these a kept heap would have holes.
+    """
+    library = ctypes.CDLL(None)
+    if hasattr(library, "mallopt"):  # glibc
+        library.mallopt(_MMAP_THRESHOLD, _LARGEST_KEPT_BYTES)
+        library.mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
 def make_sure_of_device(planned: PlannedJob) -> None:

@@ -26,11 +26,10 @@ from core.store.claims import Claim
 from core.store.database import Database
 from core.store.jobs import federations, jobs, seats
 from core.store.records.records import open_records, read_records
-from core.store.records.weights import read_weights
-from core.training.attempt import in_phase, pack_release, replan, unpack_release
-from core.training.device import make_sure_of_device
+from core.training.attempt import in_phase, pack_release, planned_here, unpack_release
 from core.training.doors import make_meter, open_door
 from core.training.fitting import make_problem, train
+from core.training.network import PublicWeights
 from core.training.notes import unpack
 from core.training.order import Drained, Order, Phase, read_order
 from core.training.seat import Seat
@@ -231,10 +230,9 @@ def _train(
         Misled: what another client has kept does not go with what the method asks.
     """
     with in_phase(Phase.OPENING):
-        planned = replan(order)
-        make_sure_of_device(planned)
+        planned, weights = planned_here(order, settings)
         till.commit(jobs.mark_opened, order.claim)
-        problem = _own_problem(planned, order, settings, seat)
+        problem = _own_problem(planned, order, settings, seat, weights)
     with in_phase(Phase.TRAINING):
         going_on = replace(order, kept=kept)
         meters: list[ClientMeter] = []
@@ -243,7 +241,7 @@ def _train(
             meters.append(paying := ClientMeter(meter, rounds, stop, meter))
             door = open_door(planned, going_on, problem, meter, shared=False, through=paying)
             oracle = Federation(door, paying, seat.federation)
-            own = train(planned, going_on, meter, oracle)
+            own = train(planned, going_on, meter, oracle, weights)
         released = of_all(weakest(rounds, own), seat, oracle.facts.units)
     with in_phase(Phase.PUBLISHING):
         till.keep(pack_release(released), released.steps)
@@ -275,10 +273,11 @@ def of_all(released: AnyReleased, seat: Seat, units: int) -> AnyReleased:
     return released.model_copy(update={"units": units, "certificate": claim})
 
 
-def _own_problem(planned: PlannedJob, order: Order, settings: ServiceSettings, seat: Seat) -> Problem:
+def _own_problem(
+    planned: PlannedJob, order: Order, settings: ServiceSettings, seat: Seat, weights: PublicWeights
+) -> Problem:
     """Open the client's own records with its own key."""
     key = None if seat.dataset_key is None else bytes.fromhex(seat.dataset_key)
-    weights = {} if order.weights is None else read_weights(settings, order.weights)
     with open_records(settings, order.records, key) as file:
         return make_problem(planned, read_records(file, planned.design), weights)
 

@@ -27,7 +27,6 @@ from core.store.records.records import Encoded
 from core.training.device import own_device
 from core.training.meter import LedgerMeter
 from core.training.network import (
-    NO_WEIGHTS,
     Ended,
     PublicWeights,
     describe_network,
@@ -43,7 +42,7 @@ ROUNDING: Final = 1e-9
 KNOWN_SCALE: Final = "the residual scale is the released one, taken for known: of the scale itself nothing is said"
 
 
-def make_problem(planned: PlannedJob, records: Encoded, weights: PublicWeights = NO_WEIGHTS) -> Problem:
+def make_problem(planned: PlannedJob, records: Encoded, weights: PublicWeights) -> Problem:
     """Put a planned job's loss on encoded records, which become the problem's own: only to a GPU are they copied.
 
     Args:
@@ -65,9 +64,7 @@ def make_problem(planned: PlannedJob, records: Encoded, weights: PublicWeights =
     )
 
 
-def train(
-    planned: PlannedJob, order: Order, meter: LedgerMeter, oracle: Oracle, weights: PublicWeights = NO_WEIGHTS
-) -> AnyReleased:
+def train(planned: PlannedJob, order: Order, meter: LedgerMeter, oracle: Oracle, weights: PublicWeights) -> AnyReleased:
     """Run the method, then the inference the job asks for, and return all that leaves the job.
 
     Args:
@@ -84,7 +81,7 @@ def train(
     if isinstance(planned.spec.model, NetworkModel):
         return _train_network(planned, order, meter, oracle, weights)
     shifts = torch.from_numpy(planned.design.baseline_shifts())
-    points = points_of(planned, order.subjects)
+    points = points_of(planned, order.subjects, weights)
     fitted = fit_and_infer(planned.spec.optimizer, planned.spec.inference, oracle, shifts, points)
     return describe(planned, order, fitted, meter.charged)
 

@@ -7,10 +7,10 @@ from core.catalogue.planning import PlannedJob
 from core.inference.about import known_scale
 from core.inference.network import ReleasedNetwork, read_released
 from core.store.jobs.subjects import Subjects
-from core.training.network import NO_WEIGHTS, PublicWeights, change_of
+from core.training.network import PublicWeights, change_of
 
 
-def points_of(planned: PlannedJob, subjects: Subjects | None, weights: PublicWeights = NO_WEIGHTS) -> Tensor | None:
+def points_of(planned: PlannedJob, subjects: Subjects | None, weights: PublicWeights) -> Tensor | None:
     """Return what models are, encoded, float64, shape (K, p), in the order in which the job names them.
 
     A model that was released with its iterates stands for all of these.

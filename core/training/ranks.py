@@ -25,7 +25,7 @@ from core.problems.team import Team
 from core.settings import ServiceSettings
 from core.store.records.records import Kept, open_records, read_records
 from core.store.records.weights import KeptWeights, read_weights
-from core.training.device import flush_denormals
+from core.training.device import prepare_processor
 from core.training.doors import begins_after, meter_on, stream_of
 from core.training.fitting import make_problem
 from core.training.meter import Till
@@ -75,7 +75,7 @@ def open_problem(
     order: Order,
     settings: ServiceSettings,
     team: Team | None,
-    weights: PublicWeights = NO_WEIGHTS,
+    weights: PublicWeights,
 ) -> Problem:
     """Open the records of an attempt that is on record as having opened them, and have followers open theirs."""
     if team is None:
@@ -110,7 +110,7 @@ def _own_rows(
     records: Kept,
     settings: ServiceSettings,
     rows: range | None,
-    weights: PublicWeights = NO_WEIGHTS,
+    weights: PublicWeights,
 ) -> Problem:
     """Read rows as the design encodes them, every byte of them checked."""
     with open_records(settings, records) as file:
@@ -188,7 +188,7 @@ def follow(team: Team, settings: ServiceSettings) -> None:
     """
     opened = _TOLD.validate_json(team.hear())
     assert isinstance(opened, Opened), "records are opened first"
-    flush_denormals(opened.planned)
+    prepare_processor(opened.planned)
     weights = NO_WEIGHTS if opened.weights is None else read_weights(settings, opened.weights)
     own = _own_rows(opened.planned, opened.records, settings, _rows_of(opened.planned, team), weights)
     member = member_of(own, opened.planned.facts.units, team, whole=_is_stream(opened.planned))

@@ -188,7 +188,7 @@ def test_a_job_says_what_it_is_about_and_its_trainer_gets_the_points(house: Hous
     assert subjects is not None
     assert subjects.records == "different_people"
     planned = plan_job(filled, columns=columns, units=100, adjacency=Adjacency.ZERO_OUT, terms=terms)
-    points = points_of(planned, subjects)
+    points = points_of(planned, subjects, {})
     assert points is not None
     assert points.tolist() == [[0.5, 0.5], list(THETA)], "a model with iterates stands for all of them"
     model = house.finish(job, certificate=certificate_of(named))
@@ -279,7 +279,7 @@ def test_a_released_scale_may_be_taken_for_known(house: House) -> None:
             columns = COLUMNS.validate_python(session.get_one(Dataset, fresh).columns)
             filled = JobSpec.model_validate(stored.spec)
         planned = plan_job(filled, columns=columns, units=100, adjacency=Adjacency.ZERO_OUT, terms=TERMS)
-        told = points_of(planned, subjects)
+        told = points_of(planned, subjects, {})
         assert told is not None
         return told.tolist()
 

@@ -15,6 +15,7 @@ from core.privacy.renyi import cost_nano
 from core.store.ledger import allowance, verification
 from core.store.ledger.accounts import balance_of
 from core.store.tables import Account, Entry, Job, Model
+from farthing.networks import MEDIA
 from tests.support.embedded import LINEAR, PATIENCE_SECONDS, Running, readings, toy_csv
 
 SIZES = (1500, 750, 3000)
@@ -67,8 +68,11 @@ def key(service: Running, role: str) -> tuple[str, httpx.Client]:
     )
 
 
-def submit(service: Running, quorum: int | None, **changes: Any) -> Federation:
-    """Have three owners upload shards that are not alike, share them with an analyst, and have that one submit."""
+def submit(service: Running, quorum: int | None, weights: bytes | None = None, **changes: Any) -> Federation:
+    """Have three owners upload shards that are not alike, share them with an analyst, and have that one submit.
+
+    Public weights are the analyst's, for the network that the changes name.
+    """
     principal, analyst = key(service, "analyst")
     datasets = []
     for place, size in enumerate(SIZES):
@@ -87,6 +91,10 @@ def submit(service: Running, quorum: int | None, **changes: Any) -> Federation:
         "inference": {"intervals": False},
         **changes,
     }
+    if weights is not None:
+        kept = analyst.post("/v1/pretrained", params={"name": "w"}, content=weights, headers={"Content-Type": MEDIA})
+        assert kept.is_success, kept.text
+        body["model"] = {**body["model"], "pretrained": kept.json()["id"]}
     answer = analyst.post("/v1/jobs", json=body, headers={"Idempotency-Key": uuid4().hex})
     assert answer.status_code == 202, answer.text
     analyst.close()

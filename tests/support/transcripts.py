@@ -68,7 +68,7 @@ class Transcript:
 
     def records(self, encoded: Encoded | None = None) -> LinearProblem:
         """Return the client's records, or others in their place."""
-        problem = make_problem(self.planned, self.encoded if encoded is None else encoded)
+        problem = make_problem(self.planned, self.encoded if encoded is None else encoded, {})
         assert isinstance(problem, LinearProblem)
         return problem
 

@@ -1,10 +1,15 @@
 """What a trainer's processor does with the smallest numbers: nothing that takes longer for some records."""
 
+import platform
 import subprocess
 import sys
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
+from core.catalogue.network.layers import Linear, MeanOver, Reshape
+from core.training import device
 from tests.support.embedded import ROOT
 
 PROGRAM = """
@@ -16,7 +21,7 @@ from core.catalogue.jobs import JobSpec
 from core.catalogue.planning import plan_job
 from core.privacy.budget import plan_orders
 from core.privacy.facts import Adjacency
-from core.training.device import flush_denormals
+from core.training.device import prepare_processor
 from decimal import Decimal
 
 columns = TypeAdapter(Columns).validate_python([
@@ -31,7 +36,7 @@ spec = {"dataset": "ds_1", "model": model, "optimizer": optimizer, "privacy": {"
 terms = plan_orders(Decimal(8), Decimal("1e-6"))
 planned = plan_job(JobSpec.model_validate(spec), columns=columns, units=1000, adjacency=Adjacency.ZERO_OUT, terms=terms)
 torch.set_num_threads(2)
-flush_denormals(planned)
+prepare_processor(planned)
 print(int((torch.full((4_000_000,), 1e-40) * 0.5).count_nonzero()))
 """
 
@@ -44,3 +49,41 @@ def test_denormal_numbers_are_zero_where_networks_are_trained_and_kept_elsewhere
         [sys.executable, "-c", PROGRAM, kind], cwd=ROOT, capture_output=True, text=True, check=True, timeout=300
     )
     assert told.stdout.split() == [left]
+
+
+PASSES = ((Reshape(shape=(64, 1000)), MeanOver(), Linear(units=2)), (64_000,), 128, 2002)
+PARAMETERS = ((Linear(units=1000),), (1000,), 128, 1_001_000)
+KEPT = """
+import resource
+import torch
+from core.training.device import prepare_for_network
+from tests.training.test_device import PASSES
+
+prepare_for_network(*PASSES)
+
+def pass_over() -> int:
+    begun = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    several = [torch.ones(5_000_000) for _ in range(10)]
+    del several
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - begun
+
+pass_over(), pass_over()
+print(sum(pass_over() for _ in range(5)))
+"""
+PAGES = 250_000
+"""Of 4 KB, that five times ten vectors take."""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told what to keep")
+def test_what_passes_free_is_kept_for_the_next() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", KEPT], cwd=ROOT, capture_output=True, text=True, check=True, timeout=300
+    )
+    assert int(told.stdout) < PAGES / 20
+
+
+@pytest.mark.parametrize(("network", "keeps"), [(PASSES, 1), (PARAMETERS, 0)])
+def test_memory_is_kept_where_passes_hold_more_than_parameters_do(network: Any, keeps: int) -> None:
+    with patch.object(device, "_keep_freed_memory") as kept, patch.object(device, "_flush_denormals") as flushed:
+        device.prepare_for_network(*network)
+    assert (kept.call_count, flushed.call_count) == (keeps, 1)

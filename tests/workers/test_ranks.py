@@ -101,7 +101,7 @@ class Scene:
     def lead(self) -> ShardedProblem:
         """Open, and return all records as a leader sees them."""
         self.tell(self.opened)
-        own = _own_rows(self.planned, self.records, self.settings, shard_of(UNITS, 0, 2))
+        own = _own_rows(self.planned, self.records, self.settings, shard_of(UNITS, 0, 2), {})
         return ShardedProblem(own, UNITS, self.team)
 
     def sum(self, problem: Any) -> torch.Tensor:
@@ -174,7 +174,7 @@ def test_what_is_paid_is_summed_and_the_integers_are_those_of_one_process(tmp_pa
     with followed(tmp_path) as scene:
         problem = scene.lead()
         scene.tell(Paid(chunks=1))
-        whole = _own_rows(scene.planned, scene.records, scene.settings, None)
+        whole = _own_rows(scene.planned, scene.records, scene.settings, None, {})
         assert torch.equal(scene.sum(problem), scene.sum(whole))
         scene.follower.send_signal(signal.SIGTERM)  # the leader's to act on
         scene.tell(Paid(chunks=2))
@@ -212,7 +212,7 @@ def test_a_follower_sums_for_norms_changes_and_choices_and_never_for_a_remembere
         assert isinstance(method, AdaptiveGradientDescent)
         own = scene.lead()
         scene.tell(*(Paid(chunks=chunk + 1) for chunk in range(len(scene.planned.schedule))))
-        whole = _own_rows(scene.planned, scene.records, scene.settings, None)
+        whole = _own_rows(scene.planned, scene.records, scene.settings, None, {})
         doors = [FullDoor(one, facts, Unmetered(), repeatable_generator()) for one in (own, whole)]
         norm, choice = method.norm_question(), method.selection_question()
         assert choice is not None
@@ -242,7 +242,7 @@ def test_samples_are_summed_at_their_price_and_the_integers_are_those_of_one_pro
         sampling = method.sampling(facts)
         assert isinstance(sampling, PoissonSampling)
         own = scene.lead()
-        whole = _own_rows(scene.planned, scene.records, scene.settings, None)
+        whole = _own_rows(scene.planned, scene.records, scene.settings, None, {})
         generators = (repeatable_generator(), repeatable_generator())
         doors = [
             PoissonDoor(one, facts, Unmetered(), generator, sampling.parts, by_rows=False)
@@ -267,7 +267,7 @@ def stream_doors(scene: Scene, name: str = "job_1") -> tuple[list[StreamDoor], Q
     scene.planned, scene.job = plan(optimizer=STREAM, inference={"intervals": False}), "job_1"
     method, facts = scene.planned.spec.optimizer, scene.planned.facts
     scene.tell(scene.opened)
-    whole = _own_rows(scene.planned, scene.records, scene.settings, None)
+    whole = _own_rows(scene.planned, scene.records, scene.settings, None, {})
     led = ShardedProblem(whole, UNITS, scene.team, whole=True)
     order = public_order(name, UNITS)[:15_000]
     doors = [StreamDoor(one, facts, Unmetered(), repeatable_generator(), order) for one in (led, whole)]
@@ -330,7 +330,7 @@ def test_networks_start_from_the_same_public_weights_and_share_each_sample(tmp_p
             scene.tell(Paid(chunks=chunk + 1))
             first, second = (oracle.ask(method.questions()[0], theta) for oracle in doors)
             assert torch.equal(first.value, second.value)
-        drawn = ShardedProblem(_own_rows(scene.planned, scene.records, scene.settings, None), UNITS, scene.team)
+        drawn = ShardedProblem(_own_rows(scene.planned, scene.records, scene.settings, None, {}), UNITS, scene.team)
         with pytest.raises(RuntimeError, match=r"closed|reset|[Pp]eer"):
             scene.sum(drawn)  # all records are not paid for
         assert scene.status not in (0, -signal.SIGKILL)

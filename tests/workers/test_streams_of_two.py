@@ -101,7 +101,7 @@ def check_integers(service: Embedded, job: str) -> None:
     database.dispose()
     planned = replan(order)
     with open_records(service.settings, order.records) as file:
-        alone = make_problem(planned, read_records(file, planned.design))
+        alone = make_problem(planned, read_records(file, planned.design), {})
     totals = told(service, job, "total")
     assert totals, "the leader wrote down what all of them summed"
     for one in totals:

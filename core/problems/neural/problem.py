@@ -303,6 +303,12 @@ def micro_rows(part_rows: int, numbers: int) -> int:
     return max(one for one in range(1, most + 1) if part_rows % one == 0)
 
 
+def pass_numbers(layers: tuple[Layer, ...], given: Shape, part_rows: int) -> int:
+    """Return about how many numbers one pass over records holds."""
+    numbers = _numbers_of(layers, given)
+    return numbers * micro_rows(part_rows, numbers)
+
+
 def _numbers_of(layers: tuple[Layer, ...], given: Shape) -> int:
     """Return about how many numbers a pass holds for one record: what layers make, slopes of it, and rows."""
     found = 0
