@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from math import sqrt
 from unittest.mock import patch
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pytest
@@ -195,11 +196,11 @@ class TestBudgets:
     def test_noise_for_the_steps_really_taken(self) -> None:
         """The noise of each answer is what would do if this step were the last."""
         genuine = Simulation.ask
-        asked: dict[int, int] = {}
+        asked: WeakKeyDictionary[Simulation, int] = WeakKeyDictionary()  # by itself: others come to have its id
 
         def growing(self: Simulation, question: Question, theta: Tensor) -> Answer:
-            asked[id(self)] = asked.get(id(self), 0) + 1
-            less = sqrt(min(1.0, asked[id(self)] / steps_of(STOPPING_DESCENT)))
+            asked[self] = asked.get(self, 0) + 1
+            less = sqrt(min(1.0, asked[self] / steps_of(STOPPING_DESCENT)))
             return genuine(self, question.model_copy(update={"sigma": question.sigma * less}), theta)
 
         with patch.object(Simulation, "ask", growing):
