@@ -346,6 +346,7 @@ def test_noise_across_is_taken_away_as_far_as_is_sure() -> None:
     drawn[:, 0] += 4.0
     lengths = np.linalg.norm(drawn, axis=1)
     tolerance = norms.Tolerance(reach=1e-9, units=1, clients=2, failure=0.05, entries=500)
+    assert tolerance.across == pytest.approx(396.163, abs=1e-3), "499 - 2 sqrt(499 ln 200)"
     left = np.array([tolerance.left(length, 1.0) for length in lengths])
     assert (left + tolerance.at(1.0) < 4.0).mean() <= MOST
     without_room = np.sqrt(np.maximum(0, lengths**2 - 499))

@@ -3,13 +3,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from sqlalchemy import delete, text
+from sqlalchemy import delete, select, text
 
 from core.errors import BudgetExhausted, LedgerFrozen, StaleAttempt
 from core.privacy.events import Zcdp, compose
 from core.privacy.renyi import cost_nano
 from core.store.claims import freeze_ledger, refuse_if_frozen
 from core.store.database import Database
+from core.store.digests import was_paid
 from core.store.jobs import jobs
 from core.store.jobs.sweep import sweep
 from core.store.ledger import ledger
@@ -72,6 +73,25 @@ def test_a_ledger_that_only_grows_agrees(database: Database, place: Place, witne
         assert seen.head == ledger.verify(session, place.scope_id).head
     assert seen.seq == 3
     assert seen.taken[place.scope_id][: len(held.reserved)] == list(held.reserved)
+
+
+def test_what_is_reconciled_was_paid_though_the_entries_that_said_so_are_lost(
+    database: Database, place: Place, witness: Witness
+) -> None:
+    submit_witnessed(database, place, witness)
+    claim = database.run(jobs.claim, "w", LEASE)
+    assert claim is not None
+    database.run(ledger.spend, claim, 0, None, 0)
+    witness.keep(database)
+    roll_back(database, place, 1)
+    with database.read() as session:
+        assert not was_paid(session, place.scope_id)
+    reconcile(database, witness)
+    with database.read() as session:
+        kinds = session.execute(select(Entry.kind).where(Entry.scope_id == place.scope_id)).scalars().all()
+        assert "reconcile" in kinds
+        assert "spend" not in kinds
+        assert was_paid(session, place.scope_id)
 
 
 def test_a_restored_dump_freezes_the_ledger_until_it_is_reconciled(
