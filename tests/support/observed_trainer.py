@@ -132,7 +132,7 @@ def halt_where_told() -> None:
     paid: list[int] = []
 
     def halt(now: str) -> None:
-        if now == moment and paid[-1] == int(wanted):
+        if now == moment and paid[-1] >= int(wanted):  # a batch may take several chunks at once
             place.with_name("halted").touch()
             time.sleep(3600)
 
