@@ -8,7 +8,7 @@ from sqlalchemy import delete, select, text
 from core.errors import BudgetExhausted, LedgerFrozen, StaleAttempt
 from core.privacy.events import Zcdp, compose
 from core.privacy.renyi import cost_nano
-from core.store.claims import freeze_ledger, refuse_if_frozen
+from core.store.claims import Claim, freeze_ledger, refuse_if_frozen
 from core.store.database import Database
 from core.store.digests import was_paid
 from core.store.jobs import jobs
@@ -41,6 +41,16 @@ def submit_witnessed(database: Database, place: Place, witness: Witness) -> str:
         job_id = submit(session, place).id
     witness.keep(database)
     return job_id
+
+
+def pay_witnessed(database: Database, place: Place, witness: Witness) -> Claim:
+    """Have a job pay for its first chunk, and the witness see it."""
+    submit_witnessed(database, place, witness)
+    claim = database.run(jobs.claim, "w", LEASE)
+    assert claim is not None
+    database.run(ledger.spend, claim, 0, None, 0)
+    witness.keep(database)
+    return claim
 
 
 def roll_back(database: Database, place: Place, seq: int) -> None:
@@ -78,11 +88,7 @@ def test_a_ledger_that_only_grows_agrees(database: Database, place: Place, witne
 def test_what_is_reconciled_was_paid_though_the_entries_that_said_so_are_lost(
     database: Database, place: Place, witness: Witness
 ) -> None:
-    submit_witnessed(database, place, witness)
-    claim = database.run(jobs.claim, "w", LEASE)
-    assert claim is not None
-    database.run(ledger.spend, claim, 0, None, 0)
-    witness.keep(database)
+    pay_witnessed(database, place, witness)
     roll_back(database, place, 1)
     with database.read() as session:
         assert not was_paid(session, place.scope_id)
@@ -97,11 +103,7 @@ def test_what_is_reconciled_was_paid_though_the_entries_that_said_so_are_lost(
 def test_a_restored_dump_freezes_the_ledger_until_it_is_reconciled(
     database: Database, place: Place, witness: Witness
 ) -> None:
-    submit_witnessed(database, place, witness)
-    claim = database.run(jobs.claim, "w", LEASE)
-    assert claim is not None
-    database.run(ledger.spend, claim, 0, None, 0)
-    witness.keep(database)
+    claim = pay_witnessed(database, place, witness)
     taken = witness.read()[place.scope_id].taken[place.scope_id]
     roll_back(database, place, 1)
     with database.write() as session:

@@ -21,8 +21,9 @@ from core.catalogue.jobs import JobSpec
 from core.catalogue.planning import plan_job
 from core.privacy.budget import plan_orders
 from core.privacy.facts import Adjacency
-from core.training.device import prepare_processor
+from core.training import attempt
 from decimal import Decimal
+from types import SimpleNamespace
 
 columns = TypeAdapter(Columns).validate_python([
     {"name": "x", "type": "number", "lower": -3, "upper": 3}, {"name": "y", "type": "binary", "values": ["a", "b"]}
@@ -36,7 +37,8 @@ spec = {"dataset": "ds_1", "model": model, "optimizer": optimizer, "privacy": {"
 terms = plan_orders(Decimal(8), Decimal("1e-6"))
 planned = plan_job(JobSpec.model_validate(spec), columns=columns, units=1000, adjacency=Adjacency.ZERO_OUT, terms=terms)
 torch.set_num_threads(2)
-prepare_processor(planned)
+attempt.replan = lambda order: planned
+attempt.planned_here(SimpleNamespace(weights=None), None)
 print(int((torch.full((4_000_000,), 1e-40) * 0.5).count_nonzero()))
 """
 

@@ -109,7 +109,7 @@ class NetworkProblem:
         self._kept = present & usable(loss, target, outputs) & cleaned(features, self._tokens)
         self._features = features.masked_fill_(~self._kept.unsqueeze(-1), 0)
         self._target = torch.where(self._kept, target, 0)
-        self._squares = None if self._tokens else exact_squares(self._features)
+        self._squares = exact_squares(self._features) if self._tokens is None else None
         pieces = initial.split([one.size for one in started])  # type: ignore[no-untyped-call] # torch's stub has no types
         self._start = {one.name: at.view(one.shape) for one, at in zip(started, pieces, strict=True)}
         self._moved = moved
