@@ -151,7 +151,7 @@ def main() -> None:
         return
     question = Gradient(sigma=SILENT_SIGMA if mode == "equal" else task.sigma, clip=task.clip)
     door, problems, dimension = door_of(task, folder, question, poisson=mode == "poisson")
-    theta, number, places = torch.zeros(dimension, dtype=torch.float64), 0, Places()
+    theta, number, places = torch.zeros(dimension, dtype=door.precision), 0, Places()
 
     def step() -> None:
         nonlocal theta, number

@@ -231,15 +231,19 @@ def network_grid(clip: float, part_rows: int, terms: int, dimension: int, adjace
 
     The terms v_i have norms at most C' = clip / (1 - 2^-10); each coordinate is a product of at most three floats of
     single precision (the record's weight and one or two entries). Each of K = ceil(terms / part_rows) parts of at most
-    m = part_rows terms is summed in any order by ordinary summation in single precision, with or without fused
-    multiply-adds; each is truncated toward zero to a multiple of the part step; the integers are added exactly, and the
-    total is rounded to the nearest step.
+    m = min(part_rows, terms) terms is summed in any order by ordinary summation in single precision, with or without
+    fused multiply-adds; each is truncated toward zero to a multiple of the part step; the integers are added exactly,
+    and the total is rounded to the nearest step.
 
-    Error of one part, before its truncation. Each coordinate errs by at most gamma_{m+2} times the sum of its absolute
-    terms, gamma_k = k u / (1 - k u), u = 2^-24: at most two roundings for the products and m - 1 additions (Higham
-    2002, section 3.1). Sums over places err no more in norm: `core.problems.neural.grams`. Taking norms over
-    the coordinates: e = gamma_{m+2} m C' + m sqrt(D) 2^-80, where the last bit is for products that underflow, or
-    that a processor flushes to zero.
+    Error of one part, before its truncation. A sum of m terms is a binary tree with the terms for leaves, maybe another
+    one in each coordinate. A term d additions deep passes through d roundings there and at most two in its products;
+    with one more for what sums over places err (`core.problems.neural.grams`), its share of the error is at most
+    gamma_{d+3} of its size, gamma_k = k u / (1 - k u) <= k c, c = u / (1 - (m + 2) u), u = 2^-24, for d <= m - 1
+    (Higham 2002, section 3.1). So by Cauchy and Schwarz a coordinate with terms t_i, d_i deep, errs by at most
+    c (sum_i (d_i + 3)^2)^(1/2) (sum_i t_i^2)^(1/2), and all of them together, the terms' squared norms being at most
+    C'^2 each, by e = c sqrt(m Q) C' in norm, where Q is the most that sum_i (d_i + 3)^2 comes to in any tree: about
+    m^3 / 3, so that e is about .58 of what m + 2 roundings of every term would come to; see `deepest_squares`.
+    Products that underflow, or that a processor flushes to zero, add m sqrt(D) 2^-80.
 
     Sensitivity. A term depends on its own record, its slot and public values, and a part's float sum on its terms
     alone, so neighbours differ in the one part that holds the changed record's slot; all other parts' integers are the
@@ -252,7 +256,7 @@ def network_grid(clip: float, part_rows: int, terms: int, dimension: int, adjace
 
     Args:
         clip: C.
-        part_rows: m, public.
+        part_rows: public; no part has more rows than this, nor than the list.
         terms: the public length of the list that is read; never a realised sample size.
         dimension: D, the number of coordinates.
         adjacency: when records are neighbours.
@@ -264,14 +268,29 @@ def network_grid(clip: float, part_rows: int, terms: int, dimension: int, adjace
     assert step >= _SMALLEST_STEP, "the clip is far above the smallest floats"
     part_bits = min(_MOST_PART_BITS, _TOTAL_BITS - frexp(terms * bound / step)[1])
     assert part_bits > 0, "the sum fits 63 bits"
-    roundings = (part_rows + 2) * SINGLE_ROUNDOFF
+    rows = min(part_rows, terms)
+    roundings = (rows + 2) * SINGLE_ROUNDOFF
     assert roundings < 1 / 2, "single precision has room for so many terms"
-    part = roundings / (1 - roundings) * part_rows * bound + part_rows * sqrt(dimension) * _UNDERFLOW
+    part = SINGLE_ROUNDOFF / (1 - roundings) * sqrt(rows * deepest_squares(rows)) * bound
+    part += rows * sqrt(dimension) * _UNDERFLOW
     truncated = sqrt(dimension) * ldexp(step, -part_bits)
     multiple = 2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0
     steps = ((multiple * bound + 2 * part + 2 * truncated) / step + sqrt(dimension)) * _ROUNDED_UP
     error = -(-terms // part_rows) * (part + truncated) * _ROUNDED_UP
     return Grid(step=step, sensitivity=ceil(steps), error=error, part_bits=part_bits)
+
+
+def deepest_squares(leaves: int) -> int:
+    """Return the most that the squares of (depth + 3), added over the leaves of a binary tree, come to.
+
+    It is that of the tree which adds one leaf after the other, with depths 1, 2, ..., m - 1 and m - 1 again. Proof, for
+    f(d) = (d + s)^2 and every s > 0, by induction: a tree of m >= 4 leaves with a and b of them on its sides,
+    2 <= a <= b, has at most those of two such trees, one level down, with depths 2..a, a and 2..b, b; ours has 2..m-1,
+    m-1 and 1 there. Without 2..b on both sides, the a - 1 depths 2..a are no more than b+1..m-1, f being increasing,
+    and f(a) + f(b) <= f(m - 1) + f(1), f being convex and a + b = (m - 1) + 1. With a = 1 it is ours.
+    """
+    assert leaves > 0, "a tree has leaves"
+    return (leaves + 2) ** 2 + sum((depth + 3) ** 2 for depth in range(1, leaves))
 
 
 def norm_grid(grid: Grid) -> Grid:
@@ -297,23 +316,24 @@ def tell_noised(
     pieces: Iterable[tuple[int, NDArray[np.int64]]],
     grid: Grid,
     scale: float,
-    told: NDArray[np.float64],
+    told: NDArray[np.float64] | NDArray[np.float32],
     kernel: Kernel | None = _TELL,
 ) -> None:
     """Round a sum of parts to the grid, add its noise there, and scale it; post-processing from the noise on.
 
-    The compiled twin does the same in one pass: integers exactly, and the same two float operations.
+    The compiled twin does the same in one pass: integers exactly, and the same float operations.
 
     Args:
         total: in part steps, shape (p,).
         pieces: of the noise, in steps, each with the place where it begins; they cover the sum.
         grid: for sums of parts.
         scale: a step in the units of what is told.
-        told: written; it may be the sum's own memory.
+        told: written, rounded where it is in single precision; it may begin where the sum does, in its memory.
         kernel: compiled; None: NumPy does it.
     """
     assert total.dtype == np.int64, "parts add up as integers"
-    assert told.dtype == np.float64, "answers are float64"
+    single = told.dtype == np.float32
+    assert single or told.dtype == np.float64, "answers are floats of double or single precision"
     assert total.shape == told.shape == (total.size,), "vectors of one length"
     assert grid.part_bits > 0, "this grid is for sums of parts"
     sums, answers = address(total), address(told)
@@ -326,11 +346,11 @@ def tell_noised(
         if kernel is None:
             integers = round_parts(total[start:done], grid)
             integers += noise
-            np.multiply(integers, scale, out=told[start:done])
+            np.multiply(integers, scale, out=told[start:done], dtype=np.float64, casting="same_kind")
             continue
         if noise is not last:
             last, at = noise, address(noise)
-        kernel(sums + _BYTES * start, at, noise.size, grid.part_bits, scale, answers + _BYTES * start)
+        kernel(sums + _BYTES * start, at, noise.size, grid.part_bits, scale, answers + told.itemsize * start, single)
     assert done == total.size, "every coordinate has its noise"
 
 

@@ -1,6 +1,6 @@
-/* A network's float sums of parts on their way to integers, its parameters on their way to floats, and squares of norms.
+/* A network's float sums of parts on their way to integers, and squares of norms.
  *
- * Twins: `write_truncated` and `moved` (core/problems/neural/parts.py): the same IEEE operations, so the same bits.
+ * Twin: `write_truncated` (core/problems/neural/parts.py): the same IEEE operations, so the same bits.
  * Blocks stay in the first cache from the bound's check to the integers. Squares (`exact_squares` in
  * core/problems/neural/terms.py) are added up in an order of their own, as they are there: any will do.
  */
@@ -58,15 +58,6 @@ int64_t farthing_truncate(const float *part, int64_t count, double inverse, int6
                 total[i] = (int64_t)((adding ? (uint64_t)total[i] : 0) + (uint64_t)(int64_t)(part[i] * by));
     }
     return 1;
-}
-
-/* Round changes to single precision and add them to the start: moved = (float)change + start. Returns 0. */
-FOR_EACH_PROCESSOR
-int64_t farthing_move(const float *start, const double *change, int64_t count, float *moved)
-{
-    for (int64_t i = 0; i < count; i++)
-        moved[i] = (float)change[i] + start[i];
-    return 0;
 }
 
 /* Add up the squares of each row's numbers in double precision, where a square of a float is exact: lane by lane, in an

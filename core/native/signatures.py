@@ -8,11 +8,10 @@ from core.native.library import ADDRESS, FLOAT, INTEGER, Signature
 DRAW: Final = Signature(
     "farthing_draw", ADDRESS, INTEGER, INTEGER, *2 * [ADDRESS], INTEGER, *3 * [ADDRESS], INTEGER, ADDRESS
 )
-TELL: Final = Signature("farthing_tell", ADDRESS, ADDRESS, INTEGER, INTEGER, FLOAT, ADDRESS)
+TELL: Final = Signature("farthing_tell", ADDRESS, ADDRESS, INTEGER, INTEGER, FLOAT, ADDRESS, INTEGER)
 """Of `noise.c`."""
 
 TRUNCATE: Final = Signature("farthing_truncate", ADDRESS, INTEGER, FLOAT, ADDRESS, INTEGER)
-MOVE: Final = Signature("farthing_move", ADDRESS, ADDRESS, INTEGER, ADDRESS)
 SQUARES: Final = Signature("farthing_squares", ADDRESS, INTEGER, INTEGER, ADDRESS)
 """Of `parts.c`."""
 

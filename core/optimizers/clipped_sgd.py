@@ -41,7 +41,7 @@ def iterate(settings: ClippedSgd, oracle: Oracle) -> tuple[Estimate, Status]:
     assert settings.radius is not None, "plan first"
     assert settings.average is not None, "plan first"
     (gradient,) = settings.questions()
-    start = starting_point(settings.start, oracle)
+    start = starting_point(settings.start, oracle).to(oracle.precision)  # and so is all that comes of it
     state = begun(settings.start, oracle, _beginning(settings, start))
     places = Places()
     for step in range(int(state["step"]) + 1, settings.steps + 1):

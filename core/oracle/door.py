@@ -117,6 +117,11 @@ class AbstractDoor(ABC):
         """Data-free draws."""
         return self._coins
 
+    @property
+    def precision(self) -> torch.dtype:
+        """Single for networks, whose gradients are of their weights in single precision; a point is public."""
+        return torch.float64 if self._whole_facts.part_rows is None else torch.float32
+
     @abstractmethod
     def _event(self, question: Question) -> Event:
         """Return what one answer costs here, checking that this door answers such questions."""
@@ -136,7 +141,7 @@ class AbstractDoor(ABC):
         return 1
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
-        """Pay for, sum, noise and return an answer at theta, float64, shape (p,), and at `other` for pairs.
+        """Pay for, sum, noise and return an answer at theta, shape (p,), and at `other` for pairs, of one precision.
 
         A question about a list is asked at theta of shape (K, p).
 
@@ -151,10 +156,10 @@ class AbstractDoor(ABC):
         assert len(shape) == known.ndim, "lanes exist in simulations only"
         assert shape[-1] == self._problem.dimension, "parameters have shape (p,), or (K, p) for a list"
         assert shape[0] > 0, "a list has points"
-        assert theta.dtype == torch.float64, "parameters are float64"
+        assert theta.dtype in {torch.float64, self.precision}, "parameters are float64, or single where a network is"
         assert (other is not None) == (question.places == "pair"), "pairs are asked at two points, all else at one"
         assert other is None or other.shape == shape, "both points have one shape"
-        assert other is None or other.dtype == torch.float64, "parameters are float64"
+        assert other is None or other.dtype == theta.dtype, "both points have one precision"
         part, length = self._priced_part(question), self._moves_by(question)
         return self._account.answer(
             part, known.event, question, theta, other, lambda: self._draw(question, theta, other), length

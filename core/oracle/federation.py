@@ -245,6 +245,7 @@ class Federation:
         self._told = Count(_told_in(meter.own.resume()))
         self.facts = _common_facts(own.facts, self._rounds)
         self.coins: Coins = CommonCoins(name, self._told)
+        self.precision: Final = torch.float64  # what machines round otherwise shall add up to nothing: see `points`
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
         """Return the mean of all clients' noised answers at theta, shape (p,), and at `other` for pairs.

@@ -106,7 +106,7 @@ def noised_mean(
         terms: public cap on the number of terms.
         divisor: the public (expected) number of units.
         generator: the job's own.
-        theta: where it is asked, shape (p,) or (K, p).
+        theta: where it is asked, shape (p,) or (K, p); a vector is told in its precision.
     """
     if isinstance(question, AbstractScored):
         return decided(generator, question, total.tolist())
@@ -116,7 +116,7 @@ def noised_mean(
     assert total.shape == shape or question.places == "list", "a sum has the question's shape"
     scale = true_sigma(parameter) * grid.step / divisor
     if isinstance(question, Gradient | GradientDifference | HessianProduct | Secant):
-        return Answer(_noised(total.cpu(), grid, parameter, divisor, generator), scale)
+        return Answer(_noised(total.cpu(), grid, parameter, divisor, generator, theta.dtype), scale)
     integers = round_parts(total.cpu().numpy(), grid)
     slope = ridge_slope(question, facts, theta)
     if slope is not None:
@@ -133,10 +133,12 @@ def noised_mean(
     return Answer(value=value, scale=scale)
 
 
-def _noised(total: Tensor, grid: Grid, parameter: float, divisor: float, generator: SystemGenerator) -> Tensor:
+def _noised(
+    total: Tensor, grid: Grid, parameter: float, divisor: float, generator: SystemGenerator, precision: torch.dtype
+) -> Tensor:
     """Round and noise a vector and divide it where it stands, some entries at a time; the sum is gone."""
-    value = total.view(torch.float64)  # of the same bytes
     size = len(total)
+    value = total.view(precision)[:size]  # of the same bytes, the first half of them in single precision
     short = size <= SHORT
     pieces = [(0, noise_vector(generator, parameter, size))] if short else noise_pieces(generator, parameter, size)
     tell_noised(total.numpy(), pieces, grid, grid.step / divisor, value.numpy())

@@ -7,7 +7,7 @@ hangs on its last bits here, and on grids as fine as the lattice's the two laws 
 """
 
 from collections.abc import Callable
-from typing import TypeVar, final
+from typing import Final, TypeVar, final
 
 import torch
 from torch import Tensor
@@ -92,6 +92,7 @@ class Simulation:
         assert lanes is None or problem.lanes is None, "lanes come from the records or from their number"
         self.facts = facts
         self.coins: Coins = SeededCoins(generator)
+        self.precision: Final = torch.float64
         self._problem = problem
         self._generator = generator
         self._noiseless = noiseless

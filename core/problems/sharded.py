@@ -32,7 +32,7 @@ class Sum(Grown):
     The mask is over the list of rows where there is one, and over all records where there is none.
     """
 
-    NEWER = frozenset({"points", "listed"})
+    NEWER = frozenset({"points", "listed", "single"})
 
     kind: Literal["sum"] = "sum"
     question: Question
@@ -43,6 +43,8 @@ class Sum(Grown):
     """How many thetas a question about a list is asked at."""
     listed: int | None = None
     """How many rows the list has that is read, a public number."""
+    single: bool = False
+    """Whether points come in single precision."""
 
 
 class Member(Protocol):
@@ -147,6 +149,7 @@ class ShardedProblem:
             masked=included is not None,
             points=len(theta) if question.places == "list" else None,
             listed=None if rows is None else len(rows),
+            single=theta.dtype == torch.float32,
         )
         self._team.tell(told.model_dump_json())
         return self._member.join(told, theta, other, rows, included)
@@ -245,7 +248,8 @@ def _points(
     team: Team, told: Sum, dimension: int, theta: Tensor | None, other: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
     """Return where to sum, as the leader has it."""
-    empty = torch.empty((dimension,) if told.points is None else (told.points, dimension), dtype=torch.float64)
+    precision = torch.float32 if told.single else torch.float64
+    empty = torch.empty((dimension,) if told.points is None else (told.points, dimension), dtype=precision)
     theta = team.share(empty if theta is None else theta)
     if told.question.places == "pair":
         other = team.share(empty.clone() if other is None else other)

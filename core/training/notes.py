@@ -23,8 +23,8 @@ _OTHER: Final = "other"
 _LONG: Final = 2**12
 """Entries from which on a copy is made when it is needed."""
 
-_ROUNDING: Final = 1e-9
-"""Another machine may round otherwise between two answers."""
+_ROUNDING: Final = {torch.float64: 1e-9, torch.float32: 1e-4}
+"""Another machine may round otherwise between two answers, by precision."""
 
 
 class Noted(NamedTuple):
@@ -100,7 +100,9 @@ def _same(point: Tensor | None, noted: Tensor | None) -> bool:
     """Say whether two points are one, up to rounding."""
     if point is None or noted is None:
         return point is noted
-    return point.shape == noted.shape and torch.allclose(point, noted, rtol=_ROUNDING, atol=_ROUNDING)
+    if (point.shape, point.dtype) != (noted.shape, noted.dtype):
+        return False
+    return torch.allclose(point, noted, rtol=_ROUNDING[point.dtype], atol=_ROUNDING[point.dtype])
 
 
 def _name(number: int, part: str) -> str:

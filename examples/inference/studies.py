@@ -268,7 +268,7 @@ class Watched:
 
     def __init__(self, door: Simulation) -> None:
         self._door = door
-        self.facts, self.coins = door.facts, door.coins
+        self.facts, self.coins, self.precision = door.facts, door.coins, door.precision
         self.path: list[Tensor] = []
         self.states: list[dict[str, Tensor]] = []
 

@@ -37,6 +37,7 @@ class Clients:
         self._doors, self._seen = doors, seen
         self.facts = doors[0].facts.model_copy(update={"units": sum(one.facts.units for one in doors)})
         self.coins: Coins = SeededCoins(SimulationGenerator(seed))
+        self.precision = torch.float64
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
         """Return the mean of all clients' answers; its scale is that of the mean."""

@@ -53,7 +53,7 @@ class LevelClient:
 
     def __init__(self, covariance: Tensor, facts: Facts, seed: int) -> None:
         generator = SimulationGenerator(seed)
-        self.facts, self.coins = facts, SeededCoins(generator)
+        self.facts, self.coins, self.precision = facts, SeededCoins(generator), torch.float64
         self._covariance, self._generator = covariance, generator
         self._read = 0
 

@@ -51,6 +51,7 @@ class Level:
     def __init__(self, slope: Slope, noise: Noise, facts: Facts, *generators: SimulationGenerator) -> None:
         self.facts = facts
         self.coins: Coins = SeededCoins(generators[0])
+        self.precision = torch.float64
         self._slope, self._noise = slope, noise
         self._draws = self._drawn(generators)
 

@@ -146,7 +146,7 @@ class Listening:
 
     def __init__(self, oracle: Simulation, die_after: int | None = None) -> None:
         self._oracle, self._die_after = oracle, die_after
-        self.facts, self.coins = oracle.facts, oracle.coins
+        self.facts, self.coins, self.precision = oracle.facts, oracle.coins, oracle.precision
         self.questions: list[Question] = []
         self.kept: list[int] = []
 
@@ -217,8 +217,8 @@ class Silencing:
 
     def __init__(self, real: Simulation, kind: str, number: int) -> None:
         self._oracle, self._kind, self._left = real, kind, number
-        self.facts, self.coins, self.resume, self.keep = real.facts, real.coins, real.resume, real.keep
-        self.release, self.affords = real.release, real.affords
+        self.facts, self.coins, self.precision = real.facts, real.coins, real.precision
+        self.resume, self.keep, self.release, self.affords = real.resume, real.keep, real.release, real.affords
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
         self._left -= question.kind == self._kind

@@ -127,9 +127,10 @@ def test_words_are_hardly_ever_missing() -> None:
             assert binom.sf(law.sums.spare(size), draws, rate) < 2.0**-20
 
 
+@pytest.mark.parametrize("precision", [np.float64, np.float32])
 @pytest.mark.parametrize("bits", [1, 20])
 @pytest.mark.parametrize("wide", [2**20, 2**50, 2**51 - 1, 2**51, 2**51 + 1, 2**61])
-def test_twins_tell_the_same_floats_of_sums_of_all_sizes(bits: int, wide: int) -> None:
+def test_twins_tell_the_same_floats_of_sums_of_all_sizes(bits: int, wide: int, precision: type[np.floating]) -> None:
     """Around the size to which doubles are made many at a time; twice, where the sum stood too."""
     grid = replace(vector_grid(1.0, 2**20, 9, Adjacency.ZERO_OUT), part_bits=bits)
     words = SimulationGenerator(bits).bits(4 * CHUNK).view(np.int64)
@@ -137,15 +138,19 @@ def test_twins_tell_the_same_floats_of_sums_of_all_sizes(bits: int, wide: int) -
     totals[:CHUNK] >>= 22
     noise[:2], totals[:2] = (wide, -wide), 0
     pieces = [(0, noise[:CHUNK]), (CHUNK, noise[CHUNK:])]
-    told = [np.empty(len(totals)) for _ in range(2)]
+    told = [np.empty(len(totals), dtype=precision) for _ in range(2)]
     for kernel, into in zip((TELL.of(compiled_kernels()), None), told, strict=True):
         tell_noised(totals, pieces, grid, 1 / 3, into, kernel)
     exact = [
         (((sums + 2 ** (bits - 1)) >> bits) + one) for sums, one in zip(totals.tolist(), noise.tolist(), strict=True)
     ]
-    assert told[0].tobytes() == told[1].tobytes() == (np.array(exact).astype(np.float64) * (1 / 3)).tobytes()
-    tell_noised(totals, pieces, grid, 1 / 3, totals.view(np.float64), TELL.of(compiled_kernels()))
-    assert totals.tobytes() == told[0].tobytes()
+    expected = (np.array(exact).astype(np.float64) * (1 / 3)).astype(precision)
+    assert told[0].tobytes() == told[1].tobytes() == expected.tobytes()
+    for kernel in (TELL.of(compiled_kernels()), None):
+        place = totals.copy()
+        answers = place.view(precision)[: len(place)]
+        tell_noised(place, pieces, grid, 1 / 3, answers, kernel)
+        assert answers.tobytes() == told[0].tobytes()
 
 
 @pytest.mark.parametrize("sizes", [[5, 4], [5, 6], [10, 1]])
@@ -161,9 +166,9 @@ def test_a_sum_is_told_with_as_much_noise_as_it_is_long(sizes: list[int]) -> Non
     [
         ("noise.c", "<< 48 | *words++ >> 16", "<< 48 | *words++ >> 18"),
         ("noise.c", "+ half + sign)", "+ half / 2 + sign)"),
-        ("noise.c", "(double)(int64_t)noised[i]", "(double)noised[i]"),
+        ("noise.c", "] = (double)(int64_t)noised[i]", "] = (double)noised[i]"),
+        ("noise.c", "] = (float)((double)(int64_t)noised[i] * scale)", "] = (float)(int64_t)noised[i] * (float)scale"),
         ("parts.c", "- (float)high * 0x1p20f", "- (float)high * 0x1p19f"),
-        ("parts.c", "+ start[i];", "- start[i];"),
         ("parts.c", "for (; j < width; j++)", "for (; j < width - 1; j++)"),
     ],
 )

@@ -38,7 +38,7 @@ class Keeping:
     def __init__(self, real: Simulation) -> None:
         self._real = real
         self.facts, self.coins, self.ask, self.affords = real.facts, real.coins, real.ask, real.affords
-        self.block, self.resume, self.release = real.block, real.resume, real.release
+        self.block, self.resume, self.release, self.precision = real.block, real.resume, real.release, real.precision
         self.held: list[dict[str, Tensor]] = []
         self.copies: list[dict[str, Tensor]] = []
 

@@ -217,7 +217,7 @@ class Thinned:
 
     def __init__(self, door: FullDoor, exact: Tensor, share: float) -> None:
         self._door, self._exact, self._share = door, exact, share
-        self.facts, self.coins = door.facts, door.coins
+        self.facts, self.coins, self.precision = door.facts, door.coins, door.precision
         self.affords, self.block, self.resume, self.keep = door.affords, door.block, door.resume, door.keep
         self.release = door.release
 

@@ -51,7 +51,7 @@ class Heard:
         self._door = StreamDoor(records, public, meter, SystemGenerator(), orders, skipped=skipped)
         self._ends = ends
         self.asked: list[str] = []
-        self.facts, self.coins = self._door.facts, self._door.coins
+        self.facts, self.coins, self.precision = self._door.facts, self._door.coins, self._door.precision
         self.affords, self.block, self.release = self._door.affords, self._door.block, self._door.release
         self.resume, self.keep = self._door.resume, self._door.keep
 

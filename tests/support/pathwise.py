@@ -73,6 +73,10 @@ class Recording:
     def coins(self) -> Coins:
         return self._real.coins
 
+    @property
+    def precision(self) -> torch.dtype:
+        return self._real.precision
+
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
         answer = self._real.ask(question, theta, other)
         self.releases.append(Told(question, theta.clone(), None if other is None else other.clone(), answer))
@@ -106,7 +110,7 @@ class Blind:
     """
 
     def __init__(self, facts: Facts, releases: Sequence[Told], meter: Meter) -> None:
-        self.facts = facts
+        self.facts, self.precision = facts, torch.float64
         self._left = list(releases)
         self._account = Account(meter)
 

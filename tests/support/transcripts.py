@@ -199,7 +199,7 @@ class Told:
     """An oracle without records: it tells means that were told before, and notes what is asked and where."""
 
     def __init__(self, facts: Facts, means: Sequence[Answer]) -> None:
-        self.facts, self._means = facts, iter(means)
+        self.facts, self._means, self.precision = facts, iter(means), torch.float64
         self._left = len(means)
         self.asked: list[Asked] = []
 

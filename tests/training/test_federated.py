@@ -95,7 +95,7 @@ class Counting:
     def __init__(self, client: Client, records: object, meter: ClientMeter) -> None:
         self._client = client
         self._door = FullDoor(records, facts(UNITS, DIMENSION), meter, SystemGenerator())  # type: ignore[arg-type] # a problem
-        self.facts, self.coins = self._door.facts, self._door.coins
+        self.facts, self.coins, self.precision = self._door.facts, self._door.coins, self._door.precision
         self.affords, self.block, self.release = self._door.affords, self._door.block, self._door.release
         self.resume, self.keep = self._door.resume, self._door.keep
 

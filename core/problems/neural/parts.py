@@ -1,6 +1,6 @@
-"""Float sums of parts become integers, and integers' points floats; twice, compiled and by torch, bit for bit the same.
+"""Float sums of parts become integers, twice, compiled and by torch, bit for bit the same; points become parameters.
 
-Compiled (`core/native/parts.c`), each is one pass over memory: vectors as long as a network's parameters do not stay in
+Compiled (`core/native/parts.c`), it is one pass over memory: vectors as long as a network's parameters do not stay in
 a core's cache from one pass to the next, so that a pass costs what its memory does.
 """
 
@@ -12,11 +12,10 @@ from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 
 from core.native.library import Kernel
-from core.native.signatures import MOVE, TRUNCATE
+from core.native.signatures import TRUNCATE
 from core.problems.limits import LARGEST_SUM, SMALLEST_SINGLE_STEP
 
 _TRUNCATE: Final = TRUNCATE.kernel()
-_MOVE: Final = MOVE.kernel()
 
 
 def write_truncated(
@@ -60,19 +59,15 @@ def _is_within(numbers: Tensor) -> bool:
     return bool(least > -LARGEST_SUM) and bool(most < LARGEST_SUM)
 
 
-def moved(start: Tensor, change: Tensor, kernel: Kernel | None = _MOVE) -> Tensor:
+def moved(start: Tensor, change: Tensor) -> Tensor:
     """Return a start plus a change that is first rounded to its precision, in the start's shape.
 
     Args:
         start: floats.
-        change: float64, of the same shape.
-        kernel: compiled, for starts in single precision; None: torch does it.
+        change: float64, or of the start's precision, of the same shape.
     """
-    if kernel and is_here(start, torch.float32) and is_here(change, torch.float64):
-        assert start.shape == change.shape, "every parameter has its change"
-        made = torch.empty_like(start)
-        kernel(place_of(start), place_of(change), start.numel(), made.data_ptr())
-        return made
+    if change.dtype == start.dtype and change.device == start.device:
+        return start + change
     return change.to(start, copy=True).add_(start)
 
 

@@ -14,8 +14,8 @@ parameters: no clip is below SMALLEST_CLIP.) How far g_i is from the true gradie
 of record i and of public values, and it is clipped.
 
 Error. A term passes through at most two roundings for its products and m - 1 for additions in a part of m rows, the
-zeros of records left out and sums continued from one micro-batch to the next adding none: gamma_{m+2} m C in norm, as
-`core.mechanisms.lattice.network_grid` charges it, in single precision. Products that underflow err by less than 2^-80
+zeros of records left out and sums continued from one micro-batch to the next adding none: what
+`core.mechanisms.lattice.network_grid` charges for, in single precision. Products that underflow err by less than 2^-80
 each, the factors of outer products being at most LARGEST in norm, and so does what a trainer's processor flushes to
 zero (`core.training.device`), below 2^-126. No sum is made in less than single precision.
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from core.catalogue.network.layers import Activation, Conv2d, Flatten, Linear, Reshape
 from core.catalogue.questions import Curvature, Gradient, GradientNorm
-from core.mechanisms.lattice import CHARGED_MARGIN, Grid, network_grid, round_parts
+from core.mechanisms.lattice import CHARGED_MARGIN, Grid, deepest_squares, network_grid, round_parts
 from core.oracle.noise import grid_for
 from core.privacy.facts import Adjacency, Facts
 from core.problems.neural.problem import MICRO_NUMBERS, NetworkProblem, micro_rows
@@ -222,32 +222,92 @@ def test_planted_bugs_move_a_sum_by_more_than_is_charged(bug: str, monkeypatch: 
     assert _norm(torch.from_numpy(one - other)) > grid.sensitivity
 
 
-def test_the_grid_charges_for_two_sums_of_few_terms() -> None:
-    grid = network_grid(1.0, 64, 60_000, 26_010, Adjacency.ZERO_OUT)
+def _depths(leaves: int) -> set[tuple[int, ...]]:
+    """Return the leaves' depths of every binary tree, in ascending order."""
+    if leaves == 1:
+        return {(0,)}
+    sides = (
+        (one, other) for left in range(1, leaves // 2 + 1) for one in _depths(left) for other in _depths(leaves - left)
+    )
+    return {tuple(sorted(depth + 1 for depth in (*one, *other))) for one, other in sides}
+
+
+@pytest.mark.parametrize("leaves", range(1, 11))
+def test_no_tree_of_additions_is_deeper_than_one_leaf_after_the_other(leaves: int) -> None:
+    trees = _depths(leaves)
+    assert len(trees) >= leaves // 2
+    assert deepest_squares(leaves) == max(sum((depth + 3) ** 2 for depth in depths) for depths in trees)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 32, 128, 256, 4096])
+def test_one_rounding_more_of_every_term_covers_what_sums_over_places_err(rows: int) -> None:
+    """The proof of `core.problems.neural.grams`: sqrt(Q_3) is that far above sqrt(Q_2)."""
+    of_two = (rows + 1) ** 2 + sum((depth + 2) ** 2 for depth in range(1, rows))
+    assert sqrt(deepest_squares(rows)) >= sqrt(of_two) + 0.8 * sqrt(rows)
+    assert 2**-41 * 2**16.5 <= 0.8 * 2**-24
+
+
+def _charged(rows: int) -> float:
+    """Return the error that is charged for a part of terms of norm 1, products that underflow aside."""
+    most = sum(depth**2 for depth in range(4, rows + 3)) + (rows + 2) ** 2
+    return 2.0**-24 / (1 - (rows + 2) * 2.0**-24) * sqrt(rows * most)
+
+
+@pytest.mark.parametrize("rows", [64, 256])
+def test_the_grid_charges_for_two_sums_of_few_terms(rows: int) -> None:
+    grid = network_grid(1.0, rows, 60_000, 26_010, Adjacency.ZERO_OUT)
     bound = CHARGED_MARGIN
-    part = 66 * 2.0**-24 * 64 * bound
-    least = (bound + 2 * part) / grid.step + sqrt(26_010)
+    least = bound * (1 + 2 * _charged(rows)) / grid.step + sqrt(26_010)
     assert least <= grid.sensitivity <= 1.0001 * least
-    assert grid.sensitivity * grid.step < 1.0025, "half a thousandth for the sums, a thousandth for the margin"
-    longer = network_grid(1.0, 64, 2**32, 26_010, Adjacency.ZERO_OUT)
+    assert grid.sensitivity * grid.step < 1.0015 + 2 * 0.6 * rows**2 * 2**-24, "a thousandth of it for the margin"
+    longer = network_grid(1.0, rows, 2**32, 26_010, Adjacency.ZERO_OUT)
     assert abs(longer.sensitivity - grid.sensitivity) <= 2**10, "how many parts there are does not enter"
-    changed = network_grid(1.0, 64, 60_000, 26_010, Adjacency.REPLACE_ONE)
+    changed = network_grid(1.0, rows, 60_000, 26_010, Adjacency.REPLACE_ONE)
     assert 1.99 < changed.sensitivity / grid.sensitivity < 2
+    short = network_grid(1.0, rows, 10, 26_010, Adjacency.ZERO_OUT)
+    assert short.sensitivity == network_grid(1.0, 10, 10, 26_010, Adjacency.ZERO_OUT).sensitivity, "of a short list"
 
 
-def _worst_single(order: Callable[[Tensor], Tensor]) -> float:
-    """Return how far a single-precision sum in some order is from the exact one, for terms made to err."""
-    terms = torch.tensor([1.0] + [1.0 + 2.0**-23] * 63)
-    total = torch.zeros(())
-    for one in order(terms):
+Order = Callable[[Tensor], Tensor]
+
+
+def _one_by_one(terms: Tensor) -> Tensor:
+    total = torch.zeros(terms.shape[1:])
+    for one in terms:
         total = total + one
-    return abs(float(total) - float(terms.double().sum()))
+    return total
 
 
-def test_sums_in_single_precision_err_and_the_charge_covers_them() -> None:
-    charged = 66 * 2.0**-24 * 64
-    errors = [_worst_single(lambda terms: terms), _worst_single(lambda terms: terms.flip(0))]
-    assert 0 < max(errors) <= charged
+def _by_halves(terms: Tensor) -> Tensor:
+    half = len(terms) // 2
+    return terms[0] if half == 0 else _by_halves(terms[:half]) + _by_halves(terms[half:])
+
+
+@pytest.mark.parametrize("rows", [64, 256])
+def test_sums_in_single_precision_err_and_the_charge_covers_them(rows: int) -> None:
+    """Terms along one axis, and terms along many, each coordinate adding them up in an order of its own.
+
+    Every partial sum of the first is rounded down by nearly half of its last bit.
+    """
+    total, made = torch.zeros(()), []
+    for _ in range(rows):  # the next term that loses the most beside what is there, of norm 1 at most
+        some = 1 - 2.0**-24 * torch.arange(1, 2**10 + 1)
+        lost = total.double() + some.double() - (total + some).double()
+        made.append(some[lost.argmax()])
+        total = total + made[-1]
+    along = torch.stack(made).unsqueeze(-1)
+    spread = torch.nn.functional.normalize(
+        along + torch.rand(rows, 7, generator=torch.Generator().manual_seed(3)), dim=-1
+    )
+    turned = torch.stack([one.roll(37 * place) for place, one in enumerate(spread.unbind(-1))], -1)
+    orders: tuple[Order, ...] = (_one_by_one, lambda terms: _one_by_one(terms.flip(0)), _by_halves)
+    errors = [
+        float(torch.linalg.vector_norm(order(terms).double() - terms.double().sum(0)))
+        for terms in (along, turned)
+        for order in orders
+    ]
+    assert max(errors) <= _charged(rows)
+    assert max(errors) > _charged(rows) / 2, "and half of it would not"
 
 
 def test_a_gradients_norm_is_the_other_question_of_networks() -> None:
