@@ -43,7 +43,7 @@ def _door(held: NetworkProblem, transcript: Transcript, parts: int = RATE) -> Po
 
 def _descend(oracle: Oracle) -> Tensor:
     """Take a few steps along noised gradients."""
-    theta = torch.zeros(oracle.facts.dimension, dtype=torch.float64)
+    theta = torch.zeros(oracle.facts.dimension, dtype=oracle.precision)
     for _ in range(6):
         theta = theta - 0.1 * oracle.ask(QUESTION, theta).value
     return theta

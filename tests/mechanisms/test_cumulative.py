@@ -14,6 +14,7 @@ from core.mechanisms.cumulative import UNDECIDED, CumulativeTable
 from core.mechanisms.gaussian import CHUNK, DiscreteGaussian
 from core.mechanisms.generator import Generator, SimulationGenerator
 from core.mechanisms.lattice import tell_noised, vector_grid
+from core.native.library import address
 from core.native.signatures import DRAW, TELL
 from core.privacy.facts import Adjacency
 from tests.support.compiled import built, compiled_kernels, copied, needs_compiler
@@ -48,10 +49,34 @@ def test_twins_draw_the_same_integers_from_the_same_words(sigma: float) -> None:
     assert agree(compiled_kernels(), sigma, SIZES)
 
 
+@pytest.mark.parametrize("sigma", SIGMAS)
+@pytest.mark.parametrize("lacking", [0, 1])
+def test_twins_agree_where_every_draw_is_undecided(sigma: float, lacking: int) -> None:
+    """More of them than a block has room for; and whoever lacks a word says so."""
+    law, count = DiscreteGaussian(sigma), 3000
+    table, terms = law.table, len(law.multipliers)
+    (cells,) = (table.guide >= UNDECIDED).nonzero()
+    leading = np.resize(cells.astype(np.uint16), (terms, count))
+    words = SimulationGenerator(terms).bits(terms * count)
+    high = np.append(table.high, np.uint64(2**64 - 1))
+    sums, multipliers = np.empty(count, dtype=np.int64), np.array(law.multipliers)
+    draw = DRAW.of(compiled_kernels())
+    assert draw
+    places = [address(one) for one in (table.first, high, multipliers)]
+    spare = words.size - lacking
+    refused = draw(
+        address(leading), count, terms, address(table.guide), address(words), spare, *places, 7, address(sums)
+    )
+    assert refused == lacking
+    if not refused:
+        reached = table.settled(SimulationGenerator(0), leading, words).astype(np.int64)
+        assert np.array_equal(sums, 7 + multipliers @ reached)
+
+
 FLAWS = {
-    "a bit": ("<< 48 | *words++ >> 16", "<< 48 | *words++ >> 17"),
-    "a cell": ("if (reached < UNDECIDED)", "if (reached <= UNDECIDED + 3)"),
-    "a sum": ("sum = offset;", "sum = offset + (i == 9999);"),
+    "a bit": ("<< 48 | word >> 16", "<< 48 | word >> 17"),
+    "a cell": ("count + undecided[k]]] >= UNDECIDED", "count + undecided[k]]] > UNDECIDED + 3"),
+    "a sum": ("sum = offset;", "sum = offset + (start + i == 9999);"),
     "a term": ("* (passed - reached)", "* (passed - reached + (term == terms - 1))"),
 }
 
@@ -164,7 +189,7 @@ def test_a_sum_is_told_with_as_much_noise_as_it_is_long(sizes: list[int]) -> Non
 @pytest.mark.parametrize(
     ("file", "genuine", "planted"),
     [
-        ("noise.c", "<< 48 | *words++ >> 16", "<< 48 | *words++ >> 18"),
+        ("noise.c", "<< 48 | word >> 16", "<< 48 | word >> 18"),
         ("noise.c", "+ half + sign)", "+ half / 2 + sign)"),
         ("noise.c", "] = (double)(int64_t)noised[i]", "] = (double)noised[i]"),
         ("noise.c", "] = (float)((double)(int64_t)noised[i] * scale)", "] = (float)(int64_t)noised[i] * (float)scale"),

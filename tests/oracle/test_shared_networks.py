@@ -77,8 +77,10 @@ def test_a_poisson_sample_is_drawn_by_the_leader_and_summed_by_all(team: Team, r
 
     def answer(held: Problem) -> torch.Tensor:
         oracle = PoissonDoor(held, public, Unmetered(), repeatable_generator(), rate_parts(rate))
-        return torch.stack([oracle.ask(QUESTION, _point(one.dimension, seed)).value for seed in range(3)])
+        points = [_point(one.dimension, seed).to(oracle.precision) for seed in range(3)]
+        return torch.stack([oracle.ask(QUESTION, at).value for at in points])
 
+    assert answer(several).dtype == torch.float32
     assert torch.equal(answer(several), answer(one))
 
 

@@ -1,0 +1,179 @@
+"""Networks are asked and told in single precision, all else in double: the same integers, rounded once more."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from core.catalogue.clipped.practical import ClippedSgd
+from core.catalogue.clipped.rules import Adam, Average, MovingMean, NoMean, Rule, Sgd, TailMean
+from core.catalogue.questions import Gradient, GradientDifference, GradientNorm
+from core.mechanisms.generator import SimulationGenerator
+from core.mechanisms.sampling import rate_parts
+from core.optimizers.clipped_sgd import iterate
+from core.oracle import Answer, noise
+from core.oracle.door import FullDoor
+from core.oracle.federation import ClientMeter, Federation, Rounds
+from core.oracle.meters import Unmetered
+from core.oracle.noise import grid_for
+from core.oracle.samples import PoissonDoor
+from core.oracle.simulation import Simulation
+from core.problems.circle import Alone
+from core.training.notes import Noted
+from tests.support import networks
+from tests.support.problems import facts, problem, repeatable_generator
+
+UNITS = 96
+NETWORK = networks.NETWORKS["perceptron"]
+QUESTION = Gradient(sigma=2.0, clip=0.5)
+
+
+def door() -> FullDoor:
+    """Return a door to a network's records whose noise repeats."""
+    held = networks.problem(NETWORK, UNITS)
+    return FullDoor(held, networks.facts(UNITS, held.dimension), Unmetered(), repeatable_generator())
+
+
+def point(dimension: int, seed: int = 1) -> Tensor:
+    """Return a point that single precision holds."""
+    return 0.1 * torch.randn(dimension, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("question", [QUESTION, GradientDifference(sigma=2.0, clip=0.5, cap=0.2)])
+def test_an_answer_has_the_precision_of_its_point_and_the_same_integers(
+    question: Gradient | GradientDifference,
+) -> None:
+    told = []
+    for precision in (torch.float64, torch.float32):
+        oracle = door()
+        ends = [point(oracle.facts.dimension, seed).to(precision) for seed in (1, 2)]
+        answer = oracle.ask(question, *ends[: 1 + (question.places == "pair")])
+        assert answer.value.dtype == precision
+        told.append(answer)
+    assert torch.equal(told[0].value.float(), told[1].value)
+    assert told[0].scale == told[1].scale
+
+
+def test_a_norm_is_told_in_double_precision() -> None:
+    oracle = door()
+    answer = oracle.ask(GradientNorm(sigma=2.0, clip=0.5), point(oracle.facts.dimension))
+    assert answer.value.dtype == torch.float64
+
+
+def test_only_networks_are_asked_in_single_precision() -> None:
+    linear = FullDoor(problem(UNITS, 3), facts(UNITS, 3), Unmetered(), repeatable_generator())
+    assert (door().precision, linear.precision) == (torch.float32, torch.float64)
+    with pytest.raises(AssertionError, match="parameters are float64"):
+        linear.ask(Gradient(sigma=2.0), torch.zeros(3))
+    oracle = door()
+    ends = point(oracle.facts.dimension), point(oracle.facts.dimension).double()
+    with pytest.raises(AssertionError, match="one precision"):
+        oracle.ask(GradientDifference(sigma=2.0, clip=0.5, cap=0.2), *ends)
+
+
+def test_clients_and_studies_stay_in_double_precision() -> None:
+    """What machines round otherwise adds up in single precision; see `core.oracle.points`."""
+    own = door()
+    meter = ClientMeter(Unmetered(), Rounds(Alone()))
+    federation = Federation(own, meter, "fed_test")
+    simulation = Simulation(networks.problem(NETWORK, UNITS), own.facts, SimulationGenerator(1))
+    assert federation.precision == simulation.precision == torch.float64
+    assert federation.ask(QUESTION, point(own.facts.dimension).double()).value.dtype == torch.float64
+
+
+class Kept:
+    """A network's door that keeps all states."""
+
+    def __init__(self) -> None:
+        held = networks.problem(NETWORK, UNITS)
+        public = networks.facts(UNITS, held.dimension)
+        self._door = PoissonDoor(held, public, Unmetered(), repeatable_generator(), rate_parts(1 / 4))
+        self.facts, self.coins, self.precision = self._door.facts, self._door.coins, self._door.precision
+        self.resume, self.states = self._door.resume, list[dict[str, Tensor]]()
+
+    def ask(self, question: Gradient, theta: Tensor, other: Tensor | None = None) -> Answer:
+        return self._door.ask(question, theta, other)
+
+    def keep(self, state: dict[str, Tensor], step: int) -> None:
+        assert step == len(self.states) + 1
+        self.states.append({name: value.clone() for name, value in state.items()})
+
+
+@pytest.mark.parametrize(
+    ("rule", "average"),
+    [
+        (Sgd(), NoMean()),
+        (Sgd(momentum=0.9), TailMean(steps=3)),
+        (Adam(), MovingMean(decay=0.9)),
+    ],
+)
+def test_whatever_clipped_sgd_keeps_of_a_network_is_in_single_precision(rule: Rule, average: Average) -> None:
+    """And is that of double precision but for rounding, from the same integers."""
+    settings = ClippedSgd(
+        steps=6, batch=24, sigma=1.0, clip=0.5, step_size=0.05, radius=1e6, rule=rule, average=average
+    )
+    runs = []
+    for precision in (torch.float32, torch.float64):
+        oracle = Kept()
+        oracle.precision = precision
+        with patch.object(noise, "noise_vector", _nothing):
+            estimate, _ = iterate(settings, oracle)
+        long = [value for state in oracle.states for value in state.values() if value.ndim]
+        assert len(long) >= settings.steps
+        assert {value.dtype for value in (estimate.theta, *long)} == {precision}
+        runs.append(estimate.theta)
+    torch.testing.assert_close(runs[0].double(), runs[1], rtol=1e-3, atol=1e-6 * float(runs[1].abs().max()) + 1e-7)
+    assert runs[0].any()
+
+
+def _nothing(generator: object, parameter: float, size: int) -> np.ndarray:
+    del generator, parameter
+    return np.zeros(size, dtype=np.int64)
+
+
+def _pieces(generator: object, parameter: float, size: int) -> Iterator[tuple[int, np.ndarray]]:
+    yield 0, _nothing(generator, parameter, size)
+
+
+def test_a_long_vector_is_told_where_its_sum_stood() -> None:
+    """Longer than what is drawn ahead, so piece by piece, in half the memory of the integers."""
+    grid = grid_for(QUESTION, networks.facts(UNITS, 5000), UNITS)
+    sums = torch.arange(-2500, 2500) * 2 ** (grid.part_bits + 3)
+    with patch.object(noise, "noise_pieces", _pieces):
+        told = [
+            noise.noised_mean(
+                sums.clone(),
+                QUESTION,
+                networks.facts(UNITS, 5000),
+                UNITS,
+                2.0,
+                repeatable_generator(),
+                torch.zeros(5000, dtype=precision),
+            ).value
+            for precision in (torch.float32, torch.float64)
+        ]
+    assert told[1].tolist() == [8 * number * grid.step / 2 for number in range(-2500, 2500)]
+    assert torch.equal(told[0], told[1].float())
+
+
+@pytest.mark.parametrize(
+    ("precision", "apart", "is_same"),
+    [
+        (torch.float64, 1e-12, True),
+        (torch.float64, 1e-6, False),
+        (torch.float32, 1e-6, True),
+        (torch.float32, 1e-2, False),
+    ],
+)
+def test_another_machine_may_round_otherwise_as_far_as_its_precision_goes(
+    precision: torch.dtype, apart: float, *, is_same: bool
+) -> None:
+    noted, theta = torch.ones(3, dtype=precision), torch.ones(3, dtype=precision) + apart
+    told = Noted(QUESTION, noted, Answer(noted, 1.0))
+    assert told.answers(QUESTION, theta) == is_same
+    for one, other in pairwise((noted.double(), noted.float(), noted.double())):
+        assert not Noted(QUESTION, one, Answer(one, 1.0)).answers(QUESTION, other), "nor another precision"
