@@ -91,7 +91,7 @@ def _attack(
 
 
 def test_a_few_of_everything(service: Service) -> None:
-    assert attack(service, examples=2) == []
+    assert attack(service, examples=1) == []
     assert service.process.poll() is None
     assert '"unhandled"' not in (service.home / "api.log").read_text()
 

@@ -80,7 +80,7 @@ class TestTable:
         assert far <= Decimal(table.distance())
         assert far > 0  # 128 bits are not exact, so an empty comparison would show
 
-    @pytest.mark.parametrize("parameter", [1.0, 5.5, 300.0])
+    @pytest.mark.parametrize("parameter", [1.0, 5.5, pytest.param(300.0, marks=pytest.mark.slow)])
     def test_every_word_draws_what_its_bits_say(self, parameter: float) -> None:
         """The guide, the search and a plain count agree, at random words and around every table value."""
         table = CumulativeTable(parameter)

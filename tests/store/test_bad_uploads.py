@@ -170,6 +170,7 @@ class TestZipBombs:
         assert len(bomb) < 200_000
         assert isinstance(refused(tmp_path, bomb), TooLarge)
 
+    @pytest.mark.slow
     def test_one_text_of_half_a_gigabyte(self, tmp_path: Path) -> None:
         table = pa.table({"age": [40.0], "job": ["x" * 2**29], "y": ["no"]})
         bomb = parquet(table, compression="zstd", use_dictionary=False, write_statistics=False)

@@ -290,7 +290,7 @@ class Ledger(RuleBasedStateMachine):
 
 
 QUICK = settings(
-    max_examples=14,
+    max_examples=8,
     stateful_step_count=25,
     deadline=None,
     derandomize=True,

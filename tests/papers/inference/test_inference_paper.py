@@ -52,6 +52,7 @@ class TestStationaryLaw:
         noise = 2 * sqrt(2) * 1.345 * sqrt(100) / units
         check_law(settings, problem, answer, noise**2 / (1 - (1 - torch.linalg.eigvalsh(hessian)) ** 2))
 
+    @pytest.mark.slow
     def test_pure_newton_moves_as_its_last_step(self) -> None:
         units = 4000
         problem = known_scale_problem(D1, units, None, seed=3)
@@ -60,6 +61,7 @@ class TestStationaryLaw:
         noise = 2 * sqrt(2) * 1.345 * sqrt(2 * 12) / units
         check_law(settings, problem, answer, noise**2 / torch.linalg.eigvalsh(exact_hessian(problem, answer)) ** 2)
 
+    @pytest.mark.slow
     def test_a_budget_for_half_of_newtons_answers_is_seen(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Mutation: sqrt(K) for sqrt(2K)."""
         genuine = Simulation.ask

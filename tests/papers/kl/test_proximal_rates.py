@@ -157,6 +157,7 @@ def check_line(scheduled: Study, paper: Study) -> None:
     assert not paper.keeps_the_rate()
 
 
+@pytest.mark.slow
 def test_on_few_units_the_scheduled_weight_keeps_the_rate_and_the_printed_one_does_not() -> None:
     scheduled, paper = on_the_line(4.0, QUICK, lanes=5 * LANES)
     assert scheduled.keeps_the_rate(), (scheduled.slope, scheduled.drift)
@@ -251,6 +252,7 @@ def test_robust_phase_retrieval_is_solved_near_its_solution(kappa: float, sizes:
     assert float(excesses[1]) < float(excesses[0]) / 2
 
 
+@pytest.mark.slow
 def test_at_kappa_two_both_weights_are_one() -> None:
     weights = [study(2.0, weight, (40,), lanes=3) for weight in ("scheduled", "paper")]
     assert weights[0].excess[0] == weights[1].excess[0]
