@@ -110,7 +110,7 @@ def problem_of(task: Task, features: torch.Tensor, target: torch.Tensor, start: 
 
 
 def meter_for(event: Event) -> LedgerMeter:
-    """Return the ledger's meter with more chunks than any method takes in the time, paid to a till that keeps nothing."""
+    """Return the ledger's meter with more chunks than the time is enough for, paid to a till that keeps nothing."""
     schedule = [Repeated(event=event, times=STEPS_A_CHUNK)] * CHUNKS
     return LedgerMeter(Till(), [Payer(ORDERS, tuple(prefix_costs(schedule, ORDERS)))], schedule)
 
