@@ -130,6 +130,24 @@ def test_whatever_clipped_sgd_keeps_of_a_network_is_in_single_precision(rule: Ru
     assert runs[0].any()
 
 
+def test_a_job_that_was_begun_in_double_precision_goes_on_in_it() -> None:
+    """Its kept state is what an earlier release left; nothing of it is rounded."""
+    settings = ClippedSgd(
+        steps=6, batch=24, sigma=1.0, clip=0.5, step_size=0.05, radius=1e6, rule=Sgd(momentum=0.9), average=NoMean()
+    )
+    whole = Kept()
+    whole.precision = torch.float64
+    with patch.object(noise, "noise_vector", _nothing):
+        iterate(settings, whole)
+        later = Kept()
+        later.states, left = whole.states[:3], whole.states[2]
+        later.resume = lambda initial: left if initial else initial  # type: ignore[method-assign]
+        estimate, _ = iterate(settings, later)
+    assert later.precision == torch.float32
+    assert {value.dtype for state in later.states for value in state.values() if value.ndim} == {torch.float64}
+    assert estimate.theta.dtype == torch.float64
+
+
 def _nothing(generator: object, parameter: float, size: int) -> np.ndarray:
     del generator, parameter
     return np.zeros(size, dtype=np.int64)
