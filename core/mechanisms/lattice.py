@@ -16,7 +16,6 @@ Under both routes a row's contribution must depend on that row, public state and
 compacted, and a row that fails a check becomes zero by selection, never by multiplication with zero.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import ceil, floor, frexp, isfinite, isqrt, ldexp, sqrt
 from typing import Final
@@ -24,13 +23,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from core.native.library import Kernel, address
-from core.native.signatures import TELL
 from core.privacy.facts import PART_UNITS, Adjacency, parts_in
-
-_TELL: Final = TELL.kernel()
-_BYTES: Final = 8
-"""Of a coordinate."""
 
 STEPS_PER_CLIP: Final = 2**20
 CHARGED_MARGIN: Final = 1 / (1 - 2**-10)
@@ -309,49 +302,6 @@ def round_parts(total: NDArray[np.int64], grid: Grid) -> NDArray[np.int64]:
     rounded = np.asarray(total + 2 ** (grid.part_bits - 1), dtype=np.int64)
     rounded >>= grid.part_bits
     return rounded
-
-
-def tell_noised(
-    total: NDArray[np.int64],
-    pieces: Iterable[tuple[int, NDArray[np.int64]]],
-    grid: Grid,
-    scale: float,
-    told: NDArray[np.float64] | NDArray[np.float32],
-    kernel: Kernel | None = _TELL,
-) -> None:
-    """Round a sum of parts to the grid, add its noise there, and scale it; post-processing from the noise on.
-
-    The compiled twin does the same in one pass: integers exactly, and the same float operations.
-
-    Args:
-        total: in part steps, shape (p,).
-        pieces: of the noise, in steps, each with the place where it begins; they cover the sum.
-        grid: for sums of parts.
-        scale: a step in the units of what is told.
-        told: written, rounded where it is in single precision; it may begin where the sum does, in its memory.
-        kernel: compiled; None: NumPy does it.
-    """
-    assert total.dtype == np.int64, "parts add up as integers"
-    single = told.dtype == np.float32
-    assert single or told.dtype == np.float64, "answers are floats of double or single precision"
-    assert total.shape == told.shape == (total.size,), "vectors of one length"
-    assert grid.part_bits > 0, "this grid is for sums of parts"
-    sums, answers = address(total), address(told)
-    done, last, at = 0, None, 0
-    for start, noise in pieces:
-        assert start == done, "pieces follow one another"
-        assert noise.dtype == np.int64, "noise is added to integers"
-        done += noise.size
-        assert done <= total.size, "there is noise for this sum alone"
-        if kernel is None:
-            integers = round_parts(total[start:done], grid)
-            integers += noise
-            np.multiply(integers, scale, out=told[start:done], dtype=np.float64, casting="same_kind")
-            continue
-        if noise is not last:
-            last, at = noise, address(noise)
-        kernel(sums + _BYTES * start, at, noise.size, grid.part_bits, scale, answers + told.itemsize * start, single)
-    assert done == total.size, "every coordinate has its noise"
 
 
 def mirror_upper(matrix: NDArray[np.int64]) -> NDArray[np.int64]:

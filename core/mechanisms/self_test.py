@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from core.mechanisms.gaussian import DiscreteGaussian, noise_vector
 from core.mechanisms.generator import Generator, SystemGenerator
-from core.mechanisms.lattice import tell_noised, vector_grid
+from core.mechanisms.lattice import vector_grid
 from core.mechanisms.sampling import kernels_of, list_by, padded_length, rate_parts
+from core.mechanisms.telling import tell_noised, tell_open
 from core.native.library import address, library
 from core.native.signatures import (
     DRAW,
@@ -31,6 +32,7 @@ from core.native.signatures import (
     SQUARES,
     SUM,
     TELL,
+    TELL_OPEN,
     TRUNCATE,
 )
 from core.privacy.facts import Adjacency
@@ -81,7 +83,7 @@ def twins_agree() -> bool:
     if found is None:
         return True
     words = SystemGenerator().bits(WORDS)
-    several = (_draws_agree, _sums_agree, _parts_agree, _lists_agree, _rows_agree)
+    several = (_draws_agree, _sums_agree, _parts_agree, _open_sums_agree, _lists_agree, _rows_agree)
     return all(agree(found, words) for agree in several)
 
 
@@ -119,6 +121,25 @@ def _parts_agree(found: CDLL, words: NDArray[np.uint64]) -> bool:
     within = [truncate(address(part), MANY, by, address(total), 1) for by in (1 / 8, 2.0**-30, np.inf)]
     expected = (part / 8).astype(np.int64) + (part * np.float32(2.0**-30)).astype(np.int64)
     return within == [1, 1, 0] and np.array_equal(total, expected)
+
+
+def _open_sums_agree(found: CDLL, words: NDArray[np.uint64]) -> bool:
+    """Compare what is told of sums whose last part is floats of many sizes, with parts before it and without."""
+    kernel = TELL_OPEN.of(found)
+    grid = vector_grid(1.0, 2**20, 9, Adjacency.ZERO_OUT)
+    binades = -63 - (words[MANY : 2 * MANY] % 50).astype(np.int32)
+    part = np.ldexp(words[:MANY].view(np.int64).astype(np.float64), binades)
+    part[MANY // 2 :] *= 2.0**21  # too large for doubles on the way
+    part[:DRAWS] = -grid.step / 2 * (1 + np.ldexp(np.arange(-4.0, 4.0), -23))  # around a tie
+    single, noise = part.astype(np.float32), words[2 * MANY : 3 * MANY].view(np.int64) >> 40
+    integers = (single / np.float32(grid.part_step)).astype(np.int64)
+    equal = []
+    for before in (None, words[:MANY].view(np.int64) >> 3):
+        told, expected = single.copy(), np.empty(MANY, dtype=np.float32)
+        tell_open(told, before, [(0, noise)], grid, 1 / 3, kernel)
+        tell_noised(integers if before is None else integers + before, [(0, noise)], grid, 1 / 3, expected, None)
+        equal.append(told.tobytes() == expected.tobytes())
+    return all(equal)
 
 
 def _lists_agree(found: CDLL, words: NDArray[np.uint64]) -> bool:

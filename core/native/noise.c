@@ -1,16 +1,12 @@
-/* Draws from a narrow law's table, added up over the terms of a wide one, and what is told of a noised sum.
+/* Draws from a narrow law's table, added up over the terms of a wide one.
  *
- * Twins: `NarrowSums` and `CumulativeTable.settled` (core/mechanisms/cumulative.py), `tell_noised`
- * (core/mechanisms/lattice.py). The same words give the same integers. Nothing outside of the lengths given is touched.
+ * Twins: `NarrowSums` and `CumulativeTable.settled` (core/mechanisms/cumulative.py). The same words give the same
+ * integers. Nothing outside of the lengths given is touched.
  */
 
 #include <stdint.h>
-#include <string.h>
-
-#include "processors.h"
 
 #define BLOCK 1024
-#define NARROW ((uint64_t)1 << 51)
 #define UNDECIDED 0x8000u /* guide's numbers from here on are those of undecided cells */
 #define MOST_KEPT 4       /* terms whose multipliers stand in registers */
 #define MOST_TERMS 64
@@ -117,61 +113,4 @@ int64_t farthing_draw(const uint16_t *leading, int64_t count, int64_t terms, con
     default:
         return draw(leading, count, terms, guide, words, spare, first, high, multipliers, offset, sums);
     }
-}
-
-/* Round a block of sums of parts to the grid, ties up, and add its noise. Says whether all of it is within 2^51. */
-static inline __attribute__((always_inline)) int noise_block(const int64_t *sums, const int64_t *noise, int64_t size,
-                                                             int64_t bits, uint64_t *noised)
-{
-    const uint64_t sign = (uint64_t)1 << 63, half = (uint64_t)1 << (bits - 1);
-    uint64_t any = 0;
-    for (int64_t i = 0; i < size; i++) { /* shifted as what is not negative, and put back */
-        uint64_t rounded = (((uint64_t)sums[i] + half + sign) >> bits) - (sign >> bits);
-        noised[i] = rounded + (uint64_t)noise[i];
-        any |= noised[i] + NARROW;
-    }
-    return any < 2 * NARROW;
-}
-
-/* Such a number as a double without a conversion, of which processors make one at a time: it stands in the last bits of
- * its sum with 3 * 2^51, which is taken away exactly. */
-static inline double narrow(uint64_t noised)
-{
-    uint64_t shifted = noised + 0x4338000000000000;
-    double value;
-    memcpy(&value, &shifted, sizeof value);
-    return value - 0x1.8p52;
-}
-
-/* Round a sum of parts to the grid, ties up, add its noise, and scale it: told = (((sum + 2^(bits-1)) >> bits) + noise)
- * * scale, as a double, or that rounded to a float where `single` is not 0. `told` may begin where `sums` do, in their
- * memory: nothing is written behind what was read. Sums wrap around, as NumPy's do. Returns 0.
- */
-FOR_EACH_PROCESSOR
-int64_t farthing_tell(const int64_t *sums, const int64_t *noise, int64_t count, int64_t bits, double scale, void *told,
-                      int64_t single)
-{
-    uint64_t noised[BLOCK];
-    for (int64_t start = 0; start < count; start += BLOCK) {
-        int64_t size = count - start < BLOCK ? count - start : BLOCK;
-        int within = noise_block(sums + start, noise + start, size, bits, noised);
-        if (single) {
-            float *at = (float *)told + start;
-            if (within)
-                for (int64_t i = 0; i < size; i++)
-                    at[i] = (float)(narrow(noised[i]) * scale);
-            else
-                for (int64_t i = 0; i < size; i++)
-                    at[i] = (float)((double)(int64_t)noised[i] * scale);
-        } else {
-            double *at = (double *)told + start;
-            if (within)
-                for (int64_t i = 0; i < size; i++)
-                    at[i] = narrow(noised[i]) * scale;
-            else
-                for (int64_t i = 0; i < size; i++)
-                    at[i] = (double)(int64_t)noised[i] * scale;
-        }
-    }
-    return 0;
 }

@@ -8,22 +8,11 @@
 #include <math.h>
 #include <stdint.h>
 
+#include "integers.h"
 #include "processors.h"
 
 #define BLOCK 1024
 #define LANES 16
-#define NARROW 0x1p51  /* below it in size, 32 bits hold what `whole` makes */
-#define LARGEST 0x1p62 /* `LARGEST_SUM`: no part reaches so many steps, and a conversion would be undefined */
-
-/* v, |v| < 2^51, without its fraction, as two integers of 32 bits: 2^20 times `high` of them is what stands above, and
- * taking that away from a float of 24 bits is exact. Processors convert eight such integers at a time, but no longer ones.
- */
-static inline uint64_t whole(float v)
-{
-    int32_t high = (int32_t)(v * 0x1p-20f);
-    int32_t low = (int32_t)(v - (float)high * 0x1p20f);
-    return ((uint64_t)(int64_t)high << 20) + (uint64_t)(int64_t)low;
-}
 
 /* Truncate part[i] * inverse toward zero into total[i], or add it there.
  *
@@ -39,18 +28,18 @@ int64_t farthing_truncate(const float *part, int64_t count, double inverse, int6
     float by = (float)inverse;
     for (int64_t start = 0; start < count; start += BLOCK) {
         int64_t end = start + BLOCK < count ? start + BLOCK : count;
-        int32_t within = 1, narrow = 1;
+        int32_t within = 1, small = 1;
         for (int64_t i = start; i < end; i++) {
             float size = fabsf(part[i] * by);
             within &= size < (float)LARGEST; /* false for what is not a number */
-            narrow &= size < (float)NARROW;
+            small &= size < (float)NARROW;
         }
         if (!within)
             return 0;
-        if (narrow && adding)
+        if (small && adding)
             for (int64_t i = start; i < end; i++)
                 total[i] = (int64_t)((uint64_t)total[i] + whole(part[i] * by));
-        else if (narrow)
+        else if (small)
             for (int64_t i = start; i < end; i++)
                 total[i] = (int64_t)whole(part[i] * by);
         else

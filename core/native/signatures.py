@@ -8,8 +8,11 @@ from core.native.library import ADDRESS, FLOAT, INTEGER, Signature
 DRAW: Final = Signature(
     "farthing_draw", ADDRESS, INTEGER, INTEGER, *2 * [ADDRESS], INTEGER, *3 * [ADDRESS], INTEGER, ADDRESS
 )
-TELL: Final = Signature("farthing_tell", ADDRESS, ADDRESS, INTEGER, INTEGER, FLOAT, ADDRESS, INTEGER)
 """Of `noise.c`."""
+
+TELL: Final = Signature("farthing_tell", ADDRESS, ADDRESS, INTEGER, INTEGER, FLOAT, ADDRESS, INTEGER)
+TELL_OPEN: Final = Signature("farthing_tell_open", ADDRESS, FLOAT, ADDRESS, ADDRESS, INTEGER, INTEGER, FLOAT)
+"""Of `tell.c`."""
 
 TRUNCATE: Final = Signature("farthing_truncate", ADDRESS, INTEGER, FLOAT, ADDRESS, INTEGER)
 SQUARES: Final = Signature("farthing_squares", ADDRESS, INTEGER, INTEGER, ADDRESS)

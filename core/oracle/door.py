@@ -18,7 +18,7 @@ from torch import Tensor
 
 from core.catalogue.hessian_questions import AbstractScored
 from core.catalogue.question_bases import Clipped
-from core.catalogue.questions import Gradient, GradientNorm, Question, Scored, Summed, gradient_of
+from core.catalogue.questions import Gradient, GradientDifference, GradientNorm, Question, Scored, Summed, gradient_of
 from core.mechanisms import sampling
 from core.mechanisms.generator import SystemGenerator, require_system
 from core.oracle import Answer, Coins, Meter, Release, Status
@@ -27,7 +27,8 @@ from core.oracle.noise import grid_for, noised_mean
 from core.oracle.stationarity import score_of
 from core.privacy.events import Event
 from core.privacy.facts import Facts
-from core.problems import Problem
+from core.problems import OpenProblem, Problem
+from core.problems.neural.parts import OpenSum, closed
 
 T = TypeVar("T")
 
@@ -120,7 +121,12 @@ class AbstractDoor(ABC):
     @property
     def precision(self) -> torch.dtype:
         """Single for networks, whose gradients are of their weights in single precision; a point is public."""
-        return torch.float64 if self._whole_facts.part_rows is None else torch.float32
+        return torch.float32 if self._is_network else torch.float64
+
+    @property
+    def _is_network(self) -> bool:
+        """Whether sums have parts of so few rows for any question: what a network's have."""
+        return self._whole_facts.part_rows is not None
 
     @abstractmethod
     def _event(self, question: Question) -> Event:
@@ -187,23 +193,21 @@ class AbstractDoor(ABC):
 
     def _sum(
         self, question: Question, theta: Tensor, other: Tensor | None, selected: Selection, facts: Facts
-    ) -> Tensor:
+    ) -> Tensor | OpenSum:
         """Return the integer sum that an answer is made of, in part steps; of scores, these.
 
-        The facts say how sums are made and charged; those of scores are charged by the public ones.
+        The facts say how sums are made and charged; those of scores are charged by the public ones. A network's vector
+        that is told itself may be left open.
         """
         if isinstance(question, AbstractScored):
             scores = [self._score(question, point, selected) for point in theta]
             return torch.tensor(scores, dtype=torch.int64)
-        return self._problem.integer_sum(
-            question,
-            facts,
-            theta,
-            self._part_step(question, facts, selected.terms),
-            other=other,
-            rows=selected.rows,
-            included=selected.included,
-        )
+        problem, step = self._problem, self._part_step(question, facts, selected.terms)
+        rows, included = selected.rows, selected.included
+        told = isinstance(question, Gradient | GradientDifference)
+        if told and self._is_network and isinstance(problem, OpenProblem):
+            return problem.open_sum(question, facts, theta, step, other=other, rows=rows, included=included)
+        return problem.integer_sum(question, facts, theta, step, other=other, rows=rows, included=included)
 
     def _part_step(self, question: Question, facts: Facts, terms: int) -> float:
         """Return the width of the grid of a sum's parts; for the last question's very objects without looking it up."""
@@ -215,7 +219,7 @@ class AbstractDoor(ABC):
     def _score(self, question: Scored, point: Tensor, selected: Selection) -> int:
         """Return how far one point of a list is from what is looked for, as an integer; private."""
         asked: tuple[Summed, Summed] = (gradient_of(question), question.hessian())
-        slope, bend = (self._sum(one, point, None, selected, self._whole_facts).cpu().numpy() for one in asked)
+        slope, bend = (closed(self._sum(one, point, None, selected, self._whole_facts)).cpu().numpy() for one in asked)
         return score_of(question, self._whole_facts, point, (slope, bend), selected)
 
     def affords(self, question: Question) -> bool:
@@ -284,15 +288,14 @@ class FullDoor(AbstractDoor):
 
     def _sum(
         self, question: Question, theta: Tensor, other: Tensor | None, selected: Selection, facts: Facts
-    ) -> Tensor:
+    ) -> Tensor | OpenSum:
         if not isinstance(question, Gradient | GradientNorm):
             return super()._sum(question, theta, other, selected, facts)
         last, self._last = self._last, None  # a gradient uses its sum up
-        if last is not None and last.is_of(self._part, question.clip, theta):
-            total = last.total
-        else:
-            total = super()._sum(question, theta, other, selected, facts)
+        known = last is not None and last.is_of(self._part, question.clip, theta)
+        total = last.total if last and known else super()._sum(question, theta, other, selected, facts)
         if isinstance(question, GradientNorm):
+            total = closed(total)
             self._last = _Remembered(self._part, question.clip, theta.numpy().tobytes(), total)
         return total
 

@@ -29,12 +29,13 @@ from core.mechanisms.lattice import (
     network_grid,
     norm_grid,
     round_parts,
-    tell_noised,
     vector_grid,
 )
+from core.mechanisms.telling import TELLS_OPEN, tell_noised, tell_open
 from core.oracle import Answer
 from core.oracle.stationarity import MOST_STEPS, SCORE_STEPS, decided
 from core.privacy.facts import Facts
+from core.problems.neural.parts import OpenSum, closed, is_here
 
 
 @lru_cache(maxsize=64)  # a method asks the same few questions in every step
@@ -83,7 +84,7 @@ def ridge_slope(question: Question, facts: Facts, theta: Tensor) -> Tensor | Non
 
 
 def noised_mean(
-    total: Tensor,
+    total: Tensor | OpenSum,
     question: Question,
     facts: Facts,
     terms: int,
@@ -99,8 +100,8 @@ def noised_mean(
 
     Args:
         total: int64, in part steps, of the shape of what is summed, (K, p) for a list of points; only its upper
-            triangle is released from a matrix. Of scores, these themselves, shape (K,). A vector that is told is used
-            up: the answer stands where it stood.
+            triangle is released from a matrix. Of scores, these themselves, shape (K,). Or a vector whose last part is
+            floats. A vector that is told is used up: the answer stands where it stood.
         question: what was summed.
         facts: its public facts.
         terms: public cap on the number of terms.
@@ -109,15 +110,16 @@ def noised_mean(
         theta: where it is asked, shape (p,) or (K, p); a vector is told in its precision.
     """
     if isinstance(question, AbstractScored):
-        return decided(generator, question, total.tolist())
+        return decided(generator, question, closed(total).tolist())
     grid = grid_for(question, facts, terms)
     parameter = grid.parameter(question.sigma)
     shape = summed(question).shape(facts.dimension)
-    assert total.shape == shape or question.places == "list", "a sum has the question's shape"
+    given = total.part.shape if isinstance(total, OpenSum) else total.shape
+    assert given == shape or question.places == "list", "a sum has the question's shape"
     scale = true_sigma(parameter) * grid.step / divisor
     if isinstance(question, Gradient | GradientDifference | HessianProduct | Secant):
-        return Answer(_noised(total.cpu(), grid, parameter, divisor, generator, theta.dtype), scale)
-    integers = round_parts(total.cpu().numpy(), grid)
+        return Answer(_noised(total, grid, parameter, divisor, generator, theta.dtype), scale)
+    integers = round_parts(closed(total).cpu().numpy(), grid)
     slope = ridge_slope(question, facts, theta)
     if slope is not None:
         integers = integers + np.rint((slope * (divisor / grid.step)).clamp(-MOST_STEPS, MOST_STEPS).numpy()).astype(
@@ -134,14 +136,24 @@ def noised_mean(
 
 
 def _noised(
-    total: Tensor, grid: Grid, parameter: float, divisor: float, generator: SystemGenerator, precision: torch.dtype
+    total: Tensor | OpenSum,
+    grid: Grid,
+    parameter: float,
+    divisor: float,
+    generator: SystemGenerator,
+    precision: torch.dtype,
 ) -> Tensor:
     """Round and noise a vector and divide it where it stands, some entries at a time; the sum is gone."""
-    size = len(total)
-    value = total.view(precision)[:size]  # of the same bytes, the first half of them in single precision
+    size, scale = len(total.part if isinstance(total, OpenSum) else total), grid.step / divisor
     short = size <= SHORT
     pieces = [(0, noise_vector(generator, parameter, size))] if short else noise_pieces(generator, parameter, size)
-    tell_noised(total.numpy(), pieces, grid, grid.step / divisor, value.numpy())
+    if isinstance(total, OpenSum) and TELLS_OPEN and precision == torch.float32 and is_here(total.part, precision):
+        assert total.step == grid.part_step, "a part is told on the grid that it is charged by"
+        tell_open(total.part.numpy(), None if total.total is None else total.total.numpy(), pieces, grid, scale)
+        return total.part
+    integers = closed(total).cpu()
+    value = integers.view(precision)[:size]  # of the same bytes, the first half of them in single precision
+    tell_noised(integers.numpy(), pieces, grid, scale, value.numpy())
     return value
 
 

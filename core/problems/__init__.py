@@ -1,6 +1,6 @@
 """Sums over private records, one bounded way per kind of problem; only a door may call them."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -10,6 +10,7 @@ from core.privacy.facts import Facts
 from core.problems.joint import JointProblem
 from core.problems.linear import LinearProblem
 from core.problems.multinomial import MultinomialProblem
+from core.problems.neural.parts import OpenSum
 
 
 class Problem(Protocol):
@@ -54,6 +55,24 @@ class Problem(Protocol):
         Returns:
             The shape of what is summed, symmetric for a curvature, (K, p) for a list; where the records are.
         """
+
+
+@runtime_checkable
+class OpenProblem(Problem, Protocol):
+    """Records whose sums of long vectors may be had before their last part is integers, as a network's."""
+
+    def open_sum(
+        self,
+        question: Question,
+        facts: Facts,
+        theta: Tensor,
+        step: float,
+        *,
+        other: Tensor | None = None,
+        rows: Tensor | None = None,
+        included: Tensor | None = None,
+    ) -> OpenSum:
+        """Return what, closed, is `integer_sum` of a question that is not about a list."""
 
 
 class SyntheticProblem(Problem, Protocol):

@@ -1,7 +1,6 @@
 """Compiled draws are NumPy's draws: the same integers from the same words, whatever is asked for."""
 
 import ctypes
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +12,8 @@ from core.mechanisms import self_test
 from core.mechanisms.cumulative import UNDECIDED, CumulativeTable
 from core.mechanisms.gaussian import CHUNK, DiscreteGaussian
 from core.mechanisms.generator import Generator, SimulationGenerator
-from core.mechanisms.lattice import tell_noised, vector_grid
 from core.native.library import address
-from core.native.signatures import DRAW, TELL
-from core.privacy.facts import Adjacency
+from core.native.signatures import DRAW
 from tests.support.compiled import built, compiled_kernels, copied, needs_compiler
 
 pytestmark = needs_compiler
@@ -152,48 +149,17 @@ def test_words_are_hardly_ever_missing() -> None:
             assert binom.sf(law.sums.spare(size), draws, rate) < 2.0**-20
 
 
-@pytest.mark.parametrize("precision", [np.float64, np.float32])
-@pytest.mark.parametrize("bits", [1, 20])
-@pytest.mark.parametrize("wide", [2**20, 2**50, 2**51 - 1, 2**51, 2**51 + 1, 2**61])
-def test_twins_tell_the_same_floats_of_sums_of_all_sizes(bits: int, wide: int, precision: type[np.floating]) -> None:
-    """Around the size to which doubles are made many at a time; twice, where the sum stood too."""
-    grid = replace(vector_grid(1.0, 2**20, 9, Adjacency.ZERO_OUT), part_bits=bits)
-    words = SimulationGenerator(bits).bits(4 * CHUNK).view(np.int64)
-    totals, noise = words[: CHUNK + 300] >> 3, words[-CHUNK - 300 :] % (2 * wide + 1) - wide
-    totals[:CHUNK] >>= 22
-    noise[:2], totals[:2] = (wide, -wide), 0
-    pieces = [(0, noise[:CHUNK]), (CHUNK, noise[CHUNK:])]
-    told = [np.empty(len(totals), dtype=precision) for _ in range(2)]
-    for kernel, into in zip((TELL.of(compiled_kernels()), None), told, strict=True):
-        tell_noised(totals, pieces, grid, 1 / 3, into, kernel)
-    exact = [
-        (((sums + 2 ** (bits - 1)) >> bits) + one) for sums, one in zip(totals.tolist(), noise.tolist(), strict=True)
-    ]
-    expected = (np.array(exact).astype(np.float64) * (1 / 3)).astype(precision)
-    assert told[0].tobytes() == told[1].tobytes() == expected.tobytes()
-    for kernel in (TELL.of(compiled_kernels()), None):
-        place = totals.copy()
-        answers = place.view(precision)[: len(place)]
-        tell_noised(place, pieces, grid, 1 / 3, answers, kernel)
-        assert answers.tobytes() == told[0].tobytes()
-
-
-@pytest.mark.parametrize("sizes", [[5, 4], [5, 6], [10, 1]])
-def test_a_sum_is_told_with_as_much_noise_as_it_is_long(sizes: list[int]) -> None:
-    grid, totals = vector_grid(1.0, 2**20, 9, Adjacency.ZERO_OUT), np.zeros(10, dtype=np.int64)
-    pieces = [(0, np.zeros(sizes[0], dtype=np.int64)), (sizes[0], np.zeros(sizes[1], dtype=np.int64))]
-    with pytest.raises(AssertionError, match="noise"):
-        tell_noised(totals, pieces, grid, 1.0, np.empty(10))
-
-
 @pytest.mark.parametrize(
     ("file", "genuine", "planted"),
     [
         ("noise.c", "<< 48 | word >> 16", "<< 48 | word >> 18"),
-        ("noise.c", "+ half + sign)", "+ half / 2 + sign)"),
-        ("noise.c", "] = (double)(int64_t)noised[i]", "] = (double)noised[i]"),
-        ("noise.c", "] = (float)((double)(int64_t)noised[i] * scale)", "] = (float)(int64_t)noised[i] * (float)scale"),
-        ("parts.c", "- (float)high * 0x1p20f", "- (float)high * 0x1p19f"),
+        ("tell.c", "+ half + sign)", "+ half / 2 + sign)"),
+        ("tell.c", "] = (double)(int64_t)noised[i]", "] = (double)noised[i]"),
+        ("tell.c", "] = (float)((double)(int64_t)noised[i] * scale)", "] = (float)(int64_t)noised[i] * (float)scale"),
+        ("tell.c", "coarse + 0.5", "coarse + 0.25"),
+        ("tell.c", "trunc((double)", "floor((double)"),
+        ("tell.c", "(uint64_t)sums[start + i]", "(uint64_t)sums[i]"),
+        ("integers.h", "- (float)high * 0x1p20f", "- (float)high * 0x1p19f"),
         ("parts.c", "for (; j < width; j++)", "for (; j < width - 1; j++)"),
     ],
 )

@@ -1,6 +1,7 @@
 """Networks are asked and told in single precision, all else in double: the same integers, rounded once more."""
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from unittest.mock import patch
 
@@ -12,8 +13,10 @@ from torch import Tensor
 from core.catalogue.clipped.practical import ClippedSgd
 from core.catalogue.clipped.rules import Adam, Average, MovingMean, NoMean, Rule, Sgd, TailMean
 from core.catalogue.questions import Gradient, GradientDifference, GradientNorm
+from core.mechanisms import telling
 from core.mechanisms.generator import SimulationGenerator
 from core.mechanisms.sampling import rate_parts
+from core.native.signatures import TELL_OPEN
 from core.optimizers.clipped_sgd import iterate
 from core.oracle import Answer, noise
 from core.oracle.door import FullDoor
@@ -25,6 +28,7 @@ from core.oracle.simulation import Simulation
 from core.problems.circle import Alone
 from core.training.notes import Noted
 from tests.support import networks
+from tests.support.compiled import compiled_kernels, needs_compiler
 from tests.support.problems import facts, problem, repeatable_generator
 
 UNITS = 96
@@ -41,6 +45,32 @@ def door() -> FullDoor:
 def point(dimension: int, seed: int = 1) -> Tensor:
     """Return a point that single precision holds."""
     return 0.1 * torch.randn(dimension, generator=torch.Generator().manual_seed(seed))
+
+
+@needs_compiler
+@pytest.mark.parametrize("part_rows", [8, 96, 256])
+@pytest.mark.parametrize("question", [QUESTION, GradientDifference(sigma=2.0, clip=0.5, cap=0.2)])
+@pytest.mark.parametrize("name", ["perceptron", "pools"])
+def test_a_sum_whose_last_part_is_floats_tells_what_one_of_integers_does(
+    name: str, question: Gradient | GradientDifference, part_rows: int
+) -> None:
+    """In two passes or in one, by the same coins: the last bit is the same, whatever the number of parts."""
+    told = list[Tensor]()
+    compiled = partial(telling.tell_open, kernel=TELL_OPEN.of(compiled_kernels()))
+    for passes in (1, 2):
+        held = networks.problem(networks.NETWORKS[name], UNITS)
+        known = networks.facts(UNITS, held.dimension, part_rows=part_rows)
+        oracle = FullDoor(held, known, Unmetered(), repeatable_generator())
+        ends = [point(held.dimension, seed) for seed in (1, 2)][: 1 + (question.places == "pair")]
+        with (
+            patch.object(noise, "TELLS_OPEN", passes == 1),
+            patch.object(noise, "tell_open", side_effect=compiled) as opened,
+            patch.object(noise, "tell_noised", side_effect=telling.tell_noised) as closed,
+        ):
+            told.append(oracle.ask(question, *ends).value)
+        assert (opened.call_count, closed.call_count) == ((1, 0) if passes == 1 else (0, 1))
+    assert told[0].numpy().tobytes() == told[1].numpy().tobytes()
+    assert told[0].any()
 
 
 @pytest.mark.parametrize("question", [QUESTION, GradientDifference(sigma=2.0, clip=0.5, cap=0.2)])

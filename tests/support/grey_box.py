@@ -6,6 +6,7 @@ same bytes; whatever else depends on records shows up as a difference in what is
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from unittest.mock import patch
 
@@ -21,7 +22,8 @@ from core.oracle import Answer, Oracle, door, noise
 from core.oracle.door import FullDoor
 from core.oracle.meters import CountingMeter
 from core.privacy.facts import Facts
-from core.problems import Problem
+from core.problems import OpenProblem, Problem
+from core.problems.neural.parts import OpenSum, closed
 from tests.support.problems import repeatable_generator
 
 Method = Callable[[Oracle], Tensor]
@@ -69,9 +71,30 @@ class Watched:
         other: Tensor | None = None,
         **selection: Tensor | None,
     ) -> Tensor:
+        self._note(theta, other)
+        return self.records.integer_sum(question, facts, theta, step, other=other, **selection)
+
+    def _note(self, theta: Tensor, other: Tensor | None) -> None:
         for point in (theta,) if other is None else (theta, other):
             self.points.append(point.contiguous().numpy().tobytes())
-        return self.records.integer_sum(question, facts, theta, step, other=other, **selection)
+
+
+class WatchedOpen(Watched):
+    """The same, of records whose sums may be left open."""
+
+    def open_sum(
+        self,
+        question: Question,
+        facts: Facts,
+        theta: Tensor,
+        step: float,
+        *,
+        other: Tensor | None = None,
+        **selection: Tensor | None,
+    ) -> OpenSum:
+        assert isinstance(self.records, OpenProblem)
+        self._note(theta, other)
+        return self.records.open_sum(question, facts, theta, step, other=other, **selection)
 
 
 @contextmanager
@@ -80,7 +103,7 @@ def recording(transcript: Transcript, recorded: Transcript | None) -> Iterator[N
     genuine = noise.noised_mean
 
     def noted(
-        total: Tensor,
+        given: Tensor | OpenSum,
         question: Question,
         facts: Facts,
         terms: int,
@@ -88,6 +111,7 @@ def recording(transcript: Transcript, recorded: Transcript | None) -> Iterator[N
         generator: SystemGenerator,
         theta: Tensor,
     ) -> Answer:
+        total = closed(deepcopy(given))
         grid = noise.grid_for(question, facts, terms)
         transcript.public.append((question.model_dump_json(), facts.model_dump_json(), terms, divisor))
         square = isinstance(question, Curvature | Hessian)
@@ -95,10 +119,10 @@ def recording(transcript: Transcript, recorded: Transcript | None) -> Iterator[N
         scored = isinstance(question, AbstractScored)  # each point's score is an integer of its own
         transcript.integers.append(upper.reshape(-1, 1) if scored else round_parts(upper, grid))
         transcript.allowed.append(grid.sensitivity)
-        transcript.sums.append(total.clone())
+        transcript.sums.append(total)
         if recorded is not None:
-            total = recorded.sums[len(transcript.sums) - 1].clone()  # a sum is used up
-        answer = genuine(total, question, facts, terms, divisor, generator, theta)
+            given = recorded.sums[len(transcript.sums) - 1].clone()  # a sum is used up
+        answer = genuine(given, question, facts, terms, divisor, generator, theta)
         transcript.released.append(answer.value.numpy().tobytes() + np.float64(answer.scale).tobytes())
         return answer
 
@@ -111,7 +135,8 @@ def run(problem: Problem, facts: Facts, method: Method, recorded: Transcript | N
     transcript = Transcript()
     meter = CountingMeter()
     with recording(transcript, recorded):
-        value = method(FullDoor(Watched(problem, transcript.points), facts, meter, repeatable_generator()))
+        watched = WatchedOpen if isinstance(problem, OpenProblem) else Watched
+        value = method(FullDoor(watched(problem, transcript.points), facts, meter, repeatable_generator()))
     transcript.released.append(value.contiguous().numpy().tobytes())
     transcript.paid = [total.model_dump_json() for total in meter.totals]
     return transcript

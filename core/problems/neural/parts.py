@@ -4,6 +4,7 @@ Compiled (`core/native/parts.c`), it is one pass over memory: vectors as long as
 a core's cache from one pass to the next, so that a pass costs what its memory does.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -51,6 +52,33 @@ def write_truncated(
         np.add(sums, part.numpy(), out=sums, dtype=np.int64, casting="unsafe")  # some at a time: without a long copy
     else:
         total.add_(part.to(torch.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSum:
+    """A sum of parts whose last one is still floats: who tells it makes integers of that one on the way.
+
+    Attributes:
+        total: int64, shape (p,), in steps, of the parts before; None: there are none.
+        part: the last one, floats, shape (p,).
+        step: of the grid for parts.
+    """
+
+    total: Tensor | None
+    part: Tensor
+    step: float
+
+    def closed(self) -> Tensor:
+        """Return the integers, shape (p,), in steps; this object is used up."""
+        adding = self.total is not None
+        total = torch.empty_like(self.part, dtype=torch.int64) if self.total is None else self.total
+        write_truncated(total, self.part, self.step, adding=adding)
+        return total
+
+
+def closed(total: Tensor | OpenSum) -> Tensor:
+    """Return a sum's integers, whatever it is."""
+    return total.closed() if isinstance(total, OpenSum) else total
 
 
 def _is_within(numbers: Tensor) -> bool:

@@ -47,7 +47,7 @@ from core.problems.neural.images import channels_back, channels_last
 from core.problems.neural.kernels import repeatable
 from core.problems.neural.losses import cleaned, losses_of, usable
 from core.problems.neural.modules import Given, Pass
-from core.problems.neural.parts import moved, write_truncated
+from core.problems.neural.parts import OpenSum, moved, write_truncated
 from core.problems.neural.terms import LARGEST, Terms, begin, exact_squares
 
 SMALLEST_CLIP: Final = 2.0**-30
@@ -141,31 +141,35 @@ class NetworkProblem:
         Parts are `facts.part_rows` rows of the list, or of all records. Memory beyond the records is that of one
         micro-batch and of a few times p numbers.
         """
+        chosen = {"rows": rows, "included": included}
         if question.places == "list":
-            return torch.stack([self._integer_sum(question, facts, one, step, other, rows, included) for one in theta])
-        return self._integer_sum(question, facts, theta, step, other, rows, included)
+            return torch.stack([self.open_sum(question, facts, one, step, **chosen).closed() for one in theta])
+        return self.open_sum(question, facts, theta, step, other=other, **chosen).closed()
 
-    def _integer_sum(
+    def open_sum(
         self,
         question: Question,
         facts: Facts,
         theta: Tensor,
         step: float,
-        other: Tensor | None,
-        rows: Tensor | None,
-        included: Tensor | None,
-    ) -> Tensor:
-        """Return the sum at one point, or between two."""
-        # Before all that is let go of with the sum: what is as long as the last answer then takes that one's place.
-        total = torch.empty(self.dimension, dtype=torch.int64, device=self._features.device)
-        parts = 0
+        *,
+        other: Tensor | None = None,
+        rows: Tensor | None = None,
+        included: Tensor | None = None,
+    ) -> OpenSum:
+        """Return the same sum at one point, or between two, with its last part as floats."""
+        last = -(-(self.units if rows is None else len(rows)) // self._sizes(question, facts)[0])
+        total = part = None
         with repeatable(self._features.device):
-            for part in self._parts(question, facts, theta, rows, included, other):
-                write_truncated(total, part, step, adding=parts > 0)
-                parts += 1
-        if parts == 0:  # an empty list, as one of several processes may hold
-            total.zero_()
-        return self._arranged(total)
+            for number, part in enumerate(self._parts(question, facts, theta, rows, included, other), 1):
+                if number == last:
+                    break
+                if total is None:
+                    total = torch.empty_like(part, dtype=torch.int64)
+                write_truncated(total, part, step, adding=number > 1)
+        if part is None:  # an empty list, as one of several processes may hold
+            part = self._room().zero_()
+        return OpenSum(None if total is None else self._arranged(total), self._arranged(part), step)
 
     def bounded_sum(self, question: Question, facts: Facts, theta: Tensor, *, other: Tensor | None = None) -> Tensor:
         """Return the sum of clipped gradients or of their changes, float64, (p,) or (R, p), for simulations."""

@@ -80,7 +80,7 @@ def test_changes_are_added_to_a_start_by_the_same_roundings(size: int) -> None:
 
 
 def test_a_planted_flaw_is_seen(tmp_path: Path) -> None:
-    source = copied(tmp_path) / "parts.c"
+    source = copied(tmp_path) / "integers.h"
     genuine = source.read_text()
     source.write_text(genuine.replace("high * 0x1p20f)", "high * 0x1p20f + 1)"))
     assert source.read_text() != genuine

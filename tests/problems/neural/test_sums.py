@@ -72,6 +72,22 @@ def test_parts_end_where_their_rows_do(units: int) -> None:
     assert torch.allclose(sum(_parts(held)).double(), exact, atol=1e-5)
 
 
+@pytest.mark.parametrize("units", [1, 7, 8, 9, 16, 17])
+@pytest.mark.parametrize("name", ["perceptron", "pools"])
+def test_an_open_sum_has_its_last_part_in_floats_and_is_closed_as_the_sum_of_all(name: str, units: int) -> None:
+    held = problem(NETWORKS[name], units)
+    known, grid = _public(held)
+    opened = held.open_sum(QUESTION, known, _theta(held), grid.part_step)
+    assert (opened.total is None) == (units <= PART)
+    each = [held._arranged((part.double() / grid.part_step).to(torch.int64)) for part in _parts(held)]
+    assert torch.equal((opened.part.double() / grid.part_step).to(torch.int64), each[-1])
+    if opened.total is not None:
+        assert torch.equal(opened.total, sum(each[:-1], torch.zeros_like(each[0])))
+    assert torch.equal(opened.closed(), sum(each, torch.zeros_like(each[0])))
+    assert torch.equal(_integers(held), sum(each, torch.zeros_like(each[0])))
+    assert not _integers(held, rows=torch.arange(0)).any()
+
+
 def test_rows_and_masks_say_who_is_summed() -> None:
     held = problem(NETWORKS["norms"], UNITS)
     _, grid = _public(held)

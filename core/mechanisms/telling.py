@@ -1,0 +1,108 @@
+"""What is told of a noised sum on the lattice: integers with their noise, as floats in the units of an answer.
+
+Compiled (`core/native/tell.c`), it is one pass over memory, some thousands of numbers at a time: sums as long as a
+network's parameters do not stay in a core's cache. What is computed is written here in NumPy.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.mechanisms.lattice import Grid, round_parts
+from core.native.library import Kernel, address
+from core.native.signatures import TELL, TELL_OPEN
+
+_TELL: Final = TELL.kernel()
+_TELL_OPEN: Final = TELL_OPEN.kernel()
+TELLS_OPEN: Final = _TELL_OPEN is not None
+"""Whether `tell_open` can be called here."""
+
+_BYTES: Final = 8
+"""Of an integer."""
+
+
+def tell_noised(
+    total: NDArray[np.int64],
+    pieces: Iterable[tuple[int, NDArray[np.int64]]],
+    grid: Grid,
+    scale: float,
+    told: NDArray[np.float64] | NDArray[np.float32],
+    kernel: Kernel | None = _TELL,
+) -> None:
+    """Round a sum of parts to the grid, add its noise there, and scale it; post-processing from the noise on.
+
+    The compiled twin does the same in one pass: integers exactly, and the same float operations.
+
+    Args:
+        total: in part steps, shape (p,).
+        pieces: of the noise, in steps, each with the place where it begins; they cover the sum.
+        grid: for sums of parts.
+        scale: a step in the units of what is told.
+        told: written, rounded where it is in single precision; it may begin where the sum does, in its memory.
+        kernel: compiled; None: NumPy does it.
+    """
+    assert total.dtype == np.int64, "parts add up as integers"
+    single = told.dtype == np.float32
+    assert single or told.dtype == np.float64, "answers are floats of double or single precision"
+    assert total.shape == told.shape == (total.size,), "vectors of one length"
+    assert grid.part_bits > 0, "this grid is for sums of parts"
+    sums, answers = address(total), address(told)
+    done, last, at = 0, None, 0
+    for start, noise in pieces:
+        assert start == done, "pieces follow one another"
+        assert noise.dtype == np.int64, "noise is added to integers"
+        done += noise.size
+        assert done <= total.size, "there is noise for this sum alone"
+        if kernel is None:
+            integers = round_parts(total[start:done], grid)
+            integers += noise
+            np.multiply(integers, scale, out=told[start:done], dtype=np.float64, casting="same_kind")
+            continue
+        if noise is not last:
+            last, at = noise, address(noise)
+        kernel(sums + _BYTES * start, at, noise.size, grid.part_bits, scale, answers + told.itemsize * start, single)
+    assert done == total.size, "every coordinate has its noise"
+
+
+def tell_open(
+    part: NDArray[np.float32],
+    total: NDArray[np.int64] | None,
+    pieces: Iterable[tuple[int, NDArray[np.int64]]],
+    grid: Grid,
+    scale: float,
+    kernel: Kernel | None = _TELL_OPEN,
+) -> None:
+    """Do what `tell_noised` does of a sum whose last part is still floats, which are truncated toward zero on the way.
+
+    What is told takes that part's place: one pass over memory where there would be two.
+
+    Args:
+        part: the last part, in the units of the sum, shape (p,); overwritten.
+        total: the parts before it, in part steps, shape (p,); None: there are none.
+        pieces: as above.
+        grid: as above.
+        scale: as above.
+        kernel: compiled, and there. Its twin is `core.problems.neural.parts.write_truncated` before `tell_noised`.
+
+    Raises:
+        AssertionError: a number of the part is none, or no sum of parts is so large; nothing may be told.
+    """
+    assert kernel is not None, "without kernels a sum's integers are made first"
+    assert part.dtype == np.float32, "parts are in single precision"
+    assert total is None or total.dtype == np.int64, "parts add up as integers"
+    assert total is None or total.shape == part.shape, "vectors of one length"
+    assert grid.part_bits > 0, "this grid is for sums of parts"
+    floats, sums, inverse = address(part), None if total is None else address(total), 1 / grid.part_step
+    done = 0
+    for start, noise in pieces:
+        assert start == done, "pieces follow one another"
+        assert noise.dtype == np.int64, "noise is added to integers"
+        done += noise.size
+        assert done <= part.size, "there is noise for this sum alone"
+        before = None if sums is None else sums + _BYTES * start
+        at = floats + part.itemsize * start
+        within = kernel(at, inverse, before, address(noise), noise.size, grid.part_bits, scale)
+        assert within, "every part is finite and within its public bound"
+    assert done == part.size, "every coordinate has its noise"
