@@ -95,14 +95,15 @@ def tell_open(
     assert total is None or total.shape == part.shape, "vectors of one length"
     assert grid.part_bits > 0, "this grid is for sums of parts"
     floats, sums, inverse = address(part), None if total is None else address(total), 1 / grid.part_step
-    done = 0
+    done, last, at = 0, None, 0
     for start, noise in pieces:
         assert start == done, "pieces follow one another"
         assert noise.dtype == np.int64, "noise is added to integers"
         done += noise.size
         assert done <= part.size, "there is noise for this sum alone"
+        if noise is not last:
+            last, at = noise, address(noise)
         before = None if sums is None else sums + _BYTES * start
-        at = floats + part.itemsize * start
-        within = kernel(at, inverse, before, address(noise), noise.size, grid.part_bits, scale)
+        within = kernel(floats + part.itemsize * start, inverse, before, at, noise.size, grid.part_bits, scale)
         assert within, "every part is finite and within its public bound"
     assert done == part.size, "every coordinate has its noise"
