@@ -93,7 +93,7 @@ def _draws_agree(found: CDLL, words: NDArray[np.uint64]) -> bool:
     for parameter in COMPARED:
         law = DiscreteGaussian(parameter)
         for kernels in (found, None):
-            law.sums.use(DRAW.of(kernels))
+            law.draws.use(DRAW.of(kernels))
             pairs.append(law.draw(_Same(words), MANY))
     return all(map(np.array_equal, pairs[::2], pairs[1::2]))
 

@@ -1,21 +1,36 @@
-/* Draws from a narrow law's table, added up over the terms of a wide one.
+/* Draws of discrete Gaussians: a cell from a table, a place in it, and now and then a test.
  *
- * Twins: `NarrowSums` and `CumulativeTable.settled` (core/mechanisms/cumulative.py). The same words give the same
- * integers. Nothing outside of the lengths given is touched.
+ * Twins: `Strips.settled` (core/mechanisms/strips.py) and `CumulativeTable.events` (core/mechanisms/cumulative.py), which
+ * say what is drawn and why. The same words give the same integers. Nothing outside of the lengths given is touched.
  */
 
 #include <stdint.h>
 
-#define BLOCK 1024
 #define UNDECIDED 0x8000u /* guide's numbers from here on are those of undecided cells */
-#define MOST_KEPT 4       /* terms whose multipliers stand in registers */
-#define MOST_TERMS 64
+#define TERMS 14
+#define MARGIN 0x1p-40
+#define FRACTION 0x1p-53
 
-/* What a draw of an undecided cell reaches, by 48 bits more; -1 where they tie with a value. */
-static inline int64_t settle(uint16_t bits, uint64_t word, uint32_t cell, const uint16_t *first, const uint64_t *high)
+struct law {
+    const uint16_t *guide; /* 2^16; which event it is, or UNDECIDED plus the number of an undecided cell */
+    const uint16_t *first; /* by undecided cell; how many of the table's values are below all of its words */
+    const uint64_t *high;  /* the table's values, their leading 64 bits, ascending, and behind them the largest word */
+    const uint16_t *begins; /* 256; how many of the tests' values are below all words with this first byte */
+    const uint64_t *layers; /* the tests' values, as above */
+    const double *ends;     /* by cell; expm1(D) */
+    int64_t width;          /* bits that a draw begins with: 16, 32 or 64, the first 16 its event's */
+    int64_t fine;           /* k; the last ones are its place's */
+    int64_t below;          /* how many cells are below zero */
+    int64_t test;           /* the number of the event that is the test, behind all cells */
+    double twice;           /* 2 s^2 */
+};
+
+/* An undecided event, by 48 bits more; -1 where they tie with a value. */
+static inline int64_t settle(uint64_t leading, uint64_t word, uint32_t cell, const struct law *law)
 {
-    word = (uint64_t)bits << 48 | word >> 16;
-    int64_t passed = first[cell];
+    const uint64_t *high = law->high;
+    word = leading << 48 | word >> 16;
+    int64_t passed = law->first[cell];
     passed += high[passed] < word;
     if (__builtin_expect(high[passed] <= word, 0)) { /* a cell mostly has one value */
         while (high[passed] < word)
@@ -26,91 +41,126 @@ static inline int64_t settle(uint16_t bits, uint64_t word, uint32_t cell, const 
     return passed;
 }
 
-/* Sums of a block with undecided cells among them are only noted, and settled when the block is done: what is undecided
- * cannot be foreseen by a processor, and a wrong guess costs it as much as three sums. `terms` is a constant wherever it
- * is at most MOST_KEPT, so that the inner loops are written out.
+static inline int64_t drawn_of(int64_t event, int64_t place, const struct law *law)
+{
+    return (int64_t)((uint64_t)(event - law->below) << law->fine) + place;
+}
+
+static inline double expm1_of(double d)
+{
+    double series = 1.0;
+    for (int n = TERMS; n > 1; n--)
+        series = 1.0 + (d * (1.0 / n)) * series;
+    return d * series;
+}
+
+/* Whether a test ends: 1, 0, or -1 where its first bits do not say. */
+static inline int taken(int64_t cell, int64_t place, uint64_t height, const struct law *law)
+{
+    int64_t below = cell < law->below, outer = below ? law->below - cell : cell - law->below + 1;
+    int64_t left = below ? place : ((int64_t)1 << law->fine) - place;
+    double f = (double)left / (double)((int64_t)1 << law->fine);
+    double reached = expm1_of(f * (2.0 * (double)outer - f) / law->twice);
+    double v = (double)(height >> 11) * FRACTION, end = law->ends[cell];
+    if ((v + FRACTION) * end * (1.0 + MARGIN) <= reached)
+        return 1;
+    return v * end * (1.0 - MARGIN) < reached ? -1 : 0;
+}
+
+/* The first bits of a draw, foremost in 64. */
+static inline uint64_t bits_of(const void *leading, int64_t i, int64_t width)
+{
+    if (width == 16)
+        return (uint64_t)((const uint16_t *)leading)[i] << 48;
+    if (width == 32)
+        return (uint64_t)((const uint32_t *)leading)[i] << 32;
+    return ((const uint64_t *)leading)[i];
+}
+
+/* Write what first bits decide alone, and list all others; `width` is a constant. Returns how many are listed. */
+static inline __attribute__((always_inline)) int64_t decided(const struct law *law, const void *leading, int64_t count,
+                                                             int64_t width, uint32_t *listed, int64_t *drawn)
+{
+    const uint16_t *guide = law->guide;
+    const uint64_t mask = ((uint64_t)1 << law->fine) - 1, below = (uint64_t)law->below << law->fine;
+    const int64_t fine = law->fine;
+    const uint32_t test = (uint32_t)law->test;
+    int64_t noted = 0;
+    _Pragma("GCC unroll 4") for (int64_t i = 0; i < count; i++) {
+        uint64_t word = bits_of(leading, i, width) >> (64 - width);
+        uint32_t event = guide[word >> (width - 16)];
+        drawn[i] = (int64_t)(((uint64_t)event << fine) + (word & mask) - below);
+        if (__builtin_expect(event >= test, 0)) /* the test, or an undecided cell */
+            listed[noted++] = (uint32_t)i;
+    }
+    return noted;
+}
+
+/* Draw integers.
+ *
+ * leading: count numbers of the law's width.
+ * words:   spare; for undecided events one, then for each test two and for each that failed one, which begins anew.
+ * listed:  count; scratch.
+ * drawn:   count; written.
+ *
+ * Returns 0; or 1 where there are too few words, or where 64 bits tie with a value or are too near to what a test compares
+ * them with, so that more must decide: then the draws are not to be used.
  */
-static inline __attribute__((always_inline)) int64_t draw(const uint16_t *leading, int64_t count, int64_t terms,
-                                                          const uint16_t *guide, const uint64_t *words, int64_t spare,
-                                                          const uint16_t *first, const uint64_t *high,
-                                                          const int64_t *multipliers, int64_t offset, int64_t *sums)
+int64_t farthing_draw(const struct law *law, const void *leading, int64_t count, const uint64_t *words, int64_t spare,
+                      uint32_t *listed, int64_t *drawn)
 {
     const uint64_t *end = words + spare;
-    int64_t kept[MOST_KEPT];
-    uint16_t undecided[BLOCK];
-    uint32_t listed[BLOCK];
-    for (int64_t term = 0; term < terms && term < MOST_KEPT; term++)
-        kept[term] = multipliers[term];
-    for (int64_t start = 0; start < count; start += BLOCK) {
-        const uint16_t *block = leading + start;
-        int64_t size = count - start < BLOCK ? count - start : BLOCK;
-        int64_t *into = sums + start, noted = 0;
-        _Pragma("GCC unroll 2") for (int64_t i = 0; i < size; i++) {
-            int64_t sum = offset;
-            uint32_t any = 0;
-            _Pragma("GCC unroll 4") for (int64_t term = 0; term < terms; term++) {
-                uint32_t reached = guide[block[term * count + i]];
-                any |= reached;
-                sum += (terms <= MOST_KEPT ? kept[term] : multipliers[term]) * reached;
-            }
-            into[i] = sum;
-            if (__builtin_expect(any >= UNDECIDED, 0))
-                undecided[noted++] = (uint16_t)i;
-        }
-        for (int64_t k = 0; k < noted;) { /* first which draws they are, as many as there is room for, then what they reach */
-            int64_t found = 0;
-            for (; k < noted && found + terms <= BLOCK; k++)
-                for (int64_t term = 0; term < terms; term++) {
-                    listed[found] = (uint32_t)(undecided[k] * MOST_TERMS + term);
-                    found += guide[block[term * count + undecided[k]]] >= UNDECIDED;
-                }
-            if (found > end - words)
+    const int64_t width = law->width;
+    const uint64_t mask = ((uint64_t)1 << law->fine) - 1;
+    int64_t noted = width == 16   ? decided(law, leading, count, 16, listed, drawn)
+                    : width == 32 ? decided(law, leading, count, 32, listed, drawn)
+                                  : decided(law, leading, count, 64, listed, drawn);
+    int64_t tests = 0;
+    for (int64_t k = 0; k < noted; k++) {
+        int64_t i = listed[k];
+        uint64_t bits = bits_of(leading, i, width);
+        int64_t event = law->guide[bits >> 48], place = (int64_t)(bits >> (64 - width) & mask);
+        if (event >= UNDECIDED) {
+            if (words == end || (event = settle(bits >> 48, *words++, (uint32_t)event - UNDECIDED, law)) < 0)
                 return 1;
-            for (int64_t f = 0; f < found; f++) {
-                int64_t i = listed[f] / MOST_TERMS, term = listed[f] % MOST_TERMS;
-                uint16_t bits = block[term * count + i];
-                uint32_t reached = guide[bits];
-                int64_t passed = settle(bits, *words++, reached - UNDECIDED, first, high);
-                if (passed < 0)
+        }
+        if (event == law->test)
+            listed[tests++] = (uint32_t)i;
+        drawn[i] = event == law->test ? place : drawn_of(event, place, law);
+    }
+    while (tests) { /* in `drawn` stand the places of tests */
+        int64_t failed = 0;
+        if (2 * tests > end - words)
+            return 1;
+        for (int64_t k = 0; k < tests; k++, words += 2) {
+            int64_t i = listed[k], cell = law->begins[words[0] >> 56];
+            while (law->layers[cell] < words[0])
+                cell++;
+            if (law->layers[cell] == words[0])
+                return 1;
+            int found = taken(cell, drawn[i], words[1], law);
+            if (found < 0)
+                return 1;
+            if (found)
+                drawn[i] = drawn_of(cell, drawn[i], law);
+            else
+                listed[failed++] = (uint32_t)i;
+        }
+        if (failed > end - words)
+            return 1;
+        const uint64_t *fresh = words;
+        words += failed;
+        tests = 0;
+        for (int64_t k = 0; k < failed; k++) {
+            int64_t i = listed[k], event = law->guide[fresh[k] >> 48], place = (int64_t)(fresh[k] & mask);
+            if (event >= UNDECIDED) {
+                if (words == end || (event = settle(fresh[k] >> 48, *words++, (uint32_t)event - UNDECIDED, law)) < 0)
                     return 1;
-                into[i] += multipliers[term] * (passed - reached);
             }
+            if (event == law->test)
+                listed[tests++] = (uint32_t)i;
+            drawn[i] = event == law->test ? place : drawn_of(event, place, law);
         }
     }
     return 0;
-}
-
-/* Add up draws: by their leading 16 bits, and those that these leave undecided by 48 bits more.
- *
- * leading:     terms * count, term by term.
- * guide:       2^16; how many table values the draw reaches, or UNDECIDED plus the number of an undecided cell.
- * words:       spare; the leading 48 bits of each follow the 16 of an undecided draw, sum by sum and term by term.
- * first:       by undecided cell; how many of the table's values are below all of its words.
- * high:        the table's values, their leading 64 bits, ascending, and behind them the largest word.
- * multipliers: terms, K_0 to K_m.
- * offset:      added to every sum.
- * sums:        count; written: offset + sum_t K_t (values that draw t reaches).
- *
- * |K_t| 2^16 added up over terms, and |offset|, are below 2^62 each (the caller's assertion): no integer overflows.
- * Returns 0; or 1 where there are too few words, or more than MOST_TERMS terms, or where a draw ties with a value, so that
- * 64 more bits must decide: then the sums are not to be used.
- */
-int64_t farthing_draw(const uint16_t *leading, int64_t count, int64_t terms, const uint16_t *guide,
-                      const uint64_t *words, int64_t spare, const uint16_t *first, const uint64_t *high,
-                      const int64_t *multipliers, int64_t offset, int64_t *sums)
-{
-    if (terms > MOST_TERMS)
-        return 1;
-    switch (terms) {
-    case 1:
-        return draw(leading, count, 1, guide, words, spare, first, high, multipliers, offset, sums);
-    case 2:
-        return draw(leading, count, 2, guide, words, spare, first, high, multipliers, offset, sums);
-    case 3:
-        return draw(leading, count, 3, guide, words, spare, first, high, multipliers, offset, sums);
-    case 4:
-        return draw(leading, count, 4, guide, words, spare, first, high, multipliers, offset, sums);
-    default:
-        return draw(leading, count, terms, guide, words, spare, first, high, multipliers, offset, sums);
-    }
 }

@@ -5,9 +5,7 @@ from typing import Final
 
 from core.native.library import ADDRESS, FLOAT, INTEGER, Signature
 
-DRAW: Final = Signature(
-    "farthing_draw", ADDRESS, INTEGER, INTEGER, *2 * [ADDRESS], INTEGER, *3 * [ADDRESS], INTEGER, ADDRESS
-)
+DRAW: Final = Signature("farthing_draw", ADDRESS, ADDRESS, INTEGER, ADDRESS, INTEGER, ADDRESS, ADDRESS)
 """Of `noise.c`."""
 
 TELL: Final = Signature("farthing_tell", ADDRESS, ADDRESS, INTEGER, INTEGER, FLOAT, ADDRESS, INTEGER)

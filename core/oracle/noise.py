@@ -19,7 +19,7 @@ from core.catalogue.questions import (
     summed,
 )
 from core.mechanisms.exponential import choose
-from core.mechanisms.gaussian import SHORT, noise_pieces, noise_symmetric, noise_vector, true_sigma
+from core.mechanisms.gaussian import SHORT, noise_pieces, noise_symmetric, noise_vector
 from core.mechanisms.generator import Generator, SystemGenerator
 from core.mechanisms.lattice import (
     Grid,
@@ -66,7 +66,7 @@ def scale_of(question: Question, facts: Facts, terms: int, divisor: float) -> fl
     It is sigma times the question's sensitivity, and up to a thousandth more for what the lattice costs.
     """
     grid = grid_for(question, facts, terms)
-    return true_sigma(grid.parameter(question.sigma)) * grid.step / divisor
+    return grid.parameter(question.sigma) * grid.step / divisor
 
 
 def ridge_slope(question: Question, facts: Facts, theta: Tensor) -> Tensor | None:
@@ -116,7 +116,7 @@ def noised_mean(
     shape = summed(question).shape(facts.dimension)
     given = total.part.shape if isinstance(total, OpenSum) else total.shape
     assert given == shape or question.places == "list", "a sum has the question's shape"
-    scale = true_sigma(parameter) * grid.step / divisor
+    scale = parameter * grid.step / divisor
     if isinstance(question, Gradient | GradientDifference | HessianProduct | Secant):
         return Answer(_noised(total, grid, parameter, divisor, generator, theta.dtype), scale)
     integers = round_parts(closed(total).cpu().numpy(), grid)

@@ -1,26 +1,24 @@
-"""Discrete Gaussian noise: the table, the convolution's bound, the Renyi identity, draws against the exact law."""
+"""Discrete Gaussian noise: the table, the strips, the Renyi identity, draws against the exact law."""
 
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from math import exp, sqrt
+from math import exp
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy import stats
 
-from core.mechanisms.cumulative import UNDECIDED
+from core.mechanisms.cumulative import UNDECIDED, CumulativeTable, Words
 from core.mechanisms.gaussian import (
     DISTANCE_CAP,
-    CumulativeTable,
     DiscreteGaussian,
     discrete_gaussian,
     distance_per_draw,
     noise_symmetric,
     noise_vector,
-    true_sigma,
 )
-from core.mechanisms.generator import Generator, SimulationGenerator, SystemGenerator
+from core.mechanisms.generator import SimulationGenerator, SystemGenerator
+from core.mechanisms.strips import Strips, expm1
 from tests.support.noise_law import exact_probabilities, judge
 
 
@@ -49,56 +47,47 @@ def decimals(values: list[Fraction]) -> list[Decimal]:
     return [Decimal(value.numerator) / Decimal(value.denominator) for value in values]
 
 
-class Scripted(Generator):
-    """Words that a test chose."""
-
-    def __init__(self, *words: int) -> None:
-        self.words = list(words)
-
-    def bits(self, count: int) -> NDArray[np.uint64]:
-        drawn, self.words = self.words[:count], self.words[count:]
-        return np.array(drawn, dtype=np.uint64)
-
-
-def asked(table: CumulativeTable, *words: int) -> list[int]:
-    """Return what a table asks a generator for where its draws' first 64 bits are these words, in its order."""
-    leading = [word >> 48 for word in words]
-    packed = np.array(leading + [0] * (-len(leading) % 4), dtype=np.uint16).view(np.uint64)
-    rest = [word % 2**48 << 16 for word, lead in zip(words, leading, strict=True) if table.guide[lead] >= UNDECIDED]
-    return [*packed.tolist(), *rest]
+def drawn(law: Strips, *words: int) -> list[int]:
+    """Return the draws of a narrow law whose bits begin with these words, and then with what follows on a tie."""
+    leading = np.array([word >> 48 for word in words], dtype=np.uint64).astype(np.uint16)
+    rest = [word % 2**48 << 16 for word, lead in zip(words, leading, strict=True) if law.table.guide[lead] >= UNDECIDED]
+    more = Words(np.array(rest, dtype=np.uint64), SimulationGenerator(0))
+    return law.settled(leading, np.zeros(len(words), dtype=np.int64), more).tolist()
 
 
 class TestTable:
     @pytest.mark.parametrize("parameter", [0.5, 1.0, 1.37, 7.3, 40.0])
     def test_is_the_law_within_its_stated_distance(self, parameter: float) -> None:
-        table = CumulativeTable(parameter)
+        law = Strips(parameter, 0)
         with localcontext() as context:
             context.prec = 60
-            drawn = decimals(table_probabilities(table))
-            ideal = ideal_probabilities(Decimal(parameter) ** 2, table.last + 20)
+            drawn = decimals(table_probabilities(law.table))
+            ideal = ideal_probabilities(Decimal(parameter) ** 2, law.below + 20)
             far = distance([Decimal(0)] * 20 + drawn + [Decimal(0)] * 20, ideal)
-        assert far <= Decimal(table.distance())
+        assert far <= Decimal(law.distance())
         assert far > 0  # 128 bits are not exact, so an empty comparison would show
 
     @pytest.mark.parametrize("parameter", [1.0, 5.5, pytest.param(300.0, marks=pytest.mark.slow)])
     def test_every_word_draws_what_its_bits_say(self, parameter: float) -> None:
         """The guide, the search and a plain count agree, at random words and around every table value."""
-        table = CumulativeTable(parameter)
+        law = Strips(parameter, 0)
+        table = law.table
         steps = [int(high) << 64 | int(low) for high, low in zip(table.high, table.low, strict=True)]
         words = SimulationGenerator(2).bits(2000).tolist()
-        for high in table.high.tolist()[:: max(1, table.last // 100)]:
+        for high in table.high.tolist()[:: max(1, law.below // 100)]:
             words += [max(high - 1, 0), min(high + 1, 2**64 - 1)]
         words = [word for word in words if word not in set(table.high.tolist())]
-        expected = [sum(step <= word << 64 for step in steps) - table.last for word in words]
-        assert table.draw(Scripted(*asked(table, *words)), len(words)).tolist() == expected
+        expected = [sum(step <= word << 64 for step in steps) - law.below for word in words]
+        assert drawn(law, *words) == expected
 
     @pytest.mark.parametrize(("offset", "reached"), [(-1, 0), (0, 1), (1, 1)])
     def test_a_tie_is_decided_by_64_more_bits(self, offset: int, reached: int) -> None:
-        table = CumulativeTable(2.0)
-        position = table.last  # the step from 0 - 1 to 0: far from ties of its own
-        word, low = int(table.high[position]), int(table.low[position])
-        drawn = table.draw(Scripted(*asked(table, word), low + offset), 1)
-        assert drawn.tolist() == [position + reached - table.last]
+        law = Strips(2.0, 0)
+        position = law.below  # the step from 0 to 1: far from ties of its own
+        word, low = int(law.table.high[position]), int(law.table.low[position])
+        more = Words(np.array([word % 2**48 << 16, low + offset], dtype=np.uint64), SimulationGenerator(0))
+        leading = np.array([word >> 48], dtype=np.uint16)
+        assert law.settled(leading, np.zeros(1, dtype=np.int64), more).tolist() == [position + reached - law.below]
 
     def test_small_parameters_against_the_exact_law(self) -> None:
         """Chi-square per parameter, seeds fixed (false alarm 1e-4 each)."""
@@ -113,66 +102,79 @@ class TestTable:
             assert result.pvalue > 1e-4
 
 
-class TestConvolution:
-    @pytest.mark.parametrize(("sigma", "widest"), [(40.0, 12.0), (33.3, 10.0), (90.0, 9.0)])
-    def test_is_the_law_within_its_stated_distance(self, sigma: float, widest: float) -> None:
-        law = DiscreteGaussian(sigma, widest)
-        assert len(law.multipliers) > 1
-        narrow = table_probabilities(law.table)
-        # All over 2^128: integers convolve exactly and fast.
-        law_values = {0: 1}
-        for k in law.multipliers:
-            wider: dict[int, int] = {}
-            for value, weight in law_values.items():
-                for x, p in enumerate(narrow, start=-law.table.last):
-                    reached = value + k * x
-                    wider[reached] = wider.get(reached, 0) + weight * int(p * 2**128)
-            law_values = wider
+def strip_probabilities(law: Strips, raised: Decimal = Decimal(0)) -> list[Decimal]:
+    """Return what a law of strips really draws with on -K J..K J - 1, by its tables and the density.
+
+    Args:
+        law: of few cells.
+        raised: added to each share of a test that is taken, a planted flaw.
+    """
+    assert law.tests
+    width, sigma = 2**law.fine, Decimal(law.parameter)
+    *cells, test = decimals(table_probabilities(law.table))
+    rho = [(-(Decimal(x) ** 2) / (2 * sigma * sigma)).exp() for x in range(width * law.below + 1)]
+    found = []
+    for number, (cell, tested) in enumerate(zip(cells, decimals(table_probabilities(law.tests)), strict=True)):
+        outer = max(law.below - number, number + 1 - law.below) * width
+        for x in range((number - law.below) * width, (number - law.below + 1) * width):
+            share = (rho[abs(x)] - rho[outer]) / (rho[outer - width] - rho[outer]) + raised
+            found.append(cell / width + test * tested / width * share)
+    ends = sum(found)
+    return [one / ends for one in found]
+
+
+class TestStrips:
+    @pytest.mark.parametrize(("sigma", "fine"), [(9.0, 1), (40.0, 3), (33.3, 4), (70.0, 1), (100.5, 6)])
+    def test_are_the_law_within_the_stated_distance_whatever_the_cells_are(self, sigma: float, fine: int) -> None:
+        law = Strips(sigma, fine)
         with localcontext() as context:
             context.prec = 60
-            last = max(law_values)
-            scale = Decimal(2) ** (128 * len(law.multipliers))
-            drawn = [Decimal(law_values.get(x, 0)) / scale for x in range(-last, last + 1)]
-            # The exact parameter, s sqrt(sum K^2), is no float; law.sigma is the nearest one.
-            variance = Decimal(law.table.parameter) ** 2 * sum(k * k for k in law.multipliers)
-            far = distance(drawn, ideal_probabilities(variance, last))
-        assert far <= Decimal(law.distance)
+            ideal = ideal_probabilities(Decimal(sigma) ** 2, law.below * 2**fine)
+            far = distance([*strip_probabilities(law), Decimal(0)], ideal)
+            flawed = distance([*strip_probabilities(law, Decimal(2) ** -90), Decimal(0)], ideal)
+        assert 0 < far <= Decimal(law.distance())
+        assert flawed > Decimal(law.distance())
 
-    @pytest.mark.parametrize("smoothing", [0.35, 0.5, 0.7])
-    def test_the_bound_is_not_idle(self, smoothing: float, monkeypatch: pytest.MonkeyPatch) -> None:
-        """With too little smoothing the law is visibly off, by no more than e/(1-e), and the promise is refused."""
-        monkeypatch.setattr("core.mechanisms.gaussian.SMOOTHING", smoothing)
-        with pytest.raises(AssertionError, match="keeps its promise"):
-            DiscreteGaussian(40.0, 6.0)
-        k, s = 6, smoothing * sqrt(1 + 36)
-        ideal = exact_probabilities(s, 200)
-        stretched = np.zeros(2 * 200 * k + 1)
-        stretched[::k] = ideal
-        drawn = np.convolve(ideal, stretched)
-        last = (drawn.size - 1) // 2
-        far = np.abs(drawn - exact_probabilities(s * sqrt(37), last)).sum() / 2
-        error = 2.01 * exp(-2 * np.pi**2 * smoothing**2)
-        assert far > 1e-7
-        if error < 1:
-            assert far <= error / (1 - error)
+    def test_every_event_has_its_cell_and_every_place_is_drawn(self) -> None:
+        """All leading bits that are decided, with the first and the last place of a cell."""
+        law = DiscreteGaussian(5e6).strips
+        for place in (0, 2**law.fine - 1):
+            cells = np.flatnonzero(law.table.guide < law.test)
+            found = law.settled(
+                cells.astype(np.uint16),
+                np.full(cells.size, place),
+                Words(np.empty(0, np.uint64), SimulationGenerator(0)),
+            )
+            values = np.concatenate([law.table.high, [np.uint64(2**64 - 1)]])
+            event = (found - place) // 2**law.fine + law.below
+            words = cells.astype(np.uint64) << np.uint64(48)
+            assert np.all(values[event] > words)
+            assert np.all(values[event[event > 0] - 1] <= words[event > 0])
+
+    def test_the_series_errs_less_than_is_said(self) -> None:
+        """At arguments of all sizes that occur, within 2^-47 relatively."""
+        d = np.concatenate([np.linspace(0, 0.25, 400)[1:], 2.0 ** -np.arange(3.0, 60.0)])
+        with localcontext() as context:
+            context.prec = 60
+            for one, found in zip(d.tolist(), expm1(d).tolist(), strict=True):
+                exact = Decimal(one).exp() - 1
+                assert abs(Decimal(found) / exact - 1) < Decimal(2) ** -47
+
+    @pytest.mark.parametrize("sigma", [1024.1, 2000.0, 8191.9, 8192.0, 5e6, 2.0**50])
+    def test_wide_laws_have_sixty_four_cells_to_a_parameter_or_up_to_twice_as_many(self, sigma: float) -> None:
+        law = DiscreteGaussian(sigma).strips
+        assert 64 <= sigma / 2**law.fine < 128
+        assert (2 * law.below - 1) / law.twice < 0.23
 
     @pytest.mark.parametrize("sigma", [0.5, 1.0, 77.7, 1023.9, 1024.1, 5e6, 1e9, 2.0**40, 2.0**50])
-    def test_meets_any_parameter_from_above(self, sigma: float) -> None:
-        law = discrete_gaussian(sigma)
-        square = Fraction(law.table.parameter) ** 2 * sum(k * k for k in law.multipliers)
-        assert Fraction(sigma) ** 2 <= square <= Fraction(sigma) ** 2 * (1 + Fraction(1, 2**48))
-        assert sigma <= true_sigma(sigma) <= sigma * (1 + 2**-48)
-        assert true_sigma(sigma) == law.sigma
+    def test_any_parameter_is_met(self, sigma: float) -> None:
+        assert discrete_gaussian(sigma).sigma == sigma
         assert 0 < distance_per_draw(sigma) <= DISTANCE_CAP
 
     @pytest.mark.parametrize("sigma", [0.0, -1.0, 0.4, float("nan"), float("inf"), 2.0**51])
     def test_refuses_what_it_cannot_meet(self, sigma: float) -> None:
         with pytest.raises(AssertionError):
             DiscreteGaussian(sigma)
-
-    def test_refuses_a_table_too_narrow_to_smooth(self) -> None:
-        with pytest.raises(AssertionError):
-            DiscreteGaussian(40.0, 2.0)
 
 
 class TestRenyi:
@@ -182,12 +184,12 @@ class TestRenyi:
     )
     def test_moments_are_the_continuous_ones(self, sigma: float, shift: int, order: int) -> None:
         """E_0[(p_m/p_0)^k] = exp((k^2 - k) m^2 / (2 sigma^2)), with the probabilities that the table draws with."""
-        table = CumulativeTable(sigma)
-        probabilities = np.array([float(p) for p in table_probabilities(table)])
+        law = Strips(sigma, 0)
+        probabilities = np.array([float(p) for p in table_probabilities(law.table)])
         # The moment lives around k m: at most 6 sigma here, where 128-bit probabilities are far from their last bits.
         reach = order * shift + 6 * sigma
-        support = np.arange(-table.last, table.last + 1)
-        inside = np.flatnonzero((np.abs(support) < reach) & (probabilities > 1e-32) & (support - shift > -table.last))
+        support = np.arange(-law.below, law.below + 1)
+        inside = np.flatnonzero((np.abs(support) < reach) & (probabilities > 1e-32) & (support - shift > -law.below))
         inside = inside[probabilities[inside - shift] > 0]
         moment = (probabilities[inside] * (probabilities[inside - shift] / probabilities[inside]) ** order).sum()
         assert moment == pytest.approx(exp((order**2 - order) * shift**2 / (2 * sigma**2)), rel=1e-6)
@@ -212,7 +214,7 @@ class TestDraws:
         assert stats.poisson.sf(beyond - 1, expected) > 1e-4
 
     def test_low_bits_are_fair(self) -> None:
-        """Chi-square of a wide law's residues modulo 256, which a gap between multiples would skew."""
+        """Chi-square of a wide law's residues modulo 256, which an unfair place in a cell would skew."""
         drawn = noise_vector(SimulationGenerator(14), 5.0e6, 1_000_000)
         assert stats.chisquare(np.bincount(drawn % 256, minlength=256)).pvalue > 1e-4
 
