@@ -39,13 +39,13 @@ SETTINGS: tuple[AnySettings, ...] = (
 class Quieter:
     """A planted bug: an oracle whose noise is a part of what it should be."""
 
-    def __init__(self, real: Simulation, silent: Simulation, factor: float) -> None:
-        self._real, self._silent, self._factor = real, silent, factor
+    def __init__(self, real: Simulation, factor: float) -> None:
+        self._real, self._factor = real, factor
         self.facts: Facts = real.facts
 
     def ask(self, question: Question, theta: Tensor) -> Answer:
-        loud, exact = self._real.ask(question, theta), self._silent.ask(question, theta).value
-        return Answer(exact + self._factor * (loud.value - exact), loud.scale)
+        quiet = self._real.ask(question.model_copy(update={"sigma": self._factor * question.sigma}), theta)
+        return Answer(quiet.value, quiet.scale / self._factor)
 
     def resume(self, initial: dict[str, Tensor]) -> dict[str, Tensor]:
         return initial
@@ -67,8 +67,7 @@ def records(*, present: bool) -> LinearProblem:
 def thetas(settings: AnySettings, seed: int, factor: float, *, present: bool) -> np.ndarray:
     public = facts(UNITS, DIMENSION, LOSS)
     real = Simulation(records(present=present), public, SimulationGenerator(seed), lanes=LANES)
-    silent = Simulation(records(present=present), public, SimulationGenerator(seed), noiseless=True, lanes=LANES)
-    estimate, _ = iterate(settings, real if factor == 1 else Quieter(real, silent, factor))  # type: ignore[arg-type]  # a planted bug
+    estimate, _ = iterate(settings, real if factor == 1 else Quieter(real, factor))  # type: ignore[arg-type]  # a planted bug
     return estimate.theta.numpy()
 
 

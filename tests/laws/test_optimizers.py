@@ -379,7 +379,8 @@ class TestEveryOptimizerThatReadsRecordsAgain:
         if isinstance(settings, ClippedSgd):
             more = {"steps": 800, "batch": UNITS, "pace": "constant"}
         elif isinstance(settings, NoisyNewton):
-            more["hessians"] = 400 - settings.warm_steps if settings.late_steps == 0 else settings.newton_steps
+            more["steps"] = 100
+            more["hessians"] = 100 - settings.warm_steps if settings.late_steps == 0 else settings.newton_steps
         long = settings.model_copy(update=more)
         found = fit(long, oracle(long, noiseless=True)).value.theta
         features, target, _ = (part.numpy() for part in rows(UNITS, DIMENSION))

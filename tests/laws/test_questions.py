@@ -48,7 +48,7 @@ NARROW = [
     for features in (1, 2)
     for question in situation.questions
 ]
-RANDOM_STARTS, CLIMBS, STEPS = 400, 100, 40
+RANDOM_STARTS, CLIMBS, STEPS = 400, 100, 20
 MATRIX_OFF_AXES = {
     # Entries below the diagonal are claimed and not released, so a matrix that lies on no axis moves what is released
     # by less than its norm. With u = (x, r), |x| = t, |r| = c, and two of them on different features:

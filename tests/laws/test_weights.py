@@ -131,7 +131,10 @@ class TestSensitivity:
     def worst(self, question: Question, loss: Loss, weights: Weights, adjacency: Adjacency) -> float:
         assert weights.bound is not None
         most = 0.0
-        for theta, other in self.points(loss, weights.bound):
+        points = self.points(loss, weights.bound)
+        if question.places != "pair":  # what it is asked beside does not count, so each start once
+            points = list({tuple(start.tolist()): (start, other) for start, other in points}.values())
+        for theta, other in points:
             x, y = self.records(loss, weights.bound, theta)
             every = torch.ones(len(x), 1, dtype=torch.bool)
             single = LinearProblem(x.unsqueeze(1).contiguous(), y.unsqueeze(1), every, loss, weights)

@@ -3,6 +3,7 @@
 Noise and data seeds are fixed; the band of the variance is 4.6 standard errors wide.
 """
 
+from functools import cache
 from unittest.mock import patch
 
 import numpy as np
@@ -37,6 +38,12 @@ def public(units: int = UNITS, ridge: float = 0.0, start: float = 2.0) -> Facts:
 def simulation(known: Facts, *, noiseless: bool = False, lanes: int | None = None, seed: int = 1) -> Simulation:
     data = JointProblem(*rows(known.units, FEATURES, LOSS), LOSS, WEIGHTS)
     return Simulation(data, known, SimulationGenerator(seed), noiseless=noiseless, lanes=lanes)
+
+
+@cache
+def without_noise(settings: NoisyGradientDescent | NoisyNewton, start: float, ridge: float) -> Estimate:
+    """Return where it leads: the same run serves two tests."""
+    return iterate(settings, simulation(public(ridge=ridge, start=start), noiseless=True))[0]
 
 
 def answer(ridge: float) -> np.ndarray:
@@ -89,7 +96,7 @@ def test_coefficients_and_scale_are_those_of_an_independent_solver(
 ) -> None:
     """U10."""
     with patch("core.catalogue.newton_shapes.STEADY_PART", 1e9):  # its floor is for noise, of which there is none
-        found, _ = iterate(settings, simulation(public(ridge=ridge, start=start), noiseless=True))
+        found = without_noise(settings, start, ridge)
     assert np.allclose(found.theta.numpy(), answer(ridge), atol=1e-6)
 
 
@@ -154,7 +161,7 @@ def test_the_sandwich_divides_by_the_scale_and_covers() -> None:
 @pytest.mark.parametrize("ridge", [0.0, RIDGE])
 def test_the_sandwich_is_made_of_the_whole_hessian(ridge: float) -> None:
     """Without noise: sigma * Hessian as told, over sigma, the ridge on coefficients alone, all (p + 1)^2 of it."""
-    found, _ = iterate(SCALED, simulation(public(ridge=ridge), noiseless=True))
+    found = without_noise(SCALED, 2.0, ridge)
     oracle = simulation(public(ridge=ridge), noiseless=True)
     inference = Inference(curvature_sigma=1.0, score_sigma=1.0, curvature_floor=1e-9, score_floor=1e-12)
     sandwich = infer(inference, found, oracle, torch.eye(FEATURES, dtype=torch.float64)[1:])

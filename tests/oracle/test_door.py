@@ -256,10 +256,12 @@ class TestBlocks:
         assert stream.affords(Gradient(sigma=1.0, batch=5))
 
 
-def noise_of(situation: Situation, question: Question, adjacency: Adjacency, units: int) -> tuple[np.ndarray, float]:
+def noise_of(
+    situation: Situation, question: Question, adjacency: Adjacency, units: int, draws: int | None = None
+) -> tuple[np.ndarray, float]:
     """Return (noisy - exact) of many answers, of the question's shape each, and their priced scale.
 
-    2e5 coordinates of vectors, or on diagonals, for one kind of problem, 4e4 for others; 5,000 slopes.
+    2e5 coordinates of vectors for one kind of problem, 4e4 for others and on diagonals; 5,000 slopes.
     """
     public = situation.facts(units, adjacency)
     records = situation.problem(situation.rows(units))
@@ -267,7 +269,8 @@ def noise_of(situation: Situation, question: Question, adjacency: Adjacency, uni
     theta = situation.point(1)
     other = situation.point(2) if question.places == "pair" else None
     exact = records.bounded_sum(question, public, theta, other=other) / units
-    draws = 200_000 if situation is LOGISTIC else 40_000
+    if draws is None:  # a matrix draws 25 numbers off its diagonal for each one on it
+        draws = 200_000 if situation is LOGISTIC and exact.ndim == 1 else 40_000
     asks = 5_000 if question.places == "pair" else draws // situation.dimension
     claimed = question.sigma * question.sensitivity(public)
     assert claimed <= oracle.ask(question, theta, other).scale <= 1.002 * claimed, "the scale is what the price says"
@@ -275,9 +278,11 @@ def noise_of(situation: Situation, question: Question, adjacency: Adjacency, uni
     return torch.stack(errors).numpy(), claimed
 
 
-def check_noise(situation: Situation, question: Question, adjacency: Adjacency, units: int) -> None:
+def check_noise(
+    situation: Situation, question: Question, adjacency: Adjacency, units: int, draws: int | None = None
+) -> None:
     """Fail unless the noise has the law it was priced with: false alarm 1 in 150,000 each, the generator forced."""
-    errors, claimed = noise_of(situation, question, adjacency, units)
+    errors, claimed = noise_of(situation, question, adjacency, units, draws)
     if errors.ndim == 3:
         assert (errors == errors.transpose(0, 2, 1)).all(), "the noise is symmetric"
         size = errors.shape[-1]

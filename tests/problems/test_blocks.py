@@ -19,6 +19,8 @@ from tests.support.situations import ASKED, SITUATIONS, Situation, ask, named
 
 each = pytest.mark.parametrize(("situation", "question"), ASKED, ids=named)
 every = pytest.mark.parametrize("situation", SITUATIONS, ids=named)
+ROWS = 51
+"""So many norms, each four powers of ten above the last."""
 
 
 def points(situation: Situation, question: Question) -> Point:
@@ -122,17 +124,17 @@ def test_a_part_past_its_public_bound_is_a_broken_promise(
 def test_every_row_is_clipped(situation: Situation, question: Question) -> None:
     """Norms from 1e-100 to 1e100, tiny clips included; computed norms stay within a few roundings of the bound."""
     draws = torch.Generator().manual_seed(5)
-    x, y, present = situation.rows(200)
-    sizes = (10.0 ** torch.linspace(-100, 100, 200, dtype=torch.float64)).unsqueeze(-1)
+    x, y, present = situation.rows(ROWS)
+    sizes = (10.0 ** torch.linspace(-100, 100, ROWS, dtype=torch.float64)).unsqueeze(-1)
     x = torch.randn(x.shape, generator=draws, dtype=torch.float64) * sizes
-    public = situation.facts(200)
+    public = situation.facts(ROWS)
     tight = {"gradient_bound": 0.01, "curvature_bound": 0.001 if public.curvature_bound else None}
     at, whole = points(situation, question), situation.problem((x, y, present))
     for bounds in (public, public.model_copy(update=tight)):
         if bounds is not public and bounds.gradient_diameter is not None:
             bounds = bounds.model_copy(update={"gradient_diameter": None})  # noqa: PLW2901 - 2 C then
         step = grid_for(question, bounds, 1).part_step
-        for row in range(200):
+        for row in range(ROWS):
             total = integers(whole, question, bounds, at, step, rows=torch.tensor([row])).double() * step
             assert total.norm() <= question.bound(bounds) * (1 + 1e-9)
 

@@ -84,14 +84,14 @@ class TestNoiseFloor:
         assert slope(sizes, seen) == pytest.approx(-1, abs=0.1), f"{seen}; -1/2 would be the noise of the data"
 
     def test_falls_as_one_over_mu(self) -> None:
-        made = data_sets(4000, 60)
+        made = data_sets(2000, 60)
         answers, budgets = minimisers(made), [0.5, 1.0, 2.0]
         seen = [float(distances(made, answers, 60, mu).median()) for mu in budgets]
         assert slope(budgets, seen) == pytest.approx(-1, abs=0.1)
 
     def test_grows_as_the_square_root_of_the_steps(self) -> None:
         """And with sqrt(K) dropped, planted, it does not."""
-        made = data_sets(4000, 60)
+        made = data_sets(2000, 60)
         answers, steps = minimisers(made), [60, 120, 240, 400]
         seen = [float(distances(made, answers, count, 1.0).median()) for count in steps]
         assert slope(steps, seen) == pytest.approx(0.5, abs=0.1)
