@@ -162,7 +162,7 @@ def test_noise_law(situation: Situation, question: Question, adjacency: Adjacenc
     check_law(situation, question, adjacency, draws)
 
 
-@pytest.mark.parametrize("law", [LAWS[0], (*NORMS_OF_SIXTY, 2_000)], ids=["change", "norm"])
+@pytest.mark.parametrize("law", [LAWS[0], (*NORMS_OF_SIXTY, 4_000)], ids=["change", "norm"])
 def test_noise_a_tenth_too_small_would_be_seen(law: tuple[Situation, Question, Adjacency, int]) -> None:
     genuine = noise.noise_vector
 
