@@ -19,6 +19,9 @@ _TELL_OPEN: Final = TELL_OPEN.kernel()
 TELLS_OPEN: Final = _TELL_OPEN is not None
 """Whether `tell_open` can be called here."""
 
+TELLS_IN_PLACE: Final = _TELL is not None
+"""Whether `tell_in_place` can."""
+
 _BYTES: Final = 8
 """Of an integer."""
 
@@ -48,22 +51,68 @@ def tell_noised(
     assert single or told.dtype == np.float64, "answers are floats of double or single precision"
     assert total.shape == told.shape == (total.size,), "vectors of one length"
     assert grid.part_bits > 0, "this grid is for sums of parts"
-    sums, answers = address(total), address(told)
-    done, last, at = 0, None, 0
+    if kernel is not None:
+        _tell(kernel, address(total), address(told), total.size, pieces, grid, scale, single=single)
+        return
+    done = 0
+    for start, noise in pieces:
+        assert start == done, "pieces follow one another"
+        done += noise.size
+        assert done <= total.size, "there is noise for this sum alone"
+        integers = round_parts(total[start:done], grid)
+        integers += noise
+        np.multiply(integers, scale, out=told[start:done], dtype=np.float64, casting="same_kind")
+    assert done == total.size, "every coordinate has its noise"
+
+
+def tell_in_place(
+    sums: int,
+    size: int,
+    pieces: Iterable[tuple[int, NDArray[np.int64]]],
+    grid: Grid,
+    scale: float,
+    *,
+    single: bool,
+    kernel: Kernel | None = _TELL,
+) -> None:
+    """Do what `tell_noised` does, compiled, where the sum stands: for a short one the kernel takes a part of the time.
+
+    Args:
+        sums: where the sum begins, int64, contiguous.
+        size: p.
+        pieces: as above.
+        grid: as above.
+        scale: as above.
+        single: whether it is told in single precision, over the first half of its memory.
+        kernel: compiled, and there.
+    """
+    assert kernel is not None, "without kernels NumPy tells it"
+    assert grid.part_bits > 0, "this grid is for sums of parts"
+    _tell(kernel, sums, sums, size, pieces, grid, scale, single=single)
+
+
+def _tell(
+    kernel: Kernel,
+    sums: int,
+    answers: int,
+    size: int,
+    pieces: Iterable[tuple[int, NDArray[np.int64]]],
+    grid: Grid,
+    scale: float,
+    *,
+    single: bool,
+) -> None:
+    """Tell a sum from one address to another, piece by piece."""
+    done, last, at, told_bytes = 0, None, 0, _BYTES // 2 if single else _BYTES
     for start, noise in pieces:
         assert start == done, "pieces follow one another"
         assert noise.dtype == np.int64, "noise is added to integers"
         done += noise.size
-        assert done <= total.size, "there is noise for this sum alone"
-        if kernel is None:
-            integers = round_parts(total[start:done], grid)
-            integers += noise
-            np.multiply(integers, scale, out=told[start:done], dtype=np.float64, casting="same_kind")
-            continue
+        assert done <= size, "there is noise for this sum alone"
         if noise is not last:
             last, at = noise, address(noise)
-        kernel(sums + _BYTES * start, at, noise.size, grid.part_bits, scale, answers + told.itemsize * start, single)
-    assert done == total.size, "every coordinate has its noise"
+        kernel(sums + _BYTES * start, at, noise.size, grid.part_bits, scale, answers + told_bytes * start, single)
+    assert done == size, "every coordinate has its noise"
 
 
 def tell_open(

@@ -31,7 +31,7 @@ from core.mechanisms.lattice import (
     round_parts,
     vector_grid,
 )
-from core.mechanisms.telling import TELLS_OPEN, tell_noised, tell_open
+from core.mechanisms.telling import TELLS_IN_PLACE, TELLS_OPEN, tell_in_place, tell_noised, tell_open
 from core.oracle import Answer
 from core.oracle.stationarity import MOST_STEPS, SCORE_STEPS, decided
 from core.privacy.facts import Facts
@@ -151,9 +151,13 @@ def _noised(
         assert total.step == grid.part_step, "a part is told on the grid that it is charged by"
         tell_open(total.part.numpy(), None if total.total is None else total.total.numpy(), pieces, grid, scale)
         return total.part
-    integers = closed(total).cpu()
-    value = integers.view(precision)[:size]  # of the same bytes, the first half of them in single precision
-    tell_noised(integers.numpy(), pieces, grid, scale, value.numpy())
+    integers, single = closed(total).cpu(), precision == torch.float32
+    value = integers.view(precision)  # of the same bytes, the first half of them in single precision
+    value = value[:size] if single else value
+    if TELLS_IN_PLACE and is_here(integers, torch.int64):
+        tell_in_place(integers.data_ptr(), size, pieces, grid, scale, single=single)
+    else:
+        tell_noised(integers.numpy(), pieces, grid, scale, value.numpy())
     return value
 
 

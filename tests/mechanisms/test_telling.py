@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from core.mechanisms.gaussian import CHUNK
 from core.mechanisms.generator import SimulationGenerator
 from core.mechanisms.lattice import Grid, vector_grid
-from core.mechanisms.telling import tell_noised, tell_open
+from core.mechanisms.telling import tell_in_place, tell_noised, tell_open
+from core.native.library import address
 from core.native.signatures import TELL, TELL_OPEN
 from core.privacy.facts import Adjacency
 from core.problems.limits import LARGEST_SUM
@@ -45,6 +46,10 @@ def test_twins_tell_the_same_floats_of_sums_of_all_sizes(bits: int, wide: int, p
     ]
     expected = (np.array(exact).astype(np.float64) * (1 / 3)).astype(precision)
     assert told[0].tobytes() == told[1].tobytes() == expected.tobytes()
+    place = totals.copy()
+    single = precision == np.float32
+    tell_in_place(address(place), place.size, pieces, grid, 1 / 3, single=single, kernel=TELL.of(compiled_kernels()))
+    assert place.view(precision)[: len(place)].tobytes() == told[0].tobytes()
     for kernel in (TELL.of(compiled_kernels()), None):
         place = totals.copy()
         answers = place.view(precision)[: len(place)]
@@ -58,6 +63,10 @@ def test_a_sum_is_told_with_as_much_noise_as_it_is_long(sizes: list[int]) -> Non
     pieces = [(0, np.zeros(sizes[0], dtype=np.int64)), (sizes[0], np.zeros(sizes[1], dtype=np.int64))]
     with pytest.raises(AssertionError, match="noise"):
         tell_noised(totals, pieces, grid, 1.0, np.empty(10))
+    with pytest.raises(AssertionError, match="noise"):
+        tell_noised(totals, pieces, grid, 1.0, np.empty(10), None)
+    with pytest.raises(AssertionError, match="noise"):
+        tell_in_place(address(totals), 10, pieces, grid, 1.0, single=False, kernel=TELL.of(compiled_kernels()))
 
 
 def parts(size: int, scale: float, grid: Grid, seed: int = 1) -> NDArray[np.float32]:

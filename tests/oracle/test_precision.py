@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from core.catalogue.questions import Gradient, GradientDifference, GradientNorm
 from core.mechanisms import telling
 from core.mechanisms.generator import SimulationGenerator
 from core.mechanisms.sampling import rate_parts
-from core.native.signatures import TELL_OPEN
+from core.native.signatures import TELL, TELL_OPEN
 from core.optimizers.clipped_sgd import iterate
 from core.oracle import Answer, noise
 from core.oracle.door import FullDoor
@@ -54,22 +54,26 @@ def point(dimension: int, seed: int = 1) -> Tensor:
 def test_a_sum_whose_last_part_is_floats_tells_what_one_of_integers_does(
     name: str, question: Gradient | GradientDifference, part_rows: int
 ) -> None:
-    """In two passes or in one, by the same coins: the last bit is the same, whatever the number of parts."""
+    """In one pass, or two compiled ones, or by NumPy, by the same coins: the last bit is the same."""
     told = list[Tensor]()
-    compiled = partial(telling.tell_open, kernel=TELL_OPEN.of(compiled_kernels()))
-    for passes in (1, 2):
+    ways = {
+        "tell_open": partial(telling.tell_open, kernel=TELL_OPEN.of(compiled_kernels())),
+        "tell_in_place": partial(telling.tell_in_place, kernel=TELL.of(compiled_kernels())),
+        "tell_noised": partial(telling.tell_noised, kernel=None),
+    }
+    for way in ways:
         held = networks.problem(networks.NETWORKS[name], UNITS)
         known = networks.facts(UNITS, held.dimension, part_rows=part_rows)
         oracle = FullDoor(held, known, Unmetered(), repeatable_generator())
         ends = [point(held.dimension, seed) for seed in (1, 2)][: 1 + (question.places == "pair")]
         with (
-            patch.object(noise, "TELLS_OPEN", passes == 1),
-            patch.object(noise, "tell_open", side_effect=compiled) as opened,
-            patch.object(noise, "tell_noised", side_effect=telling.tell_noised) as closed,
+            patch.object(noise, "TELLS_OPEN", way == "tell_open"),
+            patch.object(noise, "TELLS_IN_PLACE", way == "tell_in_place"),
+            patch.multiple(noise, **{name: Mock(side_effect=one) for name, one in ways.items()}),
         ):
             told.append(oracle.ask(question, *ends).value)
-        assert (opened.call_count, closed.call_count) == ((1, 0) if passes == 1 else (0, 1))
-    assert told[0].numpy().tobytes() == told[1].numpy().tobytes()
+            assert {name: vars(noise)[name].call_count for name in ways} == {name: name == way for name in ways}
+    assert told[0].numpy().tobytes() == told[1].numpy().tobytes() == told[2].numpy().tobytes()
     assert told[0].any()
 
 
