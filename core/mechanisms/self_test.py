@@ -42,7 +42,7 @@ DRAWS: Final = 8
 FRESH: Final = 2
 MANY: Final = 2**14 + 3
 COMPARED: Final = (0.7, 300.0, 4.0e3, 5.0e6, 1.0e12)
-"""Parameters whose draws are compared: of one table alone, and of sums of two to four."""
+"""Parameters whose draws are compared: narrow ones, and wide ones by first bits of 32 and of 64."""
 
 WORDS: Final = 2**16
 """Enough for as many draws of each law as are compared."""
