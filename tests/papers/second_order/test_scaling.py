@@ -28,10 +28,13 @@ def test_slopes(name: str) -> None:
 
 
 def test_the_privacy_s_share_is_by_the_exact_multiplier() -> None:
-    """In epsilon -2 within 0.1 at delta 1e-9; at 1e-5 the exact multiplier has -1.82, and so has the error."""
+    """In epsilon -2 within 0.1 at delta 1e-9; at 1e-5 the exact multiplier has -1.82, and so has the error.
+
+    A slope of 200 runs has a standard deviation of .023 (of 25 .065, six draws): a false alarm in 1e-5.
+    """
     for delta in DELTAS:
         points = private_points(delta)
-        found = exponent(EPSILONS, [squared_error(point, 25, repeatable_generator()) for point in points])
+        found = exponent(EPSILONS, [squared_error(point, 200, repeatable_generator()) for point in points])
         assert found == pytest.approx(exponent(EPSILONS, [point.multiplier**2 for point in points]), abs=0.1)
     assert exponent(EPSILONS, [point.multiplier**2 for point in private_points(1e-9)]) == pytest.approx(-2, abs=0.1)
 
