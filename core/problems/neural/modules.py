@@ -42,6 +42,9 @@ _ACTIVATIONS: Final[Mapping[str, Callable[[Tensor], Tensor]]] = {
     "elu": functional.elu,
     "softplus": functional.softplus,
 }
+MET_NUMBERS: Final = 2**19
+"""Of what records meet a matrix with, so many are made at a time: windows overlap, and hold each pixel many times."""
+
 _SMALL: Final = 1e-5
 """Added to variances, as everywhere."""
 
@@ -134,14 +137,16 @@ class Pass:
 
     def _conv2d(self, layer: Conv2d, x: Tensor, place: str) -> Tensor:
         weight, bias = f"{place}weight", f"{place}bias"
-        x = channels_last(x)
-        made = functional.conv2d(x, self.weights[weight], self.weights.get(bias), layer.stride, layer.padding)
+        x, kernel = channels_last(x), self.weights[weight]
+        made = functional.conv2d(x, kernel, self.weights.get(bias), layer.stride, layer.padding)
         if weight not in self.offsets:
             return made
 
         def terms(slopes: Tensor) -> list[Terms]:
             slopes = slopes.permute(0, 2, 3, 1).flatten(1, 2)  # of weights with their channels last
-            return _terms_at_places(self.offsets[weight], windows(x, layer), slopes, bias=layer.bias)
+            return _terms_at_places(
+                self.offsets[weight], lambda some: windows(x[some], layer), slopes, kernel.numel(), bias=layer.bias
+            )
 
         return self._note(made, terms)
 
@@ -187,14 +192,29 @@ def _linear_terms(offset: int, x: Tensor, slopes: Tensor, given: Tensor | None, 
     """Return outer products of records that meet the matrix once, else the terms of those that meet it at places."""
     if x.ndim == 2:  # noqa: PLR2004 - records, features
         return [OuterTerms(offset, x, slopes, given, bias=bias)]
-    return _terms_at_places(offset, x.flatten(1, -2), slopes.flatten(1, -2), bias=bias)
+    x, slopes = x.flatten(1, -2), slopes.flatten(1, -2)
+    return _terms_at_places(offset, lambda some: x[some], slopes, x.shape[-1] * slopes.shape[-1], bias=bias)
 
 
-def _terms_at_places(offset: int, x: Tensor, slopes: Tensor, *, bias: bool) -> list[Terms]:
-    """Return a matrix's terms of records that meet it at places, shapes (m, places, ...), and its bias's rows."""
-    (_, places, inputs), units = x.shape, slopes.shape[-1]
+def _terms_at_places(
+    offset: int, met: Callable[[slice], Tensor], slopes: Tensor, numbers: int, *, bias: bool
+) -> list[Terms]:
+    """Return a matrix's terms of records that meet it at places, and its bias's rows.
+
+    Args:
+        offset: where the matrix begins in the flat vector.
+        met: what some records meet it with, shape (k, places, inputs).
+        slopes: shape (m, places, units).
+        numbers: of the matrix.
+        bias: whether there is one.
+    """
+    (m, places, units), inputs = slopes.shape, numbers // slopes.shape[-1]
     if grams_cost_less(places, inputs, units):
-        found: list[Terms] = [GramTerms(offset, x, slopes)]
+        found: list[Terms] = [GramTerms(offset, met(slice(None)), slopes)]
     else:
-        found = [RowTerms(offset, (slopes.mT @ x).flatten(1))]
-    return [*found, RowTerms(offset + units * inputs, slopes.sum(1))] if bias else found
+        rows, size = slopes.new_empty(m, numbers), max(1, MET_NUMBERS // (places * inputs))
+        for start in range(0, m, size):
+            some = slice(start, start + size)
+            torch.bmm(slopes[some].mT, met(some), out=rows[some].view(-1, units, inputs))
+        found = [RowTerms(offset, rows)]
+    return [*found, RowTerms(offset + numbers, slopes.sum(1))] if bias else found

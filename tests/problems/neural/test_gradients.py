@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from core.catalogue.questions import Gradient
+from core.problems.neural.modules import MET_NUMBERS
 from tests.support.networks import NETWORKS, clipped_sum, facts, gradients, problem
 
 UNITS = 21
@@ -11,8 +12,12 @@ UNITS = 21
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.parametrize("share", [0.3, 100.0])
-def test_clipped_sums_are_those_of_every_records_own_gradient(name: str, share: float) -> None:
+@pytest.mark.parametrize(("share", "met"), [(0.3, MET_NUMBERS), (100.0, MET_NUMBERS), (0.3, 1), (0.3, 700)])
+def test_clipped_sums_are_those_of_every_records_own_gradient(
+    name: str, share: float, met: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of one record at a time, of some, or of all."""
+    monkeypatch.setattr("core.problems.neural.modules.MET_NUMBERS", met)
     held = problem(NETWORKS[name], UNITS, torch.float64)
     generator = torch.Generator().manual_seed(5)
     theta = 0.1 * torch.randn(held.dimension, generator=generator, dtype=torch.float64)
