@@ -186,12 +186,12 @@ class Strips:
 
     def _decided(self, outer: int, left: int, height: int, more: Words) -> bool:
         """Say the same of one test, by as many bits as it takes."""
+        if left in {0, 2**self.fine}:  # the only quotients that are rational: 0 and 1
+            return left > 0
         with localcontext() as context:
             context.prec = _DIGITS
             f, twice = Decimal(left) / 2**self.fine, 2 * (Decimal(self.parameter) / 2**self.fine) ** 2
             reached, end = (one.exp() - 1 for one in (f * (2 * outer - f) / twice, Decimal(2 * outer - 1) / twice))
-            if left in {0, 2**self.fine}:  # the only quotients that are rational
-                return left > 0
             ratio, error, bits = Fraction(reached / end), Fraction(1, 10 ** (_DIGITS - 10)), WORD_BITS
             while True:
                 if Fraction(height + 1, 2**bits) <= ratio - error:

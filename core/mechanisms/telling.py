@@ -4,7 +4,7 @@ Compiled (`core/native/tell.c`), it is one pass over memory, some thousands of n
 network's parameters do not stay in a core's cache. What is computed is written here in NumPy.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import numpy as np
@@ -54,15 +54,23 @@ def tell_noised(
     if kernel is not None:
         _tell(kernel, address(total), address(told), total.size, pieces, grid, scale, single=single)
         return
+    for start, noise in _covering(pieces, total.size):
+        here = slice(start, start + noise.size)
+        integers = round_parts(total[here], grid)
+        integers += noise
+        np.multiply(integers, scale, out=told[here], dtype=np.float64, casting="same_kind")
+
+
+def _covering(pieces: Iterable[tuple[int, NDArray[np.int64]]], size: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Yield pieces of noise, checking that they cover a sum, each coordinate once."""
     done = 0
     for start, noise in pieces:
         assert start == done, "pieces follow one another"
+        assert noise.dtype == np.int64, "noise is added to integers"
         done += noise.size
-        assert done <= total.size, "there is noise for this sum alone"
-        integers = round_parts(total[start:done], grid)
-        integers += noise
-        np.multiply(integers, scale, out=told[start:done], dtype=np.float64, casting="same_kind")
-    assert done == total.size, "every coordinate has its noise"
+        assert done <= size, "there is noise for this sum alone"
+        yield start, noise
+    assert done == size, "every coordinate has its noise"
 
 
 def tell_in_place(
@@ -103,16 +111,11 @@ def _tell(
     single: bool,
 ) -> None:
     """Tell a sum from one address to another, piece by piece."""
-    done, last, at, told_bytes = 0, None, 0, _BYTES // 2 if single else _BYTES
-    for start, noise in pieces:
-        assert start == done, "pieces follow one another"
-        assert noise.dtype == np.int64, "noise is added to integers"
-        done += noise.size
-        assert done <= size, "there is noise for this sum alone"
+    last, at, told_bytes = None, 0, _BYTES // 2 if single else _BYTES
+    for start, noise in _covering(pieces, size):
         if noise is not last:
             last, at = noise, address(noise)
         kernel(sums + _BYTES * start, at, noise.size, grid.part_bits, scale, answers + told_bytes * start, single)
-    assert done == size, "every coordinate has its noise"
 
 
 def tell_open(
@@ -144,15 +147,10 @@ def tell_open(
     assert total is None or total.shape == part.shape, "vectors of one length"
     assert grid.part_bits > 0, "this grid is for sums of parts"
     floats, sums, inverse = address(part), None if total is None else address(total), 1 / grid.part_step
-    done, last, at = 0, None, 0
-    for start, noise in pieces:
-        assert start == done, "pieces follow one another"
-        assert noise.dtype == np.int64, "noise is added to integers"
-        done += noise.size
-        assert done <= part.size, "there is noise for this sum alone"
+    last, at = None, 0
+    for start, noise in _covering(pieces, part.size):
         if noise is not last:
             last, at = noise, address(noise)
         before = None if sums is None else sums + _BYTES * start
         within = kernel(floats + part.itemsize * start, inverse, before, at, noise.size, grid.part_bits, scale)
         assert within, "every part is finite and within its public bound"
-    assert done == part.size, "every coordinate has its noise"

@@ -96,6 +96,22 @@ static inline __attribute__((always_inline)) int64_t decided(const struct law *l
     return noted;
 }
 
+/* Settle a draw by its first bits, foremost in 64, and its place; a test is listed, and its place kept in `drawn`. Returns
+ * 0 where no word is left, and at a tie. */
+static inline int begun(const struct law *law, uint64_t bits, int64_t place, int64_t i, const uint64_t **words,
+                        const uint64_t *end, uint32_t *listed, int64_t *tests, int64_t *drawn)
+{
+    int64_t event = law->guide[bits >> 48];
+    if (event >= UNDECIDED) {
+        if (*words == end || (event = settle(bits >> 48, *(*words)++, (uint32_t)event - UNDECIDED, law)) < 0)
+            return 0;
+    }
+    if (event == law->test)
+        listed[(*tests)++] = (uint32_t)i;
+    drawn[i] = event == law->test ? place : drawn_of(event, place, law);
+    return 1;
+}
+
 /* Draw integers.
  *
  * leading: count numbers of the law's width.
@@ -119,14 +135,8 @@ int64_t farthing_draw(const struct law *law, const void *leading, int64_t count,
     for (int64_t k = 0; k < noted; k++) {
         int64_t i = listed[k];
         uint64_t bits = bits_of(leading, i, width);
-        int64_t event = law->guide[bits >> 48], place = (int64_t)(bits >> (64 - width) & mask);
-        if (event >= UNDECIDED) {
-            if (words == end || (event = settle(bits >> 48, *words++, (uint32_t)event - UNDECIDED, law)) < 0)
-                return 1;
-        }
-        if (event == law->test)
-            listed[tests++] = (uint32_t)i;
-        drawn[i] = event == law->test ? place : drawn_of(event, place, law);
+        if (!begun(law, bits, (int64_t)(bits >> (64 - width) & mask), i, &words, end, listed, &tests, drawn))
+            return 1;
     }
     while (tests) { /* in `drawn` stand the places of tests */
         int64_t failed = 0;
@@ -152,14 +162,8 @@ int64_t farthing_draw(const struct law *law, const void *leading, int64_t count,
         words += failed;
         tests = 0;
         for (int64_t k = 0; k < failed; k++) {
-            int64_t i = listed[k], event = law->guide[fresh[k] >> 48], place = (int64_t)(fresh[k] & mask);
-            if (event >= UNDECIDED) {
-                if (words == end || (event = settle(fresh[k] >> 48, *words++, (uint32_t)event - UNDECIDED, law)) < 0)
-                    return 1;
-            }
-            if (event == law->test)
-                listed[tests++] = (uint32_t)i;
-            drawn[i] = event == law->test ? place : drawn_of(event, place, law);
+            if (!begun(law, fresh[k], (int64_t)(fresh[k] & mask), listed[k], &words, end, listed, &tests, drawn))
+                return 1;
         }
     }
     return 0;

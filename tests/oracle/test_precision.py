@@ -175,7 +175,7 @@ def test_a_job_that_was_begun_in_double_precision_goes_on_in_it() -> None:
         iterate(settings, whole)
         later = Kept()
         later.states, left = whole.states[:3], whole.states[2]
-        later.resume = lambda initial: left if initial else initial  # type: ignore[method-assign]
+        later.resume = lambda initial: left if initial else initial  # type: ignore[method-assign]  # a stored state
         estimate, _ = iterate(settings, later)
     assert later.precision == torch.float32
     assert {value.dtype for state in later.states for value in state.values() if value.ndim} == {torch.float64}
