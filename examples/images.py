@@ -6,7 +6,8 @@ There are no seeds in the service: every job has fresh noise and fresh samples. 
 never leave this process.
 
 The network is that of Tramer and Boneh (2021), whose linear head on scattering features is the other one.
-`--epsilon` at delta 1e-5, several may be given; `--jobs` at each.
+`--epsilon` at delta 1e-5, several may be given; `--jobs` at each. `--choose` uploads four fifths of the training images
+and tries each of a few settings on the rest of them.
 """
 
 import argparse
@@ -29,6 +30,7 @@ from farthing.scattering import group_normalised, scattering
 
 DELTA: Final = "1e-5"
 CLASSES: Final = 10
+HELD_OUT_EVERY: Final = 5
 CONVOLUTIONS: Final = (
     conv2d(16, 8, stride=2, padding=2),
     activation("tanh"),
@@ -63,6 +65,8 @@ class Recipe:
     share of them whose iterates are averaged."""
     goals: Mapping[str, float]
     """What is to be reached at an epsilon, and which ones are run where none is named."""
+    tried: Sequence[Mapping[str, Any]] = ({},)
+    """Changes of the settings that `--choose` compares."""
 
 
 def as_they_are(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
@@ -102,6 +106,16 @@ RECIPES: Final = {
         CONVOLUTIONS,
         sgd(1024, 40, 2.0, 0.1),
         OPACUS,
+        (
+            {},
+            {"tail": 0.25},
+            {"epochs": 20},
+            {"batch": 2048, "epochs": 40, "step_size": 4.0},
+            {"batch": 2048, "epochs": 80},
+            {"batch": 2048, "epochs": 80, "tail": 0.25},
+            {"batch": 4096, "epochs": 80, "step_size": 4.0},
+            {"batch": 4096, "epochs": 160},
+        ),
     ),
     "mnist-scattering": Recipe(
         "MNIST, 8,000 images, scattering and a linear head",
@@ -121,21 +135,42 @@ def declared(inputs: npt.NDArray[np.uint8], name: str) -> dict[str, Any]:
     return {"name": name, "columns": [image, label], "budget": {"epsilon": "100", "delta": DELTA}}
 
 
-def asked(recipe: Recipe, dataset: str, units: int, epsilon: str) -> dict[str, Any]:
-    """Return the job that is posted."""
-    optimizer = dict(recipe.optimizer)
-    steps = optimizer.pop("epochs") * units // optimizer["batch"]
-    tail = optimizer.pop("tail", None)
-    if tail is not None:
-        optimizer["average"] = {"kind": "tail", "steps": int(tail * steps)}
-    return {
-        "dataset": dataset,
-        "model": network("label", recipe.layers),
-        "optimizer": {"kind": "clipped_sgd", "steps": steps, **optimizer},
-        "privacy": {"epsilon": epsilon},
-        "inference": {"intervals": False},
-        "retry_allowance": 0,
-    }
+class Learnt:
+    """Images that are uploaded, and others that models are tried on.
+
+    Args:
+        client: of a running service.
+        name: of the dataset.
+        recipe: how they are learnt.
+        images: the former, and the latter as its test images.
+    """
+
+    def __init__(self, client: Client, name: str, recipe: Recipe, images: Images) -> None:
+        inputs, self._labels = recipe.prepare(images.train_images), images.test_labels
+        self._recipe, self._held_out, self.units = recipe, recipe.prepare(images.test_images), len(inputs)
+        records = {"image": inputs, "label": images.train_labels.astype(str)}
+        self._dataset = client.upload(records, declared(inputs, name)).id
+        print(f"{recipe.title}: {self.units:,} to train on, {len(self._labels):,} to test", flush=True)
+
+    def job(self, epsilon: str, **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+        """Return the job that is posted."""
+        optimizer = {**self._recipe.optimizer, **changes}
+        steps = optimizer.pop("epochs") * self.units // optimizer["batch"]
+        tail = optimizer.pop("tail", None)
+        if tail is not None:
+            optimizer["average"] = {"kind": "tail", "steps": int(tail * steps)}
+        return {
+            "dataset": self._dataset,
+            "model": network("label", self._recipe.layers),
+            "optimizer": {"kind": "clipped_sgd", "steps": steps, **optimizer},
+            "privacy": {"epsilon": epsilon},
+            "inference": {"intervals": False},
+            "retry_allowance": 0,
+        }
+
+    def score(self, model: Model) -> float:
+        """Return the share of the others whose class a released model names."""
+        return share_right(model.export("onnx"), self._held_out, self._labels)
 
 
 def share_right(graph: bytes, inputs: npt.NDArray[np.uint8], labels: npt.NDArray[np.uint8]) -> float:
@@ -153,31 +188,43 @@ def share_right(graph: bytes, inputs: npt.NDArray[np.uint8], labels: npt.NDArray
 def run(client: Client, name: str, recipe: Recipe, epsilons: Sequence[str], jobs: int, page: Path = PAGE) -> None:
     """Upload once, train at each epsilon, print and store under a name."""
     images = recipe.load()
-    inputs, held_out = recipe.prepare(images.train_images), recipe.prepare(images.test_images)
-    records = {"image": inputs, "label": images.train_labels.astype(str)}
-    dataset = client.upload(records, declared(inputs, name))
-
-    def score(model: Model) -> float:
-        return share_right(model.export("onnx"), held_out, images.test_labels)
-
-    print(f"{recipe.title}: {len(inputs):,} to train on, {len(held_out):,} to test", flush=True)
+    learnt = Learnt(client, name, recipe, images)
     for epsilon in epsilons or recipe.goals:
-        job = asked(recipe, dataset.id, len(inputs), epsilon)
-        line = measured(client, job, score, jobs, recipe.goals.get(epsilon))
-        store(name, recipe.title, {"records": len(inputs), "delta": DELTA, **recipe.optimizer}, [line], page)
+        line = measured(client, learnt.job(epsilon), learnt.score, jobs, recipe.goals.get(epsilon))
+        store(name, recipe.title, {"records": learnt.units, "delta": DELTA, **recipe.optimizer}, [line], page)
         print(line.row(recipe.title), flush=True)
+
+
+def choose(client: Client, name: str, recipe: Recipe, epsilons: Sequence[str], jobs: int) -> None:
+    """Print how each of a few settings does on a fifth of the training images."""
+    images = recipe.load()
+    apart = np.arange(len(images.train_labels)) % HELD_OUT_EVERY == 0
+    split = Images(
+        images.train_images[~apart], images.train_labels[~apart], images.train_images[apart], images.train_labels[apart]
+    )
+    learnt = Learnt(client, name, recipe, split)
+    for changes in recipe.tried:
+        print(changes or "as they are", flush=True)
+        for epsilon in epsilons or recipe.goals:
+            found = measured(client, learnt.job(epsilon, **changes), learnt.score, jobs)
+            print(found.row("on training images"), flush=True)
 
 
 def main() -> None:
     """Run the service, and leave nothing of it behind but the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("recipe", nargs="?", choices=RECIPES, default="fashion")
+    parser.add_argument("--choose", action="store_true", help="compare settings on training images")
     parser.add_argument("--epsilon", nargs="+", default=[])
     parser.add_argument("--jobs", type=int, default=3)
     parser.add_argument("--page", type=Path, default=PAGE, help="with the table; JSON goes to a folder of its name")
     told = parser.parse_args()
     with service("images") as client:
-        run(client, told.recipe, RECIPES[told.recipe], told.epsilon, told.jobs, told.page)
+        recipe = RECIPES[told.recipe]
+        if told.choose:
+            choose(client, told.recipe, recipe, told.epsilon, told.jobs)
+        else:
+            run(client, told.recipe, recipe, told.epsilon, told.jobs, told.page)
 
 
 if __name__ == "__main__":

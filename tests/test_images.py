@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from examples.datasets import Images
-from examples.images import CLASSES, RECIPES, Recipe, as_features, run, sgd
+from examples.images import CLASSES, RECIPES, Recipe, as_features, choose, run, sgd
 from examples.utility import FIRST, LAST, Measured, store
 from farthing import Client
 from farthing.networks import flatten, linear
@@ -34,15 +34,29 @@ def stripes() -> Images:
 
 
 @pytest.mark.slow  # tests/test_network_end_to_end.py trains on images in the default suite
-def test_a_head_on_public_features_learns_and_is_told_of(tmp_path: Path) -> None:
+def test_a_head_on_public_features_learns_and_is_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Stripes are what wavelets tell: most are named rightly, where a guess is one in ten."""
-    head = Recipe("Stripes", stripes, as_features, (flatten(), linear(CLASSES)), sgd(200, 15, 16.0, 0.1), {"8": 0.5})
+    head = Recipe(
+        "Stripes",
+        stripes,
+        as_features,
+        (flatten(), linear(CLASSES)),
+        sgd(200, 15, 16.0, 0.1),
+        {"8": 0.5},
+        ({}, {"epochs": 2, "step_size": 1e-6}),
+    )
     page = page_in(tmp_path)
     with embedded(tmp_path / "home") as service, Client(service.url, KEY) as client:
         run(client, "stripes", head, [], 1, page)
+        capsys.readouterr()
+        choose(client, "choosing", head, [], 1)
     (line,) = json.loads((tmp_path / "page" / "stripes.json").read_text())["lines"]
     assert line["shares"][0] > 0.5
     assert f"| Stripes | 8 | 0.5000 | **{line['shares'][0]:.4f}** |" in page.read_text()
+    told = capsys.readouterr().out
+    assert "320 to train on, 80 to test" in told, "none of those for testing"
+    as_is, hardly = (float(row.split("**")[1]) for row in told.splitlines() if row.startswith("| on training"))
+    assert as_is > 0.5 > hardly
 
 
 def test_what_was_measured_before_stays_on_the_page(tmp_path: Path) -> None:
