@@ -1,4 +1,4 @@
-"""One embedded service for the tests of the SDK and the command line: real API, real trainer, a real port."""
+"""What tests of the SDK and the command line ask of the embedded service: real API, real trainer, a real port."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from farthing import Client, Job
-from tests.support.embedded import KEY, LOGISTIC, Embedded, embedded
+from tests.support.embedded import KEY, LOGISTIC, Embedded
 
 
 @dataclass(frozen=True)
@@ -18,12 +18,6 @@ class Released:
     scope: str
     job: Job
     model: str
-
-
-@pytest.fixture(scope="session")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
-    with embedded(tmp_path_factory.mktemp("home")) as running:
-        yield running
 
 
 @pytest.fixture(scope="session")
