@@ -22,7 +22,8 @@ from core.privacy.budget import plan_orders
 from core.privacy.events import Gaussian
 from core.privacy.facts import Adjacency
 from core.store.access.bootstrap import first_admin
-from core.store.database import MIGRATIONS, Database, alembic_config
+from core.store.database import Database
+from core.store.revisions import MIGRATIONS, alembic_config
 from tests.support.api import COLUMNS, job, submit, upload
 from tests.support.releases import ROOT, api, first_release, process
 from tests.support.store import create_postgresql

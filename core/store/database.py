@@ -13,10 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError, OperationalError
@@ -29,7 +25,6 @@ try:
 except ImportError:  # pragma: no cover - no wheel for this machine: the standard library's, in its safe journal mode
     import sqlite3 as sqlite
 
-MIGRATIONS: Final = Path(__file__).resolve().parents[2] / "migrations"
 BUSY_SECONDS: Final = 10.0
 POLL_SECONDS: Final = 0.003
 POOL: Final = 50
@@ -245,26 +240,29 @@ class Database:
 
     def migrate(self) -> None:
         """Bring the tables to this code's revision; several processes may ask at once, one does it."""
-        config = alembic_config()
+        from core.store.revisions import upgrade  # noqa: PLC0415 - slow; most processes migrate nothing
+
         with self._writer.connect() as connection:
             if not self.is_sqlite:
                 connection.exec_driver_sql("SET lock_timeout = '60s'")
                 connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7041793)")
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            upgrade(connection)
             if not self.is_sqlite:
                 connection.exec_driver_sql(f"SET lock_timeout = '{LOCK_SECONDS:.0f}s'")
             connection.commit()
 
     def revision(self) -> str | None:
         """Return the tables' revision, None before the first migration."""
+        from core.store.revisions import revision_of  # noqa: PLC0415 - as above
+
         with self._reader.connect() as connection:
-            return MigrationContext.configure(connection).get_current_revision()
+            return revision_of(connection)
 
     def ready(self) -> bool:
         """Tell whether this code can serve these tables: they are at its own revision or the next one."""
-        head = ScriptDirectory.from_config(alembic_config()).get_current_head()
-        revision = self.revision()
+        from core.store.revisions import head_revision  # noqa: PLC0415 - as above
+
+        head, revision = head_revision(), self.revision()
         return head is not None and revision is not None and int(revision) - int(head) in (0, 1)
 
     def backup(self, path: Path) -> None:
@@ -280,11 +278,6 @@ class Database:
         """Close every pooled connection."""
         self._reader.dispose()
         self._writer.dispose()
-
-
-def alembic_config() -> Config:
-    """Return the migrations' configuration."""
-    return Config(str(MIGRATIONS / "alembic.ini"))
 
 
 def refuse_network_file_system(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> None:

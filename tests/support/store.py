@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from alembic.script import ScriptDirectory
 from sqlalchemy import update
 from sqlalchemy.engine import make_url
 from sqlalchemy.orm import Session
@@ -20,11 +19,12 @@ from core.store import clock
 from core.store.access import principals
 from core.store.base import Base
 from core.store.claims import put_secret
-from core.store.database import Database, alembic_config
+from core.store.database import Database
 from core.store.ids import new_id
 from core.store.jobs import jobs
 from core.store.jobs.sweep import CONTACT, sweep
 from core.store.ledger import ledger
+from core.store.revisions import head_revision
 from core.store.tables import SEVERAL, Dataset, Job
 
 STEP = Gaussian(sigma=20.0)
@@ -50,7 +50,7 @@ def create_postgresql(server: str, name: str) -> str:
 
 def empty_postgresql(url: str) -> None:
     """Take every row out of a database, past the triggers, and undo what tests of tampering do to it."""
-    head = ScriptDirectory.from_config(alembic_config()).get_current_head()
+    head = head_revision()
     with psycopg.connect(url) as connection:
         connection.execute("SET session_replication_role = replica")
         connection.execute("ALTER TABLE entries ENABLE TRIGGER USER")

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from core.catalogue.clipped.cases import private_clip
-from core.catalogue.clipped.heavy_tails import CLOSE
 from core.catalogue.clipped.order_level import Scale
 from core.catalogue.clipped.search import lowest
 from core.privacy.facts import Frozen
@@ -35,6 +34,8 @@ WELL_BELOW: Final = (
 )
 VARIANCE: Final = 2.0
 """The order of a moment; a tail index no larger has none."""
+CLOSE: Final = 0.1
+"""An order so close below the tail index has a moment that is finite and says little."""
 MOMENT_ORDERS: Final = (1.1, 1.25, 1.5, 1.75, 2.0)
 _MOST_FIGURES: Final = 40_000
 _FLAT: Final = 1e-12

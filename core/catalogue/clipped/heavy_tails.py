@@ -17,8 +17,8 @@ from typing import Protocol
 
 from scipy.integrate import quad
 
-CLOSE = 0.1
-"""An order so close below the tail index has a moment that is finite and says little."""
+from core.catalogue.clipped.advice import CLOSE
+
 _HALVINGS = 200
 
 
