@@ -165,7 +165,7 @@ GUARDED = {
     "test_ada_spider.py::test_a_place_in_the_stream_that_goes_back_with_a_round_is_seen",
     "a batch of whatever is left": "optimizers/test_ada_spider.py::test_a_last_batch_of_what_is_left_is_seen",
     "U from the loss of private records, there are none where plans are made": "test_house.py::"
-    "test_the_api_and_its_use_cases_import_no_torch",
+    "test_the_api_and_its_use_cases_import_no_torch_and_start_soon",
     "noise for the average instead of each client's": "oracle/test_federation.py::test_less_is_caught",
     "one seed for clients and server": "oracle/test_federation.py::test_one_seed_is_caught",
     "drift at clients, of their own gradients": "oracle/test_federation.py::"
