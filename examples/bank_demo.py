@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_urlsafe
+from types import FrameType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -64,11 +65,19 @@ def _free_port() -> int:
 def service(name: str) -> Iterator[Client]:
     """Run the embedded service in a folder that is removed afterwards; yield an administrator's client."""
     home = Path(tempfile.mkdtemp(prefix=f"farthing-{name}-"))
+    before = signal.signal(signal.SIGTERM, _leave)
     try:
         with _service_under(home) as client:
             yield client
     finally:
         shutil.rmtree(home, ignore_errors=True)
+        signal.signal(signal.SIGTERM, before)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """Leave as Ctrl-C does, so that the service is stopped and its folder removed: a signal would leave both."""
+    del frame
+    sys.exit(128 + number)
 
 
 @contextmanager

@@ -2,10 +2,13 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,6 +49,22 @@ def test_the_demo_runs_to_its_end(tmp_path: Path) -> None:
     assert "HTTP 403 privacy-budget-exhausted" in said
     assert re.search(r"The ledger's chain is whole: \d+ entries recomputed", said)
     assert list(tmp_path.iterdir()) == []  # it cleans up after itself
+
+
+def test_a_demo_that_is_asked_to_stop_leaves_nothing_behind(tmp_path: Path) -> None:
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-m", "examples.bank_demo"], cwd=ROOT, env=environment, stdout=-1) as demo:
+        try:
+            deadline = time.monotonic() + 60
+            while not (started := psutil.Process(demo.pid).children(recursive=True)):
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            demo.terminate()
+            assert demo.wait(60) == 128 + signal.SIGTERM
+        finally:
+            demo.kill()
+    assert psutil.wait_procs(started, timeout=60)[1] == []
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow

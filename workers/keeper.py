@@ -99,6 +99,7 @@ class Keeper:
         self._held: dict[Slot, _Held] = {}
         self._shunned: dict[str, float] = {}
         self._open = True
+        self._able = False
         self._running = True
         self._frozen_told_at = -_FROZEN_SECONDS
         self._claim_at = 0.0
@@ -108,6 +109,12 @@ class Keeper:
     def start(self) -> None:
         """Begin to claim."""
         self._thread.start()
+
+    def claim_when(self, *, able: bool) -> None:
+        """Claim only while the supervisor is able to start a job at once: what is claimed counts as running."""
+        if able and not self._able:
+            self.ring()
+        self._able = able
 
     def close(self) -> None:
         """Claim nothing more."""
@@ -152,7 +159,7 @@ class Keeper:
             self._beat_all()
             self._end_all()
             self._look_at_seats()
-            if clock_seconds() >= self._claim_at:
+            if self._able and clock_seconds() >= self._claim_at:
                 self._claim_all()
             self._wake.wait(self._look_seconds)
             self._wake.clear()

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Final
 
 _PR_SET_PDEATHSIG: Final = 1
+_PR_SET_CHILD_SUBREAPER: Final = 36
 VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 _SECRETS_PREFIX: Final = "FARTHING_"
 _THREAD_VARIABLES: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -33,6 +34,14 @@ def die_with_parent(parent: int, how: signal.Signals = signal.SIGKILL) -> None:
             raise OSError(ctypes.get_errno(), "prctl")
     if os.getppid() != parent:
         raise SystemExit(1)
+
+
+def take_orphans() -> bool:
+    """Become the parent of descendants whose own parent ends, of those to come; say whether the kernel does that."""
+    if sys.platform != "linux":
+        return False
+    refused: int = ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    return not refused
 
 
 def leave_no_core() -> None:
@@ -94,3 +103,17 @@ def kill_group(leader: int, how: signal.Signals) -> None:
         os.killpg(leader, how)
     except ProcessLookupError:
         return
+
+
+def reap_group(group: int) -> bool:
+    """Take note of children of a process group that have ended; say whether others are left.
+
+    Args:
+        group: its leader has been reaped already.
+    """
+    try:
+        while os.waitpid(-group, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True

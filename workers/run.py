@@ -1,6 +1,5 @@
 """One attempt in the hands of a supervisor: one child, or, of a federated job, one for each client."""
 
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 from core.catalogue.jobs import Resources
 from core.store.claims import Claim
 from workers.incident import Incident
+from workers.nursery import Process
 from workers.slots import Slot
 
 
@@ -17,7 +17,9 @@ class Child:
 
     claim: Claim
     """What it may spend and publish through: the run's own, or a client's."""
-    process: subprocess.Popen[bytes]
+    process: Process
+    orders: int
+    """Holds it: it ends when this is closed."""
     status: int | None = None
     """How it ended; None while it runs."""
     ordered: bool = False

@@ -14,11 +14,8 @@ import platform
 import queue
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -33,8 +30,9 @@ from core.settings import ServiceSettings
 from core.training.desk import open_desk
 from workers.incident import hear
 from workers.keeper import Claimed, Keeper
+from workers.nursery import Nursery
 from workers.outcome import Outcome
-from workers.process import child_environment, clock_seconds, held_back, kill_group
+from workers.process import clock_seconds, kill_group, reap_group
 from workers.run import Child, Run
 from workers.seats import seated
 from workers.slots import make_slots
@@ -49,16 +47,6 @@ HURRY_SECONDS: Final = 5.0
 PARTING_SECONDS: Final = 10.0
 """How long clients of a federated job may go on after one has gone: to find that out, and keep what they can."""
 _WATCH_SECONDS: Final = 0.02
-_SPARE_SECONDS: Final = 1.0
-"""Between two processes started ahead, so that one that cannot live is not started again and again."""
-
-
-@dataclass(frozen=True)
-class Fresh:
-    """A process that has no order yet, and the end of a pipe by which it tells of failures."""
-
-    process: subprocess.Popen[bytes]
-    pipe: int
 
 
 class Supervisor:
@@ -80,12 +68,11 @@ class Supervisor:
     ) -> None:
         self._settings = settings
         self._grace_seconds = drain_grace_seconds
-        self._trainer = trainer
         self._keeper = keeper
         self._runs: list[Run] = []
         self._drain_until: float | None = None
-        self._spare: Fresh | None = None
-        self._spawned_at = -_SPARE_SECONDS
+        self._nursery = Nursery(trainer, settings.trainer_threads)
+        self._orphaned: set[int] = set()
 
     def drain(self, number: int = 0, frame: FrameType | None = None) -> None:
         """Start nothing more; children stop where nothing is lost, or finish, in the grace. A signal handler.
@@ -109,56 +96,21 @@ class Supervisor:
             for run in self._runs:
                 _signal(run, signal.SIGKILL)
                 _forget(run)
-            self._drop_spare()
+            self._nursery.close()
             self._keeper.stop()
 
     def _turn(self) -> None:
         """Start what was claimed, look at every child once, and wait a moment."""
         if self._drain_until is not None:
             self._keeper.close()
-        self._keep_spare()
+        else:
+            self._nursery.keep()
+        self._keeper.claim_when(able=self._nursery.able())
         with suppress(queue.Empty):
             self._start(self._keeper.claimed.get(timeout=_WATCH_SECONDS))
         for run in list(self._runs):
             self._watch(run)
-
-    def _spawn(self) -> Fresh:
-        """Start a fresh process, which loads its libraries and then waits for its order."""
-        self._spawned_at = clock_seconds()
-        # A request to stop that comes while it still loads waits until it can be heard: it would be a death otherwise.
-        pipe, told = os.pipe()
-        try:
-            with held_back(signal.SIGTERM):
-                process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                    [sys.executable, "-m", self._trainer, str(os.getpid()), str(told)],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    env=child_environment(os.environ, self._settings.trainer_threads),
-                    pass_fds=(told,),
-                    start_new_session=True,
-                )
-        finally:
-            os.close(told)
-        return Fresh(process, pipe)
-
-    def _keep_spare(self) -> None:
-        """Have one fresh process ready for the next job, so that it need not wait for imports."""
-        missing = self._spare is None or self._spare.process.poll() is not None
-        if missing and self._drain_until is None and clock_seconds() > self._spawned_at + _SPARE_SECONDS:
-            self._drop_spare()
-            self._spare = self._spawn()
-
-    def _drop_spare(self) -> None:
-        """End the process that waits for an order; it knows nothing."""
-        if self._spare is not None:
-            process = self._spare.process
-            assert process.stdin is not None, "it was asked for"
-            process.stdin.close()
-            process.kill()
-            process.wait()
-            os.close(self._spare.pipe)
-            self._spare = None
+        self._orphaned = {group for group in self._orphaned if reap_group(group)}
 
     def _start(self, claimed: Claimed) -> None:
         """Give the order to a fresh process, or each client's to one of its own; each serves one job only."""
@@ -190,17 +142,10 @@ class Supervisor:
 
     def _order(self, order: Order) -> Child:
         """Tell a fresh process its order."""
-        if self._spare is None or self._spare.process.poll() is not None:
-            self._drop_spare()
-            self._spare = self._spawn()
-        fresh, self._spare = self._spare, None
-        assert fresh.process.stdin is not None, "it was asked for"
-        try:
-            fresh.process.stdin.write(order.model_dump_json().encode() + b"\n")
-            fresh.process.stdin.flush()
-        except BrokenPipeError:  # it has died already; the next look finds out
-            pass
-        return Child(order.claim, fresh.process, pipe=fresh.pipe)
+        fresh = self._nursery.fresh()
+        with suppress(BrokenPipeError):  # it has died already; the next look finds out
+            os.write(fresh.orders, order.model_dump_json().encode() + b"\n")
+        return Child(order.claim, fresh.process, orders=fresh.orders, pipe=fresh.pipe)
 
     def _watch(self, run: Run) -> None:
         """Reap children that have ended; signal those that should."""
@@ -230,8 +175,8 @@ class Supervisor:
             if status is None:
                 continue
             kill_group(child.process.pid, signal.SIGKILL)  # whatever it may have started
-            assert child.process.stdin is not None, "it was asked for"
-            child.process.stdin.close()
+            self._orphaned.add(child.process.pid)
+            os.close(child.orders)
             if child.pipe is not None:
                 child.incident, child.pipe = hear(child.pipe), None
             child.status = status

@@ -1,26 +1,30 @@
-"""The child: one fresh process a job, `python -m workers.trainer PARENT`, ordered and held by its standard input.
+"""The child: one fresh process a job, `python -m workers.trainer PARENT PIPE`, ordered and held by its standard input.
 
-It may be started ahead of its job: it loads the libraries, then waits for one line of standard input, the order, and
-carries out that one only. The order holds the claim and where things are, for secrets go by file descriptor and never
-by argument or environment. The pipe then stays open as long as the supervisor lives; its end ends the trainer, and so
-does the death of the supervisor's thread that started it. Standard output and error go nowhere: what a failure prints
-may depend on records. What its supervisor's log may tell of it goes through a pipe of its own (`workers.incident`).
+It loads the libraries, or is forked from one that has (`workers.template`), then waits for one line of standard input,
+the order, and carries out that one only. The order holds the claim and where things are, for secrets go by file
+descriptor and never by argument or environment. The pipe then stays open as long as the supervisor lives; its end ends
+the trainer, and so does the death of the supervisor's thread whose child it is. Standard output and error go nowhere:
+what a failure prints may depend on records. What its supervisor's log may tell of it goes through a pipe of its own
+(`workers.incident`).
 """
 
 import gc
 import os
 import signal
+import socket
 import sys
 import threading
 from functools import partial
 from typing import Final
 
 from core.errors import Diverged, Forsaken, LedgerFrozen, StaleAttempt
+from core.store.arrow import leave_pandas_out
 from core.training.order import Drained, Failed, NoGpu, Phase
 from workers.gather import RANK, gather
 from workers.incident import tell
 from workers.outcome import Outcome
 from workers.process import die_with_parent, leave_no_core, let_in, limit_memory, pin
+from workers.template import WORD, fork_for
 from workers.wire import Order
 
 _PHASES: Final = {
@@ -50,15 +54,19 @@ def main(rank: str = RANK) -> None:
         rank: the module that further processes of the job run.
     """
     leave_no_core()
-    parent, pipe = map(int, sys.argv[1:])
-    os.set_inheritable(pipe, False)
+    parent, channel = map(int, sys.argv[1:3])
+    os.set_inheritable(channel, False)
     die_with_parent(parent)
+    leave_pandas_out()
+    forked = sys.argv[3:] == [WORD]
+    pipe = _forked(parent, channel) if forked else channel
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     let_in(signal.SIGTERM)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is the supervisor's to act on
     try:
-        load_libraries()
+        if not forked:
+            load_libraries()
     except BaseException as ending:  # noqa: BLE001 - an installation that is not whole, or is being changed
         os._exit(fail(ending, pipe))
     line = sys.stdin.buffer.readline()
@@ -72,17 +80,27 @@ def main(rank: str = RANK) -> None:
     os._exit(train(order, stop, rank, pipe))
 
 
+def _forked(parent: int, channel: int) -> int:
+    """Be a template; return in what was forked of it only, where to tell of a failure."""
+    load_libraries()
+    given = fork_for(socket.socket(fileno=channel))
+    die_with_parent(parent)  # asked anew: it has another one
+    os.dup2(given.orders, sys.stdin.fileno())
+    os.close(given.orders)
+    os.set_inheritable(given.pipe, False)
+    return given.pipe
+
+
 def load_libraries() -> None:
     """Import what every job needs; most of the seconds of a fresh process.
 
     What is loaded stays, so garbage is not looked for in it: not now, which takes a fifth of the time, and not later.
+    Nothing that is loaded starts a thread, for a process with several cannot be forked: Arrow, which does, is loaded
+    when it is needed.
     """
     gc.disable()
-    import pyarrow as pa  # noqa: PLC0415 - slow; the parent of this function does what cannot wait first
+    from core.training import federated  # noqa: PLC0415 - slow; torch, and all that a job alone needs too
 
-    from core.training import federated  # noqa: PLC0415 - as above; torch, and all that a job alone needs too
-
-    assert pa.__version__, "loaded"
     assert federated.run is not None, "loaded"
     gc.freeze()
     gc.enable()

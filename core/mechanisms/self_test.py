@@ -1,9 +1,9 @@
-"""The start-up self-test: fresh processes must draw different noise, and compiled kernels what NumPy draws.
+"""The start-up self-test: fresh and forked processes must draw different noise, and compiled kernels what NumPy draws.
 
-By hand: ``python -m core.mechanisms.self_test`` prints what one process draws.
+By hand: ``python -m core.mechanisms.self_test`` prints what one process draws, and what a fork of it then draws.
 
-A broken system source, or a process image restored twice, would give two trainers the same noise, and their
-difference would be the records' own.
+A broken system source, a process image restored twice, or a fork that goes on with its parent's key would give two
+trainers the same noise, and their difference would be the records' own.
 
 Kernels that compute something else than their twins are of a broken compiler, disk or processor. A worker that has them
 does not start: going on without them would hide it, and the same machine would then compute all the rest.
@@ -40,6 +40,9 @@ from core.privacy.facts import Adjacency
 PARAMETER: Final = 5.0e6
 DRAWS: Final = 8
 FRESH: Final = 2
+LINES: Final = 3
+"""Of each: its own, and after a fork one each."""
+
 MANY: Final = 2**14 + 3
 COMPARED: Final = (0.7, 300.0, 4.0e3, 5.0e6, 1.0e12)
 """Parameters whose draws are compared: narrow ones, and wide ones by first bits of 32 and of 64."""
@@ -55,9 +58,25 @@ ROWS, WIDTH = 75, 29
 _PATIENCE_SECONDS: Final = 60
 
 
-def fresh_noise() -> str:
-    """Draw a little noise from a fresh generator and write it as one line; it noises nothing."""
-    return " ".join(map(str, noise_vector(SystemGenerator(), PARAMETER, DRAWS).tolist()))
+def noise_line(generator: SystemGenerator) -> str:
+    """Draw a little noise and write it as one line; it noises nothing."""
+    return " ".join(map(str, noise_vector(generator, PARAMETER, DRAWS).tolist()))
+
+
+def tell_noise() -> None:
+    """Print what this process draws, and what a fork of it draws from the same generator afterwards."""
+    generator = SystemGenerator()
+    _say(noise_line(generator))
+    forked = os.fork()
+    _say(noise_line(generator))
+    if not forked:
+        os._exit(0)
+    os.waitpid(forked, 0)
+
+
+def _say(line: str) -> None:
+    """Print a line in one piece: two processes do at a time."""
+    os.write(sys.stdout.fileno(), f"{line}\n".encode())
 
 
 def distinct(lines: list[str]) -> bool:
@@ -183,7 +202,7 @@ def _rows_agree(found: CDLL, words: NDArray[np.uint64]) -> bool:
 
 
 def self_test() -> str:
-    """Check that two fresh processes and this one draw different noise, and that the kernels agree with their twins.
+    """Check that fresh processes, forks of them and this one draw different noise, and kernels agree with their twins.
 
     Takes about half a second. Equal lines by chance have probability below 2^-180.
 
@@ -196,16 +215,18 @@ def self_test() -> str:
     """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     command = [sys.executable, "-m", "core.mechanisms.self_test"]
-    lines = [fresh_noise()]
+    lines = [noise_line(SystemGenerator())]
     for _ in range(FRESH):
         child = subprocess.run(  # noqa: S603 - our own module
             command, env=environment, stdout=subprocess.PIPE, text=True, timeout=_PATIENCE_SECONDS, check=True
         )
-        lines.append(child.stdout.strip())
+        told = child.stdout.splitlines()
+        assert len(told) == LINES, "a fresh process, and a fork of it, say what they draw"
+        lines += told
     assert distinct(lines), "fresh processes draw the same noise: the system's source of randomness is broken"
     assert twins_agree(), "compiled kernels give other numbers than NumPy: build them anew, or remove the library"
     return library()[1]
 
 
 if __name__ == "__main__":  # pragma: no cover - runs in the fresh processes
-    sys.stdout.write(fresh_noise() + "\n")
+    tell_noise()

@@ -17,7 +17,7 @@ from core.mechanisms.generator import (
     _Forks,
     require_system,
 )
-from core.mechanisms.self_test import DRAWS, distinct, fresh_noise, self_test
+from core.mechanisms.self_test import DRAWS, distinct, noise_line, self_test
 
 WORDS = 64
 
@@ -177,11 +177,11 @@ class TestSelfTest:
         self_test()
 
     def test_sees_equal_and_empty_noise(self) -> None:
-        line = fresh_noise()
+        line = noise_line(SystemGenerator())
         assert len(line.split()) == DRAWS
         assert not distinct([line, line])
         assert not distinct([line, ""])
-        assert distinct([line, fresh_noise()])
+        assert distinct([line, noise_line(SystemGenerator())])
 
     def test_stops_a_worker_whose_processes_draw_the_same(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("core.mechanisms.self_test.distinct", lambda lines: distinct([lines[0], lines[0]]))

@@ -208,6 +208,7 @@ class TestALostBell:
         desk, log = Looking(database, settings, "w"), structlog.get_logger("test")
         keeper = Keeper(settings, desk, [Slot(0)], make_bell(settings), log)
         keeper.start()
+        keeper.claim_when(able=True)
         assert desk.looked.wait(60), "its first look, which finds nothing"
         queue_one(database, place)
         deadline = time.monotonic() + wait_seconds

@@ -24,7 +24,8 @@ def a_run(statuses: Sequence[int], known: Mapping[str, object], meeting: Path | 
     claims = [CLAIM] if meeting is None else [Claim(f"job_{place}", 1, "epoch", 1) for place in range(len(statuses))]
     ordered, forsaken = (bool(known.get(name)) for name in ("ordered", "forsaken"))
     children = [
-        Child(claim, process, status, ordered, forsaken) for claim, status in zip(claims, statuses, strict=True)
+        Child(claim, process, orders=-1, status=status, ordered=ordered, forsaken=forsaken)
+        for claim, status in zip(claims, statuses, strict=True)
     ]
     run = Run(CLAIM, Resources(), Slot(0), children, started_at=0.0, limit_seconds=1.0, beaten_at=0.0, meeting=meeting)
     for name, value in known.items():

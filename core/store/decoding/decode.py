@@ -28,6 +28,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from core.catalogue.columns import ArrayColumn, Column, numbers_in
 from core.errors import FieldError, Invalid, Refusal, TooLarge
 from core.privacy.facts import Frozen
+from core.store.arrow import leave_pandas_out
 from core.store.decoding.validation import ColumnReport, ValidationReport
 from core.store.records.encryption import SealedFile
 from core.store.records.files import digest_of
@@ -263,6 +264,7 @@ def _kept_type(column: Column, kind: "pa.DataType") -> "pa.DataType":
 def _main() -> None:
     """Read one request from standard input, answer on standard output."""
     os.umask(0o077)
+    leave_pandas_out()
     request = TypeAdapter(_Request).validate_python(_read_request())
     _limit(request.limits, sum(map(numbers_in, request.columns)))
     threading.Thread(target=_exit_with_parent, daemon=True).start()

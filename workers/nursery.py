@@ -1,0 +1,209 @@
+"""Where a supervisor's fresh processes come from: forked from a template, or started ahead, or started.
+
+A template takes seconds to load and milliseconds to fork (`workers.template`). It cannot be had where the kernel does
+not make orphans the supervisor's children, nor where libraries are to have several threads: they start some as they are
+loaded. There one process is started ahead of the next job, for the same seconds at each job.
+
+A template that dies while it loads is of an installation that is not whole. Then a job's process is started for it, and
+says itself what is wrong.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from workers.process import child_environment, clock_seconds, held_back, kill_group, take_orphans
+from workers.template import FORK, MOST_BYTES, NOBODY, READY, WORD
+
+ANSWER_SECONDS: Final = 5.0
+"""How long a template may take to fork."""
+_AGAIN_SECONDS: Final = 1.0
+"""Between two templates, so that one that cannot live is not started again and again."""
+
+
+class Process(Protocol):
+    """A child of this process."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id, and its group's."""
+
+    def poll(self) -> int | None:
+        """Return its status, the signal's negative number where one killed it, or None while it runs."""
+
+
+class Adopted:
+    """A child that another process forked for this one.
+
+    Args:
+        pid: its process id.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._status: int | None = None
+
+    def poll(self) -> int | None:
+        """Return its status, or None while it runs."""
+        if self._status is None:
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
+            if ended:
+                self._status = os.waitstatus_to_exitcode(status)
+        return self._status
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """A process that has no order yet."""
+
+    process: Process
+    orders: int
+    """Descriptor that takes its order; its end is the process's."""
+    pipe: int
+    """Descriptor by which it tells of failures."""
+
+
+@dataclass
+class _Template:
+    """The process that is forked."""
+
+    process: Process
+    control: socket.socket
+    ready: bool = False
+
+
+class Nursery:
+    """Keeps a template and makes fresh processes. One thread, which lives as long as they may.
+
+    Args:
+        module: what a process runs.
+        threads: of its libraries.
+    """
+
+    def __init__(self, module: str, threads: int) -> None:
+        self._module = module
+        self._threads = threads
+        self._forks = threads == 1 and take_orphans()
+        self._template: _Template | None = None
+        self._ahead: Fresh | None = None
+        self._started_at = -_AGAIN_SECONDS
+        self._hopeless = False
+
+    def able(self) -> bool:
+        """Tell whether a process can be had now, or waiting would be in vain."""
+        return not self._forks or self._hopeless or (self._template is not None and self._template.ready)
+
+    def keep(self) -> None:
+        """Look once at what is kept, a template or a process ahead, and start one where there is none."""
+        again = clock_seconds() > self._started_at + _AGAIN_SECONDS
+        if not self._forks:
+            if again and (self._ahead is None or self._ahead.process.poll() is not None):
+                self._drop_ahead()
+                self._started_at = clock_seconds()
+                self._ahead = self._start()
+        elif self._template is None:
+            if again:
+                self._template = self._load()
+        elif self._template.process.poll() is not None:
+            self._hopeless = not self._template.ready
+            self._drop_template()
+        elif not self._template.ready:
+            with suppress(BlockingIOError, ConnectionError):
+                self._template.ready = self._template.control.recv(MOST_BYTES) == READY
+            self._hopeless = self._hopeless and not self._template.ready
+
+    def fresh(self) -> Fresh:
+        """Return a process of its own session, which waits for one order."""
+        ahead, self._ahead = self._ahead, None
+        return ahead or self._fork() or self._start()
+
+    def close(self) -> None:
+        """End what is kept; it knows nothing."""
+        self._drop_template()
+        self._drop_ahead()
+
+    def _drop_ahead(self) -> None:
+        """End the process that waits for an order."""
+        if self._ahead is not None:
+            fresh, self._ahead = self._ahead, None
+            _end(fresh.process)
+            os.close(fresh.orders)
+            os.close(fresh.pipe)
+
+    def _drop_template(self) -> None:
+        """End the template."""
+        if self._template is not None:
+            template, self._template = self._template, None
+            _end(template.process)
+            template.control.close()
+
+    def _load(self) -> _Template:
+        """Start a template, which is ready some seconds later."""
+        self._started_at = clock_seconds()
+        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with its:
+            process = self._run(subprocess.DEVNULL, its.fileno(), WORD)
+        ours.setblocking(False)
+        return _Template(process, ours)
+
+    def _fork(self) -> Fresh | None:
+        """Have the template fork; None where it cannot."""
+        template = self._template
+        if template is None or not template.ready:
+            return None
+        orders, takes_orders = os.pipe()
+        hears, pipe = os.pipe()
+        pid = 0
+        try:
+            template.control.settimeout(ANSWER_SECONDS)
+            socket.send_fds(template.control, [FORK], [orders, pipe])
+            told = template.control.recv(MOST_BYTES)
+            pid = 0 if told == NOBODY else int(told)
+        except (OSError, ValueError):  # it has ended, or does not answer: whatever it forks yet finds no order
+            self._drop_template()
+        finally:
+            os.close(orders)
+            os.close(pipe)
+        if pid:
+            return Fresh(Adopted(pid), takes_orders, hears)
+        os.close(takes_orders)
+        os.close(hears)
+        return None
+
+    def _start(self) -> Fresh:
+        """Start a process that loads everything itself."""
+        orders, takes_orders = os.pipe()
+        hears, pipe = os.pipe()
+        try:
+            process = self._run(orders, pipe)
+        finally:
+            os.close(orders)
+            os.close(pipe)
+        return Fresh(process, takes_orders, hears)
+
+    def _run(self, orders: int, channel: int, *more: str) -> "subprocess.Popen[bytes]":
+        """Start the module in a session of its own, with a descriptor that it is told by number."""
+        # A request to stop that comes while it still loads waits until it can be heard: it would be a death otherwise.
+        with held_back(signal.SIGTERM):
+            return subprocess.Popen(  # noqa: S603 - our own interpreter and module
+                [sys.executable, "-m", self._module, str(os.getpid()), str(channel), *more],
+                stdin=orders,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=child_environment(os.environ, self._threads),
+                pass_fds=(channel,),
+                start_new_session=True,
+            )
+
+
+def _end(process: Process) -> None:
+    """Kill a process, if it runs still, and take note of its end."""
+    if process.poll() is None:
+        kill_group(process.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        process.poll()
