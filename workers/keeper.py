@@ -113,6 +113,7 @@ class Keeper:
     def claim_when(self, *, able: bool) -> None:
         """Claim only while the supervisor is able to start a job at once: what is claimed counts as running."""
         if able and not self._able:
+            self._log.info("claiming")
             self.ring()
         self._able = able
 

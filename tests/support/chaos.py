@@ -232,7 +232,7 @@ class Harm:
 
     def _is_whole(self) -> bool:
         """Say whether the newest worker, which replaced the last victim, has come to life."""
-        return '"supervising"' in self._running.log(f"worker-{len(self._running.workers) - 1}")
+        return '"claiming"' in self._running.log(f"worker-{len(self._running.workers) - 1}")
 
 
 def kill_whole(running: Cluster, turn: int) -> None:

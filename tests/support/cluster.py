@@ -190,14 +190,14 @@ class Cluster(Running):
         return number
 
     def ready(self) -> None:
-        """Wait until every API process that runs is ready, and every worker that runs supervises."""
+        """Wait until every API process that runs is ready, and every worker that runs claims jobs."""
         for number, url in enumerate(self.urls):
             name = f"api-{number}"
             until(partial(is_ready, url), name, process=self.apis[number], log=partial(self.log, name))
         for number, process in enumerate(self.workers):
             log = partial(self.log, f"worker-{number}")
             if process.poll() is None:
-                until(partial(_supervises, log), f"worker-{number}", process=process, log=log)
+                until(partial(_claims, log), f"worker-{number}", process=process, log=log)
 
     def log(self, name: str) -> str:
         """Return what a process wrote: api-0, worker-0, postgresql, redis."""
@@ -336,8 +336,8 @@ def is_ready(url: str) -> bool:
     return False
 
 
-def _supervises(log: Callable[[], str]) -> bool:
-    return '"supervising"' in log()
+def _claims(log: Callable[[], str]) -> bool:
+    return '"claiming"' in log()
 
 
 def until(
