@@ -1,8 +1,8 @@
 """What a trivial job costs beside its arithmetic: `python -m benchmarks.overhead`.
 
 A toy dataset of 2,000 rows, one noisy Newton job after another through the embedded service; from POST to the first
-answer that says `succeeded`, on a visible grid of nothing (the default of one second rounds up). After a pause the
-supervisor has a fresh process ready; back to back, the next one is still importing while a job runs.
+answer that says `succeeded`, on a visible grid of nothing (the default of one second rounds up). After a pause and back
+to back: each job's process is forked from one that has loaded the libraries.
 """
 
 import statistics
@@ -40,7 +40,7 @@ def measure(service: Embedded, dataset: str) -> dict[str, float]:
     return {
         "submit": accepted - began,
         "until claimed": claimed - accepted,
-        "fresh process, imports": opened - claimed,
+        "fresh process": opened - claimed,
         "open, train, publish": finished - opened,
         "until seen": ended - finished,
         "all": ended - began,
