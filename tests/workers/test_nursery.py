@@ -110,11 +110,12 @@ def test_a_forked_trainer_is_a_child_in_a_session_of_its_own_and_has_nothing_of_
     assert forked.ppid() == os.getpid()
     assert os.getsid(pid) == os.getpgid(pid) == pid
     assert forked.num_threads() == template_of(trainers).num_threads() == 1
-    wait(lambda: len(opened(pid)) == 4)  # it puts the pipe of its order into its place first
+    descriptors = Path(f"/proc/{pid}/fd")
+    wait(lambda: len([*descriptors.iterdir()]) == 4)  # it puts the pipe of its order into its place first
     held = opened(pid)
     assert held[1] == held[2] == "/dev/null"
     assert sorted(link.partition(":")[0] for link in held.values()) == ["/dev/null", "/dev/null", "pipe", "pipe"]
-    assert Path(f"/proc/{pid}/fd/0").stat().st_ino == os.fstat(fresh.orders).st_ino
+    assert (descriptors / "0").stat().st_ino == os.fstat(fresh.orders).st_ino
     assert end(fresh) == Outcome.ORPHANED
 
 
@@ -187,9 +188,10 @@ def test_where_a_template_cannot_load_a_process_is_started_that_says_why() -> No
 def test_with_several_threads_one_process_is_started_ahead() -> None:
     made = Nursery(DRAWING, 2)
     assert made.able(), "whoever waits gains nothing"
+    started = time.monotonic()
     made.keep()
-    assert made._ahead is not None
-    ahead, started = made._ahead, time.monotonic()
+    ahead = made._ahead
+    assert ahead is not None
     made.keep()
     assert made._ahead is ahead
     assert made.fresh() is ahead
