@@ -1,6 +1,6 @@
 """Where a supervisor's fresh processes come from: forked from a template, or started ahead, or started.
 
-A template takes seconds to load and milliseconds to fork (`workers.template`). It cannot be had where the kernel does
+A template takes seconds to load and little to fork (`workers.template`). It cannot be had where the kernel does
 not make orphans the supervisor's children, nor where libraries are to have several threads: they start some as they are
 loaded. There one process is started ahead of the next job, for the same seconds at each job.
 
@@ -119,6 +119,8 @@ class Nursery:
 
     def fresh(self) -> Fresh:
         """Return a process of its own session, which waits for one order."""
+        if self._ahead is not None and self._ahead.process.poll() is not None:
+            self._drop_ahead()  # it has died, which is no job's fault
         ahead, self._ahead = self._ahead, None
         return ahead or self._fork() or self._start()
 

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 import psutil
@@ -80,11 +79,6 @@ def heard(fresh: Fresh) -> str:
         told += piece
     assert end(fresh) == 0
     return told.decode()
-
-
-def is_asleep(process: psutil.Process) -> bool:
-    """Say whether a process waits for something."""
-    return bool(process.status() == psutil.STATUS_SLEEPING)
 
 
 def lives(process: psutil.Process) -> bool:
@@ -204,6 +198,18 @@ def test_with_several_threads_one_process_is_started_ahead() -> None:
     assert again.process.poll() is not None
 
 
+def test_a_process_ahead_that_has_died_gets_no_job() -> None:
+    made = Nursery(DRAWING, 2)
+    made.keep()
+    dead = made._ahead
+    assert dead is not None
+    os.killpg(dead.process.pid, signal.SIGKILL)
+    wait(lambda: dead.process.poll() is not None)
+    fresh = made.fresh()
+    assert fresh.process.pid != dead.process.pid
+    assert len(heard(fresh).splitlines()) == drawing_trainer.LINES
+
+
 def test_a_template_with_a_thread_does_not_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends, and jobs get processes that are started for them."""
     monkeypatch.setenv(drawing_trainer.THREAD, "1")
@@ -234,8 +240,8 @@ def test_a_supervisor_s_death_takes_its_template_and_what_was_forked_along() -> 
         try:
             assert holder.stdout is not None
             held = [psutil.Process(int(pid)) for pid in holder.stdout.readline().split()]
+            wait(lambda: len([*Path(f"/proc/{held[1].pid}/fd").iterdir()]) == 4)  # it has asked for that
             for process in held:
-                wait(partial(is_asleep, process))  # it has asked for that
                 process.suspend()
         finally:
             holder.kill()
