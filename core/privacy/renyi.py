@@ -10,23 +10,23 @@ r"""What an event costs in Renyi differential privacy at an integer order, in na
 | Repeated, Composed | sums | Mironov (2017), proposition 1; adaptive at a fixed order |
 | Disjoint | the largest, order by order | a unit is read by one of them only |
 
-Arithmetic. Every leaf is an integer number of 1e-30 nats, rounded up; sums, multiples and maxima of integers are
-exact, so the price of a set of draws does not depend on how it is grouped or ordered, and it never lies below the
-real one. All leaves are rational and rounded exactly, but the sampled one. There the series is written as
+Arithmetic. A price is an integer: the real price of a leaf in units of 1e-30 nats, rounded up, and nothing else; sums,
+multiples and maxima of integers are exact. So the price of a set of draws does not depend on how it is grouped or
+ordered, it never lies below the real one, and whoever works it out by other means gets the same integer
+(docs/ledger-format.md). All leaves are rational and rounded exactly, but the sampled one. There the series is
 
     1 + sum_{k >= 2} C(a,k) (1-q)^(a-k) q^k (exp((k^2-k)/(2 s^2)) - 1),
 
-a sum of positive terms, so a tiny price keeps its digits. The logarithm of a term is a sum of four floats, each good
-to two units in the last place; with the rounding of q and of the sums its absolute error is below 2^-50 (order + the
-sum of their magnitudes), and the largest such bound is added to the logarithm of the whole sum. One more factor
-1 + 2^-50 covers the last operations.
+a sum of positive terms, which is worked out in decimal arithmetic of so many digits that both ends of its error bound
+round up to the same integer; where they do not, with more digits.
 """
 
 from collections.abc import Sequence
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, Context, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
-from math import ceil, exp, expm1, fsum, inf, log, log1p
-from typing import assert_never
+from math import ceil
+from typing import Final, assert_never
 
 from core.privacy.events import BoundedRange, Composed, Disjoint, Event, Gaussian, Pure, Repeated, Sampled, Zcdp
 
@@ -40,14 +40,14 @@ _PER_NANO = 10**21
 _PER_NAT = 10**30
 _MAX_FINE = MAX_NANO * _PER_NANO
 _ONE = 2**64  # the numerator of probability one
-_MARGIN = 2.0**-50
-_LARGEST_EXPONENT = 1e18  # nats; such a price saturates long before
+_DIGITS: Final = 60  # 40 that a price can have, and 20 more: one in 10^20 is worked out a second time
+_SATURATED: Final = 4_700_000_000  # nats of a Gaussian answer, from where a sampled one saturates at any rate
 
 
 def cost(event: Event, order: int) -> float:
     """Return the price of an event in nats at an integer order of at least 2.
 
-    It is rounded up by at most a few parts in 1e13 (see the module), and saturates at `MAX_NANO` nano-nats.
+    It is rounded up to 1e-30 nats, then to the nearest float, and saturates at `MAX_NANO` nano-nats.
     """
     assert order >= 2, "Renyi prices are kept at integer orders from 2"  # noqa: PLR2004 - the smallest integer above 1
     return min(_fine(event, order), _MAX_FINE) / _PER_NAT
@@ -119,44 +119,42 @@ def _gaussian(sigma: float, order: int) -> int:
 
 @lru_cache(maxsize=4096)
 def _sampled(numerator: int, sigma: float, order: int) -> int:
-    """Price a Gaussian answer about a Poisson sample."""
+    """Price a Gaussian answer about a Poisson sample exactly."""
     if numerator == 0:
         return 0
     if numerator == _ONE:
         return _gaussian(sigma, order)
-    log_excess, error = _log_excess(numerator, sigma, order)
-    if log_excess == inf:
+    precision = 1 / Fraction(sigma) ** 2
+    if precision * order > 2 * _SATURATED:  # its largest term alone makes it a / (2 s^2) - 89 at least, as q >= 2^-64
         return _MAX_FINE
-    upper = log_excess + error
-    log_moment = upper + log1p(exp(-upper)) if upper > 0 else log1p(exp(upper))
-    return max(1, _up(Fraction(log_moment / (order - 1) * (1 + _MARGIN))))
+    digits = _DIGITS
+    while True:
+        low, high = _enclosed(numerator, precision, order, digits)
+        if low == high:
+            return low
+        digits *= 2
 
 
-def _log_excess(numerator: int, sigma: float, order: int) -> tuple[float, float]:
-    """Return the logarithm of the sampled moment less one, and a bound on its absolute error."""
-    log_in = log(numerator / _ONE)
-    log_out = log1p(-numerator / _ONE) if 2 * numerator < _ONE else log((_ONE - numerator) / _ONE)
-    half_precision = 0.5 / sigma / sigma if sigma > 1 / _LARGEST_EXPONENT else inf
-    if half_precision * order > _LARGEST_EXPONENT:
-        return inf, 0.0
-    choose = _log_choose(order)
-    terms = []
-    magnitude = 0.0
-    for drawn in range(2, order + 1):
-        exponent = (drawn * drawn - drawn) * half_precision
-        shift = exponent + log1p(-exp(-exponent)) if exponent > 1 else log(expm1(exponent))
-        inside, outside = drawn * log_in, (order - drawn) * log_out
-        terms.append(choose[drawn] + inside + outside + shift)
-        magnitude = max(magnitude, choose[drawn] - inside - outside + abs(shift))
-    top = max(terms)
-    return top + log(fsum(exp(term - top) for term in terms)), _MARGIN * (order + magnitude)
+def _enclosed(numerator: int, precision: Fraction, order: int, digits: int) -> tuple[int, int]:
+    """Return both ends of an interval of relative width 2e-digits around a sampled price, rounded up to 1e-30 nats.
 
-
-@lru_cache(maxsize=64)
-def _log_choose(order: int) -> tuple[float, ...]:
-    """Return the logarithms of the binomial coefficients C(order, 0..order), each of an exact integer."""
-    coefficient, logarithms = 1, [0.0]
-    for drawn in range(1, order + 1):
-        coefficient = coefficient * (order - drawn + 1) // drawn
-        logarithms.append(log(coefficient))
-    return tuple(logarithms)
+    Each operation errs by less than 10^(1-p) at p digits, and so does 1/s^2, which exp multiplies by itself. A power
+    of exp(1/s^2) is a product of fewer than a^2 factors, and taking 1 away multiplies its error by s^2 at most.
+    """
+    magnitude = len(str(ceil(precision))) + len(str(ceil(1 / precision)))  # of 1/s^2 and of s^2
+    with localcontext(Context(prec=digits + magnitude + 3 * len(str(order)) + 3, Emax=MAX_EMAX, Emin=MIN_EMIN)) as wide:
+        drawn, left_out = Decimal(numerator), Decimal(_ONE - numerator)
+        step = (Decimal(precision.numerator) / Decimal(precision.denominator)).exp()
+        odds, weight = drawn / left_out, (left_out / _ONE) ** order * order * drawn / left_out
+        power, raised, excess = Decimal(1), Decimal(1), Decimal(0)
+        for count in range(2, order + 1):
+            weight *= odds * (order - count + 1) / count
+            power *= step
+            raised *= power  # exp((k^2 - k) / (2 s^2))
+            excess += weight * (raised - 1)
+        wide.prec += max(0, -excess.adjusted())
+        price = (1 + excess).ln().scaleb(30) / (order - 1)
+        wide.prec = digits + 5
+        ends = [price * (1 + sign * Decimal(10) ** -digits) for sign in (-1, 1)]
+        low, high = (int(end.to_integral_value(ROUND_CEILING)) for end in ends)
+    return min(low, _MAX_FINE), min(high, _MAX_FINE)

@@ -1,6 +1,6 @@
-"""Prices: never below the exact ones, exact in groupings, monotone, and saturating."""
+"""Prices: the exact ones rounded up, exact in groupings, monotone, and saturating."""
 
-from decimal import Decimal, localcontext
+from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
 from itertools import pairwise
 from math import comb
@@ -29,8 +29,8 @@ ORDERS = (2, 3, 9, 16, 44)
 
 
 def exact_sampled(numerator: int, sigma: float, order: int) -> Decimal:
-    """The same moment by 120-digit arithmetic, term by term."""
-    with localcontext(prec=120):
+    """The same moment by 160-digit arithmetic, term by term."""
+    with localcontext(prec=160):
         q, variance = Decimal(numerator) / ONE, Decimal(sigma) ** 2
         moment = sum(
             comb(order, k) * (1 - q) ** (order - k) * q**k * (Decimal(k * k - k) / (2 * variance)).exp()
@@ -53,14 +53,25 @@ leaves = st.one_of(
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("sigma", [0.5, 1.0, 3.7, 100.0, 1e5])
 @pytest.mark.parametrize("numerator", [1, 2**30, 2**50, round(0.01 * ONE), ONE // 2, ONE - 2**20, ONE - 1])
-def test_sampled_price_is_never_below_and_hardly_above(numerator: int, sigma: float, order: int) -> None:
+def test_a_sampled_price_is_the_exact_one_rounded_up_and_no_other(numerator: int, sigma: float, order: int) -> None:
     exact = exact_sampled(numerator, sigma, order)
     price = cost(Sampled(numerator=numerator, sigma=sigma), order)
+    fine = (exact * 10**30).to_integral_value(ROUND_CEILING)
+    assert price == float(Fraction(int(fine), 10**30))
     nano = cost_nano(Repeated(event=Sampled(numerator=numerator, sigma=sigma), times=10**6), (order,))[0]
-    assert Decimal(price) >= exact * (1 - Decimal("2e-16"))  # the float itself is rounded to nearest
-    assert Decimal(price) <= exact * (1 + Decimal("1e-10")) + Decimal("2e-30")
-    assert nano >= exact * 10**15
-    assert nano <= exact * 10**15 * (1 + Decimal("1e-10")) + 2
+    assert nano == -(-int(fine) * 10**6 // 10**21)
+
+
+@pytest.mark.parametrize("sigma", [5e-324, 1e-10, 1e-4, 1e9, 1e150, 1.7e308])
+@pytest.mark.parametrize("numerator", [1, ONE // 2, ONE - 1])
+def test_a_sampled_price_has_no_sigma_that_it_cannot_be_worked_out_at(numerator: int, sigma: float) -> None:
+    nano = cost_nano(Sampled(numerator=numerator, sigma=sigma), (2, 20_000))
+    assert all(1 <= price <= MAX_NANO for price in nano)
+    assert nano[0] <= nano[1]
+    if sigma < 1e-9:
+        assert nano == (MAX_NANO, MAX_NANO)
+    if sigma > 1e8:
+        assert nano[0] == 1
 
 
 @pytest.mark.parametrize(
