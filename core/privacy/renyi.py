@@ -6,9 +6,13 @@ r"""What an event costs in Renyi differential privacy at an integer order, in na
 | Sampled(q, s) | log(sum_k C(a,k) (1-q)^(a-k) q^k exp((k^2-k)/(2 s^2))) / (a-1) | Mironov, Talwar, Zhang (2019), 3.3 |
 | Zcdp(rho) | rho a | Bun and Steinke (2016), definition 1.1 |
 | Pure(e) | min(e, a e^2 / 2) | Bun and Steinke (2016), proposition 3.3 |
-| BoundedRange(e) | a e^2 / 8 | Dong, Durfee and Rogers (2020); Cesar and Rogers (2021) |
+| BoundedRange(e) | min(e, a e^2 / 8) | Dong, Durfee and Rogers (2020); Cesar and Rogers (2021); see below |
 | Repeated, Composed | sums | Mironov (2017), proposition 1; adaptive at a fixed order |
 | Disjoint | the largest, order by order | a unit is read by one of them only |
+
+A mechanism of bounded range e is e-differentially private, too (Durfee and Rogers 2019, corollary 4.2): both laws add
+up to one, so the logarithm of the ratio of two probabilities, whose range over all outputs is at most e, is nowhere
+above e or below -e. A Renyi divergence is a mean of powers of that ratio, so at no order does it pass e.
 
 Arithmetic. A price is an integer: the real price of a leaf in units of 1e-30 nats, rounded up, and nothing else; sums,
 multiples and maxima of integers are exact. So the price of a set of draws does not depend on how it is grouped or
@@ -102,7 +106,7 @@ def _leaf(event: Leaf, order: int) -> int:
         case Pure(epsilon=epsilon):
             return _up(min(Fraction(epsilon), Fraction(epsilon) ** 2 * order / 2))
         case BoundedRange(epsilon=epsilon):
-            return _up(Fraction(epsilon) ** 2 * order / 8)
+            return _up(min(Fraction(epsilon), Fraction(epsilon) ** 2 * order / 8))
     assert_never(event)
 
 
