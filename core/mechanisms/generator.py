@@ -83,10 +83,15 @@ class SystemGenerator(Generator):
     __slots__ = ("__ahead", "__identity", "__stream", "__waiting")
 
     def __init__(self) -> None:
-        self.__rekey()
+        self.rekey()
 
-    def __rekey(self) -> None:
-        """Start a new stream under a fresh key."""
+    def rekey(self) -> None:
+        """Start a new stream under 32 fresh bytes from the system, and drop all that was drawn ahead.
+
+        Whoever has captured the state before can tell nothing of what is drawn after. A job does so at each payment
+        (`core.training.meter`): what is dropped was told to nobody, and it is dropped for a reason that no draw has a
+        part in, so what is drawn in its place has the same law.
+        """
         cipher = Cipher(algorithms.AES(os.urandom(KEY_BYTES)), modes.CTR(os.urandom(BLOCK_BYTES)))
         self.__stream: CipherContext = cipher.encryptor()
         self.__identity = (os.getpid(), _Forks.count)
@@ -97,7 +102,7 @@ class SystemGenerator(Generator):
         """Return `count` words that no other generator, job or process draws, shape (count,)."""
         assert count >= 0, "a count of words is not negative"
         if self.__identity != (os.getpid(), _Forks.count):
-            self.__rekey()
+            self.rekey()
         size = WORD_BYTES * count
         zeros = _ZEROS[:size] if size <= len(_ZEROS) else bytes(size)
         return np.frombuffer(self.__stream.update(zeros), dtype=np.uint64)
@@ -109,7 +114,7 @@ class SystemGenerator(Generator):
             return self.bits(count)
         assert room.size >= count + ROOM_BEHIND, "a cipher asks for room for a block more"
         if self.__identity != (os.getpid(), _Forks.count):
-            self.__rekey()
+            self.rekey()
         written = self.__stream.update_into(_ZEROS[:size], room.view(np.uint8).data)
         assert written == size, "a stream is as long as what it is added to"
         return room[:count]
@@ -127,7 +132,7 @@ class SystemGenerator(Generator):
             draw: returns as many independent draws of the law as it is asked for, from this generator.
         """
         if self.__identity != (os.getpid(), _Forks.count):
-            self.__rekey()
+            self.rekey()
         drawn, used = self.__ahead.get(law, (_NONE, 0))
         if used + size > len(drawn):
             if law not in self.__ahead and len(self.__ahead) == LAWS_AHEAD:
@@ -146,7 +151,7 @@ class SystemGenerator(Generator):
             draw: returns independent draws of it from this generator, one at least.
         """
         if self.__identity != (os.getpid(), _Forks.count):
-            self.__rekey()
+            self.rekey()
         waiting = self.__waiting.get(law)
         if not waiting:
             if law not in self.__waiting and len(self.__waiting) == LAWS_AHEAD:

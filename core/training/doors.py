@@ -85,6 +85,8 @@ def open_door(
 ) -> AbstractDoor:
     """Return the door to the records that the method's questions are about, with noise of its own.
 
+    Its generator has a fresh key after each payment that the meter makes.
+
     Args:
         planned: the job, nothing open.
         order: names the job, and by that the order of a stream.
@@ -96,6 +98,7 @@ def open_door(
     """
     paying = meter if through is None else through
     facts, generator = planned.facts, SystemGenerator()
+    meter.once_paid(generator.rekey)  # what is captured of the process before a payment says nothing of what it pays for
     sampling = planned.spec.optimizer.sampling(facts)
     match sampling:
         case FullSampling():

@@ -91,6 +91,11 @@ class LedgerMeter:
         self._stop = stop
         self._covered = Repeated(event=NOTHING, times=1)
         self._prepaid = 0
+        self._once_paid: list[Callable[[], None]] = []
+
+    def once_paid(self, act: Callable[[], None]) -> None:
+        """Call this after each payment from now on, before anything is read for it."""
+        self._once_paid.append(act)
 
     @property
     def charged(self) -> Event:
@@ -184,6 +189,8 @@ class LedgerMeter:
             self._till.spend(self._paid, told if self._paid else None, self._step)
             self._charged[self._schedule[self._paid]] += 1
             self._paid += 1
+            for act in self._once_paid:
+                act()
 
     def _drain_if_asked(self, told: bytes) -> None:
         """Keep what was told and stop, before the next payment."""
