@@ -98,7 +98,7 @@ def open_door(
     """
     paying = meter if through is None else through
     facts, generator = planned.facts, SystemGenerator()
-    meter.once_paid(generator.rekey)  # what is captured of the process before a payment says nothing of what it pays for
+    meter.once_paid(generator.rekey)  # a captured state foretells nothing of what is paid next
     sampling = planned.spec.optimizer.sampling(facts)
     match sampling:
         case FullSampling():

@@ -84,7 +84,7 @@ def plant(bug: str) -> None:
         vars(door)["noised_mean"] = thinned
     if bug == "seeded":
         vars(doors)["SystemGenerator"] = repeatable_generator
-        LedgerMeter.once_paid = lambda self, act: None  # type: ignore[method-assign]  # payments change no key
+        LedgerMeter.once_paid = lambda *_: None  # type: ignore[method-assign]  # payments change no key
     if bug == "reread":
         select, last = StreamDoor._select, list[Selection]()
 
