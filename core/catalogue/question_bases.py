@@ -15,8 +15,9 @@ Clipped = Annotated[float, Field(gt=0, allow_inf_nan=False)] | None
 class AbstractQuestion(Frozen, ABC):
     """What every question tells before it is asked."""
 
-    places: ClassVar[Literal["point", "pair", "list"]] = "point"
-    """Where it is asked: at theta, shape (p,); at theta and another point; or at K thetas, shape (K, p), K public."""
+    places: ClassVar[Literal["point", "pair", "list", "encoded"]] = "point"
+    """Where it is asked: at theta, shape (p,); at theta and another point; at K thetas, shape (K, p), K public; or at
+    theta and an encoding of rows together, shape (p + 1, p)."""
 
     sigma: Sigma
     batch: Annotated[int, Field(gt=0)] | None = None

@@ -12,7 +12,16 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from core.catalogue.hessian_questions import FirstStationary, Hessian, HessianProduct, LikelyStationary
+from core.catalogue.look_questions import (
+    CellCounts,
+    MagnitudeCounts,
+    ResidualCellCounts,
+    SecondMoments,
+    ValueCounts,
+    WeightSums,
+)
 from core.catalogue.question_bases import AbstractQuestion, Clipped
+from core.catalogue.reencoded_questions import ReencodedCurvature, ReencodedGradient
 from core.privacy.events import BoundedRange, Event
 from core.privacy.facts import Adjacency, Facts
 
@@ -233,7 +242,16 @@ Summed = Gradient | GradientDifference | Secant | Curvature | Hessian | HessianP
 Scored = LikelyStationary | FirstStationary
 """Made of two sums at each of a list of points, a gradient's and a Hessian's."""
 
-Question = Annotated[Summed | GradientNorm | LeastGradient | Scored, Field(discriminator="kind")]
+Counted = CellCounts | ResidualCellCounts | MagnitudeCounts | ValueCounts
+"""Counts of records in public sets: integers, which the lattice carries without any error."""
+
+Reencoded = SecondMoments | WeightSums | ReencodedGradient | ReencodedCurvature
+"""Sums over re-encoded rows."""
+
+Looked = Counted | Reencoded
+"""Sums with public arguments of their own, of methods that learn how to encode records."""
+
+Question = Annotated[Summed | GradientNorm | LeastGradient | Scored | Looked, Field(discriminator="kind")]
 
 
 def gradient_of(question: Scored) -> Gradient:
@@ -248,4 +266,5 @@ def summed(question: Question) -> Summed:
         AssertionError: it is made of two.
     """
     assert not isinstance(question, LikelyStationary | FirstStationary), "scores are made of two sums"
+    assert not isinstance(question, Looked), "these are sums of their own"
     return question.gradient() if isinstance(question, GradientNorm | LeastGradient) else question

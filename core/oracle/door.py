@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Self, TypeVar, final
+from typing import Final, Self, TypeVar, final
 
 import torch
 from torch import Tensor
@@ -31,6 +31,8 @@ from core.problems import OpenProblem, Problem
 from core.problems.neural.parts import OpenSum, closed
 
 T = TypeVar("T")
+_ARRAYS: Final = frozenset({"list", "encoded"})
+"""Places of questions that are asked at more rows than one."""
 
 
 class SecretCoins:
@@ -149,7 +151,7 @@ class AbstractDoor(ABC):
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
         """Pay for, sum, noise and return an answer at theta, shape (p,), and at `other` for pairs, of one precision.
 
-        A question about a list is asked at theta of shape (K, p).
+        A question about a list is asked at theta of shape (K, p), one about re-encoded rows at (p + 1, p).
 
         What an earlier attempt of the same job was told at this place is returned as it was, without reading.
 
@@ -162,6 +164,8 @@ class AbstractDoor(ABC):
         assert len(shape) == known.ndim, "lanes exist in simulations only"
         assert shape[-1] == self._problem.dimension, "parameters have shape (p,), or (K, p) for a list"
         assert shape[0] > 0, "a list has points"
+        encoded = (self._problem.dimension + 1, self._problem.dimension)
+        assert question.places != "encoded" or shape == encoded, "an encoding is a square matrix below its point"
         assert theta.dtype in {torch.float64, self.precision}, "parameters are float64, or single where a network is"
         assert (other is not None) == (question.places == "pair"), "pairs are asked at two points, all else at one"
         assert other is None or other.shape == shape, "both points have one shape"
@@ -175,7 +179,7 @@ class AbstractDoor(ABC):
         """Return what is known of a question."""
         known = self._known
         if known is None or known.question is not question:
-            ndim = 2 if question.places == "list" else 1
+            ndim = 2 if question.places in _ARRAYS else 1
             known = self._known = _Known(question, self._event(question), self._summing(question), ndim)
         return known
 

@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 
 from core.catalogue.hessian_questions import Hessian, HessianProduct
-from core.catalogue.questions import Curvature, Gradient, GradientDifference, Question
+from core.catalogue.questions import Curvature, Gradient, GradientDifference, Looked, Question
 from core.errors import Forsaken
 from core.oracle import Answer, Coins, Meter, Oracle, Release, Status, points
 from core.oracle.common_coins import CommonCoins, Count
@@ -256,7 +256,7 @@ class Federation:
             Forsaken: somebody has gone, or asks something else. Where that is found out before paying, nobody pays.
             StaleAttempt: this client's job is no longer ours; it was not answered from its records.
         """
-        sums = Gradient | GradientDifference | Curvature | Hessian | HessianProduct
+        sums = Gradient | GradientDifference | Curvature | Hessian | HessianProduct | Looked
         assert isinstance(question, sums), "a mean is taken of sums' answers only"
         common = _common(question)
         known = self._meter.own.recall(common, theta, other)

@@ -8,16 +8,26 @@ import torch
 from torch import Tensor
 
 from core.catalogue.hessian_questions import AbstractScored, FirstStationary, Hessian, HessianProduct, LikelyStationary
+from core.catalogue.look_questions import (
+    CellCounts,
+    MagnitudeCounts,
+    ResidualCellCounts,
+    SecondMoments,
+    ValueCounts,
+    WeightSums,
+)
 from core.catalogue.questions import (
     Curvature,
     Gradient,
     GradientDifference,
     GradientNorm,
     LeastGradient,
+    Looked,
     Question,
     Secant,
     summed,
 )
+from core.catalogue.reencoded_questions import ReencodedCurvature, ReencodedGradient
 from core.mechanisms.exponential import choose
 from core.mechanisms.gaussian import SHORT, noise_pieces, noise_symmetric, noise_vector
 from core.mechanisms.generator import Generator, SystemGenerator
@@ -37,10 +47,19 @@ from core.oracle.stationarity import MOST_STEPS, SCORE_STEPS, decided
 from core.privacy.facts import Facts
 from core.problems.neural.parts import OpenSum, closed, is_here
 
+Matrices = Curvature | Hessian | ReencodedCurvature | SecondMoments
+"""Symmetric answers, noised on and above the diagonal."""
+
+_Counts = CellCounts | ResidualCellCounts | MagnitudeCounts | ValueCounts
+Vectors = Gradient | GradientDifference | HessianProduct | Secant | ReencodedGradient | WeightSums | _Counts
+"""Sums that are told entry by entry, as they are."""
+
 
 @lru_cache(maxsize=64)  # a method asks the same few questions in every step
 def grid_for(question: Question, facts: Facts, terms: int) -> Grid:  # noqa: PLR0911 - one line for each kind of sum
     """Return the grid for a sum of at most `terms` clipped answers: route (b), whose proofs are in the lattice."""
+    if isinstance(question, Looked):
+        return _looked_grid(question, facts, terms)
     bound = question.bound(facts)
     match question:
         case Gradient() | GradientDifference() if facts.part_rows is not None:
@@ -57,6 +76,19 @@ def grid_for(question: Question, facts: Facts, terms: int) -> Grid:  # noqa: PLR
             return matrix_grid(bound, terms, facts.dimension, facts.adjacency, semidefinite=False)
         case LikelyStationary() | FirstStationary():  # of the scores; their sums have grids of their own
             return Grid(step=1 / SCORE_STEPS, sensitivity=SCORE_STEPS, error=0.0)
+    assert_never(question)
+
+
+def _looked_grid(question: Looked, facts: Facts, terms: int) -> Grid:
+    """Return the grid of a sum with public arguments of its own."""
+    bound, size = question.bound(facts), question.shape(facts.dimension)[0]
+    match question:
+        case ReencodedCurvature() | SecondMoments():
+            return matrix_grid(bound, terms, size, facts.adjacency)
+        case ReencodedGradient():
+            return vector_grid(bound, terms, size, facts.adjacency)
+        case CellCounts() | ResidualCellCounts() | MagnitudeCounts() | ValueCounts() | WeightSums():
+            return vector_grid(bound, terms, size, facts.adjacency, question.diameter(facts))
     assert_never(question)
 
 
@@ -113,11 +145,11 @@ def noised_mean(
         return decided(generator, question, closed(total).tolist())
     grid = grid_for(question, facts, terms)
     parameter = grid.parameter(question.sigma)
-    shape = summed(question).shape(facts.dimension)
+    shape = (question if isinstance(question, Looked) else summed(question)).shape(facts.dimension)
     given = total.part.shape if isinstance(total, OpenSum) else total.shape
     assert given == shape or question.places == "list", "a sum has the question's shape"
     scale = parameter * grid.step / divisor
-    if isinstance(question, Gradient | GradientDifference | HessianProduct | Secant):
+    if isinstance(question, Vectors):
         return Answer(_noised(total, grid, parameter, divisor, generator, theta.dtype), scale)
     integers = round_parts(closed(total).cpu().numpy(), grid)
     slope = ridge_slope(question, facts, theta)
@@ -129,7 +161,7 @@ def noised_mean(
         return chosen(generator, [integer_norm(one) for one in integers], parameter)
     if isinstance(question, GradientNorm):
         integers = np.array([integer_norm(integers)])
-    draw = noise_symmetric if isinstance(question, Curvature | Hessian) else noise_vector
+    draw = noise_symmetric if isinstance(question, Matrices) else noise_vector
     integers = integers + draw(generator, parameter, len(integers))
     value = torch.from_numpy(from_grid(integers, grid) / divisor)
     return Answer(value=value, scale=scale)

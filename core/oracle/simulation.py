@@ -12,11 +12,11 @@ from typing import Final, TypeVar, final
 import torch
 from torch import Tensor
 
-from core.catalogue.hessian_questions import AbstractScored, Hessian
+from core.catalogue.hessian_questions import AbstractScored
 from core.catalogue.questions import (
-    Curvature,
     GradientNorm,
     LeastGradient,
+    Looked,
     Question,
     Scored,
     Summed,
@@ -30,7 +30,7 @@ from core.oracle import Answer, Coins, Meter, Release, Status
 from core.oracle.account import EVERYTHING, Account, Part
 from core.oracle.course import Course
 from core.oracle.meters import Unmetered
-from core.oracle.noise import chosen, grid_for, ridge_slope, scale_of
+from core.oracle.noise import Matrices, chosen, grid_for, ridge_slope, scale_of
 from core.oracle.stationarity import decided, exact_score, in_silence
 from core.privacy.events import Event, Sampled
 from core.privacy.facts import Facts
@@ -110,7 +110,7 @@ class Simulation:
         assert (other is not None) == (question.places == "pair"), "pairs are asked at two points, all else at one"
         assert other is None or other.shape == theta.shape, "both points have one shape"
         assert self._has_units(question), "the stream has run out of units: branch on `affords`"
-        if question.places == "list":
+        if question.places in {"list", "encoded"}:
             assert self._lanes is None, "a list of points is asked about without lanes"
             assert theta.ndim == 2, "a list of points has shape (K, p)"  # noqa: PLR2004 - as it says
             assert theta.shape[-1] == self.facts.dimension, "a list of points has shape (K, p)"
@@ -176,7 +176,7 @@ class Simulation:
 
     def _chosen(
         self,
-        question: Summed,
+        question: Summed | Looked,
         at: tuple[Tensor, Tensor | None],
         terms: int,
         *,
@@ -194,7 +194,10 @@ class Simulation:
         """Sum and noise."""
         if isinstance(question, AbstractScored):
             return self._decision(question, theta)
-        exact, units = self._sum(summed(question), theta, other)
+        if isinstance(question, Looked):
+            exact, units = self._chosen(question, (theta, None), self.facts.units), float(self.facts.units)
+        else:
+            exact, units = self._sum(summed(question), theta, other)
         exact = exact.div_(units)
         slope = ridge_slope(question, self.facts, theta)
         exact = exact if slope is None else exact + slope
@@ -244,7 +247,7 @@ class Simulation:
     def _noise(self, question: Question) -> Tensor:
         """Draw standard normal noise, for a matrix on and above the diagonal and mirrored below."""
         drawn = self._generator.normal(*self._answer_shape(question))
-        return drawn.triu() + drawn.triu(1).mT if isinstance(question, Curvature | Hessian) else drawn
+        return drawn.triu() + drawn.triu(1).mT if isinstance(question, Matrices) else drawn
 
     def affords(self, question: Question) -> bool:
         """Say whether the meter covers this question."""

@@ -1,7 +1,7 @@
 """Public facts about a set of private records: all that a price, a plan or a sensitivity may depend on."""
 
 from enum import StrEnum
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
@@ -62,6 +62,21 @@ class UnknownScale(Frozen):
     )
 
 
+class Ranges(Frozen):
+    """Where each encoded feature and the target may lie, as declared; for methods that learn how to encode them."""
+
+    kinds: tuple[Literal["constant", "number", "two"], ...] = Field(
+        description="of each feature: the intercept, a number within its range, or one of two values"
+    )
+    lower: tuple[float, ...] = Field(description="of each feature; of two values, the first")
+    upper: tuple[float, ...] = Field(description="of each feature; of two values, the second")
+    target: tuple[float, float]
+
+    def places(self, kind: Literal["number", "two"]) -> tuple[int, ...]:
+        """Return the places of the features of a kind, in their order."""
+        return tuple(place for place, one in enumerate(self.kinds) if one == kind)
+
+
 class Facts(Grown):
     """What is public about the records behind a door.
 
@@ -93,7 +108,7 @@ class Facts(Grown):
     most so many rows, and from there on integers do; None: float64 parts of PART_UNITS units.
     """
 
-    NEWER = frozenset({"part_rows", "hessian_rank"})
+    NEWER = frozenset({"part_rows", "hessian_rank", "ranges"})
 
     units: int = Field(gt=0, description="n, the number of units, null records included")
     dimension: int = Field(gt=0, description="p, the number of parameters, an unknown scale included")
@@ -113,6 +128,7 @@ class Facts(Grown):
     scale: UnknownScale | None = Field(default=None, description="None: all parameters are coefficients")
     part_rows: int | None = Field(default=None, gt=0)
     hessian_rank: int | None = Field(default=None, gt=0)
+    ranges: Ranges | None = Field(default=None, description="None where no method asks")
 
     @property
     def clips_alone(self) -> bool:

@@ -17,7 +17,7 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-from core.catalogue.questions import Question, summed
+from core.catalogue.questions import Looked, Question, summed
 from core.privacy.facts import PART_UNITS, Facts, Grown, parts_in
 from core.problems import Problem
 from core.problems.blocks import BlockProblem
@@ -147,7 +147,7 @@ class ShardedProblem:
             facts=facts,
             step=step,
             masked=included is not None,
-            points=len(theta) if question.places == "list" else None,
+            points=len(theta) if question.places in {"list", "encoded"} else None,
             listed=None if rows is None else len(rows),
             single=theta.dtype == torch.float32,
         )
@@ -230,7 +230,7 @@ class Replica:
         edges = (-(-len(rows) // block) * edge // team.size for edge in (team.rank, team.rank + 1))
         first, last = (min(len(rows), block * edge) for edge in edges)
         if first == last:
-            shape = theta.shape if told.points is not None else summed(told.question).shape(dimension)
+            shape = theta.shape if told.question.places == "list" else _told_shape(told.question, dimension)
             return team.add_up(torch.zeros(shape, dtype=torch.int64))
         total = self._own.integer_sum(
             told.question,
@@ -242,6 +242,11 @@ class Replica:
             included=None if included is None else included[first:last],
         )
         return team.add_up(total)
+
+
+def _told_shape(question: Question, dimension: int) -> tuple[int, ...]:
+    """Return the shape of a sum."""
+    return (question if isinstance(question, Looked) else summed(question)).shape(dimension)
 
 
 def _points(

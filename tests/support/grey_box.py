@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.catalogue.hessian_questions import AbstractScored, Hessian
-from core.catalogue.questions import Curvature, Question
+from core.catalogue.hessian_questions import AbstractScored
+from core.catalogue.questions import Question
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.lattice import round_parts
 from core.oracle import Answer, Oracle, door, noise
@@ -114,7 +114,7 @@ def recording(transcript: Transcript, recorded: Transcript | None) -> Iterator[N
         total = closed(deepcopy(given))
         grid = noise.grid_for(question, facts, terms)
         transcript.public.append((question.model_dump_json(), facts.model_dump_json(), terms, divisor))
-        square = isinstance(question, Curvature | Hessian)
+        square = isinstance(question, noise.Matrices)
         upper = total.numpy()[np.triu_indices(len(total))] if square else total.numpy()
         scored = isinstance(question, AbstractScored)  # each point's score is an integer of its own
         transcript.integers.append(upper.reshape(-1, 1) if scored else round_parts(upper, grid))
