@@ -15,7 +15,20 @@ from api.metrics import Metrics
 from api.middleware import Envelope
 from api.rate import Rate
 from api.routes import audit as audit_routes
-from api.routes import catalogue, datasets, estimates, health, jobs, keys, models, plans, pretrained, scopes, workers
+from api.routes import (
+    catalogue,
+    datasets,
+    estimates,
+    health,
+    jobs,
+    keys,
+    models,
+    plans,
+    pretrained,
+    principals,
+    scopes,
+    workers,
+)
 from api.schemas import Problem
 from api.together import Together
 from api.trail import Trail
@@ -83,7 +96,7 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     app.state.witness = Together(partial(intake.vouch, context), "witness")
     app.state.jobs = Together(partial(job_cases.get_all, context), "jobs")
     data, work = (datasets, scopes, pretrained), (jobs, estimates, plans, models)
-    for module in (*work, *data, health, catalogue, keys, audit_routes, workers):
+    for module in (*work, *data, health, catalogue, keys, principals, audit_routes, workers):
         app.include_router(module.router)
     errors.install(app)
     app.add_middleware(Envelope, metrics=app.state.metrics, trail=app.state.trail)

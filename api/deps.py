@@ -37,7 +37,10 @@ async def _caller(
     if not hit.allowed:
         raise RateLimited("Too many requests; wait a little.", retry_after_seconds=hit.wait_seconds)
     if found is None:
-        raise Unauthenticated("Send `Authorization: Bearer <key>` with a key that is neither revoked nor expired.")
+        raise Unauthenticated(
+            "Send `Authorization: Bearer <key>` with a key that is neither revoked nor expired, of a principal who is "
+            "not disabled. Keys that begin with fth_ are of an earlier form and open nothing: ask an admin for another."
+        )
     request.state.caller = found
     return replace(found, request_id=request.state.request_id)
 

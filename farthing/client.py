@@ -369,6 +369,18 @@ class Client:
         """Stop a key for good."""
         return Key.model_validate(self._wire.post(f"/v1/keys/{key}/revoke"))
 
+    def principals(self) -> Iterator[Principal]:
+        """Yield who holds keys, newest first; for admins and auditors."""
+        return map(Principal.model_validate, self._wire.pages("/v1/principals"))
+
+    def disable(self, principal: str, reason: str) -> Principal:
+        """Shut a principal out: all its keys answer 401 at once, and none of its queued jobs starts. For admins."""
+        return Principal.model_validate(self._wire.post(f"/v1/principals/{principal}/disable", {"reason": reason}))
+
+    def enable(self, principal: str) -> Principal:
+        """Let a principal in again, with the keys that were neither revoked nor have expired. For admins."""
+        return Principal.model_validate(self._wire.post(f"/v1/principals/{principal}/enable"))
+
     def audit(self) -> Iterator[AuditLine]:
         """Yield who asked for what, newest first: all of it for admins and auditors, one's own otherwise."""
         return map(AuditLine.model_validate, self._wire.pages("/v1/audit"))

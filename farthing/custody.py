@@ -48,7 +48,7 @@ def key(
 
 @app.command()
 def keys(*, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
-    """List your API keys, newest first, or as an admin everybody's. Of each secret only how it begins."""
+    """List your API keys, newest first, or as an admin everybody's. No part of a secret is kept."""
     with Client(url, secret) as client:
         found = list(client.keys())
     if as_json:
@@ -78,6 +78,37 @@ def rotate(
         made = client.rotate_key(key_id or client.me().key)
     say(f"key {made.id} of {made.principal}; keep the line below, it is shown once:")
     line(made.key or "")
+
+
+@app.command()
+def principals(*, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """List who holds keys, newest first, and who is disabled. For admins and auditors."""
+    with Client(url, secret) as client:
+        found = list(client.principals())
+    if as_json:
+        for one in found:
+            line(one.model_dump_json())
+    else:
+        out.print(tables.principals(found))
+
+
+@app.command()
+def disable(
+    principal: PrincipalId,
+    reason: Annotated[str, typer.Option(help="kept with the principal")],
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
+    """Close the service to a principal: all its keys stop at once, and so do its queued jobs. For admins."""
+    with Client(url, secret) as client:
+        line(f"{client.disable(principal, reason).id}: disabled")
+
+
+@app.command()
+def enable(principal: PrincipalId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """Open the service to a principal again; keys that were not revoked go on. For admins."""
+    with Client(url, secret) as client:
+        line(f"{client.enable(principal).id}: enabled")
 
 
 @app.command()

@@ -16,8 +16,6 @@ class Key(View):
     """That it was given; None: not told."""
     key: str | None = None
     """The secret; None but in the answer that made it."""
-    prefix: str | None = None
-    """First letters of the secret, to tell keys apart; None in the answer that made it."""
     created_at: str | None = None
     """When it was made; None in the answer that made it."""
     expires_at: str | None = None
@@ -39,3 +37,9 @@ class Principal(View):
     """owner, analyst, auditor or admin."""
     key: str = ""
     """The key that asked, `key_...`; empty: not told."""
+    created_at: str | None = None
+    """When it was made; None: not told."""
+    disabled_at: str | None = None
+    """Since when none of its keys opens anything; None: they do."""
+    disabled_reason: str | None = None
+    """Why; None: it is not disabled."""

@@ -9,7 +9,7 @@ from rich.text import Text
 from farthing import federated, network_tables
 from farthing.console import plain_table, site_name
 from farthing.estimate_views import Estimate, Excess, ExcessGoal, Goal, Prediction
-from farthing.key_views import Key
+from farthing.key_views import Key, Principal
 from farthing.results import Coefficient, Comparison, Ellipsoid, Interval, OddsRatio, RateRatio, Summary
 from farthing.views import Dataset, Validation, Worker
 
@@ -331,10 +331,18 @@ def keys(found: Sequence[Key]) -> RenderableType:
             one.name or "-",
             one.role,
             one.principal,
-            _figure(one.prefix),
             _figure(one.last_used_at),
             f"revoked {one.revoked_at}" if one.revoked_at else _figure(one.expires_at),
         )
         for one in found
     ]
-    return plain_table("", rows, left=("key", "name", "role", "principal", "begins", "last used", "ends"))
+    return plain_table("", rows, left=("key", "name", "role", "principal", "last used", "ends"))
+
+
+def principals(found: Sequence[Principal]) -> RenderableType:
+    """Show principals, one a line; since when one is disabled, and why, under `disabled`."""
+    rows = [
+        (one.id, one.name, one.role, f"{one.disabled_at}: {one.disabled_reason}" if one.disabled_at else "-")
+        for one in found
+    ]
+    return plain_table("", rows, left=("principal", "name", "role", "disabled"))

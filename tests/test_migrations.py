@@ -1,6 +1,5 @@
-"""Tables grow so that the release before goes on: what it knows stays as it is, and what is new it need not know."""
+"""Migrations keep the ledger and what people stored; what they take away is named here."""
 
-import ast
 import json
 import time
 from collections.abc import Iterator
@@ -8,7 +7,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from alembic import command
 from alembic.script import ScriptDirectory
@@ -21,44 +19,13 @@ from core.catalogue.planning import plan_job
 from core.privacy.budget import plan_orders
 from core.privacy.events import Gaussian
 from core.privacy.facts import Adjacency
-from core.store.access.bootstrap import first_admin
 from core.store.database import Database
-from core.store.revisions import MIGRATIONS, alembic_config
-from tests.support.api import COLUMNS, job, submit, upload
-from tests.support.releases import ROOT, api, first_release, process
+from core.store.revisions import alembic_config
+from tests.support.api import COLUMNS, ROOT, job
 from tests.support.store import create_postgresql
 
-EXPANDING = {"add_column", "create_index", "create_table", "f", "get_bind"}
-"""What an upgrade may ask of Alembic after the first release."""
-LATER = sorted(path for path in (MIGRATIONS / "versions").glob("*.py") if not path.name.startswith("0001"))
-
-
-def asked_by_upgrade(source: str) -> set[str]:
-    """Return the operations that a migration's upgrade asks for."""
-    (upgrade,) = [
-        node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef) and node.name == "upgrade"
-    ]
-    return {
-        node.func.attr
-        for node in ast.walk(upgrade)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and isinstance(node.func.value, ast.Name)
-        and node.func.value.id == "op"
-    }
-
-
-@pytest.mark.parametrize("path", LATER, ids=lambda path: path.stem)
-def test_later_migrations_only_expand(path: Path) -> None:
-    assert asked_by_upgrade(path.read_text()) <= EXPANDING
-    assert "entries" not in ast.dump(ast.parse(path.read_text())), "the ledger is never altered: that drops its trigger"
-
-
-@pytest.mark.parametrize("operation", ["drop_column", "alter_column", "rename_table", "execute", "batch_alter_table"])
-def test_a_migration_that_does_not_is_seen(operation: str) -> None:
-    planted = f'def upgrade() -> None:\n    op.add_column("jobs", x)\n    op.{operation}("jobs", "state")\n'
-    assert asked_by_upgrade(planted) == {"add_column", operation}
-    assert not asked_by_upgrade(planted) <= EXPANDING
+DROPPED = {"api_keys": {"prefix", "sha256"}}
+"""Columns of revision 0001 that are gone, by table: until the first release what must go, goes."""
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -103,7 +70,7 @@ def described(connection: Connection) -> dict[str, Any]:
     return tables
 
 
-def test_each_step_leaves_what_was_there_and_adds_what_may_be_left_out(engine: Engine) -> None:
+def test_each_step_leaves_the_ledger_and_drops_what_is_named_here_alone(engine: Engine) -> None:
     steps = [step.revision for step in ScriptDirectory.from_config(alembic_config()).walk_revisions()][::-1]
     with engine.connect() as connection:
         migrate(connection, steps[0])
@@ -113,18 +80,43 @@ def test_each_step_leaves_what_was_there_and_adds_what_may_be_left_out(engine: E
             migrate(connection, step)
             after = described(connection)
             assert after["triggers"] == before["triggers"]
-            assert after["entries"] == before["entries"]
             for name, table in before.items():
                 if name == "triggers":
                     continue
                 found = after[name]
-                assert {key: one for key, one in found.items() if key != "columns"} == {
-                    key: one for key, one in table.items() if key != "columns"
-                }
-                assert table["columns"].items() <= found["columns"].items()
+                assert found["primary"] == table["primary"]
+                assert table["columns"].keys() - found["columns"].keys() == DROPPED.get(name, set())
+                kept = {key: one for key, one in table["columns"].items() if key in found["columns"]}
+                assert kept.items() <= found["columns"].items()
                 added = {key: one for key, one in found["columns"].items() if key not in table["columns"]}
                 assert all(nullable or has_default for _, nullable, has_default in added.values()), added
             before = after
+
+
+def test_keys_of_before_end_and_their_principals_stay(engine: Engine) -> None:
+    """Also where one is used again after the way back: nobody has the text that a salt would need."""
+    with engine.connect() as connection:
+        migrate(connection, "0001")
+        connection.execute(text("INSERT INTO principals VALUES ('pr_1', 'Olga', 'admin', 1.0)"))
+        columns = "id, principal_id, name, prefix, sha256, created_at"
+        for number in (1, 2):
+            values = f"'key_{number}', 'pr_1', 'a', 'fth_{number}', '{number}', 1.0"
+            connection.execute(text(f"INSERT INTO api_keys ({columns}) VALUES ({values})"))
+        connection.execute(text("UPDATE api_keys SET revoked_at = 7.0 WHERE id = 'key_2'"))
+        connection.commit()
+        migrate(connection, "head")
+        found = connection.execute(text("SELECT id, revoked_at, digest, salt FROM api_keys ORDER BY id")).all()
+        assert [(one.id, one.digest, one.salt) for one in found] == [("key_1", None, None), ("key_2", None, None)]
+        assert found[0].revoked_at > 1e9
+        assert found[1].revoked_at == 7.0
+        assert connection.execute(text("SELECT name, disabled_at FROM principals")).all() == [("Olga", None)]
+        connection.commit()
+        config = alembic_config()
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0001")
+        connection.commit()
+        assert connection.execute(text("SELECT id, role FROM principals")).all() == [("pr_1", "admin")]
+        assert connection.execute(text("SELECT count(*) FROM api_keys")).scalar() == 0
 
 
 def first_release_plans() -> list[dict[str, Any]]:
@@ -153,77 +145,3 @@ def test_what_is_stored_now_is_read_by_the_first_release_where_nothing_new_is_as
     assert "retry_allowance" not in spec.model_dump(mode="json")
     asking = spec.model_copy(update={"resources": Resources(priority=-1, max_queue_seconds=5.0)})
     assert asking.model_dump(mode="json")["resources"]["priority"] == -1
-
-
-@pytest.fixture
-def shared(postgresql_server: str, tmp_path: Path, worker_id: str) -> tuple[dict[str, str], str]:
-    """A database at this code's revision, the environment of processes that share it, and an admin's key."""
-    url = create_postgresql(postgresql_server, f"releases_{worker_id}_{time.time_ns()}")
-    database = Database(url)
-    database.migrate()
-    key = database.run(first_admin, None)
-    database.dispose()
-    assert key is not None
-    environment = {
-        "FARTHING_DATABASE_URL": url,
-        "FARTHING_HOME": str(tmp_path / "home"),
-        "FARTHING_LEASE_SECONDS": "6",
-        "FARTHING_VISIBLE_GRID_SECONDS": "0",
-    }
-    return environment, key
-
-
-@pytest.mark.slow
-def test_the_first_release_serves_on_these_tables_beside_this_code(
-    shared: tuple[dict[str, str], str], tmp_path: Path
-) -> None:
-    environment, key = shared
-    old = first_release(tmp_path / "first")
-    with (
-        api(old, tmp_path / "old.log", environment, key) as before,
-        api(ROOT, tmp_path / "new.log", environment, key) as after,
-    ):
-        assert before.get("/version").json()["database_revision"] == after.get("/version").json()["database_revision"]
-        dataset = upload(before)
-        made = submit(before, job(dataset["id"]), key="once")
-        assert made.status_code == 202
-        assert after.get(f"/v1/jobs/{made.json()['id']}").json()["state"] == "queued"
-        assert after.get(f"/v1/datasets/{dataset['id']}/budget").json() == (
-            before.get(f"/v1/datasets/{dataset['id']}/budget").json()
-        )
-        assert after.post(f"/v1/jobs/{made.json()['id']}/cancel").json()["state"] == "cancelled"
-        assert before.get(f"/v1/jobs/{made.json()['id']}").json()["state"] == "cancelled"
-        for client in (before, after):
-            assert client.post(f"/v1/scopes/{dataset['scope']}/verify").json()["ok"] is True
-        assert {client.get("/readyz").status_code for client in (before, after)} == {200}
-
-
-@pytest.mark.slow
-def test_an_upgrade_without_a_pause(shared: tuple[dict[str, str], str], tmp_path: Path) -> None:
-    """The order of the guide: tables first, then supervisors, then the API."""
-    environment, key = shared
-    old = first_release(tmp_path / "first")
-    log = tmp_path / "supervisors.log"
-    with api(old, tmp_path / "old.log", environment, key) as before:
-        dataset = upload(before)["id"]
-        with api(ROOT, tmp_path / "new.log", environment, key) as after:
-            with process(old, "workers.supervisor", log, environment):
-                first = ended(after, submit(before, job(dataset, mu="0.2")).json()["id"])
-            with process(ROOT, "workers.supervisor", log, environment):
-                second = ended(before, submit(before, job(dataset, mu="0.2")).json()["id"])
-                third = ended(after, submit(after, job(dataset, mu="0.2")).json()["id"])
-            assert [one["state"] for one in (first, second, third)] == ["succeeded"] * 3, log.read_text()[-2000:]
-            for one in (first, second, third):
-                assert after.get(f"/v1/models/{one['result']['model']}/summary").status_code == 200
-            assert before.get(f"/v1/models/{first['result']['model']}/summary").status_code == 200
-
-
-def ended(client: httpx.Client, job_id: str) -> dict[str, Any]:
-    """Return a job once it has ended."""
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        found: dict[str, Any] = client.get(f"/v1/jobs/{job_id}").json()
-        if found["finished_at"] is not None:
-            return found
-        time.sleep(0.2)
-    raise AssertionError(f"{job_id} did not end")

@@ -23,6 +23,7 @@ from core.errors import Refusal
 from core.settings import ServiceSettings
 from core.store import datasets
 from core.store.access.bootstrap import first_admin, is_admin_key
+from core.store.access.supplied import refuse_weak
 from core.store.database import Database
 from core.store.records.master_key import prepare_master_key
 from core.store.witness.witness import Witness, guard
@@ -153,6 +154,8 @@ def prepare(settings: ServiceSettings) -> None:
     database = Database(settings.url)
     try:
         database.migrate()
+        if settings.admin_key is not None:
+            refuse_weak(settings.admin_key)
         made = database.run(first_admin, settings.admin_key)
         if made is not None and settings.admin_key is None:
             say(f"Admin key, shown this once: {made}")

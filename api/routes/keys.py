@@ -8,7 +8,7 @@ from api.body import StrictRoute
 from api.deps import After, Caller, Db, Limit, MaybeIdempotencyKey, capped, page
 from api.errors import problems
 from api.schemas import NewKey, Page
-from core.errors import Forbidden, IdempotencyKeyInFlight, IdempotencyKeyReused, NotFound, Unauthenticated
+from core.errors import Conflict, Forbidden, IdempotencyKeyInFlight, IdempotencyKeyReused, NotFound, Unauthenticated
 from core.service import keys as service
 from core.service.key_views import KeyView, NewKeyView, PrincipalView
 
@@ -19,7 +19,7 @@ KeyId = Annotated[str, Path(max_length=60)]
 @router.post(
     "/keys",
     status_code=status.HTTP_201_CREATED,
-    responses=problems(Forbidden, NotFound, IdempotencyKeyReused, IdempotencyKeyInFlight),
+    responses=problems(Forbidden, NotFound, Conflict, IdempotencyKeyReused, IdempotencyKeyInFlight),
 )
 def create_key(body: NewKey, caller: Caller, db: Db, response: Response, key: MaybeIdempotencyKey = None) -> NewKeyView:
     """Make a key, for a new principal unless one is named. The secret is in this answer and nowhere else."""

@@ -17,8 +17,6 @@ class KeyView(View):
     """owner, analyst, auditor or admin."""
     principal: str
     """Who it speaks for, `pr_...`."""
-    prefix: str
-    """First letters of the secret, to tell keys apart."""
     created_at: str
     """When it was made."""
     expires_at: str | None
@@ -45,6 +43,24 @@ class NewKeyView(View):
     """Who it speaks for, `pr_...`."""
     expires_at: str | None
     """When it ends; null: it does not."""
+
+
+class PrincipalStateView(View):
+    """A principal, for whoever administers them."""
+
+    id: str
+    """`pr_...`."""
+    object: Literal["principal"] = "principal"
+    name: str
+    """That it was given."""
+    role: str
+    """owner, analyst, auditor or admin."""
+    created_at: str
+    """When it was made."""
+    disabled_at: str | None
+    """Since when none of its keys opens anything; null: they do."""
+    disabled_reason: str | None
+    """Why; null: it is not disabled."""
 
 
 class PrincipalView(View):

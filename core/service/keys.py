@@ -62,6 +62,7 @@ def create(
     Raises:
         Forbidden: the caller is no admin.
         NotFound: there is no such principal with that role.
+        Conflict: the principal is disabled.
         IdempotencyKeyReused: the idempotency key belongs to another request.
     """
     caller.require("admin")
@@ -118,7 +119,6 @@ def _view(key: ApiKey, principal: Principal) -> KeyView:
         name=key.name,
         role=principal.role,
         principal=principal.id,
-        prefix=key.prefix,
         created_at=rfc3339(key.created_at),
         expires_at=rfc3339(key.expires_at),
         revoked_at=rfc3339(key.revoked_at),

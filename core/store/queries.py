@@ -146,6 +146,14 @@ def principal(session: Session, principal_id: str) -> Principal | None:
     return session.get(Principal, principal_id)
 
 
+def principals(session: Session, after: str | None, limit: int) -> Sequence[Principal]:
+    """Return up to `limit` principals, newest first."""
+    statement = select(Principal)
+    if after:
+        statement = statement.where(Principal.id < after)
+    return session.execute(statement.order_by(Principal.id.desc()).limit(limit)).scalars().all()
+
+
 def keys(
     session: Session, principal_id: str | None, after: str | None, limit: int
 ) -> Sequence[tuple[ApiKey, Principal]]:

@@ -46,18 +46,21 @@ class Principal(Base):
     name: Mapped[str] = mapped_column(String(200))
     role: Mapped[str] = mapped_column(String(16))
     created_at: Mapped[float] = mapped_column(Float)
+    disabled_at: Mapped[float | None] = mapped_column(Float)  # set: none of its keys opens anything
+    disabled_reason: Mapped[str | None] = mapped_column(Text)
 
 
 class ApiKey(Base):
-    """A bearer key, key_...; 256 random bits, kept as SHA-256 only."""
+    """A bearer key, key_...; kept as a salted hash only (`core.store.access.principals`)."""
 
     __tablename__ = "api_keys"
 
     id: Mapped[str] = mapped_column(Id, primary_key=True)
     principal_id: Mapped[str] = mapped_column(ForeignKey("principals.id"), index=True)
     name: Mapped[str] = mapped_column(String(200))
-    prefix: Mapped[str] = mapped_column(String(16))
-    sha256: Mapped[str] = mapped_column(String(64), unique=True)
+    salt: Mapped[str | None] = mapped_column(String(32))  # None: made before hashes had salts; opens nothing
+    digest: Mapped[str | None] = mapped_column(String(64))  # BLAKE2b of the whole text under the salt
+    supplied: Mapped[bool] = mapped_column(server_default="0")  # by an operator: no id in its text
     created_at: Mapped[float] = mapped_column(Float)
     expires_at: Mapped[float | None] = mapped_column(Float)
     revoked_at: Mapped[float | None] = mapped_column(Float)

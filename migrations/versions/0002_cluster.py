@@ -3,12 +3,17 @@
 And public weights, which networks start from; federated jobs, their clients, and who approved of their models; sites
 that keep their own records, and their places in federated jobs; datasets of the same bytes, declared otherwise.
 
-Revision 0002. It only adds, with defaults, so that code of revision 0001 goes on working on these tables.
+And keys with salted hashes, whose principals can be disabled.
+
+Revision 0002, which grows until the first release. What it adds has defaults; what it takes away, and what becomes of
+the data there, stands at each block.
 """
 
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
+
+from core.store.clock import now
 
 revision = "0002"
 down_revision = "0001"
@@ -30,6 +35,7 @@ JOB_COLUMNS = (
 
 
 def upgrade() -> None:
+    _keep_salted_hashes_of_keys()
     for column in JOB_COLUMNS:
         op.add_column("jobs", column._copy())
     op.create_index("ix_jobs_ended", "jobs", ["finished_at"])
@@ -106,7 +112,41 @@ def upgrade() -> None:
     )
 
 
+def _keep_salted_hashes_of_keys() -> None:
+    """Drop hashes without a salt, and first letters of secrets; principals can be disabled.
+
+    A key of before cannot be given a salt, for nobody has its text; whether an operator's own was any good nobody can
+    tell from its hash. So all of them end here: `farthing admin-key` makes an admin's, who makes those of the others.
+    """
+    op.add_column("principals", sa.Column("disabled_at", sa.Float(), nullable=True))
+    op.add_column("principals", sa.Column("disabled_reason", sa.Text(), nullable=True))
+    keys = sa.table("api_keys", sa.column("revoked_at"), sa.column("created_at"))
+    op.execute(sa.update(keys).where(keys.c.revoked_at.is_(None)).values(revoked_at=now()))
+    with op.batch_alter_table("api_keys") as batch:
+        batch.drop_constraint("uq_api_keys_sha256", type_="unique")
+        batch.drop_column("sha256")
+        batch.drop_column("prefix")
+        batch.add_column(sa.Column("salt", sa.String(length=32), nullable=True))
+        batch.add_column(sa.Column("digest", sa.String(length=64), nullable=True))
+        batch.add_column(sa.Column("supplied", sa.Boolean(), nullable=False, server_default="0"))
+
+
+def _keep_plain_hashes_of_keys() -> None:
+    """Undo the above: keys with salts end, for the code of before could not find them."""
+    op.execute(sa.delete(sa.table("api_keys")))
+    with op.batch_alter_table("api_keys") as batch:
+        batch.drop_column("supplied")
+        batch.drop_column("digest")
+        batch.drop_column("salt")
+        batch.add_column(sa.Column("prefix", sa.String(length=16), nullable=False))
+        batch.add_column(sa.Column("sha256", sa.String(length=64), nullable=False))
+        batch.create_unique_constraint("uq_api_keys_sha256", ["sha256"])
+    op.drop_column("principals", "disabled_reason")
+    op.drop_column("principals", "disabled_at")
+
+
 def downgrade() -> None:
+    _keep_plain_hashes_of_keys()
     op.drop_table("seats")
     op.drop_table("approvals")
     op.drop_table("public_weights")

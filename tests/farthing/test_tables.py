@@ -55,15 +55,15 @@ def test_entries_say_what_each_moved_and_add_up_to_the_budget() -> None:
 
 
 def test_keys_show_when_they_end_and_no_secret() -> None:
-    one = {"id": "key_1", "role": "owner", "principal": "pr_1", "name": "Bank", "prefix": "fth_abcdefg"}
+    one = {"id": "key_1", "role": "owner", "principal": "pr_1", "name": "Bank"}
     keys = [
-        Key.model_validate(one | {"key": "fth_abcdefghijkl"}),
+        Key.model_validate(one | {"key": "frt_1_abcdefghijkl"}),
         Key.model_validate(one | {"expires_at": "2027-01-01T00:00:00Z"}),
         Key.model_validate(one | {"revoked_at": "2026-11-22T00:00:00Z", "expires_at": "2027-01-01T00:00:00Z"}),
     ]
     lines = shown(tables.keys(keys))
-    assert "fth_abcdefghijkl" not in "".join(lines)
-    assert [line.split("fth_abcdefg")[1].split() for line in lines[1:]] == [
+    assert "abcdefghijkl" not in "".join(lines)
+    assert [line.split("pr_1")[1].split() for line in lines[1:]] == [
         ["-", "-"],
         ["-", "2027-01-01T00:00:00Z"],
         ["-", "revoked", "2026-11-22T00:00:00Z"],

@@ -16,6 +16,7 @@ import torch
 from scipy.optimize import approx_fprime
 from scipy.stats import chi2, norm
 from statsmodels.stats.weightstats import ztost
+from tests.support.releases import first_release
 
 from core.catalogue.certificate import Certificate
 from core.catalogue.design import Feature
@@ -32,7 +33,6 @@ from core.privacy.events import Sampled, compose
 from core.privacy.facts import Adjacency
 from core.privacy.reports import report
 from tests.support.released import COVARIANCE, KINDS, THETA, of_kind, released, rows_of, spread
-from tests.support.releases import first_release
 
 ROW: dict[str, Any] = {"age": 40, "job": "c", "y": "yes"}
 

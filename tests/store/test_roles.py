@@ -76,7 +76,7 @@ REFUSED = {
     "to forget a dataset": "DELETE FROM datasets",
     "to make a principal": "INSERT INTO principals SELECT 'pr_0', name, 'admin', created_at FROM principals LIMIT 1",
     "another role": "UPDATE principals SET role = 'admin'",
-    "another key": "UPDATE api_keys SET sha256 = 'x'",
+    "another key": "UPDATE api_keys SET digest = 'x'",
     "to change the ledger": "UPDATE entries SET body = ''",
     "to cut the ledger": "DELETE FROM entries",
     "to empty the ledger": "TRUNCATE entries",

@@ -118,10 +118,29 @@ def running(home: Path, database_url: str | None = None, module: str = "api", **
     key = database.run(first_admin, None)
     database.dispose()
     assert key is not None, "the home is new"
+    with _serving(home, key, settings, environment, home / "api.log", module) as service:
+        yield service
+
+
+@contextmanager
+def joined(service: Service, **environment: str) -> Iterator[Service]:
+    """Run one more API process on a service's home until the end of the block."""
+    url = service.settings.database_url
+    environment |= {} if url is None else {"FARTHING_DATABASE_URL": url}
+    log = service.home / f"beside-{next(_ENDS)}.log"
+    with _serving(service.home, service.key, service.settings, environment, log) as found:
+        yield found
+
+
+@contextmanager
+def _serving(
+    home: Path, key: str, settings: ServiceSettings, environment: dict[str, str], path: Path, module: str = "api"
+) -> Iterator[Service]:
+    """Run one API process."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    with (home / "api.log").open("wb") as log:
+    with path.open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", module, "--host", "127.0.0.1", "--port", str(port), "--home", str(home)],
             cwd=ROOT,
@@ -131,7 +150,7 @@ def running(home: Path, database_url: str | None = None, module: str = "api", **
         )
         service = Service(f"http://127.0.0.1:{port}", home, key, process, settings)
         try:
-            _wait(service)
+            _wait(service, path)
             yield service
         finally:
             for client in service.clients:
@@ -140,7 +159,7 @@ def running(home: Path, database_url: str | None = None, module: str = "api", **
             process.wait(timeout=30)
 
 
-def _wait(service: Service) -> None:
+def _wait(service: Service, path: Path) -> None:
     deadline = time.monotonic() + 300  # a busy machine takes minutes to start a process
     while True:
         try:
@@ -148,7 +167,7 @@ def _wait(service: Service) -> None:
                 return
         except httpx.TransportError:
             pass
-        log = (service.home / "api.log").read_text()
+        log = path.read_text()
         assert service.process.poll() is None, f"the API ended: {log}"
         assert time.monotonic() < deadline, f"the API did not get ready: {log}"
         time.sleep(0.1)

@@ -68,7 +68,7 @@ def test_a_key_that_comes_too_late_is_said_and_a_lost_one_is_replaced(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     home = tmp_path / "home"
-    first, late = "the first key of this home, with characters enough", "another key, which came too late"
+    first, late = "the-first-key-of-this-home-with-characters-enough", "another-key,-which-came-too-late"
     for key in (first, first, late):
         prepare(ServiceSettings(home=home, admin_key=key))
     told = capsys.readouterr()

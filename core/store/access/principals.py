@@ -1,22 +1,33 @@
-"""Who may ask: principals and their keys. A key is shown once and kept as its SHA-256; 256 random bits need no salt."""
+"""Who may ask: principals and their keys.
+
+A key that the service makes reads ``frt_<id>_<secret>``: the id finds its row, and the secret is 256 random bits. Of
+the whole text a row keeps a BLAKE2b hash under a salt of its own, and no part of it. A key that an operator supplied
+has no id in it, so it is compared with every supplied one: an installation has one at most, that of its first admin.
+"""
 
 import hashlib
+import hmac
+import re
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import or_, select, update
+from sqlalchemy import ColumnElement, or_, select, update
 from sqlalchemy.orm import Session
 
-from core.errors import NotFound
+from core.errors import Conflict, NotFound
 from core.store import clock
+from core.store.access.supplied import OURS, refuse_weak
 from core.store.ids import new_id
 from core.store.tables import ROLES, ApiKey, Principal
 
 KEY_BYTES: Final = 32
-PREFIX_LENGTH: Final = 11
 TOUCH_SECONDS: Final = 60.0
+_SALT_BYTES: Final = 16
+_PERSON: Final = b"farthing api key"
+"""BLAKE2b's personalisation: a hash of ours is no hash of anything else."""
+_MADE_HERE: Final = re.compile(rf"{OURS}([0-9a-z]{{26}})_.+", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -56,22 +67,39 @@ def create_key(
         principal_id: whose key it is.
         name: for people.
         expires_at: seconds since the epoch by the database's clock, None for never.
-        secret: an operator's own secret, of at least 256 bits; None makes one.
+        secret: an operator's own; None makes one.
+
+    Raises:
+        Invalid: the operator's secret is too easily found by trying.
+        Conflict: the principal is disabled.
     """
-    if secret is None:
-        secret = f"fth_{secrets.token_urlsafe(KEY_BYTES)}"
+    disabled = select(Principal.disabled_at).where(Principal.id == principal_id)
+    if session.execute(disabled).scalar_one() is not None:
+        raise Conflict("This principal is disabled: enable it before it gets another key.")
+    key_id, salt = new_id("key"), secrets.token_hex(_SALT_BYTES)
+    if secret is not None:
+        refuse_weak(secret)
+    told = secret or f"{OURS}{key_id.removeprefix('key_')}_{secrets.token_urlsafe(KEY_BYTES)}"
     key = ApiKey(
-        id=new_id("key"),
+        id=key_id,
         principal_id=principal_id,
         name=name,
-        prefix=secret[:PREFIX_LENGTH],
-        sha256=_digest(secret),
+        salt=salt,
+        digest=_digest(told, salt),
+        supplied=secret is not None,
         created_at=clock.read(session),
         expires_at=expires_at,
     )
     session.add(key)
     session.flush()
-    return key, secret
+    return key, told
+
+
+def opens(digest: str | None, salt: str | None, secret: str) -> bool:
+    """Tell, in a time that does not depend on the secret, whether it is the one that a row keeps the hash of."""
+    if digest is None or salt is None:  # made before hashes had salts: it opens nothing
+        return False
+    return hmac.compare_digest(digest, _digest(secret, salt))
 
 
 def find(session: Session, secret: str) -> Caller | None:
@@ -80,24 +108,90 @@ def find(session: Session, secret: str) -> Caller | None:
 
 
 def find_all(session: Session, secrets: Iterable[str]) -> dict[str, Caller]:
-    """Return who holds each of some keys; those that are unknown, revoked or expired are left out. Reads only."""
-    digests = {_digest(secret): secret for secret in secrets}
+    """Return who holds each of some keys; unknown, revoked, expired and disabled ones are left out. Reads only."""
+    by_id, supplied = _candidates(secrets)
     at = clock.now()
     due = or_(ApiKey.last_used_at.is_(None), ApiKey.last_used_at < at - TOUCH_SECONDS)
+    asked = or_(ApiKey.id.in_(by_id), ApiKey.supplied) if supplied else ApiKey.id.in_(by_id)
     rows = session.execute(
-        select(ApiKey.sha256, Principal.id, Principal.name, Principal.role, ApiKey.id, due)  # columns: it runs always
+        # Columns and no objects: it runs with every request.
+        select(ApiKey.id, ApiKey.digest, ApiKey.salt, Principal.id, Principal.name, Principal.role, due)
         .select_from(ApiKey)
         .join(Principal, Principal.id == ApiKey.principal_id)
-        .where(
-            ApiKey.sha256.in_(digests),
-            ApiKey.revoked_at.is_(None),
-            or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > at),
-        )
+        .where(asked, *_valid(at))
     )
     return {
-        digests[digest]: Caller(principal_id, name, role, key_id, bool(touch_due))
-        for digest, principal_id, name, role, key_id, touch_due in rows
+        secret: Caller(principal_id, name, role, key_id, bool(touch_due))
+        for key_id, digest, salt, principal_id, name, role, touch_due in rows
+        for secret in (*by_id.get(key_id, ()), *supplied)
+        if opens(digest, salt, secret)
     }
+
+
+def _candidates(secrets: Iterable[str]) -> tuple[dict[str, list[str]], list[str]]:
+    """Return texts by the id of the key that they claim to be, and those that name none."""
+    by_id: dict[str, list[str]] = {}
+    supplied = []
+    for secret in secrets:
+        named = _MADE_HERE.fullmatch(secret)
+        if named is None:
+            supplied.append(secret)
+        else:
+            by_id.setdefault(f"key_{named[1]}", []).append(secret)
+    return by_id, supplied
+
+
+def _valid(at: clock.now) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions of a key that opens anything, joined with its principal."""
+    return (
+        ApiKey.revoked_at.is_(None),
+        or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > at),
+        Principal.disabled_at.is_(None),
+    )
+
+
+def still_valid(session: Session, key_ids: Iterable[str]) -> set[str]:
+    """Return those of some keys that still open something; for answers that go on after their request was let in."""
+    joined = select(ApiKey.id).join(Principal, Principal.id == ApiKey.principal_id)
+    return set(session.execute(joined.where(ApiKey.id.in_(list(key_ids)), *_valid(clock.now()))).scalars())
+
+
+def lock(session: Session, principal_id: str) -> Principal:
+    """Lock a principal, before any job or scope; return it as it is now.
+
+    Raises:
+        NotFound: there is none.
+    """
+    statement = select(Principal).where(Principal.id == principal_id).with_for_update(key_share=True)
+    found = session.execute(statement.execution_options(populate_existing=True)).scalar_one_or_none()
+    if found is None:
+        raise NotFound("There is no such principal.")
+    return found
+
+
+def disable(session: Session, principal_id: str, reason: str) -> Principal:
+    """Close the service to a principal, all its keys at once; one that is disabled keeps its first reason.
+
+    Raises:
+        NotFound: there is none.
+    """
+    found = lock(session, principal_id)
+    if found.disabled_at is None:
+        found.disabled_at, found.disabled_reason = clock.read(session), reason
+    session.flush()
+    return found
+
+
+def enable(session: Session, principal_id: str) -> Principal:
+    """Open the service to a principal again: keys that were neither revoked nor have expired go on.
+
+    Raises:
+        NotFound: there is none.
+    """
+    found = lock(session, principal_id)
+    found.disabled_at = found.disabled_reason = None
+    session.flush()
+    return found
 
 
 def touch(session: Session, key_ids: Iterable[str]) -> None:
@@ -135,5 +229,6 @@ def revoke(session: Session, key_id: str) -> ApiKey:
     return key
 
 
-def _digest(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()
+def _digest(secret: str, salt: str) -> str:
+    """Return the hash of a key's whole text: 256 bits of BLAKE2b under the row's own salt."""
+    return hashlib.blake2b(secret.encode(), digest_size=32, salt=bytes.fromhex(salt), person=_PERSON).hexdigest()

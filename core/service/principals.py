@@ -1,0 +1,79 @@
+"""Use cases of principals: who there is, and who is shut out. Only admins shut out; auditors may look."""
+
+from sqlalchemy.orm import Session
+
+from core.errors import Forbidden, NotFound
+from core.service.context import Caller, Context
+from core.service.key_views import PrincipalStateView
+from core.service.views import rfc3339
+from core.store import queries
+from core.store.access import principals
+from core.store.tables import Principal
+
+
+def page(context: Context, caller: Caller, after: str | None, limit: int) -> list[PrincipalStateView]:
+    """Return up to `limit` principals, newest first.
+
+    Raises:
+        Forbidden: the caller is neither an admin nor an auditor.
+    """
+    caller.require("admin", "auditor")
+    with context.database.read() as session:
+        return [_view(found) for found in queries.principals(session, after, limit)]
+
+
+def get(context: Context, caller: Caller, principal_id: str) -> PrincipalStateView:
+    """Return one principal.
+
+    Raises:
+        Forbidden: the caller is neither an admin nor an auditor.
+        NotFound: there is none.
+    """
+    caller.require("admin", "auditor")
+    with context.database.read() as session:
+        found = queries.principal(session, principal_id)
+        if found is None:
+            raise NotFound("There is no such principal.")
+        return _view(found)
+
+
+def disable(context: Context, caller: Caller, principal_id: str, reason: str) -> PrincipalStateView:
+    """Shut a principal out: from the next request on every process refuses all its keys.
+
+    What waits in the queue is refused where a worker would take it; what runs goes on, and its release waits for the
+    data's owner.
+
+    Raises:
+        Forbidden: the caller is no admin, or it is the caller itself, so that nobody locks himself out.
+        NotFound: there is none.
+    """
+    caller.require("admin")
+    if principal_id == caller.id:
+        raise Forbidden("An admin cannot disable itself: another admin can.")
+
+    def work(session: Session) -> PrincipalStateView:
+        return _view(principals.disable(session, principal_id, reason))
+
+    return context.database.run(work)
+
+
+def enable(context: Context, caller: Caller, principal_id: str) -> PrincipalStateView:
+    """Let a principal in again, with the keys that were neither revoked nor have expired.
+
+    Raises:
+        Forbidden: the caller is no admin.
+        NotFound: there is none.
+    """
+    caller.require("admin")
+    return context.database.run(lambda session: _view(principals.enable(session, principal_id)))
+
+
+def _view(found: Principal) -> PrincipalStateView:
+    return PrincipalStateView(
+        id=found.id,
+        name=found.name,
+        role=found.role,
+        created_at=rfc3339(found.created_at),
+        disabled_at=rfc3339(found.disabled_at),
+        disabled_reason=found.disabled_reason,
+    )
