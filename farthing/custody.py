@@ -82,7 +82,7 @@ def rotate(
 
 @app.command()
 def principals(*, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
-    """List who holds keys, newest first, and who is disabled. For admins and auditors."""
+    """List principals, newest first. With those who are disabled; for admins and auditors."""
     with Client(url, secret) as client:
         found = list(client.principals())
     if as_json:
@@ -99,14 +99,14 @@ def disable(
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Close the service to a principal: all its keys stop at once, and so do its queued jobs. For admins."""
+    """Shut a principal out. All its keys stop at once, and none of its queued jobs starts. For admins."""
     with Client(url, secret) as client:
         line(f"{client.disable(principal, reason).id}: disabled")
 
 
 @app.command()
 def enable(principal: PrincipalId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
-    """Open the service to a principal again; keys that were not revoked go on. For admins."""
+    """Let a principal in again. Its keys that were not revoked go on. For admins."""
     with Client(url, secret) as client:
         line(f"{client.enable(principal).id}: enabled")
 
