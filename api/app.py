@@ -17,6 +17,7 @@ from api.rate import Rate
 from api.routes import audit as audit_routes
 from api.routes import (
     catalogue,
+    certificates,
     datasets,
     estimates,
     health,
@@ -95,7 +96,7 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     app.state.intake = Together(partial(intake.store, context), "intake")
     app.state.witness = Together(partial(intake.vouch, context), "witness")
     app.state.jobs = Together(partial(job_cases.get_all, context), "jobs")
-    data, work = (datasets, scopes, pretrained), (jobs, estimates, plans, models)
+    data, work = (datasets, scopes, pretrained), (jobs, estimates, plans, models, certificates)
     for module in (*work, *data, health, catalogue, keys, principals, audit_routes, workers):
         app.include_router(module.router)
     errors.install(app)

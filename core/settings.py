@@ -68,6 +68,9 @@ class ServiceSettings(BaseSettings):
     master_key_file: Path | None = Field(
         default=None, description="holds the master key; default: home/master.key, made once where embedded"
     )
+    signing_key_file: Path | None = Field(
+        default=None, description="holds the key that signs certificates; default: home/signing.key"
+    )
     storage_url: str | None = Field(default=None, description="records' place: a folder or s3://...; default: home")
 
     broker_url: str | None = Field(default=None, description="redis://...; none: supervisors poll the database only")
@@ -175,6 +178,11 @@ class ServiceSettings(BaseSettings):
     def master_key_path(self) -> Path:
         """The file of the master key, where it is not in the environment."""
         return self.master_key_file or self.home / "master.key"
+
+    @cached_property
+    def signing_key_path(self) -> Path:
+        """The file of the key that signs certificates, and of those that did."""
+        return self.signing_key_file or self.home / "signing.key"
 
     @cached_property
     def witness_path(self) -> Path | str:

@@ -6,7 +6,7 @@ ends with status 1, a command that was called wrongly with status 2.
 
 import sys
 
-from farthing import custody, reading, serving, training, weights
+from farthing import custody, proving, reading, serving, training, weights
 from farthing.console import app, complain
 from farthing.errors import FarthingError
 
@@ -16,7 +16,16 @@ NO_KEY = (
 )
 """What to do without a key that is good."""
 
-__all__ = ["app", "custody", "main", "reading", "serving", "training", "weights"]  # modules that bring the commands
+__all__ = [
+    "app",
+    "custody",
+    "main",
+    "proving",
+    "reading",
+    "serving",
+    "training",
+    "weights",
+]  # modules that bring the commands
 
 
 def main() -> None:

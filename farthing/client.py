@@ -285,6 +285,23 @@ class Client:
         """Return a job's privacy report: what it spent, what that promises, and where the ledger stands."""
         return self._wire.get(f"/v1/jobs/{job}/report")
 
+    # What is signed -------------------------------------------------------------------------------------------------
+
+    def certificate(self, job: str) -> str:
+        """Return the certificate of a job that has ended: what it drew, cost and promises, signed.
+
+        `farthing.certificates.check` reads it without the service.
+        """
+        return self._wire.send("GET", f"/v1/jobs/{job}/certificate").text
+
+    def signed_head(self, scope: str) -> str:
+        """Return where a scope's ledger stands, signed: to keep, and to compare with a later one."""
+        return self._wire.send("GET", f"/v1/scopes/{scope}/head/signed").text
+
+    def signing_keys(self) -> dict[str, Any]:
+        """Return the installation's public keys, those that signed earlier among them."""
+        return self._wire.get("/.well-known/jwks.json")
+
     # Models --------------------------------------------------------------------------------------------------------
 
     def model(self, model: str) -> Model:

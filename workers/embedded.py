@@ -21,11 +21,12 @@ from typing import Final
 
 from core.errors import Refusal
 from core.settings import ServiceSettings
-from core.store import datasets
+from core.store import clock, datasets
 from core.store.access.bootstrap import first_admin, is_admin_key
 from core.store.access.supplied import refuse_weak
 from core.store.database import Database
 from core.store.records.master_key import prepare_master_key
+from core.store.signing import prepare_signing_key
 from core.store.witness.witness import Witness, guard
 from workers.process import clock_seconds
 
@@ -145,7 +146,7 @@ class Embedded:
 
 
 def prepare(settings: ServiceSettings) -> None:
-    """Bring the database up to date, make the first key and the master key, and compare the ledger with its witness.
+    """Bring the database up to date, make the keys that are missing, and compare the ledger with its witness.
 
     A ledger that is behind is frozen, and the service starts all the same: everything but training works, and every
     answer says what to do.
@@ -172,7 +173,9 @@ def prepare(settings: ServiceSettings) -> None:
             say(f"The ledger is frozen: {problem} Run `farthing reconcile`.", error=True)
         with database.read() as session:
             wrapped = datasets.wrapped_keys(session, settings.site)
+            at = clock.read(session)
         prepare_master_key(settings, wrapped.values())
+        prepare_signing_key(settings, at)
     finally:
         database.dispose()
 

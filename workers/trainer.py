@@ -20,6 +20,7 @@ from typing import Final
 from core.errors import Diverged, Forsaken, LedgerFrozen, StaleAttempt
 from core.store.arrow import leave_pandas_out
 from core.training.order import Drained, Failed, NoGpu, Phase
+from core.version import software
 from workers.gather import RANK, gather
 from workers.incident import tell
 from workers.outcome import Outcome
@@ -102,6 +103,7 @@ def load_libraries() -> None:
     from core.training import federated  # noqa: PLC0415 - slow; torch, and all that a job alone needs too
 
     assert federated.run is not None, "loaded"
+    software()  # reads every source, once, and not in each process that is forked of this one
     gc.freeze()
     gc.enable()
 

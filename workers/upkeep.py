@@ -1,4 +1,4 @@
-"""The operator's tools: `python -m workers.upkeep prepare|backup|restore|reconcile|rewrap|admin-key|site ...`.
+"""The operator's tools: `python -m workers.upkeep TOOL`.
 
 `prepare` is what a cluster runs once before its processes start, since those never change tables. `backup` and
 `restore` are for an embedded home. All of them work while the service runs, but for `restore`, which needs the home for
@@ -9,7 +9,10 @@ import argparse
 import os
 import re
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from core.errors import Conflict, Invalid, NotFound, Refusal
 from core.settings import SITE, SITE_WORDS, ServiceSettings
@@ -21,6 +24,7 @@ from core.store.claims import refuse_if_frozen
 from core.store.database import Database
 from core.store.records.master_key import add_master_key, check_master_keys, fingerprint_of
 from core.store.records.storage import open_storage
+from core.store.signing import load_signing_keys, rotate_signing_key
 from core.store.witness import witness as witnesses
 from core.store.witness.witness import Witness
 from workers.embedded import holding, prepare, say
@@ -100,6 +104,23 @@ def rewrap(settings: ServiceSettings, *, fresh: bool = False) -> None:
             f"The lines below the first in {_key_place(settings)} are not needed any more by this database, but by "
             "backups that were made before."
         )
+
+
+def rotate(settings: ServiceSettings, *, leaked: bool = False) -> None:
+    """Put a fresh signing key in the place of the one that signs; it needs no restart, and no database.
+
+    Args:
+        settings: which name the file.
+        leaked: somebody else has the old key, so nothing that it signed counts any more.
+
+    Raises:
+        NotReady: there is no signing key, or the file holds something else.
+    """
+    load_signing_keys(settings)
+    made = rotate_signing_key(settings.signing_key_path, time.time(), leaked=leaked)
+    say(f"{settings.signing_key_path}: key {made.public.kid} signs from now on.")
+    if leaked:
+        say("The one before it is published no more: what it signed is refused, and can be had anew.")
 
 
 def _key_place(settings: ServiceSettings) -> str:
@@ -182,12 +203,25 @@ def _open(settings: ServiceSettings) -> Database:
     return Database(settings.url)
 
 
+TOOLS: Final[dict[str, Callable[[ServiceSettings, argparse.Namespace], None]]] = {
+    "prepare": lambda settings, _: prepare(settings),
+    "backup": lambda settings, told: backup(settings, told.to),
+    "restore": lambda settings, told: restore(settings, told.source),
+    "reconcile": lambda settings, told: reconcile(settings, without_witness=told.without_witness),
+    "rewrap": lambda settings, told: rewrap(settings, fresh=told.fresh),
+    "rotate-signing-key": lambda settings, told: rotate(settings, leaked=told.leaked),
+    "admin-key": lambda settings, _: admin_key(settings),
+    "site": lambda settings, told: make_site(settings, told.name),
+}
+"""What each does with the settings and its own arguments."""
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run one tool; a refusal is printed as text and ends with status 1."""
     os.umask(0o077)  # as in `workers.embedded`
     parser = argparse.ArgumentParser(prog="python -m workers.upkeep", description="The operator's tools.")
     tools = parser.add_subparsers(dest="tool", required=True)
-    for name in ("prepare", "backup", "restore", "reconcile", "rewrap", "admin-key", "site"):
+    for name in TOOLS:
         tool = tools.add_parser(name)
         tool.add_argument("--home", type=Path, help="where everything lives")
         tool.add_argument("--witness", type=Path, help="file that keeps the ledger's heads")
@@ -195,25 +229,13 @@ def main(arguments: list[str] | None = None) -> None:
     tools.choices["restore"].add_argument("--from", type=Path, required=True, dest="source", help="a backup")
     tools.choices["reconcile"].add_argument("--without-witness", action="store_true", help="the witness is lost")
     tools.choices["rewrap"].add_argument("--fresh", action="store_true", help="make a new master key first")
+    tools.choices["rotate-signing-key"].add_argument("--leaked", action="store_true", help="others have the old one")
     tools.choices["site"].add_argument("name", help="of the site")
     told = parser.parse_args(arguments)
     given = {name: value for name in ("home", "witness") if (value := getattr(told, name)) is not None}
     settings = ServiceSettings(**given)
     try:
-        if told.tool == "prepare":
-            prepare(settings)
-        elif told.tool == "backup":
-            backup(settings, told.to)
-        elif told.tool == "restore":
-            restore(settings, told.source)
-        elif told.tool == "rewrap":
-            rewrap(settings, fresh=told.fresh)
-        elif told.tool == "admin-key":
-            admin_key(settings)
-        elif told.tool == "site":
-            make_site(settings, told.name)
-        else:
-            reconcile(settings, without_witness=told.without_witness)
+        TOOLS[told.tool](settings, told)
     except Refusal as refusal:
         say(refusal.detail, error=True)
         sys.exit(1)

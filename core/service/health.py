@@ -7,11 +7,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from core.errors import NotReady
 from core.service import witnessing
 from core.service.context import Context
-from core.store import datasets, figures
+from core.store import clock, datasets, figures
 from core.store.claims import frozen_reason
 from core.store.figures import Figures
 from core.store.records.master_key import check_master_keys, prepare_master_key
 from core.store.records.storage import open_storage
+from core.store.signing import load_signing_keys, prepare_signing_key
 
 BROKER_AWAY: Final = "away: jobs wait until a supervisor looks into the database, seconds longer"
 SILENT_LEASES: Final = 2
@@ -19,14 +20,16 @@ SILENT_LEASES: Final = 2
 
 
 def start(context: Context) -> None:
-    """Make sure at start-up that records can be stored and read.
+    """Make sure at start-up that records can be stored and read, and on one machine that certificates can be signed.
 
     Raises:
         NotReady: there is no master key, or another one than records are under.
     """
     with context.database.read() as session:
         wrapped = datasets.wrapped_keys(session, context.settings.site)
+        at = clock.read(session)
     prepare_master_key(context.settings, wrapped.values())
+    prepare_signing_key(context.settings, at)
 
 
 def check(context: Context) -> dict[str, str]:
@@ -56,7 +59,17 @@ def check(context: Context) -> dict[str, str]:
         raise NotReady(f"The ledger is behind its witness: {problems[0]} Run `farthing reconcile`.")
     broker = _broker(context)
     status = "degraded" if broker == BROKER_AWAY else "ready"
-    return {"status": status, "database": "ok", "broker": broker, "storage": "ok", "ledger": "ok"}
+    shown = {"database": "ok", "broker": broker, "storage": "ok", "ledger": "ok", "signing": _signing(context)}
+    return {"status": status, **shown}
+
+
+def _signing(context: Context) -> str:
+    """Return whether certificates can be signed; jobs do without."""
+    try:
+        load_signing_keys(context.settings)
+    except NotReady as missing:
+        return missing.detail
+    return "ok"
 
 
 def _broker(context: Context) -> str:

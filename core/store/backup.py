@@ -36,8 +36,8 @@ RECORDS: Final = "records"
 MANIFEST: Final = "manifest.json"
 RESTORED: Final = "it was restored from a backup."
 STAGING: Final = ".restoring"
-BESIDE: Final = frozenset({"lock", "master.key", "witness.jsonl", "witness.lock", STAGING})
-"""What a home may hold before a backup is restored into it: the master key, the witness, locks, and half a restore."""
+BESIDE: Final = frozenset({"lock", "master.key", "signing.key", "witness.jsonl", "witness.lock", STAGING})
+"""What a home may hold before a backup is restored into it: its keys, the witness, locks, and half a restore."""
 _TRIES: Final = 3
 _PAUSE_SECONDS: Final = 0.5
 
@@ -247,7 +247,7 @@ def _refuse_used(settings: ServiceSettings, database: Path, manifest: Manifest) 
     """Refuse a home that holds more than its key, its witness, and records of this very backup."""
     home, records = settings.home, settings.records_path
     ours = {Path(file.path).name for file in manifest.files}
-    beside = BESIDE | {settings.master_key_path.name}
+    beside = BESIDE | {settings.master_key_path.name, settings.signing_key_path.name}
     used = [path.name for path in sorted(home.iterdir()) if path.name not in beside] if home.is_dir() else []
     if records.is_dir() and {path.name for path in records.iterdir()} <= ours:
         used = [name for name in used if name != records.name]

@@ -288,6 +288,7 @@ class Attempt(Base):
     opened_at: Mapped[float | None] = mapped_column(Float)  # when the child opened the records
     ended_at: Mapped[float | None] = mapped_column(Float)
     outcome: Mapped[str | None] = mapped_column(String(40))
+    software: Mapped[Any | None] = mapped_column(Json)  # core.version.software() of the trainer that opened the records
 
 
 class JobEvent(Base):

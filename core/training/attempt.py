@@ -30,6 +30,7 @@ from core.training.network import NO_WEIGHTS, PublicWeights
 from core.training.order import Drained, Failed, NoGpu, Order, Phase, read_order
 from core.training.ranks import Gather, TellingTill, dismiss, open_problem
 from core.training.till import LedgerTill
+from core.version import software
 
 RELEASE = "release"
 COLUMNS: TypeAdapter[tuple[Column, ...]] = TypeAdapter(tuple[Column, ...])
@@ -73,7 +74,7 @@ def _train(
     with in_phase(Phase.OPENING):
         planned, weights = planned_here(order, settings)
         team = gather(planned.spec.resources.processes)
-        till.commit(jobs.mark_opened, order.claim)
+        till.commit(jobs.mark_opened, order.claim, software())
         problem = open_problem(planned, order, settings, team, weights)
     with in_phase(Phase.TRAINING):
         meter = make_meter(planned, order, till if team is None else TellingTill(till, team), stop)

@@ -34,6 +34,7 @@ from core.training.notes import unpack
 from core.training.order import Drained, Order, Phase, read_order
 from core.training.seat import Seat
 from core.training.till import LedgerTill
+from core.version import software
 
 MEETING_SECONDS = 120.0
 """How long to wait for processes that still load their libraries; longer than for a message, as a rule."""
@@ -231,7 +232,7 @@ def _train(
     """
     with in_phase(Phase.OPENING):
         planned, weights = planned_here(order, settings)
-        till.commit(jobs.mark_opened, order.claim)
+        till.commit(jobs.mark_opened, order.claim, software())
         problem = _own_problem(planned, order, settings, seat, weights)
     with in_phase(Phase.TRAINING):
         going_on = replace(order, kept=kept)

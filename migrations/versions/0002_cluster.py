@@ -57,6 +57,8 @@ def upgrade() -> None:
     op.add_column("datasets", sa.Column("wrapped_key", sa.Text(), nullable=True))
     op.add_column("datasets", sa.Column("repeated_digest", sa.String(length=100), nullable=True))
     op.add_column("datasets", sa.Column("site", sa.String(length=40), nullable=False, server_default=""))
+    # What a job's certificate says of the code and the libraries that computed it.
+    op.add_column("attempts", sa.Column("software", JSON, nullable=True))
     op.create_table(
         "workers",
         sa.Column("name", sa.String(length=200), nullable=False),
@@ -147,6 +149,7 @@ def _keep_plain_hashes_of_keys() -> None:
 
 def downgrade() -> None:
     _keep_plain_hashes_of_keys()
+    op.drop_column("attempts", "software")
     op.drop_table("seats")
     op.drop_table("approvals")
     op.drop_table("public_weights")

@@ -133,7 +133,12 @@ def submit(
         dataset_id=place.dataset_id,
         scope_id=place.scope_id,
         grant_id=grant[1] if grant else None,
-        spec={"model": {"kind": "logistic"}, "optimizer": {"kind": "noisy_newton"}},
+        spec={
+            "model": {"kind": "logistic"},
+            "optimizer": {"kind": "noisy_newton"},
+            "privacy": {"mu": "0.1"},
+            "inference": {"intervals": False},
+        },
         optimizer="noisy_newton",
         steps=len(schedule),
         labels={"study": "a"},

@@ -241,8 +241,13 @@ def beat(session: Session, claim: Claim, lease_seconds: float) -> Beat:
     return Beat(alive=True, cancel=job.state == "cancelling")
 
 
-def mark_opened(session: Session, claim: Claim) -> None:
+def mark_opened(session: Session, claim: Claim, software: Mapping[str, Any] | None = None) -> None:
     """Note, before it happens, that the attempt opens the records: from here on no fault of ours is proven.
+
+    Args:
+        session: an open write transaction.
+        claim: who asks.
+        software: what the process computes with, JSON-ready, for the job's certificate.
 
     Raises:
         StaleAttempt: the claim no longer holds the job.
@@ -253,6 +258,8 @@ def mark_opened(session: Session, claim: Claim) -> None:
         if opened is not None:
             attempt = session.get_one(Attempt, (opened.id, opened.attempt))
             attempt.opened_at = attempt.opened_at or at
+            if opened is job:
+                attempt.software = attempt.software or software
     session.flush()
 
 

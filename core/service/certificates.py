@@ -1,0 +1,194 @@
+"""Certificates: what a job drew, at what price, under which promise, and where the ledger says so, signed.
+
+The payload follows from the job's rows and its scope's entries alone. Nothing in it depends on a record but through
+what was paid for: the parameters' digest is one of noised answers, as the parameters are. So whoever may see a job may
+have its certificate, and two of one job have the same payload, byte for byte, until the ledger says more of it (a
+correction, a reconciliation) or its release is judged. When it was signed, and by which key, stands in the header.
+"""
+
+from hashlib import sha256
+from typing import Any, Final
+
+from sqlalchemy.orm import Session
+
+from core.errors import Conflict
+from core.inference.network import read_released
+from core.privacy.amounts import write_figure
+from core.privacy.facts import Adjacency
+from core.service import jobs as cases
+from core.service import promises
+from core.service.context import Caller, Context
+from core.service.scopes import find as find_scope
+from core.service.views import rfc3339
+from core.store import clock, queries
+from core.store.jobs import federations
+from core.store.jobs.subjects import OPEN
+from core.store.ledger.accounts import terms_of
+from core.store.ledger.chain import canonical
+from core.store.ledger.schedules import runs_of
+from core.store.ledger.statements import Statement, before, reconciled, statement_of
+from core.store.signing import installation, load_signing_keys
+from core.store.tables import TERMINAL_STATES, Account, Dataset, Job, Model, Scope
+
+CERTIFICATE: Final = "farthing-certificate"
+HEAD: Final = "farthing-head"
+VERSION: Final = 1
+METHOD: Final = ("model", "models", "optimizer", "privacy", "inference")
+"""What a certificate says of a job's settings; labels and resources are the caller's own affair, and which datasets the
+other clients of a federated job have is not for all to see."""
+
+
+def certificate(context: Context, caller: Caller, job_id: str) -> str:
+    """Return the certificate of a job that has ended, whatever became of it: a JWS in compact form.
+
+    Raises:
+        NotFound: the job does not exist for the caller.
+        Conflict: it has not ended yet.
+        NotReady: there is no key to sign with.
+    """
+    keys = load_signing_keys(context.settings)
+    issuer = installation(context.database)
+    if cases.get(context, caller, job_id).finished_at is None:
+        raise Conflict("The job has not ended: what it costs is not settled, and its certificate comes when it is.")
+    with context.database.read() as session:
+        told = payload(session, issuer, cases.find(session, caller, job_id), context.settings.visible_grid_seconds)
+        return keys.sign(CERTIFICATE, canonical(told), clock.read(session))
+
+
+def signed_head(context: Context, caller: Caller, scope_id: str) -> str:
+    """Return where a scope's chain stands, signed: a JWS in compact form.
+
+    Raises:
+        NotFound: it does not exist for the caller.
+        NotReady: there is no key to sign with.
+    """
+    keys = load_signing_keys(context.settings)
+    issuer = installation(context.database)
+    with context.database.read() as session:
+        scope = find_scope(session, caller, scope_id)
+        told = {"object": "head", "version": VERSION, "issuer": issuer, "scope": scope.id}
+        told |= {"seq": scope.seq, "hash": scope.head}
+        return keys.sign(HEAD, canonical(told), clock.read(session))
+
+
+def published(context: Context) -> dict[str, Any]:
+    """Return the public keys that certificates and heads are checked with.
+
+    Raises:
+        NotReady: there are none.
+    """
+    return load_signing_keys(context.settings).published(installation(context.database))
+
+
+def payload(session: Session, issuer: str, job: Job, grid_seconds: float) -> dict[str, Any]:
+    """Return what the certificate of a job that has ended says, JSON-ready."""
+    told = {
+        "object": "certificate",
+        "version": VERSION,
+        "issuer": issuer,
+        "job": {
+            "id": job.id,
+            "state": job.state,
+            "error": job.failure,
+            "created_at": rfc3339(job.created_at),
+            "started_at": rfc3339(job.started_at),
+            "finished_at": rfc3339(None if job.finished_at is None else queries.on_grid(job.finished_at, grid_seconds)),
+        },
+        "method": {name: job.spec[name] for name in METHOD if job.spec.get(name) is not None},
+        "result": _result(queries.models_of(session, [job.id]).get(job.id)),
+    }
+    return told | (_of_clients(session, issuer, job, grid_seconds) if job.is_federated else _of_scope(session, job))
+
+
+def _result(model: Model | None) -> dict[str, Any] | None:
+    """Return what was released; nothing of it before those who are asked have approved."""
+    if model is None:
+        return None
+    shown = model.approval in OPEN
+    digest = _digest(read_released(model.release).model_dump(mode="json")) if shown else None
+    return {"model": model.id if shown else None, "digest": digest, "approval": model.approval}
+
+
+def _of_clients(session: Session, issuer: str, job: Job, grid_seconds: float) -> dict[str, Any]:
+    """Return what a federated job's certificate says of its clients: digests, for not everybody sees every client.
+
+    No promise is made to several scopes together, so there is no figure of the whole.
+    """
+    clients = [
+        {
+            "place": client.place,
+            "state": client.state,
+            "certificate": _digest(payload(session, issuer, client, grid_seconds)),
+        }
+        for client in queries.clients_of(session, [job.id])[job.id]
+        if client.state in TERMINAL_STATES
+    ]
+    return {"quorum": federations.quorum_of(job), "clients": clients}
+
+
+def _of_scope(session: Session, job: Job) -> dict[str, Any]:
+    """Return what the certificate of a job, or a client, says of the scope that paid."""
+    scope = session.get_one(Scope, job.scope_id)
+    dataset = session.get_one(Dataset, job.dataset_id)
+    terms = terms_of(session.get_one(Account, scope.id))
+    said = statement_of(session, job)
+    federation = None if job.federation_id is None else {"job": job.federation_id, "place": job.place}
+    return {
+        "federation": federation,
+        "dataset": {"id": dataset.id, "fingerprint": fingerprint(dataset), "rows": dataset.rows, "site": dataset.site},
+        "scope": {
+            "id": scope.id,
+            "unit": scope.unit,
+            "adjacency": scope.adjacency,
+            "units": scope.units,
+            "epsilon": write_figure(terms.epsilon),
+            "delta": write_figure(terms.delta),
+            "orders": list(terms.orders),
+            "weights": [str(weight) for weight in terms.weights],
+            "caps_nano": list(terms.caps_nano),
+        },
+        "events": {"reserved": runs_of(job.schedule), "charged": said.events},
+        "nano_nats": said.amounts(len(terms.orders)),
+        "promise": _promise(session, job),
+        "software": _software(session, job),
+        "ledger": _ledger(session, scope.id, said),
+    }
+
+
+def fingerprint(dataset: Dataset) -> str | None:
+    """Return the random name of a dataset's records; never a digest, by which guesses at them could be tried."""
+    found: str | None = getattr(dataset, "fingerprint", None)
+    return found
+
+
+def _promise(session: Session, job: Job) -> dict[str, Any]:
+    """Return epsilon and delta of all that was charged, under both adjacencies, and rho and mu where they are valid."""
+    report = promises.promise_of(session, job)
+    figures = {report.adjacency: report.promise, **report.implies}
+    both = {relation.value: _figures(figures.get(relation)) for relation in Adjacency}
+    return {"adjacency": report.adjacency.value, "label": report.label, "by": report.method, **both}
+
+
+def _figures(promise: Any) -> dict[str, Any] | None:  # noqa: ANN401 - of reports, or none
+    return None if promise is None else promise.model_dump(mode="json")
+
+
+def _software(session: Session, job: Job) -> list[dict[str, Any]]:
+    """Return what computed each attempt that opened the records; null of those from before it was written down."""
+    opened = [attempt for attempt in queries.attempts(session, job.id) if attempt.opened_at is not None]
+    return [{"attempt": attempt.number, "with": attempt.software} for attempt in opened]
+
+
+def _ledger(session: Session, scope_id: str, said: Statement) -> dict[str, Any]:
+    """Return where the scope's chain says all this, and what it says of times that it may have forgotten."""
+    first, last = said.entries[0], said.entries[-1]
+    return {
+        "before": before(first),
+        "first": {"seq": first.seq, "hash": first.hash},
+        "last": {"seq": last.seq, "hash": last.hash},
+        "reconciled": reconciled(session, scope_id),
+    }
+
+
+def _digest(value: Any) -> str:  # noqa: ANN401 - any JSON
+    return "sha256:" + sha256(canonical(value).encode("ascii")).hexdigest()

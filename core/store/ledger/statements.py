@@ -1,0 +1,72 @@
+"""What a scope's chain says of one job: its entries, the events that they charged, and what they moved."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from core.store.ledger.chain import canonical
+from core.store.tables import Entry, Job
+
+RECONCILED = ("reconcile",)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One job's entries in the scope that pays for it, oldest first."""
+
+    entries: Sequence[Entry]
+    bodies: Sequence[dict[str, Any]]
+
+    @property
+    def events(self) -> list[list[Any]]:
+        """What was charged, as runs of equal events, in the order in which it was paid."""
+        runs: list[list[Any]] = []
+        for body in self._of("spend"):
+            for times, event in body["event"]:
+                if runs and canonical(runs[-1][1]) == canonical(event):
+                    runs[-1][0] += times
+                else:
+                    runs.append([times, event])
+        return runs
+
+    def amounts(self, orders: int) -> dict[str, list[int]]:
+        """Return what was reserved, spent, given back at the end, and corrected later, at each of so many orders."""
+        account = self.entries[0].scope_id
+
+        def total(kind: str, name: str, sign: int = 1) -> list[int]:
+            moved = [body["accounts"][account][name] for body in self._of(kind)]
+            return [sign * sum(amounts) for amounts in zip([0] * orders, *(one[:orders] for one in moved), strict=True)]
+
+        return {
+            "reserved": total("reserve", "reserved"),
+            "spent": total("spend", "spent"),
+            "returned": total("settle", "reserved", -1),
+            "corrected": total("compensate", "spent", -1),
+        }
+
+    def _of(self, kind: str) -> list[dict[str, Any]]:
+        return [body for body in self.bodies if body["kind"] == kind]
+
+
+def statement_of(session: Session, job: Job) -> Statement:
+    """Return what the chain says of a job, or of a federated job's client."""
+    statement = select(Entry).where(Entry.job_id == job.id, Entry.scope_id == job.scope_id).order_by(Entry.seq)
+    entries = session.execute(statement).scalars().all()
+    return Statement(entries, [json.loads(entry.body) for entry in entries])
+
+
+def before(entry: Entry) -> dict[str, Any]:
+    """Return where the chain stood before an entry."""
+    return {"seq": entry.seq - 1, "hash": entry.prev_hash}
+
+
+def reconciled(session: Session, scope_id: str) -> list[dict[str, Any]]:
+    """Return a scope's reconciliations, oldest first: there a backup was put in its place."""
+    statement = select(Entry).where(Entry.scope_id == scope_id, Entry.kind.in_(RECONCILED)).order_by(Entry.seq)
+    return [
+        {"seq": entry.seq, "kind": entry.kind, "hash": entry.hash} for entry in session.execute(statement).scalars()
+    ]

@@ -1,0 +1,170 @@
+"""Commands about what the service has signed: get it, and check it where no service is."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import RenderableType
+
+from farthing.client import Client
+from farthing.console import (
+    DEFAULT_URL,
+    WRONG_INPUT,
+    Json,
+    Secret,
+    Url,
+    app,
+    complain,
+    line,
+    out,
+    plain_table,
+    read_json,
+)
+from farthing.views import Entry
+
+commands = typer.Typer(no_args_is_help=True, help="Certificates of jobs and signed heads of ledgers.")
+app.add_typer(commands, name="certificate")
+
+JobId = Annotated[str, typer.Argument(metavar="JOB", help="job_...")]
+FIGURES: Final = ("epsilon", "delta", "rho", "mu")
+
+
+@commands.command()
+def get(job: JobId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """Print the certificate of a job that has ended. What it drew and promised, signed; keep it with the model."""
+    with Client(url, secret) as client:
+        line(client.certificate(job))
+
+
+@commands.command()
+def head(
+    scope: Annotated[str, typer.Argument(metavar="SCOPE", help="sc_...")], url: Url = DEFAULT_URL, secret: Secret = ""
+) -> None:
+    """Print where a scope's ledger stands, signed. Keep it where the operator cannot reach."""
+    with Client(url, secret) as client:
+        line(client.signed_head(scope))
+
+
+@commands.command()
+def keys(url: Url = DEFAULT_URL) -> None:
+    """Print the public keys of an installation. Keep them: a certificate is worth what these are."""
+    with Client(url) as client:
+        out.print_json(json.dumps(client.signing_keys()))
+
+
+@commands.command()
+def check(
+    file: Annotated[Path, typer.Argument(help="a certificate or a signed head")],
+    jwks: Annotated[
+        Path | None, typer.Option(help="public keys, as `certificate keys` prints them; default: asks the service")
+    ] = None,
+    after: Annotated[
+        Path | None, typer.Option(help="an older one of the same ledger, which must not have gone back since")
+    ] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="the ledger, as `entries --json` prints it: it must say the same")
+    ] = None,
+    model: Annotated[Path | None, typer.Option(help="the model's export as JSON: it must be the one")] = None,
+    whole: Annotated[
+        Path | None, typer.Option(help="the certificate of the federated job that it is a client of")
+    ] = None,
+    *,
+    as_json: Json = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Check a certificate or a signed head here, without the service. Status 1 when it is not good."""
+    from farthing import certificates  # noqa: PLC0415 - loads cryptography, which other commands need not wait for
+
+    public = _keys(jwks, url)
+    entries = None if ledger is None else _entries(ledger)
+    try:
+        found = certificates.check(_text(file), public)
+        if after is not None:
+            certificates.extends(found, certificates.check(_text(after), public), entries)
+        elif entries is not None:
+            certificates.contained(found, entries)
+        if model is not None:
+            certificates.released(found, read_json(model, "model"))
+        if whole is not None:
+            certificates.part_of(found, certificates.check(_text(whole), public))
+    except certificates.BadCertificateError as bad:
+        complain(f"{file}: {bad}")
+        raise typer.Exit(1) from None
+    out.print_json(json.dumps(found.payload)) if as_json else out.print(shown(found.payload, found.key, found.at))
+
+
+def shown(payload: Mapping[str, Any], key: str, at: int) -> RenderableType:
+    """Show what is good of a certificate, or of a signed head."""
+    rows = [("issuer", str(payload["issuer"])), ("signed", f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC")]
+    rows.append(("by key", key))
+    if payload["object"] == "head":
+        rows += [("scope", payload["scope"]), ("entries", str(payload["seq"])), ("head", payload["hash"])]
+        return plain_table("signed head of a ledger", rows)
+    job, result = payload["job"], payload["result"] or {}
+    rows += [("job", f"{job['id']}, {job['state']}" + (f" ({job['error']})" if job["error"] else ""))]
+    rows += [("method", payload["method"]["optimizer"]["kind"]), ("model", result.get("model") or "-")]
+    rows += [("model's digest", result.get("digest") or "-")]
+    if "clients" in payload:
+        rows += [(f"client {one['place']}", f"{one['state']}, {one['certificate']}") for one in payload["clients"]]
+        return plain_table("certificate of a federated job", rows)
+    scope, promise, ledger = payload["scope"], payload["promise"], payload["ledger"]
+    dataset, software = payload["dataset"], [one["with"] for one in payload["software"]]
+    rows += [
+        ("dataset", f"{dataset['id']}, fingerprint {dataset['fingerprint'] or '-'}"),
+        ("scope", f"{scope['id']}, {scope['units']} units"),
+        (
+            "charged",
+            "; ".join(f"{times} x {_event(event)}" for times, event in payload["events"]["charged"]) or "nothing",
+        ),
+    ]
+    for relation in ("zero_out", "replace_one"):
+        figures = promise[relation]
+        said = ", ".join(f"{name} {figures[name]}" for name in FIGURES if figures and figures[name] is not None)
+        rows.append((relation, f"{said}, {promise['label']}" if figures else "-"))
+    for one in software or [None]:
+        rows.append(("computed with", _software(one)))
+    rows.append(("ledger", f"entries {ledger['first']['seq']} to {ledger['last']['seq']}, {ledger['last']['hash']}"))
+    for one in ledger["reconciled"]:
+        rows.append(("reconciled", f"entry {one['seq']}, {one['kind']}: what was spent before it may not all be known"))
+    return plain_table("certificate of a job", rows)
+
+
+def _event(event: Mapping[str, Any]) -> str:
+    return f"{event['kind']} " + ", ".join(f"{name} {value}" for name, value in event.items() if name != "kind")
+
+
+def _software(told: Mapping[str, Any] | None) -> str:
+    if told is None:
+        return "not known: written down by no release before this one"
+    libraries = ", ".join(f"{name} {version}" for name, version in told["libraries"].items())
+    return (
+        f"farthing {told['farthing']['version']} ({told['farthing']['source']}), Python {told['python']}, {libraries}"
+    )
+
+
+def _keys(jwks: Path | None, url: str) -> Mapping[str, Any]:
+    """Return the public keys of a file, or of the service."""
+    if jwks is not None:
+        found: Mapping[str, Any] = read_json(jwks, "keys")
+        return found
+    with Client(url) as client:
+        return client.signing_keys()
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        complain(f"{file}: cannot be read ({type(error).__name__})")
+        raise typer.Exit(WRONG_INPUT) from None
+
+
+def _entries(file: Path) -> list[Entry]:
+    try:
+        return [Entry.model_validate_json(text) for text in _text(file).splitlines() if text]
+    except ValueError:
+        complain(f"{file}: no ledger that can be read")
+        raise typer.Exit(WRONG_INPUT) from None

@@ -1,0 +1,240 @@
+"""Certificates and signed heads of the service: what they say, who may have them, and that they stay what they were.
+
+They are read as their holders read them, by `farthing.certificates`, which shares no code with what makes them.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+import pytest
+from sqlalchemy import select
+
+from core.errors import Conflict, NotFound, NotReady
+from core.privacy.events import EVENT, Event, Gaussian, Sampled
+from core.service import certificates
+from core.service import jobs as cases
+from core.service.context import Caller, Context, Role
+from core.service.scopes import entries as read_entries
+from core.store.claims import Claim
+from core.store.jobs import jobs
+from core.store.ledger import ledger
+from core.store.signing import rotate_signing_key
+from core.store.tables import Attempt, Dataset, Job, Scope
+from core.version import software
+from farthing import certificates as checker
+from farthing.certificates import Signed
+from farthing.views import Entry
+from tests.support.released import released
+from tests.support.store import STEP, Place, make_place, queue_federated, submit
+
+Someone = Callable[[Role], Caller]
+COARSE = Sampled(numerator=2**58, sigma=1.5)
+
+
+def begin(context: Context, place: Place, schedule: Sequence[Event] = (STEP,) * 3, chunks: int = 0) -> Claim:
+    """Submit a job, claim it, open the records and pay for some chunks."""
+    with context.database.write() as session:
+        submit(session, place, schedule, retry_allowance=1)
+    claim = context.database.run(jobs.claim, "worker", 60.0)
+    assert claim is not None
+    context.database.run(jobs.mark_opened, claim, software())
+    for chunk in range(chunks):
+        context.database.run(ledger.spend, claim, chunk, None, chunk)
+    return claim
+
+
+def failed(context: Context, claim: Claim, charge: str = "spent") -> str:
+    context.database.run(jobs.fail, claim, "trainer-failed", charge=charge)
+    return claim.job_id
+
+
+def read(context: Context, caller: Caller, job_id: str) -> Signed:
+    return checker.check(certificates.certificate(context, caller, job_id), certificates.published(context))
+
+
+def chain(context: Context, caller: Caller, scope_id: str) -> list[Entry]:
+    shown = read_entries(context, caller, scope_id, 0, 1000)
+    return [Entry.model_validate_json(entry.model_dump_json()) for entry in shown]
+
+
+def test_a_certificate_says_what_the_report_and_the_ledger_say(context: Context, admin: Caller) -> None:
+    place = make_place(context.database)
+    job_id = failed(context, begin(context, place, (STEP, STEP, COARSE, STEP), chunks=3))
+    said, report = read(context, admin, job_id).payload, cases.report(context, admin, job_id)
+    assert said["promise"]["zero_out"] == report["privacy"]["promise"]
+    assert said["promise"]["replace_one"] == report["privacy"]["implies"]["replace_one"]
+    assert said["promise"]["zero_out"]["rho"] is None  # a sampled answer was among what was drawn
+    assert said["events"]["charged"] == [[2, EVENT.dump_python(STEP)], [1, EVENT.dump_python(COARSE)]]
+    with context.database.read() as session:
+        held = ledger.balance(session, place.scope_id)
+    orders = len(held.terms.orders)
+    assert tuple(said["nano_nats"]["spent"]) == held.spent
+    reserved, spent, returned = (said["nano_nats"][name] for name in ("reserved", "spent", "returned"))
+    assert [spent[slot] + returned[slot] for slot in range(orders)] == reserved
+    assert said["software"] == [{"attempt": 1, "with": software()}]
+    assert said["scope"]["delta"] == report["privacy"]["promise"]["delta"]
+    checker.contained(read(context, admin, job_id), chain(context, admin, place.scope_id))
+
+
+@pytest.mark.parametrize("ending", ["unclaimed", "unspent", "spent", "all"])
+def test_whatever_became_of_a_job_its_certificate_says_what_it_cost(
+    context: Context, admin: Caller, ending: str
+) -> None:
+    place = make_place(context.database)
+    if ending == "unclaimed":
+        with context.database.write() as session:
+            job_id = submit(session, place).id
+        context.database.run(jobs.cancel, job_id)
+    else:
+        claim = begin(context, place, chunks=0 if ending == "unspent" else 1)
+        job_id = failed(context, claim, "all" if ending == "all" else "spent")
+    signed = read(context, admin, job_id)
+    said = signed.payload
+    assert said["job"]["state"] == ("cancelled" if ending == "unclaimed" else "failed")
+    assert said["result"] is None
+    nothing = ending in {"unclaimed", "unspent"}
+    assert (said["promise"]["zero_out"]["epsilon"] == "0") is nothing
+    assert any(said["nano_nats"]["spent"]) is not nothing
+    if ending == "all":  # three chunks and the allowance for one more
+        assert said["events"]["charged"] == [[4, EVENT.dump_python(STEP)]]
+        assert said["nano_nats"]["spent"] == said["nano_nats"]["reserved"]
+    checker.contained(signed, chain(context, admin, place.scope_id))
+
+
+def test_of_one_job_there_is_one_payload_whoever_asks_and_whichever_key_signs(
+    context: Context, admin: Caller, someone: Someone
+) -> None:
+    place = make_place(context.database)
+    job_id = failed(context, begin(context, place, chunks=1))
+    first = certificates.certificate(context, admin, job_id)
+    rotate_signing_key(context.settings.signing_key_path, 2e9)
+    with context.database.write() as session:
+        submit(session, place)  # the ledger goes on, and says nothing more of that job
+    second = certificates.certificate(context, someone("auditor"), job_id)
+    parts, others = first.split("."), second.split(".")
+    assert parts[1] == others[1]
+    assert parts[0] != others[0]
+
+
+def test_a_charge_given_back_later_is_in_later_certificates(context: Context, admin: Caller) -> None:
+    place = make_place(context.database)
+    with context.database.write() as session:
+        submit(session, place)
+    claim = context.database.run(jobs.claim, "worker", 60.0)
+    assert claim is not None
+    context.database.run(ledger.spend, claim, 0, None, 0)
+    job_id = failed(context, claim)
+    before = read(context, admin, job_id)
+    context.database.run(ledger.compensate, place.scope_id, job_id, Fraction(1), "it never ran", admin.id)
+    after = read(context, admin, job_id)
+    assert not any(before.payload["nano_nats"]["corrected"])
+    assert after.payload["nano_nats"]["corrected"] == before.payload["nano_nats"]["spent"]
+    for signed in (before, after):  # the earlier one stays true of the place where it was made
+        checker.contained(signed, chain(context, admin, place.scope_id))
+
+
+def test_only_who_may_read_a_job_gets_its_certificate_and_only_once_it_has_ended(
+    context: Context, admin: Caller, someone: Someone
+) -> None:
+    place = make_place(context.database)
+    claim = begin(context, place, chunks=1)
+    with pytest.raises(Conflict, match="has not ended"):
+        certificates.certificate(context, admin, claim.job_id)
+    failed(context, claim)
+    for role in ("owner", "analyst"):
+        stranger = someone(role)
+        with pytest.raises(NotFound):
+            certificates.certificate(context, stranger, claim.job_id)
+        with pytest.raises(NotFound):
+            certificates.signed_head(context, stranger, place.scope_id)
+    assert certificates.certificate(context, someone("auditor"), claim.job_id)
+
+
+def test_no_digest_of_records_is_in_a_certificate(context: Context, admin: Caller) -> None:
+    place = make_place(context.database)
+    with context.database.write() as session:
+        dataset = session.get_one(Dataset, place.dataset_id)
+        dataset.digest, dataset.location_digest = "hmac-sha256:" + "ab" * 32, "sha256:" + "cd" * 32
+    job_id = failed(context, begin(context, place, chunks=1))
+    text = json.dumps(read(context, admin, job_id).payload)
+    assert "ab" * 8 not in text
+    assert "cd" * 8 not in text
+    assert "hmac" not in text
+
+
+@pytest.mark.parametrize("approval", ["not-needed", "pending"])
+def test_a_model_is_named_with_its_digest_once_those_who_are_asked_approved(
+    context: Context, admin: Caller, approval: str
+) -> None:
+    place = make_place(context.database)
+    claim = begin(context, place, chunks=3)
+    content = released().model_dump(mode="json")
+    model = context.database.run(jobs.finish, claim, content, approval)
+    said = read(context, admin, claim.job_id)
+    if approval == "pending":
+        assert said.payload["result"] == {"model": None, "digest": None, "approval": "pending"}
+        return
+    assert said.payload["result"]["model"] == model.id
+    assert said.payload["promise"]["label"] == "guarantee"
+    checker.released(said, {"released": content})
+    with pytest.raises(checker.BadCertificateError, match="not the one"):
+        checker.released(said, {"released": content | {"theta": [1.0]}})
+
+
+def test_a_federated_job_has_one_certificate_and_each_client_its_own(context: Context, admin: Caller) -> None:
+    places = [make_place(context.database) for _ in range(2)]
+    with context.database.write() as session:
+        job_id = queue_federated(session, places, None)
+        clients = session.execute(select(Job).where(Job.federation_id == job_id).order_by(Job.place)).scalars().all()
+        for row in (*clients,):
+            row.spec = row.spec | {"model": {}, "optimizer": {"kind": "noisy_gd"}, "privacy": {}, "inference": {}}
+        ids = [row.id for row in clients if row.place is not None]
+    context.database.run(jobs.cancel, job_id)
+    whole = read(context, admin, job_id)
+    assert [one["place"] for one in whole.payload["clients"]] == [0, 1]
+    assert "scope" not in whole.payload
+    assert not any(place.dataset_id in json.dumps(whole.payload) for place in places)
+    for client_id, place in zip(ids, places, strict=True):
+        client = read(context, admin, client_id)
+        assert client.scope == place.scope_id
+        assert client.payload["federation"]["job"] == job_id
+        checker.part_of(client, whole)
+        checker.contained(client, chain(context, admin, place.scope_id))
+    other = failed(context, begin(context, places[0], chunks=1))
+    with pytest.raises(checker.BadCertificateError, match="does not speak of this one"):
+        checker.part_of(read(context, admin, other), whole)
+
+
+def test_a_job_that_ended_before_software_was_written_down_says_so(context: Context, admin: Caller) -> None:
+    place = make_place(context.database)
+    job_id = failed(context, begin(context, place, chunks=1))
+    with context.database.write() as session:
+        session.get_one(Attempt, (job_id, 1)).software = None
+    assert read(context, admin, job_id).payload["software"] == [{"attempt": 1, "with": None}]
+
+
+def test_a_signed_head_is_the_head_and_a_later_one_extends_it(context: Context, admin: Caller) -> None:
+    place = make_place(context.database)
+
+    def head() -> Signed:
+        signed = certificates.signed_head(context, admin, place.scope_id)
+        return checker.check(signed, certificates.published(context))
+
+    older = head()
+    failed(context, begin(context, place, chunks=1))
+    newer = head()
+    with context.database.read() as session:
+        scope = session.get_one(Scope, place.scope_id)
+        assert newer.places == {scope.seq: scope.head}
+    checker.extends(newer, older, chain(context, admin, place.scope_id))
+    with pytest.raises(checker.BadCertificateError, match="put back: it has 1 entries, and had 4"):
+        checker.extends(older, newer, chain(context, admin, place.scope_id))
+
+
+def test_without_a_key_jobs_run_and_certificates_say_what_is_missing(context: Context, admin: Caller) -> None:
+    place = make_place(context.database)
+    context.settings.signing_key_path.unlink()
+    job_id = failed(context, begin(context, place, (Gaussian(sigma=9.0),), chunks=1))
+    with pytest.raises(NotReady, match="FARTHING_SIGNING_KEY_FILE"):
+        certificates.certificate(context, admin, job_id)
