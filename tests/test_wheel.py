@@ -92,7 +92,7 @@ def test_it_asks_for_no_more_than_a_client_needs(wheel: Path) -> None:
     lines = archive.read(metadata).decode().splitlines()
     needed = {line.split(":", 1)[1].strip() for line in lines if line.startswith("Requires-Dist:")}
     base = {line.split("~")[0].split(">")[0].split("<")[0] for line in needed if "extra ==" not in line}
-    assert base == {"httpx", "pydantic", "rich", "typer"}
+    assert base == {"httpx", "joserfc", "pydantic", "rich", "typer"}
 
 
 def test_it_is_imported_without_the_service(environment: Path, tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def _started(name: str, secrets: Path) -> Iterator[Path]:
     made = docker("exec", container("api"), "python", "-m", "workers.upkeep", "site", name).stdout
     assert f"farthing_site_{name} has the rights" in made
     secrets.mkdir(mode=0o700)
-    for file in ("database_password", "master_key"):
+    for file in ("database_password", "master_key", "signing_key"):
         (secrets / file).write_text(base64.b64encode(os.urandom(32)).decode() + "\n")
         (secrets / file).chmod(0o444)  # the containers' user reads them; the folder keeps others out
     give_password(f"farthing_site_{name}", (secrets / "database_password").read_text().strip())

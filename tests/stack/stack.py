@@ -19,7 +19,7 @@ from tests.stack.images import ROOT
 
 PROJECT: Final = "farthing-test"
 FILES: Final = (ROOT / "docker-compose.yml", Path(__file__).parent / "quick.yml")
-SECRETS: Final = ("database_password", "redis_password", "master_key", "admin_key")
+SECRETS: Final = ("database_password", "redis_password", "master_key", "signing_key", "admin_key")
 READY_SECONDS: Final = 180
 STOP_SECONDS: Final = 20
 
