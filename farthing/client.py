@@ -22,6 +22,7 @@ from farthing.models import Levels, Model
 from farthing.networks import Pretrained
 from farthing.plans import AnyPlan, read_plan
 from farthing.results import Contrast, Interval, OddsRatio, Summary, WaldTest
+from farthing.signed import SignedResources
 from farthing.views import AuditLine, Budget, Dataset, Entry, Grant, Scope, Validation, Verification, Worker
 from farthing.wire import KEY, Wire
 
@@ -41,7 +42,7 @@ UNKNOWN_CONTENT = "application/octet-stream"
 LONG_POLL_SECONDS = 30
 
 
-class Client:
+class Client(SignedResources):
     """Talks to one Farthing service.
 
     Every method raises `FarthingError` where the service refuses, and `Unreachable` where no answer comes.
@@ -284,18 +285,6 @@ class Client:
     def report(self, job: str) -> dict[str, Any]:
         """Return a job's privacy report: what it spent, what that promises, and where the ledger stands."""
         return self._wire.get(f"/v1/jobs/{job}/report")
-
-    def certificate(self, job: str) -> str:
-        """Return what a job that has ended drew, cost and promises, signed; `farthing.certificates` reads it."""
-        return self._wire.send("GET", f"/v1/jobs/{job}/certificate").text
-
-    def signed_head(self, scope: str) -> str:
-        """Return where a scope's ledger stands, signed: to keep, and to compare with a later one."""
-        return self._wire.send("GET", f"/v1/scopes/{scope}/head/signed").text
-
-    def signing_keys(self) -> dict[str, Any]:
-        """Return the installation's public keys, those that signed earlier among them."""
-        return self._wire.get("/.well-known/jwks.json")
 
     # Models --------------------------------------------------------------------------------------------------------
 

@@ -151,7 +151,14 @@ def test_a_broker_that_is_away_makes_it_degraded_and_not_unready(tmp_path: Path)
     with running(tmp_path / "home", FARTHING_BROKER_URL=valkey.connection_url) as service:
         told = httpx.get(f"{service.url}/readyz").json()
         valkey.stop()
-        assert told == {"status": "ready", "database": "ok", "broker": "ok", "storage": "ok", "ledger": "ok"}
+        assert told == {
+            "status": "ready",
+            "database": "ok",
+            "broker": "ok",
+            "storage": "ok",
+            "ledger": "ok",
+            "signing": "ok",
+        }
         started = time.monotonic()
         degraded = httpx.get(f"{service.url}/readyz")
         assert time.monotonic() - started < 3
