@@ -101,6 +101,9 @@ class ServiceSettings(BaseSettings):
     beat_seconds: float = Field(default=10.0, gt=0)
     lease_seconds: float = Field(default=60.0, gt=0)
     sweep_seconds: float = Field(default=15.0, gt=0)
+    verify_seconds: float = Field(
+        default=86400.0, gt=0, description="after so long each chain is verified whole again, and not what is new only"
+    )
     visible_grid_seconds: float = Field(default=1.0, ge=0, description="progress and results appear on this time grid")
     max_attempts: int = Field(default=3, ge=1)
     max_runtime_seconds: float = Field(default=3600.0, gt=0, description="wall-clock limit of one attempt")

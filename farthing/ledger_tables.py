@@ -40,7 +40,8 @@ def entries(found: Sequence[Entry]) -> RenderableType:
 
 def _kind(entry: Entry) -> str:
     """Return an entry's kind, and whether it pays again for a chunk that was lost."""
-    return f"{entry.kind} again" if "repeats" in json.loads(entry.body) else entry.kind
+    body = json.loads(entry.body)
+    return f"{entry.kind} again" if body.get("again", "repeats" in body) else entry.kind
 
 
 def _movements(found: Sequence[Entry]) -> Iterator[tuple[str, str, str]]:

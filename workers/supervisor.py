@@ -36,7 +36,7 @@ from workers.process import clock_seconds, kill_group, reap_group
 from workers.run import Child, Run
 from workers.seats import seated
 from workers.slots import make_slots
-from workers.sweep import Sweeper
+from workers.sweep import Sweeper, Verifier
 from workers.wire import Order
 
 TRAINER: Final = "workers.trainer"
@@ -207,7 +207,7 @@ def _signal(run: Run, how: signal.Signals) -> None:
 
 
 class Host:
-    """All that a supervising process has: a supervisor, its keeper, a sweeper, and the GPUs that it holds.
+    """All that a supervising process has: a supervisor, its keeper, a sweeper, a verifier, and the GPUs that it holds.
 
     Args:
         settings: of the service.
@@ -231,6 +231,7 @@ class Host:
         self._slots = make_slots(settings, self._locks, log)
         self._keeper = Keeper(settings, self._desk, self._slots, self._bell, log)
         self._sweeper = Sweeper(settings, self._desk, self._slots, self._bell, log)
+        self._verifier = Verifier(settings, self._desk, log)
         self._supervisor = Supervisor(settings, self._keeper, trainer=trainer)
         self.drain = self._supervisor.drain
         self.ring = self._keeper.ring
@@ -240,8 +241,10 @@ class Host:
         """Work until drained."""
         with self._locks:
             self._sweeper.start()
+            self._verifier.start()
             self._log.info("supervising", name=self._desk.name, slots=len(self._slots))
             self._supervisor.run()
+            self._verifier.stop()
             self._sweeper.stop()
             self._log.info("drained")
 

@@ -1,6 +1,7 @@
-"""From time to time: free what is lost, expire what waited too long, ring for what waits, and sum every ledger again.
+"""From time to time: free what is lost, expire what waited too long, ring for what waits; and verify every ledger.
 
-A supervisor runs a sweeper of its own; any number of them may, the database decides who does what.
+A supervisor runs a sweeper and a verifier of its own; any number of them may, the database decides who does what. They
+are two threads, so that no ledger, however long or broken, delays what the sweeper does.
 """
 
 import threading
@@ -18,6 +19,8 @@ from workers.process import clock_seconds
 from workers.slots import Slot
 
 SWEEPS_PER_LEASE: Final = 3
+_PATIENCE_SECONDS: Final = 5.0
+"""For so long a supervisor that ends waits for the scope that is being verified."""
 MOST_RUNG: Final = 20
 """Jobs rung for at each sweep; a supervisor that wakes takes all it can."""
 
@@ -65,23 +68,23 @@ class Sweeper:
             self._log.warning("not-left", error=str(error))
 
     def _work(self) -> None:
-        """Sweep often enough that contact with the database has no gap of a lease; sum up every `sweep_seconds`."""
+        """Sweep often enough that contact with the database has no gap of a lease."""
         settings = self._settings
         pause = min(settings.sweep_seconds, settings.lease_seconds / SWEEPS_PER_LEASE)
-        sum_at = clock_seconds() + pause
+        watch_at = clock_seconds() + pause
         while True:
             try:
                 self._register()
                 self._sweep()
                 self._ring()
-                if clock_seconds() >= sum_at:
+                if clock_seconds() >= watch_at:
+                    watch_at = clock_seconds() + settings.sweep_seconds
                     for problem in self._desk.watch():
                         self._log.error("ledger-behind-its-witness", problem=problem, remedy="farthing reconcile")
-                    sum_at = clock_seconds() + settings.sweep_seconds
-                    for scope in self._desk.resum():
-                        self._log.error("frozen", scope=scope)
             except (LedgerFrozen, Unreachable) as error:
                 self._log.warning("not-swept", error=type(error).__name__)
+            except Exception as error:  # noqa: BLE001 - a sweeper that ends would leave every lost lease lost
+                self._log.error("not-swept", error=type(error).__name__)
             if self._stop.wait(pause):
                 return
 
@@ -102,3 +105,41 @@ class Sweeper:
             self._log.info("swept", model=model, what="retired")
         for what, job, request_id in self._desk.told_of(swept):
             self._log.info("swept", job=job, request_id=request_id, what=what)
+
+
+class Verifier:
+    """A thread that verifies ledgers: all of each at its start and every `verify_seconds`, what is new in between.
+
+    Args:
+        settings: how often.
+        desk: the database's face.
+        log: for the operator; ids only.
+    """
+
+    def __init__(self, settings: ServiceSettings, desk: Desk, log: structlog.typing.FilteringBoundLogger) -> None:
+        self._pause = settings.sweep_seconds
+        self._desk = desk
+        self._log = log
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="verifier", daemon=True)
+
+    def start(self) -> None:
+        """Begin to verify."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Verify no more: what was begun is left after the scope that is being verified."""
+        self._stop.set()
+        self._thread.join(_PATIENCE_SECONDS)
+
+    def _work(self) -> None:
+        while True:
+            try:
+                for scope, reason in self._desk.verify(self._stop.is_set).items():
+                    self._log.error("frozen", scope=scope, reason=reason)
+            except Unreachable as error:
+                self._log.warning("not-verified", error=str(error))
+            except Exception as error:  # noqa: BLE001 - the next round tries again
+                self._log.error("not-verified", error=type(error).__name__)
+            if self._stop.wait(self._pause):
+                return

@@ -146,6 +146,15 @@ def terms_from_rho(rho: Decimal, delta: Decimal) -> Terms:
         raise Invalid(refusal.detail, *details) from refusal
 
 
+def renewed(terms: Terms, epsilon: Decimal) -> Terms:
+    """Return terms with another epsilon on the same orders, weights and delta: their caps, 0 where it keeps none."""
+    caps = (
+        max(_cap_nano(epsilon, weight * terms.delta, order), 0)
+        for order, weight in zip(terms.orders, terms.weights, strict=True)
+    )
+    return terms.model_copy(update={"epsilon": epsilon, "caps_nano": tuple(caps)})
+
+
 def admits(terms: Terms, spent: Sequence[int], reserved: Sequence[int], cost: Sequence[int]) -> bool:
     """Say whether a job fits: at some order, spent + reserved + cost is within the cap."""
     return any(

@@ -16,8 +16,8 @@ from core.service.views import BudgetView, EpsilonView, GrantView, PercentView, 
 from core.store import queries
 from core.store.ledger.accounts import Balance, balance_of
 from core.store.ledger.allowance import dearest
+from core.store.ledger.charged import executed
 from core.store.ledger.ledger import balance
-from core.store.ledger.verification import executed
 from core.store.tables import Account, Scope
 
 _EMPTY: dict[str, Balance] = {}

@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 from fractions import Fraction
-from math import floor
 
 from sqlalchemy.orm import Session
 
 from core.errors import FieldError, Forbidden, Invalid, NotFound, PreconditionFailed
 from core.privacy.amounts import BudgetRequest, write_figure
-from core.privacy.budget import NANO, Terms
-from core.privacy.conversions import renyi_budget
+from core.privacy.budget import Terms, renewed
 from core.service.budgets import budget_view, grant_view
 from core.service.context import Caller, Context
 from core.service.views import (
@@ -297,8 +295,4 @@ def _terms(scope: Scope, present: Account | None, request: BudgetRequest) -> Ter
     used = any(held.spent) or any(held.reserved)
     if not used or fresh.delta != held.terms.delta:
         return fresh
-    caps = [
-        max(floor(renyi_budget(fresh.epsilon, weight * fresh.delta, order) * NANO) - 1, 0)
-        for order, weight in zip(held.terms.orders, held.terms.weights, strict=True)
-    ]
-    return held.terms.model_copy(update={"epsilon": fresh.epsilon, "caps_nano": tuple(caps)})
+    return renewed(held.terms, fresh.epsilon)

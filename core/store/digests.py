@@ -14,7 +14,7 @@ from core.store.ledger import corrections
 from core.store.ledger.accounts import lock_scope
 from core.store.tables import Dataset, Entry, Scope
 
-PAYING: Final = ("spend", "reconcile")
+PAYING: Final = ("spend", "charge", "reconcile")
 """Kinds of entries by which something of the records may have been told."""
 
 

@@ -31,7 +31,6 @@ CLIENT_LOST = "client-lost"
 SEVERAL = "*"
 """In place of a site: the clients of this federated job have several."""
 VERDICTS = ("pending", "approved", "rejected")
-ENTRY_KINDS = ("open", "reserve", "spend", "settle", "compensate", "freeze", "unfreeze", "grant", "reconcile")
 DATASET_STATES = ("pending", "ready", "erasing", "erased")
 ROLES = ("owner", "analyst", "auditor", "admin")
 
@@ -130,14 +129,11 @@ class Entry(Base):
     """One line of a scope's chain, append-only (a trigger). `body` is the exact versioned text that `hash` covers."""
 
     __tablename__ = "entries"
-    __table_args__ = (
-        UniqueConstraint("job_id", "attempt", "chunk", "scope_id", "kind"),
-        CheckConstraint(one_of("kind", ENTRY_KINDS), name="kind"),
-    )
+    __table_args__ = (UniqueConstraint("job_id", "attempt", "chunk", "scope_id", "kind"),)
 
     scope_id: Mapped[str] = mapped_column(ForeignKey("scopes.id"), primary_key=True)
     seq: Mapped[int] = mapped_column(BigInteger, primary_key=True)
-    kind: Mapped[str] = mapped_column(String(16))
+    kind: Mapped[str] = mapped_column(String(16))  # one of core.store.ledger.kinds
     job_id: Mapped[str | None] = mapped_column(Id)
     attempt: Mapped[int | None] = mapped_column(Integer)
     chunk: Mapped[int | None] = mapped_column(Integer)

@@ -59,7 +59,7 @@ class Desk:
         self._witness = Witness(settings.witness_path)
         self._party = seats.Party(worker, settings.site)
         self.name = worker
-        self._checked: dict[str, int] = {}
+        self._rounds = verification.Rounds(database, settings.verify_seconds)
 
     def check_master_keys(self) -> None:
         """Refuse to serve without the master key that records are under: every job would fail at its whole price.
@@ -334,14 +334,17 @@ class Desk:
         with _reaching():
             return witness.watch(self._database, self._witness)
 
-    def resum(self) -> list[str]:
-        """Sum every chain that has grown since the last time; return the scopes that were frozen for a mismatch.
+    def verify(self, is_over: Callable[[], bool]) -> dict[str, str]:
+        """Verify every chain that has grown since the last time, or is due; return why scopes were frozen.
+
+        Args:
+            is_over: asked between two scopes; where it says so, the others are left for the next time.
 
         Raises:
             Unreachable: the database does not answer.
         """
         with _reaching():
-            return verification.resum(self._database, self._checked)
+            return self._rounds.go(is_over)
 
     def _run(self, work: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         with _reaching():

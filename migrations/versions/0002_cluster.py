@@ -34,8 +34,53 @@ JOB_COLUMNS = (
 )
 
 
+_KINDS = (
+    "CONSTRAINT ck_entries_kind CHECK (kind IN ('open', 'reserve', 'spend', 'settle', 'compensate', 'freeze', "
+    "'unfreeze', 'grant', 'reconcile'))"
+)
+"""As the first release made it. Which kinds there are is the code's to say: what it cannot read does not verify."""
+
+
+def _change_check(before: str, after: str) -> None:
+    """Change the CHECK of the table of entries where it stands: its rows and its triggers stay as they are.
+
+    SQLite cannot alter a CHECK. To copy the table would drop its triggers; so its definition is edited, as SQLite's
+    manual shows for constraints that leave what is stored as it is.
+    """
+    connection = op.get_bind()
+    connection.exec_driver_sql("PRAGMA writable_schema = ON")
+    connection.exec_driver_sql(
+        "UPDATE sqlite_schema SET sql = replace(sql, ?, ?) WHERE type = 'table' AND name = 'entries'", (before, after)
+    )
+    connection.exec_driver_sql("PRAGMA writable_schema = RESET")
+
+
+def _admit_every_kind() -> None:
+    """Take the CHECK of the kinds of entries away."""
+    if op.get_bind().dialect.name == "sqlite":
+        _change_check(f"{_KINDS}, ", "")
+    else:
+        op.drop_constraint(op.f("ck_entries_kind"), "entries", type_="check")
+
+
+def _admit_first_kinds() -> None:
+    """Put the CHECK back, or refuse where there are entries that it forbids."""
+    connection = op.get_bind()
+    condition = _KINDS.partition("CHECK ")[2]
+    forbidden = f"SELECT kind FROM entries WHERE NOT {condition} LIMIT 1"  # noqa: S608 - a constant of ours
+    found = connection.exec_driver_sql(forbidden).scalar_one_or_none()
+    if found is not None:
+        raise RuntimeError(f"The ledger has entries of the kind {found!r}, which revision 0001 does not know.")
+    if connection.dialect.name == "sqlite":
+        _change_check("CONSTRAINT fk_entries_scope_id_scopes", f"{_KINDS}, CONSTRAINT fk_entries_scope_id_scopes")
+    else:
+        op.execute(f"ALTER TABLE entries ADD {_KINDS}")
+
+
 def upgrade() -> None:
     _keep_salted_hashes_of_keys()
+    # The ledger: kinds of entries that the first release did not know.
+    _admit_every_kind()
     for column in JOB_COLUMNS:
         op.add_column("jobs", column._copy())
     op.create_index("ix_jobs_ended", "jobs", ["finished_at"])
@@ -150,6 +195,7 @@ def _keep_plain_hashes_of_keys() -> None:
 def downgrade() -> None:
     _keep_plain_hashes_of_keys()
     op.drop_column("attempts", "software")
+    _admit_first_kinds()
     op.drop_table("seats")
     op.drop_table("approvals")
     op.drop_table("public_weights")

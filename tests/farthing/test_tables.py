@@ -25,7 +25,7 @@ def shown(content: Any) -> list[str]:
 
 def test_an_entry_that_pays_again_says_so() -> None:
     once = Entry(seq=3, kind="spend", job="job_1", attempt=1, chunk=4, body='{"kind":"spend"}', **HASHES)
-    again = Entry(seq=4, kind="spend", job="job_1", attempt=2, chunk=4, body='{"repeats":4}', **HASHES)
+    again = Entry(seq=4, kind="spend", job="job_1", attempt=2, chunk=4, body='{"again":true}', **HASHES)
     _, first, second = shown(ledger_tables.entries([once, again]))
     assert first.split()[:4] == ["3", "spend", "job_1", "4"]
     assert second.split()[:5] == ["4", "spend", "again", "job_1", "4"]

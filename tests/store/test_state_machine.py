@@ -6,6 +6,7 @@ the events that are told as charged.
 """
 
 from collections import Counter
+from decimal import Decimal
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -16,7 +17,7 @@ from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
 
 from core.errors import BudgetExhausted, BudgetReserved, StaleAttempt
-from core.privacy.budget import Terms
+from core.privacy.budget import plan_orders
 from core.privacy.events import Composed, Disjoint, Event, Gaussian, Zcdp
 from core.privacy.renyi import cost_nano
 from core.store import clock
@@ -26,11 +27,12 @@ from core.store.jobs import jobs
 from core.store.jobs.sweep import CONTACT, sweep
 from core.store.ledger import allowance, ledger
 from core.store.tables import TERMINAL_STATES, Account, Job
-from tests.support.store import TERMS, make_place, submit
+from tests.support.store import make_place, submit
 
 LEASE = 600.0
 EVENTS: tuple[Event, ...] = (Gaussian(sigma=20.0), Gaussian(sigma=37.0), Zcdp(rho=0.0031))
-SMALL = Terms(**{**TERMS.model_dump(), "caps_nano": tuple(cap // 5 for cap in TERMS.caps_nano)})
+SMALL = plan_orders(Decimal("1.3"), Decimal("1e-6"))
+"""Half a dozen jobs fit; it has four orders."""
 
 
 Price = tuple[int, ...]

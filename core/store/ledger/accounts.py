@@ -6,16 +6,16 @@ An account has four slots; terms with fewer orders leave the last ones unused (o
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from core.errors import NotFound
 from core.privacy.budget import Terms
+from core.store.ledger.bodies import SLOTS, slots
 from core.store.tables import Account, Job, Scope
 
-SLOTS: Final = 4
 Vector = tuple[int, ...]
 Totals = list[list[int]]
 """C(1), ..., C(K) of a job in one account, each of four slots."""
@@ -28,11 +28,6 @@ class Balance:
     terms: Terms
     spent: Vector
     reserved: Vector
-
-
-def slots(values: Sequence[int], fill: int = 0) -> list[int]:
-    """Return values padded to four slots."""
-    return [*values, *[fill] * (SLOTS - len(values))]
 
 
 def read_slots(account: Account, name: str) -> list[int]:

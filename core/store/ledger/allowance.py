@@ -12,7 +12,8 @@ from typing import Any
 from core.privacy.budget import Terms
 from core.privacy.events import EVENT, Disjoint, Event
 from core.privacy.renyi import cost_nano
-from core.store.ledger.accounts import SLOTS, difference, slots, terms_of, total_at
+from core.store.ledger.accounts import difference, terms_of, total_at
+from core.store.ledger.bodies import SLOTS, slots
 from core.store.tables import Account, Job
 
 

@@ -5,22 +5,19 @@ them.
 """
 
 import hashlib
-import json
 from collections.abc import Mapping
 from math import floor
 from typing import Any, Final
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from core.store.ledger.bodies import VERSION, Body, canonical
 from core.store.tables import Entry, Scope
 
-VERSION: Final = 1
+__all__ = ["GENESIS", "append", "canonical", "link"]
+
 GENESIS: Final = "sha256:" + "0" * 64
-
-
-def canonical(value: object) -> str:
-    """Return the one JSON text of a value: sorted keys, no spaces, ASCII, no NaN or infinity."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def link(previous: str, body: str) -> str:
@@ -31,7 +28,7 @@ def link(previous: str, body: str) -> str:
 def append(
     session: Session,
     scope: Scope,
-    kind: str,
+    form: type[Body],
     *,
     at: float,
     job_id: str | None = None,
@@ -44,32 +41,24 @@ def append(
     Args:
         session: an open write transaction.
         scope: the locked scope, whose `seq` and `head` move on.
-        kind: one of `ENTRY_KINDS`.
-        at: seconds since the epoch by the database's clock; whole seconds are kept.
+        form: the kind of entry, one of `core.store.ledger.kinds.KINDS`; what does not have its form is never stored.
+        at: seconds since the epoch by the database's clock. Whole seconds are kept, never less than those of the entry
+            before: a clock that is set back moves no entry before another.
         job_id: the job it is about.
         attempt: the job's attempt, 0 for what happens once per job.
         chunk: the chunk paid for, 0 for what happens once per job.
         content: what else the body says, JSON-ready; no personal data, for it is never erased.
     """
     seq = scope.seq + 1
-    at = float(floor(at))  # how long a chunk took to compute is an output; the chain tells it to the second only
-    body = canonical(
-        {
-            "v": VERSION,
-            "scope": scope.id,
-            "seq": seq,
-            "kind": kind,
-            "job": job_id,
-            "attempt": attempt,
-            "chunk": chunk,
-            "at": at,
-            **content,
-        }
-    )
+    # How long a chunk took to compute is an output; the chain tells it to the second only.
+    at = max(float(floor(at)), _last_time(session, scope))
+    heading = {"v": VERSION, "scope": scope.id, "seq": seq, "kind": form.KIND, "at": at}
+    body = canonical({**heading, "job": job_id, "attempt": attempt, "chunk": chunk, **content})
+    form.read(body)
     entry = Entry(
         scope_id=scope.id,
         seq=seq,
-        kind=kind,
+        kind=form.KIND,
         job_id=job_id,
         attempt=attempt,
         chunk=chunk,
@@ -81,3 +70,9 @@ def append(
     session.add(entry)
     scope.seq, scope.head = seq, entry.hash
     return entry
+
+
+def _last_time(session: Session, scope: Scope) -> float:
+    """Return the time of a scope's last entry."""
+    last = select(Entry.created_at).where(Entry.scope_id == scope.id, Entry.seq == scope.seq)
+    return session.execute(last).scalar_one_or_none() or 0.0

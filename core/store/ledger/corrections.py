@@ -1,21 +1,19 @@
 """What the owner may write into a chain by hand: a freeze, its end, a charge given back after a proven fault."""
 
 from fractions import Fraction
-from typing import Final
 
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from core.errors import Conflict, FieldError, Invalid
 from core.store import clock
 from core.store.claims import lock_job, refuse_if_frozen
-from core.store.ledger import chain
-from core.store.ledger.accounts import lock_accounts, lock_scope, move, paying, slots
+from core.store.ledger import chain, kinds
+from core.store.ledger.accounts import lock_accounts, lock_scope, move, paying
 from core.store.ledger.allowance import charged
+from core.store.ledger.bodies import Body, slots
+from core.store.ledger.kinds import COMPENSATIONS_PER_DAY, DAY_SECONDS
 from core.store.tables import TERMINAL_STATES, Attempt, Entry, Scope
-
-DAY_SECONDS: Final = 86400.0
-COMPENSATIONS_PER_DAY: Final = 10
 
 
 def freeze(session: Session, scope_id: str, reason: str, actor: str) -> Scope:
@@ -33,8 +31,14 @@ def freeze(session: Session, scope_id: str, reason: str, actor: str) -> Scope:
     scope = lock_scope(session, scope_id)
     if scope.frozen_reason is None:
         scope.frozen_reason = reason
-        _note(session, scope, "freeze", reason, actor)
+        _note(session, scope, kinds.Freeze, reason, actor)
     return scope
+
+
+def mark_frozen(session: Session, scope_id: str, reason: str) -> None:
+    """Stop a scope whose chain takes no entry any more from admitting jobs."""
+    unmarked = update(Scope).where(Scope.id == scope_id, Scope.frozen_reason.is_(None))
+    session.execute(unmarked.values(frozen_reason=reason))
 
 
 def unfreeze(session: Session, scope_id: str, reason: str, actor: str) -> Scope:
@@ -42,14 +46,14 @@ def unfreeze(session: Session, scope_id: str, reason: str, actor: str) -> Scope:
     scope = lock_scope(session, scope_id)
     if scope.frozen_reason is not None:
         scope.frozen_reason = None
-        _note(session, scope, "unfreeze", reason, actor)
+        _note(session, scope, kinds.Unfreeze, reason, actor)
     return scope
 
 
-def _note(session: Session, scope: Scope, kind: str, reason: str, actor: str) -> None:
+def _note(session: Session, scope: Scope, form: type[Body], reason: str, actor: str) -> None:
     """Append an entry that moves nothing."""
     content = {"accounts": {}, "reason": reason, "actor": actor}
-    chain.append(session, scope, kind, at=clock.read(session), content=content)
+    chain.append(session, scope, form, at=clock.read(session), content=content)
     session.flush()
 
 
@@ -84,7 +88,7 @@ def compensate(session: Session, scope_id: str, job_id: str, fraction: Fraction,
         back = [-int(fraction * part) for part in charged(job, account.id)]
         moved[account.id] = move(account, spent=back, reserved=slots([]))
     content = {"accounts": moved, "fraction": str(fraction), "reason": reason, "actor": actor}
-    entry = chain.append(session, scope, "compensate", at=at, job_id=job_id, attempt=0, chunk=0, content=content)
+    entry = chain.append(session, scope, kinds.Compensate, at=at, job_id=job_id, attempt=0, chunk=0, content=content)
     session.flush()
     return entry
 

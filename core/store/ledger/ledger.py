@@ -20,7 +20,7 @@ from core.privacy.budget import covers
 from core.privacy.events import EVENT
 from core.store import clock
 from core.store.claims import Claim, hold, refuse_if_frozen
-from core.store.ledger import allowance, chain
+from core.store.ledger import allowance, chain, kinds
 from core.store.ledger.accounts import (
     Balance,
     balance,
@@ -30,14 +30,15 @@ from core.store.ledger.accounts import (
     move,
     paying,
     read_slots,
-    slots,
     total_at,
 )
+from core.store.ledger.bodies import Body, slots
+from core.store.ledger.charged import executed, executed_by
 from core.store.ledger.corrections import compensate, freeze, unfreeze
 from core.store.ledger.opening import grant_terms, open_scope, set_grant
 from core.store.ledger.reserving import Books, Reservation, open_books, price, reserve
 from core.store.ledger.schedules import MAX_CHUNKS, Schedule, is_stream, is_whole, runs_of
-from core.store.ledger.verification import Verification, executed, executed_by, resum, verify
+from core.store.ledger.verification import Rounds, Verification, verify
 from core.store.tables import Account, Checkpoint, Entry, Job
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "Balance",
     "Books",
     "Reservation",
+    "Rounds",
     "Schedule",
     "Verification",
     "affords_repeats",
@@ -64,7 +66,6 @@ __all__ = [
     "open_scope",
     "price",
     "reserve",
-    "resum",
     "set_grant",
     "settle",
     "spend",
@@ -129,11 +130,12 @@ def _is_paid(session: Session, job: Job, chunk: int) -> bool:
 
 def _pay(session: Session, job: Job, chunk: int, at: float) -> None:
     """Pay for a chunk for the first time."""
-    content = {"event": runs_of(job.schedule[chunk : chunk + 1])}
+    content = {"event": runs_of(job.schedule[chunk : chunk + 1]), "again": False}
     _spend(
         session,
         job,
         at,
+        kinds.Spend,
         lambda account: difference(total_at(job, account.id, chunk + 1), total_at(job, account.id, chunk)),
         chunk=chunk,
         content=content,
@@ -146,8 +148,8 @@ def _pay_again(session: Session, job: Job, chunk: int, at: float) -> None:
     taken = {account.id: allowance.again(job, account, [chunk]) for account in _payers(session, job)}
     covered = all(covers(allowance.rest(job, account_id), amount) for account_id, amount in taken.items())
     assert covered, "a job with lost chunks is only queued again where its allowance covers them"
-    content = {"event": runs_of(job.schedule[chunk : chunk + 1]), "repeats": chunk, "allowance": taken}
-    _spend(session, job, at, lambda account: taken[account.id], chunk=chunk, content=content)
+    content = {"event": runs_of(job.schedule[chunk : chunk + 1]), "again": True}
+    _spend(session, job, at, kinds.Spend, lambda account: taken[account.id], chunk=chunk, content=content)
     allowance.take(job, taken)
 
 
@@ -155,6 +157,7 @@ def _spend(
     session: Session,
     job: Job,
     at: float,
+    form: type[Body],
     amount_of: Callable[[Account], list[int]],
     *,
     chunk: int,
@@ -168,7 +171,7 @@ def _spend(
         assert covers(read_slots(account, "reserved"), amount), "a reservation covers its chunks"
         moved[account.id] = move(account, spent=amount, reserved=[-part for part in amount])
     told = {"accounts": moved, **content}
-    chain.append(session, scope, "spend", at=at, job_id=job.id, attempt=job.attempt, chunk=chunk, content=told)
+    chain.append(session, scope, form, at=at, job_id=job.id, attempt=job.attempt, chunk=chunk, content=told)
 
 
 def affords_repeats(session: Session, job: Job) -> bool:
@@ -234,9 +237,9 @@ def settle(session: Session, job: Job, *, reason: str) -> None:
     moved = {}
     for account in lock_accounts(session, paying(job)):
         moved[account.id] = move(account, spent=slots([]), reserved=[-part for part in allowance.held(job, account.id)])
-    content = {"accounts": moved, "reason": reason, **_unused(job)}
+    content = {"accounts": moved, "reason": reason}
     at = clock.read(session)
-    chain.append(session, scope, "settle", at=at, job_id=job.id, attempt=0, chunk=0, content=content)
+    chain.append(session, scope, kinds.Settle, at=at, job_id=job.id, attempt=0, chunk=0, content=content)
     session.flush()
 
 
@@ -247,15 +250,12 @@ def charge_all(session: Session, job: Job, reason: str) -> None:
     events = list(job.schedule[job.chunks_spent :])
     repeats = allowance.repeats_left(job, session.get_one(Account, job.scope_id))
     events += [EVENT.dump_python(allowance.dearest(schedule), mode="json")] * repeats
-    content = {"event": runs_of(events), "reason": reason, **_unused(job)}
-    at = clock.read(session)
-    _spend(session, job, at, lambda account: allowance.held(job, account.id), chunk=len(schedule), content=content)
+    content = {"event": runs_of(events), "reason": reason}
+
+    def rest(account: Account) -> list[int]:
+        return allowance.held(job, account.id)
+
+    _spend(session, job, clock.read(session), kinds.Charge, rest, chunk=len(schedule), content=content)
     job.chunks_spent = len(schedule)
     job.allowance_spent = job.allowance
     session.flush()
-
-
-def _unused(job: Job) -> dict[str, Any]:
-    """Return the rest of a job's allowance as an entry's body tells it; nothing where there is none."""
-    left = {account_id: allowance.rest(job, account_id) for account_id in paying(job)}
-    return {"allowance": left} if any(map(any, left.values())) else {}

@@ -10,7 +10,7 @@ from core.errors import Conflict
 from core.privacy.budget import Terms, admits
 from core.store import clock
 from core.store.ids import new_id
-from core.store.ledger import chain
+from core.store.ledger import chain, kinds
 from core.store.ledger.accounts import balance_of, described, lock_accounts, lock_scope, set_terms, terms_of
 from core.store.tables import Account, Scope
 
@@ -51,8 +51,9 @@ def open_scope(
     session.add(scope)
     session.flush()
     session.add(_new_account(scope.id, scope.id, None, terms, declared))
-    content = {"account": scope.id, "terms": described(terms, declared), "actor": owner_id, "accounts": {}}
-    chain.append(session, scope, "open", at=at, content={**content, "adjacency": adjacency, "units": units})
+    content: dict[str, Any] = {"account": scope.id, "terms": described(terms, declared), "actor": owner_id}
+    content |= {"accounts": {}, "adjacency": adjacency, "unit": unit, "units": units}
+    chain.append(session, scope, kinds.Open, at=at, content=content)
     session.flush()
     return scope
 
@@ -81,7 +82,8 @@ def set_grant(
         _change_terms(account, terms)
         account.declared = dict(declared)
     content = {"account": account.id, "terms": described(terms, declared), "actor": actor, "accounts": {}}
-    chain.append(session, scope, "grant", at=clock.read(session), content={**content, "principal": principal_id})
+    content |= {"principal": principal_id}
+    chain.append(session, scope, kinds.Grant, at=clock.read(session), content=content)
     session.flush()
     return account
 

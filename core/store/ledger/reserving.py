@@ -14,8 +14,9 @@ from core.errors import BudgetExhausted, BudgetReserved, FieldError, ScopeFrozen
 from core.privacy.budget import Terms, admits, smallest_change
 from core.privacy.renyi import MAX_NANO
 from core.store.claims import time_unless_frozen
-from core.store.ledger import allowance, chain
-from core.store.ledger.accounts import Balance, balance_of, lock_accounts, lock_scope, move, paying, slots, terms_of
+from core.store.ledger import allowance, chain, kinds
+from core.store.ledger.accounts import Balance, balance_of, lock_accounts, lock_scope, move, paying, terms_of
+from core.store.ledger.bodies import slots
 from core.store.ledger.schedules import Schedule
 from core.store.tables import Account, Job, Scope
 
@@ -122,10 +123,11 @@ class Reservation:
             account_id: move(books.accounts[account_id], spent=slots([]), reserved=allowance.held(job, account_id))
             for account_id in paying(job)
         }
-        content = {"accounts": moved, "event": job.price, "schedule": schedule.runs, "actor": job.owner_id}
-        times = schedule.retry_allowance
-        content |= {"retry_allowance": times, "allowance": job.allowance} if times else {}
-        chain.append(books.session, scope, "reserve", at=books.at, job_id=job.id, attempt=0, chunk=0, content=content)
+        content = {"accounts": moved, "schedule": schedule.runs, "retry_allowance": schedule.retry_allowance}
+        content |= {"actor": job.owner_id}
+        chain.append(
+            books.session, scope, kinds.Reserve, at=books.at, job_id=job.id, attempt=0, chunk=0, content=content
+        )
         return scope.seq
 
 

@@ -8,7 +8,8 @@ from core.privacy.budget import Terms
 from core.privacy.events import EVENT, NOTHING, Event, compose
 from core.privacy.renyi import prefix_costs
 from core.store.ledger import allowance
-from core.store.ledger.accounts import Totals, slots
+from core.store.ledger.accounts import Totals
+from core.store.ledger.bodies import slots
 
 MAX_CHUNKS: Final = 100
 _NOTHING: Final = EVENT.dump_python(NOTHING, mode="json")
@@ -22,6 +23,7 @@ class Schedule:
         retry_allowance: how many times the most expensive chunk is reserved beside, to pay lost chunks again.
 
     Attributes:
+        events: the same as values.
         price: all of it as one event, JSON-ready.
         chunks: the event of each chunk, JSON-ready.
         runs: the same as runs of equal events, see `runs_of`.
@@ -33,14 +35,14 @@ class Schedule:
         self.price: Any = EVENT.dump_python(compose(Counter(events)), mode="json")
         self.chunks: list[Any] = [EVENT.dump_python(event, mode="json") for event in events]
         self.runs = runs_of(self.chunks)
-        self._events = tuple(events)
+        self.events: Final = tuple(events)
         self._amounts: dict[Terms, tuple[Totals, list[int]]] = {}
 
     def amounts(self, terms: Terms) -> tuple[Totals, list[int]]:
         """Return C(1), ..., C(K) in an account with these terms, and the allowance there, all in its slots."""
         if terms not in self._amounts:
-            totals = [slots(total) for total in prefix_costs(self._events, terms.orders)]
-            self._amounts[terms] = (totals, allowance.promised(self._events, self.retry_allowance, terms))
+            totals = [slots(total) for total in prefix_costs(self.events, terms.orders)]
+            self._amounts[terms] = (totals, allowance.promised(self.events, self.retry_allowance, terms))
         return self._amounts[terms]
 
 

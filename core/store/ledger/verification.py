@@ -1,41 +1,43 @@
-"""The ledger recomputed from its entries alone: hashes, columns, sums and terms, in one snapshot.
+"""A chain recomputed from its entries alone: hashes, columns, prices, caps and sums, in one snapshot.
 
-A chain cannot tell that its whole tail was replaced by a consistent one; the witness can
-(`core.store.witness.witness`).
+Every amount is priced anew from the schedule that its reservation froze, every cap derived from the budget as it was
+declared, and each entry must follow from those before it (`core.store.ledger.kinds`). A chain cannot tell that its
+whole tail was replaced by a consistent one; the witness can (`core.store.witness.witness`).
+
+What was verified is remembered by the process that did it, never in the database: whoever can rewrite the entries could
+rewrite that, too.
 """
 
-import json
-from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any, Final
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, select
+from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session
 
-from core.privacy.budget import NANO, covers
-from core.privacy.events import EVENT, Event, Zcdp
 from core.store.database import Database
-from core.store.ledger import chain
-from core.store.ledger.accounts import SLOTS, described, difference, read_slots, terms_of
-from core.store.ledger.corrections import freeze
+from core.store.ledger import chain, kinds
+from core.store.ledger.accounts import read_slots, terms_of
+from core.store.ledger.corrections import freeze, mark_frozen
+from core.store.ledger.tally import BrokenChain, JobTally, Tally, demand
 from core.store.tables import Account, Entry, Job, Scope
 
-Sums = dict[str, dict[str, list[int]]]
-
-
-@dataclass
-class _Sums:
-    """What the entries of a scope add up to."""
-
-    accounts: Sums = field(default_factory=dict)
-    """Spent and reserved of each account."""
-    terms: dict[str, Any] = field(default_factory=dict)
-    """Of each account, as last told."""
-    allowances: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """What each job may pay again, by account."""
-    repeats: dict[str, dict[str, list[int]]] = field(default_factory=dict)
-    """What each job has taken of that."""
+PAGE: Final = 500
+"""Entries that are read at once."""
+_COLUMNS: Final = (
+    Entry.seq,
+    Entry.kind,
+    Entry.job_id,
+    Entry.attempt,
+    Entry.chunk,
+    Entry.body,
+    Entry.prev_hash,
+    Entry.hash,
+    Entry.created_at,
+)
 
 
 @dataclass(frozen=True)
@@ -48,209 +50,251 @@ class Verification:
     first_bad_seq: int | None = None
     """The first entry that does not follow from those before it; None where all do, or only a balance is wrong."""
     reason: str | None = None
+    unchecked: tuple[str, ...] = ()
+    """What the entries do not say, so that it could not be checked."""
+
+
+class Verifier:
+    """Follows one chain; called again, it goes on behind the last entry that it has verified.
+
+    Args:
+        scope_id: whose chain.
+    """
+
+    def __init__(self, scope_id: str) -> None:
+        self._scope_id = scope_id
+        self._tally = Tally(scope_id, self._over_before, lambda job: job in self._seen_before)
+        self._head = chain.GENESIS
+        self._seen_before: set[str] = set()
+        self._open: Session | None = None
+
+    @property
+    def seq(self) -> int:
+        """The number of the last entry that was verified."""
+        return self._tally.seq
+
+    @property
+    def _session(self) -> Session:
+        assert self._open is not None, "only used within `verify`"
+        return self._open
+
+    def verify(self, session: Session) -> Verification:
+        """Follow the chain to its end, and compare accounts and jobs with it.
+
+        Whatever goes wrong inside, but for the database itself, is a chain that cannot be verified: it is not ok. This
+        object has then lost its place, and is of no further use.
+
+        Args:
+            session: a session of `Database.read`, so that all is of one snapshot.
+        """
+        self._open = session
+        scope = session.get_one(Scope, self._scope_id, populate_existing=True)
+        told = scope.seq, scope.head
+        found = self._tally
+        try:
+            demand(self._is_where_we_were(), "entries that were verified before are gone or were changed")
+            for rows in self._pages():
+                self._follow_all(rows)
+            _compare_head(scope, found.seq, self._head)
+        except DBAPIError:
+            raise
+        except Exception as error:  # noqa: BLE001 - what cannot be followed is not verified, whatever the reason
+            return Verification(False, *told, self._first_bad(scope), _reason_of(error))
+        try:
+            _compare_accounts(session, self._scope_id, found)
+            _compare_jobs(found.live, _jobs(session, Job.scope_id == self._scope_id, Job.finished_at.is_(None)))
+            is_frozen = scope.frozen_reason is not None
+            demand(is_frozen == found.is_frozen, "it is frozen by no entry, or thawed by none")
+        except DBAPIError:
+            raise
+        except Exception as error:  # noqa: BLE001 - as above
+            return Verification(False, *told, None, _reason_of(error))
+        return Verification(True, *told, unchecked=tuple(sorted(found.remarks)))
+
+    def _first_bad(self, scope: Scope) -> int:
+        """Return the entry that could not be followed; the last one where the head is not its own."""
+        seq = self._tally.seq
+        return seq if seq == scope.seq else seq + 1
+
+    def _is_where_we_were(self) -> bool:
+        """Say whether the last entry that was verified still is the one it was."""
+        if not self._tally.seq:
+            return True
+        last = select(Entry.hash).where(Entry.scope_id == self._scope_id, Entry.seq == self._tally.seq)
+        return self._session.execute(last).scalar_one_or_none() == self._head
+
+    def _pages(self) -> Iterator[Sequence[Any]]:
+        """Yield the entries that are not verified yet, some at a time."""
+        after = self._tally.seq
+        while True:
+            page = select(*_COLUMNS).where(Entry.scope_id == self._scope_id, Entry.seq > after)
+            rows = self._session.execute(page.order_by(Entry.seq).limit(PAGE)).all()
+            if rows:
+                yield rows
+            if len(rows) < PAGE:
+                return
+            after = rows[-1].seq
+
+    def _follow_all(self, rows: Sequence[Any]) -> None:
+        """Follow some entries, and compare the jobs that they end with what the database remembers of them."""
+        reserved = {row.job_id for row in rows if row.kind == kinds.Reserve.KIND and row.job_id is not None}
+        before = select(Entry.job_id).where(Entry.job_id.in_(reserved), Entry.scope_id == self._scope_id)
+        before = before.where(Entry.seq < rows[0].seq).distinct()
+        self._seen_before = {job for job in self._session.execute(before).scalars() if job is not None}
+        for row in rows:
+            self._follow(row)
+        over = self._tally.over
+        _compare_jobs(over, _jobs(self._session, Job.id.in_(over.keys())))
+        over.clear()
+
+    def _follow(self, row: Any) -> None:  # noqa: ANN401 - a row of nine columns
+        """Follow one entry."""
+        tally = self._tally
+        demand(row.seq == tally.seq + 1, f"entry {tally.seq + 1} is missing")
+        demand(row.prev_hash == self._head, "it does not follow the entry before it")
+        demand(row.hash == chain.link(self._head, row.body), "its hash is not that of its body")
+        body = kinds.read(row.body)
+        told = (body.seq, body.kind, body.job, body.attempt, body.chunk, body.at)
+        kept = (row.seq, row.kind, row.job_id, row.attempt, row.chunk, row.created_at)
+        demand(told == kept, "its columns say something else than its body")
+        kinds.follow(tally, body)
+        self._head = row.hash
+
+    def _over_before(self, job_id: str) -> JobTally | None:
+        """Return a job that was over before this page: its entries are followed again, without their movements."""
+        of_it = select(Entry.body).where(
+            Entry.job_id == job_id, Entry.scope_id == self._scope_id, Entry.seq <= self._tally.seq
+        )
+        shadow = self._tally.shadow()
+        for text in self._session.execute(of_it.order_by(Entry.seq)).scalars():
+            kinds.read(text).follow(shadow)
+        return shadow.live.get(job_id) or shadow.over.get(job_id)
+
+
+def _reason_of(error: Exception) -> str:
+    return str(error) if isinstance(error, BrokenChain) else f"it cannot be read ({type(error).__name__})"
+
+
+def _compare_head(scope: Scope, seq: int, head: str) -> None:
+    demand(
+        (seq, head) == (scope.seq, scope.head),
+        f"the scope's head is entry {scope.seq}, {scope.head}; the chain ends with entry {seq}, {head}",
+    )
+
+
+def _compare_accounts(session: Session, scope_id: str, tally: Tally) -> None:
+    """Compare the accounts with what the entries make of them."""
+    found = {one.id: one for one in session.execute(select(Account).where(Account.scope_id == scope_id)).scalars()}
+    demand(found.keys() == tally.accounts.keys(), "there are accounts that no entry opened, or the other way round")
+    for account_id, account in found.items():
+        due = tally.accounts[account_id]
+        balance = read_slots(account, "spent"), read_slots(account, "reserved")
+        demand(balance == (due.spent, due.reserved), f"the balance of {account_id} is not the sum of its entries")
+        told = terms_of(account), account.declared, account.principal_id
+        demand(
+            told == (due.terms, due.declared, due.principal),
+            f"the terms of {account_id} are not those of its entries",
+        )
+
+
+def _jobs(session: Session, *conditions: ColumnElement[bool]) -> dict[str, Any]:
+    """Return what the database remembers of some jobs that pay for themselves."""
+    columns = (Job.id, Job.schedule, Job.chunks, Job.allowance, Job.allowance_spent, Job.chunks_spent, Job.finished_at)
+    pays = Job.federation_id.is_(None) | Job.place.is_not(None)
+    return {row.id: row for row in session.execute(select(*columns).where(pays, *conditions))}
+
+
+def _compare_jobs(due: Mapping[str, JobTally], rows: Mapping[str, Any]) -> None:
+    """Compare what the database remembers of jobs with what the entries make of them."""
+    demand(due.keys() == rows.keys(), "there are jobs that no entry reserves for, or the other way round")
+    for job_id, job in due.items():
+        row = rows[job_id]
+        demand(job.is_over == (row.finished_at is not None), f"{job_id} has ended without an entry that ends it")
+        demand(row.schedule == job.schedule.chunks, f"the schedule that {job_id} remembers is not that of its entries")
+        demand(row.chunks_spent == job.paid, f"{job_id} remembers other chunks as paid than its entries")
+        if job.exact:
+            demand(row.chunks == job.totals, f"the prices that {job_id} remembers are not those of its schedule")
+            remembered = _used(row.allowance), _used(row.allowance_spent)
+            demand(
+                remembered == (_used(job.allowance), _used(job.taken)),
+                f"the allowance that {job_id} remembers is not that of its entries",
+            )
+
+
+def _used(amounts: Mapping[str, list[int]]) -> dict[str, list[int]]:
+    return {account: amount for account, amount in amounts.items() if any(amount)}
 
 
 def verify(session: Session, scope_id: str) -> Verification:
-    """Recompute a scope's chain and balances from its entries; the caller freezes the scope on a mismatch.
+    """Verify a scope's chain whole; the caller freezes the scope on a mismatch.
 
     Args:
         session: a session of `Database.read`, so that all is of one snapshot.
         scope_id: the scope.
     """
-    scope = session.get_one(Scope, scope_id, populate_existing=True)
-    rows = session.execute(
-        select(
-            Entry.seq,
-            Entry.kind,
-            Entry.job_id,
-            Entry.attempt,
-            Entry.chunk,
-            Entry.body,
-            Entry.prev_hash,
-            Entry.hash,
-            Entry.created_at,
-        )
-        .where(Entry.scope_id == scope_id)
-        .order_by(Entry.seq)
-    )
-    head, count = chain.GENESIS, 0
-    sums = _Sums()
-    for row in rows:
-        count += 1
-        reason = _fault(row, scope_id, count, head) or _add(json.loads(row.body), sums)
-        if reason is not None:
-            return Verification(False, scope.seq, scope.head, count, reason)
-        head = row.hash
-    reason = None
-    if (count, head) != (scope.seq, scope.head):
-        reason = f"the scope's head is entry {scope.seq}, {scope.head}; the chain ends with entry {count}, {head}"
-        first = count if count == scope.seq else min(count, scope.seq) + 1
-        return Verification(False, scope.seq, scope.head, first, reason)
-    reason = _unbalanced(session, scope_id, sums) or _misremembered(session, scope_id, sums)
-    return Verification(reason is None, count, head, None, reason)
+    return Verifier(scope_id).verify(session)
 
 
-def _fault(row: Any, scope_id: str, seq: int, previous: str) -> str | None:  # noqa: ANN401 - a row of nine columns
-    """Say what is wrong with an entry by itself, None when nothing is."""
-    if row.seq != seq:
-        return f"entry {seq} is missing"
-    if row.prev_hash != previous:
-        return "it does not follow the entry before it"
-    if row.hash != chain.link(previous, row.body):
-        return "its hash is not that of its body"
-    body = json.loads(row.body)
-    told = (
-        body["v"],
-        body["scope"],
-        body["seq"],
-        body["kind"],
-        body["job"],
-        body["attempt"],
-        body["chunk"],
-        body["at"],
-    )
-    kept = (chain.VERSION, scope_id, seq, row.kind, row.job_id, row.attempt, row.chunk, row.created_at)
-    return None if told == kept else "its columns say something else than its body"
+def freeze_unverified(database: Database, scope_id: str, reason: str, actor: str) -> None:
+    """Freeze a scope whose chain was not verified, by an entry, or, where the chain takes none, without one."""
+    told = f"verification failed: {reason}"
+    try:
+        database.run(freeze, scope_id, told, actor)
+    except (IntegrityError, ValueError, AssertionError):  # a chain that was tampered with may take no entry
+        database.run(mark_frozen, scope_id, told)
 
 
-def _add(body: dict[str, Any], sums: _Sums) -> str | None:
-    """Add an entry's movements to the sums; say what is wrong, None when nothing is."""
-    if body["kind"] in ("open", "grant"):
-        sums.terms[body["account"]] = body["terms"]
-        sums.accounts.setdefault(body["account"], {"spent": [0] * SLOTS, "reserved": [0] * SLOTS})
-    for account, movement in body["accounts"].items():
-        for name, change in movement.items():
-            totals = sums.accounts[account][name]
-            for slot, amount in enumerate(change):
-                totals[slot] += amount
-                if totals[slot] < 0:
-                    return f"{name} of {account} would fall below zero"
-    return _add_allowance(body, sums) if "allowance" in body else None
+class Rounds:
+    """Verifies the chains of a database again and again: what is new each time, and all of it now and then.
 
-
-def _add_allowance(body: dict[str, Any], sums: _Sums) -> str | None:
-    """Follow what a job may pay again: told at reserve, taken by repeats, and what is left of it at the end."""
-    job, told = body["job"], body["allowance"]
-    if body["kind"] == "reserve":
-        sums.allowances[job] = told
-        sums.repeats[job] = {account: [0] * SLOTS for account in told}
-        return None
-    if job not in sums.allowances or told.keys() != sums.allowances[job].keys():
-        return f"{job} takes of an allowance that it was not given"
-    for account, amounts in told.items():
-        left = difference(sums.allowances[job][account], sums.repeats[job][account])
-        if not covers(left, amounts) or ("reason" in body and left != amounts):
-            return f"the allowance of {job} in {account} is not what its entries leave of it"
-        if body["kind"] == "spend":
-            pairs = zip(sums.repeats[job][account], amounts, strict=True)
-            sums.repeats[job][account] = [one + more for one, more in pairs]
-    return None
-
-
-def _misremembered(session: Session, scope_id: str, sums: _Sums) -> str | None:
-    """Compare what jobs remember of their allowances with the entries; say what differs, None when nothing does."""
-    statement = select(Job.id, Job.allowance, Job.allowance_spent).where(Job.scope_id == scope_id)
-    for job_id, promised, taken in session.execute(statement):
-        for kept, told in ((promised, sums.allowances), (taken, sums.repeats)):
-            remembered = {account: amounts for account, amounts in kept.items() if any(amounts)}
-            recorded = {account: amounts for account, amounts in told.get(job_id, {}).items() if any(amounts)}
-            if remembered != recorded:
-                return f"the allowance that {job_id} remembers is not that of its entries"
-    return None
-
-
-def _unbalanced(session: Session, scope_id: str, sums: _Sums) -> str | None:
-    """Compare the accounts with the sums; say what differs, None when nothing does."""
-    accounts = session.execute(
-        select(Account).where(Account.scope_id == scope_id).execution_options(populate_existing=True)
-    ).scalars()
-    found = {account.id: account for account in accounts}
-    if found.keys() != sums.accounts.keys():
-        return "there are accounts that no entry opened, or the other way round"
-    for account_id, account in found.items():
-        kept = {name: read_slots(account, name) for name in ("spent", "reserved")}
-        if kept != sums.accounts[account_id]:
-            return f"the balance of {account_id} is not the sum of its entries"
-        if described(terms_of(account), account.declared) != sums.terms[account_id]:
-            return f"the terms of {account_id} are not those of its entries"
-    return None
-
-
-def resum(database: Database, checked: dict[str, int]) -> list[str]:
-    """Verify each scope whose chain has grown since the last call, and freeze those that fail.
+    How far it has come is kept here, in this process's memory: a process that starts verifies every chain whole.
 
     Args:
         database: the database.
-        checked: scope id to the number of entries already verified; kept by the caller between calls.
-
-    Returns:
-        The scopes that were frozen.
+        whole_seconds: after so long a chain is verified whole again.
     """
-    with database.read() as session:
-        scopes = session.execute(select(Scope.id, Scope.seq).where(Scope.frozen_reason.is_(None))).all()
-    frozen = []
-    for scope_id, seq in scopes:
-        if checked.get(scope_id) == seq:
-            continue
-        with database.read() as session:
-            found = verify(session, scope_id)
-        if found.ok:
-            checked[scope_id] = found.entries
-        else:
-            database.run(freeze, scope_id, f"verification failed: {found.reason}", "sweeper")
-            frozen.append(scope_id)
-    return frozen
 
+    def __init__(self, database: Database, whole_seconds: float) -> None:
+        self._database = database
+        self._whole_seconds = whole_seconds
+        self._verifiers: dict[str, tuple[float, Verifier]] = {}
+        self._bad: dict[str, int] = {}
 
-def executed(session: Session, scope_id: str) -> Counter[Event]:
-    """Return the events that were charged to a scope and stay so, for reports.
+    def go(self, is_over: Callable[[], bool] = lambda: False) -> dict[str, str]:
+        """Verify each scope whose chain has grown since the last time, or is due; freeze those that fail.
 
-    A job whose charge was given back in full, because it never opened the records, has drawn nothing. Of what a
-    reconciliation charged only amounts are known: it counts as the least rho that covers them at the scope's orders.
-    """
-    rows = session.execute(
-        select(Entry.kind, Entry.job_id, Entry.body)
-        .where(Entry.scope_id == scope_id, Entry.kind.in_(("spend", "compensate", "reconcile")))
-        .order_by(Entry.seq)
-    )
-    by_job: dict[str | None, Counter[str]] = {}
-    forgotten: Counter[Event] = Counter()
-    for kind, job_id, body in rows:
-        if kind == "spend":
-            by_job[job_id] = by_job.get(job_id, Counter()) + _runs_of([body])
-        elif kind == "reconcile":
-            forgotten += _forgotten(session, scope_id, json.loads(body)["accounts"])
-        elif json.loads(body)["fraction"] == "1":
-            by_job.pop(job_id, None)
-    return _events(sum(by_job.values(), Counter())) + forgotten
+        Args:
+            is_over: asked between two scopes; where it says so, the others are left for the next time.
 
+        Returns:
+            Why each scope failed that did not fail before at the same entry.
+        """
+        with self._database.read() as session:
+            scopes = {row.id: row.seq for row in session.execute(select(Scope.id, Scope.seq).order_by(Scope.id))}
+        failed: dict[str, str] = {}
+        for scope_id, seq in scopes.items():
+            if is_over():
+                break
+            if self._bad.get(scope_id) != seq and self._is_due(scope_id, seq):
+                found = self._verify(scope_id)
+                if not found.ok:
+                    failed[scope_id] = found.reason or ""
+        return failed
 
-def _forgotten(session: Session, scope_id: str, moved: dict[str, Any]) -> Counter[Event]:
-    """Return what a reconciliation added to a scope's budget as one event; nothing where it added nothing there."""
-    spent = moved[scope_id]["spent"] if scope_id in moved else []
-    if not any(spent):
-        return Counter()
-    orders = terms_of(session.get_one(Account, scope_id)).orders
-    return Counter([Zcdp(rho=max(amount / (order * NANO) for amount, order in zip(spent, orders, strict=False)))])
+    def _is_due(self, scope_id: str, seq: int) -> bool:
+        begun, verifier = self._verifiers.get(scope_id, (-inf, None))
+        if time.monotonic() - begun >= self._whole_seconds:
+            self._verifiers.pop(scope_id, None)
+            return True
+        return verifier is None or verifier.seq != seq
 
-
-def executed_by(session: Session, job: Job) -> Counter[Event]:
-    """Return the events that were charged to one job, repeats among them, whether it was compensated or not."""
-    paid = Counter(chain.canonical(event) for event in job.schedule[: job.chunks_spent])
-    if any(map(any, job.allowance_spent.values())):
-        spent = select(Entry.body).where(Entry.job_id == job.id, Entry.scope_id == job.scope_id, Entry.kind == "spend")
-        paid = _runs_of(session.execute(spent).scalars())
-    return _events(paid)
-
-
-def _runs_of(bodies: Iterable[str]) -> Counter[str]:
-    """Count the events that spend entries tell, as canonical texts."""
-    counted: Counter[str] = Counter()
-    for body in bodies:
-        for times, event in json.loads(body)["event"]:
-            counted[chain.canonical(event)] += times
-    return counted
-
-
-def _events(counted: Counter[str]) -> Counter[Event]:
-    return Counter({EVENT.validate_json(event): times for event, times in counted.items()})
+    def _verify(self, scope_id: str) -> Verification:
+        _, verifier = self._verifiers.setdefault(scope_id, (time.monotonic(), Verifier(scope_id)))
+        with self._database.read() as session:
+            found = verifier.verify(session)
+        if not found.ok:
+            del self._verifiers[scope_id]
+            freeze_unverified(self._database, scope_id, found.reason or "", "verifier")
+            with self._database.read() as session:
+                self._bad[scope_id] = session.get_one(Scope, scope_id).seq
+        return found

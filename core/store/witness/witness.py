@@ -14,7 +14,7 @@ of the whole machine: put it elsewhere.
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import select, text, tuple_
 from sqlalchemy.orm import Session
@@ -24,8 +24,10 @@ from core.store import clock
 from core.store.claims import freeze_ledger, lock_job, thaw_ledger
 from core.store.database import Database
 from core.store.jobs import jobs
-from core.store.ledger import chain
-from core.store.ledger.accounts import lock_accounts, lock_scope, move, read_slots, slots
+from core.store.ledger import chain, kinds
+from core.store.ledger.accounts import lock_accounts, lock_scope, move, read_slots, terms_of
+from core.store.ledger.bodies import slots
+from core.store.ledger.tally import AccountTally
 from core.store.records.bucket import SCHEME
 from core.store.tables import TERMINAL_STATES, Account, Dataset, Entry, Job, Scope
 from core.store.witness.witness_file import Change, Place, Seen, WitnessFile
@@ -246,17 +248,15 @@ def _reconcile(session: Session, seen: dict[str, Seen], erased: set[str], actor:
         dataset.state = "erasing"  # the upkeep destroys the records that a backup brought back
     for scope_id in session.execute(select(Scope.id).order_by(Scope.id)).scalars().all():
         scope = lock_scope(session, scope_id)
-        taken = seen[scope_id].taken if scope_id in seen else {}
+        known = seen.get(scope_id)
         held = session.execute(select(Account.id).where(Account.scope_id == scope_id)).scalars()
-        moved = {}
-        for account in lock_accounts(session, held):
-            totals = _taken(account)
-            missing = [max(0, one - two) for one, two in zip(taken.get(account.id, totals), totals, strict=True)]
-            if any(missing):
-                missing = _within_cap(account, missing)
-                moved[account.id] = move(account, spent=missing, reserved=slots([]))
-        content = {"accounts": moved, "actor": actor, "reason": "brought up to the witness"}
-        chain.append(session, scope, "reconcile", at=clock.read(session), content=content)
+        accounts = {account.id: account for account in lock_accounts(session, held)}
+        tallies = {one: _tally(account) for one, account in accounts.items()}
+        raised = {} if known is None else kinds.raised_to(known.taken, tallies)
+        moved = {one: move(accounts[one], spent=amount, reserved=slots([])) for one, amount in raised.items()}
+        content: dict[str, Any] = {"accounts": moved, "actor": actor, "reason": "brought up to the witness"}
+        content |= {"seen": None if known is None else {"seq": known.seq, "head": known.head, "taken": known.taken}}
+        chain.append(session, scope, kinds.Reconcile, at=clock.read(session), content=content)
     session.flush()
     return list(live)
 
@@ -274,12 +274,10 @@ def _taken(account: Account) -> list[int]:
     return [one + two for one, two in zip(read_slots(account, "spent"), read_slots(account, "reserved"), strict=True)]
 
 
-def _within_cap(account: Account, missing: list[int]) -> list[int]:
-    """Return what may be added to spent: all of it, or, where no order could hold that, as much as exhausts one."""
-    room = [cap - taken for cap, taken in zip(read_slots(account, "cap"), _taken(account), strict=True)]
-    excess = {slot: missing[slot] - left for slot, left in enumerate(room) if left >= 0}
-    slot = min(excess, key=lambda at: excess[at])
-    return [min(part, room[at]) if at == slot else part for at, part in enumerate(missing)]
+def _tally(account: Account) -> AccountTally:
+    """Return an account as the rules of entries see it."""
+    balance = read_slots(account, "spent"), read_slots(account, "reserved")
+    return AccountTally(terms_of(account), account.declared, account.principal_id, *balance)
 
 
 def _moved(session: Session, known: Mapping[str, Seen], scopes: Collection[str] | None) -> dict[str, Change]:

@@ -1,0 +1,93 @@
+"""The text of an entry: what every body says, how it is written, and how it is read back.
+
+A body is canonical JSON with a version, `v`. Version 2 is written today; version 1, of databases made before, is read
+as version 2 where it says as much (`core.store.ledger.first_form`).
+"""
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+if TYPE_CHECKING:
+    from core.store.ledger.tally import Tally
+
+VERSION: Final = 2
+SLOTS: Final = 4
+_MOST: Final = 2**63 - 1
+
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Nano = Annotated[int, Field(ge=-_MOST, le=_MOST)]
+Slots = tuple[Nano, Nano, Nano, Nano]
+"""Nano-nats at the four orders of an account; slots that its terms do not use are 0."""
+
+
+class Movement(BaseModel):
+    """What an entry adds to an account, in nano-nats."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    spent: Slots
+    reserved: Slots
+
+
+Movements = dict[str, Movement]
+"""By the account's identifier."""
+
+
+class Body(BaseModel):
+    """What every entry says; each kind adds its own fields.
+
+    Attributes:
+        v: the version of the form.
+        scope: whose chain it is.
+        seq: its number, from 1.
+        kind: one of `core.store.ledger.kinds.KINDS`.
+        job: the job it is about, None where there is none.
+        attempt: of the job; 0 for what happens once per job, None where there is no job.
+        chunk: of the job; as `attempt`.
+        at: whole seconds since the epoch by the database's clock, never less than those of the entry before.
+        accounts: what it moves.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    KIND: ClassVar[str]
+
+    v: Literal[1, 2]
+    scope: str
+    seq: Annotated[int, Field(ge=1)]
+    kind: str
+    job: str | None
+    attempt: Annotated[int, Field(ge=0)] | None
+    chunk: Annotated[int, Field(ge=0)] | None
+    at: Seconds
+    accounts: Movements
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Return a body of this kind from its text.
+
+        Raises:
+            ValueError: it has not the form of this kind.
+        """
+        return cls.model_validate_json(text, strict=True)
+
+    def follow(self, tally: "Tally") -> None:
+        """Check that the entry follows from those before it, and change their sum; each kind says how.
+
+        Raises:
+            BrokenChain: it does not follow.
+        """
+        raise NotImplementedError
+
+
+def canonical(value: object) -> str:
+    """Return the one JSON text of a value: sorted keys, no spaces, ASCII, no NaN or infinity."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def slots(values: Sequence[int], fill: int = 0) -> list[int]:
+    """Return values padded to four slots."""
+    return [*values, *[fill] * (SLOTS - len(values))]
