@@ -23,6 +23,14 @@ ALGORITHM: Final = "Ed25519"
 KINDS: Final = {"farthing-certificate": "certificate", "farthing-head": "head"}
 VERSION: Final = 1
 MOST_BYTES: Final = 4 * 2**20
+MOVES: Final = {
+    "reserve": ("reserved", "reserved", 1),
+    "spend": ("spent", "spent", 1),
+    "charge": ("spent", "spent", 1),
+    "settle": ("returned", "reserved", -1),
+    "compensate": ("corrected", "spent", -1),
+}
+"""Which amount of a certificate a kind of entry adds to, by which of its movements, and with which sign."""
 _HEADER: Final = {"alg", "iat", "kid", "typ"}
 
 Keys = Mapping[str, Any]
@@ -179,16 +187,12 @@ def _agrees(payload: Mapping[str, Any], entries: Iterable[Entry]) -> None:
     orders = len(payload["scope"]["orders"])
     bodies = [json.loads(entry.body) for entry in entries if entry.job == job and entry.seq <= last]
     sums = dict.fromkeys(payload["nano_nats"], [0] * orders)
-    names = {"reserve": ("reserved", 1), "spend": ("spent", 1), "settle": ("reserved", -1), "compensate": ("spent", -1)}
-    told = dict(zip(names, ("reserved", "spent", "returned", "corrected"), strict=True))
     runs: list[list[Any]] = []
-    for body in (one for one in bodies if one["kind"] in names):
-        name, sign = names[body["kind"]]
+    for body in (one for one in bodies if one["kind"] in MOVES):
+        told, name, sign = MOVES[body["kind"]]
         moved = body["accounts"][scope][name][:orders]
-        sums[told[body["kind"]]] = [
-            one + sign * more for one, more in zip(sums[told[body["kind"]]], moved, strict=True)
-        ]
-        runs += body["event"] if body["kind"] == "spend" else []
+        sums[told] = [one + sign * more for one, more in zip(sums[told], moved, strict=True)]
+        runs += body["event"] if told == "spent" else []
     if sums != payload["nano_nats"] or _flat(runs) != _flat(payload["events"]["charged"]):
         raise BadCertificateError(f"the ledger says something else of {job} than its certificate")
 

@@ -128,7 +128,8 @@ def shown(payload: Mapping[str, Any], key: str, at: int) -> RenderableType:
         rows.append(("computed with", _software(one)))
     rows.append(("ledger", f"entries {ledger['first']['seq']} to {ledger['last']['seq']}, {ledger['last']['hash']}"))
     for one in ledger["reconciled"]:
-        rows.append(("reconciled", f"entry {one['seq']}, {one['kind']}: what was spent before it may not all be known"))
+        missing = f": payments of {one['since']:.0f} to {one['until']:.0f} may be missing" if "since" in one else ""
+        rows.append((one["kind"], f"entry {one['seq']}{missing}"))
     return plain_table("certificate of a job", rows)
 
 

@@ -3,15 +3,17 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from core.store.ledger.chain import canonical
+from core.store.ledger.charged import DRAWING
 from core.store.tables import Entry, Job
 
-RECONCILED = ("reconcile",)
+RECONCILED: Final = ("reconcile", "unwitnessed", "accept")
+"""Kinds that say that a backup was put in the ledger's place; after `unwitnessed`, payments may be missing."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Statement:
     def events(self) -> list[list[Any]]:
         """What was charged, as runs of equal events, in the order in which it was paid."""
         runs: list[list[Any]] = []
-        for body in self._of("spend"):
+        for body in self._of(*DRAWING):
             for times, event in body["event"]:
                 if runs and canonical(runs[-1][1]) == canonical(event):
                     runs[-1][0] += times
@@ -37,19 +39,19 @@ class Statement:
         """Return what was reserved, spent, given back at the end, and corrected later, at each of so many orders."""
         account = self.entries[0].scope_id
 
-        def total(kind: str, name: str, sign: int = 1) -> list[int]:
-            moved = [body["accounts"][account][name] for body in self._of(kind)]
+        def total(name: str, *kinds: str, sign: int = 1) -> list[int]:
+            moved = [body["accounts"][account][name] for body in self._of(*kinds)]
             return [sign * sum(amounts) for amounts in zip([0] * orders, *(one[:orders] for one in moved), strict=True)]
 
         return {
-            "reserved": total("reserve", "reserved"),
-            "spent": total("spend", "spent"),
-            "returned": total("settle", "reserved", -1),
-            "corrected": total("compensate", "spent", -1),
+            "reserved": total("reserved", "reserve"),
+            "spent": total("spent", *DRAWING),
+            "returned": total("reserved", "settle", sign=-1),
+            "corrected": total("spent", "compensate", sign=-1),
         }
 
-    def _of(self, kind: str) -> list[dict[str, Any]]:
-        return [body for body in self.bodies if body["kind"] == kind]
+    def _of(self, *kinds: str) -> list[dict[str, Any]]:
+        return [body for body in self.bodies if body["kind"] in kinds]
 
 
 def statement_of(session: Session, job: Job) -> Statement:
@@ -65,8 +67,13 @@ def before(entry: Entry) -> dict[str, Any]:
 
 
 def reconciled(session: Session, scope_id: str) -> list[dict[str, Any]]:
-    """Return a scope's reconciliations, oldest first: there a backup was put in its place."""
+    """Return a scope's reconciliations, and what its owner said of them, oldest first."""
     statement = select(Entry).where(Entry.scope_id == scope_id, Entry.kind.in_(RECONCILED)).order_by(Entry.seq)
-    return [
-        {"seq": entry.seq, "kind": entry.kind, "hash": entry.hash} for entry in session.execute(statement).scalars()
-    ]
+    return [_told(entry) for entry in session.execute(statement).scalars()]
+
+
+def _told(entry: Entry) -> dict[str, Any]:
+    """Return one of them, with the range of time in which entries may be missing where there is one."""
+    body = json.loads(entry.body)
+    missing = {name: body[name] for name in ("since", "until") if name in body}
+    return {"seq": entry.seq, "kind": entry.kind, "hash": entry.hash, **missing}
