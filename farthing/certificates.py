@@ -16,7 +16,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import OKPKey
 from joserfc.registry import HeaderParameter
 
-from farthing.recompute import BrokenLedgerError, recompute
+from farthing.chain import BrokenChainError, follow
 from farthing.views import Entry
 
 ALGORITHM: Final = "Ed25519"
@@ -162,20 +162,19 @@ def extends(newer: Signed, older: Signed, entries: Sequence[Entry] | None = None
 
 
 def contained(signed: Signed, entries: Sequence[Entry]) -> None:
-    """Make sure that a ledger is whole and has what a certificate or a head says of it.
+    """Make sure that a ledger's chain is whole and has what a certificate or a head says of it.
 
     Raises:
         BadCertificateError: it is not, or has not.
     """
     try:
-        found = recompute(entries)
-    except BrokenLedgerError as broken:
+        found = follow(entries)
+    except BrokenChainError as broken:
         raise BadCertificateError(f"this ledger is not whole: {broken}") from None
     if found.scope != signed.scope:
         raise BadCertificateError(f"this is the ledger of {found.scope}, not of {signed.scope}")
-    hashes = {0: entries[0].prev_hash} | {entry.seq: entry.hash for entry in entries}
     for seq, told in signed.places.items():
-        if hashes.get(seq) != told:
+        if found.hashes.get(seq) != told:
             raise BadCertificateError(f"entry {seq} of this ledger is not the one that was signed")
     if signed.kind == "certificate":
         _agrees(signed.payload, entries)

@@ -163,7 +163,7 @@ class Client(SignedResources):
         return map(Entry.model_validate, self._wire.pages(f"/v1/scopes/{scope}/entries"))
 
     def verify(self, scope: str) -> Verification:
-        """Recompute a scope's chain and its sums; a mismatch freezes the scope."""
+        """Recompute a scope's chain, its prices and its sums; a mismatch freezes the scope."""
         return Verification.model_validate(self._wire.post(f"/v1/scopes/{scope}/verify"))
 
     def freeze(self, scope: str, reason: str) -> Scope:

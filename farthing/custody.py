@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 import typer
 
 from farthing import ledger_tables, tables
-from farthing import recompute as recomputing
 from farthing.client import Client
 from farthing.console import (
     DEFAULT_URL,
@@ -22,7 +21,6 @@ from farthing.console import (
     read_json,
     say,
 )
-from farthing.views import Entry
 
 DatasetId = Annotated[str, typer.Argument(help="ds_...")]
 ScopeId = Annotated[str, typer.Argument(help="sc_...")]
@@ -229,42 +227,11 @@ def entries(scope: ScopeId, *, as_json: Json = False, url: Url = DEFAULT_URL, se
 
 @app.command()
 def verify(scope: ScopeId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
-    """Have the service recompute a scope's chain and its sums. Status 1 when it is not whole."""
+    """Have the service recompute a scope's chain, prices and sums. Status 1 when it is not whole."""
     with Client(url, secret) as client:
         found = client.verify(scope)
     out.print_json(found.model_dump_json())
     if not found.ok:
-        raise typer.Exit(1)
-
-
-@app.command()
-def recompute(
-    ledger: Annotated[str, typer.Argument(help="sc_..., or a file that `entries --json` printed")],
-    head: Annotated[
-        str | None, typer.Option(help="sha256:..., noted earlier: must be that of one of its entries")
-    ] = None,
-    url: Url = DEFAULT_URL,
-    secret: Secret = "",
-) -> None:
-    """Recompute a scope's ledger here, without the service. Status 1 when it is not whole."""
-    if ledger.startswith("sc_"):
-        with Client(url, secret) as client:
-            lines = list(client.entries(ledger))
-    else:
-        try:
-            lines = [Entry.model_validate_json(text) for text in Path(ledger).read_text().splitlines() if text]
-        except (OSError, ValueError) as error:
-            complain(f"{ledger}: no ledger that can be read ({type(error).__name__})")
-            raise typer.Exit(WRONG_INPUT) from None
-    try:
-        found = recomputing.recompute(lines)
-    except recomputing.BrokenLedgerError as broken:
-        complain(str(broken))
-        raise typer.Exit(1) from None
-    line(f"{found.scope}: {found.entries} entries follow from each other, and keep within the cap")
-    line(f"spent {found.spent_percent} %, with what is reserved {found.taken_percent} %; head {found.head}")
-    if head is not None and head not in {one.hash for one in lines}:
-        complain(f"{head} is that of no entry: this is not the ledger it was noted of")
         raise typer.Exit(1)
 
 

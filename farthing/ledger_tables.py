@@ -2,16 +2,16 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from farthing.console import plain_table
-from farthing.recompute import standing
 from farthing.views import Budget, Entry
 
+_STEP = Decimal("0.0001")
 SHOWN = len("sha256:") + 12
 """Letters of a hash that a line has room for; `--json` has all."""
 
@@ -51,10 +51,27 @@ def _movements(found: Sequence[Entry]) -> Iterator[tuple[str, str, str]]:
         yield from [("-", "-", "-")] * len(bodies)
         return
     spent_before = reserved_before = Decimal(0)
-    for spent, taken in standing(bodies):
+    for spent, taken in _standing(bodies):
         reserved = taken - spent
         yield _signed(spent - spent_before), _signed(reserved - reserved_before), f"{taken:.4f}"
         spent_before, reserved_before = spent, reserved
+
+
+def _standing(bodies: Sequence[dict[str, Any]]) -> Iterator[tuple[Decimal, Decimal]]:
+    """Yield what is spent, and what is taken with reservations, after each of a ledger's entries, in per cent."""
+    scope, caps = bodies[0]["scope"], bodies[0]["terms"]["caps_nano"]
+    spent, reserved = [0] * len(caps), [0] * len(caps)
+    for body in bodies:
+        moved = body["accounts"].get(scope, {"spent": [0] * 4, "reserved": [0] * 4})
+        spent = [one + more for one, more in zip(spent, moved["spent"], strict=False)]
+        reserved = [one + more for one, more in zip(reserved, moved["reserved"], strict=False)]
+        yield _percent(spent, caps), _percent([one + two for one, two in zip(spent, reserved, strict=True)], caps)
+
+
+def _percent(amounts: Sequence[int], caps: Sequence[int]) -> Decimal:
+    """Return the least share of a cap, in per cent, rounded up."""
+    least = min(Decimal(amount) / cap for amount, cap in zip(amounts, caps, strict=True))
+    return (100 * least).quantize(_STEP, rounding=ROUND_CEILING)
 
 
 def _signed(percent: Decimal) -> str:

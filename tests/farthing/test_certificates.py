@@ -18,8 +18,8 @@ from core.store.signing import SigningKeys, parse_signing_keys, rotate_signing_k
 from core.version import software
 from farthing import Client
 from farthing.certificates import BadCertificateError, Signed, check, contained, extends
+from farthing.chain import GENESIS
 from farthing.cli import app
-from farthing.recompute import GENESIS
 from farthing.views import Entry
 from tests.farthing.conftest import Released
 from tests.support.embedded import KEY, Embedded

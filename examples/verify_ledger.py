@@ -1,0 +1,502 @@
+"""Recompute a scope's ledger from its export, by docs/ledger-format.md alone: hashes, prices, caps and balances.
+
+    farthing entries sc_... --json > ledger.jsonl
+    python verify_ledger.py ledger.jsonl [sha256:... of a head that was noted earlier]
+
+It needs mpmath and nothing of Farthing. Status 1: an entry does not follow from those before it, or the head that was
+noted is none of its hashes. Numbers of sections are the page's.
+"""
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+from functools import cache
+from hashlib import sha256
+from itertools import pairwise
+from math import ceil, log, log1p
+from pathlib import Path
+from typing import Any
+
+from mpmath import mp, mpf
+
+COMMON = {"v", "scope", "seq", "kind", "job", "attempt", "chunk", "at", "accounts"}
+MEMBERS = {
+    "open": {"account", "terms", "actor", "adjacency", "unit", "units"},
+    "grant": {"account", "terms", "principal", "actor"},
+    "reserve": {"schedule", "retry_allowance", "actor"},
+    "spend": {"event", "again"},
+    "charge": {"event", "reason"},
+    "settle": {"reason"},
+    "compensate": {"fraction", "reason", "actor"},
+    "freeze": {"reason", "actor"},
+    "unfreeze": {"reason", "actor"},
+    "reconcile": {"reason", "actor", "seen"},
+    "unwitnessed": {"since", "until", "reason", "actor"},
+    "accept": {"entry", "reason", "actor"},
+}
+LEAVES = {"gaussian": "sigma", "zcdp": "rho", "pure": "epsilon", "bounded_range": "epsilon", "sampled": "sigma"}
+WEIGHTS = ("0.7", "0.1", "0.1", "0.1")
+NOTHING = {"kind": "composed", "events": []}
+ZERO = [0, 0, 0, 0]
+Body = dict[str, Any]
+Moves = dict[str, tuple[list[int], list[int]]]
+"""Spent and reserved that an entry adds, by account."""
+
+
+class Broken(Exception):
+    """An entry does not follow from those before it."""
+
+
+def need(holds: object, why: str) -> None:
+    """Stop where something does not hold."""
+    if not holds:
+        raise Broken(why)
+
+
+def canonical(value: object) -> str:
+    """Section 3."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def add(one: list[int], other: list[int], sign: int = 1) -> list[int]:
+    """Add two amounts, or take the second away."""
+    return [x + sign * y for x, y in zip(one, other, strict=True)]
+
+
+# Section 5: prices ---------------------------------------------------------------------------------------------------
+
+
+@cache
+def units(text: str, a: int) -> int:
+    """Price an event at an integer order, in units of 1e-30 nats, rounded up."""
+    event = json.loads(text)
+    kind, inner = event["kind"], {"repeated": {"event", "times"}, "composed": {"events"}, "disjoint": {"events"}}
+    own = inner.get(kind) or {LEAVES[kind]} | ({"numerator"} if kind == "sampled" else set())
+    need(set(event) == {"kind"} | own, "its event has other members than its kind")
+    if kind == "repeated":
+        need(type(event["times"]) is int and event["times"] >= 1, "its event is repeated no whole number of times")
+        return int(event["times"]) * units(canonical(event["event"]), a)
+    if kind in inner:
+        parts = [units(canonical(part), a) for part in event["events"]]
+        return sum(parts) if kind == "composed" else max(parts, default=0)
+    need(type(event[LEAVES[kind]]) is float and 0 < event[LEAVES[kind]] < float("inf"), "its event has no such figure")
+    x = Fraction(event[LEAVES[kind]])
+    if kind == "sampled":
+        need(type(event["numerator"]) is int and 0 <= event["numerator"] <= 2**64, "its event samples at no rate")
+        if event["numerator"] < 2**64:
+            return sampled(event["numerator"], event["sigma"], a) if event["numerator"] else 0
+    nats = {
+        "gaussian": a / (2 * x * x),
+        "sampled": a / (2 * x * x),
+        "zcdp": x * a,
+        "pure": min(x, a * x * x / 2),
+        "bounded_range": min(x, a * x * x / 8),
+    }
+    return ceil(nats[kind] * 10**30)
+
+
+def sampled(numerator: int, sigma: float, a: int) -> int:
+    """Price a sampled answer: with so many digits that the error decides nothing."""
+    digits = 100
+    while True:
+        with mp.workdps(digits):
+            q, s = mpf(numerator) / 2**64, mpf(sigma)
+            terms = (
+                mp.binomial(a, k) * (1 - q) ** (a - k) * q**k * mp.exp((k * k - k) / (2 * s * s)) for k in range(a + 1)
+            )
+            price = mp.log(mp.fsum(terms)) / (a - 1) * mpf(10) ** 30
+            error = (price + mpf(10) ** 30) * mpf(10) ** (20 - digits)
+            low, high = int(mp.ceil(price - error)), int(mp.ceil(price + error))
+        if low == high:
+            return low
+        digits *= 2
+
+
+def nano(total: int) -> int:
+    """Round up to nano-nats."""
+    return min(-(-total // 10**21), 2**62)
+
+
+def slots(amounts: Iterable[int]) -> list[int]:
+    """Pad amounts to four slots."""
+    return [*amounts, *ZERO][:4]
+
+
+def price(events: list[str], orders: list[int]) -> list[int]:
+    """Price events together, in four slots."""
+    return slots(nano(sum(units(event, a) for event in events)) for a in orders)
+
+
+# Section 4: terms ----------------------------------------------------------------------------------------------------
+
+
+def cap(epsilon: Decimal, delta: Decimal, a: int) -> int:
+    """Return the cap of an order, delta its part."""
+    with mp.workdps(60):
+        nats = mpf(str(epsilon)) - mp.log1p(-mpf(1) / a) + mp.log(mpf(str(delta)) * a) / (a - 1)
+        return int(mp.floor(nats * 10**9)) - 1
+
+
+def epsilon_of(rho: Decimal, delta: Decimal) -> Decimal:
+    """Return the epsilon of a budget that was declared as rho."""
+    with mp.workdps(40):
+        r, d = mpf(str(rho)), mpf(str(delta))
+        low, high = mpf(1) + mpf(10) ** -30, 2 + 2 * mp.sqrt(-mp.log(d) / r)
+        for _ in range(200):
+            a = (low + high) / 2
+            low, high = (a, high) if r + mp.log(d * a) / (a - 1) ** 2 < 0 else (low, a)  # the slope
+        least = r * a + mp.log1p(-1 / a) - mp.log(d * a) / (a - 1)
+        return Decimal(int(mp.floor(least * (1 - mpf(10) ** -12) * 10**6))) / 10**6
+
+
+def terms_of(declared: Body, n: int) -> Body:
+    """Return the terms that follow from a declared budget and the number of units."""
+    digits = len(str(n - 1)) if n > 1 else 0
+    delta = Decimal(declared.get("delta") or f"1e-{max(5, digits + 2)}")
+    need((declared.get("rho") is None) != (declared.get("epsilon") is None), "its budget is no epsilon and no rho")
+    rho = declared.get("rho")
+    epsilon = Decimal(declared["epsilon"]) if rho is None else epsilon_of(Decimal(rho), delta)
+    e, d = float(epsilon), float(delta)
+    leading = max(range(2, 10_001), key=lambda a: (e - log1p(-1 / a) + log(d * a) / (a - 1)) / a)
+    weights: dict[int, Decimal] = {}
+    wanted = (leading, round(Fraction(3 * leading, 4)), round(Fraction(3 * leading, 5)), 2 * leading)
+    for order, weight in zip(wanted, WEIGHTS, strict=True):
+        weights[max(order, 2)] = weights.get(max(order, 2), Decimal(0)) + Decimal(weight)
+    caps = {a: cap(epsilon, w * delta, a) for a, w in weights.items()}
+    orders = [a for a in weights if caps[a] > 0]
+    shape = {"orders": orders, "weights": [weights[a] for a in orders], "delta": delta}
+    return {**shape, "epsilon": epsilon, "caps_nano": [caps[a] for a in orders]}
+
+
+def read_terms(told: Body) -> Body:
+    """Return terms as an entry tells them, to compare."""
+    need(
+        set(told) == {"epsilon", "delta", "orders", "weights", "caps_nano", "declared"}, "its terms have other members"
+    )
+    figures = {name: Decimal(told[name]) for name in ("epsilon", "delta")}
+    weights = [Decimal(weight) for weight in told["weights"]]
+    return {"orders": told["orders"], "weights": weights, **figures, "caps_nano": told["caps_nano"]}
+
+
+# Sections 2, 3 and 6: entries ----------------------------------------------------------------------------------------
+
+
+class Ledger:
+    """What the entries of a scope add up to."""
+
+    def __init__(self) -> None:
+        self.head, self.seq, self.at = "sha256:" + 64 * "0", 0, 0.0
+        self.heads = {self.head}
+        self.scope, self.owner, self.units = "", "", 0
+        self.accounts: dict[str, Body] = {}
+        self.jobs: dict[str, Body] = {}
+        self.frozen, self.waits = False, 0
+        self.charged: Counter[str] = Counter()
+
+    def follow(self, line: str) -> None:
+        """Take the next entry of the export."""
+        entry = json.loads(line)
+        text, previous, self.seq = entry["body"], self.head, self.seq + 1
+        self.head = "sha256:" + sha256(f"{previous}\n{text}".encode("ascii")).hexdigest()
+        self.heads.add(self.head)
+        need((entry["prev_hash"], entry["hash"]) == (previous, self.head), "its hash does not follow")
+        body = json.loads(text)
+        need(canonical(body) == text, "its body is not in the canonical form")
+        need(body["v"] == 2, f"it is of version {body['v']}, which section 8 is about")  # noqa: PLR2004 - the version
+        shown = ("seq", "kind", "job", "attempt", "chunk")
+        need([entry[name] for name in shown] == [body[name] for name in shown], "it is shown as something else")
+        self.scope = self.scope or body["scope"]
+        need((body["scope"], body["seq"]) == (self.scope, self.seq), "it is missing, or of another scope")
+        need(set(body) == COMMON | MEMBERS.get(body["kind"], set()), "its members are not those of its kind")
+        need((body["kind"] == "open") == (self.seq == 1), "the first entry opens the scope, and no other")
+        need(body["at"] == int(body["at"]) and body["at"] >= self.at, "its time goes back, or is no whole second")
+        due: Moves = getattr(self, body["kind"])(body) or {}
+        moved = {name: (one["spent"], one["reserved"]) for name, one in body["accounts"].items()}
+        need(canonical(moved) == canonical(due), f"it moves {moved}, and {due} follows")
+        if not due and body["kind"] != "reconcile":
+            need((body["job"], body["attempt"], body["chunk"]) == (None, None, None), "it names a job")
+        for name, (spent, reserved) in due.items():
+            account = self.accounts[name]
+            account["spent"], account["reserved"] = add(account["spent"], spent), add(account["reserved"], reserved)
+            self.within(account)
+        self.at = body["at"]
+
+    def within(self, account: Body) -> None:
+        """Section 6: no total below 0, and within the cap at some order."""
+        need(min(account["spent"] + account["reserved"]) >= 0, "a total falls below 0")
+        taken = add(account["spent"], account["reserved"])
+        need(any(x <= y for x, y in zip(taken, account["caps_nano"], strict=False)), "it passes the cap at every order")
+
+    def open(self, body: Body) -> None:
+        """Open the scope's account."""
+        self.owner, self.units = body["actor"], body["units"]
+        need(body["account"] == self.scope, "the scope's account has another name")
+        self.set_terms(body, None)
+
+    def grant(self, body: Body) -> None:
+        """Make or change a grant."""
+        owner = {one["principal"]: name for name, one in self.accounts.items()}
+        need(owner.get(body["principal"], body["account"]) == body["account"], "this principal has another grant")
+        self.set_terms(body, body["principal"])
+
+    def set_terms(self, body: Body, principal: str | None) -> None:
+        """Section 4: derive terms, and put them on an account."""
+        told, due = read_terms(body["terms"]), terms_of(body["terms"]["declared"], self.units)
+        fresh = {"spent": ZERO, "reserved": ZERO, "principal": principal}
+        account = self.accounts.setdefault(body["account"], fresh | due)
+        need(account["principal"] == principal, "the account is another principal's")
+        if any(add(account["spent"], account["reserved"])):
+            need(due["delta"] == account["delta"], "a grant that was used gets another delta")
+            if (due["orders"], due["weights"]) != (account["orders"], account["weights"]):
+                due = {name: account[name] for name in ("orders", "weights", "delta")} | {"epsilon": due["epsilon"]}
+                pairs = zip(due["orders"], due["weights"], strict=True)
+                due["caps_nano"] = [max(0, cap(due["epsilon"], w * due["delta"], a)) for a, w in pairs]
+        need(told == due, f"its terms do not follow from the declared budget: {due}")
+        account |= due
+        self.within(account)
+
+    def reserve(self, body: Body) -> Moves:
+        """Reserve a job's worst case."""
+        need(body["job"] and body["job"] not in self.jobs, "its job was reserved for before, or is none")
+        need((body["attempt"], body["chunk"]) == (0, 0) and not self.frozen and not self.waits, "the scope was frozen")
+        runs = body["schedule"]
+        need(all(type(times) is int and times >= 1 for times, _ in runs), "its schedule has empty runs")
+        need(all(one[1] != two[1] for one, two in pairwise(runs)), "two runs of its schedule are alike")
+        need(1 <= sum(times for times, _ in runs) <= 100, "a job has 1 to 100 chunks")  # noqa: PLR2004 - the page's
+        need(type(body["retry_allowance"]) is int and body["retry_allowance"] >= 0, "its allowance is no count")
+        events = [canonical(event) for times, event in runs for _ in range(times)]
+        payers = {name for name in body["accounts"] if name != self.scope}
+        need(self.scope in body["accounts"], "the scope's account pays nothing")
+        need(all(self.accounts[name]["principal"] == body["actor"] for name in payers), "it pays from another's grant")
+        held, left, totals = {}, {}, {}
+        for name in body["accounts"]:
+            orders = self.accounts[name]["orders"]
+            totals[name] = [price(events[:k], orders) for k in range(len(events) + 1)]
+            once = [price([event], orders) for event in dict.fromkeys(events)]
+            left[name] = [body["retry_allowance"] * max(amounts) for amounts in zip(*once, strict=True)]
+            held[name] = add(totals[name][-1], left[name])
+        job = {
+            "events": events,
+            "totals": totals,
+            "left": left,
+            "held": dict(held),
+            "over": False,
+            "compensated": False,
+        }
+        job |= {"charged": dict.fromkeys(held, ZERO), "drawn": Counter(), "paid": 0, "attempt": 0, "due": 0}
+        self.jobs[body["job"]] = job
+        return {name: (ZERO, amount) for name, amount in held.items()}
+
+    def live(self, body: Body) -> Body:
+        """Return the job that an entry is about, which is not over."""
+        need(body["job"] in self.jobs and not self.jobs[body["job"]]["over"], "its job is not live")
+        return self.jobs[body["job"]]
+
+    def pay(self, job: Body, amounts: dict[str, list[int]], drawn: list[str]) -> Moves:
+        """Move amounts from what a job has reserved to what is spent."""
+        for name, amount in amounts.items():
+            job["held"][name] = add(job["held"][name], amount, -1)
+            job["charged"][name] = add(job["charged"][name], amount)
+            need(min(job["held"][name]) >= 0, "it spends more than was reserved for its job")
+        job["drawn"].update(drawn)
+        self.charged.update(drawn)
+        return {name: (amount, add(ZERO, amount, -1)) for name, amount in amounts.items()}
+
+    def spend(self, body: Body) -> Moves:
+        """Pay for a chunk before it is read."""
+        job, k, attempt = self.live(body), body["chunk"], body["attempt"]
+        need(0 <= k < len(job["events"]) and attempt >= max(1, job["attempt"]), "it is of no such chunk or attempt")
+        if attempt == job["attempt"]:
+            need(k == job["due"], f"chunk {job['due']} of this attempt is due")
+        need(
+            k <= job["paid"] and (attempt == job["attempt"] or k == job["paid"] or not is_stream(job["events"])),
+            "it is not due",
+        )
+        need(body["again"] is (k < job["paid"]), "whether it pays again is told wrongly")
+        need(canonical(body["event"]) == f"[[1,{job['events'][k]}]]", "its event is not that of its chunk")
+        amounts = {}
+        for name, totals in job["totals"].items():
+            amounts[name] = add(totals[k + 1], totals[k], -1)
+            if body["again"]:
+                amounts[name] = price([job["events"][k]], self.accounts[name]["orders"])
+                job["left"][name] = add(job["left"][name], amounts[name], -1)
+                need(min(job["left"][name]) >= 0, "the allowance does not pay for it")
+        job |= {"attempt": attempt, "due": k + 1, "paid": max(job["paid"], k + 1)}
+        return self.pay(job, amounts, [job["events"][k]])
+
+    def charge(self, body: Body) -> Moves:
+        """Spend all that a job has left."""
+        job = self.live(body)
+        events, orders = job["events"], self.accounts[self.scope]["orders"]
+        need(body["chunk"] == len(events) and body["attempt"] >= job["attempt"], "it is not of the schedule's end")
+        kinds = list(dict.fromkeys(events))
+        dearest = (
+            kinds[0] if len(kinds) == 1 else canonical({"kind": "disjoint", "events": [json.loads(e) for e in kinds]})
+        )
+        pairs = zip(job["left"][self.scope], price([dearest], orders), strict=True)
+        drawn = events[job["paid"] :] + [dearest] * min((rest // once for rest, once in pairs if once), default=0)
+        told = [canonical(event) for times, event in body["event"] for _ in range(times)]
+        need(told == drawn and all(x[1] != y[1] for x, y in pairwise(body["event"])), "its events are not those left")
+        job |= {"over": True, "paid": len(events)}
+        return self.pay(job, dict(job["held"]), drawn)
+
+    def settle(self, body: Body) -> Moves:
+        """Give back what a job has left."""
+        job = self.live(body)
+        need((body["attempt"], body["chunk"]) == (0, 0), "it is of a chunk")
+        job["over"] = True
+        return {name: (ZERO, add(ZERO, held, -1)) for name, held in job["held"].items()}
+
+    def compensate(self, body: Body) -> Moves:
+        """Give back a share of a charge, once."""
+        job = self.jobs.get(body["job"], {})
+        need(job and job["over"] and job["paid"] and not job["compensated"], "its job has no charge to give back")
+        part = Fraction(body["fraction"])
+        need(0 < part <= 1 and (body["attempt"], body["chunk"]) == (0, 0), "its share is none")
+        job["compensated"] = True
+        if part == 1:
+            self.charged -= job["drawn"]
+        return {name: ([-int(part * x) for x in amount], ZERO) for name, amount in job["charged"].items()}
+
+    def freeze(self, _: Body) -> None:
+        """Stop."""
+        need(not self.frozen, "the scope was frozen before")
+        self.frozen = True
+
+    def unfreeze(self, _: Body) -> None:
+        """Go on."""
+        need(self.frozen, "the scope was not frozen")
+        self.frozen = False
+
+    def unwitnessed(self, body: Body) -> None:
+        """Go on without a witness, once the owner accepts."""
+        need(
+            (body["since"], body["until"]) == (self.at, body["at"]),
+            "its range of time is not that since the last entry",
+        )
+        self.waits = self.seq
+
+    def accept(self, body: Body) -> None:
+        """Accept that."""
+        need(self.waits and (body["actor"], body["entry"]) == (self.owner, self.waits), "nothing waits for this word")
+        self.waits = 0
+
+    def reconcile(self, body: Body) -> Moves:
+        """Raise what is spent to what was witnessed."""
+        need(all(job["over"] for job in self.jobs.values()), "a job is live")
+        raised = {}
+        for name, account in self.accounts.items():
+            taken = add(account["spent"], account["reserved"])
+            seen = (body["seen"] or {"taken": {}})["taken"].get(name, taken)
+            missing = [max(0, x) for x in add(seen, taken, -1)]
+            room = [x - y for x, y in zip(account["caps_nano"], taken, strict=False)]
+            slot = min((missing[j] - left, j) for j, left in enumerate(room) if left >= 0)[1]
+            if any(missing):
+                missing[slot] = min(missing[slot], room[slot])
+                raised[name] = (missing, ZERO)
+        if any(raised.get(self.scope, (ZERO,))[0]):
+            self.charged["forgotten"] += 1
+        return raised
+
+
+def is_stream(events: list[str]) -> bool:
+    """Section 5: the first chunk of each pass pays for all of it."""
+    priced = [place for place, event in enumerate(events) if event != canonical(NOTHING)]
+    length = len(events) // max(len(priced), 1)
+    return length > 1 and priced == list(range(0, len(events), length)) and len(events) == len(priced) * length
+
+
+# Section 7: what people are shown ------------------------------------------------------------------------------------
+
+
+def figure(value: Decimal) -> str:
+    """Write a figure the short way."""
+    value = value.normalize()
+    digits, exponent = value.as_tuple().digits, int(value.as_tuple().exponent)
+    if not value or (exponent >= -12 and len(digits) + exponent > -4):  # noqa: PLR2004 - the page's
+        return format(value, "f")
+    text = "".join(map(str, digits))
+    return text[0] + (f".{text[1:]}" if text[1:] else "") + f"e{exponent + len(digits) - 1}"
+
+
+def percent(amounts: list[int], caps: list[int]) -> Decimal:
+    """Return the least share of a cap, in per cent, rounded up."""
+    least = min(Fraction(100 * amount, top) for amount, top in zip(amounts, caps, strict=False))
+    places = max(4, 3 - (Decimal(least.numerator) / least.denominator).adjusted()) if least else 4
+    return Decimal(ceil(least * 10**places)).scaleb(-places)
+
+
+def shown(value: Any, rounding: str) -> str:  # noqa: ANN401 - a number of mpmath, which has no types
+    """Write four digits of a figure, kept 1e-12 of it to the other side."""
+    exact = Decimal(mp.nstr(value * (1 + mpf(10) ** -12 * (1 if rounding == ROUND_FLOOR else -1)), 30))
+    return figure(Context(prec=max(4, exact.adjusted() + 1), rounding=rounding).plus(exact))
+
+
+def epsilon_at(mu_squared: Fraction, delta: Decimal) -> Any:  # noqa: ANN401 - as above
+    """Return the least epsilon at delta of Gaussian answers."""
+    with mp.workdps(50):
+        mu = mp.sqrt(mpf(mu_squared.numerator) / mu_squared.denominator)
+        if not mu:
+            return mpf(0)
+        low, high = mpf(0), mu * mu + 2 * mu * mp.sqrt(-mp.log(mpf(str(delta))))
+        for _ in range(150):
+            e = (low + high) / 2
+            over = mp.ncdf(mu / 2 - e / mu) - mp.exp(e) * mp.ncdf(-mu / 2 - e / mu) > mpf(str(delta))
+            low, high = (e, high) if over else (low, e)
+        return high
+
+
+def budget(ledger: Ledger, name: str) -> dict[str, Any]:
+    """Return what people are shown of an account."""
+    account = ledger.accounts[name]
+    caps, taken = account["caps_nano"], add(account["spent"], account["reserved"])
+    spent, used = percent(account["spent"], caps), percent(taken, caps)
+    most = max(Fraction(top - x, a) for top, x, a in zip(caps, taken, account["orders"], strict=False))
+    left = epsilon_at(max(Fraction(0), most) * 2 / 10**9, account["delta"])
+    events = [
+        (json.loads(text), times) for text, times in ledger.charged.items() if text.startswith('{"kind":"gaussian"')
+    ]
+    mu_squared = sum((times / Fraction(event["sigma"]) ** 2 for event, times in events), Fraction(0))
+    known = len(events) == len(ledger.charged) and name == ledger.scope
+    return {
+        "percent": {
+            "spent": figure(spent),
+            "reserved": figure(used - spent),
+            "remaining": figure(max(100 - used, Decimal(0))),
+        },
+        "epsilon": {
+            "total": figure(account["epsilon"]),
+            "spent": shown(epsilon_at(mu_squared, account["delta"]), ROUND_CEILING) if known else None,
+            "remaining": shown(left, ROUND_FLOOR),
+        },
+        "delta": figure(account["delta"]),
+        "spent_nano": account["spent"],
+        "reserved_nano": account["reserved"],
+        "caps_nano": caps,
+    }
+
+
+def verify(lines: Iterable[str]) -> Ledger:
+    """Follow a ledger from its first entry."""
+    ledger = Ledger()
+    for line in lines:
+        try:
+            ledger.follow(line)
+        except (Broken, KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as fault:
+            raise Broken(f"entry {ledger.seq}: {fault or type(fault).__name__}") from fault
+    need(ledger.seq, "there is no entry")
+    return ledger
+
+
+if __name__ == "__main__":
+    try:
+        found = verify(Path(sys.argv[1]).read_text(encoding="utf-8").splitlines())
+        need(found.heads.issuperset(sys.argv[2:]), "the head that was noted is none of its hashes")
+    except Broken as broken:
+        sys.exit(str(broken))
+    print(f"{found.scope}: {found.seq} entries follow from each other; head {found.head}")
+    for account_name in found.accounts:
+        print(account_name, json.dumps(budget(found, account_name)))

@@ -1,0 +1,68 @@
+"""The chain of a scope's ledger, followed by whoever has its entries: each hash is that of its text, after the last.
+
+That amounts are right prices, and keep within the caps, is for `examples/verify_ledger.py` to say.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from farthing.views import Entry
+
+GENESIS: Final = "sha256:" + "0" * 64
+
+
+class BrokenChainError(ValueError):
+    """An entry that does not follow the one before it."""
+
+    def __init__(self, seq: int, fault: str) -> None:
+        """Name the entry and what is wrong with it."""
+        super().__init__(f"entry {seq}: {fault}")
+        self.seq = seq
+
+
+@dataclass(frozen=True)
+class Followed:
+    """A chain that was followed to its end."""
+
+    scope: str
+    hashes: dict[int, str]
+    """Of each entry, by number; 0 is the place before the first."""
+
+
+def follow(entries: Iterable[Entry]) -> Followed:
+    """Follow a chain from its first entry.
+
+    Args:
+        entries: all of them, oldest first, as `Client.entries` brings them.
+
+    Raises:
+        BrokenChainError: an entry is missing, was changed, or is of another scope.
+    """
+    hashes, scope = {0: GENESIS}, ""
+    for seq, entry in enumerate(entries, start=1):
+        body = _read(entry, seq, hashes[seq - 1])
+        scope = scope or str(body["scope"])
+        if body["scope"] != scope:
+            raise BrokenChainError(seq, f"it is of {body['scope']}, not of {scope}")
+        hashes[seq] = entry.hash
+    if not scope:
+        raise BrokenChainError(1, "there is none")
+    return Followed(scope, hashes)
+
+
+def _read(entry: Entry, seq: int, previous: str) -> dict[str, Any]:
+    """Return an entry's body, if it is the next one and its hash is that of its text."""
+    if entry.seq != seq:
+        raise BrokenChainError(seq, "it is missing")
+    if entry.prev_hash != previous:
+        raise BrokenChainError(seq, "it does not follow the entry before it")
+    if entry.hash != "sha256:" + hashlib.sha256(f"{previous}\n{entry.body}".encode()).hexdigest():
+        raise BrokenChainError(seq, "its hash is not that of its body")
+    body: dict[str, Any] = json.loads(entry.body)
+    told = (body["seq"], body["kind"], body["job"], body["attempt"], body["chunk"])
+    if told != (entry.seq, entry.kind, entry.job, entry.attempt, entry.chunk):
+        raise BrokenChainError(seq, "what is shown of it is not what its body says")
+    return body

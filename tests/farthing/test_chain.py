@@ -1,0 +1,97 @@
+"""A reader follows the chain of the service's ledger by himself, and finds what was changed."""
+
+import hashlib
+import json
+
+import pytest
+from sqlalchemy import select
+
+from core.store.database import Database
+from core.store.jobs import jobs
+from core.store.ledger import ledger
+from core.store.tables import Entry as Row
+from farthing.chain import GENESIS, BrokenChainError, follow
+from farthing.views import Entry
+from tests.support.store import make_place, submit
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> list[Entry]:
+    """A real ledger with a job that runs and one that waits."""
+    database = Database(f"sqlite+pysqlite:///{tmp_path_factory.mktemp('ledger') / 'farthing.sqlite'}")
+    try:
+        database.migrate()
+        place = make_place(database)
+        for _ in range(2):
+            with database.write() as session:
+                submit(session, place)
+        claim = database.run(jobs.claim, "w", 60.0)
+        assert claim is not None
+        database.run(ledger.spend, claim, 0, None, 0)
+        with database.read() as session:
+            rows = session.execute(select(Row).where(Row.scope_id == place.scope_id).order_by(Row.seq)).scalars().all()
+            return [
+                Entry(
+                    seq=row.seq,
+                    kind=row.kind,
+                    job=row.job_id,
+                    attempt=row.attempt,
+                    chunk=row.chunk,
+                    body=row.body,
+                    prev_hash=row.prev_hash,
+                    hash=row.hash,
+                    created_at="2026-11-22T00:00:00Z",
+                )
+                for row in rows
+            ]
+    finally:
+        database.dispose()
+
+
+def chained(entries: list[Entry], bodies: list[str]) -> list[Entry]:
+    """Hash entries anew, as somebody would who rewrites a ledger from the start."""
+    previous, made = GENESIS, []
+    for entry, body in zip(entries, bodies, strict=True):
+        digest = "sha256:" + hashlib.sha256(f"{previous}\n{body}".encode()).hexdigest()
+        made.append(entry.model_copy(update={"body": body, "prev_hash": previous, "hash": digest}))
+        previous = digest
+    return made
+
+
+def test_a_chain_is_followed_to_its_head(written: list[Entry]) -> None:
+    found = follow(written)
+    assert found.hashes == {0: GENESIS} | {one.seq: one.hash for one in written}
+    assert found.scope.startswith("sc_")
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (lambda entries: [*entries[:2], *entries[3:]], "entry 3: it is missing"),
+        (lambda entries: entries[1:], "entry 1: it is missing"),
+        (lambda entries: entries[:0], "entry 1: there is none"),
+        (
+            lambda entries: [*entries[:3], entries[3].model_copy(update={"body": entries[3].body.replace("1", "2")})],
+            "entry 4: its hash is not that of its body",
+        ),
+        (
+            lambda entries: [*entries[:3], entries[3].model_copy(update={"prev_hash": GENESIS})],
+            "entry 4: it does not follow",
+        ),
+        (
+            lambda entries: [entries[0], entries[1].model_copy(update={"kind": "settle"})],
+            "entry 2: what is shown of it is not what its body says",
+        ),
+    ],
+)
+def test_what_was_changed_is_named(written: list[Entry], change: object, fault: str) -> None:
+    assert callable(change)
+    with pytest.raises(BrokenChainError, match=fault):
+        follow(change(written))
+
+
+def test_an_entry_of_another_scope_is_none_of_this_ledger(written: list[Entry]) -> None:
+    bodies = [json.loads(one.body) for one in written]
+    bodies[-1]["scope"] = "sc_other"
+    with pytest.raises(BrokenChainError, match=f"entry {len(bodies)}: it is of sc_other"):
+        follow(chained(written, [json.dumps(body) for body in bodies]))

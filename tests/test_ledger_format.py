@@ -1,0 +1,591 @@
+"""An outsider's program, written from docs/ledger-format.md, and the service agree on every ledger to the last digit.
+
+`examples/verify_ledger.py` imports nothing of ours. It is given real ledgers with every kind of entry and of event, and
+ledgers that somebody changed and hashed anew, so that only their meaning can give them away.
+"""
+
+import ast
+import json
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from fractions import Fraction
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from sqlalchemy.orm import Session
+
+from core.privacy.amounts import BudgetRequest
+from core.privacy.events import (
+    EVENT,
+    NOTHING,
+    BoundedRange,
+    Composed,
+    Disjoint,
+    Event,
+    Gaussian,
+    Pure,
+    Repeated,
+    Sampled,
+    Zcdp,
+)
+from core.privacy.renyi import cost_nano
+from core.service.budgets import budget_view
+from core.service.scopes import _entry as entry_view
+from core.store import queries
+from core.store.access import principals
+from core.store.claims import Claim
+from core.store.database import Database
+from core.store.jobs import jobs
+from core.store.ledger import kinds, ledger
+from core.store.ledger.chain import append
+from core.store.tables import Entry, Scope
+from core.store.witness.witness import Witness, guard, reconcile
+from examples import verify_ledger as outsider
+from tests.support.store import Place, make_dataset, submit
+
+ROOT = Path(__file__).resolve().parents[1]
+SAMPLED = Sampled(numerator=2**57 + 12345, sigma=1.25)
+EVENTS: tuple[Event, ...] = (
+    Gaussian(sigma=21.3),
+    SAMPLED,
+    Sampled(numerator=0, sigma=2.0),
+    Sampled(numerator=2**64, sigma=40.0),
+    Zcdp(rho=1.0000001e-7),
+    Pure(epsilon=0.03),
+    BoundedRange(epsilon=0.07),
+    Repeated(event=SAMPLED, times=7),
+    Composed(events=(Gaussian(sigma=77.0), Pure(epsilon=1e-5), SAMPLED)),
+    Disjoint(events=(Gaussian(sigma=50.0), Pure(epsilon=0.02), Repeated(event=Zcdp(rho=1e-6), times=3))),
+    NOTHING,
+)
+STREAM = (Disjoint(events=(Gaussian(sigma=30.0), Gaussian(sigma=31.0))), NOTHING, NOTHING)
+LEASE = 60.0
+
+
+def open_place(session: Session, declared: dict[str, str], units: int = 1000, adjacency: str = "zero_out") -> Place:
+    """Store somebody's scope as an upload does: its budget as declared decides the terms."""
+    request = BudgetRequest.model_validate(declared)
+    owner = principals.create(session, "Olga", "owner").id
+    scope = ledger.open_scope(
+        session,
+        owner_id=owner,
+        unit="record",
+        adjacency=adjacency,
+        units=units,
+        terms=request.terms(units),
+        declared=request.model_dump(mode="json"),
+    )
+    return Place(owner, scope.id, make_dataset(session, owner, scope.id))
+
+
+def exported(database: Database, scope_id: str) -> list[str]:
+    """Return a scope's entries as the service shows them, one JSON object each."""
+    with database.read() as session:
+        return [entry_view(row).model_dump_json() for row in queries.entries(session, scope_id, 0, 10_000)]
+
+
+def shown(database: Database, scope_id: str) -> dict[str, Any]:
+    """Return what the service says of a scope's budget."""
+    with database.read() as session:
+        view = budget_view(session, session.get_one(Scope, scope_id), "pr_nobody").model_dump(mode="json")
+        held = ledger.balance(session, scope_id)
+    amounts = {"spent_nano": held.spent, "reserved_nano": held.reserved, "caps_nano": held.terms.caps_nano}
+    return view | {name: list(told) for name, told in amounts.items()}
+
+
+def agree(database: Database, scope_id: str) -> outsider.Ledger:
+    """Compare both, and return what the outsider found."""
+    found = outsider.verify(exported(database, scope_id))
+    told, service = outsider.budget(found, scope_id), shown(database, scope_id)
+    assert (found.seq, found.head) == (service["entries"], service["head"])
+    assert told["percent"] == service["percent"]
+    assert told["delta"] == service["delta"]
+    for name in ("total", "remaining") if told["epsilon"]["spent"] is None else ("total", "remaining", "spent"):
+        assert told["epsilon"][name] == service["epsilon"][name]
+    for name in ("spent_nano", "reserved_nano", "caps_nano"):
+        used = len(service[name])
+        assert list(told[name][:used]) == service[name]
+        assert not any(told[name][used:])
+    return found
+
+
+def claimed(database: Database) -> Claim:
+    claim = database.run(jobs.claim, "worker", LEASE)
+    assert claim is not None
+    return claim
+
+
+class Story:
+    """A real ledger with every kind of entry and of event.
+
+    Args:
+        folder: where its database is.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "farthing.sqlite"
+        self.database = Database(f"sqlite+pysqlite:///{self.path}")
+        self.database.migrate()
+        self.witness = Witness(folder / "elsewhere" / "witness.jsonl")
+        with self.database.write() as session:
+            self.place = open_place(session, {"epsilon": "3", "delta": "1e-6"})
+            analyst = principals.create(session, "Anna", "analyst").id
+            self.grant = self.give(session, analyst, "2.9"), analyst
+        assert guard(self.database, self.witness) == []
+        self._jobs()
+        self._owner()
+        self._put_back(folder / "backup.sqlite")
+
+    def give(self, session: Session, principal: str, epsilon: str) -> str:
+        """Make or change a grant as `PUT .../grants/{principal}` does."""
+        from core.service.scopes import _terms  # noqa: PLC0415 - the rule of that route, without its caller
+
+        scope = session.get_one(Scope, self.place.scope_id)
+        request = BudgetRequest(epsilon=Decimal(epsilon), delta=Decimal("1e-6"))
+        present = queries.grant(session, scope.id, principal)
+        declared = request.model_dump(mode="json")
+        terms = _terms(scope, present, request)
+        return ledger.set_grant(session, scope.id, principal, terms, declared, actor=self.place.principal_id).id
+
+    def job(self, schedule: tuple[Event, ...], *, retries: int = 0, granted: bool = False) -> Claim:
+        """Submit a job and claim it."""
+        with self.database.write() as session:
+            grant = (self.grant[1], self.grant[0]) if granted else None
+            submit(session, self.place, schedule, grant=grant, retry_allowance=retries)
+        return claimed(self.database)
+
+    def pay(self, claim: Claim, *chunks: int) -> None:
+        for chunk in chunks:
+            self.database.run(ledger.spend, claim, chunk, None, chunk)
+
+    def _jobs(self) -> None:
+        every = self.job(EVENTS, retries=2, granted=True)
+        self.pay(every, 0, 1, 2)
+        self.database.run(jobs.release_claim, every)  # what was paid is lost with it
+        again = claimed(self.database)
+        assert again.job_id == every.job_id
+        self.pay(again, *range(len(EVENTS)))
+        self.database.run(jobs.fail, again, "diverged", charge="spent")
+        whole = self.job((*EVENTS[:2], *EVENTS[:2]), retries=3)
+        self.pay(whole, 0)
+        self.database.run(jobs.fail, whole, "trainer-failed", charge="all")
+        stream = self.job(STREAM + STREAM, retries=1)
+        self.pay(stream, 0, 1)
+        self.database.run(jobs.release_claim, stream)
+        later = claimed(self.database)
+        self.pay(later, 2, 3)
+        self.database.run(jobs.fail, later, "diverged", charge="spent")
+        for fraction in (Fraction(1), Fraction(2, 7)):
+            unread = self.job((Gaussian(sigma=33.0),) * 2)
+            self.pay(unread, 0)
+            self.database.run(jobs.fail, unread, "worker-lost", charge="spent")
+            given_back = (self.place.scope_id, unread.job_id, fraction, "never opened", self.place.principal_id)
+            self.database.run(ledger.compensate, *given_back)
+
+    def _owner(self) -> None:
+        scope, owner = self.place.scope_id, self.place.principal_id
+        self.database.run(ledger.freeze, scope, "looking into it", owner)
+        self.database.run(ledger.unfreeze, scope, "all is well \u2013 really", owner)
+        with self.database.write() as session:
+            self.give(session, self.grant[1], "3.1")  # used: on its old orders
+            self.give(session, principals.create(session, "Ben", "analyst").id, "0.5")
+
+    def _put_back(self, backup: Path) -> None:
+        with sqlite3.connect(self.path) as now, sqlite3.connect(backup) as then:
+            now.backup(then)
+        self.witness.start(self.database)
+        forgotten = self.job((Gaussian(sigma=11.0), SAMPLED), granted=True)
+        self.pay(forgotten, 0, 1)
+        self.witness.keep(self.database)
+        self.database.dispose()
+        for suffix in ("-wal", "-shm"):
+            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+        shutil.copy(backup, self.path)
+        reconcile(self.database, self.witness)
+        with self.database.write() as session:
+            scope = ledger.lock_scope(session, self.place.scope_id)
+            at = session.get_one(Entry, (scope.id, scope.seq)).created_at
+            said = {"accounts": {}, "since": at, "until": at, "reason": "lost", "actor": "operator"}
+            waits = append(session, scope, kinds.Unwitnessed, at=at, content=said).seq
+            word = {"accounts": {}, "entry": waits, "reason": "we know of none", "actor": scope.owner_id}
+            append(session, scope, kinds.Accept, at=at, content=word)
+            submit(session, self.place, (SAMPLED,), retry_allowance=1)  # and it goes on
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    told = Story(tmp_path_factory.mktemp("story"))
+    yield told
+    told.database.dispose()
+
+
+@pytest.fixture(scope="module")
+def lines(story: Story) -> list[str]:
+    return exported(story.database, story.place.scope_id)
+
+
+def bodies(lines: list[str]) -> list[dict[str, Any]]:
+    return [json.loads(json.loads(line)["body"]) for line in lines]
+
+
+def kinds_of_events(event: Any) -> set[str]:
+    inner = event.get("events", [event["event"]] if "event" in event else [])
+    return {event["kind"]}.union(*map(kinds_of_events, inner))
+
+
+def test_every_kind_of_entry_and_of_event_is_in_it_and_both_agree(story: Story, lines: list[str]) -> None:
+    told = bodies(lines)
+    assert {body["kind"] for body in told} == set(kinds.KINDS)
+    paid = [event for body in told if body["kind"] in {"spend", "charge"} for _, event in body["event"]]
+    classes = {one.model_fields["kind"].default for one in get_args(get_args(Event)[0])}
+    assert set().union(*map(kinds_of_events, paid)) == classes
+    assert any(body.get("again") for body in told)
+    found = agree(story.database, story.place.scope_id)
+    with story.database.read() as session:
+        assert ledger.verify(session, story.place.scope_id).ok
+        for name, account in found.accounts.items():
+            held = ledger.balance(session, name)
+            used = len(held.terms.orders)
+            assert (tuple(account["spent"][:used]), tuple(account["reserved"][:used])) == (held.spent, held.reserved)
+            assert (tuple(account["orders"]), tuple(account["caps_nano"])) == (held.terms.orders, held.terms.caps_nano)
+
+
+@pytest.mark.parametrize(
+    ("declared", "units"),
+    [
+        ({"epsilon": "1", "delta": "1e-9"}, 50_000),
+        ({"epsilon": "0.05"}, 1),
+        ({"epsilon": "8"}, 12_345_678),
+        ({"epsilon": "19.5", "delta": "0.00000123"}, 10),
+        ({"rho": "0.185"}, 9_999),
+        ({"rho": "0.000123", "delta": "1e-5"}, 10_000),
+        ({"rho": "2.5"}, 10_001),
+    ],
+)
+def test_budgets_and_figures_agree_whatever_was_declared(tmp_path: Path, declared: dict[str, str], units: int) -> None:
+    database = Database(f"sqlite+pysqlite:///{tmp_path / 'farthing.sqlite'}")
+    try:
+        database.migrate()
+        with database.write() as session:
+            place = open_place(session, declared, units, "replace_one")
+            rho = float(ledger.balance(session, place.scope_id).terms.epsilon) ** 2 / 4000
+        agree(database, place.scope_id)
+        with database.write() as session:
+            submit(session, place, (Gaussian(sigma=(2 * rho) ** -0.5), Gaussian(sigma=(3 * rho) ** -0.5)))
+        claim = claimed(database)
+        database.run(ledger.spend, claim, 0, None, 0)
+        agree(database, place.scope_id)
+    finally:
+        database.dispose()
+
+
+@pytest.mark.parametrize("order", [2, 3, 9, 44, 300])
+@pytest.mark.parametrize(
+    "event",
+    [
+        *EVENTS,
+        Sampled(numerator=1, sigma=1e5),
+        Sampled(numerator=2**64 - 1, sigma=0.5),
+        Sampled(numerator=2**40, sigma=1e-9),
+        Gaussian(sigma=5e-324),
+        Gaussian(sigma=1.7e308),
+        Zcdp(rho=5e-324),
+        Pure(epsilon=0.1),
+        Pure(epsilon=30.0),
+        BoundedRange(epsilon=1e-200),
+    ],
+    ids=lambda event: event.model_dump_json(),
+)
+def test_a_price_is_the_same_integer(event: Event, order: int) -> None:
+    text = outsider.canonical(EVENT.dump_python(event, mode="json"))
+    assert outsider.nano(outsider.units(text, order)) == cost_nano(event, (order,))[0]
+
+
+# Forgeries -----------------------------------------------------------------------------------------------------------
+
+Change = Callable[[list[dict[str, Any]]], list[dict[str, Any]] | None]
+
+
+def hashed_anew(told: list[dict[str, Any]], *, renumber: bool = True) -> list[str]:
+    """Return a ledger of these bodies whose every hash, number and column is right."""
+    made, previous = [], "sha256:" + 64 * "0"
+    for seq, body in enumerate(told, start=1):
+        body["seq"] = seq if renumber else body["seq"]
+        text = outsider.canonical(body)
+        digest = "sha256:" + sha256(f"{previous}\n{text}".encode()).hexdigest()
+        columns = {name: body[name] for name in ("seq", "kind", "job", "attempt", "chunk")}
+        made.append(json.dumps({**columns, "body": text, "prev_hash": previous, "hash": digest, "created_at": ""}))
+        previous = digest
+    return made
+
+
+def the(told: list[dict[str, Any]], kind: str, **wanted: Any) -> dict[str, Any]:
+    """Return the first entry of a kind that says so."""
+    return next(body for body in told if body["kind"] == kind and all(body[key] == at for key, at in wanted.items()))
+
+
+def shift(body: dict[str, Any], name: str, by: int) -> None:
+    for moved in body["accounts"].values():
+        moved[name][0] += by
+
+
+def lower_a_price(told: list[dict[str, Any]]) -> None:
+    shift(the(told, "reserve"), "reserved", -1)
+
+
+def move_a_nano_for_a_job(told: list[dict[str, Any]]) -> None:
+    """A whole job for one nano-nat: sums, hashes and caps are right."""
+    job = the(told, "settle")["job"]
+    mine = [body for body in told if body["job"] == job]
+    last = next(body for body in mine if body["kind"] == "settle")
+    for body in mine:
+        for moved in body["accounts"].values():
+            moved["spent"], moved["reserved"] = [0] * 4, [0] * 4
+            if body is mine[0]:
+                moved["reserved"][0] = 1
+            if body is last:
+                moved["reserved"][0] = -1
+
+
+def make_noise_louder(told: list[dict[str, Any]]) -> None:
+    body = next(
+        one for one in told if one["kind"] == "reserve" and one["schedule"][0][1] == {"kind": "gaussian", "sigma": 33.0}
+    )
+    for one in (body, *(other for other in told if other["job"] == body["job"] and other["kind"] == "spend")):
+        for run in one.get("schedule", one.get("event")):
+            run[1]["sigma"] = 3.3
+
+
+def swap_an_event(told: list[dict[str, Any]]) -> None:
+    the(told, "spend")["event"][0][1] = EVENT.dump_python(Gaussian(sigma=1e6), mode="json")
+
+
+def raise_a_cap(told: list[dict[str, Any]]) -> None:
+    terms = told[0]["terms"]
+    terms["caps_nano"] = [cap + 1 for cap in terms["caps_nano"]]
+
+
+def raise_the_budget(told: list[dict[str, Any]]) -> None:
+    told[0]["terms"]["declared"]["epsilon"] = "30"
+
+
+def take_other_orders(told: list[dict[str, Any]]) -> None:
+    terms = told[0]["terms"]
+    terms["orders"] = [order + 1 for order in terms["orders"]]
+
+
+def take_more_weight(told: list[dict[str, Any]]) -> None:
+    told[0]["terms"]["weights"][0] = "0.9"
+
+
+def raise_a_grant(told: list[dict[str, Any]]) -> None:
+    terms = the(told, "grant")["terms"]
+    terms["caps_nano"] = [2 * cap for cap in terms["caps_nano"]]
+
+
+def drop_a_payment(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    gone = the(told, "spend")
+    return [body for body in told if body is not gone]
+
+
+def drop_a_job(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    job = the(told, "compensate")["job"]
+    return [body for body in told if body["job"] != job or body["kind"] == "compensate"]
+
+
+def drop_a_settling(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A job stays live: a reconciliation cannot be then."""
+    gone = the(told, "settle")
+    return [body for body in told if body is not gone]
+
+
+def reorder(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    place = told.index(the(told, "spend"))
+    return [*told[:place], told[place + 1], told[place], *told[place + 2 :]]
+
+
+def pay_after_reading(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The payment is told after the job has ended."""
+    payment, end = the(told, "spend"), the(told, "settle")
+    rest = [body for body in told if body is not payment]
+    place = rest.index(end)
+    return [*rest[: place + 1], payment, *rest[place + 1 :]]
+
+
+def double_a_refund(told: list[dict[str, Any]]) -> None:
+    the(told, "compensate")["accounts"] = {
+        name: {"spent": [2 * part for part in moved["spent"]], "reserved": moved["reserved"]}
+        for name, moved in the(told, "compensate")["accounts"].items()
+    }
+
+
+def refund_twice(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    refund = the(told, "compensate")
+    place = told.index(refund)
+    return [*told[:place], refund, json.loads(json.dumps(refund)), *told[place + 1 :]]
+
+
+def settle_more_than_is_left(told: list[dict[str, Any]]) -> None:
+    body = the(told, "settle")
+    shift(body, "reserved", -1)
+    shift(body, "spent", 1)
+
+
+def pay_again_as_one(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A chunk that was paid twice is told once."""
+    gone = the(told, "spend", again=True)
+    return [body for body in told if body is not gone]
+
+
+def pay_again_out_of_the_price(told: list[dict[str, Any]]) -> None:
+    the(told, "spend", again=True)["again"] = False
+
+
+def charge_less(told: list[dict[str, Any]]) -> None:
+    body = the(told, "charge")
+    shift(body, "spent", -5)
+    shift(body, "reserved", 5)
+
+
+def charge_other_events(told: list[dict[str, Any]]) -> None:
+    the(told, "charge")["event"].pop()
+
+
+def pay_from_another_s_grant(told: list[dict[str, Any]]) -> None:
+    the(told, "reserve")["actor"] = "pr_somebody_else"
+
+
+def reserve_while_frozen(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    stop = the(told, "freeze")
+    place = told.index(stop)
+    return [*told[: place + 1], told[-1] | {"at": stop["at"]}, *told[place + 1 : -1]]
+
+
+def reserve_before_it_is_accepted(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    *before, word, job = told
+    assert word["kind"] == "accept"
+    return [*before, job, word]
+
+
+def forget_what_was_witnessed(told: list[dict[str, Any]]) -> None:
+    for amounts in the(told, "reconcile")["accounts"].values():
+        amounts["spent"] = [0] * 4
+
+
+def accept_for_the_owner(told: list[dict[str, Any]]) -> None:
+    the(told, "accept")["actor"] = "operator"
+
+
+def use_an_idle_slot(told: list[dict[str, Any]]) -> None:
+    for moved in the(told, "reserve")["accounts"].values():
+        moved["reserved"][-1] += 1
+
+
+def go_back_in_time(told: list[dict[str, Any]]) -> None:
+    told[-1]["at"] -= 3600.0
+
+
+def write_a_float(told: list[dict[str, Any]]) -> None:
+    moved = next(iter(the(told, "reserve")["accounts"].values()))
+    moved["reserved"] = [float(part) for part in moved["reserved"]]
+
+
+def add_a_word(told: list[dict[str, Any]]) -> None:
+    the(told, "settle")["note"] = "all is well"
+
+
+FORGERIES: dict[Change, str] = {
+    lower_a_price: "it moves .* follows",
+    move_a_nano_for_a_job: "it moves .* follows",
+    make_noise_louder: "it moves .* follows",
+    swap_an_event: "its event is not that of its chunk",
+    raise_a_cap: "its terms do not follow",
+    raise_the_budget: "its terms do not follow",
+    take_other_orders: "its terms do not follow",
+    take_more_weight: "its terms do not follow",
+    raise_a_grant: "its terms do not follow",
+    drop_a_payment: "it is not due",
+    drop_a_job: "its job has no charge to give back",
+    drop_a_settling: "a job is live",
+    reorder: "it is not due",
+    pay_after_reading: "it is not due",
+    double_a_refund: "it moves .* follows",
+    refund_twice: "its job has no charge to give back",
+    settle_more_than_is_left: "it moves .* follows",
+    pay_again_as_one: "it moves .* follows",
+    pay_again_out_of_the_price: "whether it pays again is told wrongly",
+    charge_less: "it moves .* follows",
+    charge_other_events: "its events are not those left",
+    pay_from_another_s_grant: "it pays from another's grant",
+    reserve_while_frozen: "the scope was frozen",
+    reserve_before_it_is_accepted: "the scope was frozen",
+    forget_what_was_witnessed: "it moves .* follows",
+    accept_for_the_owner: "nothing waits for this word",
+    use_an_idle_slot: "it moves .* follows",
+    go_back_in_time: "its time goes back",
+    write_a_float: "it moves .* follows",
+    add_a_word: "its members are not those of its kind",
+}
+"""Each with what gives it away."""
+
+
+@pytest.mark.parametrize("change", FORGERIES, ids=lambda change: change.__name__)
+def test_a_forgery_is_found_though_every_hash_is_right(lines: list[str], change: Change) -> None:
+    told = bodies(lines)
+    forged = change(told)
+    with pytest.raises(outsider.Broken, match=f"^entry \\d+: {FORGERIES[change]}"):
+        outsider.verify(hashed_anew(told if forged is None else forged))
+
+
+def test_bodies_that_were_hashed_anew_unchanged_are_good(lines: list[str]) -> None:
+    assert outsider.verify(hashed_anew(bodies(lines))).head == json.loads(lines[-1])["hash"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda lines: [*lines[:3], *lines[4:]],
+        lambda lines: [*lines[:3], lines[4], lines[3], *lines[5:]],
+        lambda lines: [*lines[:3], lines[3].replace("again", "aga1n"), *lines[4:]],
+        lambda lines: [*lines[:3], lines[3].replace('"kind":"spend"', '"kind":"settle"', 1), *lines[4:]],
+        lambda lines: [*lines[:1], *lines],
+        lambda lines: lines[1:],
+        lambda lines: lines[:0],
+        lambda lines: [*lines, "{}"],
+        lambda lines: [*lines, "no JSON"],
+    ],
+)
+def test_a_file_that_is_not_whole_is_found(lines: list[str], change: Callable[[list[str]], list[str]]) -> None:
+    assert change(lines) != lines
+    with pytest.raises(outsider.Broken):
+        outsider.verify(change(lines))
+
+
+def test_the_outsider_s_program_runs_alone(lines: list[str], tmp_path: Path) -> None:
+    source = ROOT / "examples" / "verify_ledger.py"
+    imported = {
+        name.split(".")[0]
+        for node in ast.walk(ast.parse(source.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([one.name for one in node.names] if isinstance(node, ast.Import) else [str(node.module)])
+    }
+    assert imported <= set(sys.stdlib_module_names) | {"mpmath"}
+    shutil.copy(source, tmp_path / "verify_ledger.py")
+    (tmp_path / "ledger.jsonl").write_text("\n".join(lines) + "\n")
+    command = [sys.executable, "-P", "verify_ledger.py", "ledger.jsonl"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"{len(lines)} entries follow from each other; head {json.loads(lines[-1])['hash']}" in done.stdout
+    noted = [json.loads(line)["hash"] for line in (lines[3], hashed_anew(bodies(lines)[3:])[-1])]
+    for head, status in zip(noted, (0, 1), strict=True):
+        checked = subprocess.run([*command, head], cwd=tmp_path, capture_output=True, timeout=120, check=False)
+        assert checked.returncode == status
+    (tmp_path / "ledger.jsonl").write_text("\n".join(hashed_anew(bodies(lines)[:-2])[1:]))
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr.startswith("entry 1: ")) == (1, True)
