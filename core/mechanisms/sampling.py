@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.mechanisms.generator import SEEDS, Generator, SimulationGenerator
+from core.mechanisms.shuffle import compiled_shuffle, shuffle
 from core.native.library import Kernel, address, library
-from core.native.signatures import GROUPS, SETTLE_GROUPS, UNITS
+from core.native.signatures import GROUPS, SETTLE_GROUPS, SHUFFLE, UNITS
 
 RATE_UNIT: Final = 2**64
 """A Poisson rate is a whole number of these parts."""
@@ -44,11 +45,12 @@ class Kernels(NamedTuple):
     groups: Kernel
     settle: Kernel
     units: Kernel
+    shuffle: Kernel
 
 
 def kernels_of(found: CDLL | None) -> Kernels | None:
     """Return a library's kernels, None where there is none."""
-    several = [one.of(found) for one in (GROUPS, SETTLE_GROUPS, UNITS)]
+    several = [one.of(found) for one in (GROUPS, SETTLE_GROUPS, UNITS, SHUFFLE)]
     return None if found is None else Kernels(*(one for one in several if one is not None))
 
 
@@ -89,6 +91,7 @@ class _Groups:
         first = self._high.searchsorted(starts, side="left")
         decided = first == self._high.searchsorted(starts | _REST_OF_WORD, side="right")
         self._guide = np.where(decided, first, _UNDECIDED).astype(np.int16)
+        self._at = address(self._guide), address(self._high)
         self.least = np.uint16(min(int(self._high[0]) >> int(_BEHIND_LEADING), 2**_LEADING_BITS - 1))
         """No unit of a group whose leading bits are below it is in the sample."""
 
@@ -125,10 +128,10 @@ class _Groups:
         drawn = np.empty(length, dtype=np.uint8)
         into = (address(places), address(drawn), address(pending))
         pended = into[2] + 8 * (length + 1)
-        if kernels.groups(first, count, int(self.least), address(self._guide), length, *into, pended) > length:
+        if kernels.groups(first, count, int(self.least), self._at[0], length, *into, pended) > length:
             return None
         words = generator.bits(int(pending[-1]))
-        if kernels.settle(first, count, address(words), address(self._high), *into, words.size):
+        if kernels.settle(first, count, address(words), self._at[1], *into, words.size):
             drawn = self.decide(generator, leading.take(places[:length], mode="clip"), words)
         return places[:length], drawn
 
@@ -201,18 +204,31 @@ def _exponent(size: int, units: int, parts: int) -> float:
 
 
 class Listed(NamedTuple):
-    """A sample as a list of a public length: its rows in ascending order, then padding that is not included."""
+    """A sample as a list of a public length: L slots in an order that is uniformly random, secret and fresh.
+
+    The slots that are not included are padding. Their rows only say which memory is read: whoever sums a list puts zeros
+    in place of these records before any arithmetic, and null records are zeros already. So a slot with a null record
+    and a slot with padding hold the same bytes.
+
+    Law. Let S be a sample of at most L units without the unit x. Given S, the list puts S and L - |S| paddings into the L
+    slots in a uniformly random order. Given S and x, at most L units, x has one of these paddings' places, and the order is
+    uniformly random again. So with x null, "x in the sample" and "x not in it" give the same law of the L slots' bytes:
+    the same orders, in one of which x stands in the place of a padding.
+    """
 
     rows: NDArray[np.int64]
+    """Which record is read for each slot, shape (L,)."""
     included: NDArray[np.bool_]
+    """Which slots hold units of the sample, shape (L,)."""
 
 
 def poisson_list(generator: Generator, parts: int, units: int, length: int) -> Listed | NDArray[np.bool_]:
     """Draw a sample with the law of `poisson_mask`, as a list of `length` rows; as a mask where it is larger.
 
     Each step works on arrays of public shapes: groups that may have units in the sample are listed with padding first,
-    then these units are. What pads the list costs what the sample does: rows from all over the records, which are read
-    and left out. Compiled, the same words give the same list, and all loops are as long as these arrays.
+    then these units are, and then all slots are shuffled. What pads the list costs what the sample does: rows from all
+    over the records, which are read and overwritten. Compiled, the same words give the same list, and all loops are as
+    long as these arrays.
 
     Args:
         generator: the job's own.
@@ -233,9 +249,9 @@ def list_by(
     found = None if kernels is None else groups.compiled(kernels, generator, leading, most)
     places, drawn = groups.listed(generator, leading, most) if found is None else found
     if kernels is None:
-        listed = _units_of(places, drawn, count, units, length)
+        listed = _units_of(generator, places, drawn, count, units, length)
     else:
-        listed = _compiled_units(kernels, places, drawn, count, units, length)
+        listed = _compiled_units(kernels, generator, places, drawn, count, units, length)
     if listed is not None:
         return listed
     whole = np.zeros(count, dtype=np.uint8)
@@ -244,7 +260,7 @@ def list_by(
 
 
 def _units_of(
-    places: NDArray[np.int64], drawn: NDArray[np.uint8], count: int, units: int, length: int
+    generator: Generator, places: NDArray[np.int64], drawn: NDArray[np.uint8], count: int, units: int, length: int
 ) -> Listed | None:
     """Return the units of groups as a list, None where they are more; what are no units leave the bytes."""
     drawn *= places < count
@@ -256,17 +272,28 @@ def _units_of(
         return None
     included = chosen < inside.size
     found = places.take(chosen >> 3, mode="clip") * _TOGETHER + (chosen & 7)
-    return Listed(np.where(included, found, _spread(units, length)), included)
+    rows = np.where(included, found, _spread(units, length)[0])
+    shuffle(generator, rows, included)
+    return Listed(rows, included)
 
 
 def _compiled_units(
-    kernels: Kernels, places: NDArray[np.int64], drawn: NDArray[np.uint8], count: int, units: int, length: int
+    kernels: Kernels,
+    generator: Generator,
+    places: NDArray[np.int64],
+    drawn: NDArray[np.uint8],
+    count: int,
+    units: int,
+    length: int,
 ) -> Listed | None:
     """Return what `_units_of` does, in compiled code."""
     rows, included = np.empty(length + 1, dtype=np.int64), np.empty(length, dtype=np.bool_)
     groups = (address(places), address(drawn), places.size, count, units)
-    many = kernels.units(*groups, address(_spread(units, length)), length, address(rows), address(included))
-    return Listed(rows[:length], included) if many <= length else None
+    into = (address(rows), address(included))
+    if kernels.units(*groups, _spread(units, length)[1], length, *into) > length:
+        return None
+    compiled_shuffle(kernels.shuffle, generator, length, *into)
+    return Listed(rows[:length], included)
 
 
 def _places(flags: NDArray[np.bool_], length: int) -> NDArray[np.int64]:
@@ -282,9 +309,10 @@ def _places(flags: NDArray[np.bool_], length: int) -> NDArray[np.int64]:
 
 
 @lru_cache(maxsize=8)
-def _spread(units: int, length: int) -> NDArray[np.int64]:
-    """Return rows from all over the records, shape (length,)."""
-    return np.arange(length, dtype=np.int64) * units // length
+def _spread(units: int, length: int) -> tuple[NDArray[np.int64], int]:
+    """Return rows from all over the records, shape (length,), and where they stand."""
+    rows = np.arange(length, dtype=np.int64) * units // length
+    return rows, address(rows)
 
 
 def public_order(name: str, units: int) -> NDArray[np.int64]:

@@ -30,23 +30,23 @@ TARGET static double NAME(dot)(const double *x, const double *theta, int64_t wid
     return total;
 }
 
-/* The same in single precision. */
-TARGET static float NAME(dot_single)(const float *x, const float *theta, int64_t width)
+/* The same in single precision, of a vector whose numbers are zeros where no bit is kept. */
+TARGET static float NAME(dot_single)(const float *x, uint32_t kept, const float *theta, int64_t width)
 {
     singles one = {0}, two = {0};
     int64_t j = 0;
     for (; j + 16 <= width; j += 16) {
-        one += *(const singles *)(x + j) * *(const singles *)(theta + j);
-        two += *(const singles *)(x + j + 8) * *(const singles *)(theta + j + 8);
+        one += EIGHT(x + j, kept) * *(const singles *)(theta + j);
+        two += EIGHT(x + j + 8, kept) * *(const singles *)(theta + j + 8);
     }
     if (j + 8 <= width) {
-        one += *(const singles *)(x + j) * *(const singles *)(theta + j);
+        one += EIGHT(x + j, kept) * *(const singles *)(theta + j);
         j += 8;
     }
     one += two;
     float total = ((one[0] + one[1]) + (one[2] + one[3])) + ((one[4] + one[5]) + (one[6] + one[7]));
     for (; j < width; j++)
-        total += x[j] * theta[j];
+        total += bits_of_single(x + j, kept) * theta[j];
     return total;
 }
 
@@ -63,17 +63,20 @@ TARGET static void NAME(add_four)(const double *p, const double *q, const double
         total[j] += (a * p[j] + b * q[j]) + (c * r[j] + d * s[j]);
 }
 
-/* The same in single precision. */
-TARGET static void NAME(add_four_single)(const float *p, const float *q, const float *r, const float *s,
-                                         const float *numbers, int64_t width, float *total)
+/* The same in single precision, each row zeros where none of its bits is kept. */
+TARGET static void NAME(add_four_single)(const float *const *of, const uint32_t *kept, const float *numbers,
+                                         int64_t width, float *total)
 {
+    const float *p = of[0], *q = of[1], *r = of[2], *s = of[3];
+    const uint32_t of_p = kept[0], of_q = kept[1], of_r = kept[2], of_s = kept[3];
     float a = numbers[0], b = numbers[1], c = numbers[2], d = numbers[3];
     int64_t j = 0;
     for (; j + 8 <= width; j += 8)
-        *(singles *)(total + j) += (a * *(const singles *)(p + j) + b * *(const singles *)(q + j)) +
-                                   (c * *(const singles *)(r + j) + d * *(const singles *)(s + j));
+        *(singles *)(total + j) += (a * EIGHT(p + j, of_p) + b * EIGHT(q + j, of_q)) +
+                                   (c * EIGHT(r + j, of_r) + d * EIGHT(s + j, of_s));
     for (; j < width; j++)
-        total[j] += (a * p[j] + b * q[j]) + (c * r[j] + d * s[j]);
+        total[j] += (a * bits_of_single(p + j, of_p) + b * bits_of_single(q + j, of_q)) +
+                    (c * bits_of_single(r + j, of_r) + d * bits_of_single(s + j, of_s));
 }
 
 /* See `farthing_margins`. */
@@ -114,8 +117,8 @@ TARGET static void NAME(add_rows)(const double *x, int64_t rows, int64_t width, 
 
 /* See `farthing_single_margins`. */
 TARGET static void NAME(single_margins)(const double *table, int64_t stride, int64_t width, int64_t first,
-                                        const int64_t *rows, int64_t count, const float *theta, double *margin,
-                                        double *target)
+                                        const int64_t *rows, const uint8_t *included, int64_t count,
+                                        const float *theta, double *margin, double *target)
 {
     for (int64_t i = 0; i < count; i++) {
         int64_t behind = i + FETCHED < count ? i + FETCHED : count - 1;
@@ -123,26 +126,31 @@ TARGET static void NAME(single_margins)(const double *table, int64_t stride, int
         for (int64_t line = 0; line < stride * 8; line += LINE)
             __builtin_prefetch(next + line);
         const double *record = table + (rows ? rows[i] : i) * stride;
-        margin[i] = (double)NAME(dot_single)((const float *)record, theta, width);
-        target[i] = record[first];
+        margin[i] = (double)NAME(dot_single)((const float *)record, KEPT(included, i), theta, width);
+        target[i] = bits_of(record + first, KEPT(included, i));
     }
 }
 
 /* Add up the rows of one part times their numbers; see `farthing_single_sum`. */
 TARGET static void NAME(single_part)(const double *table, int64_t stride, int64_t width, const int64_t *rows,
-                                     int64_t start, int64_t count, const float *numbers, float *total)
+                                     const uint8_t *included, int64_t start, int64_t count, const float *numbers,
+                                     float *total)
 {
     const float *of[4];
+    uint32_t kept[4];
     int64_t i = 0;
     for (; i + 4 <= count; i += 4) {
-        for (int64_t k = 0; k < 4; k++)
+        for (int64_t k = 0; k < 4; k++) {
             of[k] = (const float *)(table + (rows ? rows[start + i + k] : start + i + k) * stride);
-        NAME(add_four_single)(of[0], of[1], of[2], of[3], numbers + i, width, total);
+            kept[k] = KEPT(included, start + i + k);
+        }
+        NAME(add_four_single)(of, kept, numbers + i, width, total);
     }
     for (; i < count; i++) {
         of[0] = (const float *)(table + (rows ? rows[start + i] : start + i) * stride);
+        kept[0] = KEPT(included, start + i);
         for (int64_t j = 0; j < width; j++)
-            total[j] += numbers[i] * of[0][j];
+            total[j] += numbers[i] * bits_of_single(of[0] + j, kept[0]);
     }
 }
 
@@ -158,6 +166,35 @@ TARGET static void NAME(single_part)(const double *table, int64_t stride, int64_
 
 typedef double doubles __attribute__((vector_size(32), aligned(8), may_alias));
 typedef float singles __attribute__((vector_size(32), aligned(4), may_alias));
+typedef uint32_t words __attribute__((vector_size(32), aligned(4), may_alias));
+
+/* All bits of a record that is included, or none: what is left out is read, and zeros stand in its place before any float
+ * operation, whatever it was. So it is the same bytes as a null record, which is zeros in memory.
+ */
+#define KEPT(included, i) ((included) ? -(uint32_t)((included)[i] != 0) : ~(uint32_t)0)
+
+/* Eight numbers of a row, with the bits that are kept. */
+#define EIGHT(x, kept) ((singles)(*(const words *)(x) & (kept)))
+
+static inline float bits_of_single(const float *at, uint32_t kept)
+{
+    uint32_t bits;
+    memcpy(&bits, at, sizeof bits);
+    bits &= kept;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline double bits_of(const double *at, uint32_t kept)
+{
+    uint64_t bits;
+    memcpy(&bits, at, sizeof bits);
+    bits &= (uint64_t)kept << 32 | kept;
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
 
 static inline int is_finite(double value)
 {
@@ -257,19 +294,20 @@ int64_t farthing_sum(const double *x, int64_t rows, int64_t width, double *score
 
 /* Margins of records in single precision, and their targets.
  *
- * table:  records of `stride` doubles each: `width` singles, and from double `first` on target, weight and inverse.
- * units:  how many records there are.
- * rows:   count, which records; or NULL: the first `count`.
- * theta:  width.
- * at:     width; written: theta in single precision.
- * margin: count; written.
- * target: count; written.
+ * table:    records of `stride` doubles each: `width` singles, and from double `first` on target, weight and inverse.
+ * units:    how many records there are.
+ * rows:     count, which records; or NULL: the first `count`.
+ * included: count, 0 or 1, or NULL: all. Records that are left out are zeros.
+ * theta:    width.
+ * at:       width; written: theta in single precision.
+ * margin:   count; written.
+ * target:   count; written.
  *
  * Returns 0; 1, and nothing is read, where a row is no record.
  */
 int64_t farthing_single_margins(const double *table, int64_t stride, int64_t width, int64_t first, int64_t units,
-                                const int64_t *rows, int64_t count, const double *theta, float *at, double *margin,
-                                double *target)
+                                const int64_t *rows, const uint8_t *included, int64_t count, const double *theta,
+                                float *at, double *margin, double *target)
 {
     int64_t wrong = 0;
     if (rows)
@@ -279,14 +317,15 @@ int64_t farthing_single_margins(const double *table, int64_t stride, int64_t wid
         return 1;
     for (int64_t j = 0; j < width; j++)
         at[j] = (float)theta[j];
-    CHOOSE(single_margins)(table, stride, width, first, rows, count, at, margin, target);
+    CHOOSE(single_margins)(table, stride, width, first, rows, included, count, at, margin, target);
     return 0;
 }
 
 /* The sum of records times their numbers, in steps, as integers: parts of 32 records, each in single precision.
  *
  * A record's number is as in `farthing_sum`, its highest the clip times the inverse of its norm, at most `largest`, and
- * it is rounded to single precision. A part's sum is multiplied by `scale` and truncated.
+ * it is rounded to single precision. Records that are left out are zeros, and nothing else asks which they are: so is a
+ * null record, and one cannot be told from the other. A part's sum is multiplied by `scale` and truncated.
  *
  * score:    count.
  * margin:   count.
@@ -309,12 +348,13 @@ int64_t farthing_single_sum(const double *table, int64_t stride, int64_t width, 
         for (int64_t k = 0; k < some; k++) {
             int64_t i = start + k;
             const double *beside = table + (rows ? rows[i] : i) * stride + first;
-            int counts = is_finite(margin[i]) & (included ? included[i] != 0 : 1);
-            double highest = beside[2] * clip;
-            numbers[k] = (float)within(selected(score[i] * beside[1], counts), highest < largest ? highest : largest);
+            uint32_t kept = KEPT(included, i);
+            double highest = bits_of(beside + 2, kept) * clip, number = score[i] * bits_of(beside + 1, kept);
+            highest = highest < largest ? highest : largest;
+            numbers[k] = (float)within(selected(number, is_finite(margin[i])), highest);
         }
         memset(part, 0, (size_t)width * sizeof *part);
-        CHOOSE(single_part)(table, stride, width, rows, start, some, numbers, part);
+        CHOOSE(single_part)(table, stride, width, rows, included, start, some, numbers, part);
         for (int64_t j = 0; j < width; j++) {
             part[j] *= scale;
             squares += (double)part[j] * (double)part[j];

@@ -99,3 +99,32 @@ int64_t farthing_units(const int64_t *places, uint8_t *drawn, int64_t groups, in
     }
     return found;
 }
+
+/* Put a list in an order that is uniformly random where the words are: Fisher and Yates, from the last place down.
+ *
+ * A word stands for one of m places. Of those words whose product with m has a lower half of 2^64 mod m at least, each
+ * place has equally many (Lemire 2019).
+ *
+ * words:    length - 1.
+ * rows:     length; reordered.
+ * included: length; reordered alike.
+ *
+ * Returns 0; 1 where a word is another one, once in 2^63 / length^2 lists: then the order is not yet random, and new words
+ * make it so, whatever it is.
+ */
+int64_t farthing_shuffle(const uint64_t *words, int64_t length, int64_t *rows, uint8_t *included)
+{
+    uint64_t others = 0;
+    for (int64_t last = length - 1; last > 0; last--) {
+        uint64_t places = (uint64_t)last + 1;
+        unsigned __int128 product = (unsigned __int128)words[last - 1] * places;
+        int64_t at = (int64_t)(product >> 64), row = rows[last];
+        uint8_t counts = included[last];
+        others |= (uint64_t)product < places && (uint64_t)product < -places % places;
+        rows[last] = rows[at];
+        rows[at] = row;
+        included[last] = included[at];
+        included[at] = counts;
+    }
+    return (int64_t)others;
+}

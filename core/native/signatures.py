@@ -19,7 +19,9 @@ SQUARES: Final = Signature("farthing_squares", ADDRESS, INTEGER, INTEGER, ADDRES
 MARGINS: Final = Signature("farthing_margins", ADDRESS, INTEGER, INTEGER, ADDRESS, ADDRESS)
 SUM: Final = Signature("farthing_sum", ADDRESS, INTEGER, INTEGER, *5 * [ADDRESS], FLOAT, ADDRESS)
 _TABLE: Final = (ADDRESS, INTEGER, INTEGER, INTEGER)
-SINGLE_MARGINS: Final = Signature("farthing_single_margins", *_TABLE, INTEGER, ADDRESS, INTEGER, *4 * [ADDRESS])
+SINGLE_MARGINS: Final = Signature(
+    "farthing_single_margins", *_TABLE, INTEGER, ADDRESS, ADDRESS, INTEGER, *4 * [ADDRESS]
+)
 SINGLE_SUM: Final = Signature(
     "farthing_single_sum", *_TABLE, ADDRESS, INTEGER, *3 * [ADDRESS], FLOAT, FLOAT, c_float, FLOAT, ADDRESS, ADDRESS
 )
@@ -28,4 +30,5 @@ SINGLE_SUM: Final = Signature(
 GROUPS: Final = Signature("farthing_groups", ADDRESS, INTEGER, INTEGER, ADDRESS, INTEGER, *4 * [ADDRESS])
 SETTLE_GROUPS: Final = Signature("farthing_settle_groups", ADDRESS, INTEGER, *5 * [ADDRESS], INTEGER)
 UNITS: Final = Signature("farthing_units", ADDRESS, ADDRESS, *3 * [INTEGER], ADDRESS, INTEGER, ADDRESS, ADDRESS)
+SHUFFLE: Final = Signature("farthing_shuffle", ADDRESS, INTEGER, ADDRESS, ADDRESS)
 """Of `samples.c`."""

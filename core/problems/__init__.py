@@ -50,7 +50,9 @@ class Problem(Protocol):
             step: a power of two, such that all records together stay below 2^61 steps.
             other: float64, shape (p,): the second point of a question about two; None for others.
             rows: int64 indices to read, shape (m,), m public; default all. Parts are then parts of this list.
-            included: bool, shape (n,), or (m,) for a list: what is left out is read and counts as zero.
+            included: bool, shape (n,), or (m,) for a list: what is left out is read and counts as zero. In a list zeros
+                stand in its place before any arithmetic, as in that of a null record: the sum is a function of what the
+                list's slots hold, and does not tell one from the other.
 
         Returns:
             The shape of what is summed, symmetric for a curvature, (K, p) for a list; where the records are.

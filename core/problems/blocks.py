@@ -26,8 +26,13 @@ leaves of one tree each, whose shape the numbers of rows and of features decide,
 bounds them as it does the others, and they are the same floats on every processor.
 
 Null records, rows with an entry that is not finite or a norm beyond 2^400, and targets the loss is not defined for
-count as zero: their features are overwritten with zeros once, and their weight is zero by selection. Row i's term
-depends on record i, the points asked about and public shapes only.
+count as zero: their features, target, weight and norm are overwritten with zeros once. Row i's term depends on record i,
+the points asked about and public shapes only.
+
+Records of a list that are left out are overwritten with the same zeros in the copy that is summed, before any
+arithmetic: nobody can tell them from null records (`core.problems.terms.overwrite`). Where all rows are read under a
+mask their weight is zero, which makes a zero of their number, and a zero, of either sign, of each product: that changes
+no float of a sum but the sign of a zero, and so no integer.
 """
 
 from abc import ABC, abstractmethod
@@ -216,10 +221,8 @@ class BlockProblem(ABC):
         """Yield records block by block; what is left out gets weight zero."""
         size, records = self._rows_per_block, self._records
         if rows is not None:
-            left = rows.new_ones(len(rows), dtype=torch.bool) if included is None else included
-            for part, some in split(size, rows, left):
-                chosen = Records(*(tensor.index_select(0, part) for tensor in records))
-                yield chosen._replace(weights=torch.where(some, chosen.weights, 0.0))
+            for part, *left in split(size, rows, *([] if included is None else [included])):
+                yield records.listed(part, left[0] if left else None)
             return
         if included is not None:
             records = records._replace(weights=torch.where(included, records.weights, 0.0))

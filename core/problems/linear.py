@@ -60,7 +60,7 @@ from core.problems.blocks import SMALLEST_BOUND, BlockProblem, margins, mirror, 
 from core.problems.limits import LARGEST_SUM
 from core.problems.losses import per_record
 from core.problems.single import BLOCK_ROWS, PART_ROWS, SingleRecords, numbers_of
-from core.problems.terms import Factors, Layout, Point, Records, Sums
+from core.problems.terms import Factors, Layout, Point, Records, Sums, overwrite
 
 Array = NDArray[np.float64]
 
@@ -171,13 +171,14 @@ class LinearProblem(BlockProblem):
         beside = self._beside_for(question, facts, theta)
         # By the number of all processes' records, so that one process and several make the same integers.
         if beside.compiled is not None and facts.units <= self._rows_per_block:
-            some = beside.compiled if rows is None else beside.compiled.of(rows)
-            return some.gradient(self.loss.score, theta, step, included)
-        block = beside.all if rows is None else beside.listed(rows.numpy())
+            if rows is None:
+                return beside.compiled.gradient(self.loss.score, theta, step, included)
+            return beside.compiled.of(rows, included).gradient(self.loss.score, theta, step, None)
+        block = beside.all if rows is None else beside.listed(rows.numpy(), included)
         # No warning tells of a record, and what is not finite is selected away.
         with torch.inference_mode(), np.errstate(all="ignore"):
             margin = np.dot(block.features, theta.numpy())
-            left = None if included is None else included.numpy()
+            left = None if included is None or rows is not None else included.numpy()
             numbers = numbers_of(self.loss.score, margin, block.target, block.weights, left)
         if beside.clips:
             np.minimum(numbers, block.highest, out=numbers)
@@ -318,24 +319,29 @@ class _Beside:
 
     def __init__(self, records: Records, bound: float, *, clips: bool) -> None:
         self.bound, self.clips = bound, clips
-        limit = _limits(records, bound)
-        self.all = _Block(*(one.numpy() for one in (records.features, records.target, records.weights, -limit, limit)))
+        limits = _limits(records, bound)
+        # Zero for null records, all of which is zeros then, as what stands in place of records that are left out.
+        lowest, limit = (torch.where(records.norms > 0, one, 0.0) for one in (-limits, limits))
+        self.all = _Block(*(one.numpy() for one in (records.features, records.target, records.weights, lowest, limit)))
         self._rows: Array | None = None
-        self._copied = self._beside = np.empty((0, 0))
+        self._copied = self._beside = torch.empty((0, 0), dtype=torch.float64)
         kernels = compiled.KERNELS
         self.compiled = None if kernels is None else compiled.Block(kernels, records, limit if clips else None)
 
-    def listed(self, rows: NDArray[np.int64]) -> _Block:
-        """Return the records of a list, until the next one is asked for."""
+    def listed(self, rows: NDArray[np.int64], included: Tensor | None) -> _Block:
+        """Return the records of a list, until the next one is asked for; zeros in place of those that are left out."""
         if self._rows is None:
             self._rows = np.stack(self.all[1:], 1)
-        if len(self._copied) != len(rows):
-            self._copied = np.empty((len(rows), self.all.features.shape[1]))
-            self._beside = np.empty((len(rows), self._rows.shape[1]))
+        if len(self._copied) != len(rows):  # torch puts both at multiples of 64 bytes
+            self._copied = torch.empty(len(rows), self.all.features.shape[1], dtype=torch.float64)
+            self._beside = torch.empty(len(rows), self._rows.shape[1], dtype=torch.float64)
         assert 0 <= rows.min() <= rows.max() < len(self._rows), "a list names records"
-        self.all.features.take(rows, axis=0, out=self._copied, mode="clip")
-        self._rows.take(rows, axis=0, out=self._beside, mode="clip")
-        return _Block(self._copied, *self._beside.T)
+        self.all.features.take(rows, axis=0, out=self._copied.numpy(), mode="clip")
+        self._rows.take(rows, axis=0, out=self._beside.numpy(), mode="clip")
+        if included is not None:
+            overwrite(self._copied, included)
+            overwrite(self._beside, included)
+        return _Block(self._copied.numpy(), *self._beside.numpy().T)
 
 
 def _inside(records: Records, weights: Schweppe) -> Records:

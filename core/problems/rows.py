@@ -15,7 +15,7 @@ from torch import Tensor
 
 from core.native.library import Kernel, library
 from core.native.signatures import MARGINS, SINGLE_MARGINS, SINGLE_SUM, SUM
-from core.problems.terms import Records
+from core.problems.terms import Records, overwrite
 
 Score = Callable[[Tensor, Tensor], Tensor]
 """Of a loss, at margins and targets."""
@@ -69,11 +69,13 @@ class Block:
         self._margin = torch.empty(self._units, dtype=torch.float64)
         self._at = self._margin.data_ptr()
 
-    def of(self, rows: Tensor) -> "Block":
-        """Return a copy of the records of a list."""
+    def of(self, rows: Tensor, included: Tensor | None) -> "Block":
+        """Return a copy of the records of a list; zeros stand in place of those that are left out."""
         assert bool(((rows >= 0) & (rows < self._units)).all()), "a list names records"
-        chosen = Records(*(one.index_select(0, rows) for one in self._records))
-        return Block(self._kernels, chosen, None if self._highest is None else self._highest.index_select(0, rows))
+        highest = None if self._highest is None else self._highest.index_select(0, rows)
+        if highest is not None and included is not None:
+            overwrite(highest, included)
+        return Block(self._kernels, self._records.listed(rows, included), highest)
 
     def gradient(self, score: Score, theta: Tensor, step: float, included: Tensor | None) -> Tensor:
         """Return the sum of clipped gradients, int64, shape (p,), in steps; see `core.problems.Problem`."""

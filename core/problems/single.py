@@ -10,7 +10,10 @@ loss's score there, in double precision, weighted, clipped to C over an upper bo
 LARGEST, and rounded to single precision. So the term is a product of two floats, its exact norm is at most
 C (1 + 2^-24) (where that rounding underflows it errs by 2^-109 at most), inside the C / (1 - 2^-10) that is charged,
 and no factor passes 2^41. All this holds whatever margin and score were. Scores that are not finite are zero by
-selection, and so are the weights of records that are left out; every feature in here is finite.
+selection; every feature in here is finite.
+
+Null records are zeros in all that is read of them: features, target, weight and inverse. Of records that are left out no
+bit is kept when they are read, so zeros stand in their place before any arithmetic.
 
 Error. A term passes through one rounding for its product and m - 1 for additions in a part of m = PART_ROWS rows: less
 than is charged.
@@ -36,7 +39,7 @@ from torch import Tensor
 from core.problems import rows as compiled
 from core.problems.limits import LARGEST_SUM, SMALLEST_SINGLE_STEP
 from core.problems.rows import Score, place
-from core.problems.terms import Records
+from core.problems.terms import Records, overwrite
 
 PART_ROWS: Final = 32
 """More would let sums err by more, of which less than two parts in ten thousand are charged now."""
@@ -75,13 +78,13 @@ class SingleRecords:
         self._first = -(-self._width // 2)
         row = -(-(self._first + _BESIDE) // _LINE_NUMBERS) * _LINE_NUMBERS
         table = torch.zeros(-(-self.units // PART_ROWS) * PART_ROWS, row, dtype=torch.float64)  # torch aligns to lines
-        kept = records.norms <= LARGEST
+        kept = (records.norms <= LARGEST) & (records.weights > 0)  # all others are zeros, as null records are
         features = table.view(torch.float32)[: self.units, : self._width]
         features.copy_(records.features).masked_fill_(~kept.unsqueeze(-1), 0.0)
         beside = table[: self.units, self._first : self._first + _BESIDE]
-        beside[:, 0] = records.target
-        beside[:, 1] = torch.where(kept, records.weights, 0.0)
-        beside[:, 2] = (records.norms * _UPWARD + _LEAST).reciprocal_()
+        several = records.target, records.weights, (records.norms * _UPWARD + _LEAST).reciprocal_()
+        for column, numbers in zip(beside.T, several, strict=True):
+            column.copy_(torch.where(kept, numbers, 0.0))
         self._table: Array = table.numpy()
         self._listed: Array = self._table[:0]
         self._compiled = None if compiled.KERNELS is None else _Compiled(compiled.KERNELS, table, self._width)
@@ -111,16 +114,17 @@ class SingleRecords:
         assert included is None or included.shape == (read,), "a mask is over what is read"
         if self._compiled is not None:
             return self._compiled.gradient(score, theta, bound, step, rows, included, self.units)
-        table = self._table if rows is None else self._copied(rows.numpy())
+        left = None if included is None else included.numpy()
+        table = self._table if rows is None else self._copied(rows.numpy(), left)
         total = np.zeros(self._width, dtype=np.int64)
         # No warning tells of a record, and what is not finite is selected away.
         with torch.inference_mode(), np.errstate(all="ignore"):
             at = theta.numpy().astype(np.float32)
-            for block, kept in _blocks(table, None if included is None else included.numpy()):
+            for block in _blocks(table, left if rows is None else None):
                 features = block.view(np.float32)[:, : self._width]
                 target, weights, inverse = block[:, self._first : self._first + _BESIDE].T
                 margin = np.matmul(features, at).astype(np.float64)
-                numbers = numbers_of(score, margin, target.copy(), weights, kept)
+                numbers = numbers_of(score, margin, target.copy(), weights, None)
                 limit = inverse * bound
                 np.minimum(limit, LARGEST, out=limit)
                 np.minimum(numbers, limit, out=numbers)
@@ -135,14 +139,19 @@ class SingleRecords:
                 total += parts.astype(np.int64).sum(0)
         return torch.from_numpy(total)
 
-    def _copied(self, rows: NDArray[np.int64]) -> Array:
-        """Return the records of a list, and rows of zeros that fill its last part, until the next one is asked for."""
+    def _copied(self, rows: NDArray[np.int64], included: NDArray[np.bool_] | None) -> Array:
+        """Return the records of a list, and rows of zeros that fill its last part, until the next one is asked for.
+
+        Zeros stand in place of records that are left out.
+        """
         assert 0 <= rows.min() <= rows.max() < self.units, "a list names records"
         filled = -(-len(rows) // PART_ROWS) * PART_ROWS
         if len(self._listed) != filled:
             self._listed = torch.zeros(filled, self._table.shape[1], dtype=torch.float64).numpy()
         self._listed[len(rows) :] = 0.0
         self._table.take(rows, axis=0, out=self._listed[: len(rows)], mode="clip")
+        if included is not None:
+            overwrite(torch.from_numpy(self._listed[: len(rows)]), torch.from_numpy(included))
         return self._listed
 
 
@@ -193,7 +202,7 @@ class _Compiled:
             some = None if listed is None else listed + 8 * start
             kept = None if left is None else left + start
             wrong = self._kernels.single_margins(
-                table, *self._in_row, units, some, count, at, rounded, margin.data_ptr(), target.data_ptr()
+                table, *self._in_row, units, some, kept, count, at, rounded, margin.data_ptr(), target.data_ptr()
             )
             assert not wrong, "a list names records"
             scores = score(margin, target)  # a name of its own: it must last as long as its place is used
@@ -238,14 +247,12 @@ def numbers_of(score: Score, margin: Array, target: Array, weights: Array, inclu
     return np.where(counted, numbers, 0.0)
 
 
-def _blocks(table: Array, included: NDArray[np.bool_] | None) -> Iterator[tuple[Array, NDArray[np.bool_] | None]]:
-    """Yield rows, whole parts at a time, and which of them count; what fills the last part has weight zero."""
+def _blocks(table: Array, included: NDArray[np.bool_] | None) -> Iterator[Array]:
+    """Yield rows, whole parts at a time; zeros stand in place of records that are left out, as behind the last one."""
     for start in range(0, len(table), BLOCK_ROWS):
         block = table[start : start + BLOCK_ROWS]
-        if included is None:
-            yield block, None
-            continue
-        kept = np.zeros(len(block), dtype=np.bool_)
-        some = included[start : start + BLOCK_ROWS]
-        kept[: len(some)] = some
-        yield block, kept
+        if included is not None:
+            some = torch.from_numpy(included[start : start + BLOCK_ROWS])
+            block = torch.from_numpy(block).clone().numpy()
+            overwrite(torch.from_numpy(block[: len(some)]), some)
+        yield block

@@ -1,9 +1,12 @@
 """What problems that sum by blocks are made of: records, points, each record's numbers, and their sums."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor
+
+_BITS: Final = {8: torch.int64, 4: torch.int32, 1: torch.uint8}
+"""Integers by their bytes."""
 
 
 class Records(NamedTuple):
@@ -14,6 +17,29 @@ class Records(NamedTuple):
     weights: Tensor
     norms: Tensor
     """Upper bounds of the norms of the very features that enter the products."""
+
+    def listed(self, rows: Tensor, included: Tensor | None) -> "Records":
+        """Return copies of the records of a list, shape (m,); zeros in place of what is left out, as null records are."""
+        chosen = Records(*(one.index_select(0, rows) for one in self))
+        if included is not None:
+            for one in chosen:
+                overwrite(one, included)
+        return chosen
+
+
+def overwrite(numbers: Tensor, kept: Tensor) -> Tensor:
+    """Put zeros in place of all rows but some, in place, by their bits: whatever stands there is gone.
+
+    No branch and no loop asks which rows these are.
+
+    Args:
+        numbers: of any type, shape (m, ...).
+        kept: bool, shape (m,).
+    """
+    bits = _BITS[numbers.element_size()]
+    # All ones, or none.
+    numbers.view(bits).bitwise_and_(-kept.to(bits).view(-1, *[1] * (numbers.ndim - 1)))
+    return numbers
 
 
 class Point(NamedTuple):

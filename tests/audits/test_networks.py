@@ -22,6 +22,7 @@ from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.noise import grid_for
 from core.oracle.samples import PoissonDoor
 from core.problems.neural.problem import NetworkProblem
+from core.problems.neural.slots import Slots
 from tests.support.grey_box import Transcript, Watched, check_neighbours, recording
 from tests.support.networks import NETWORKS, facts, problem, records
 from tests.support.noise_law import judge
@@ -82,9 +83,9 @@ def _bug(name: str) -> Callable[..., tuple[list, Tensor, Tensor]]:
     genuine = NetworkProblem._measured
 
     def measured(
-        self: NetworkProblem, weights: dict[str, Tensor], rows: Tensor, included: Tensor, clip: float
+        self: NetworkProblem, weights: dict[str, Tensor], slots: Slots, clip: float
     ) -> tuple[list, Tensor, Tensor]:
-        terms, scales, kept = genuine(self, weights, rows, included, clip)
+        terms, scales, kept = genuine(self, weights, slots, clip)
         squares = torch.stack([one.squares for one in terms]).sum(0)
         match name:
             case "no clip":
@@ -93,7 +94,7 @@ def _bug(name: str) -> Callable[..., tuple[list, Tensor, Tensor]]:
                 mean = (torch.where(kept, squares, 0.0).sum() / kept.sum()).sqrt()
                 scales = kept * (clip / mean).clamp(max=1.0).to(scales.dtype)
             case "realised size":
-                scales = scales * (13 / self._kept[rows[included]].sum().clamp(min=1))
+                scales = scales * (13 / slots.kept.sum().clamp(min=1))
             case "norm of one tensor":
                 scales = kept * (clip / terms[-1].squares.sqrt()).clamp(max=1.0).to(scales.dtype)
         return terms, scales, kept

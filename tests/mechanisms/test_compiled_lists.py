@@ -74,14 +74,14 @@ def test_a_planted_flaw_is_seen(flaw: str, tmp_path: Path, monkeypatch: pytest.M
 
 
 class Scripted(Generator):
-    """Words that a test chose, and zeros behind them."""
+    """Words that a test chose, and behind them one that stands for a place of any number of them."""
 
     def __init__(self, *words: int) -> None:
         self.words = list(words)
 
     def bits(self, count: int) -> NDArray[np.uint64]:
         drawn, self.words = self.words[:count], self.words[count:]
-        return np.array([*drawn, *[0] * (count - len(drawn))], dtype=np.uint64)
+        return np.array([*drawn, *[2**63 + 1] * (count - len(drawn))], dtype=np.uint64)
 
 
 @pytest.mark.parametrize("offset", [-1, 0, 1])

@@ -2,8 +2,8 @@
 
 from collections import Counter
 from fractions import Fraction
-from itertools import pairwise, permutations
-from math import sqrt
+from itertools import pairwise, permutations, product
+from math import factorial, sqrt
 from random import Random
 
 import numpy as np
@@ -13,11 +13,14 @@ from scipy import stats
 
 from core.mechanisms.generator import Generator, SimulationGenerator, SystemGenerator
 from core.mechanisms.sampling import (
+    KERNELS,
     RATE_UNIT,
+    Kernels,
     Listed,
     _groups,
     direction,
     integer,
+    list_by,
     normal,
     padded_length,
     permutation,
@@ -26,6 +29,8 @@ from core.mechanisms.sampling import (
     rate_parts,
     uniform,
 )
+from core.mechanisms.shuffle import _places_by, compiled_shuffle, shuffle
+from core.native.library import Kernel, address
 
 
 class Scripted(Generator):
@@ -127,7 +132,7 @@ class TestLists:
         assert length <= 4 or length == units or stats.binom.sf(shorter, units, rate) > 2.0**-64
 
     @pytest.mark.parametrize(("rate", "units"), [(0.01, 4003), (0.2, 1001), (2.0**-40, 800), (0.4, 64)])
-    def test_hold_the_sample_that_a_mask_of_the_same_bits_does_then_padding(self, rate: float, units: int) -> None:
+    def test_hold_the_sample_that_a_mask_of_the_same_bits_does(self, rate: float, units: int) -> None:
         """What is decided by leading bits is the same units; the others are compared by the tests of the law."""
         parts = rate_parts(rate)
         length = padded_length(parts, units)
@@ -136,8 +141,7 @@ class TestLists:
             mask = poisson_mask(SimulationGenerator(seed), parts, units)
             assert rows.shape == included.shape == (length,)
             assert ((rows >= 0) & (rows < units)).all()
-            assert (np.diff(rows[included]) > 0).all(), "ascending, none twice"
-            assert included.tolist() == sorted(included.tolist(), reverse=True), "padding is behind the sample"
+            assert np.unique(rows[included]).size == included.sum(), "none twice"
             assert np.setxor1d(rows[included], np.flatnonzero(mask)).size <= 8 * _undecided(seed, parts, units)
 
     @pytest.mark.parametrize("rate", [0.3, 0.02])
@@ -164,12 +168,102 @@ class TestLists:
         assert mask.shape == (units,)
         listed = poisson_list(SimulationGenerator(4), parts, units, 600)
         rows, included = found(listed)
-        assert rows[included].tolist() == np.flatnonzero(mask).tolist()
+        assert sorted(rows[included].tolist()) == np.flatnonzero(mask).tolist()
 
     def test_pad_with_rows_from_all_over(self) -> None:
         empty = found(poisson_list(SystemGenerator(), 1, 500, 20))
         assert not empty.included.any()
         assert np.unique(empty.rows).size == 20, "padding is read from all over, as a sample is"
+
+    def test_lengths_ask_for_the_rate_and_the_number_of_units_alone(self) -> None:
+        """Every list of 200 samples has the length that was worked out before any was drawn, with kernels or without."""
+        parts, units = rate_parts(0.05), 40_000
+        length = padded_length(parts, units)
+        for kernels in (KERNELS, None):
+            generator = SimulationGenerator(11)
+            lists = [found(list_by(kernels, generator, parts, units, length)) for _ in range(200)]
+            assert {(one.rows.size, one.included.size) for one in lists} == {(length, length)}
+            assert len({int(one.included.sum()) for one in lists}) > 50, "samples differ in size"
+
+    @pytest.mark.parametrize("kernels", [KERNELS, None], ids=["compiled", "numpy"])
+    def test_every_slot_is_as_likely_for_a_unit_as_for_padding(self, kernels: Kernels | None) -> None:
+        """Chi-squares over slots: of which are padding, and of where units of the first half stand; false alarm 1e-4."""
+        parts, units = rate_parts(0.2), 60
+        length = padded_length(parts, units)
+        generator = SimulationGenerator(12)
+        padding, low = np.zeros(length), np.zeros(length)
+        for _ in range(4000):
+            rows, included = found(list_by(kernels, generator, parts, units, length))
+            padding += ~included
+            low += included & (rows < units // 2)
+        assert stats.chisquare(padding).pvalue > 1e-4
+        assert stats.chisquare(low).pvalue > 1e-4
+
+
+def orders_by(kernel: Kernel | None, length: int) -> Counter[tuple[int, ...]]:
+    """Return how often each order comes of all choices of places, a word for each."""
+    counts: Counter[tuple[int, ...]] = Counter()
+    for places in product(*(range(last + 1) for last in range(1, length))):
+        words = [-(-place * 2**64 // (last + 2)) + 1 for last, place in enumerate(places)]
+        rows, included = np.arange(length), np.arange(length) % 2 == 0
+        shuffled(kernel, Scripted(*words), rows, included)
+        assert np.array_equal(included, rows % 2 == 0), "both are reordered alike"
+        counts[tuple(rows.tolist())] += 1
+    return counts
+
+
+def shuffled(kernel: Kernel | None, generator: Generator, rows: NDArray[np.int64], included: NDArray[np.bool_]) -> None:
+    """Shuffle by a kernel or by NumPy."""
+    if kernel is None:
+        shuffle(generator, rows, included)
+    else:
+        compiled_shuffle(kernel, generator, len(rows), address(rows), address(included))
+
+
+def accepts(kernel: Kernel | None, word: int, places: int) -> bool:
+    """Say whether a word is taken for one of so many places, others being taken."""
+    words = np.full(places - 1, 2**63 + 1, dtype=np.uint64)
+    words[-1] = word
+    if kernel is None:
+        return not _places_by(words)[1]
+    rows, included = np.arange(places), np.ones(places, dtype=np.bool_)
+    return not kernel(address(words), places, address(rows), address(included))
+
+
+@pytest.mark.parametrize("kernel", [None if KERNELS is None else KERNELS.shuffle, None], ids=["compiled", "numpy"])
+class TestShuffle:
+    """The random order of a list's slots."""
+
+    @pytest.mark.parametrize("length", [1, 2, 3, 4, 6])
+    def test_choices_of_places_and_orders_are_one_to_one(self, kernel: Kernel | None, length: int) -> None:
+        counts = orders_by(kernel, length)
+        assert set(counts.values()) == {1}
+        assert len(counts) == factorial(length)
+
+    @pytest.mark.parametrize("places", [3, 5, 6, 7, 100, 1000])
+    def test_words_stand_for_places_equally_often(self, kernel: Kernel | None, places: int) -> None:
+        """At both ends of each place's words: where they are one too many, the first one is refused."""
+        for place in {0, 1, places // 2, places - 2, places - 1}:
+            first, behind = -(-place * 2**64 // places), -(-(place + 1) * 2**64 // places)
+            spare = (behind - first) - 2**64 // places
+            assert [accepts(kernel, word, places) for word in (first, first + 1, behind - 1)] == [not spare, True, True]
+
+    def test_a_word_that_stands_for_no_place_is_drawn_again_with_all_others(self, kernel: Kernel | None) -> None:
+        generator = Scripted(7, 0, 1, 2**63)
+        rows, included = np.arange(3), np.array([True, True, False])
+        shuffled(kernel, generator, rows, included)
+        assert generator.words == [], "two words, and two again"
+        assert rows.tolist() == [0, 1, 2], "[1, 2, 0] by the first two, and then by the second"
+        assert included.tolist() == [True, True, False]
+
+    def test_long_lists_are_reordered_by_the_same_words_alike(self, kernel: Kernel | None) -> None:
+        rows, included = np.arange(5000), np.arange(5000) % 3 == 0
+        shuffled(kernel, SimulationGenerator(3), rows, included)
+        again, same = np.arange(5000), np.arange(5000) % 3 == 0
+        shuffled(None, SimulationGenerator(3), again, same)
+        assert np.array_equal(rows, again)
+        assert np.array_equal(included, same)
+        assert sorted(rows.tolist()) == list(range(5000))
 
 
 class TestPermutation:

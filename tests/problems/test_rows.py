@@ -64,10 +64,10 @@ def summed_in_order(x: NDArray, numbers: NDArray) -> NDArray:
     return total
 
 
-def numbered(score: Array, margin: Array, weights: Array, highest: Array, left: NDArray[np.bool_]) -> Array:
+def numbered(score: Array, margin: Array, weights: Array, highest: Array) -> Array:
     """Return numbers as the text has them."""
     numbers = score * weights
-    numbers = np.where(np.isfinite(numbers) & np.isfinite(margin) & left, numbers, 0.0)
+    numbers = np.where(np.isfinite(numbers) & np.isfinite(margin), numbers, 0.0)
     return np.clip(numbers, -highest, highest)
 
 
@@ -102,7 +102,7 @@ def doubles_agree(found: ctypes.CDLL, units: int, width: int) -> bool:
     block, step = Block(kernels, records, highest), 2.0**-30
     with np.errstate(all="ignore"):
         margin = in_order(x, theta, 4)
-        numbers = numbered(score, margin, weights, highest.numpy(), left)
+        numbers = numbered(np.where(left, score, 0.0), margin, weights, highest.numpy())
         steps = summed_in_order(x, numbers) / step
     total = block.gradient(given, torch.from_numpy(theta), step, torch.from_numpy(left))
     return np.array_equal(seen[0], margin, equal_nan=True) and np.array_equal(total.numpy(), np.rint(steps))
@@ -118,7 +118,7 @@ def singles_agree(found: ctypes.CDLL, units: int, width: int, monkeypatch: pytes
     monkeypatch.setattr(rows, "KERNELS", kernels_of(found))
     x, theta, score, weights, left = strange(units, width, 1e34)
     norms = np.linalg.norm(x, axis=1)
-    given_records = (torch.from_numpy(one) for one in (x, np.zeros(units), weights, norms))
+    given_records = (torch.from_numpy(one) for one in (x, np.ones(units), weights, norms))
     single = SingleRecords(Records(*given_records))
     table = single._table[:units]
     features = table.view(np.float32)[:, :width]
@@ -128,20 +128,24 @@ def singles_agree(found: ctypes.CDLL, units: int, width: int, monkeypatch: pytes
 
     def given(margin: Tensor, target: Tensor) -> Tensor:
         seen.append(margin.numpy().copy())
-        assert not target.any()
+        seen.append(target.numpy().copy())
         return torch.from_numpy(score.copy())
 
     with np.errstate(all="ignore"):
-        margin = in_order(features[listed], theta.astype(np.float32), 8).astype(np.float64)
-        beside = table[listed, first:]
+        read, beside = (
+            np.where(left[:, None], features[listed], np.float32(0)),
+            np.where(left[:, None], table[listed, first:], 0),
+        )
+        margin = in_order(read, theta.astype(np.float32), 8).astype(np.float64)
         highest = np.minimum(0.7 * beside[:, 2], LARGEST)
-        numbers = numbered(score, margin, beside[:, 1], highest, left).astype(np.float32)
+        numbers = numbered(score, margin, beside[:, 1], highest).astype(np.float32)
     total = np.zeros(width, dtype=np.int64)
     for start in range(0, listed.size, PART_ROWS):
         part = slice(start, start + PART_ROWS)
-        total += (summed_in_order(features[listed[part]], numbers[part]) * np.float32(1 / step)).astype(np.int64)
+        total += (summed_in_order(read[part], numbers[part]) * np.float32(1 / step)).astype(np.int64)
     told = single.gradient(given, torch.from_numpy(theta), 0.7, step, torch.from_numpy(listed), torch.from_numpy(left))
-    return np.array_equal(seen[0], margin, equal_nan=True) and np.array_equal(told.numpy(), total)
+    right = np.array_equal(seen[0], margin, equal_nan=True) and np.array_equal(seen[1], beside[:, 0])
+    return right and np.array_equal(told.numpy(), total)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -157,7 +161,9 @@ FLAWS = {
 }  # fmt: skip
 SINGLE_FLAWS = {
     "parts of 31 records": ("#define PART 32", "#define PART 31"),
-    "who is left out": ("(included ? included[i] != 0 : 1)", "1"),
+    "who is left out": ("? -(uint32_t)((included)[i] != 0) :", "? ~(uint32_t)0 :"),
+    "a margin of what is left out": ("((const float *)record, KEPT(included, i), theta", "((const float *)record, ~0u, theta"),
+    "a target of what is left out": ("bits_of(record + first, KEPT(included, i))", "record[first]"),
     "no largest number": ("highest < largest ? highest : largest", "highest"),
     "a row behind": ("(table + (rows ? rows[start + i] :", "(table + (rows ? rows[start] :"),
 }  # fmt: skip

@@ -150,7 +150,7 @@ def gradients(problem: NetworkProblem, theta: Tensor) -> Tensor:
 
     each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))
     with sdpa_kernel(SDPBackend.MATH):  # the other one has no rule for vmap
-        found: Tensor = each(theta, problem._features, problem._target)
+        found: Tensor = each(theta, problem._records.features, problem._records.target)
         return found
 
 

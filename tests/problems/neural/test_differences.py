@@ -151,7 +151,9 @@ def _shifted(held: NetworkProblem, bug: str, monkeypatch: pytest.MonkeyPatch) ->
     def wrong(before: Measured, after: Measured, dimension: int, bound: float) -> Measured:
         match bug:
             case "other rows at the second point":
-                moved = held._measured(held._weights(_points(held)[1]), torch.arange(8).roll(1), after[2], 0.5)
+                moved = held._measured(
+                    held._weights(_points(held)[1]), held._records.some(torch.arange(8).roll(1), after[2]), 0.5
+                )
                 return changes(before, moved, dimension, bound)
             case "a clip of the change alone":
                 free = [(terms, torch.ones_like(scales), kept) for terms, scales, kept in (before, after)]

@@ -109,7 +109,7 @@ def test_adapters_act_as_a_low_rank_change_of_their_matrix() -> None:
     weights = held._weights(torch.zeros(held.dimension, dtype=torch.float64))
     changed = weights | {"2.weight": weights["2.weight"] + weights["2.weight.up"] @ weights["2.weight.down"]}
     plain = {name: at for name, at in changed.items() if not name.endswith(("up", "down"))}
-    x = held._features.view(-1, *given)
+    x = held._records.features.view(-1, *given)
     assert torch.allclose(Pass(weights, {}).run(layers, x), Pass(plain, {}).run(layers, x))
     assert train == Lora(lora=Adapters(rank=1, layers=("2",)))
     assert loss == "cross_entropy"
@@ -142,7 +142,7 @@ def test_records_the_network_is_not_defined_for_count_as_null() -> None:
             torch.ones(5, dtype=torch.bool),
         ),
     )
-    assert held._kept.tolist() == [True, False, False, False, False]
+    assert held._records.kept.tolist() == [True, False, False, False, False]
 
 
 def test_what_gpus_compute_otherwise_is_the_same() -> None:

@@ -151,7 +151,7 @@ def test_other_records_floats_are_the_same_whatever_one_record_says(name: str) -
     found = []
     for kind in ("none", "zeroed", "not a number", "infinite", "huge", "outlier"):
         held = problem(NETWORKS[name], units, held=_changed(kind, base, row))
-        terms, scales, _ = held._measured(held._weights(_theta(held)), torch.arange(units), others, CLIP)
+        terms, scales, _ = held._measured(held._weights(_theta(held)), held._records.some(slice(None), others), CLIP)
         found.append([scales[others], *(one.squares[others] for one in terms)])
     for floats in found[1:]:
         assert all(torch.equal(one, other) for one, other in zip(floats, found[0], strict=True))
@@ -166,7 +166,7 @@ def _overflowing(held: NetworkProblem) -> NetworkProblem:
 @pytest.mark.parametrize("name", OVERFLOWING)
 def test_gradients_that_are_not_finite_count_zero(name: str) -> None:
     held = _overflowing(problem(NETWORKS[name], UNITS))
-    terms, _, kept = held._measured(held._weights(_theta(held)), torch.arange(8), torch.ones(8, dtype=torch.bool), CLIP)
+    terms, _, kept = held._measured(held._weights(_theta(held)), held._records.some(slice(8), None), CLIP)
     squares = torch.stack([one.squares for one in terms]).sum(0)
     assert not kept[~(squares <= LARGEST**2)].any()
     assert not kept.all()
@@ -180,11 +180,11 @@ def test_gradients_that_are_not_finite_count_zero(name: str) -> None:
 def test_all_records_are_read_where_they_stand_and_stay_as_they_are(name: str) -> None:
     """Rows that count as zero, too, of which other layers' outputs are overwritten."""
     held = _overflowing(problem(NETWORKS[name], UNITS)) if name in OVERFLOWING else problem(NETWORKS[name], UNITS)
-    before = held._features.clone()
+    before = held._records.features.clone()
     every, counted = torch.arange(UNITS), torch.arange(UNITS) % 3 > 0
     assert torch.equal(_integers(held), _integers(held, rows=every))
     assert torch.equal(_integers(held, included=counted), _integers(held, rows=every, included=counted))
-    assert torch.equal(held._features, before)
+    assert torch.equal(held._records.features, before)
 
 
 def _adversaries(name: str) -> list[Tensor]:

@@ -1,0 +1,160 @@
+"""Zeroed is distributed as absent: the law of a sampled list's sum does not tell a null record from padding.
+
+What subsampling is priced by: given everybody else's coins, a zeroed record in the sample gives the law that an absent
+one does. Here it holds exactly: shuffled lists are one to one with the orders of their slots, with x zeroed in one of
+them the slots hold what they hold with x absent, and sums are functions of what slots hold.
+"""
+
+from collections import Counter
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from core.mechanisms import sampling, shuffle
+from core.mechanisms.generator import Generator
+from core.mechanisms.sampling import Kernels, Listed
+from core.oracle.meters import Unmetered
+from core.oracle.samples import PoissonDoor
+from core.problems import Problem
+from core.problems import rows as compiled
+from core.problems.neural.slots import Slots
+from tests.support.problems import repeatable_generator
+from tests.support.slots import KERNELS, Case, cases, contents, lists_of, poison
+
+OTHERS, X = {0, 6}, 2
+LENGTH = 4
+"""Two places for padding, or one beside x; 24 orders."""
+
+SMALL, LARGE = cases(8), cases(400)
+RATE = sampling.rate_parts(0.05)
+by_both = pytest.mark.parametrize("kernels", KERNELS, ids=["compiled", "numpy"])
+
+
+def tensors(listed: Listed) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return a list as sums take it."""
+    return torch.from_numpy(listed.rows), torch.from_numpy(listed.included)
+
+
+def sums(case: Case, held: Problem, lists: list[Listed]) -> Counter[bytes]:
+    """Return how often each integer sum comes of lists."""
+    return Counter(case.sum(held, *tensors(one)) for one in lists)
+
+
+def check_slots(kernels: Kernels | None) -> None:
+    """Fail unless slots hold the same, as often, with x zeroed in the sample and with x absent."""
+    inside, outside = lists_of(kernels, {*OTHERS, X}, LENGTH), lists_of(kernels, OTHERS, LENGTH)
+    assert contents(inside, zeroed=X) == contents(outside)
+    assert set(contents(inside).values()) == {1}, "every order of three units and one padding comes once"
+
+
+def check_sums(case: Case, kernels: Kernels | None) -> None:
+    """Fail unless sums have the same law with x zeroed in the sample and with x absent."""
+    inside, outside = lists_of(kernels, {*OTHERS, X}, LENGTH), lists_of(kernels, OTHERS, LENGTH)
+    assert sums(case, case.make(X), inside) == sums(case, case.make(None), outside)
+
+
+@by_both
+def test_slots_hold_the_same_as_often(kernels: Kernels | None) -> None:
+    check_slots(kernels)
+
+
+@by_both
+@pytest.mark.parametrize("case", SMALL, ids=str)
+def test_sums_have_the_same_law(case: Case, kernels: Kernels | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    if kernels is None:
+        monkeypatch.setattr(compiled, "KERNELS", None)
+    check_sums(case, kernels)
+
+
+@by_both
+@pytest.mark.parametrize("case", LARGE, ids=str)
+def test_what_is_left_out_may_be_anything(case: Case, kernels: Kernels | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Padding and an absent x, overwritten in memory by what would spoil any sum, against x zeroed in its slot."""
+    if kernels is None:
+        monkeypatch.setattr(compiled, "KERNELS", None)
+    oracle = PoissonDoor(case.make(None), case.public, Unmetered(), repeatable_generator(), RATE)
+    listed = oracle._sample(400)
+    assert isinstance(listed, Listed)
+    rows, included = tensors(listed)
+    everybody = case.sum(case.make(None), rows, included)
+    several = ((int(x), case.sum(case.make(int(x)), rows, included)) for x in rows[included])
+    x, zeroed = next((x, total) for x, total in several if total != everybody)
+    absent, held = included & (rows != x), case.make(None)
+    assert zeroed == case.sum(held, rows, absent)
+    poison(held, torch.tensor(sorted(set(range(400)) - set(rows[absent].tolist()))))
+    assert zeroed == case.sum(held, rows, absent)
+
+
+@by_both
+@pytest.mark.parametrize("case", LARGE, ids=str)
+def test_full_passes_add_up_the_same_with_x_zeroed_or_left_out(
+    case: Case, kernels: Kernels | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kernels is None:
+        monkeypatch.setattr(compiled, "KERNELS", None)
+    included = torch.rand(400, generator=torch.Generator().manual_seed(6)) < 0.6
+    x = int(included.nonzero()[7])
+    absent = included.index_fill(0, torch.tensor(x), value=False)
+    assert case.sum(case.make(x), None, included) == case.sum(case.make(None), None, absent)
+
+
+def _unshuffled(generator: Generator, *rest: object) -> None:
+    """Planted bug: lists stay in ascending order, padding behind them."""
+    generator.bits(LENGTH - 1)
+    del rest
+
+
+@by_both
+def test_lists_in_ascending_order_are_caught(kernels: Kernels | None) -> None:
+    """By their slots in any case; by a network's sums, whose parts are of two slots here."""
+    with (
+        patch.object(sampling, "shuffle", _unshuffled),
+        patch.object(sampling, "compiled_shuffle", lambda _, generator, *rest: _unshuffled(generator, *rest)),
+    ):
+        with pytest.raises(AssertionError):
+            check_slots(kernels)
+        with pytest.raises(AssertionError):
+            check_sums(next(case for case in SMALL if case.name == "perceptron, gradient"), kernels)
+
+
+def test_lists_rotated_at_random_are_caught() -> None:
+    """Planted bug: an order that is random and not uniformly so."""
+
+    def rotated(generator: Generator, rows: NDArray[np.int64], included: NDArray[np.bool_]) -> None:
+        first = int(generator.bits(LENGTH - 1)[0] % np.uint64(LENGTH))
+        rows[:], included[:] = np.roll(rows, first), np.roll(included, first)
+
+    with patch.object(sampling, "shuffle", rotated), pytest.raises(AssertionError):
+        check_slots(None)
+
+
+def test_padding_that_is_read_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted bug: records that are left out count as nothing, and are not overwritten."""
+    genuine = Slots.some
+
+    def read(self: Slots, chosen: torch.Tensor | slice, included: torch.Tensor | None) -> Slots:
+        found = genuine(self, chosen, None)
+        return found if included is None else found._replace(kept=found.kept & included)
+
+    monkeypatch.setattr(Slots, "some", read)
+    case = next(case for case in LARGE if case.name == "tokens, gradient")
+    with pytest.raises((AssertionError, IndexError)):
+        test_what_is_left_out_may_be_anything(case, None, monkeypatch)
+
+
+def test_uneven_places_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted bug: every slot changes with any other, as in a shuffle that is often written."""
+
+    def uneven(places: list[int]) -> NDArray[np.int64]:
+        order = list(range(len(places) + 1))
+        for last in range(len(places), 0, -1):
+            at = places[last - 1] * len(order) // (last + 1)
+            order[last], order[at] = order[at], order[last]
+        return np.array(order, dtype=np.int64)
+
+    monkeypatch.setattr(shuffle, "_order", uneven)
+    with pytest.raises(AssertionError):
+        check_slots(None)
