@@ -206,14 +206,14 @@ def _exponent(size: int, units: int, parts: int) -> float:
 class Listed(NamedTuple):
     """A sample as a list of a public length: L slots in an order that is uniformly random, secret and fresh.
 
-    The slots that are not included are padding. Their rows only say which memory is read: whoever sums a list puts zeros
-    in place of these records before any arithmetic, and null records are zeros already. So a slot with a null record
-    and a slot with padding hold the same bytes.
+    The slots that are not included are padding. Their rows only say which memory is read: whoever sums a list puts
+    zeros in place of these records before any arithmetic, and null records are zeros already. So a slot with a null
+    record and a slot with padding hold the same bytes.
 
-    Law. Let S be a sample of at most L units without the unit x. Given S, the list puts S and L - |S| paddings into the L
-    slots in a uniformly random order. Given S and x, at most L units, x has one of these paddings' places, and the order is
-    uniformly random again. So with x null, "x in the sample" and "x not in it" give the same law of the L slots' bytes:
-    the same orders, in one of which x stands in the place of a padding.
+    Law. Let S be a sample of at most L units without the unit x. Given S, the list puts S and L - |S| paddings into the
+    L slots in a uniformly random order. Given S and x, at most L units, x has one of these paddings' places, and the
+    order is uniformly random again. So with x null, "x in the sample" and "x not in it" give the same law of the L
+    slots' bytes: the same orders, in one of which x stands in the place of a padding.
     """
 
     rows: NDArray[np.int64]

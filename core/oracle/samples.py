@@ -70,18 +70,19 @@ class PoissonDoor(AbstractSampleDoor):
     padding; or, where that length is not far below n, over all rows with a mask. A sample that passes its length is
     summed whole, by such a full pass: with that probability a law is drawn that is not the one that is priced.
 
-    Proof of the price (`Coupling.SLOT` of `core.privacy.events`). Let x be the unit in which D and D' differ, null in D'.
-    Fix everybody else's coins, and the order of the L slots. Where x is not in the sample, D and D' sum the same slots.
-    Where it is, D' has zeros in x's slot, and so D and D' have where x is not in the sample: the L slots then hold the
-    same bytes in as many orders (`sampling.Listed`). The integer sum is a function of these bytes and of public values:
-    one tree of additions, one number of threads, one alignment, and no branch on what is counted. So "zeroed, in the
-    sample" and "absent" give the same law, exactly. And in D, x's slot holds x in place of these zeros, with all other
-    slots the same: the integers move by what the grid charges. That is one Gaussian answer, whose mean moves by at most
-    one sensitivity with probability q and not at all else, in either order of the neighbours: what is priced.
+    Proof of the price (`Coupling.SLOT` of `core.privacy.events`). Let x be the unit in which D and D' differ, null in
+    D'. Fix everybody else's coins, and the order of the L slots. Where x is not in the sample, D and D' sum the same
+    slots. Where it is, D' has zeros in x's slot, and so D and D' have where x is not in the sample: the L slots then
+    hold the same bytes in as many orders (`sampling.Listed`). The integer sum is a function of these bytes and of
+    public values: one tree of additions, one number of threads, one alignment, and no branch on what is counted. So
+    "zeroed, in the sample" and "absent" give the same law, exactly. And in D, x's slot holds x in place of these zeros,
+    with all other slots the same: the integers move by what the grid charges. That is one Gaussian answer, whose mean
+    moves by at most one sensitivity with probability q and not at all else, in either order of the neighbours: what is
+    priced.
 
-    Under a mask, x is summed as a number times its features. Left out or null, that number is a zero and the features are
-    finite, so a zero is added, of either sign, which changes no float but a zero's sign, and no integer. (Networks and
-    compiled sums in single precision overwrite what is left out here, too.) So no order needs to be secret.
+    Under a mask, x is summed as a number times its features. Left out or null, that number is a zero and the features
+    are finite, so a zero is added, of either sign, which changes no float but a zero's sign, and no integer. (Networks
+    and compiled sums in single precision overwrite what is left out here, too.) So no order needs to be secret.
 
     Price of the sum's own error. Whether a list or a mask is summed, it is a sum of at most n terms in at most as many
     parts as n units have, none of them larger: the grid of a full pass over n units bounds the error of both, and it

@@ -3,10 +3,14 @@
 An event's meaning never changes once it has been written to a ledger; a new mechanism gets a new class. All noise
 multipliers are relative to the TRUE sensitivity of what was asked, under the adjacency of the scope that pays, so
 events carry no units and mean the same under both adjacencies.
+
+Each class names the coupling that its price rests on: how two neighbours' runs are set beside one another in the proof.
+`tests/privacy/test_couplings.py` tests exactly that, once for each.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from enum import Enum
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field, TypeAdapter
 
@@ -15,8 +19,57 @@ from core.privacy.facts import Frozen
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
+class Beside(NamedTuple):
+    """Two neighbours' runs, set beside one another; x is the unit in which their records differ."""
+
+    equal: str
+    """Which coins, and what else, are equal in both."""
+    branches: str
+    """Which branch of one run equals which of the other, or how far apart they are."""
+
+
+class Coupling(Enum):
+    """The proofs that prices rest on; a closed set. Stored events do not carry them: a class says which is its own."""
+
+    SHIFT = Beside(
+        equal="the question, the point, which units are read, and every coin but the noise",
+        branches="the integer sums are at most the sensitivity apart: noise z there is noise z moved by that here",
+    )
+    SLOT = Beside(
+        equal="the question, the point, everybody else's sampling coins, and the order of the slots",
+        branches="x absent: the same slots. x sampled: one slot holds x, or zeros where x is null; the latter equals "
+        "the branch where x is absent and padding has that slot, with the same probability. With x in place of zeros in "
+        "one slot the sums are at most the sensitivity apart",
+    )
+    LIKELIHOODS = Beside(
+        equal="the question, the points, and every coin but the choice's",
+        branches="no score moves by more than its sensitivity: the logarithms of all choices' probabilities move by "
+        "numbers whose range is epsilon",
+    )
+    THRESHOLD = Beside(
+        equal="the question, the points, and the noise on all scores before the one that is answered",
+        branches="the threshold's noise moved by at most one sensitivity of a score, and the answer's by at most two, "
+        "give the same answer: a bijection of integers",
+    )
+    COVER = Beside(
+        equal="whatever is equal for the events that are drawn under it",
+        branches="a plan, which no door draws: Gaussian answers of at most its rho in all, each under its own coupling",
+    )
+    TRANSCRIPT = Beside(
+        equal="all earlier answers, and so the question and the point, which are functions of answers and public coins",
+        branches="the next answer, under its own event's coupling and with fresh coins",
+    )
+    BATCHES = Beside(
+        equal="the order of reading, which no record decides, and every coin",
+        branches="x is in one batch at most: all others hold the same records, and their answers are equal; the one "
+        "with x is under its own event's coupling",
+    )
+
+
 class Gaussian(Frozen):
     """One Gaussian answer: noise standard deviation `sigma` times the sensitivity. It is (1/sigma)-GDP."""
+
+    coupling: ClassVar[Coupling] = Coupling.SHIFT
 
     kind: Literal["gaussian"] = "gaussian"
     sigma: Positive
@@ -24,6 +77,8 @@ class Gaussian(Frozen):
 
 class Sampled(Frozen):
     """A Gaussian answer about a Poisson sample: each unit is in with probability `numerator / 2**64`."""
+
+    coupling: ClassVar[Coupling] = Coupling.SLOT
 
     kind: Literal["sampled"] = "sampled"
     numerator: Annotated[int, Field(ge=0, le=2**64)]
@@ -33,12 +88,16 @@ class Sampled(Frozen):
 class Zcdp(Frozen):
     """Anything known only to be rho-zero-concentrated differentially private."""
 
+    coupling: ClassVar[Coupling] = Coupling.COVER
+
     kind: Literal["zcdp"] = "zcdp"
     rho: Positive
 
 
 class Pure(Frozen):
     """Anything known only to be epsilon-differentially private."""
+
+    coupling: ClassVar[Coupling] = Coupling.THRESHOLD
 
     kind: Literal["pure"] = "pure"
     epsilon: Positive
@@ -47,12 +106,16 @@ class Pure(Frozen):
 class BoundedRange(Frozen):
     """An exponential mechanism of bounded range `epsilon`."""
 
+    coupling: ClassVar[Coupling] = Coupling.LIKELIHOODS
+
     kind: Literal["bounded_range"] = "bounded_range"
     epsilon: Positive
 
 
 class Repeated(Frozen):
     """The same event, `times` times over, each chosen after seeing the earlier answers."""
+
+    coupling: ClassVar[Coupling] = Coupling.TRANSCRIPT
 
     kind: Literal["repeated"] = "repeated"
     event: "Event"
@@ -62,12 +125,16 @@ class Repeated(Frozen):
 class Composed(Frozen):
     """All of these, adaptively; an empty tuple is no event at all."""
 
+    coupling: ClassVar[Coupling] = Coupling.TRANSCRIPT
+
     kind: Literal["composed"] = "composed"
     events: tuple["Event", ...] = ()
 
 
 class Disjoint(Frozen):
     """Each of these reads units that no other of them reads: parallel composition, the most expensive one counts."""
+
+    coupling: ClassVar[Coupling] = Coupling.BATCHES
 
     kind: Literal["disjoint"] = "disjoint"
     events: tuple["Event", ...] = ()

@@ -26,8 +26,8 @@ leaves of one tree each, whose shape the numbers of rows and of features decide,
 bounds them as it does the others, and they are the same floats on every processor.
 
 Null records, rows with an entry that is not finite or a norm beyond 2^400, and targets the loss is not defined for
-count as zero: their features, target, weight and norm are overwritten with zeros once. Row i's term depends on record i,
-the points asked about and public shapes only.
+count as zero: their features, target, weight and norm are overwritten with zeros once. Row i's term depends on record
+i, the points asked about and public shapes only.
 
 Records of a list that are left out are overwritten with the same zeros in the copy that is summed, before any
 arithmetic: nobody can tell them from null records (`core.problems.terms.overwrite`). Where all rows are read under a

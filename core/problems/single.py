@@ -12,8 +12,8 @@ C (1 + 2^-24) (where that rounding underflows it errs by 2^-109 at most), inside
 and no factor passes 2^41. All this holds whatever margin and score were. Scores that are not finite are zero by
 selection; every feature in here is finite.
 
-Null records are zeros in all that is read of them: features, target, weight and inverse. Of records that are left out no
-bit is kept when they are read, so zeros stand in their place before any arithmetic.
+Null records are zeros in all that is read of them: features, target, weight and inverse. Of records that are left out
+no bit is kept when they are read, so zeros stand in their place before any arithmetic.
 
 Error. A term passes through one rounding for its product and m - 1 for additions in a part of m = PART_ROWS rows: less
 than is charged.

@@ -19,7 +19,7 @@ class Records(NamedTuple):
     """Upper bounds of the norms of the very features that enter the products."""
 
     def listed(self, rows: Tensor, included: Tensor | None) -> "Records":
-        """Return copies of the records of a list, shape (m,); zeros in place of what is left out, as null records are."""
+        """Return copies of the records of a list, with zeros in place of what is left out, as null records are."""
         chosen = Records(*(one.index_select(0, rows) for one in self))
         if included is not None:
             for one in chosen:

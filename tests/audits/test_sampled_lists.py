@@ -77,7 +77,7 @@ def records() -> tuple[NetworkProblem, Facts]:
 
 
 def moved() -> dict[bool, Counter[float]]:
-    """Return how often sums are so many charged sensitivities along the kink, with x zeroed in the sample, and absent."""
+    """Return how often sums are so many charged sensitivities long, with x zeroed in the sample and with x absent."""
     held, public = records()
     assert FOUND is not None
     oracle = PoissonDoor(held, public, Unmetered(), repeatable_generator(), PARTS)
@@ -132,7 +132,7 @@ def test_a_zeroed_record_in_the_sample_is_distributed_as_an_absent_one() -> None
 
 @needs_a_kink
 def test_lists_in_the_order_of_records_are_caught() -> None:
-    """Planted bug: what an odd number of records at the kink adds up to changes its sign, 1.99 charged sensitivities."""
+    """Planted bug: the sum of an odd number of records at the kink changes its sign, by 1.99 charged sensitivities."""
     with in_the_order_of_records():
         told = moved()
     assert pvalue(told) < 1e-20

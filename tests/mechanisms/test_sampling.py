@@ -176,7 +176,7 @@ class TestLists:
         assert np.unique(empty.rows).size == 20, "padding is read from all over, as a sample is"
 
     def test_lengths_ask_for_the_rate_and_the_number_of_units_alone(self) -> None:
-        """Every list of 200 samples has the length that was worked out before any was drawn, with kernels or without."""
+        """Every list of 200 samples has the length that was worked out before any was drawn."""
         parts, units = rate_parts(0.05), 40_000
         length = padded_length(parts, units)
         for kernels in (KERNELS, None):
@@ -187,7 +187,7 @@ class TestLists:
 
     @pytest.mark.parametrize("kernels", [KERNELS, None], ids=["compiled", "numpy"])
     def test_every_slot_is_as_likely_for_a_unit_as_for_padding(self, kernels: Kernels | None) -> None:
-        """Chi-squares over slots: of which are padding, and of where units of the first half stand; false alarm 1e-4."""
+        """Chi-squares: of which slots are padding, and of where units of the first half stand; false alarm 1e-4."""
         parts, units = rate_parts(0.2), 60
         length = padded_length(parts, units)
         generator = SimulationGenerator(12)

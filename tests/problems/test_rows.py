@@ -162,7 +162,7 @@ FLAWS = {
 SINGLE_FLAWS = {
     "parts of 31 records": ("#define PART 32", "#define PART 31"),
     "who is left out": ("? -(uint32_t)((included)[i] != 0) :", "? ~(uint32_t)0 :"),
-    "a margin of what is left out": ("((const float *)record, KEPT(included, i), theta", "((const float *)record, ~0u, theta"),
+    "a margin of what is left out": ("float *)record, KEPT(included, i), theta", "float *)record, ~0u, theta"),
     "a target of what is left out": ("bits_of(record + first, KEPT(included, i))", "record[first]"),
     "no largest number": ("highest < largest ? highest : largest", "highest"),
     "a row behind": ("(table + (rows ? rows[start + i] :", "(table + (rows ? rows[start] :"),

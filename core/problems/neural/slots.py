@@ -1,4 +1,4 @@
-"""Records of one pass through a network, slot by slot, as the same bytes whether a slot's record is null or left out."""
+"""Records of one pass through a network, slot by slot: the same bytes whether a slot's record is null or left out."""
 
 from typing import NamedTuple
 
