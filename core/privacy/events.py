@@ -38,8 +38,8 @@ class Coupling(Enum):
     SLOT = Beside(
         equal="the question, the point, everybody else's sampling coins, and the order of the slots",
         branches="x absent: the same slots. x sampled: one slot holds x, or zeros where x is null; the latter equals "
-        "the branch where x is absent and padding has that slot, with the same probability. With x in place of zeros in "
-        "one slot the sums are at most the sensitivity apart",
+        "the branch where x is absent and padding has that slot, with the same probability. With x in place of zeros "
+        "in one slot the sums are at most the sensitivity apart",
     )
     LIKELIHOODS = Beside(
         equal="the question, the points, and every coin but the choice's",
