@@ -194,6 +194,7 @@ class Ledger:
         self.accounts: dict[str, Body] = {}
         self.jobs: dict[str, Body] = {}
         self.frozen, self.waits = False, 0
+        self.given_back: list[float] = []
         self.charged: Counter[str] = Counter()
 
     def follow(self, line: str) -> None:
@@ -233,6 +234,7 @@ class Ledger:
     def open(self, body: Body) -> None:
         """Open the scope's account."""
         self.owner, self.units = body["actor"], body["units"]
+        need(type(self.units) is int and self.units >= 1, "n is no count")
         need(body["account"] == self.scope, "the scope's account has another name")
         self.set_terms(body, None)
 
@@ -338,7 +340,7 @@ class Ledger:
         )
         pairs = zip(job["left"][self.scope], price([dearest], orders), strict=True)
         drawn = events[job["paid"] :] + [dearest] * min((rest // once for rest, once in pairs if once), default=0)
-        told = [canonical(event) for times, event in body["event"] for _ in range(times)]
+        told = [canonical(event) for times, event in body["event"] for _ in range(min(times, 999))]
         need(told == drawn and all(x[1] != y[1] for x, y in pairwise(body["event"])), "its events are not those left")
         job |= {"over": True, "paid": len(events)}
         return self.pay(job, dict(job["held"]), drawn)
@@ -356,6 +358,8 @@ class Ledger:
         need(job and job["over"] and job["paid"] and not job["compensated"], "its job has no charge to give back")
         part = Fraction(body["fraction"])
         need(0 < part <= 1 and (body["attempt"], body["chunk"]) == (0, 0), "its share is none")
+        need(sum(at > body["at"] - 86_399 for at in self.given_back) < 10, "ten were made within a day")  # noqa: PLR2004 - the page's
+        self.given_back.append(body["at"])
         job["compensated"] = True
         if part == 1:
             self.charged -= job["drawn"]
@@ -485,7 +489,7 @@ def verify(lines: Iterable[str]) -> Ledger:
     for line in lines:
         try:
             ledger.follow(line)
-        except (Broken, KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as fault:
+        except (Broken, KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as fault:
             raise Broken(f"entry {ledger.seq}: {fault or type(fault).__name__}") from fault
     need(ledger.seq, "there is no entry")
     return ledger

@@ -212,9 +212,9 @@ class Story:
             scope = ledger.lock_scope(session, self.place.scope_id)
             at = session.get_one(Entry, (scope.id, scope.seq)).created_at
             said = {"accounts": {}, "since": at, "until": at, "reason": "lost", "actor": "operator"}
-            waits = append(session, scope, kinds.Unwitnessed, at=at, content=said).seq
+            waits = append(session, scope, kinds.KINDS["unwitnessed"], at=at, content=said).seq
             word = {"accounts": {}, "entry": waits, "reason": "we know of none", "actor": scope.owner_id}
-            append(session, scope, kinds.Accept, at=at, content=word)
+            append(session, scope, kinds.KINDS["accept"], at=at, content=word)
             submit(session, self.place, (SAMPLED,), retry_allowance=1)  # and it goes on
 
 
@@ -431,6 +431,15 @@ def refund_twice(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*told[:place], refund, json.loads(json.dumps(refund)), *told[place + 1 :]]
 
 
+def refund_ten_and_one(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Ten jobs more that never read are paid for and given back on one day."""
+    job = the(told, "compensate")["job"]
+    mine = [body for body in told if body["job"] == job]
+    copies = [json.loads(json.dumps(body).replace(job, f"job_{copy}")) for copy in range(10) for body in mine]
+    last = told.index(mine[-1]) + 1
+    return [*told[:last], *(body | {"at": mine[-1]["at"]} for body in copies), *told[last:]]
+
+
 def settle_more_than_is_left(told: list[dict[str, Any]]) -> None:
     body = the(told, "settle")
     shift(body, "reserved", -1)
@@ -517,6 +526,7 @@ FORGERIES: dict[Change, str] = {
     pay_after_reading: "it is not due",
     double_a_refund: "it moves .* follows",
     refund_twice: "its job has no charge to give back",
+    refund_ten_and_one: "ten were made within a day",
     settle_more_than_is_left: "it moves .* follows",
     pay_again_as_one: "it moves .* follows",
     pay_again_out_of_the_price: "whether it pays again is told wrongly",
