@@ -22,6 +22,7 @@ STATUS: dict[type[Refusal], int] = {
     errors.ModelRetired: 410,
     errors.Conflict: 409,
     errors.DuplicateDataset: 409,
+    errors.NearCopy: 409,
     errors.PreconditionFailed: 412,
     errors.IdempotencyKeyMissing: 400,
     errors.IdempotencyKeyReused: 422,

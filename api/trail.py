@@ -12,6 +12,10 @@ log = structlog.get_logger("farthing.api")
 
 _READS = ("/v1/datasets/", "/v1/scopes/", "/v1/models/", "/v1/keys", "/v1/audit")
 _JOB_READS = ("/report", "/artifacts", "/artifacts/{name}")
+_UPLOADS = {("POST", "/v1/datasets"), ("PUT", "/v1/datasets/{dataset_id}/content")}
+_OF_THE_FILE = {409, 413, 422}
+_UPLOAD_REFUSED = (422, "upload-refused")
+"""How the trail tells of an upload that was refused for what is in it: which refusal it was is its owner's to know."""
 
 
 def _is_audited(method: str, route: str) -> bool:
@@ -36,12 +40,15 @@ class Trail:
         route = getattr(request.scope.get("route"), "path", "unknown")
         if caller is None or not _is_audited(request.method, route):
             return None
+        code = getattr(request.state, "code", None)
+        if (request.method, route) in _UPLOADS and status in _OF_THE_FILE:
+            status, code = _UPLOAD_REFUSED
         return Line(
             principal_id=caller.id,
             action=f"{request.method} {route}",
             target=getattr(request.state, "target", None) or request.url.path.removeprefix("/v1/"),
             status=status,
-            code=getattr(request.state, "code", None),
+            code=code,
             request_id=request.state.request_id,
         )
 

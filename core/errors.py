@@ -72,9 +72,15 @@ class Conflict(Refusal):
 
 
 class DuplicateDataset(Refusal):
-    """The same bytes are already a dataset of yours; its scope is named."""
+    """The same records are already a dataset of yours; its scope is named."""
 
     code = "duplicate-dataset"
+
+
+class NearCopy(Refusal):
+    """More than half of these rows may be in another scope of yours: join it, or say why these are other people."""
+
+    code = "near-copy"
 
 
 class PreconditionFailed(Refusal):

@@ -37,7 +37,7 @@ def dataset(found: Dataset) -> RenderableType:
         ("site", site_name(found.site)),
         ("rows", "-" if found.rows is None else f"{found.rows:,}"),
         ("columns", str(len(found.columns))),
-        ("digest", _figure(found.digest)),
+        ("fingerprint", _figure(found.fingerprint)),
     ]
     return plain_table(f"dataset {found.name}", rows)
 

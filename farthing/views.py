@@ -31,8 +31,8 @@ class Dataset(View):
     """What neighbouring data are: zero_out or replace_one; None: not told."""
     rows: int | None = None
     """Records, by the owner's word; None while pending."""
-    digest: str | None = None
-    """HMAC-SHA-256 of the uploaded bytes; None while pending."""
+    fingerprint: str | None = None
+    """Random, drawn when its records came; None while pending."""
     site: str = ""
     """That keeps its records; empty: the service's own."""
     columns: list[dict[str, Any]] = []

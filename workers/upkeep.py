@@ -70,7 +70,9 @@ def restore(settings: ServiceSettings, source: Path) -> None:
 
 
 def rewrap(settings: ServiceSettings, *, fresh: bool = False) -> None:
-    """Wrap every dataset's key by the current master key, also while the service runs; records stay as they are.
+    """Wrap every dataset's and owner's key by the current master key, also while the service runs.
+
+    Records and sealed identities stay as they are.
 
     Args:
         settings: of the home. The new key and the old one are lines of the master key's file, the new one first.
@@ -92,10 +94,10 @@ def rewrap(settings: ServiceSettings, *, fresh: bool = False) -> None:
             add_master_key(settings.master_key_path)
         keys = check_master_keys(settings, wrapped.values())
         done = 0
-        for dataset_id, before in wrapped.items():
+        for name, before in wrapped.items():
             if fingerprint_of(before) != keys.current.fingerprint:
-                after = keys.current.wrap(dataset_id, keys.unwrap(dataset_id, before))
-                done += database.run(datasets.rewrap_key, dataset_id, before, after)
+                after = keys.current.wrap(name, keys.unwrap(name, before))
+                done += database.run(datasets.rewrap_key, before, after)
     finally:
         database.dispose()
     say(f"{done} of {len(wrapped)} keys were wrapped anew, by master key {keys.current.fingerprint}.")

@@ -21,6 +21,7 @@ from core.errors import (
     IdempotencyKeyInFlight,
     IdempotencyKeyReused,
     Invalid,
+    NearCopy,
     NotFound,
     NotOfferedYet,
     TooLarge,
@@ -28,10 +29,11 @@ from core.errors import (
     UnsupportedMedia,
 )
 from core.service import datasets as service
+from core.service import identity as identities
 from core.service import uploads as incoming
 from core.service.context import Caller as Principal
 from core.service.context import Context
-from core.service.views import AccessView, BudgetView, DatasetView
+from core.service.views import AccessView, BudgetView, DatasetView, IdentityView
 from core.store.decoding.decode import format_of
 
 router = APIRouter(prefix="/v1/datasets", tags=["data"], route_class=StrictRoute, responses=problems(Unauthenticated))
@@ -65,7 +67,7 @@ _CONTENT = {
         "application/octet-stream": _BINARY,
     },
 }
-_UPLOAD = problems(Forbidden, Invalid, NotOfferedYet, TooLarge, UnsupportedMedia, DuplicateDataset, Conflict)
+_UPLOAD = problems(Forbidden, Invalid, NotOfferedYet, TooLarge, UnsupportedMedia, DuplicateDataset, NearCopy, Conflict)
 
 
 @router.post(
@@ -73,7 +75,10 @@ _UPLOAD = problems(Forbidden, Invalid, NotOfferedYet, TooLarge, UnsupportedMedia
     status_code=status.HTTP_201_CREATED,
     response_model=DatasetView,
     openapi_extra={"requestBody": _CREATE_BODY},
-    responses={**_UPLOAD, **problems(NotFound, IdempotencyKeyReused, IdempotencyKeyInFlight, DuplicateDataset)},
+    responses={
+        **_UPLOAD,
+        **problems(NotFound, IdempotencyKeyReused, IdempotencyKeyInFlight, DuplicateDataset, NearCopy),
+    },
 )
 async def create_dataset(request: Request, caller: Caller, db: Db, key: MaybeIdempotencyKey = None) -> JSONResponse:
     """Upload records with their declared columns and budget.
@@ -153,6 +158,12 @@ def get_dataset(dataset_id: DatasetId, caller: Caller, db: Db) -> DatasetView:
 def get_validation(dataset_id: DatasetId, caller: Caller, db: Db) -> dict[str, Any]:
     """Show the owner how the cells of each column were read."""
     return service.validation(db, caller, dataset_id)
+
+
+@router.get("/{dataset_id}/identity", responses=problems(NotFound, Forbidden, Conflict))
+def get_identity(dataset_id: DatasetId, caller: Caller, db: Db) -> IdentityView:
+    """Show the owner what the upload had in common with their earlier ones, and what they stated of it."""
+    return identities.identity(db, caller, dataset_id)
 
 
 @router.get("/{dataset_id}/mock", responses=problems(NotFound))

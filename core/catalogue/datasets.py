@@ -13,7 +13,12 @@ from core.privacy.amounts import BudgetRequest
 from core.privacy.facts import Adjacency, Frozen
 
 ScopeId = Annotated[str, identifier("sc")]
+Statement = Annotated[str, StringConstraints(min_length=3, max_length=500, strip_whitespace=True)]
 Title = Annotated[str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True)]
+
+
+UNPUBLISHED = {"distinct_because"}
+"""Fields that are not kept with a dataset's public facts: who states something may have had to, by their records."""
 
 
 class Metadata(Frozen):
@@ -33,6 +38,11 @@ class Metadata(Frozen):
         default=None, description="how many records the file must hold; a file with another number is refused"
     )
     approval: bool = Field(default=False, description="the owner approves each release before anybody else sees it")
+    distinct_because: Statement | None = Field(
+        default=None,
+        description="why these are other people than those of your earlier uploads, in your words: needed where more "
+        "than half of the rows are in one of another scope, or where that cannot be seen; nobody else sees it",
+    )
 
     @model_validator(mode="after")
     def _one_budget(self) -> "Metadata":

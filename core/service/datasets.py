@@ -82,7 +82,7 @@ def dataset_view(session: Session, dataset: Dataset) -> DatasetView:
         adjacency=declared["adjacency"] if scope is None else scope.adjacency,
         rows=dataset.rows,
         columns=COLUMNS.validate_python(dataset.columns),
-        digest=dataset.digest or dataset.repeated_digest,
+        fingerprint=dataset.fingerprint,
         site=dataset.site,
         created_at=rfc3339(dataset.created_at),
     )

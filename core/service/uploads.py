@@ -6,20 +6,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Self, TypeVar
 
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from core.catalogue.columns import UserColumn
 from core.catalogue.datasets import Metadata
-from core.errors import Conflict, DuplicateDataset, FieldError, Invalid, NotFound, NotOfferedYet, NotReady
+from core.errors import Conflict, FieldError, Forbidden, Invalid, NotFound, NotOfferedYet, NotReady
 from core.service import scopes, witnessing
 from core.service.context import Caller, Context
 from core.service.datasets import RECORDS, dataset_view, find_own
+from core.service.identity import Comparison, owner_keys, published
 from core.service.views import DatasetView
 from core.settings import ServiceSettings
 from core.store import datasets as rows
-from core.store import digests, idempotency, queries
-from core.store.claims import put_secret, refuse_if_frozen
+from core.store import idempotency, identities, queries
 from core.store.decoding.decode import Decoded, Limits, decode_upload, format_of
 from core.store.decoding.validation import seal_report
 from core.store.ids import new_id
@@ -31,7 +30,6 @@ from core.store.records.uploads import receive
 from core.store.tables import Dataset, Scope
 
 ROUTE: Final = "POST /v1/datasets"
-DIGEST_KEY: Final = "digest-key"
 T = TypeVar("T")
 
 
@@ -110,18 +108,20 @@ def create(
 
     Raises:
         As `parse`; Invalid: the file's structure or types are wrong; TooLarge: it passes a limit;
-        DuplicateDataset: the same bytes are a dataset of the caller's, declared as they are here or in another scope;
-        IdempotencyKeyReused. Nothing is stored then.
+        DuplicateDataset: the same records are a dataset of the caller's, declared as they are here or in another scope;
+        NearCopy: more than half of them may be; IdempotencyKeyReused. Nothing is stored then.
     """
     parse(context, caller, metadata)
     request = metadata.model_dump(mode="json")
 
     def work(session: Session, arrived: Arrived) -> tuple[dict[str, Any], bool]:
         if key is not None:
-            stored = idempotency.begin(session, caller.id, ROUTE, key, idempotency.hash_body([request, arrived.digest]))
+            stored = idempotency.begin(
+                session, caller.id, ROUTE, key, idempotency.hash_body([request, arrived.compared.digest])
+            )
             if stored is not None:
                 return stored.body, True
-        dataset = rows.add(session, arrived.dataset_id, caller.id, metadata.name, request)
+        dataset = rows.add(session, arrived.dataset_id, caller.id, metadata.name, published(metadata))
         _fill(session, caller, dataset, metadata, arrived)
         body = dataset_view(session, dataset).model_dump(mode="json")
         if key is not None:
@@ -143,12 +143,14 @@ def fill(
 
     Raises:
         NotFound: it does not exist for the caller.
-        Forbidden: it is somebody else's.
+        Forbidden: it is somebody else's; an admin too would learn by the answer what is in the owner's other uploads.
         Conflict: it has its records already.
-        Invalid, TooLarge, DuplicateDataset: as `create`.
+        Invalid, TooLarge, DuplicateDataset, NearCopy: as `create`.
     """
     with context.database.read() as session:
         pending = find_own(session, caller, dataset_id)
+        if pending.owner_id != caller.id:
+            raise Forbidden("Only the owner of a declaration sends its records.")
         _refuse_filled(pending)
         owner_id, metadata = pending.owner_id, Metadata.model_validate(pending.request)
     parse(context, caller, metadata)
@@ -175,7 +177,8 @@ class Arrived:
     """An upload that was received, decoded and stored, encrypted for the dataset that it is to become."""
 
     dataset_id: str
-    digest: str
+    compared: Comparison
+    """With the owner's earlier uploads."""
     decoded: Decoded
     location: str
     wrapped_key: str
@@ -203,27 +206,41 @@ class _Stored:
         self._storage = open_storage(settings)
         self._kept = False
         load_master_keys(settings)  # before anything is read: without one, nothing can be stored
+        keys = owner_keys(context, owner_id)
         received = receive(
-            pieces, folder=settings.spool_path, secret=_digest_key(context), limit_bytes=settings.max_upload_bytes
+            pieces, folder=settings.spool_path, secret=keys.of_bytes, limit_bytes=settings.max_upload_bytes
         )
         location = f"{new_id(RECORDS)}.sealed"
         target = SealedFile(path=settings.spool_path / location, context=dataset_id)
         self._spooled = (received.file.path, target.path)
         self._location = location
+        compared = Comparison(keys, owner_id, settings.site, received.digest)
         try:
-            if not may_repeat:
-                with context.database.read() as session:
-                    _refuse_duplicate(session, owner_id, metadata, received.digest)
+            self._check(compared, metadata, may_repeat=may_repeat)
             decoded = decode_upload(
-                received.file, target, metadata.columns, limits=_limits(settings), media=media, rows=metadata.rows
+                received.file,
+                target,
+                metadata.columns,
+                limits=_limits(settings),
+                media=media,
+                rows=metadata.rows,
+                row_key=keys.of_rows,
             )
+            compared.records = decoded.records
+            self._check(compared, metadata, may_repeat=may_repeat)
             self._storage.put(target.path, location)
         except BaseException:
             self._remove()
             raise
         wrapped_key = load_master_keys(settings).current.wrap(dataset_id, target.key)  # it may be another one by now
         report = seal_report(decoded.report, target.key, dataset_id)
-        self._arrived = Arrived(dataset_id, received.digest, decoded, location, wrapped_key, report, settings.site)
+        self._arrived = Arrived(dataset_id, compared, decoded, location, wrapped_key, report, settings.site)
+
+    def _check(self, compared: Comparison, metadata: Metadata, *, may_repeat: bool) -> None:
+        """Refuse what has a budget already, before it is decoded, stored or held a transaction up for."""
+        if not may_repeat:
+            with self._context.database.read() as session:
+                compared.check(session, metadata)
 
     def __enter__(self) -> Self:
         return self
@@ -255,65 +272,12 @@ def _limits(settings: ServiceSettings) -> Limits:
     )
 
 
-def _digest_key(context: Context) -> bytes:
-    """Return the installation's secret for digests, made at first use."""
-    with context.database.read() as session:
-        found = rows.secret(session, DIGEST_KEY)
-    if found is None:
-        context.database.run(put_secret, DIGEST_KEY, secrets.token_hex(32), keep=True)
-        with context.database.read() as session:
-            found = rows.secret(session, DIGEST_KEY)
-    assert found is not None, "it was just made"
-    return bytes.fromhex(found)
-
-
-def _refuse_duplicate(session: Session, owner_id: str, metadata: Metadata, digest: str) -> None:
-    """Refuse bytes that the owner has already, unless they are declared otherwise in the scope that they are in.
-
-    Or declared anew in another scope, where nobody was told anything of them in that one, and nobody can be: nothing
-    was ever paid there, all records are erased, and nobody has frozen it.
-
-    Raises:
-        DuplicateDataset: use the dataset that there is, or name the scope.
-        LedgerFrozen: the ledger is behind its witness, and does not know what was paid.
-    """
-    first = digests.holder(session, owner_id, digest)
-    if first is None:
-        return
-    place = session.get_one(Scope, first.scope_id)
-    if metadata.scope == place.id:
-        columns = metadata.model_dump(mode="json")["columns"]
-        here = digests.of_the_same_bytes(session, first)
-        same = [one.id for one in here if one.columns == columns and one.state == "ready"]
-        if not same:
-            return
-        raise DuplicateDataset(
-            f"These bytes, with these columns, are already your dataset {same[0]} in scope {place.id}: use that one.",
-            dataset=same[0],
-            scope=place.id,
-        )
-    refuse_if_frozen(session)
-    bound = digests.was_paid(session, place.id) or place.frozen_reason is not None
-    left = digests.unerased(session, place.id)
-    if not bound and not left:
-        return
-    erased = f"once the records of {' and '.join(left)} are erased"
-    free = f" Nothing was told of them yet: {erased}, they may have another budget."
-    raise DuplicateDataset(
-        f"These bytes are already your dataset {first.id} in scope {place.id}; a re-upload has no new budget. "
-        f"To declare their columns otherwise, join that scope.{'' if bound else free}",
-        FieldError("/scope", f'give "{place.id}", and leave budget out'),
-        dataset=first.id,
-        scope=place.id,
-    )
-
-
 def _fill(session: Session, caller: Caller, dataset: Dataset, metadata: Metadata, arrived: Arrived) -> None:
     """Make a pending dataset ready: its scope, its public facts and where its records are."""
     assert dataset.id == arrived.dataset_id, "the records are encrypted for this dataset and no other"
     decoded = arrived.decoded
-    digests.lock_place(session, dataset.owner_id, arrived.digest)
-    _refuse_duplicate(session, dataset.owner_id, metadata, arrived.digest)
+    identities.wrapped_key(session, dataset.owner_id, arrived.site, lock=True)
+    leaving, overlaps = arrived.compared.check(session, metadata)
     if metadata.scope is not None:
         scope = _joined(session, caller, metadata)
     else:
@@ -336,8 +300,10 @@ def _fill(session: Session, caller: Caller, dataset: Dataset, metadata: Metadata
     dataset.site = arrived.site
     dataset.validation = arrived.report
     dataset.state = "ready"
-    try:
-        digests.put(session, dataset, arrived.digest, scope)
-        session.flush()
-    except IntegrityError as error:  # a rival stored the same bytes at this moment
-        raise DuplicateDataset("These bytes are already a dataset of yours.") from error
+    dataset.fingerprint = f"fp_{secrets.token_hex(16)}"
+    dataset.request = published(metadata)
+    session.flush()
+    arrived.compared.keep(session, dataset, metadata, overlaps)
+    for scope_id in sorted({one.scope_id for one in leaving}):
+        gone = [one.dataset_id for one in leaving if one.scope_id == scope_id]
+        identities.leave(session, scope_id, gone, dataset.owner_id, to=scope.id)

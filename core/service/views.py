@@ -52,12 +52,35 @@ class DatasetView(View):
     """Records, by the owner's word; null while pending."""
     columns: list[Column]
     """As declared, with their bounds and levels."""
-    digest: str | None
-    """HMAC-SHA-256 of the uploaded bytes; null while pending."""
+    fingerprint: str | None
+    """Random, drawn when its records came; says nothing of them; null while pending."""
     site: str
     """That keeps the records; empty: the service's own."""
     created_at: str
     """When it was declared."""
+
+
+class OverlapView(View):
+    """An earlier dataset of the same owner's with more than half of the rows in common, of the smaller one's."""
+
+    dataset: str
+    """`ds_...`."""
+    scope: str
+    """Its scope, `sc_...`."""
+    share: float
+    """Of the smaller one's rows, an estimate: within about .05 of the truth where both are of a size."""
+
+
+class IdentityView(View):
+    """What an upload had in common with earlier ones of its owner's, for the owner alone."""
+
+    object: Literal["identity"] = "identity"
+    dataset: str
+    """`ds_...`."""
+    overlaps: list[OverlapView]
+    """The largest shares first; empty: none above a half was found."""
+    distinct_because: str | None
+    """What the owner stated when it came; null: nothing."""
 
 
 class AccessView(View):

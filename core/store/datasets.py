@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from core.errors import NotFound
 from core.store import clock, retention
-from core.store.tables import Access, Dataset, Job, Secret
+from core.store.tables import Access, Dataset, IdentityKey, Job
 
 
 def add(session: Session, dataset_id: str, owner_id: str, name: str, request: Mapping[str, Any]) -> Dataset:
@@ -53,11 +53,6 @@ def lock(session: Session, dataset_id: str) -> Dataset:
 def is_kept(session: Session, location: str) -> bool:
     """Tell whether a dataset's records are in this file."""
     return session.execute(select(Dataset.id).where(Dataset.location == location)).first() is not None
-
-
-def secret(session: Session, name: str) -> str | None:
-    """Return an installation-wide value."""
-    return session.execute(select(Secret.value).where(Secret.name == name)).scalar_one_or_none()
 
 
 def give_access(session: Session, dataset_id: str, principal_id: str) -> None:
@@ -125,14 +120,22 @@ def locations(session: Session) -> set[str]:
 
 
 def wrapped_keys(session: Session, site: str) -> dict[str, str]:
-    """Return the wrapped key of each dataset of a site that has one, by the dataset's identifier."""
+    """Return all keys that a site's master key wraps, each by what it is wrapped for: datasets' and owners'."""
     here = (Dataset.site == site, Dataset.wrapped_key.is_not(None))
     found = session.execute(select(Dataset.id, Dataset.wrapped_key).where(*here))
-    return {dataset_id: wrapped for dataset_id, wrapped in found if wrapped is not None}
+    wrapped = {dataset_id: text for dataset_id, text in found if text is not None}
+    owners = session.execute(select(IdentityKey.owner_id, IdentityKey.wrapped).where(IdentityKey.site == site))
+    return wrapped | {owner_name(owner_id): text for owner_id, text in owners}
 
 
-def rewrap_key(session: Session, dataset_id: str, before: str, after: str) -> bool:
+def owner_name(owner_id: str) -> str:
+    """Return what an owner's key is wrapped for."""
+    return f"uploads of {owner_id}"
+
+
+def rewrap_key(session: Session, before: str, after: str) -> bool:
     """Put another wrapping in a key's place; tell whether the one before was still there."""
-    statement = update(Dataset).where(Dataset.id == dataset_id, Dataset.wrapped_key == before)
-    done = session.execute(statement.values(wrapped_key=after).returning(Dataset.id))
-    return done.first() is not None
+    one = update(Dataset).where(Dataset.wrapped_key == before).values(wrapped_key=after).returning(Dataset.id)
+    other = update(IdentityKey).where(IdentityKey.wrapped == before).values(wrapped=after)
+    found = session.execute(one).first() or session.execute(other.returning(IdentityKey.owner_id)).first()
+    return found is not None

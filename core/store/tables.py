@@ -147,10 +147,7 @@ class Dataset(Base):
     """An immutable set of records, ds_...; new data is a new dataset in the same scope."""
 
     __tablename__ = "datasets"
-    __table_args__ = (
-        CheckConstraint(one_of("state", DATASET_STATES), name="state"),
-        UniqueConstraint("owner_id", "digest"),
-    )
+    __table_args__ = (CheckConstraint(one_of("state", DATASET_STATES), name="state"),)
 
     id: Mapped[str] = mapped_column(Id, primary_key=True)
     scope_id: Mapped[str | None] = mapped_column(ForeignKey("scopes.id"), index=True)  # None while pending
@@ -160,14 +157,45 @@ class Dataset(Base):
     request: Mapped[Any] = mapped_column(Json)  # the metadata as posted
     columns: Mapped[Any] = mapped_column(Json)  # list of core.catalogue.columns.Column
     rows: Mapped[int | None] = mapped_column(BigInteger)
-    digest: Mapped[str | None] = mapped_column(String(100))  # hmac-sha256:... of the uploaded bytes
-    repeated_digest: Mapped[str | None] = mapped_column(String(100))  # the same, where another dataset has it
+    fingerprint: Mapped[str | None] = mapped_column(String(40))  # random, drawn with the records; shown to all
     location: Mapped[str | None] = mapped_column(Text)  # of the encoded records, relative to settings.records_path
     location_digest: Mapped[str | None] = mapped_column(String(100))  # of the encoded records
     wrapped_key: Mapped[str | None] = mapped_column(Text)  # of the encoded records, under the site's master key
     site: Mapped[str] = mapped_column(String(40), server_default="")  # that keeps the records; "": the service's own
     validation: Mapped[Any | None] = mapped_column(Json)  # the owner's report; never shown to others
     created_at: Mapped[float] = mapped_column(Float)
+
+
+class IdentityKey(Base):
+    """An owner's key at a site, under which uploads there are compared with each other (`core.store.identities`)."""
+
+    __tablename__ = "identity_keys"
+
+    owner_id: Mapped[str] = mapped_column(ForeignKey("principals.id"), primary_key=True)
+    site: Mapped[str] = mapped_column(String(40), primary_key=True, server_default="")
+    wrapped: Mapped[str] = mapped_column(Text)  # under the site's master key
+
+
+class Identity(Base):
+    """What is known of an upload, for its owner alone: sealed under the owner's key at the site that keeps it."""
+
+    __tablename__ = "identities"
+
+    dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"), primary_key=True)
+    owner_id: Mapped[str] = mapped_column(ForeignKey("principals.id"), index=True)
+    site: Mapped[str] = mapped_column(String(40), server_default="")
+    sealed: Mapped[bytes] = mapped_column(LargeBinary)  # core.store.identities.Kept
+    moved: Mapped[bool] = mapped_column(default=False, server_default="0")  # its records left for another scope
+
+
+class IdentityCounts(Base):
+    """Rows of an upload counted by a keyed hash of some of its columns, sealed as its identity is."""
+
+    __tablename__ = "identity_counts"
+
+    dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"), primary_key=True)
+    tag: Mapped[str] = mapped_column(String(40), primary_key=True)  # of the set of columns
+    sealed: Mapped[bytes] = mapped_column(LargeBinary)
 
 
 class Access(Base):
@@ -382,7 +410,7 @@ class Audit(Base):
 
 
 class Secret(Base):
-    """Installation-wide values made once: the digest key, the ledger's epoch, the installation's id."""
+    """Installation-wide values made once: the ledger's epoch, the installation's id."""
 
     __tablename__ = "secrets"
 

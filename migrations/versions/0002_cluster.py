@@ -1,13 +1,15 @@
 """What several machines need: retry allowances, devices, priorities, deadlines, wrapped keys and known workers.
 
 And public weights, which networks start from; federated jobs, their clients, and who approved of their models; sites
-that keep their own records, and their places in federated jobs; datasets of the same bytes, declared otherwise.
+that keep their own records, and their places in federated jobs; what says whether two uploads are of the same people.
 
 And keys with salted hashes, whose principals can be disabled.
 
 Revision 0002, which grows until the first release. What it adds has defaults; what it takes away, and what becomes of
 the data there, stands at each block.
 """
+
+import secrets
 
 import sqlalchemy as sa
 from alembic import op
@@ -100,7 +102,6 @@ def upgrade() -> None:
         postgresql_where=sa.text("optimizer = 'certify'"),
     )
     op.add_column("datasets", sa.Column("wrapped_key", sa.Text(), nullable=True))
-    op.add_column("datasets", sa.Column("repeated_digest", sa.String(length=100), nullable=True))
     op.add_column("datasets", sa.Column("site", sa.String(length=40), nullable=False, server_default=""))
     # What a job's certificate says of the code and the libraries that computed it.
     op.add_column("attempts", sa.Column("software", JSON, nullable=True))
@@ -157,6 +158,64 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name=op.f("fk_seats_job_id_jobs")),
         sa.PrimaryKeyConstraint("job_id", "site", name=op.f("pk_seats")),
     )
+    _keep_identities_in_place_of_digests()
+
+
+def _keep_identities_in_place_of_digests() -> None:
+    """Drop digests of uploaded bytes with their key, which lay in the clear; datasets have random fingerprints.
+
+    What was stored before has no identity: its owner joins its scope, or states why later uploads are of others.
+    """
+    op.add_column("datasets", sa.Column("fingerprint", sa.String(length=40), nullable=True))
+    op.create_table(
+        "identity_keys",
+        sa.Column("owner_id", sa.String(length=40), nullable=False),
+        sa.Column("site", sa.String(length=40), nullable=False, server_default=""),
+        sa.Column("wrapped", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(["owner_id"], ["principals.id"], name=op.f("fk_identity_keys_owner_id_principals")),
+        sa.PrimaryKeyConstraint("owner_id", "site", name=op.f("pk_identity_keys")),
+    )
+    op.create_table(
+        "identities",
+        sa.Column("dataset_id", sa.String(length=40), nullable=False),
+        sa.Column("owner_id", sa.String(length=40), nullable=False),
+        sa.Column("site", sa.String(length=40), nullable=False, server_default=""),
+        sa.Column("sealed", sa.LargeBinary(), nullable=False),
+        sa.Column("moved", sa.Boolean(), nullable=False, server_default="0"),
+        sa.ForeignKeyConstraint(["dataset_id"], ["datasets.id"], name=op.f("fk_identities_dataset_id_datasets")),
+        sa.ForeignKeyConstraint(["owner_id"], ["principals.id"], name=op.f("fk_identities_owner_id_principals")),
+        sa.PrimaryKeyConstraint("dataset_id", name=op.f("pk_identities")),
+    )
+    op.create_index("ix_identities_owner_id", "identities", ["owner_id"])
+    op.create_table(
+        "identity_counts",
+        sa.Column("dataset_id", sa.String(length=40), nullable=False),
+        sa.Column("tag", sa.String(length=40), nullable=False),
+        sa.Column("sealed", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(["dataset_id"], ["datasets.id"], name=op.f("fk_identity_counts_dataset_id_datasets")),
+        sa.PrimaryKeyConstraint("dataset_id", "tag", name=op.f("pk_identity_counts")),
+    )
+    bind = op.get_bind()
+    datasets = sa.table("datasets", sa.column("id"), sa.column("scope_id"), sa.column("fingerprint"))
+    drawn = {}
+    for dataset_id in bind.execute(sa.select(datasets.c.id).where(datasets.c.scope_id.is_not(None))).scalars().all():
+        drawn[dataset_id] = f"fp_{secrets.token_hex(16)}"
+        bind.execute(sa.update(datasets).where(datasets.c.id == dataset_id).values(fingerprint=drawn[dataset_id]))
+    answers = sa.table(
+        "idempotency", *map(sa.column, ("principal_id", "route", "key")), sa.column("body", JSON)
+    )
+    replays = sa.select(answers).where(answers.c.route == "POST /v1/datasets", answers.c.body.is_not(None))
+    for owner, route, key, body in bind.execute(replays).all():
+        if body is not None and "digest" in body:
+            shown = {name: value for name, value in body.items() if name != "digest"}
+            where = (answers.c.principal_id == owner, answers.c.route == route, answers.c.key == key)
+            values = {"body": shown | {"fingerprint": drawn.get(body["id"])}}
+            bind.execute(sa.update(answers).where(*where).values(values))
+    stored = sa.table("secrets", sa.column("name"))
+    bind.execute(sa.delete(stored).where(stored.c.name == "digest-key"))
+    with op.batch_alter_table("datasets") as batch:
+        batch.drop_constraint("uq_datasets_owner_id_digest", type_="unique")
+        batch.drop_column("digest")
 
 
 def _keep_salted_hashes_of_keys() -> None:
@@ -192,16 +251,27 @@ def _keep_plain_hashes_of_keys() -> None:
     op.drop_column("principals", "disabled_at")
 
 
+def _keep_digests_in_place_of_identities() -> None:
+    """Undo the above; digests do not come back."""
+    with op.batch_alter_table("datasets") as batch:
+        batch.add_column(sa.Column("digest", sa.String(length=100), nullable=True))
+        batch.create_unique_constraint("uq_datasets_owner_id_digest", ["owner_id", "digest"])
+        batch.drop_column("fingerprint")
+    op.drop_table("identity_counts")
+    op.drop_table("identities")
+    op.drop_table("identity_keys")
+
+
 def downgrade() -> None:
     _keep_plain_hashes_of_keys()
     op.drop_column("attempts", "software")
     _admit_first_kinds()
+    _keep_digests_in_place_of_identities()
     op.drop_table("seats")
     op.drop_table("approvals")
     op.drop_table("public_weights")
     op.drop_table("workers")
     op.drop_column("datasets", "site")
-    op.drop_column("datasets", "repeated_digest")
     op.drop_column("datasets", "wrapped_key")
     op.drop_index("ix_jobs_queued", table_name="jobs")
     op.drop_index("ix_jobs_certify", table_name="jobs")

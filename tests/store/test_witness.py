@@ -10,7 +10,7 @@ from core.privacy.events import Zcdp, compose
 from core.privacy.renyi import cost_nano
 from core.store.claims import Claim, freeze_ledger, refuse_if_frozen
 from core.store.database import Database
-from core.store.digests import was_paid
+from core.store.identities import was_paid
 from core.store.jobs import jobs
 from core.store.jobs.sweep import sweep
 from core.store.ledger import ledger

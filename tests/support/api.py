@@ -29,10 +29,11 @@ COLUMNS: list[dict[str, Any]] = [
 
 
 def csv(rows: int = 400, shift: int = 0) -> bytes:
-    """Return a CSV file for `COLUMNS`; another `shift` gives other bytes."""
+    """Return a CSV file for `COLUMNS`; another `shift` gives other people's records."""
     jobs = ("management", "technician", "student")
     lines = [
-        f"{18 + (7 * row + shift) % 70},{jobs[row % 3]},{'yes' if (row * 5 + shift) % 4 == 0 else 'no'}"
+        f"{18 + (7 * row + shift) % 70}.{(row * 7919 + shift * 104_729) % 99_991:05},{jobs[row % 3]},"
+        f"{'yes' if (row * 5 + shift) % 4 == 0 else 'no'}"
         for row in range(rows)
     ]
     return "\n".join(["age,job,y", *lines, ""]).encode()
@@ -77,12 +78,12 @@ class Service:
 
 
 def upload(client: httpx.Client, shift: int = 0, rows: int = 400, **changes: Any) -> dict[str, Any]:
-    """Upload a small dataset, with an end that makes the bytes new, and return its view."""
+    """Upload a small dataset of people who are in no other, and return its view."""
     import json  # noqa: PLC0415 - only here
 
     parts: list[tuple[str, Any]] = [
         ("metadata", (None, json.dumps(metadata(**changes)), "application/json")),
-        ("file", ("people.csv", csv(rows, shift) + b"\n" * next(_ENDS), "text/csv")),
+        ("file", ("people.csv", csv(rows, shift + 1000 * next(_ENDS)), "text/csv")),
     ]
     answer = client.post("/v1/datasets", files=parts)
     assert answer.status_code == 201, answer.text

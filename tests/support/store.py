@@ -79,7 +79,7 @@ def make_dataset(session: Session, owner_id: str, scope_id: str) -> str:
         request={},
         columns=[],
         rows=1000,
-        digest=new_id("digest"),
+        fingerprint=new_id("fp"),
         created_at=clock.read(session),
     )
     session.add(dataset)

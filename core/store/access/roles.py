@@ -22,7 +22,7 @@ _NEVER_CHANGED: Final = frozenset({"entries", "audit"})
 _DELETED_FROM: Final = ("access", "checkpoints", "idempotency", "public_weights", "seats", "workers")
 _COLUMNS: Final = {"principals": "name", "api_keys": "last_used_at, revoked_at"}
 """Without the right to change some column of a row nobody may lock it."""
-_GUARDED: Final = ("datasets", "public_weights", "secrets", "seats", "workers")
+_GUARDED: Final = ("datasets", "identities", "identity_keys", "public_weights", "secrets", "seats", "workers")
 
 _GUARD: Final = f"""
 CREATE OR REPLACE FUNCTION farthing_own_site() RETURNS trigger LANGUAGE plpgsql AS $guard$

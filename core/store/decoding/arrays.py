@@ -5,7 +5,7 @@ type, never on a value: bytes where the declared bounds are whole numbers from 0
 numbers only, int32 for tokens, float32 otherwise. So no single record changes how long the others take to be read.
 """
 
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -47,16 +47,28 @@ def misfit_of_array(column: ArrayColumn, kind: pa.DataType) -> str | None:
     return f"write lists of numbers in the shape {'x'.join(map(str, column.shape))}, or one list of them"
 
 
-def convert_array(column: ArrayColumn, cells: pa.Array) -> tuple[pa.FixedSizeListArray, ColumnReport]:
+class RawArrays(Protocol):
+    """Takes a column's arrays as they were read, before bounds and missing codes have a say."""
+
+    def arrays(self, rows: int, places: npt.NDArray[np.int64], values: npt.NDArray[np.float64], /) -> None:
+        """Take the arrays of the rows `places`, shape (len(places), numbers); those of the other rows are missing."""
+
+
+def convert_array(
+    column: ArrayColumn, cells: pa.Array, raw: RawArrays | None = None
+) -> tuple[pa.FixedSizeListArray, ColumnReport]:
     """Return a column's arrays as they are kept, null where missing, and how many arrays had something done to them.
 
     Args:
         column: the declaration.
         cells: lists of a type that `misfit_of_array` finds nothing wrong with.
+        raw: is given the arrays as they were read.
     """
     rows = len(cells)
     kept = kept_type(column, cells.type)
     places, values = _rectangular(column, cells)
+    if raw is not None:
+        raw.arrays(rows, places, values)
     with np.errstate(invalid="ignore"):
         finite = np.isfinite(values).all(axis=1)
         coded = finite & np.isin(values, column.missing).any(axis=1) if column.missing else np.zeros_like(finite)

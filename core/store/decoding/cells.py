@@ -6,7 +6,7 @@ declared values (-1: missing).
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -34,18 +34,32 @@ _SECONDS_PER_DAY = 86_400
 _DECIMAL = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(?i:inf|infinity)$"
 
 
-def convert(column: Scalar, cells: pa.Array) -> tuple[npt.NDArray[Any], ColumnReport]:
+class RawCells(Protocol):
+    """Takes a column's cells as they were read, before bounds, categories and missing codes have a say."""
+
+    def numbers(self, values: Floats, /) -> None:
+        """Take numbers, NaN where a cell is none."""
+
+    def days(self, values: Floats, /) -> None:
+        """Take days since 1 January of year 1, NaN where a cell is none."""
+
+    def codes(self, texts: Sequence[str | None], places: npt.NDArray[np.integer[Any]], /) -> None:
+        """Take texts: row i has `texts[places[i]]`, or none where `places[i]` is their number."""
+
+
+def convert(column: Scalar, cells: pa.Array, raw: RawCells | None = None) -> tuple[npt.NDArray[Any], ColumnReport]:
     """Return the canonical values of a column's cells, shape (rows,), and what was done to them.
 
     Args:
         column: the declaration.
         cells: an Arrow array of a type that `core.store.decoding.checks` lets through for this column.
+        raw: is given the cells as they were read.
     """
     if pa.types.is_string_view(cells.type):
         cells = cells.cast(pa.string())  # few functions take views
     if isinstance(column, Coded):
-        return _codes(column, cells)
-    return _numbers(column, cells)
+        return _codes(column, cells, raw)
+    return _numbers(column, cells, raw)
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -53,10 +67,15 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _numbers(column: Ordered, cells: pa.Array) -> tuple[Floats, ColumnReport]:
+def _numbers(column: Ordered, cells: pa.Array, raw: RawCells | None) -> tuple[Floats, ColumnReport]:
     if pa.types.is_dictionary(cells.type):
         cells = cells.dictionary_decode()
     values = _days(column, cells) if isinstance(column, DateColumn) else _floats(cells)
+    if raw is not None:
+        if isinstance(column, DateColumn):
+            raw.days(values + column.lower.toordinal())
+        else:
+            raw.numbers(values)
     empty = _empty(column, cells, values)
     coded = _missing_numbers(column)
     absent = empty | np.isin(values, coded) if coded else empty
@@ -83,12 +102,15 @@ def _numbers(column: Ordered, cells: pa.Array) -> tuple[Floats, ColumnReport]:
     )
 
 
-def _codes(column: Coded, cells: pa.Array) -> tuple[Codes, ColumnReport]:
+def _codes(column: Coded, cells: pa.Array, raw: RawCells | None) -> tuple[Codes, ColumnReport]:
     if not pa.types.is_dictionary(cells.type):
         cells = _texts(cells).dictionary_encode()
     # each distinct text is looked at once, however often it comes
-    lookup = np.array([*_places(column, _texts(cells.dictionary).to_pylist()), _ABSENT], dtype=np.int32)
+    texts = _texts(cells.dictionary).to_pylist()
+    lookup = np.array([*_places(column, texts), _ABSENT], dtype=np.int32)
     places = cells.indices.cast(pa.int64()).fill_null(len(lookup) - 1).to_numpy(zero_copy_only=False)
+    if raw is not None:
+        raw.codes(texts, places)
     found = lookup[places]
     unknown, absent = found == _UNKNOWN, found == _ABSENT
     missing = absent

@@ -1,8 +1,8 @@
 """From an uploaded file to canonical columns: in a child process of its own, under limits, batch by batch.
 
 The file is a stranger's and the libraries that read it are large, so the process that reads it holds no secret but
-this file's own keys, may use so much memory, processor time and disk, and is killed when its time is up. Its parent
-reads one small JSON answer. What it reads and what it writes is encrypted on the disk.
+this file's own keys and that of its owner's row hashes, may use so much memory, processor time and disk, and is killed
+when its time is up. Its parent reads one small JSON answer. What it reads and what it writes is encrypted on the disk.
 
 The canonical file is an uncompressed Arrow IPC file with one column for each declared one, in order, and one row for
 each row of the upload, in order: float64 numbers in the units that enter a model (days since `lower` for dates; NaN:
@@ -29,6 +29,7 @@ from core.catalogue.columns import ArrayColumn, Column, numbers_in
 from core.errors import FieldError, Invalid, Refusal, TooLarge
 from core.privacy.facts import Frozen
 from core.store.arrow import leave_pandas_out
+from core.store.decoding.likeness import Summarized
 from core.store.decoding.validation import ColumnReport, ValidationReport
 from core.store.records.encryption import SealedFile
 from core.store.records.files import digest_of
@@ -69,6 +70,7 @@ class Decoded(Frozen):
     bytes: int = Field(description="of the encrypted file")
     digest: str = Field(description="sha256:... of the encrypted file, as it is stored")
     report: ValidationReport
+    records: Summarized | None = Field(default=None, description="keyed; None where no key was given")
 
 
 class _Request(Frozen):
@@ -77,6 +79,7 @@ class _Request(Frozen):
     columns: tuple[Column, ...]
     media: str | None
     limits: Limits
+    row_key: str | None
 
 
 class _Problem(Frozen):
@@ -103,6 +106,7 @@ def decode_upload(
     limits: Limits,
     media: str | None = None,
     rows: int | None = None,
+    row_key: bytes | None = None,
 ) -> Decoded:
     """Decode `source` into the canonical file `target`, in a child process under `limits`.
 
@@ -113,6 +117,7 @@ def decode_upload(
         limits: what the child may use.
         media: what the sender says the file is (`format_of`); None: its first bytes decide.
         rows: how many rows the owner declared; None: as many as there are.
+        row_key: 32 bytes, the owner's own, under which the records are summarized; None: they are not.
 
     Raises:
         Invalid: structure or types are wrong, the rows are not as many as declared, or the child crashed or passed a
@@ -121,7 +126,9 @@ def decode_upload(
     """
     source, target = _resolved(source), _resolved(target)
     try:
-        decoded = _ask_child(_Request(source=source, target=target, columns=columns, media=media, limits=limits))
+        key = None if row_key is None else row_key.hex()
+        request = _Request(source=source, target=target, columns=columns, media=media, limits=limits, row_key=key)
+        decoded = _ask_child(request)
         _check_rows(decoded, rows)
     except BaseException:
         target.path.unlink(missing_ok=True)
@@ -200,7 +207,13 @@ def _environment() -> dict[str, str]:
 
 
 def decode(
-    source: SealedFile, target: SealedFile, columns: Sequence[Column], *, limits: Limits, media: str | None
+    source: SealedFile,
+    target: SealedFile,
+    columns: Sequence[Column],
+    *,
+    limits: Limits,
+    media: str | None,
+    row_key: bytes | None = None,
 ) -> Decoded:
     """Decode in this process; `decode_upload` is for files that are not trusted.
 
@@ -213,6 +226,7 @@ def decode(
 
     from core.store.decoding import arrays, cells, formats  # noqa: PLC0415 - as above
     from core.store.decoding.checks import Caps  # noqa: PLC0415 - as above
+    from core.store.decoding.summary import RowSummary  # noqa: PLC0415 - as above
 
     kind = formats.sniff(source)
     if media is not None and media != kind:
@@ -222,6 +236,7 @@ def decode(
         )
     rows = incomplete = 0
     reports = [ColumnReport(name=column.name) for column in columns]
+    summary = None if row_key is None else RowSummary(columns, row_key)
     caps = Caps(limits.rows, limits.columns, limits.cells)
     found = formats.batches(source, kind, columns, caps)
     first = next(found)  # there is one, or a refusal
@@ -232,15 +247,18 @@ def decode(
             gaps = np.zeros(batch.num_rows, dtype=bool)
             kept = []
             for place, column in enumerate(columns):
+                raw = None if summary is None else summary.columns[place]
                 if isinstance(column, ArrayColumn):
-                    lists, counts = arrays.convert_array(column, batch.column(place))
+                    lists, counts = arrays.convert_array(column, batch.column(place), raw)
                     gaps |= lists.is_null().to_numpy(zero_copy_only=False)
                     kept.append(lists)
                 else:
-                    values, counts = cells.convert(column, batch.column(place))
+                    values, counts = cells.convert(column, batch.column(place), raw)
                     gaps |= np.isnan(values) if values.dtype.kind == "f" else values < 0
                     kept.append(pa.array(values))
                 reports[place] = reports[place].plus(counts)
+            if summary is not None:
+                summary.add()
             incomplete += int(np.count_nonzero(gaps))
             rows += batch.num_rows
             decoded = pa.record_batch(kept, schema=schema)
@@ -248,7 +266,9 @@ def decode(
                 writer.write_batch(decoded.slice(start, length))
     report = ValidationReport(rows=rows, incomplete_rows=incomplete, columns=tuple(reports))
     with target.path.open("rb") as file:
-        return Decoded(rows=rows, bytes=target.path.stat().st_size, digest=digest_of(file), report=report)
+        size, digest = target.path.stat().st_size, digest_of(file)
+    records = None if summary is None else summary.finish()
+    return Decoded(rows=rows, bytes=size, digest=digest, report=report, records=records)
 
 
 def _kept_type(column: Column, kind: "pa.DataType") -> "pa.DataType":
@@ -270,7 +290,14 @@ def _main() -> None:
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     try:
         answer = _Answer(
-            decoded=decode(request.source, request.target, request.columns, limits=request.limits, media=request.media)
+            decoded=decode(
+                request.source,
+                request.target,
+                request.columns,
+                limits=request.limits,
+                media=request.media,
+                row_key=None if request.row_key is None else bytes.fromhex(request.row_key),
+            )
         )
     except Refusal as refusal:
         fields = tuple((field.pointer, field.detail) for field in refusal.fields)
