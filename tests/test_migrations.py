@@ -1,6 +1,7 @@
 """Migrations keep the ledger and what people stored; what they take away is named here."""
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from decimal import Decimal
@@ -24,7 +25,7 @@ from core.store.revisions import alembic_config
 from tests.support.api import COLUMNS, ROOT, job
 from tests.support.store import create_postgresql
 
-DROPPED = {"api_keys": {"prefix", "sha256"}}
+DROPPED = {"api_keys": {"prefix", "sha256"}, "datasets": {"digest"}}
 """Columns of revision 0001 that are gone, by table: until the first release what must go, goes."""
 
 
@@ -117,6 +118,39 @@ def test_keys_of_before_end_and_their_principals_stay(engine: Engine) -> None:
         connection.commit()
         assert connection.execute(text("SELECT id, role FROM principals")).all() == [("pr_1", "admin")]
         assert connection.execute(text("SELECT count(*) FROM api_keys")).scalar() == 0
+
+
+def test_digests_of_uploads_go_and_datasets_get_random_fingerprints(engine: Engine) -> None:
+    """With the key that lay in the clear, and from the stored answers that would be replayed."""
+    dataset = "id, scope_id, owner_id, name, state, request, columns, rows, digest, created_at"
+    answer = "principal_id, route, key, request_hash, status, body, created_at"
+    with engine.connect() as connection:
+        migrate(connection, "0001")
+        connection.execute(text("INSERT INTO principals VALUES ('pr_1', 'Olga', 'owner', 1.0)"))
+        scope = "'sc_1', 'pr_1', '\"record\"', 'zero_out', 9, NULL, false, 0, 'sha256:0', 1.0"
+        connection.execute(text(f"INSERT INTO scopes VALUES ({scope})"))
+        for name, place in (("ds_1", "'sc_1'"), ("ds_2", "'sc_1'"), ("ds_3", "NULL")):
+            values = f"'{name}', {place}, 'pr_1', 'a', 'ready', '{{}}', '[]', 9, 'hmac-sha256:{name}', 1.0"
+            connection.execute(text(f"INSERT INTO datasets ({dataset}) VALUES ({values})"))
+        connection.execute(text("INSERT INTO secrets VALUES ('digest-key', '00'), ('installation', 'x')"))
+        for route, body in (
+            ("POST /v1/datasets", '{"id":"ds_1","digest":"hmac"}'),
+            ("POST /v1/jobs", '{"digest":"x"}'),
+        ):
+            statement = text(f"INSERT INTO idempotency ({answer}) VALUES ('pr_1', :route, 'k', 'h', 201, :body, 1.0)")
+            connection.execute(statement, {"route": route, "body": body})
+        connection.commit()
+        migrate(connection, "head")
+        found = dict(connection.execute(text("SELECT id, fingerprint FROM datasets")).all())
+        assert found.pop("ds_3") is None
+        assert all(re.fullmatch(r"fp_[0-9a-f]{32}", one) for one in found.values())
+        assert len(set(found.values())) == 2
+        assert connection.execute(text("SELECT name FROM secrets")).scalars().all() == ["installation"]
+        bodies = dict(connection.execute(text("SELECT route, body FROM idempotency")).all())
+        bodies = {route: json.loads(body) if isinstance(body, str) else body for route, body in bodies.items()}
+        assert bodies["POST /v1/datasets"] == {"id": "ds_1", "fingerprint": found["ds_1"]}
+        assert bodies["POST /v1/jobs"] == {"digest": "x"}
+        assert "hmac-sha256" not in str(connection.execute(text("SELECT * FROM datasets")).all())
 
 
 def first_release_plans() -> list[dict[str, Any]]:

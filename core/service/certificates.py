@@ -135,7 +135,7 @@ def _of_scope(session: Session, job: Job) -> dict[str, Any]:
     federation = None if job.federation_id is None else {"job": job.federation_id, "place": job.place}
     return {
         "federation": federation,
-        "dataset": {"id": dataset.id, "fingerprint": fingerprint(dataset), "rows": dataset.rows, "site": dataset.site},
+        "dataset": {"id": dataset.id, "fingerprint": dataset.fingerprint, "rows": dataset.rows, "site": dataset.site},
         "scope": {
             "id": scope.id,
             "unit": scope.unit,
@@ -153,12 +153,6 @@ def _of_scope(session: Session, job: Job) -> dict[str, Any]:
         "software": _software(session, job),
         "ledger": _ledger(session, scope.id, said),
     }
-
-
-def fingerprint(dataset: Dataset) -> str | None:
-    """Return the random name of a dataset's records; never a digest, by which guesses at them could be tried."""
-    found: str | None = getattr(dataset, "fingerprint", None)
-    return found
 
 
 def _promise(session: Session, job: Job) -> dict[str, Any]:

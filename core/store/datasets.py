@@ -10,7 +10,8 @@ from sqlalchemy.orm import Session
 
 from core.errors import NotFound
 from core.store import clock, retention
-from core.store.tables import Access, Dataset, IdentityKey, Job
+from core.store.identity_tables import IdentityKey
+from core.store.tables import Access, Dataset, Job
 
 
 def add(session: Session, dataset_id: str, owner_id: str, name: str, request: Mapping[str, Any]) -> Dataset:

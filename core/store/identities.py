@@ -23,9 +23,10 @@ from sqlalchemy.orm import Session
 
 from core.privacy.facts import Frozen
 from core.store.decoding.likeness import Summarized, Summary, tag_of
+from core.store.identity_tables import Identity, IdentityCounts, IdentityKey
 from core.store.ledger import corrections
 from core.store.records.encryption import Tampered
-from core.store.tables import Dataset, Entry, Identity, IdentityCounts, IdentityKey
+from core.store.tables import Dataset, Entry
 
 PAYING: Final = ("spend", "charge", "reconcile")
 """Kinds of entries by which something of the records may have been told."""

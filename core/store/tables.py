@@ -21,6 +21,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
+from core.store import identity_tables  # noqa: F401 - these tables are of the same database
 from core.store.base import Base, Id, Json, one_of
 
 JOB_STATES = ("queued", "running", "cancelling", "succeeded", "failed", "cancelled", "expired")
@@ -164,38 +165,6 @@ class Dataset(Base):
     site: Mapped[str] = mapped_column(String(40), server_default="")  # that keeps the records; "": the service's own
     validation: Mapped[Any | None] = mapped_column(Json)  # the owner's report; never shown to others
     created_at: Mapped[float] = mapped_column(Float)
-
-
-class IdentityKey(Base):
-    """An owner's key at a site, under which uploads there are compared with each other (`core.store.identities`)."""
-
-    __tablename__ = "identity_keys"
-
-    owner_id: Mapped[str] = mapped_column(ForeignKey("principals.id"), primary_key=True)
-    site: Mapped[str] = mapped_column(String(40), primary_key=True, server_default="")
-    wrapped: Mapped[str] = mapped_column(Text)  # under the site's master key
-
-
-class Identity(Base):
-    """What is known of an upload, for its owner alone: sealed under the owner's key at the site that keeps it."""
-
-    __tablename__ = "identities"
-
-    dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"), primary_key=True)
-    owner_id: Mapped[str] = mapped_column(ForeignKey("principals.id"), index=True)
-    site: Mapped[str] = mapped_column(String(40), server_default="")
-    sealed: Mapped[bytes] = mapped_column(LargeBinary)  # core.store.identities.Kept
-    moved: Mapped[bool] = mapped_column(default=False, server_default="0")  # its records left for another scope
-
-
-class IdentityCounts(Base):
-    """Rows of an upload counted by a keyed hash of some of its columns, sealed as its identity is."""
-
-    __tablename__ = "identity_counts"
-
-    dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"), primary_key=True)
-    tag: Mapped[str] = mapped_column(String(40), primary_key=True)  # of the set of columns
-    sealed: Mapped[bytes] = mapped_column(LargeBinary)
 
 
 class Access(Base):

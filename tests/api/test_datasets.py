@@ -1,5 +1,6 @@
 import io
 import json
+import re
 import select
 import socket
 from collections.abc import Iterator
@@ -41,21 +42,22 @@ class TestUpload:
         assert made["scope"].startswith("sc_")
         assert made["rows"] == 400
         assert [column["name"] for column in made["columns"]] == ["age", "job", "y"]
-        assert made["digest"].startswith("hmac-sha256:")
+        assert re.fullmatch(r"fp_[0-9a-f]{32}", made["fingerprint"])
         assert made["created_at"].endswith("Z")
 
-    def test_reads_parquet_and_arrow(self, admin: httpx.Client) -> None:
+    def test_reads_parquet_and_arrow(self, service: Service, admin: httpx.Client) -> None:
         table = pacsv.read_csv(io.BytesIO(csv(300, 2)))
         parquet, stream = io.BytesIO(), io.BytesIO()
         pq.write_table(table, parquet)
         with pa.ipc.new_stream(stream, table.schema) as writer:
             writer.write_table(table)
         one = post(admin, metadata(), parquet.getvalue(), "application/vnd.apache.parquet")
-        two = post(admin, metadata(), stream.getvalue(), "application/vnd.apache.arrow.stream")
+        other, _ = service.someone("owner")
+        two = post(other, metadata(), stream.getvalue(), "application/vnd.apache.arrow.stream")
         assert (one.status_code, two.status_code) == (201, 201), one.text + two.text
         assert one.json()["rows"] == two.json()["rows"] == 300
 
-    def test_reads_images_from_numpy_archives_and_nested_lists(self, admin: httpx.Client) -> None:
+    def test_reads_images_from_numpy_archives_and_nested_lists(self, service: Service, admin: httpx.Client) -> None:
         images = np.random.default_rng(1).integers(0, 256, (200, 28, 28), dtype=np.uint8)
         labels = np.arange(200) % 10
         columns = [
@@ -68,9 +70,13 @@ class TestUpload:
         assert made.json()["rows"] == 200
         assert made.json()["columns"][0] == {**columns[0], "of": "number", "missing": [], "typical": None}
         nested = pa.table({"image": images[:, None].tolist(), "label": labels})
-        other = post(admin, meta, parquet(nested), "application/vnd.apache.parquet")
+        owner, _ = service.someone("owner")
+        other = post(owner, meta, parquet(nested), "application/vnd.apache.parquet")
         assert other.status_code == 201, other.text
-        reports = [admin.get(f"/v1/datasets/{one.json()['id']}/validation").json() for one in (made, other)]
+        reports = [
+            client.get(f"/v1/datasets/{one.json()['id']}/validation").json()
+            for client, one in ((admin, made), (owner, other))
+        ]
         assert [(report["rows"], report["incomplete_rows"]) for report in reports] == [(200, 0), (200, 0)]
         place = f"/v1/datasets/{made.json()['id']}/mock"
         assert np.shape(admin.get(place, params={"rows": 3}).json()["data"][2]["image"]) == (1, 28, 28)

@@ -14,11 +14,12 @@ from core.store.database import Database
 from core.store.decoding.likeness import BUCKETS, Summarized, tag_of
 from core.store.decoding.summary import RowSummary
 from core.store.identities import Kept, Overlap, OwnerKeys
+from core.store.identity_tables import Identity, IdentityCounts, IdentityKey
 from core.store.jobs import jobs
 from core.store.ledger import ledger
 from core.store.records.encryption import Tampered, new_key
 from core.store.records.master_key import MasterKey
-from core.store.tables import Dataset, Entry, Identity, IdentityCounts, IdentityKey, Scope
+from core.store.tables import Dataset, Entry, Scope
 from tests.support.store import Place, make_dataset, make_place, open_place, submit
 
 KEYS = OwnerKeys(b"k" * 32)
