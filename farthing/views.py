@@ -182,7 +182,7 @@ class Entry(View):
     seq: int
     """Its number in the scope's chain, from 1."""
     kind: str
-    """What it did: open, grant, reserve, spend, settle, compensate, freeze, unfreeze or reconcile."""
+    """What it did: open, upload, grant, reserve, spend, settle, compensate, freeze, unfreeze or reconcile."""
     job: str | None = None
     """That it is about; None: none."""
     attempt: int | None = None

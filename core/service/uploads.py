@@ -303,6 +303,7 @@ def _fill(session: Session, caller: Caller, dataset: Dataset, metadata: Metadata
     dataset.fingerprint = f"fp_{secrets.token_hex(16)}"
     dataset.request = published(metadata)
     session.flush()
+    ledger.note_upload(session, scope.id, dataset)
     arrived.compared.keep(session, dataset, metadata, overlaps)
     for scope_id in sorted({one.scope_id for one in leaving}):
         gone = [one.dataset_id for one in leaving if one.scope_id == scope_id]

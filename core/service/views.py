@@ -234,7 +234,7 @@ class EntryView(View):
     seq: int
     """Its number in the scope's chain, from 1."""
     kind: str
-    """What it did: open, grant, reserve, spend, settle, compensate, freeze, unfreeze or reconcile."""
+    """What it did: open, upload, grant, reserve, spend, settle, compensate, freeze, unfreeze or reconcile."""
     job: str | None
     """That it is about; null: none."""
     attempt: int | None

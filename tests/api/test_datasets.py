@@ -355,7 +355,7 @@ class TestRest:
         assert budget["percent"] == {"spent": "0", "reserved": "0", "remaining": "100"}
         assert set(budget["rho"]) == {"total", "spent", "reserved", "remaining"}
         assert budget["head"].startswith("sha256:")
-        assert budget["entries"] == 1
+        assert budget["entries"] == 2
 
     def test_a_budget_in_rho(self, admin: httpx.Client) -> None:
         made = upload(admin, shift=13, budget={"rho": "0.2"})

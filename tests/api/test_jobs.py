@@ -161,7 +161,7 @@ class TestSubmit:
         other = submit(admin, job(fresh["id"], mu="0.2"), key)
         assert other.status_code == 422
         assert other.json()["code"] == "idempotency-key-reused"
-        assert admin.get(f"/v1/datasets/{fresh['id']}/budget").json()["entries"] == 2
+        assert admin.get(f"/v1/datasets/{fresh['id']}/budget").json()["entries"] == 3
 
     def test_two_threads_with_one_key_make_one_job(self, service: Service, fresh: dict[str, Any]) -> None:
         key, answers, start = uuid4().hex, [], threading.Barrier(8)

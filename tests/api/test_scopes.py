@@ -31,7 +31,7 @@ class TestLedger:
             if not page["has_more"]:
                 break
             query["after"] = page["next"]
-        assert [entry["kind"] for entry in entries] == ["open", "reserve", "reserve", "reserve", "settle"]
+        assert [entry["kind"] for entry in entries] == ["open", "upload", "reserve", "reserve", "reserve", "settle"]
         previous = entries[0]["prev_hash"]
         for number, entry in enumerate(entries, start=1):
             assert entry["seq"] == number
@@ -39,9 +39,9 @@ class TestLedger:
             previous = "sha256:" + hashlib.sha256(f"{previous}\n{entry['body']}".encode()).hexdigest()
             assert entry["hash"] == previous
             assert json.loads(entry["body"])["seq"] == number
-        assert admin.get(f"{place}/head").json() == {"scope": fresh["scope"], "seq": 5, "head": previous}
+        assert admin.get(f"{place}/head").json() == {"scope": fresh["scope"], "seq": 6, "head": previous}
         checked = admin.post(f"{place}/verify").json()
-        assert (checked["ok"], checked["entries"], checked["head"]) == (True, 5, previous)
+        assert (checked["ok"], checked["entries"], checked["head"]) == (True, 6, previous)
 
     def test_tampering_is_named_and_freezes(self, service: Service, admin: httpx.Client, fresh: dict[str, Any]) -> None:
         submit(admin, job(fresh["id"]))
@@ -53,7 +53,7 @@ class TestLedger:
             for name, _ in triggers:
                 connection.execute(text(f"DROP TRIGGER {name}"))
             connection.execute(
-                text("UPDATE entries SET body = replace(body, 'reserve', 'settle') WHERE scope_id = :id AND seq = 2"),
+                text("UPDATE entries SET body = replace(body, 'reserve', 'settle') WHERE scope_id = :id AND seq = 3"),
                 {"id": fresh["scope"]},
             )
             for _, statement in triggers:
@@ -62,7 +62,7 @@ class TestLedger:
         auditor, _ = service.someone("auditor")
         checked = auditor.post(f"/v1/scopes/{fresh['scope']}/verify").json()
         assert checked["ok"] is False
-        assert checked["first_bad"] == 2
+        assert checked["first_bad"] == 3
         assert submit(admin, job(fresh["id"])).json()["code"] == "scope-frozen"
 
     def test_freezing_is_for_owners_and_auditors(self, service: Service, fresh: dict[str, Any]) -> None:

@@ -13,15 +13,17 @@ from sqlalchemy import delete, update
 
 from core.catalogue.datasets import parse_metadata
 from core.catalogue.jobs import JobSpec
-from core.errors import Conflict, Invalid, NotReady
-from core.service import datasets, health, jobs, keys, uploads, weights
+from core.errors import Conflict, DuplicateDataset, Invalid, NearCopy, NotReady
+from core.service import datasets, health, identity, jobs, keys, uploads, weights
 from core.service.context import Caller, Context
 from core.service.witnessing import start
 from core.settings import ServiceSettings
 from core.store import datasets as rows
+from core.store import identities
 from core.store.access.bootstrap import first_admin
 from core.store.database import Database
 from core.store.decoding.validation import open_report
+from core.store.identities import OwnerKeys
 from core.store.jobs.presence import Seat, Worker
 from core.store.records.encryption import Tampered
 from core.store.records.master_key import MasterKeys, load_master_keys
@@ -62,7 +64,8 @@ class Sites:
 
     def upload(self, site: str, number: int) -> str:
         content = csv(100, number)
-        view, _ = uploads.create(self[site], self.admin, parse_metadata(metadata()), None, [content], None)
+        declared = parse_metadata(metadata(distinct_because="each site has patients of its own"))
+        view, _ = uploads.create(self[site], self.admin, declared, None, [content], None)
         return str(view["id"])
 
     def kept(self, site: str) -> Kept:
@@ -255,6 +258,8 @@ def test_keys_and_copies_are_each_site_s_own_machine_s(sites: Sites, tmp_path: P
     upkeep.rewrap(sites["south"].settings, fresh=True)
     assert sites.kept("north") == kept["north"]
     assert sites.kept("south").wrapped_key != kept["south"].wrapped_key
+    with pytest.raises(DuplicateDataset):  # the owner's key came along
+        uploads.create(sites["south"], sites.admin, parse_metadata(metadata()), None, [csv(100, 2)], None)
     with pytest.raises(Conflict, match="PostgreSQL"):
         upkeep.backup(sites["south"].settings, tmp_path / "copy")
     embedded = ServiceSettings(home=tmp_path / "embedded")
@@ -265,7 +270,8 @@ def test_keys_and_copies_are_each_site_s_own_machine_s(sites: Sites, tmp_path: P
 
 
 def test_a_dataset_declared_at_one_site_is_kept_by_the_one_that_its_records_are_sent_to(sites: Sites) -> None:
-    declared, _ = uploads.declare(sites["north"], sites.admin, parse_metadata(metadata()), None)
+    stated = parse_metadata(metadata(distinct_because="patients of this site alone"))
+    declared, _ = uploads.declare(sites["north"], sites.admin, stated, None)
     view = uploads.fill(sites["south"], sites.admin, declared["id"], "text/csv", [csv(100, 77)])
     assert (view.id, view.site) == (declared["id"], "south")
     with sites[""].database.read() as session:
@@ -273,6 +279,29 @@ def test_a_dataset_declared_at_one_site_is_kept_by_the_one_that_its_records_are_
     assert location is not None
     assert (sites["south"].settings.records_path / location).exists()
     assert not (sites["north"].settings.records_path / location).exists()
+
+
+def test_what_another_site_keeps_cannot_be_compared_and_is_answered_for(sites: Sites) -> None:
+    """Each site has a key of its own for each owner: none can try guesses at another's records."""
+    again = parse_metadata(metadata())
+    with pytest.raises(NearCopy, match="another site keeps it") as refusal:
+        uploads.create(sites["south"], sites.admin, again, None, [csv(100, 555)], None)
+    assert {one.pointer for one in refusal.value.fields} == {"/scope", "/distinct_because"}
+    with sites[""].database.read() as session:
+        wrapped = [rows.wrapped_keys(session, site) for site in ("north", "south")]
+    name = rows.owner_name(sites.admin.id)
+    north, south = (one[name] for one in wrapped)
+    key = load_master_keys(sites["north"].settings).unwrap(name, north)
+    with pytest.raises(NotReady):
+        load_master_keys(sites["north"].settings).unwrap(name, south)
+    with sites[""].database.read() as session:
+        assert identities.read(session, OwnerKeys(key), sites.datasets["north"]) is not None
+        with pytest.raises(Tampered):
+            identities.read(session, OwnerKeys(key), sites.datasets["south"])
+    shown = identity.identity(sites["south"], sites.admin, sites.datasets["south"])
+    assert shown.distinct_because == "each site has patients of its own"
+    with pytest.raises(Conflict, match="kept by the site south"):
+        identity.identity(sites["north"], sites.admin, sites.datasets["south"])
 
 
 def test_public_weights_are_a_site_s_own(sites: Sites) -> None:

@@ -105,6 +105,20 @@ class Open(Still):
         tally.accounts[self.account] = AccountTally(told, self.terms.declared, None)
 
 
+class Upload(Still):
+    """Records that came into the scope. Its owner answers for it that their people are in no other, whatever was found.
+
+    It has one form and says the same of every upload: nobody but the owner learns whether there was anything to state.
+    """
+
+    KIND: ClassVar[str] = "upload"
+
+    dataset: str
+    fingerprint: str
+    rows: Annotated[int, Field(ge=1)]
+    actor: str
+
+
 class Grant(Still):
     """A principal's own ceiling inside the scope's budget, made or changed."""
 
@@ -455,6 +469,7 @@ KINDS: Final[dict[str, type[Open | Still | Reserve | Spend | Charge | Settle | C
     one.KIND: one
     for one in (
         Open,
+        Upload,
         Grant,
         Reserve,
         Spend,

@@ -12,7 +12,7 @@ from core.store import clock
 from core.store.ids import new_id
 from core.store.ledger import chain, kinds
 from core.store.ledger.accounts import balance_of, described, lock_accounts, lock_scope, set_terms, terms_of
-from core.store.tables import Account, Scope
+from core.store.tables import Account, Dataset, Scope
 
 
 def open_scope(
@@ -56,6 +56,26 @@ def open_scope(
     chain.append(session, scope, kinds.Open, at=at, content=content)
     session.flush()
     return scope
+
+
+def note_upload(session: Session, scope_id: str, dataset: Dataset) -> None:
+    """Append to a scope's chain that records came into it, for which its owner answers.
+
+    Args:
+        session: an open write transaction.
+        scope_id: the scope.
+        dataset: the records' row, whose public facts are there.
+    """
+    scope = lock_scope(session, scope_id)
+    content: dict[str, Any] = {
+        "dataset": dataset.id,
+        "fingerprint": dataset.fingerprint,
+        "rows": dataset.rows,
+        "actor": dataset.owner_id,
+        "accounts": {},
+    }
+    chain.append(session, scope, kinds.Upload, at=clock.read(session), content=content)
+    session.flush()
 
 
 def set_grant(
