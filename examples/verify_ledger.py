@@ -25,6 +25,7 @@ from mpmath import mp, mpf
 COMMON = {"v", "scope", "seq", "kind", "job", "attempt", "chunk", "at", "accounts"}
 MEMBERS = {
     "open": {"account", "terms", "actor", "adjacency", "unit", "units"},
+    "upload": {"dataset", "fingerprint", "rows", "actor"},
     "grant": {"account", "terms", "principal", "actor"},
     "reserve": {"schedule", "retry_allowance", "actor"},
     "spend": {"event", "again"},
@@ -364,6 +365,10 @@ class Ledger:
         if part == 1:
             self.charged -= job["drawn"]
         return {name: ([-int(part * x) for x in amount], ZERO) for name, amount in job["charged"].items()}
+
+    def upload(self, body: Body) -> None:
+        """Note records that came into the scope."""
+        need(type(body["rows"]) is int and body["rows"] > 0, "its number of rows is none")
 
     def freeze(self, _: Body) -> None:
         """Stop."""

@@ -44,7 +44,7 @@ from core.store.database import Database
 from core.store.jobs import jobs
 from core.store.ledger import kinds, ledger
 from core.store.ledger.chain import append
-from core.store.tables import Entry, Scope
+from core.store.tables import Dataset, Entry, Scope
 from core.store.witness.witness import Witness, guard, reconcile
 from examples import verify_ledger as outsider
 from tests.support.store import Place, make_dataset, submit
@@ -81,7 +81,9 @@ def open_place(session: Session, declared: dict[str, str], units: int = 1000, ad
         terms=request.terms(units),
         declared=request.model_dump(mode="json"),
     )
-    return Place(owner, scope.id, make_dataset(session, owner, scope.id))
+    place = Place(owner, scope.id, make_dataset(session, owner, scope.id))
+    ledger.note_upload(session, scope.id, session.get_one(Dataset, place.dataset_id))
+    return place
 
 
 def exported(database: Database, scope_id: str) -> list[str]:
@@ -562,8 +564,8 @@ def test_bodies_that_were_hashed_anew_unchanged_are_good(lines: list[str]) -> No
     [
         lambda lines: [*lines[:3], *lines[4:]],
         lambda lines: [*lines[:3], lines[4], lines[3], *lines[5:]],
-        lambda lines: [*lines[:3], lines[3].replace("again", "aga1n"), *lines[4:]],
-        lambda lines: [*lines[:3], lines[3].replace('"kind":"spend"', '"kind":"settle"', 1), *lines[4:]],
+        lambda lines: [*lines[:4], lines[4].replace("again", "aga1n"), *lines[5:]],
+        lambda lines: [*lines[:4], lines[4].replace('"kind":"spend"', '"kind":"settle"', 1), *lines[5:]],
         lambda lines: [*lines[:1], *lines],
         lambda lines: lines[1:],
         lambda lines: lines[:0],
