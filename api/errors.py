@@ -29,6 +29,7 @@ STATUS: dict[type[Refusal], int] = {
     errors.IdempotencyKeyInFlight: 409,
     errors.AdjacencyMismatch: 422,
     errors.BudgetExhausted: 403,
+    errors.DrawsExhausted: 403,
     errors.BudgetReserved: 409,
     errors.ScopeFrozen: 409,
     errors.LedgerFrozen: 503,

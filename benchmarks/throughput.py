@@ -184,7 +184,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         settings: dict[str, Any] = {"requests_per_minute": 10**9, "max_queued_per_principal": 10**6}
         running = stack.enter_context(cluster(Path(folder) / "home", workers=0, **settings))
-        body["dataset"] = running.upload(budget={"epsilon": "1000", "delta": "1e-6"})
+        body["dataset"] = running.upload(budget={"epsilon": "20", "delta": "1e-6"})
         ours = Side("farthing", running.url, KEY, body)
         ours.posts(CONNECTIONS)
         posted, read = asyncio.run(rows_per_request(running, body))

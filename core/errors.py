@@ -121,6 +121,13 @@ class BudgetExhausted(Refusal):
     actor = "owner"
 
 
+class DrawsExhausted(Refusal):
+    """The job may draw more noise than the budget's proof has room for."""
+
+    code = "draws-exhausted"
+    actor = "owner"
+
+
 class BudgetReserved(Refusal):
     """The job would fit if the present reservations were given back."""
 

@@ -105,7 +105,7 @@ class ServiceSettings(BaseSettings):
         default=86400.0, gt=0, description="after so long each chain is verified whole again, and not what is new only"
     )
     visible_grid_seconds: float = Field(default=1.0, ge=0, description="progress and results appear on this time grid")
-    max_attempts: int = Field(default=3, ge=1)
+    max_attempts: int = Field(default=3, ge=1, le=10)
     max_runtime_seconds: float = Field(default=3600.0, gt=0, description="wall-clock limit of one attempt")
     max_memory_bytes: int = Field(default=16 * 2**30, gt=0, description="address space of one trainer")
     trainer_threads: int = Field(default=1, ge=1)

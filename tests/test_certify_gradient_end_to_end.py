@@ -65,7 +65,7 @@ def csv(seed: int) -> bytes:
 
 
 def upload(service: Embedded, seed: int) -> str:
-    return service.upload(csv(seed), columns=COLUMNS, budget={"epsilon": "100", "delta": "1e-6"})
+    return service.upload(csv(seed), columns=COLUMNS, budget={"epsilon": "20", "delta": "1e-6"})
 
 
 @pytest.fixture(scope="module")

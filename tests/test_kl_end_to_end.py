@@ -11,6 +11,8 @@ import pytest
 from tests.support.embedded import LINEAR, LOGISTIC, SEEDS, Embedded
 
 NONE: dict[str, Any] = {"intervals": False}
+WEAK = {"epsilon": "35", "delta": "1e-6", "accept_weak_privacy": True}
+"""A budget of rho 10."""
 RIDGE = {**LOGISTIC, "ridge": 0.1}
 ROBUST = {**LINEAR, "loss": {"kind": "geman_mcclure", "scale": 2.0}}
 PHASES: list[dict[str, Any]] = [
@@ -47,7 +49,7 @@ def spent(job: dict[str, Any], of: str = "spent") -> float:
 
 @pytest.mark.slow
 def test_an_adaptive_job_reserves_the_worst_case_and_gives_back_what_it_did_not_draw(service: Embedded) -> None:
-    dataset = service.upload(adjacency="replace_one", budget={"rho": "20"})
+    dataset = service.upload(adjacency="replace_one", budget=WEAK)
     body = {"model": ROBUST, "optimizer": {"kind": "adaptive_gd"}, "privacy": {"mu": "1"}}
     quoted, job, release = run(service, dataset, **body)
     assert quoted["cost"]["mu"] is None, "what is known only to be zero-concentrated has no mu"
@@ -80,7 +82,7 @@ def test_an_adaptive_job_reserves_the_worst_case_and_gives_back_what_it_did_not_
 
 
 def test_kl_spider_takes_its_condition_from_the_ridge(service: Embedded) -> None:
-    dataset = service.upload(budget={"rho": "20"})
+    dataset = service.upload(budget=WEAK)
     body = {"model": RIDGE, "optimizer": {"kind": "kl_spider", "variant": "calibrated"}}
     quoted, job, release = run(service, dataset, **body)
     assert quoted["plan"]["condition"] == {"gamma": pytest.approx(1 / sqrt(0.2)), "kappa": 2.0}
@@ -97,7 +99,7 @@ def test_kl_spider_takes_its_condition_from_the_ridge(service: Embedded) -> None
 
 @pytest.mark.slow
 def test_kl_spider_asks_for_differences_where_the_condition_is_flatter(service: Embedded) -> None:
-    dataset = service.upload(budget={"rho": "20"})
+    dataset = service.upload(budget=WEAK)
     optimizer = {"kind": "kl_spider", "variant": "calibrated", "condition": {"gamma": 2.0, "kappa": 1.5}}
     quoted, job, release = run(service, dataset, model=RIDGE, optimizer=optimizer)
     assert "gradient_difference" in quoted["plan"]["sigma"]
@@ -117,7 +119,7 @@ def test_kl_spider_asks_for_differences_where_the_condition_is_flatter(service: 
 def test_several_processes_answer_differences_norms_and_choices_together(
     service: Embedded, model: dict[str, Any], optimizer: dict[str, Any]
 ) -> None:
-    dataset = service.upload(budget={"rho": "20"})
+    dataset = service.upload(budget=WEAK)
     _, job, release = run(service, dataset, model=model, optimizer=optimizer, resources={"processes": 2})
     assert 0 < spent(job) <= spent(job, "reserved")
     assert release["certificate"]["ended_by"] in {"rounds", "small_gradient", "budget"}
@@ -126,7 +128,7 @@ def test_several_processes_answer_differences_norms_and_choices_together(
 
 @pytest.mark.slow
 def test_a_proximal_point_job_spends_what_its_rounds_ask(service: Embedded) -> None:
-    dataset = service.upload(budget={"rho": "20"})
+    dataset = service.upload(budget=WEAK)
     optimizer = {"kind": "proximal_point", "pace": "practical", "inner_steps": "practical", "max_inner": 40}
     quoted, job, release = run(service, dataset, model=RIDGE, optimizer=optimizer)
     assert quoted["bound"]["value"] is None, "no theorem covers what is practical"
@@ -140,12 +142,12 @@ def test_a_proximal_point_job_spends_what_its_rounds_ask(service: Embedded) -> N
 @pytest.mark.slow
 def test_phase_retrieval_starts_at_random_and_finds_one_of_two_answers(service: Embedded) -> None:
     """b and -b are alike; from zero nobody leaves."""
-    dataset = service.upload(phases_csv(), columns=PHASES, budget={"rho": "2000"})
+    dataset = service.upload(phases_csv(20_000), columns=PHASES, budget=WEAK)
     model = {"kind": "phase_retrieval", "target": "power"}
     found = []
     for _ in range(2):
         optimizer = {"kind": "adaptive_gd", "start": "random", "smoothness": 0.5, "step_cap": 30}
-        _, job, release = run(service, dataset, model=model, optimizer=optimizer, privacy={"mu": "20"})
+        _, job, release = run(service, dataset, model=model, optimizer=optimizer, privacy={"mu": "3.5"})
         assert job["cost"]["spent"]["mu"] is None
         table = service.get(f"/v1/models/{job['result']['model']}/summary")["coefficients"]
         found.append([line["estimate"] for line in table])
@@ -224,9 +226,9 @@ DECLARED: dict[str, dict[str, Any]] = {
 )
 def test_a_network_is_trained_under_declared_constants(service: Embedded, kind: str, select: str | None) -> None:
     """Whatever of its loss was declared is told with what it certifies: nobody has checked it."""
-    dataset = service.upload(phases_csv(500), columns=PHASES, budget={"rho": "200000"})
+    dataset = service.upload(phases_csv(25_000), columns=PHASES, budget=WEAK)
     optimizer = {"kind": kind, "clip": 2.0, **DECLARED[kind], **({} if select is None else {"select": select})}
-    body = {"model": SMALL_NETWORK, "optimizer": optimizer, "privacy": {"mu": "200"}}
+    body = {"model": SMALL_NETWORK, "optimizer": optimizer, "privacy": {"mu": "4"}}
     quoted, job, release = run(service, dataset, **body)
     assert quoted["coefficients"] == 25
     assert 0 < spent(job) <= spent(job, "reserved")
@@ -253,7 +255,7 @@ def test_a_network_is_trained_under_declared_constants(service: Embedded, kind: 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", list(DECLARED))
 def test_what_a_method_needs_to_know_of_a_network_is_named(service: Embedded, kind: str) -> None:
-    dataset = service.upload(phases_csv(100), columns=PHASES, budget={"rho": "20"})
+    dataset = service.upload(phases_csv(100), columns=PHASES, budget=WEAK)
     body = {"model": SMALL_NETWORK, "optimizer": {"kind": kind}, "privacy": {"mu": "2"}, "inference": NONE}
     answer = service.http.post("/v1/estimates", json={"dataset": dataset, **body})
     assert answer.status_code == 422

@@ -46,7 +46,7 @@ def digits() -> tuple[Any, Any]:
 def dataset(client: Client, digits: tuple[Any, Any]) -> str:
     images, labels = digits
     records = {"image": images[HELD_OUT:], "digit": labels[HELD_OUT:].astype(str)}
-    budget = {"epsilon": "30", "delta": "1e-5"}
+    budget = {"epsilon": "20", "delta": "1e-5"}
     return client.upload(records, {"name": "digits", "columns": DIGITS, "budget": budget}).id
 
 

@@ -33,6 +33,10 @@ class Metadata(Frozen):
     adjacency: Adjacency = Adjacency.ZERO_OUT
     budget: BudgetRequest | None = Field(default=None, description="opens a scope; exactly one of budget and scope")
     scope: ScopeId | None = Field(default=None, description="a scope of yours to join; exactly one of budget and scope")
+    accept_delta: Annotated[bool, Field(strict=True)] = Field(
+        default=False,
+        description="with scope: its delta may be above a tenth of 1/n of this dataset; with budget it is said there",
+    )
     columns: Columns
     rows: Annotated[int, Field(strict=True, gt=0)] | None = Field(
         default=None, description="how many records the file must hold; a file with another number is refused"
@@ -55,6 +59,10 @@ class Metadata(Frozen):
         if self.budget is not None and self.scope is not None:
             raise PydanticCustomError(
                 "two_budgets", "leave out either budget or scope: a scope has its budget already", {"field": "scope"}
+            )
+        if self.budget is not None and self.accept_delta:
+            raise PydanticCustomError(
+                "accepted_elsewhere", "say it in the budget: budget.accept_delta", {"field": "accept_delta"}
             )
         return self
 

@@ -15,6 +15,9 @@ from core.privacy.facts import Adjacency, Facts
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
+LAPLACE_DRAWS = 2**12
+"""Draws of Laplace noise in one unit of 2^-108: each is within 2^-120 of its law, see `core.mechanisms.laplace`."""
+
 
 class Hessian(AbstractQuestion):
     """The mean Hessian of the loss at theta, shape (p, p), symmetric; noise on and above the diagonal.
@@ -141,6 +144,11 @@ class FirstStationary(AbstractScored):
 
     kind: Literal["first_stationary"] = "first_stationary"
     slack: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+    def draws(self, dimension: int, points: int = 1) -> int:
+        """Return the units of one draw of Laplace noise for each point and one for the threshold, 2^-120 each."""
+        del dimension  # points are chosen by numbers
+        return -(-(points + 1) // LAPLACE_DRAWS)
 
     def event(self) -> Event:
         """Return a pure event of 2/sigma."""

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
-from core.catalogue.sampling import FullSampling, Sampling
+from core.catalogue.sampling import FullSampling, Sampling, StreamSampling
 from core.privacy.calibration import Fits
 from core.privacy.events import Event
 from core.privacy.facts import Facts, Frozen, Grown
@@ -101,6 +101,17 @@ class AbstractSettings(Grown, ABC):
         """Return which units its questions read; nothing is open."""
         del facts  # all of them, however many there are
         return FullSampling()
+
+    def most_asked(self, facts: Facts) -> int:
+        """Return the most questions that one run asks from its start to its end, whatever it is told.
+
+        As many as its schedule has events, or as a stream has batches; methods whose schedule stands for a budget, and
+        not for questions, say so.
+        """
+        sampling = self.sampling(facts)
+        if isinstance(sampling, StreamSampling):
+            return sampling.passes * -(-facts.units // min(sampling.batches))
+        return len(self.schedule(facts))
 
     def calibrated(self, facts: Facts, fits: Fits) -> Self:
         """Return the same settings with the noise that a privacy target asks for, where no mu can say it.

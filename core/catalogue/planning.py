@@ -28,12 +28,13 @@ from core.catalogue.planning_rules import fill
 from core.catalogue.questions import Question
 from core.catalogue.reference import check_assumed
 from core.catalogue.refusals import refuse_unbounded
-from core.catalogue.sampling import StreamSampling
+from core.catalogue.sampling import PoissonSampling, StreamSampling
 from core.catalogue.second_order.figures import EscapeFigures, SpiderFigures
 from core.catalogue.second_order.selecting import SelectModel
 from core.catalogue.second_order.selection_figures import BY_SCORES
 from core.privacy.budget import Terms
 from core.privacy.calibration import Fits, allowed
+from core.privacy.draws import MOST_RUNS, SAMPLE_DRAWS, JobDraws
 from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency, Facts, Frozen, parts_in
 
@@ -59,6 +60,20 @@ class PlannedJob(Frozen):
     schedule: tuple[Event, ...]
     """One event a chunk, in the order they are drawn, the inference last; at most 100."""
     bound: Bound
+
+    @property
+    def draws(self) -> JobDraws:
+        """The most that it may draw of noise and samples, in the units of `core.privacy.draws`."""
+        optimizer, facts, inference = self.spec.optimizer, self.facts, self.spec.inference
+        points = max(1, len(self.spec.models))
+        widest = max(question.draws(facts.dimension, points) for question in optimizer.asked())
+        sampling = optimizer.sampling(facts)
+        sampled = SAMPLE_DRAWS if isinstance(sampling, PoissonSampling) else 0
+        once = optimizer.most_asked(facts) * (widest + sampled)
+        matrices = sum(question.draws(facts.dimension) + sampled for question in inference.questions())
+        skips = isinstance(sampling, StreamSampling) and sampling.skips(len(self.schedule) - len(inference.questions()))
+        # What a stream has lost is read by nobody again: all its attempts together are one run.
+        return JobDraws(run=once + matrices, runs=1 if skips and not matrices else MOST_RUNS)
 
 
 def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency: Adjacency, terms: Terms) -> PlannedJob:

@@ -27,6 +27,19 @@ class AbstractQuestion(Frozen, ABC):
     def shape(self, dimension: int) -> tuple[int, ...]:
         """Return the shape of the answer for so many parameters."""
 
+    def draws(self, dimension: int, points: int = 1) -> int:
+        """Return how many units of draws one answer takes, see `core.privacy.draws`: coordinates, or one for a choice.
+
+        A symmetric matrix is noised on and above its diagonal.
+
+        Args:
+            dimension: of a point.
+            points: how many it is asked at.
+        """
+        del points  # a choice among K points is within K 2^-166 of its law, less than a unit for any K
+        rows, *columns = self.shape(dimension)
+        return rows * (rows + 1) // 2 if columns else rows
+
     @abstractmethod
     def sensitivity(self, facts: Facts) -> float:
         """Return the l2 sensitivity of the answer, in its own units."""

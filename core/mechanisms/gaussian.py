@@ -9,7 +9,8 @@ and 64 more on a tie, are compared with exactly (`core.mechanisms.cumulative`). 
 integers, and which of a cell's it is say further uniform bits, and now and then a test (`core.mechanisms.strips`, which
 bounds the distance of a draw from the ideal law).
 
-`distance_per_draw` is below 2^-108 for every parameter. Charge it for every coordinate that is drawn.
+`distance_per_draw` is below 2^-108 for every parameter. Each coordinate that is drawn is counted for it
+(`core.privacy.draws`).
 """
 
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from core.mechanisms.draws import Draws
 from core.mechanisms.generator import Generator, SystemGenerator
 from core.mechanisms.strips import Strips
+from core.privacy.draws import DRAW_BITS
 
 SMALLEST_PARAMETER: Final = 0.5
 LARGEST_PARAMETER: Final = 2.0**50
@@ -32,7 +34,7 @@ WIDEST_TABLE: Final = 1024.0
 CELLS: Final = 64
 """A wide law's parameter is this many cells, or up to twice as many: fewer are tested more often, more undecided."""
 
-DISTANCE_CAP: Final = 2.0**-108
+DISTANCE_CAP: Final = 2.0**-DRAW_BITS
 """No draw is farther than this from the ideal law, in total variation."""
 
 CHUNK: Final = 2**15

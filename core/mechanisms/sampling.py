@@ -20,12 +20,13 @@ from core.mechanisms.generator import SEEDS, Generator, SimulationGenerator
 from core.mechanisms.shuffle import compiled_shuffle, shuffle
 from core.native.library import Kernel, address, library
 from core.native.signatures import GROUPS, SETTLE_GROUPS, SHUFFLE, UNITS
+from core.privacy.draws import LIST_BITS
 
 RATE_UNIT: Final = 2**64
 """A Poisson rate is a whole number of these parts."""
 
-RARE_BITS: Final = 64
-"""A sample passes its padded length with probability below 2^-64."""
+RARE_BITS: Final = LIST_BITS
+"""A sample passes its padded length with probability below 2^-84."""
 
 _FLOAT_BITS: Final = 53
 _WORD_BITS: Final = 64
@@ -174,12 +175,12 @@ def _mask(drawn: NDArray[np.uint8], units: int) -> NDArray[np.bool_]:
 
 @lru_cache(maxsize=64)
 def padded_length(parts: int, units: int) -> int:
-    """Return a public length that a Poisson sample passes with probability below 2^-64.
+    """Return a public length that a Poisson sample passes with probability below 2^-84.
 
     Proof. The size X is binomial in n trials of probability q = k / 2^64. For q < a <= 1 Chernoff's bound is
     P[X >= a n] <= exp(-n D(a, q)), D(a, q) = a log(a/q) + (1 - a) log((1 - a)/(1 - q)) (Hoeffding 1963, theorem 1).
     D(a, q) grows in a from zero at q. The length P is the least integer, n at most, with n D((P + 1)/n, q) above
-    64 log 2, and the size passes P where X >= P + 1. The floats err by parts in 1e15, for which a millionth is kept
+    84 log 2, and the size passes P where X >= P + 1. The floats err by parts in 1e15, for which a millionth is kept
     back. No size passes n.
 
     Args:

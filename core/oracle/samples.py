@@ -66,7 +66,7 @@ class PoissonDoor(AbstractSampleDoor):
     """Every question draws its own sample, each record with probability exactly parts / 2^64.
 
     The sum divides by the expected size: the realised one shows nowhere. It is over a list of rows whose public length
-    the sample passes with probability below 2^-64 (`sampling.padded_length`), in a secret, uniformly random order with
+    the sample passes with probability below 2^-84 (`sampling.padded_length`), in a secret, uniformly random order with
     padding; or, where that length is not far below n, over all rows with a mask. A sample that passes its length is
     summed whole, by such a full pass: with that probability a law is drawn that is not the one that is priced.
 

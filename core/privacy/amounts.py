@@ -9,6 +9,7 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     ConfigDict,
+    Field,
     PlainSerializer,
     SerializerFunctionWrapHandler,
     WithJsonSchema,
@@ -16,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from core.privacy.acceptance import refuse_large_delta, refuse_weak
 from core.privacy.budget import NANO, Terms, default_delta, plan_orders, terms_from_rho
 from core.privacy.conversions import gdp_mu, mu_of_rho
 from core.privacy.facts import Frozen
@@ -104,13 +106,14 @@ def format_figure(value: float | Decimal, rounding: Rounding, digits: int = SHOW
     return write_figure(rounded)
 
 
-def _one_of(required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return the closed oneOf that says: exactly one of `required`, with any of `optional`."""
+def _one_of(required: tuple[str, ...], optional: tuple[str, ...] = (), flags: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the closed oneOf that says: exactly one of `required`, with any of `optional`, and of `flags`."""
     return {
         "oneOf": [
             {
                 "type": "object",
-                "properties": {name: dict(_WIRE) for name in (choice, *optional)},
+                "properties": {name: dict(_WIRE) for name in (choice, *optional)}
+                | {name: {"type": "boolean"} for name in flags},
                 "required": [choice],
                 "additionalProperties": False,
             }
@@ -176,16 +179,27 @@ class PrivacyTarget(_Choice):
         return sqrt(2 * rho) * _SAFE
 
 
+Acceptance = Annotated[bool, Field(strict=True)]
+"""Says that a weak promise is meant; false is the same as nothing said."""
+
+
 class BudgetRequest(_Choice):
-    """A budget as its owner declares it: epsilon or rho, with a delta or the default one."""
+    """A budget as its owner declares it: epsilon or rho, with a delta or the default one.
+
+    A delta above a tenth of 1/n, and an epsilon above 20, are taken only with `accept_delta` and `accept_weak_privacy`.
+    """
 
     model_config = ConfigDict(
-        json_schema_extra=lambda schema: _replace_schema(schema, _one_of(("epsilon", "rho"), ("delta",)))
+        json_schema_extra=lambda schema: _replace_schema(
+            schema, _one_of(("epsilon", "rho"), ("delta",), ("accept_delta", "accept_weak_privacy"))
+        )
     )
 
     epsilon: PositiveFigure | None = None
     rho: PositiveFigure | None = None
     delta: PositiveFigure | None = None
+    accept_delta: Acceptance | None = None
+    accept_weak_privacy: Acceptance | None = None
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
@@ -196,8 +210,24 @@ class BudgetRequest(_Choice):
         """Return the fixed terms of this budget for a scope of `units` units.
 
         Raises:
-            Invalid: epsilon, rho or delta is out of range or too small to keep.
+            Invalid: as `plan`; or delta does not suit so many units.
         """
+        terms = self.plan(units)
+        refuse_large_delta(terms.delta, units, accepted=bool(self.accept_delta))
+        return terms
+
+    def plan(self, units: int) -> Terms:
+        """Return the same for `units` units at most, however few there will be.
+
+        Raises:
+            Invalid: epsilon, rho or delta is out of range or too small to keep, or epsilon so large that it must be
+                accepted, and is not.
+        """
+        terms = self._planned(units)
+        refuse_weak(terms.epsilon, accepted=bool(self.accept_weak_privacy))
+        return terms
+
+    def _planned(self, units: int) -> Terms:
         delta = self.delta if self.delta is not None else default_delta(units)
         if self.rho is not None:
             return terms_from_rho(self.rho, delta)

@@ -14,14 +14,9 @@ interaction and twin j say the same, hence for every event E and neighbouring in
 
     P[E] = sum_j P_j[E, J = j] <= sum_j (e^epsilon Q_j[E, J = j] + w_j delta) <= e^epsilon Q[E] + delta.
 
-The caps are floor(1e9 B_j) - 1 nano-nats, so order j is charged at least 1e-9 nats less than B_j, and its twin is even
-(epsilon, w_j delta exp(-(a_j - 1) 1e-9))-DP. What that, and the weight of dropped orders, leave of delta pays for the
-noise sampler: N draws, each within tau = 2^-108 of the ideal law, cost (1 + e^epsilon) N tau, and
-
-    sum_j w_j delta exp(-(a_j - 1) 1e-9) + (1 + e^epsilon) N tau <= delta
-
-holds for N = 1e12 draws at (epsilon, delta) = (1, 1e-10), (3, 1e-9) and (8, 1e-6), and for N = 1e9 at (20, 1e-6). Draws
-are not counted: a scope has to stay below 1e12 of them by its budget, and far above epsilon 20 nothing is claimed.
+The caps are floor(1e9 B_j) - 1 nano-nats. The weights add up to .999 and not to 1: the rest of delta, and the weight
+of dropped orders, pay for draws that are only close to the laws that are priced. How many of them that is room for, and
+who counts them, is in `core.privacy.draws`. Budgets from before it have weights that add up to 1, and hardly any room.
 
 What is given back lowers totals and changes nothing in this. Taking the best order at full delta afterwards has no
 such proof. Orders, weights and delta of a budget never change.
@@ -49,7 +44,12 @@ MAX_DELTA: Final = Decimal("0.01")
 MANY: Final = 10**9
 """Counts of jobs that still fit stop here."""
 
-_WEIGHTS: Final = (Decimal("0.7"), Decimal("0.1"), Decimal("0.1"), Decimal("0.1"))
+WEIGHTS: Final = (Decimal("0.699"), Decimal("0.1"), Decimal("0.1"), Decimal("0.1"))
+"""Parts of delta, the leading order's first."""
+
+FIRST_WEIGHTS: Final = (Decimal("0.7"), Decimal("0.1"), Decimal("0.1"), Decimal("0.1"))
+"""Of budgets made before draws were counted."""
+
 _PERCENT: Final = Decimal("0.0001")
 
 
@@ -92,7 +92,7 @@ def default_delta(units: int) -> Decimal:
     return Decimal(1).scaleb(-max(digits + 2, 5))
 
 
-def plan_orders(epsilon: Decimal, delta: Decimal) -> Terms:
+def plan_orders(epsilon: Decimal, delta: Decimal, weights: Sequence[Decimal] = WEIGHTS) -> Terms:
     """Fix the orders, weights and caps of a budget.
 
     The leading order a is the integer at which one full-batch Gaussian job can be largest, with all of delta; the
@@ -106,7 +106,7 @@ def plan_orders(epsilon: Decimal, delta: Decimal) -> Terms:
     leading = _leading_order(float(epsilon), float(delta))
     wanted = (leading, round(Fraction(3 * leading, 4)), round(Fraction(3 * leading, 5)), 2 * leading)
     pooled: dict[int, Decimal] = {}
-    for order, weight in zip(wanted, _WEIGHTS, strict=True):
+    for order, weight in zip(wanted, weights, strict=True):
         kept = max(order, 2)
         pooled[kept] = pooled.get(kept, Decimal(0)) + weight
     caps = {order: _cap_nano(epsilon, weight * delta, order) for order, weight in pooled.items()}
@@ -126,7 +126,7 @@ def plan_orders(epsilon: Decimal, delta: Decimal) -> Terms:
     )
 
 
-def terms_from_rho(rho: Decimal, delta: Decimal) -> Terms:
+def terms_from_rho(rho: Decimal, delta: Decimal, weights: Sequence[Decimal] = WEIGHTS) -> Terms:
     """Fix the terms of a budget declared as rho: its epsilon is what rho-zCDP gives at delta, rounded down.
 
     Raises:
@@ -140,7 +140,7 @@ def terms_from_rho(rho: Decimal, delta: Decimal) -> Terms:
     if not epsilon > 0:
         raise Invalid("This rho is too small to keep.", FieldError("/budget/rho", "give a larger rho"))
     try:
-        return plan_orders(epsilon, delta)
+        return plan_orders(epsilon, delta, weights)
     except Invalid as refusal:
         details = tuple(FieldError("/budget/rho", f"it gives epsilon {epsilon}: {e.detail}") for e in refusal.fields)
         raise Invalid(refusal.detail, *details) from refusal
@@ -267,5 +267,5 @@ def _cap_nano(epsilon: Decimal, delta: Decimal, order: int) -> int:
 
 def _smallest_epsilon(delta: float) -> Decimal:
     """Return an epsilon that can just be kept at this delta, for the text of a refusal."""
-    least = min(_overhead(order, 0.7 * delta) for order in range(2, MAX_ORDER + 1))
+    least = min(_overhead(order, 0.699 * delta) for order in range(2, MAX_ORDER + 1))
     return Decimal(max(2 * least, 1e-6)).quantize(Decimal("0.000001"), ROUND_HALF_EVEN)

@@ -7,7 +7,8 @@ from functools import lru_cache
 from sqlalchemy.orm import Session
 
 from core.privacy.amounts import write_figure
-from core.privacy.budget import Terms, standing
+from core.privacy.budget import Terms, admits, jobs_that_still_fit, standing
+from core.privacy.draws import JobDraws, jobs_with_room
 from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency
 from core.privacy.reports import budget_figures, cost_view, report
@@ -23,6 +24,20 @@ from core.store.tables import Account, Scope
 _EMPTY: dict[str, Balance] = {}
 _MOST_KEPT = 4096
 NO_COST = CostFigures(percent="0", epsilon_alone="0", rho="0", mu="0")
+
+
+def has_room(account: Balance, price: Sequence[int], draws: JobDraws) -> bool:
+    """Say whether an account admits a job of this price, and has room for what it may draw."""
+    room = jobs_with_room(account.terms, account.draws, draws.most) > 0
+    return room and admits(account.terms, account.spent, account.reserved, price)
+
+
+def still_fit(account: Balance, price: Sequence[int], draws: JobDraws) -> int:
+    """Return how many such jobs an account would admit one after the other."""
+    return min(
+        jobs_that_still_fit(account.terms, account.spent, account.reserved, price),
+        jobs_with_room(account.terms, account.draws, draws.most),
+    )
 
 
 def cost_figures(event: Event | None, account: Balance, *, at_head: bool) -> CostFigures:

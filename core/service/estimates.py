@@ -21,12 +21,11 @@ from core.catalogue.network.planning import multiplications
 from core.catalogue.planning import PlannedJob
 from core.errors import Conflict, FieldError, Invalid, Refusal
 from core.privacy.amounts import PrivacyTarget, write_figure
-from core.privacy.budget import admits, jobs_that_still_fit
 from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency
 from core.privacy.renyi import cost_nano
 from core.service import about, weights
-from core.service.budgets import NO_COST, allowance_figures, cost_figures, estimated_cost
+from core.service.budgets import NO_COST, allowance_figures, cost_figures, estimated_cost, has_room, still_fit
 from core.service.context import Caller, Context
 from core.service.endings import if_lost
 from core.service.job_views import EstimateView, JobCost
@@ -57,7 +56,8 @@ class Plan:
     @cached_property
     def schedule(self) -> Schedule:
         """What it draws, chunk by chunk, and the allowance beside, with what they cost."""
-        return Schedule(self.planned.schedule, self.planned.spec.retry_allowance)
+        planned = self.planned
+        return Schedule(planned.schedule, planned.spec.retry_allowance, draws=planned.draws.most)
 
     @cached_property
     def cost(self) -> JobCost:
@@ -375,10 +375,8 @@ def estimate(context: Context, caller: Caller, spec: EstimateSpec) -> EstimateVi
         cost=estimated_cost(quoted.price, planned.schedule, planned.spec.retry_allowance, quoted.account, at_head=True),
         plan=plan_of(planned),
         bound=planned.bound,
-        fits=all(admits(account.terms, account.spent, account.reserved, price) for account, price in paired),
-        jobs_that_still_fit=min(
-            jobs_that_still_fit(account.terms, account.spent, account.reserved, price) for account, price in paired
-        ),
+        fits=all(has_room(account, price, planned.draws) for account, price in paired),
+        jobs_that_still_fit=min(still_fit(account, price, planned.draws) for account, price in paired),
         steps=quoted.steps,
         chunks=len(planned.schedule),
         rows=rows,

@@ -9,11 +9,19 @@ from sqlalchemy.orm import Session
 from core.catalogue.federating import POINTER, Client, PlannedFederation, plan_federation
 from core.catalogue.jobs import JobSpec
 from core.catalogue.models import NetworkModel
-from core.errors import BudgetExhausted, BudgetReserved, Conflict, FieldError, Invalid, NotFound, Refusal
-from core.privacy.budget import admits, jobs_that_still_fit
+from core.errors import (
+    BudgetExhausted,
+    BudgetReserved,
+    Conflict,
+    DrawsExhausted,
+    FieldError,
+    Invalid,
+    NotFound,
+    Refusal,
+)
 from core.privacy.facts import Adjacency
 from core.service import about, weights
-from core.service.budgets import estimated_cost
+from core.service.budgets import estimated_cost, has_room, still_fit
 from core.service.context import Caller, Context
 from core.service.estimates import (
     COLUMNS,
@@ -113,7 +121,7 @@ def _find(session: Session, caller: Caller, dataset_id: str, place: int) -> Data
 def of_client(refusal: Refusal, place: int, dataset_id: str, *, knows_amounts: bool) -> Refusal:
     """Return a client's refusal as the federated job's: it names the dataset, and amounts only to who knows them."""
     field = FieldError(f"{POINTER}/{place}", f"{dataset_id} does not admit its part")
-    if isinstance(refusal, BudgetExhausted | BudgetReserved) and not knows_amounts:
+    if isinstance(refusal, BudgetExhausted | BudgetReserved | DrawsExhausted) and not knows_amounts:
         waits = isinstance(refusal, BudgetReserved)
         why = "would allow its part if present reservations were given back" if waits else "does not allow its part"
         return type(refusal)(
@@ -187,10 +195,10 @@ def _estimate(session: Session, caller: Caller, part: Plan, held: dict[str, Bala
     for account_id, own in accounts.items():
         account = held.get(account_id, own)
         price = most_reserved(planned, account)
-        fits = fits and admits(account.terms, account.spent, account.reserved, price)
-        still.append(jobs_that_still_fit(account.terms, account.spent, account.reserved, price))
+        fits = fits and has_room(account, price, planned.draws)
+        still.append(still_fit(account, price, planned.draws))
         reserved = tuple(one + more for one, more in zip(account.reserved, price, strict=True))
-        held[account_id] = Balance(account.terms, account.spent, reserved)
+        held[account_id] = Balance(account.terms, account.spent, reserved, account.draws + planned.draws.most)
     times = planned.spec.retry_allowance
     return ClientEstimate(
         dataset=part.dataset_id,

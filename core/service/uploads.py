@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final, Self, TypeVar
 
 from sqlalchemy.orm import Session
@@ -11,6 +12,7 @@ from sqlalchemy.orm import Session
 from core.catalogue.columns import UserColumn
 from core.catalogue.datasets import Metadata
 from core.errors import Conflict, FieldError, Forbidden, Invalid, NotFound, NotOfferedYet, NotReady
+from core.privacy.acceptance import refuse_large_delta
 from core.service import scopes, witnessing
 from core.service.context import Caller, Context
 from core.service.datasets import RECORDS, dataset_view, find_own
@@ -27,7 +29,7 @@ from core.store.records.encryption import SealedFile
 from core.store.records.master_key import load_master_keys
 from core.store.records.storage import open_storage
 from core.store.records.uploads import receive
-from core.store.tables import Dataset, Scope
+from core.store.tables import Account, Dataset, Scope
 
 ROUTE: Final = "POST /v1/datasets"
 T = TypeVar("T")
@@ -51,13 +53,19 @@ def parse(context: Context, caller: Caller, metadata: Metadata) -> None:
         raise Invalid(f"A dataset has at most {most} columns.", FieldError("/columns", "declare fewer"))
     if metadata.scope is not None:
         with context.database.read() as session:
-            _joined(session, caller, metadata)
+            _joined(session, caller, metadata, metadata.rows)
     elif metadata.budget is not None:
-        metadata.budget.terms(metadata.rows or context.settings.max_rows)
+        if metadata.rows is None:  # its delta is held against the number of records once they are there
+            metadata.budget.plan(context.settings.max_rows)
+        else:
+            metadata.budget.terms(metadata.rows)
 
 
-def _joined(session: Session, caller: Caller, metadata: Metadata) -> Scope:
-    """Return the scope that a dataset joins."""
+def _joined(session: Session, caller: Caller, metadata: Metadata, units: int | None) -> Scope:
+    """Return the scope that a dataset of so many records joins, None where their number is not known yet.
+
+    The scope's delta is held against this number too: more records have a smaller 1/n.
+    """
     assert metadata.scope is not None, "it names one"
     try:
         scope = scopes.find_own(session, caller, metadata.scope)
@@ -75,6 +83,16 @@ def _joined(session: Session, caller: Caller, metadata: Metadata) -> Scope:
     ]
     if wrong:
         raise Invalid("The scope has its own unit, adjacency and rule of approval.", *wrong)
+    if units is not None:
+        budget = session.get_one(Account, scope.id)
+        refuse_large_delta(
+            Decimal(budget.delta),
+            units,
+            accepted=metadata.accept_delta or bool(budget.declared.get("accept_delta")),
+            pointer="/accept_delta",
+            fixed="/scope",
+            fix="join a scope whose delta is at most {safe}, or open one with a budget of its own",
+        )
     return scope
 
 
@@ -279,7 +297,7 @@ def _fill(session: Session, caller: Caller, dataset: Dataset, metadata: Metadata
     identities.wrapped_key(session, dataset.owner_id, arrived.site, lock=True)
     leaving, overlaps = arrived.compared.check(session, metadata)
     if metadata.scope is not None:
-        scope = _joined(session, caller, metadata)
+        scope = _joined(session, caller, metadata, decoded.rows)
     else:
         assert metadata.budget is not None, "budget or scope"
         scope = ledger.open_scope(

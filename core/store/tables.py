@@ -124,6 +124,8 @@ class Account(Base):
     reserved_2: Mapped[int] = mapped_column(BigInteger, default=0)
     reserved_3: Mapped[int] = mapped_column(BigInteger, default=0)
     reserved_4: Mapped[int] = mapped_column(BigInteger, default=0)
+    # Units of draws (core.privacy.draws) that jobs have reserved and not given back.
+    draws: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
 
 
 class Entry(Base):
@@ -228,6 +230,7 @@ class Job(Base):
     chunks_spent: Mapped[int] = mapped_column(Integer, default=0)  # by all attempts
     allowance: Mapped[Any] = mapped_column(Json, server_default="{}")  # frozen at reserve: {account id: nano-nats}
     allowance_spent: Mapped[Any] = mapped_column(Json, server_default="{}")  # chunks that were lost and paid again
+    draws: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")  # units that it reserved of each
     fence_epoch: Mapped[str] = mapped_column(String(40))
     fence: Mapped[int] = mapped_column(BigInteger, default=0)  # grows with every claim and every way out of one
     worker: Mapped[str | None] = mapped_column(String(200))

@@ -16,6 +16,7 @@ from core.oracle.door import AbstractDoor, FullDoor
 from core.oracle.samples import PoissonDoor, StreamDoor
 from core.privacy.events import Event
 from core.problems import Problem
+from core.training.draws import count_of
 from core.training.meter import LedgerMeter, Till
 from core.training.order import Order, Payer
 from core.training.streaming import StreamMeter
@@ -59,8 +60,11 @@ def meter_on(
 ) -> LedgerMeter:
     """Return a meter that goes on after so many chunks; see `LedgerMeter`, and `StreamMeter` for a stream's."""
     sampling, schedule = planned.spec.optimizer.sampling(planned.facts), planned.schedule
+    draws = count_of(planned)
     if not isinstance(sampling, StreamSampling):
-        return LedgerMeter(till, payers, schedule, kept=kept, kept_chunks=begun, charged=charged, stop=stop)
+        return LedgerMeter(
+            till, payers, schedule, kept=kept, kept_chunks=begun, charged=charged, stop=stop, draws=draws
+        )
     return StreamMeter(
         till,
         payers,
@@ -71,6 +75,7 @@ def meter_on(
         paid_chunks=begun,
         charged=charged,
         stop=stop,
+        draws=draws,
     )
 
 

@@ -33,6 +33,7 @@ from core.catalogue.questions import Question
 from core.oracle import Answer
 from core.privacy.events import NOTHING, Composed, Event, Repeated, compose
 from core.privacy.renyi import Leaf, cost_nano
+from core.training.draws import DrawCount
 from core.training.notes import Noted, Notes, held, unpack
 from core.training.order import Drained, Payer
 
@@ -64,6 +65,7 @@ class LedgerMeter:
         charged: the events that earlier attempts paid for.
         stop: says whether this attempt was asked to stop; looked at before what is paid for an answer, where stopping
             loses nothing.
+        draws: counts what is drawn against the reservation; None: nothing is reserved.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class LedgerMeter:
         kept_chunks: int = 0,
         charged: Mapping[Event, int] = _NOTHING,
         stop: Callable[[], bool] = lambda: False,
+        draws: DrawCount | None = None,
     ) -> None:
         self._till = till
         self._payers = payers
@@ -91,6 +94,8 @@ class LedgerMeter:
         self._stop = stop
         self._covered = Repeated(event=NOTHING, times=1)
         self._prepaid = 0
+        self._draws = DrawCount() if draws is None else draws
+        self._draws.begin(notes.drawn)
         self._once_paid: list[Callable[[], None]] = []
 
     def once_paid(self, act: Callable[[], None]) -> None:
@@ -149,10 +154,14 @@ class LedgerMeter:
     def recall(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer | None:
         """Return the next answer that an earlier attempt was given after the state it kept; None after the last.
 
+        One that was not given yet is about to be drawn, and is counted.
+
         Raises:
-            AssertionError: another question than then; the method is not deterministic given its answers.
+            AssertionError: another question than then; the method is not deterministic given its answers. Or it draws
+                more than was reserved for it.
         """
         if not self._recalled:
+            self._draws.add(question, len(theta) if question.places == "list" else 1)
             return None
         noted = self._recalled.popleft()
         assert noted.answers(question, theta, other), "a resumed method asks again what it asked before"
@@ -160,6 +169,7 @@ class LedgerMeter:
 
     def note(self, question: Question, theta: Tensor, answer: Answer, other: Tensor | None = None) -> None:
         """Hold an answer just given."""
+        self._draws.tell()
         told = Answer(held(answer.value), answer.scale)
         self._answers.append(Noted(question, held(theta), told, None if other is None else held(other)))
 
@@ -182,7 +192,7 @@ class LedgerMeter:
         """
         if enough(self._paid):
             return
-        told = Notes(self._state, tuple(self._answers)).pack()
+        told = self._told()
         self._drain_if_asked(told)
         while not enough(self._paid):
             assert self._paid < len(self._schedule), "what is drawn never passes what was priced"
@@ -191,6 +201,10 @@ class LedgerMeter:
             self._paid += 1
             for act in self._once_paid:
                 act()
+
+    def _told(self) -> bytes:
+        """Return what this attempt was told, with what it was told before, as it is kept."""
+        return Notes(self._state, tuple(self._answers), self._draws.told).pack()
 
     def _drain_if_asked(self, told: bytes) -> None:
         """Keep what was told and stop, before the next payment."""
@@ -215,7 +229,7 @@ class LedgerMeter:
             Drained: always.
             StaleAttempt: the job is no longer ours.
         """
-        self._drain(Notes(self._state, tuple(self._answers)).pack())
+        self._drain(self._told())
 
     def _price(self, total: Event) -> tuple[tuple[int, ...], ...]:
         """Return the price of what was kept with this attempt's draws, per payer and order."""

@@ -20,6 +20,7 @@ _QUESTION: Final[TypeAdapter[Question]] = TypeAdapter(Question)
 _ANSWER: Final = "answer/"
 _PARTS: Final = ("question", "theta", "value", "scale")
 _OTHER: Final = "other"
+_DRAWN: Final = "units-drawn"
 _LONG: Final = 2**12
 """Entries from which on a copy is made when it is needed."""
 
@@ -42,15 +43,22 @@ class Noted(NamedTuple):
 
 @dataclass(frozen=True)
 class Notes:
-    """The method's last state, None where it has kept none, and the answers since, in the order they were given."""
+    """The method's last state, None where it has kept none, and the answers since, in the order they were given.
+
+    `drawn` counts the units of draws that all of it is made of, see `core.privacy.draws`.
+    """
 
     state: dict[str, Tensor] | None = None
     answers: tuple[Noted, ...] = ()
+    drawn: int = 0
 
     def pack(self) -> bytes:
         """Return the bytes that are stored, in the safetensors format."""
         tensors = {} if self.state is None else dict(self.state)
-        assert not any(name.startswith(_ANSWER) for name in tensors), "a method's state has names of its own"
+        taken = any(name.startswith(_ANSWER) or name == _DRAWN for name in tensors)
+        assert not taken, "a method's state has names of its own"
+        if self.drawn:
+            tensors[_DRAWN] = torch.tensor(self.drawn)
         for number, noted in enumerate(self.answers):
             text = bytearray(_QUESTION.dump_json(noted.question))
             values = (
@@ -84,9 +92,10 @@ def held(value: Tensor) -> Tensor:
 def unpack(kept: bytes | None) -> Notes:
     """Return what was stored; nothing at all where nothing was."""
     tensors = {} if kept is None else load(kept)
+    drawn = int(tensors.pop(_DRAWN, torch.tensor(0)))
     state = {name: value for name, value in tensors.items() if not name.startswith(_ANSWER)}
     count = sum(name.startswith(_ANSWER) and name.endswith(f"/{_PARTS[0]}") for name in tensors)
-    return Notes(state or None, tuple(_noted(tensors, number) for number in range(count)))
+    return Notes(state or None, tuple(_noted(tensors, number) for number in range(count)), drawn)
 
 
 def _noted(tensors: Mapping[str, Tensor], number: int) -> Noted:

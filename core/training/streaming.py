@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from core.catalogue.sampling import StreamSampling
 from core.privacy.events import NOTHING, Event, compose
+from core.training.draws import DrawCount
 from core.training.meter import LedgerMeter, Till
 from core.training.order import Payer
 
@@ -35,6 +36,7 @@ class StreamMeter(LedgerMeter):
         paid_chunks: after how many chunks this attempt goes on: those that earlier ones paid, kept or lost.
         charged: the events that earlier attempts paid for.
         stop: says whether this attempt was asked to stop; looked at before each chunk, where stopping loses nothing.
+        draws: as `LedgerMeter`.
 
     Attributes:
         reach: units of a pass that have a chunk; no other is read.
@@ -53,8 +55,11 @@ class StreamMeter(LedgerMeter):
         paid_chunks: int,
         charged: Mapping[Event, int],
         stop: Callable[[], bool] = lambda: False,
+        draws: DrawCount | None = None,
     ) -> None:
-        super().__init__(till, payers, schedule, kept=kept, kept_chunks=paid_chunks, charged=charged, stop=stop)
+        super().__init__(
+            till, payers, schedule, kept=kept, kept_chunks=paid_chunks, charged=charged, stop=stop, draws=draws
+        )
         self._chunks, beyond = divmod(len(schedule), sampling.passes)
         assert beyond == 0, "passes have as many chunks each"
         assert all(event == NOTHING or not at % self._chunks for at, event in enumerate(schedule)), (

@@ -35,6 +35,10 @@ JOB_COLUMNS = (
     sa.Column("site", sa.String(length=40), nullable=False, server_default=""),
 )
 
+# Units of draws: of an account those that its jobs have reserved, of a job those that it has. Entries from before there
+# was a count have none, so accounts begin at 0.
+DRAWS = sa.Column("draws", sa.BigInteger(), nullable=False, server_default="0")
+
 
 _KINDS = (
     "CONSTRAINT ck_entries_kind CHECK (kind IN ('open', 'reserve', 'spend', 'settle', 'compensate', 'freeze', "
@@ -83,6 +87,8 @@ def upgrade() -> None:
     _keep_salted_hashes_of_keys()
     # The ledger: kinds of entries that the first release did not know.
     _admit_every_kind()
+    op.add_column("accounts", DRAWS._copy())
+    op.add_column("jobs", DRAWS._copy())
     for column in JOB_COLUMNS:
         op.add_column("jobs", column._copy())
     op.create_index("ix_jobs_ended", "jobs", ["finished_at"])
@@ -271,6 +277,8 @@ def downgrade() -> None:
     op.drop_table("approvals")
     op.drop_table("public_weights")
     op.drop_table("workers")
+    op.drop_column("jobs", "draws")
+    op.drop_column("accounts", "draws")
     op.drop_column("datasets", "site")
     op.drop_column("datasets", "wrapped_key")
     op.drop_index("ix_jobs_queued", table_name="jobs")

@@ -47,7 +47,7 @@ def test_twins_list_the_same_units_from_the_same_words(
 
 
 def test_samples_that_pass_their_length_are_the_same_masks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And so are those whose groups pass theirs, which happens with probability below 2^-64."""
+    """And so are those whose groups pass theirs, which happens with probability below 2^-84."""
     assert agree(compiled_kernels(), monkeypatch, 0.2, 1001, 150)
     monkeypatch.setattr(sampling, "padded_length", lambda parts, units: 9 + 0 * parts * units)
     assert agree(compiled_kernels(), monkeypatch, 0.2, 1001, 300)

@@ -122,14 +122,14 @@ class TestPoisson:
 class TestLists:
     @pytest.mark.parametrize("units", [1, 50, 1000, 100_000])
     @pytest.mark.parametrize("rate", [2.0**-40, 1e-4, 0.01, 0.3, 0.9, 1.0])
-    def test_lengths_are_passed_with_probability_below_2_to_the_minus_64(self, rate: float, units: int) -> None:
+    def test_lengths_are_passed_with_probability_below_2_to_the_minus_84(self, rate: float, units: int) -> None:
         """Against exact binomial tails; and no much shorter length is: Chernoff's bound is tight in the exponent."""
         length = padded_length(rate_parts(rate), units)
-        assert stats.binom.sf(length, units, rate) < 2.0**-64
+        assert stats.binom.sf(length, units, rate) < 2.0**-84
         assert length <= units
         mean = units * rate
         shorter = int(mean + 0.85 * (length - mean))
-        assert length <= 4 or length == units or stats.binom.sf(shorter, units, rate) > 2.0**-64
+        assert length <= 4 or length == units or stats.binom.sf(shorter, units, rate) > 2.0**-84
 
     @pytest.mark.parametrize(("rate", "units"), [(0.01, 4003), (0.2, 1001), (2.0**-40, 800), (0.4, 64)])
     def test_hold_the_sample_that_a_mask_of_the_same_bits_does(self, rate: float, units: int) -> None:

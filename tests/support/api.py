@@ -79,16 +79,21 @@ class Service:
 
 def upload(client: httpx.Client, shift: int = 0, rows: int = 400, **changes: Any) -> dict[str, Any]:
     """Upload a small dataset of people who are in no other, and return its view."""
+    answer = post_dataset(client, shift, rows, **changes)
+    assert answer.status_code == 201, answer.text
+    made: dict[str, Any] = answer.json()
+    return made
+
+
+def post_dataset(client: httpx.Client, shift: int = 0, rows: int = 400, **changes: Any) -> httpx.Response:
+    """Upload the same, and return the answer."""
     import json  # noqa: PLC0415 - only here
 
     parts: list[tuple[str, Any]] = [
         ("metadata", (None, json.dumps(metadata(**changes)), "application/json")),
         ("file", ("people.csv", csv(rows, shift + 1000 * next(_ENDS)), "text/csv")),
     ]
-    answer = client.post("/v1/datasets", files=parts)
-    assert answer.status_code == 201, answer.text
-    made: dict[str, Any] = answer.json()
-    return made
+    return client.post("/v1/datasets", files=parts)
 
 
 def job(dataset: str, /, mu: str = "0.1", **changes: Any) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from core.store.revisions import head_revision
 from core.store.tables import SEVERAL, Dataset, Job
 
 STEP = Gaussian(sigma=20.0)
+DRAWS = 1000
 """One chunk of a test's job: rho .00125."""
 
 TERMS = plan_orders(Decimal(3), Decimal("1e-6"))
@@ -148,7 +149,7 @@ def submit(
 
 def enter(session: Session, job: Job, schedule: Sequence[Event], retry_allowance: int = 0) -> Job:
     """Reserve for a job that was drafted, and queue it."""
-    ledger.reserve(ledger.open_books(session, [job]), job, ledger.Schedule(schedule, retry_allowance))
+    ledger.reserve(ledger.open_books(session, [job]), job, ledger.Schedule(schedule, retry_allowance, draws=DRAWS))
     jobs.enqueue(session, [job])
     return job
 
@@ -187,7 +188,7 @@ def queue_federated(
         jobs.federate(client, parent, number)
     reservation = ledger.Reservation(ledger.open_books(session, clients))
     for client in clients:
-        reservation.add(client, ledger.Schedule((STEP,) * chunks, 1))
+        reservation.add(client, ledger.Schedule((STEP,) * chunks, 1, draws=DRAWS))
     reservation.make()
     jobs.enqueue(session, rows)
     return parent.id

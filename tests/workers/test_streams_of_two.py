@@ -68,7 +68,7 @@ def dataset(service: Embedded) -> str:
 
 
 def upload(service: Embedded) -> str:
-    return service.upload(toy_csv(ROWS, seed=next(SEEDS)), budget={"epsilon": "50", "delta": "1e-6"})
+    return service.upload(toy_csv(ROWS, seed=next(SEEDS)), budget={"epsilon": "20", "delta": "1e-6"})
 
 
 def stream(optimizer: dict[str, Any], processes: int = 2) -> dict[str, Any]:

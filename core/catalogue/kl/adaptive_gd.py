@@ -196,6 +196,11 @@ class AdaptiveGradientDescent(AbstractSettings):
         """Return the extremes of what may be asked."""
         return frozenset(self.questions())
 
+    def most_asked(self, facts: Facts) -> int:
+        """Return a norm and a gradient for each step, a last norm, and the choice."""
+        del facts  # settings say how many
+        return 2 * self.steps + 2
+
     def schedule(self, facts: Facts) -> Sequence[Event]:
         """Return the budget in equal slices, and the choice's event: what is drawn is decided on the way.
 

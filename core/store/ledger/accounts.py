@@ -28,6 +28,8 @@ class Balance:
     terms: Terms
     spent: Vector
     reserved: Vector
+    draws: int = 0
+    """Units of draws that its jobs have reserved; see `core.privacy.draws`."""
 
 
 def read_slots(account: Account, name: str) -> list[int]:
@@ -62,7 +64,8 @@ def balance_of(account: Account, terms: Terms | None = None) -> Balance:
     """Return an account's terms, which never change and may be known, with what is spent and reserved."""
     terms = terms or terms_of(account)
     used = len(terms.orders)
-    return Balance(terms, tuple(read_slots(account, "spent")[:used]), tuple(read_slots(account, "reserved")[:used]))
+    spent, reserved = (tuple(read_slots(account, name)[:used]) for name in ("spent", "reserved"))
+    return Balance(terms, spent, reserved, account.draws)
 
 
 def move(account: Account, *, spent: Iterable[int], reserved: Iterable[int]) -> dict[str, list[int]]:

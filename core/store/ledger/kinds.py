@@ -35,7 +35,11 @@ from core.store.ledger.tally import (
 DAY_SECONDS: Final = 86400.0
 COMPENSATIONS_PER_DAY: Final = 10
 ZERO: Final = [0] * SLOTS
+ACCEPTANCES: Final = ("accept_delta", "accept_weak_privacy")
+"""Words of a declared budget that change none of its terms."""
 
+Draws = Annotated[int, Field(ge=0, le=2**63 - 1)]
+"""Units of draws, see `core.privacy.draws`."""
 Run = tuple[Annotated[int, Field(ge=1)], Event]
 Runs = tuple[Run, ...]
 """Events in order, as runs of equal ones: how many, and which."""
@@ -64,13 +68,16 @@ class TermsBody(BaseModel):
             caps_nano=self.caps_nano,
         )
 
-    def due(self, units: int) -> Terms:
+    def due(self, units: int, version: int) -> Terms:
         """Return the terms that follow from what was declared and n."""
-        demand(self.declared.keys() <= {"epsilon", "rho", "delta"}, "its budget is declared by unknown words")
+        known = {"epsilon", "rho", "delta", *ACCEPTANCES}
+        demand(self.declared.keys() <= known, "its budget is declared by unknown words")
+        accepted = [self.declared.get(name, True) for name in ACCEPTANCES]
+        demand(all(one in {True, False} for one in accepted), "what it accepts is neither true nor false")
         told = {name: self.declared.get(name) for name in ("epsilon", "rho", "delta")}
         words = [value if isinstance(value, str) else None for value in told.values()]
         demand(words == list(told.values()), "figures of its budget are no strings")
-        return terms_of_budget(*words, units)
+        return terms_of_budget(*words, units, version)
 
 
 class Still(Body):
@@ -100,7 +107,10 @@ class Open(Still):
         super().follow(tally)
         demand(self.account == self.scope, "the scope's account has another name")
         told = self.terms.terms
-        demand(told == self.terms.due(self.units), "its caps, orders and weights are not those of the declared budget")
+        demand(
+            told == self.terms.due(self.units, self.v),
+            "its caps, orders and weights are not those of the declared budget",
+        )
         tally.owner, tally.units = self.actor, self.units
         tally.accounts[self.account] = AccountTally(told, self.terms.declared, None)
 
@@ -132,7 +142,7 @@ class Grant(Still):
     def follow(self, tally: Tally) -> None:
         """Derive the terms; a ceiling that was used keeps its orders, weights and delta."""
         super().follow(tally)
-        told, due = self.terms.terms, self.terms.due(tally.units)
+        told, due = self.terms.terms, self.terms.due(tally.units, self.v)
         demand(self.account != self.scope, "a grant is not the scope's account")
         account = tally.accounts.get(self.account)
         if account is None:
@@ -160,6 +170,7 @@ class Reserve(Body):
 
     schedule: Runs
     retry_allowance: Annotated[int, Field(ge=0)]
+    draws: Draws
     actor: str
 
     def follow(self, tally: Tally) -> None:
@@ -179,6 +190,7 @@ class Reserve(Body):
             held[account_id] = plus(totals[-1], beside)
         exact = self.v != 1
         tally.move(self, dict.fromkeys(self.accounts, ZERO), held, exact=exact)
+        tally.count(self.accounts, self.draws)
         self.begin(tally, priced, exact=exact)
 
     def begin(self, tally: Tally, priced: Schedule, *, exact: bool) -> None:
@@ -194,6 +206,7 @@ class Reserve(Body):
             first=dict(nothing),
             left={one: list(priced.amounts(tally.accounts[one].terms)[1]) for one in self.accounts},
             terms={one: tally.accounts[one].terms for one in self.accounts},
+            draws=self.draws,
         )
 
 
@@ -289,13 +302,19 @@ class Settle(Body):
     KIND: ClassVar[str] = "settle"
 
     reason: str
+    draws: Draws
+    """Units that it gives back: all where nothing was ever paid for it, and else none."""
 
     def follow(self, tally: Tally) -> None:
-        """Demand that all that is held is given back; the job is over."""
+        """Demand that all that is held is given back, and draws only where nothing was paid; the job is over."""
         job = tally.live_job(self)
         demand((self.attempt, self.chunk) == (0, 0), "it is of a chunk")
         held = job.held
         tally.move(self, dict.fromkeys(held, ZERO), {one: minus(amount) for one, amount in held.items()})
+        demand(
+            self.draws == (0 if job.paid else job.draws), "it gives back draws that may have been made, or keeps others"
+        )
+        tally.count(held, -self.draws)
         job.held = {one: list(ZERO) for one in held}
         tally.end(self.job)
 
@@ -526,4 +545,4 @@ def _priced(runs: Runs, times: int) -> Schedule:
     """Return a schedule from its runs: how many alike there are is looked at before they are listed."""
     demand(1 <= sum(count for count, _ in runs) <= MAX_CHUNKS, f"a job has 1 to {MAX_CHUNKS} chunks")
     demand(all(one[1] != two[1] for one, two in pairwise(runs)), "two runs are of the same event")
-    return Schedule([event for count, event in runs for _ in range(count)], times)
+    return Schedule([event for count, event in runs for _ in range(count)], times, draws=0)

@@ -17,6 +17,7 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from core.privacy.budget import covers
+from core.privacy.draws import MOST_RUNS
 from core.privacy.events import EVENT
 from core.store import clock
 from core.store.claims import Claim, hold, refuse_if_frozen
@@ -178,11 +179,15 @@ def _spend(
 def affords_repeats(session: Session, job: Job) -> bool:
     """Say whether the rest of a job's allowance pays, at every order, for every chunk that is paid and not kept.
 
-    A stream's are never paid again.
+    And there are attempts left, for a job reserves draws for `MOST_RUNS` of them; each that loses something has paid. A
+    stream's chunks are never paid again.
     """
     if is_stream(job.schedule):
         return True
     lost = range(_kept_chunks(session, job), job.chunks_spent)
+    paying_attempts = select(func.count(Entry.attempt.distinct())).where(Entry.job_id == job.id, Entry.kind == "spend")
+    if lost and session.execute(paying_attempts).scalar_one() >= MOST_RUNS:
+        return False
     return all(
         covers(allowance.rest(job, account.id), allowance.again(job, account, lost))
         for account in _payers(session, job)
@@ -236,9 +241,11 @@ def settle(session: Session, job: Job, *, reason: str) -> None:
     refuse_if_frozen(session)
     scope = lock_scope(session, job.scope_id)
     moved = {}
+    undrawn = 0 if job.chunks_spent else job.draws  # who has paid nothing has drawn nothing
     for account in lock_accounts(session, paying(job)):
         moved[account.id] = move(account, spent=slots([]), reserved=[-part for part in allowance.held(job, account.id)])
-    content = {"accounts": moved, "reason": reason}
+        account.draws -= undrawn
+    content = {"accounts": moved, "reason": reason, "draws": undrawn}
     at = clock.read(session)
     chain.append(session, scope, kinds.Settle, at=at, job_id=job.id, attempt=0, chunk=0, content=content)
     session.flush()

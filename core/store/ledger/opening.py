@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from core.errors import Conflict
 from core.privacy.budget import Terms, admits
+from core.privacy.draws import most_draws
 from core.store import clock
 from core.store.ids import new_id
 from core.store.ledger import chain, kinds
@@ -120,7 +121,7 @@ def _new_account(
     account_id: str, scope_id: str, principal_id: str | None, terms: Terms, declared: Mapping[str, Any]
 ) -> Account:
     """Return an account with nothing spent or reserved."""
-    account = Account(id=account_id, scope_id=scope_id, principal_id=principal_id, declared=dict(declared))
+    account = Account(id=account_id, scope_id=scope_id, principal_id=principal_id, declared=dict(declared), draws=0)
     set_terms(account, terms)
     for slot in range(1, 5):
         setattr(account, f"spent_{slot}", 0)
@@ -136,4 +137,9 @@ def _change_terms(account: Account, terms: Terms) -> None:
             raise Conflict("This grant was used: its delta and orders are fixed; give it another epsilon only.")
         if not admits(terms, old.spent, old.reserved, [0] * len(terms.orders)):
             raise Conflict("This grant would fall below what was already spent and reserved.")
+        if account.draws > most_draws(terms):
+            raise Conflict(
+                f"Jobs of this grant have reserved {account.draws} units of noise, and one of epsilon {terms.epsilon} "
+                f"has room for {most_draws(terms)}; give it a smaller epsilon."
+            )
     set_terms(account, terms)

@@ -10,8 +10,9 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from core.errors import BudgetExhausted, BudgetReserved, FieldError, ScopeFrozen
+from core.errors import BudgetExhausted, BudgetReserved, DrawsExhausted, FieldError, ScopeFrozen
 from core.privacy.budget import Terms, admits, smallest_change
+from core.privacy.draws import most_draws
 from core.privacy.renyi import MAX_NANO
 from core.store.claims import time_unless_frozen
 from core.store.ledger import allowance, chain, kinds
@@ -71,6 +72,7 @@ def reserve(books: Books, job: Job, schedule: Schedule) -> int:
     Raises:
         BudgetExhausted: it does not fit; the facts say by how much, the fields whether it would without allowance.
         BudgetReserved: it would fit if the present reservations were given back.
+        DrawsExhausted: it may draw more than the proof of an account's promise has room for.
         ScopeFrozen: the owner or the auditor has frozen the scope.
     """
     reservation = Reservation(books)
@@ -89,12 +91,13 @@ class Reservation:
         self._books = books
         self._added: list[tuple[Job, Schedule]] = []
         self._balances: dict[str, Balance] = {}
+        self._draws: dict[str, int] = {}
 
     def add(self, job: Job, schedule: Schedule) -> None:
         """Admit one more job against what those before it would leave; nothing is reserved yet.
 
         Raises:
-            BudgetExhausted, BudgetReserved, ScopeFrozen: as `reserve` says.
+            BudgetExhausted, BudgetReserved, DrawsExhausted, ScopeFrozen: as `reserve` says.
         """
         if self._books.scopes[job.scope_id].frozen_reason is not None:
             raise ScopeFrozen("This scope is frozen: it admits no job until its owner unfreezes it.")
@@ -102,6 +105,10 @@ class Reservation:
         price(job, schedule, terms)
         balances = [(account_id, self._balance(account_id)) for account_id in terms]
         _admit(job, balances)
+        for account_id, own in terms.items():
+            counted = self._draws.get(account_id, self._books.accounts[account_id].draws)
+            _count(job, own, counted, whose_of(job, account_id))
+            self._draws[account_id] = counted + job.draws
         for account_id, held in balances:
             # Counted as spent: what is asked for together would not be given back so that the rest of it fits.
             taken = zip(held.spent, allowance.held(job, account_id), strict=False)
@@ -123,8 +130,10 @@ class Reservation:
             account_id: move(books.accounts[account_id], spent=slots([]), reserved=allowance.held(job, account_id))
             for account_id in paying(job)
         }
+        for account_id in moved:
+            books.accounts[account_id].draws += job.draws
         content = {"accounts": moved, "schedule": schedule.runs, "retry_allowance": schedule.retry_allowance}
-        content |= {"actor": job.owner_id}
+        content |= {"draws": job.draws, "actor": job.owner_id}
         chain.append(
             books.session, scope, kinds.Reserve, at=books.at, job_id=job.id, attempt=0, chunk=0, content=content
         )
@@ -133,7 +142,7 @@ class Reservation:
 
 def price(job: Job, schedule: Schedule, terms: Mapping[str, Terms]) -> None:
     """Fill in what a job that is not yet stored would cost the accounts with these terms, by their identifiers."""
-    job.price, job.schedule = schedule.price, schedule.chunks
+    job.price, job.schedule, job.draws = schedule.price, schedule.chunks, schedule.draws
     job.chunks = {account_id: schedule.amounts(own)[0] for account_id, own in terms.items()}
     job.allowance = {account_id: schedule.amounts(own)[1] for account_id, own in terms.items()}
     job.allowance_spent = {account_id: slots([]) for account_id in terms}
@@ -142,8 +151,7 @@ def price(job: Job, schedule: Schedule, terms: Mapping[str, Terms]) -> None:
 def _admit(job: Job, balances: Sequence[tuple[str, Balance]]) -> None:
     """Refuse a job that does not fit each of its accounts, its allowance with it; say if it would without."""
     for account_id, held in balances:
-        whose = "the budget" if account_id == job.scope_id else "this principal's grant"
-        refusal = _refusal(held, job.chunks[account_id][-1], job.allowance[account_id], whose)
+        refusal = _refusal(held, job.chunks[account_id][-1], job.allowance[account_id], whose_of(job, account_id))
         if refusal is None:
             continue
         bare = all(_fits(other, job.chunks[other_id][-1]) for other_id, other in balances)
@@ -154,6 +162,29 @@ def _admit(job: Job, balances: Sequence[tuple[str, Balance]]) -> None:
             FieldError("/retry_allowance", "give 0 and the job fits"),
             retry_after_seconds=refusal.retry_after_seconds,
             **refusal.facts,
+        )
+
+
+def whose_of(job: Job, account_id: str) -> str:
+    """Return what an account of a job is, for people."""
+    return "the budget" if account_id == job.scope_id else "this principal's grant"
+
+
+def _count(job: Job, terms: Terms, counted: int, whose: str) -> None:
+    """Refuse a job with which an account's jobs may draw more than the proof of its promise has room for.
+
+    Raises:
+        DrawsExhausted: with the numbers.
+    """
+    most = most_draws(terms)
+    if counted + job.draws > most:
+        raise DrawsExhausted(
+            f"The job may draw {job.draws} units of noise; at epsilon {terms.epsilon} and delta {terms.delta} {whose} "
+            f"has room for {most}, of which jobs before it have reserved {counted}. Ask for fewer steps, or open a "
+            "scope with a smaller epsilon: it has more room.",
+            draws=str(job.draws),
+            reserved_draws=str(counted),
+            most_draws=str(most),
         )
 
 

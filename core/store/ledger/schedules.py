@@ -21,6 +21,7 @@ class Schedule:
     Args:
         events: what each chunk draws; 1 to 100 chunks.
         retry_allowance: how many times the most expensive chunk is reserved beside, to pay lost chunks again.
+        draws: the most units of draws that a job may make with it, however often it is lost (`core.privacy.draws`).
 
     Attributes:
         events: the same as values.
@@ -29,9 +30,10 @@ class Schedule:
         runs: the same as runs of equal events, see `runs_of`.
     """
 
-    def __init__(self, events: Sequence[Event], retry_allowance: int = 0) -> None:
+    def __init__(self, events: Sequence[Event], retry_allowance: int = 0, *, draws: int) -> None:
         assert 1 <= len(events) <= MAX_CHUNKS, "a job has 1 to 100 chunks"
         self.retry_allowance = retry_allowance
+        self.draws = draws
         self.price: Any = EVENT.dump_python(compose(Counter(events)), mode="json")
         self.chunks: list[Any] = [EVENT.dump_python(event, mode="json") for event in events]
         self.runs = runs_of(self.chunks)

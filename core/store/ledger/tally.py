@@ -5,12 +5,13 @@ what the body moves. What the state does not follow from is a `BrokenChain`.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from core.privacy.amounts import parse_figure
-from core.privacy.budget import Terms, covers, default_delta, plan_orders, terms_from_rho
+from core.privacy.budget import FIRST_WEIGHTS, WEIGHTS, Terms, covers, default_delta, plan_orders, terms_from_rho
+from core.privacy.draws import most_draws
 from core.privacy.events import Event
 from core.store.ledger.bodies import SLOTS, Body, Movement
 from core.store.ledger.schedules import Schedule
@@ -42,6 +43,8 @@ class AccountTally:
     principal: str | None
     spent: list[int] = field(default_factory=lambda: [0] * SLOTS)
     reserved: list[int] = field(default_factory=lambda: [0] * SLOTS)
+    draws: int = 0
+    """Units of draws that its jobs have reserved and not given back; see `core.privacy.draws`."""
 
     @property
     def taken(self) -> list[int]:
@@ -55,8 +58,9 @@ class AccountTally:
 
     @property
     def is_within(self) -> bool:
-        """Whether at some order spent and reserved are within the cap."""
-        return any(one <= cap for one, cap in zip(self.taken, self.terms.caps_nano, strict=False))
+        """Whether at some order spent and reserved are within the cap, and the terms have room for all draws."""
+        fits = any(one <= cap for one, cap in zip(self.taken, self.terms.caps_nano, strict=False))
+        return fits and self.draws <= most_draws(self.terms)
 
 
 @dataclass
@@ -77,6 +81,7 @@ class JobTally:
         is_compensated: whether a share of its charge was given back.
         drawn: the events that it was charged for.
         terms: of its accounts, when it was reserved for.
+        draws: the most units of draws that it may make.
     """
 
     actor: str
@@ -93,6 +98,7 @@ class JobTally:
     is_compensated: bool = False
     drawn: Counter[Event] = field(default_factory=Counter)
     terms: dict[str, Terms] = field(default_factory=dict)
+    draws: int = 0
 
     @property
     def totals(self) -> dict[str, list[list[int]]]:
@@ -247,6 +253,21 @@ class Tally:
             if self._moves:
                 self._add(account_id, moved)
 
+    def count(self, account_ids: Iterable[str], draws: int) -> None:
+        """Count units of draws that a job reserves at some accounts, or gives back.
+
+        Raises:
+            BrokenChain: the terms of one have no room for so many.
+        """
+        for account_id in account_ids if self._moves else ():
+            account = self.accounts[account_id]
+            account.draws += draws
+            most = most_draws(account.terms)
+            demand(
+                0 <= account.draws <= most,
+                f"jobs of {account_id} may draw {account.draws} units, and its terms have room for {most}",
+            )
+
     def _add(self, account_id: str, moved: Movement) -> None:
         account = self.accounts[account_id]
         account.spent, account.reserved = plus(account.spent, moved.spent), plus(account.reserved, moved.reserved)
@@ -273,15 +294,18 @@ def minus(one: Sequence[int]) -> list[int]:
 
 
 @lru_cache(maxsize=256)
-def terms_of_budget(epsilon: str | None, rho: str | None, delta: str | None, units: int) -> Terms:
+def terms_of_budget(epsilon: str | None, rho: str | None, delta: str | None, units: int, version: int) -> Terms:
     """Return the terms of a budget as it was declared, which only the owner's words and n decide.
+
+    Those of version 1 have other weights.
 
     Raises:
         BrokenChain: these are no words of a budget.
     """
     demand((epsilon is None) != (rho is None), "its budget is declared neither as epsilon alone nor as rho alone")
+    weights = FIRST_WEIGHTS if version == 1 else WEIGHTS
     known = default_delta(units) if delta is None else parse_figure(delta)
     if rho is not None:
-        return terms_from_rho(parse_figure(rho), known)
+        return terms_from_rho(parse_figure(rho), known, weights)
     assert epsilon is not None, "one of the two is declared"
-    return plan_orders(parse_figure(epsilon), known)
+    return plan_orders(parse_figure(epsilon), known, weights)

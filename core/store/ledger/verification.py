@@ -190,6 +190,7 @@ def _compare_accounts(session: Session, scope_id: str, tally: Tally) -> None:
         due = tally.accounts[account_id]
         balance = read_slots(account, "spent"), read_slots(account, "reserved")
         demand(balance == (due.spent, due.reserved), f"the balance of {account_id} is not the sum of its entries")
+        demand(account.draws == due.draws, f"the draws of {account_id} are not the sum of its entries")
         told = terms_of(account), account.declared, account.principal_id
         demand(
             told == (due.terms, due.declared, due.principal),
@@ -199,7 +200,8 @@ def _compare_accounts(session: Session, scope_id: str, tally: Tally) -> None:
 
 def _jobs(session: Session, *conditions: ColumnElement[bool]) -> dict[str, Any]:
     """Return what the database remembers of some jobs that pay for themselves."""
-    columns = (Job.id, Job.schedule, Job.chunks, Job.allowance, Job.allowance_spent, Job.chunks_spent, Job.finished_at)
+    amounts = (Job.chunks, Job.allowance, Job.allowance_spent, Job.draws)
+    columns = (Job.id, Job.schedule, *amounts, Job.chunks_spent, Job.finished_at)
     pays = Job.federation_id.is_(None) | Job.place.is_not(None)
     return {row.id: row for row in session.execute(select(*columns).where(pays, *conditions))}
 
@@ -211,6 +213,7 @@ def _compare_jobs(due: Mapping[str, JobTally], rows: Mapping[str, Any]) -> None:
         row = rows[job_id]
         demand(job.is_over == (row.finished_at is not None), f"{job_id} has ended without an entry that ends it")
         demand(row.schedule == job.schedule.chunks, f"the schedule that {job_id} remembers is not that of its entries")
+        demand(row.draws == job.draws, f"the draws that {job_id} remembers are not those of its entries")
         demand(row.chunks_spent == job.paid, f"{job_id} remembers other chunks as paid than its entries")
         if job.exact:
             demand(row.chunks == job.totals, f"the prices that {job_id} remembers are not those of its schedule")

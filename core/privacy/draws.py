@@ -1,0 +1,103 @@
+r"""How many draws a budget leaves room for, since the sampler's laws are only close to those that are priced.
+
+Prices are those of ideal draws: of the discrete Gaussian and its like, and of samples whose lists have room for all
+their units. Drawn are laws within tau = 2^-108 of the ideal ones in total variation, whatever was drawn before
+(`core.mechanisms.gaussian`, `exponential`, `laplace`), and samples that pass the length of their list with probability
+below 2^-84 (`core.mechanisms.sampling`); what is then summed has not the law that was priced. Draws are counted in
+units of tau: a coordinate of noise, or a choice, is one, and a sample is 2^24 more.
+
+Theorem. Let an interaction of at most N such units with ideal draws be (epsilon, d)-differentially private. Then with
+real draws it is (epsilon, d + (1 + e^epsilon) N tau)-differentially private.
+
+Proof. Fix neighbours, with laws P and Q of the transcript, P* and Q* those with ideal draws. Number the draws in the
+order they are made; a transcript with fewer than there may be is filled up with draws that nobody sees. Let P_i be the
+law where the first i draws are real and all later ones ideal. P_i and P_{i-1} differ in draw i alone: given everything
+before it, which has the same law under both, its two laws are within tau u_i of each other, u_i its units, and what
+comes after is the same random function of it. So P_i and P_{i-1} are within tau u_i, and P and P* within N tau, as the
+units of all draws add up to at most N in each transcript; so are Q and Q*. Hence for each event E
+
+    P[E] <= P*[E] + N tau <= e^epsilon Q*[E] + d + N tau <= e^epsilon (Q[E] + N tau) + d + N tau.   QED
+
+What leaves room. The caps c_j of a budget make its ideal interaction (epsilon, sum_j d_j)-private
+(`core.privacy.budget`), d_j the delta at which charges of c_j at order a_j are worth epsilon (Canonne, Kamath and
+Steinke 2020, proposition 12, as in `conversions.renyi_budget`):
+
+    d_j = exp((a_j - 1)(c_j - epsilon)) (1 - 1/a_j)^(a_j - 1) / a_j <= w_j delta.
+
+So N = (delta - sum_j d_j) / ((1 + e^epsilon) tau), worked out here in decimals of 60 digits, each rounded to the safe
+side: it follows from epsilon, delta, orders and caps, and from nothing else. Weights add up to .999, so that N is about
+delta/(1000 (1 + e^epsilon) tau): 1e20 at (8, 1e-6), 6e14 at (20, 1e-6), 3e10 at (30, 1e-6), and none above epsilon 54.
+
+What counts. Each job reserves the most that it may draw, `most_of_job`, before it is admitted, and the units of a
+scope's reservations never pass its N: so no transcript has more. A grant is a promise of its own, about what its holder
+is told, and has an N of its own. Draws that no record has a part in, such as random starts, need no count: their law is
+the same for both neighbours, whatever it is. So are the draws of a federated job's other clients, for whoever is in one
+client's records alone; who is in several has a promise from each.
+
+What one job may draw. A method asks at most so many questions in a run, and goes on after a loss from what was kept; a
+loss takes at most all answers of a run with it. Attempts that lose something have paid, and a job is not queued again
+once there are `MOST_RUNS` of them (`core.store.ledger.ledger.affords_repeats`). A stream reads no batch twice, so its
+attempts together are one run. What a job has reserved is given back where nothing was ever paid for it: then it has
+drawn nothing. Otherwise all of it stays counted, for what was drawn and lost nobody knows.
+"""
+
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from functools import lru_cache
+from typing import Final
+
+from core.privacy.budget import NANO, Terms
+from core.privacy.facts import Frozen
+
+DRAW_BITS: Final = 108
+"""A draw is within 2^-108 of its ideal law."""
+LIST_BITS: Final = 84
+"""A sample passes the length of its list with probability below 2^-84."""
+SAMPLE_DRAWS: Final = 2 ** (DRAW_BITS - LIST_BITS)
+"""Units of a sample, beside those of the noise on what is summed over it."""
+MOST_RUNS: Final = 10
+"""Attempts at a job of which something may be lost, the last one included."""
+MOST_COUNTED: Final = 2**62
+"""No account counts farther: it fits a signed 64-bit column."""
+
+_DIGITS: Final = 60
+_UP = Context(prec=_DIGITS, rounding=ROUND_CEILING)
+_DOWN = Context(prec=_DIGITS, rounding=ROUND_FLOOR)
+
+
+class JobDraws(Frozen):
+    """The most that a job may draw, in units."""
+
+    run: int
+    """In one run from its start to its end, whatever it is told."""
+    runs: int = MOST_RUNS
+    """How many runs all its attempts are worth at most."""
+
+    @property
+    def most(self) -> int:
+        """All that it may ever draw."""
+        return self.run * self.runs
+
+
+def jobs_with_room(terms: Terms, counted: int, draws: int) -> int:
+    """Return how many jobs that may draw so many units each have room beside those that are counted."""
+    return max(most_draws(terms) - counted, 0) // max(draws, 1)
+
+
+@lru_cache(maxsize=1024)
+def most_draws(terms: Terms) -> int:
+    """Return N, how many units of draws a budget has room for; 0 where it has none, and at most `MOST_COUNTED`."""
+    room = terms.delta
+    for order, cap in zip(terms.orders, terms.caps_nano, strict=True):
+        room = _DOWN.subtract(room, _delta_of(order, _UP.divide(Decimal(cap), Decimal(NANO)), terms.epsilon))
+    if room <= 0:
+        return 0
+    each = _UP.divide(_UP.add(1, _UP.next_plus(_UP.exp(terms.epsilon))), Decimal(2**DRAW_BITS))
+    return min(int(_DOWN.divide(room, each)), MOST_COUNTED)
+
+
+def _delta_of(order: int, cap: Decimal, epsilon: Decimal) -> Decimal:
+    """Return the delta at which a Renyi price of `cap` nats is worth epsilon, rounded up."""
+    power = _UP.multiply(Decimal(order - 1), _UP.subtract(cap, epsilon))
+    grown = _UP.next_plus(_UP.exp(power))  # decimal rounds exponentials to nearest, whatever the context says
+    shrunk = _UP.next_plus(_UP.power(_UP.divide(Decimal(order - 1), Decimal(order)), order - 1))
+    return _UP.divide(_UP.multiply(grown, shrunk), Decimal(order))

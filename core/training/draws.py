@@ -1,0 +1,56 @@
+"""Counts what an attempt draws, and what it goes on from was made of, against what its job has reserved."""
+
+from dataclasses import dataclass
+
+from core.catalogue.planning import PlannedJob
+from core.catalogue.questions import Question
+from core.catalogue.sampling import PoissonSampling
+from core.privacy.draws import MOST_COUNTED, SAMPLE_DRAWS
+
+
+@dataclass
+class DrawCount:
+    """Units of draws (`core.privacy.draws`) in one run: an attempt's own, and those of the answers that it was left.
+
+    What an attempt draws and nobody keeps is in none of these counts: the reservation has whole runs for that.
+
+    Args:
+        most: units of a whole run.
+        dimension: of a point.
+        beside: units of the sample that each question draws, beside the noise.
+
+    Attributes:
+        drawn: so far, the answer that is being drawn included.
+        told: in what was told, which is what is kept.
+    """
+
+    most: int = MOST_COUNTED
+    dimension: int = 1
+    beside: int = 0
+    drawn: int = 0
+    told: int = 0
+
+    def begin(self, before: int) -> None:
+        """Go on from answers that so many units are in."""
+        self.drawn = self.told = before
+
+    def add(self, question: Question, points: int) -> None:
+        """Count an answer before it is drawn.
+
+        Raises:
+            AssertionError: the run would draw more than its job has reserved.
+        """
+        drawn = self.drawn + question.draws(self.dimension, points) + self.beside
+        assert drawn <= self.most, "a run draws no more than was reserved for it"
+        self.drawn = drawn
+
+    def tell(self) -> None:
+        """Note that all that was drawn has been told."""
+        self.told = self.drawn
+
+
+def count_of(planned: PlannedJob) -> DrawCount:
+    """Return the count of an attempt at a job."""
+    facts = planned.facts
+    sampled = isinstance(planned.spec.optimizer.sampling(facts), PoissonSampling)
+    return DrawCount(planned.draws.run, facts.dimension, SAMPLE_DRAWS if sampled else 0)

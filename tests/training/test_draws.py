@@ -1,0 +1,84 @@
+"""What an attempt draws is counted before it is drawn, against what its job has reserved."""
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import torch
+
+from core.catalogue.planning import PlannedJob
+from core.catalogue.questions import Gradient, GradientNorm
+from core.errors import Diverged
+from core.optimizers import fit_and_infer
+from core.privacy.draws import MOST_RUNS, SAMPLE_DRAWS
+from core.privacy.facts import Adjacency
+from core.training.doors import make_meter, open_door
+from core.training.draws import DrawCount
+from core.training.notes import unpack
+from tests.support.problems import LOGISTIC, problem
+from tests.training.test_doors import STREAM, UNITS, Counted, order_of, plan
+
+INTERVALS: dict[str, Any] = {"inference": {"intervals": True}}
+RIDGE: dict[str, Any] = {"model": {"kind": "logistic", "target": "y", "ridge": 0.1}, "privacy": {"mu": "8"}}
+P = 2
+"""Parameters: an intercept and a slope."""
+SYMMETRIC = P * (P + 1) // 2
+METHODS: dict[str, tuple[dict[str, Any], dict[str, Any], int | None]] = {
+    "gradients": ({"kind": "noisy_gd", "steps": 5}, {}, 5 * P),
+    "intervals": ({"kind": "noisy_gd", "steps": 5}, INTERVALS, 5 * P + 2 * SYMMETRIC),
+    "newton": ({"kind": "noisy_newton", "steps": 4}, INTERVALS, None),
+    "samples": ({"kind": "clipped_sgd", "steps": 20, "batch": 40}, {}, 20 * (P + SAMPLE_DRAWS)),
+    "stream": (STREAM, {}, UNITS // 10 * P),
+    "norms": ({"kind": "adaptive_gd", "step_cap": 10}, {}, None),
+    "choice": ({"kind": "adaptive_gd", "step_cap": 10, "select": "exponential"}, {"privacy": {"mu": "4"}}, None),
+    "spider": ({"kind": "kl_spider", "variant": "calibrated"}, RIDGE, None),
+    "proximal": ({"kind": "proximal_point"}, RIDGE, None),
+}
+
+
+class Keeping(Counted):
+    """A till that keeps the last state."""
+
+    kept: bytes | None = None
+
+    def spend(self, chunk: int, state: bytes | None, step: int) -> None:
+        super().spend(chunk, state, step)
+        self.kept = state or self.kept
+
+
+def run(planned: PlannedJob) -> tuple[int, Keeping]:
+    """Run a method on records and return how many units it drew."""
+    till = Keeping()
+    order = order_of(planned)
+    meter = make_meter(planned, order, till, lambda: False)
+    door = open_door(planned, order, problem(UNITS, P, LOGISTIC), meter, shared=False)
+    with suppress(Diverged):  # by these records; what was drawn was drawn
+        fit_and_infer(planned.spec.optimizer, planned.spec.inference, door, torch.zeros(P, dtype=torch.float64))
+    return meter._draws.drawn, till
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_draws_within_what_its_job_reserves(name: str) -> None:
+    optimizer, changes, exact = METHODS[name]
+    planned = plan(optimizer, Adjacency.ZERO_OUT, **changes)
+    drawn, till = run(planned)
+    reserved = planned.draws
+    assert 0 < drawn <= reserved.run
+    assert exact is None or drawn == exact
+    assert reserved.most == reserved.run * (1 if name == "stream" else MOST_RUNS)
+    if len(till.chunks) > 1:
+        assert 0 < unpack(till.kept).drawn < drawn, "a later attempt goes on counting from what was told"
+
+
+def test_an_attempt_draws_no_more_than_was_reserved_whatever_was_paid() -> None:
+    """The count holds across attempts: what was told before is counted, what is told again is not."""
+    count = DrawCount(most=10, dimension=3)
+    count.begin(4)
+    count.add(Gradient(sigma=1.0), 1)
+    assert (count.drawn, count.told) == (7, 4)
+    count.tell()
+    count.add(Gradient(sigma=1.0), 1)
+    assert (count.drawn, count.told) == (10, 7)
+    with pytest.raises(AssertionError, match="no more than was reserved"):
+        count.add(GradientNorm(sigma=1.0), 1)
+    assert count.drawn == 10
