@@ -90,8 +90,8 @@ def test_schemas_are_closed_choices() -> None:
     assert [choice["required"] for choice in schema["oneOf"]] == [["mu"], ["rho"], ["epsilon"], ["percent"]]
     assert not any(choice["additionalProperties"] for choice in schema["oneOf"])
     assert [sorted(choice["properties"]) for choice in BudgetRequest.model_json_schema()["oneOf"]] == [
-        ["delta", "epsilon"],
-        ["delta", "rho"],
+        ["accept_delta", "accept_weak_privacy", "delta", "epsilon"],
+        ["accept_delta", "accept_weak_privacy", "delta", "rho"],
     ]
 
 

@@ -144,7 +144,7 @@ def test_budget_figures() -> None:
     empty = budget_figures(TERMS, Adjacency.ZERO_OUT, EMPTY, EMPTY, NOTHING)
     assert (empty.epsilon.total, empty.epsilon.spent, empty.epsilon.remaining) == ("3", "0", "2.756")
     assert empty.percent.model_dump() == {"spent": "0", "reserved": "0", "remaining": "100"}
-    assert empty.rho.model_dump() == {"total": "0.1801", "spent": "0", "reserved": "0", "remaining": "0.1801"}
+    assert empty.rho.model_dump() == {"total": "0.18", "spent": "0", "reserved": "0", "remaining": "0.18"}
     price = cost_nano(EIGHT, TERMS.orders)
     used = budget_figures(TERMS, Adjacency.ZERO_OUT, price, price, EIGHT)
     assert used.rho.spent == used.rho.reserved == "0.01"

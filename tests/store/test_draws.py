@@ -88,7 +88,7 @@ def test_a_grant_has_a_count_of_its_own(database: Database) -> None:
     place = make_place(database)
     with database.write() as session:
         analyst = principals.create(session, "b", "analyst")
-        grant = ledger.set_grant(session, place.scope_id, analyst.id, WEAK, {"epsilon": "45"}).id
+        grant = ledger.set_grant(session, place.scope_id, analyst.id, WEAK, {"epsilon": "45", "delta": "1e-6"}).id
         submit(session, place, grant=(analyst.id, grant))
         submit(session, place)
     assert (draws(database, grant), draws(database, place.scope_id)) == (DRAWS, 2 * DRAWS)
