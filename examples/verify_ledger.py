@@ -27,10 +27,10 @@ MEMBERS = {
     "open": {"account", "terms", "actor", "adjacency", "unit", "units"},
     "upload": {"dataset", "fingerprint", "rows", "actor"},
     "grant": {"account", "terms", "principal", "actor"},
-    "reserve": {"schedule", "retry_allowance", "actor"},
+    "reserve": {"schedule", "retry_allowance", "draws", "actor"},
     "spend": {"event", "again"},
     "charge": {"event", "reason"},
-    "settle": {"reason"},
+    "settle": {"reason", "draws"},
     "compensate": {"fraction", "reason", "actor"},
     "freeze": {"reason", "actor"},
     "unfreeze": {"reason", "actor"},
@@ -39,7 +39,7 @@ MEMBERS = {
     "accept": {"entry", "reason", "actor"},
 }
 LEAVES = {"gaussian": "sigma", "zcdp": "rho", "pure": "epsilon", "bounded_range": "epsilon", "sampled": "sigma"}
-WEIGHTS = ("0.7", "0.1", "0.1", "0.1")
+WEIGHTS = ("0.699", "0.1", "0.1", "0.1")
 NOTHING = {"kind": "composed", "events": []}
 ZERO = [0, 0, 0, 0]
 Body = dict[str, Any]
@@ -141,6 +141,15 @@ def cap(epsilon: Decimal, delta: Decimal, a: int) -> int:
         return int(mp.floor(nats * 10**9)) - 1
 
 
+def room(account: Body) -> int:
+    """Return the units of draws that terms have room for."""
+    with mp.workdps(100):
+        epsilon, left = mpf(str(account["epsilon"])), mpf(str(account["delta"]))
+        for a, most in zip(account["orders"], account["caps_nano"], strict=True):
+            left -= mp.exp((a - 1) * (mpf(most) / 10**9 - epsilon)) * (1 - mpf(1) / a) ** (a - 1) / a
+        return max(0, min(2**62, int(mp.floor(left / (1 + mp.exp(epsilon)) * mpf(2) ** 108))))
+
+
 def epsilon_of(rho: Decimal, delta: Decimal) -> Decimal:
     """Return the epsilon of a budget that was declared as rho."""
     with mp.workdps(40):
@@ -231,6 +240,7 @@ class Ledger:
         need(min(account["spent"] + account["reserved"]) >= 0, "a total falls below 0")
         taken = add(account["spent"], account["reserved"])
         need(any(x <= y for x, y in zip(taken, account["caps_nano"], strict=False)), "it passes the cap at every order")
+        need(account["draws"] <= room(account), "its jobs may draw more than its terms have room for")
 
     def open(self, body: Body) -> None:
         """Open the scope's account."""
@@ -248,7 +258,7 @@ class Ledger:
     def set_terms(self, body: Body, principal: str | None) -> None:
         """Section 4: derive terms, and put them on an account."""
         told, due = read_terms(body["terms"]), terms_of(body["terms"]["declared"], self.units)
-        fresh = {"spent": ZERO, "reserved": ZERO, "principal": principal}
+        fresh = {"spent": ZERO, "reserved": ZERO, "draws": 0, "principal": principal}
         account = self.accounts.setdefault(body["account"], fresh | due)
         need(account["principal"] == principal, "the account is another principal's")
         if any(add(account["spent"], account["reserved"])):
@@ -290,8 +300,16 @@ class Ledger:
             "compensated": False,
         }
         job |= {"charged": dict.fromkeys(held, ZERO), "drawn": Counter(), "paid": 0, "attempt": 0, "due": 0}
+        job["draws"] = body["draws"]
         self.jobs[body["job"]] = job
+        self.count(job, body["draws"])
         return {name: (ZERO, amount) for name, amount in held.items()}
+
+    def count(self, job: Body, draws: object) -> None:
+        """Section 4: units of draws, which a job reserves at each of its accounts, or gives back."""
+        need(type(draws) is int and abs(draws) < 2**63, "its draws are no whole number")
+        for name in job["held"]:
+            self.accounts[name]["draws"] += draws
 
     def live(self, body: Body) -> Body:
         """Return the job that an entry is about, which is not over."""
@@ -351,6 +369,8 @@ class Ledger:
         job = self.live(body)
         need((body["attempt"], body["chunk"]) == (0, 0), "it is of a chunk")
         job["over"] = True
+        need(body["draws"] == (0 if job["paid"] else job["draws"]), "it gives back draws that may have been made")
+        self.count(job, -body["draws"])
         return {name: (ZERO, add(ZERO, held, -1)) for name, held in job["held"].items()}
 
     def compensate(self, body: Body) -> Moves:

@@ -26,8 +26,9 @@ from core.catalogue.columns import Column, DateColumn, IntegerColumn, NumberColu
 from core.catalogue.jobs import JobSpec
 from core.errors import NotFound
 from core.mechanisms.gaussian import DISTANCE_CAP
-from core.privacy.budget import NANO, Terms, plan_orders
+from core.privacy.budget import FIRST_WEIGHTS, NANO, Terms, plan_orders
 from core.privacy.conversions import renyi_budget
+from core.privacy.draws import most_draws
 from core.service import intake
 from core.service import jobs as job_cases
 from core.service import scopes as scope_cases
@@ -82,11 +83,18 @@ class TestDelta:
         assert promised(plan_orders(Decimal(epsilon), Decimal(delta)), draws) <= 0
 
     def test_caps_rounded_up_leave_none(self) -> None:
-        terms = plan_orders(Decimal(1), Decimal("1e-10"))
+        terms = plan_orders(Decimal(1), Decimal("1e-10"), FIRST_WEIGHTS)
         assert promised(terms.model_copy(update={"caps_nano": tuple(c + 2 for c in terms.caps_nano)}), 0) > 0
 
     def test_far_larger_epsilons_are_not_covered(self) -> None:
-        assert promised(plan_orders(Decimal(50), Decimal("1e-6")), DRAWS) > 0
+        terms = plan_orders(Decimal(50), Decimal("1e-6"))
+        assert promised(terms, DRAWS) > 0
+        assert most_draws(terms) < DRAWS, "and a job that may draw so many is refused there"
+
+    @pytest.mark.parametrize("epsilon", ["0.5", "8", "20", "45"])
+    def test_as_many_draws_as_are_admitted_keep_delta(self, epsilon: str) -> None:
+        terms = plan_orders(Decimal(epsilon), Decimal("1e-6"))
+        assert promised(terms, most_draws(terms)) <= 1e-12
 
 
 ODD = (

@@ -124,7 +124,7 @@ def test_a_sampled_method_reads_lists_or_masks_where_processes_share_the_records
 def test_a_stream_is_read_in_its_jobs_order_after_what_was_paid(adjacency: Adjacency) -> None:
     planned = plan(STREAM, adjacency)
     assert planned.schedule[0] == Gaussian(sigma=2.0)
-    assert is_stream(Schedule(planned.schedule).chunks)
+    assert is_stream(Schedule(planned.schedule, draws=0).chunks)
     sampling = planned.spec.optimizer.sampling(planned.facts)
     door, meter, till, journal = opened(planned, paid_chunks=4)
     assert (type(door), type(meter)) == (StreamDoor, StreamMeter)
@@ -136,7 +136,7 @@ def test_a_stream_is_read_in_its_jobs_order_after_what_was_paid(adjacency: Adjac
 
 def test_no_other_job_is_taken_for_a_stream() -> None:
     for optimizer in (FULL, POISSON, {"kind": "noisy_gd", "steps": 1}):
-        assert not is_stream(Schedule(plan(optimizer).schedule).chunks)
+        assert not is_stream(Schedule(plan(optimizer).schedule, draws=0).chunks)
 
 
 def test_samples_are_refused_where_records_may_change_and_streams_are_not() -> None:
@@ -160,7 +160,7 @@ def test_a_stream_of_one_chunk_is_paid_and_read_again() -> None:
     """There is nothing to go on with: what is lost of it is lost as other methods' chunks are."""
     planned = plan(ONE_STEP)
     assert len(planned.schedule) == 1
-    assert not is_stream(Schedule(planned.schedule).chunks)
+    assert not is_stream(Schedule(planned.schedule, draws=0).chunks)
     assert (planned.spec.retry_allowance, plan(ONE_STEP, retry_allowance=0).spec.retry_allowance) == (1, 0)
     door, meter, till, journal = opened(planned, paid_chunks=1)
     ask(door, planned)
