@@ -49,6 +49,8 @@ def backup(settings: ServiceSettings, to: Path) -> None:
             f"Nor is master key {', '.join(manifest.master_keys)}, without which nobody can read its records. Keep a "
             f"copy of {_key_place(settings)} in a safe, apart from the backups."
         )
+    if settings.signing_key_path.exists():
+        say(f"Nor is the signing key, {settings.signing_key_path}: keep a copy beside that of the master key.")
 
 
 def restore(settings: ServiceSettings, source: Path) -> None:
