@@ -302,12 +302,12 @@ class Ledger:
         job |= {"charged": dict.fromkeys(held, ZERO), "drawn": Counter(), "paid": 0, "attempt": 0, "due": 0}
         job["draws"] = body["draws"]
         self.jobs[body["job"]] = job
+        need(type(body["draws"]) is int and 0 <= body["draws"] < 2**63, "its draws are no count")
         self.count(job, body["draws"])
         return {name: (ZERO, amount) for name, amount in held.items()}
 
-    def count(self, job: Body, draws: object) -> None:
+    def count(self, job: Body, draws: int) -> None:
         """Section 4: units of draws, which a job reserves at each of its accounts, or gives back."""
-        need(type(draws) is int and abs(draws) < 2**63, "its draws are no whole number")
         for name in job["held"]:
             self.accounts[name]["draws"] += draws
 

@@ -498,6 +498,19 @@ def use_an_idle_slot(told: list[dict[str, Any]]) -> None:
         moved["reserved"][-1] += 1
 
 
+def draw_without_end(told: list[dict[str, Any]]) -> None:
+    the(told, "reserve")["draws"] = 2**62
+
+
+def draw_less_than_nothing(told: list[dict[str, Any]]) -> None:
+    """It would make room for others."""
+    the(told, "reserve")["draws"] = -(2**62)
+
+
+def give_back_draws(told: list[dict[str, Any]]) -> None:
+    the(told, "settle")["draws"] = 1
+
+
 def go_back_in_time(told: list[dict[str, Any]]) -> None:
     told[-1]["at"] -= 3600.0
 
@@ -540,6 +553,9 @@ FORGERIES: dict[Change, str] = {
     forget_what_was_witnessed: "it moves .* follows",
     accept_for_the_owner: "nothing waits for this word",
     use_an_idle_slot: "it moves .* follows",
+    draw_without_end: "its jobs may draw more than its terms have room for",
+    draw_less_than_nothing: "its draws are no count",
+    give_back_draws: "it gives back draws that may have been made",
     go_back_in_time: "its time goes back",
     write_a_float: "it moves .* follows",
     add_a_word: "its members are not those of its kind",
