@@ -45,11 +45,20 @@ def complete(optimizer: AnySettings, inference: Inference, mu: float, facts: Fac
     Raises:
         Invalid: given figures contradict each other, with JSON pointers.
     """
+    if optimizer.has_covariance:
+        return Completed(_alone(optimizer, mu, facts), inference)
     given = inference
     inference, estimate_mu = _divided(inference, mu, optimizer, facts)
     filled = optimizer.plan(facts, estimate_mu)
     _check_optimizer(filled, facts, estimate_mu, given)
     return Completed(filled, _with_floors(inference, filled, facts))
+
+
+def _alone(optimizer: AnySettings, mu: float, facts: Facts) -> AnySettings:
+    """Return a method that takes all of a job's mu and asks for nothing after it, filled."""
+    if optimizer.mu is not None and not isclose(optimizer.mu, mu, rel_tol=10 * SLACK):
+        raise contradiction("/optimizer/mu", "does not agree with the privacy target; leave it out")
+    return optimizer.plan(facts, mu)
 
 
 def planned_shares(optimizer: AnySettings, mu: float, facts: Facts) -> Shares:

@@ -55,6 +55,9 @@ class AbstractSettings(Grown, ABC):
     offers_intervals: ClassVar[bool] = True
     """Whether a covariance is known for its estimate; jobs that ask such a method for intervals are refused."""
 
+    has_covariance: ClassVar[bool] = False
+    """Whether the estimate comes with its covariance, so that a job asks for no matrices after it."""
+
     federates: ClassVar[bool] = False
     """Whether several clients may follow it together, each on its own records; the others are refused by name."""
     per_client: ClassVar[frozenset[str]] = frozenset({"batch"})

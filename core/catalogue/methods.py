@@ -16,6 +16,7 @@ from core.catalogue.second_order.gauss import GaussPsgd
 from core.catalogue.second_order.perturbed import PerturbedSpider
 from core.catalogue.second_order.selecting import SelectModel
 from core.catalogue.sufficient_statistics import SufficientStatistics
+from core.catalogue.whitened_newton import WhitenedNewton
 
 AnySettings = Annotated[
     NoisyGradientDescent
@@ -29,7 +30,8 @@ AnySettings = Annotated[
     | GaussPsgd
     | PerturbedSpider
     | Certify
-    | SelectModel,
+    | SelectModel
+    | WhitenedNewton,
     Field(discriminator="kind"),
 ]
 SETTINGS: TypeAdapter[AnySettings] = TypeAdapter(AnySettings)
@@ -48,4 +50,5 @@ METHODS = (
     PerturbedSpider,
     Certify,
     SelectModel,
+    WhitenedNewton,
 )

@@ -32,6 +32,8 @@ from core.catalogue.sampling import PoissonSampling, StreamSampling
 from core.catalogue.second_order.figures import EscapeFigures, SpiderFigures
 from core.catalogue.second_order.selecting import SelectModel
 from core.catalogue.second_order.selection_figures import BY_SCORES
+from core.catalogue.whitened_newton import WhitenedNewton
+from core.catalogue.whitened_planning import prepared, told_of, with_ranges
 from core.privacy.budget import Terms
 from core.privacy.calibration import Fits, allowed
 from core.privacy.draws import MOST_RUNS, SAMPLE_DRAWS, JobDraws
@@ -64,16 +66,24 @@ class PlannedJob(Frozen):
     @property
     def draws(self) -> JobDraws:
         """The most that it may draw of noise and samples, in the units of `core.privacy.draws`."""
-        optimizer, facts, inference = self.spec.optimizer, self.facts, self.spec.inference
+        optimizer, facts = self.spec.optimizer, self.facts
         points = max(1, len(self.spec.models))
         widest = max(question.draws(facts.dimension, points) for question in optimizer.asked())
         sampling = optimizer.sampling(facts)
         sampled = SAMPLE_DRAWS if isinstance(sampling, PoissonSampling) else 0
         once = optimizer.most_asked(facts) * (widest + sampled)
-        matrices = sum(question.draws(facts.dimension) + sampled for question in inference.questions())
-        skips = isinstance(sampling, StreamSampling) and sampling.skips(len(self.schedule) - len(inference.questions()))
+        matrices = sum(question.draws(facts.dimension) + sampled for question in self._after())
+        skips = isinstance(sampling, StreamSampling) and sampling.skips(len(self.schedule) - self.matrices)
         # What a stream has lost is read by nobody again: all its attempts together are one run.
         return JobDraws(run=once + matrices, runs=1 if skips and not matrices else MOST_RUNS)
+
+    @property
+    def matrices(self) -> int:
+        """How many matrices are asked for after the estimate."""
+        return len(self._after())
+
+    def _after(self) -> tuple[Question, ...]:
+        return () if self.spec.optimizer.has_covariance else self.spec.inference.questions()
 
 
 def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency: Adjacency, terms: Terms) -> PlannedJob:
@@ -91,7 +101,7 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
     """
     _check_models(spec)
     _refuse_shared(spec)
-    spec = _begun(_numbered(spec))
+    spec = prepared(_begun(_numbered(spec)))
     design, model, facts = describe(spec, columns=columns, units=units, adjacency=adjacency)
     spec = _with_known(spec, design, model)
     mu, fits = spec.privacy.total_mu(terms), allowed(spec.privacy, terms)
@@ -102,9 +112,8 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
     target = next(iter(spec.privacy.model_dump(exclude_none=True)))
     pointer = f"/privacy/{target}" if spec.optimizer.mu is None else "/optimizer/mu"
     check_lattice(optimizer.asked(), facts, pointer)
-    check_lattice(
-        inference.questions(), facts, f"/privacy/{target}" if spec.inference.shares is None else "/inference/shares"
-    )
+    matrices = () if optimizer.has_covariance else inference.questions()
+    check_lattice(matrices, facts, f"/privacy/{target}" if spec.inference.shares is None else "/inference/shares")
     sampling, payments = optimizer.sampling(facts), chunks(optimizer.schedule(facts))
     skipped = isinstance(sampling, StreamSampling) and sampling.skips(len(payments))  # what is lost is never read again
     filled = spec.model_copy(
@@ -117,7 +126,7 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
             "retry_allowance": 0 if skipped else spec.retry_allowance,
         }
     )
-    schedule = (*payments, *(question.event() for question in inference.questions()))
+    schedule = (*payments, *(question.event() for question in matrices))
     return PlannedJob(spec=filled, design=design, facts=facts, schedule=schedule, bound=optimizer.bound(facts))
 
 
@@ -165,7 +174,9 @@ def _begun(spec: JobSpec) -> JobSpec:
 
 
 def _with_known(spec: JobSpec, design: Design, model: RegressionModel | NetworkModel) -> JobSpec:
-    """Tell a method with rounds of escape how fast Hessians change, where that is known of the loss."""
+    """Tell a method the loss where it asks, and one with rounds of escape how fast its Hessians change, where known."""
+    if isinstance(spec.optimizer, WhitenedNewton) and not isinstance(model, NetworkModel):
+        return spec.model_copy(update={"optimizer": told_of(spec.optimizer, model)})
     if not isinstance(spec.optimizer, EscapeFigures) or isinstance(model, NetworkModel) or not spec.optimizer.escapes:
         return spec
     found = hessian_smoothness(encoded_loss(model, design), model.weights, design.norm_bound)
@@ -211,6 +222,8 @@ def describe(
     design = make_design(columns, spec.model)
     model = fill_model(spec.model, design)
     facts = make_facts(model, design, units, adjacency, spec.optimizer.start or "zeros")
+    if isinstance(spec.optimizer, WhitenedNewton):
+        facts = with_ranges(facts, design)
     if (
         isinstance(spec.optimizer, SelectModel) and spec.optimizer.mode != "gradient"
     ):  # others' jobs are as trainers of earlier releases know them

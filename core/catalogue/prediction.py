@@ -11,7 +11,7 @@ Source: Avella-Medina, Bradshaw and Loh (2023), section 5.1; Farthing's own plan
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import inf, isfinite
+from math import inf, isfinite, sqrt
 from typing import Final
 
 import numpy as np
@@ -23,11 +23,13 @@ from core.catalogue.assumed import Assumed
 from core.catalogue.columns import Coded
 from core.catalogue.design import Design
 from core.catalogue.jobs import Inference
+from core.catalogue.losses import Huber, Poisson
 from core.catalogue.methods import AnySettings, WithIntervals
 from core.catalogue.models import MultinomialModel, RegressionModel
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.predicted_covariance import Outlook, covariance_of, inverted, noised_matrices, penalised
 from core.catalogue.reference import reference_of
+from core.catalogue.whitened_newton import WhitenedNewton
 from core.privacy.facts import Facts, Frozen
 
 Array = NDArray[np.float64]
@@ -36,6 +38,11 @@ MOST_COEFFICIENTS: Final = 80
 EXACT: Final = 1e-9
 COVERAGE_PRICE: Final = 20.0
 COVERAGE_SLACK: Final = 0.005
+NORMAL_CURVATURE: Final = 0.8
+"""Mean second derivative of a Huber loss in residual scales, normal residuals."""
+COUNT_REACH: Final = 1.15
+LARGEST_COUNT: Final = 6.0
+"""Roots of the mean by which the largest count that is seen passes the mean, where rates vary."""
 
 
 class PredictedWidth(Frozen):
@@ -87,11 +94,14 @@ def predict(
     """
     if not inference.intervals or facts.dimension > MOST_COEFFICIENTS:
         return None
-    if not isinstance(optimizer, WithIntervals):
+    if not isinstance(optimizer, WithIntervals | WhitenedNewton):
         return None
     try:
         with np.errstate(all="ignore"):
-            private, nonprivate = widths(outlook, facts, optimizer, inference)
+            if isinstance(optimizer, WhitenedNewton):
+                private, nonprivate = whitened_widths(outlook, facts, optimizer, inference)
+            else:
+                private, nonprivate = widths(outlook, facts, optimizer, inference)
     except np.linalg.LinAlgError:
         return None
     if not (np.isfinite(private).all() and np.isfinite(nonprivate).all() and (nonprivate > 0).all()):
@@ -108,6 +118,23 @@ def widths(outlook: Outlook, facts: Facts, optimizer: WithIntervals, inference: 
     private = _declared(outlook, covariance_of(outlook, facts, optimizer, inference, noised))
     quantile = 2 * float(ndtri(0.5 + inference.level / 2))
     return quantile * np.median(private, axis=0), quantile * _sampling_deviations(outlook, facts)
+
+
+def whitened_widths(
+    outlook: Outlook, facts: Facts, optimizer: WhitenedNewton, inference: Inference
+) -> tuple[Array, Array]:
+    """Return the same for a method that re-encodes: all coefficients widen alike, however far columns reach."""
+    loss = optimizer.planned_loss
+    mean = float(outlook.reference.curvature[0, 0])
+    if isinstance(loss, Huber):
+        times = optimizer.widening(facts, NORMAL_CURVATURE, loss.c)
+    elif isinstance(loss, Poisson):
+        assert loss.cap is not None, "planned"
+        times = optimizer.widening(facts, mean, min(loss.cap, COUNT_REACH * (mean + LARGEST_COUNT * sqrt(mean) + 2)))
+    else:
+        times = optimizer.widening(facts, mean, 1.0)
+    nonprivate = 2 * float(ndtri(0.5 + inference.level / 2)) * _sampling_deviations(outlook, facts)
+    return times * nonprivate, nonprivate
 
 
 def demerit(outlook: Outlook, facts: Facts, optimizer: AnySettings, inference: Inference) -> float:

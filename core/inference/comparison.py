@@ -23,7 +23,7 @@ from core.catalogue.certificate import Records
 from core.errors import FieldError, Invalid
 from core.inference.hypotheses import p_value, quadratic
 from core.inference.released import Released, declared
-from core.inference.results import asked, caveats, line, privacy_block, std_errors
+from core.inference.results import asked, caveats, line, privacy_block, shown_errors
 from core.inference.wording import loss_words, weight_words
 
 Relation = Literal["same_equation", "same_people", "different_people", "no_covariance"]
@@ -104,7 +104,7 @@ def _described(one: Released) -> dict[str, Any]:
 
 def _lines(one: Released, level: float) -> dict[str, dict[str, Any]]:
     shown = declared(one)
-    rows = zip(shown.names, shown.estimate, std_errors(one), strict=True)
+    rows = zip(shown.names, shown.estimate, shown_errors(one), strict=True)
     return {name: line(estimate, error, (level,)) for name, estimate, error in rows}
 
 
@@ -158,6 +158,8 @@ def _bound(errors: tuple[float | None, float | None], relation: Relation) -> flo
 def _joint(first: Released, second: Released, relation: Relation) -> dict[str, Any] | None:
     """Return a test that no coefficient differs, where V1 + V2 is known to bound the covariance."""
     if relation not in ("same_equation", "different_people") or first.names != second.names:
+        return None
+    if first.withheld or second.withheld:
         return None
     one, other = declared(first), declared(second)
     total = np.asarray(one.covariance) + np.asarray(other.covariance)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from core.catalogue.certificate import Certificate
+from core.catalogue.checks import Checks
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,26 @@ class LateSteps:
     """Taken with the matrix `Estimate.hessian`."""
     averaged: int
     """So many iterates, the last ones, have been averaged."""
+
+
+@dataclass(frozen=True)
+class Sandwich:
+    """What the intervals are made of; shapes have lanes first in a simulation."""
+
+    covariance: Tensor
+    """Of theta: V/n plus the correction, shape (..., p, p)."""
+    plain: Tensor
+    """V/n alone, equation (13) divided by n."""
+    curvature: Tensor
+    """The floored noised Hessian M."""
+    score: Tensor
+    """The floored noised mean outer product of scores Q."""
+    curvature_floored: Tensor
+    """Eigenvalues of M moved, shape (...)."""
+    score_floored: Tensor
+    """Eigenvalues of Q moved, shape (...)."""
+    slow: Tensor
+    """Eigenvectors of M along which the steps still remember their start, shape (...)."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +81,10 @@ class Estimate:
     """Where gradient steps with the matrix `hessian` came last."""
     certificate: Certificate | None = None
     """What the method claims of this point; a simulation in lanes makes none."""
+    sandwich: Sandwich | None = None
+    """Its covariance, of methods that make their own."""
+    checks: Checks | None = None
+    """What such a method found out about its estimate."""
     iterates: Tensor | None = None
     """Evenly spaced ones, the last of all with them, shape (K, p), of methods that return several."""
 

@@ -14,7 +14,7 @@ from scipy.special import chdtrc, chdtri, ndtr, ndtri
 
 from core.errors import FieldError, Invalid
 from core.inference.released import REPEATED_FROM, Array, Released, declared
-from core.inference.results import asked, bands, caveats, need_covariance, std_errors
+from core.inference.results import asked, bands, caveats, need_covariance, need_sound, std_errors
 
 Alternative = Literal["two_sided", "greater", "less"]
 SMALLEST_WEIGHT = 1e-100
@@ -47,6 +47,7 @@ def contrast(
     """
     need_covariance(released)
     row = restriction(released, weights, "/weights")
+    need_sound(released, np.flatnonzero(row).tolist(), "/weights")
     estimate = float(row @ np.asarray(declared(released).estimate))
     scaled, size, correlation = _scaled(released, row[None])
     error = float(size[0]) * sqrt(max(float(scaled[0] @ correlation @ scaled[0]), 0.0))
@@ -107,6 +108,7 @@ def wald_test(
             "Give one value for each hypothesis.", FieldError("/values", f"must have {len(hypotheses)} numbers")
         )
     rows = np.array([restriction(released, one, f"/hypotheses/{index}") for index, one in enumerate(hypotheses)])
+    need_sound(released, np.flatnonzero(rows.any(0)).tolist(), "/hypotheses")
     scaled, sizes, correlation = _scaled(released, rows)
     distance = (rows @ np.asarray(declared(released).estimate) - np.asarray(values)) / sizes
     kept = _independent(scaled, np.asarray(values) / sizes)

@@ -17,7 +17,7 @@ from core.catalogue.design import Design
 from core.catalogue.losses import Poisson
 from core.catalogue.nonconvex_losses import SineLink
 from core.inference.released import Array, Released
-from core.inference.results import need_covariance, pointwise
+from core.inference.results import need_covariance, need_sound, pointwise
 
 BATCH = 256
 """Rows whose covariances of margins are in memory at once."""
@@ -42,6 +42,7 @@ def predict(released: Released, rows: Sequence[Mapping[str, Any]], level: float 
     """
     if level is not None:
         need_covariance(released)
+        need_sound(released, range(len(released.names)), "/level")
     encoded = np.array(encoded_rows(released.design, rows))
     classes = len(released.levels) or 1
     margins = encoded @ released.coefficients.reshape(classes, -1).T

@@ -16,7 +16,17 @@ from scipy.special import chdtrc, chdtri, ndtri
 from core.errors import FieldError, Invalid
 from core.inference.hypotheses import escape, place, squared_length
 from core.inference.released import REPEATED_FROM, Array, Released, declared
-from core.inference.results import LARGEST_EXPONENT, asked, bands, caveats, need_covariance, pointwise, std_errors
+from core.inference.results import (
+    LARGEST_EXPONENT,
+    asked,
+    bands,
+    caveats,
+    flags_beside,
+    need_covariance,
+    need_sound,
+    pointwise,
+    std_errors,
+)
 
 Joint = Literal["pointwise", "bonferroni", "sidak", "scheffe"]
 CORNERS = 73
@@ -55,6 +65,8 @@ def intervals(
     need_covariance(released)
     shown, errors, levels = declared(released), std_errors(released), asked(released, levels)
     places = range(len(shown.names)) if names is None else _places(released, names, "#query/coefficient")
+    if names is not None:
+        need_sound(released, places, "#query/coefficient")
     reaches = [(level, reach(method, level, len(places))) for level in levels]
     return {
         "level": levels[0],
@@ -63,7 +75,10 @@ def intervals(
         "comparisons": len(places),
         "standard_errors": reaches[0][1],
         "intervals": [
-            {"name": shown.names[at], **bands(shown.estimate[at], errors[at] or 0.0, reaches)} for at in places
+            {"name": shown.names[at], **bands(shown.estimate[at], errors[at] or 0.0, reaches)}
+            if at not in released.withheld
+            else {"name": shown.names[at], "interval": None, **flags_beside(released, at)}
+            for at in places
         ],
         **caveats(released),
     }
@@ -90,6 +105,7 @@ def ellipsoid(
     """
     need_covariance(released)
     places = _places(released, names)
+    need_sound(released, places, "/coefficients")
     shown = declared(released)
     centre = np.asarray(shown.estimate)[places]
     shape = np.asarray(shown.covariance)[np.ix_(places, places)]

@@ -13,6 +13,7 @@ from pydantic import Field
 from scipy.linalg import block_diag
 
 from core.catalogue.certificate import Certificate
+from core.catalogue.checks import Checks
 from core.catalogue.columns import Coded
 from core.catalogue.design import Design
 from core.catalogue.losses import Huber, Logistic, Loss, Mallows, Multinomial, Weights
@@ -50,7 +51,7 @@ class Released(Grown):
     a Huber loss with a known scale, `huber`. `loss` and `weights` say the rest.
     """
 
-    NEWER: ClassVar = frozenset({"loss", "weights", "ridge", "certificate", "iterates"})
+    NEWER: ClassVar = frozenset({"loss", "weights", "ridge", "certificate", "iterates", "checks"})
 
     kind: Kind
     target: str
@@ -78,6 +79,8 @@ class Released(Grown):
     ridge: float = 0.0
     certificate: Certificate | None = None
     """What the method claims of this very point; None: it claims nothing."""
+    checks: Checks | None = None
+    """What the method found out about its own estimate, and how it encoded the records; None: it does not check."""
     iterates: tuple[Vector, ...] | None = None
     """Evenly spaced ones on the way, as theta, the last of all with them; None: the job kept none."""
 
@@ -102,6 +105,11 @@ class Released(Grown):
     def scaled(self) -> bool:
         """Whether the last parameter is a residual scale."""
         return isinstance(self.loss, Huber) and self.loss.joint
+
+    @property
+    def withheld(self) -> frozenset[int]:
+        """The places of coefficients whose intervals are withheld, for what the method found out about them."""
+        return frozenset() if self.checks is None else frozenset(self.checks.withheld)
 
     @property
     def levels(self) -> tuple[str, ...]:

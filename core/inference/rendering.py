@@ -77,7 +77,7 @@ def head_of(shown: Mapping[str, Any]) -> Head:
         ("Method", shown["optimizer"].replace("_", " ")),
         ("Steps", f"{shown['steps']:,} ({shown['status']})"),
         ("Loss", shown["loss"]),
-        *([("Correction", shown["correction"])] if with_intervals(shown) else []),
+        *([("Correction", shown["correction"])] if with_intervals(shown) and shown["correction"] else []),
         ("Weights", shown["weights"]),
         ("Parameters", str(len(shown["coefficients"]) + (shown["scale"] is not None))),
     ]
@@ -87,7 +87,8 @@ def foot_of(shown: Mapping[str, Any]) -> list[str]:
     """Return what stands below the table: the promise, what it implies, flags, and what to be wary of."""
     said = privacy_words(shown)
     flags = shown["flags"]
-    if with_intervals(shown):
+    said += [f"{line['name']}: {', '.join(line['flags'])}." for line in shown["coefficients"] if line.get("flags")]
+    if with_intervals(shown) and shown["correction"]:
         said.append(
             f"Eigenvalues floored: {flags['curvature_floored']} of the Hessian, {flags['score_floored']} of the "
             f"scores, {flags['optimizer_floored']} in the last step. Slow directions: {flags['slow_directions']}."

@@ -41,7 +41,7 @@ def summary(released: Released, levels: Sequence[float] = ()) -> dict[str, Any]:
         "status": released.status,
         "level": levels[0],
         "levels": list(levels),
-        "correction": released.correction,
+        "correction": None if released.checks is not None else released.correction,
         "coefficients": table(released, levels),
         "scale": _scale(released, levels),
         "flags": released.flags.model_dump(),
@@ -73,11 +73,37 @@ def caveats(released: Released) -> dict[str, Any]:
 
 def table(released: Released, levels: Sequence[float]) -> list[dict[str, Any]]:
     """Return one line a coefficient, in declared units."""
-    shown = declared(released)
+    shown, errors = declared(released), shown_errors(released)
     return [
-        {"name": name, **line(estimate, error, levels)}
-        for name, estimate, error in zip(shown.names, shown.estimate, std_errors(released), strict=True)
+        {"name": name, **line(estimate, error, levels), **flags_beside(released, place)}
+        for place, (name, estimate, error) in enumerate(zip(shown.names, shown.estimate, errors, strict=True))
     ]
+
+
+def flags_beside(released: Released, place: int) -> dict[str, Any]:
+    """Return what is said beside a coefficient, in words, of methods that check their estimate."""
+    return {} if released.checks is None else {"flags": list(released.checks.words(place))}
+
+
+def shown_errors(released: Released) -> list[float | None]:
+    """Return the coefficients' standard errors in declared units, None where they are withheld or there are none."""
+    errors = std_errors(released)
+    return [None if place in released.withheld else error for place, error in enumerate(errors)]
+
+
+def need_sound(released: Released, places: Iterable[int], pointer: str) -> None:
+    """Refuse what rests on coefficients whose intervals are withheld.
+
+    Raises:
+        Invalid: naming the first of them and what is wrong with it.
+    """
+    bad = sorted(released.withheld & frozenset(places))
+    if bad and released.checks is not None:
+        name, words = released.names[bad[0]], ", ".join(released.checks.words(bad[0]))
+        raise Invalid(
+            f"The interval of {name!r} is withheld: {words}.",
+            FieldError(pointer, "leave this coefficient out, or fit a model that the data identify"),
+        )
 
 
 def std_errors(released: Released) -> list[float | None]:

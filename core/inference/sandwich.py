@@ -18,7 +18,6 @@ the noise that the correction measures: they are averaged with it, weighted by p
 variance of the matrix and is free of charge.
 """
 
-from dataclasses import dataclass
 from math import sqrt
 from typing import Literal
 
@@ -28,7 +27,7 @@ from torch import Tensor
 from core.catalogue.jobs import Inference
 from core.catalogue.late_covariance import REMEMBERED, Matrices, Steps, late_covariance
 from core.inference.eigen import floor_eigenvalues
-from core.inference.estimate import Estimate, by_lane
+from core.inference.estimate import Estimate, Sandwich, by_lane
 from core.inference.parameters import penalised_hessian, scale_of
 from core.oracle import Answer, Oracle
 from core.privacy.facts import Facts
@@ -38,26 +37,6 @@ NEAREST_TO_ONE = 0.999
 """A step that contracts by less is taken to contract by this much."""
 UNSEEN = 0.1
 """A floored eigenvalue is not told apart from zero; the bias below takes it for this part of the floor."""
-
-
-@dataclass(frozen=True)
-class Sandwich:
-    """What the intervals are made of; shapes have lanes first in a simulation."""
-
-    covariance: Tensor
-    """Of theta: V/n plus the correction, shape (..., p, p)."""
-    plain: Tensor
-    """V/n alone, equation (13) divided by n."""
-    curvature: Tensor
-    """The floored noised Hessian M."""
-    score: Tensor
-    """The floored noised mean outer product of scores Q."""
-    curvature_floored: Tensor
-    """Eigenvalues of M moved, shape (...)."""
-    score_floored: Tensor
-    """Eigenvalues of Q moved, shape (...)."""
-    slow: Tensor
-    """Eigenvectors of M along which the steps still remember their start, shape (...)."""
 
 
 def infer(inference: Inference, estimate: Estimate, oracle: Oracle, shifts: Tensor | None = None) -> Sandwich:

@@ -9,6 +9,7 @@ from core.catalogue.certificate import Certificate, SecondOrder, Selection, Told
 from core.catalogue.loss_bases import AbstractRobust
 from core.catalogue.losses import Clip, Huber, Mallows, Poisson, Schweppe
 from core.catalogue.nonconvex_losses import AbstractPhase, SineLink
+from core.inference.check_words import checked
 from core.inference.released import Released
 from core.privacy.reports import Promise
 
@@ -47,6 +48,7 @@ _CITED: Final = {
     "gauss_psgd": "Tao, Zhang, Yu, Cheng, Dressler and Wang, preprint",
     "certify": "Tao, Zhang, Yu, Cheng, Dressler and Wang, preprint; rounds of escape alone, or ours, of the gradient",
     "select_model": "Tao, Zhang, Yu, Cheng, Dressler and Wang, preprint; thresholds and constants ours",
+    "whitened_newton": "a method of the service's own, sandwich after Avella-Medina, Bradshaw and Loh, 2023",
     "perturbed_spider": "Liu, Ganesh, Oh and Thakurta, 2023; our reconstruction from prose",
 }
 
@@ -59,6 +61,8 @@ def title(released: Released) -> str:
 def loss_words(released: Released) -> str:
     """Return the loss as a phrase."""
     loss = released.fitted_loss
+    if released.checks is not None and isinstance(loss, Huber):
+        return f"Huber loss (c = {loss.c:g}, residual scale learned, {loss.scale:.4g})"
     if isinstance(loss, AbstractRobust):
         known = "estimated" if isinstance(loss, Huber) and loss.joint else f"known, {loss.scale:g}"
         return f"{_LOSSES[loss.kind]} loss (c = {loss.c:g}, residual scale {known})"
@@ -76,6 +80,8 @@ def loss_words(released: Released) -> str:
 def weight_words(released: Released) -> str:
     """Return the weights as a phrase."""
     weights = released.weighting
+    if released.checks is not None:
+        return f"weights min(1, t^2/|E x|^2) on re-encoded rows E x (t = {released.checks.learned.weight_bound:.3g})"
     if released.optimizer == "sufficient_statistics":
         return "rows within their declared bounds"
     if isinstance(weights, Clip):
@@ -91,6 +97,7 @@ def notes(released: Released) -> list[str]:
     flags, said = released.flags, []
     if released.covariance is None:
         said.append(_why_none(released))
+    said += checked(released)
     if released.certificate is not None:
         said.append(claim(released.certificate))
     if flags.eigenvalues_floored:
@@ -245,6 +252,8 @@ def _count(number: int, noun: str) -> str:
 
 
 def _why_none(released: Released) -> str:
+    if released.checks is not None and released.checks.job:
+        return f"All intervals are withheld: {', '.join(released.checks.job)}."
     if not isinstance(released.weighting, Clip) and not released.convex:
         return "There are no intervals: no covariance is known for a loss that is not convex."
     if isinstance(released.weighting, Clip):
@@ -269,11 +278,19 @@ def methods_paragraph(released: Released) -> str:
         f"optimizer's noise is {'left out' if released.correction == 'plain' else 'included'} ({released.correction} "
         f"correction), and {released.flags.eigenvalues_floored} eigenvalues of noised matrices were floored."
     )
+    scaled = "features scaled by their declared bounds"
+    if released.checks is not None:
+        scaled = "features re-encoded by centres, scales and correlations that were learned privately"
+        if released.covariance is not None:
+            inference = (
+                f"Intervals ({100 * released.level:g} %) use a private sandwich covariance with the variance of all "
+                "noise in the last steps; those of coefficients that failed a check were withheld."
+            )
     ridge = "" if not released.ridge else f", a ridge penalty of {released.ridge:g}"
     return (
         f"We fitted a {_NAMES.get(released.kind, f'{released.kind} regression')} of {released.target} "
         f"({loss_words(released)}) on {len(released.theta)} parameters and {released.units:,} records with "
-        f"{weight_words(released)}{ridge}, features scaled by their declared bounds, by "
+        f"{weight_words(released)}{ridge}, {scaled}, by "
         f"{released.optimizer.replace('_', ' ')} with {released.steps} steps and Gaussian noise on every answer "
         f"({_CITED.get(released.optimizer, _USUALLY_CITED)}). {inference} The release is differentially private with "
         f"{promise_phrase(report.promise)} for neighbouring data sets under {report.adjacency.value}"

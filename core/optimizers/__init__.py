@@ -19,8 +19,9 @@ from core.catalogue.second_order.gauss import GaussPsgd
 from core.catalogue.second_order.perturbed import PerturbedSpider
 from core.catalogue.second_order.selecting import SelectModel
 from core.catalogue.sufficient_statistics import SufficientStatistics
-from core.inference.estimate import Estimate
-from core.inference.sandwich import Sandwich, infer
+from core.catalogue.whitened_newton import WhitenedNewton
+from core.inference.estimate import Estimate, Sandwich
+from core.inference.sandwich import infer
 from core.optimizers import (
     adaptive_gd,
     certified_clipped_sgd,
@@ -34,6 +35,7 @@ from core.optimizers import (
     proximal_point,
     select_model,
     sufficient_statistics,
+    whitened_newton,
 )
 from core.oracle import Oracle, Release, Status
 
@@ -84,6 +86,8 @@ def iterate(settings: AnySettings, oracle: Oracle, points: Tensor | None = None)
         case SelectModel():
             assert points is not None, "a job of this kind is about models"
             ended = select_model.iterate(settings, oracle, points)
+        case WhitenedNewton():
+            ended = whitened_newton.iterate(settings, oracle)
         case _:
             assert_never(settings)
     return ended
@@ -119,5 +123,8 @@ def fit_and_infer(
         Diverged: as `iterate`; nothing is asked for the intervals then.
     """
     estimate, status = iterate(settings, oracle, points)
-    sandwich = infer(inference, estimate, oracle, shifts) if inference.intervals else None
+    if settings.has_covariance:
+        sandwich = estimate.sandwich if inference.intervals else None
+    else:
+        sandwich = infer(inference, estimate, oracle, shifts) if inference.intervals else None
     return oracle.release(Fitted(estimate, sandwich), status)

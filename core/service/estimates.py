@@ -370,7 +370,7 @@ def estimate(context: Context, caller: Caller, spec: EstimateSpec) -> EstimateVi
     accounts = [account for account in (quoted.account, quoted.grant) if account is not None]
     paired = [(account, most_reserved(planned, account)) for account in accounts]
     rows, width = planned.facts.units, planned.facts.dimension
-    passes = planned.spec.optimizer.passes(planned.facts) + len(planned.spec.inference.questions()) * width
+    passes = planned.spec.optimizer.passes(planned.facts) + planned.matrices * width
     return EstimateView(
         cost=estimated_cost(quoted.price, planned.schedule, planned.spec.retry_allowance, quoted.account, at_head=True),
         plan=plan_of(planned),

@@ -8,15 +8,17 @@ import torch
 
 from core import problems
 from core.catalogue.certificate import Certificate
-from core.catalogue.losses import Huber, Logistic, Loss, Mallows, Weights
+from core.catalogue.checks import Checks, Learned
+from core.catalogue.columns import Coded, bounds_of
+from core.catalogue.design import Design
+from core.catalogue.losses import Huber, Logistic, Loss, Mallows, Poisson, Weights
 from core.catalogue.modelling import encoded_loss
 from core.catalogue.models import NetworkModel, RegressionModel
 from core.catalogue.planning import PlannedJob
 from core.inference.about import known_scale
-from core.inference.estimate import Estimate
+from core.inference.estimate import Estimate, Sandwich
 from core.inference.network import AnyReleased, ReleasedNetwork, read_released
 from core.inference.released import Flags, Released, fitted_loss_of
-from core.inference.sandwich import Sandwich
 from core.optimizers import Fitted, fit_and_infer
 from core.oracle import Oracle, Release, Status
 from core.privacy.events import Event, compose
@@ -136,7 +138,10 @@ def describe(planned: PlannedJob, order: Order, fitted: Release[Fitted], charged
     assert all(isfinite(value) for value in theta), "a release is finite"
     assert all(isfinite(value) for row in covariance or () for value in row), "a release is finite"
     assert model.weights.bound is not None, "the planner fills it"
-    loss = fitted_loss_of(model, planned.design)
+    loss, checks = fitted_loss_of(model, planned.design), estimate.checks
+    if checks is not None:
+        loss = learned_loss(loss, checks.learned, planned.design)
+        covariance = None if checks.job else covariance
     return Released(
         kind=model.kind,
         target=model.target,
@@ -157,8 +162,30 @@ def describe(planned: PlannedJob, order: Order, fitted: Release[Fitted], charged
         weights=_newer_weights(model.weights),
         ridge=model.ridge,
         certificate=_claim(planned, order, estimate),
+        checks=_shown(checks, planned.design),
         iterates=_iterates(estimate),
     )
+
+
+def learned_loss(loss: Loss, learned: Learned, design: Design) -> Loss:
+    """Return the loss with what the method learned of it, scales in the target's units."""
+    if isinstance(loss, Huber) and learned.residual_scale is not None:
+        return Huber(c=loss.c, scale=learned.residual_scale * design.target.scale)
+    return loss.model_copy(update={"cap": learned.cap}) if isinstance(loss, Poisson) else loss
+
+
+def _shown(checks: Checks | None, design: Design) -> Checks | None:
+    """Return checks as they are shown: a declared lower bound of 0 is where many records may well lie."""
+    if checks is None:
+        return None
+    zero = {one.name for one in design.columns if not isinstance(one, Coded) and bounds_of(one)[0] == 0}
+    columns = tuple(
+        look.model_copy(update={"clamped": tuple(end for end in look.clamped if end != "lower")})
+        if feature.column in zero
+        else look
+        for look, feature in zip(checks.learned.columns, design.features, strict=True)
+    )
+    return checks.model_copy(update={"learned": checks.learned.model_copy(update={"columns": columns})})
 
 
 def _iterates(estimate: Estimate) -> tuple[tuple[float, ...], ...] | None:

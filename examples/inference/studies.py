@@ -19,8 +19,8 @@ from core.catalogue.methods import AnySettings
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
 from core.catalogue.questions import Gradient, Question
-from core.inference.estimate import Estimate, by_lane
-from core.inference.sandwich import Sandwich, correction, infer
+from core.inference.estimate import Estimate, Sandwich, by_lane
+from core.inference.sandwich import correction, infer
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import iterate
 from core.oracle import Answer, Release, Status

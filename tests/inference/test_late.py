@@ -14,7 +14,8 @@ from core.catalogue import late_covariance as late
 from core.catalogue.jobs import Inference
 from core.catalogue.late_covariance import MIXING, Array, Matrices, Steps, forgotten, late_covariance, repelled
 from core.catalogue.noisy_newton import NoisyNewton
-from core.inference.sandwich import Sandwich, infer
+from core.inference.estimate import Sandwich
+from core.inference.sandwich import infer
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import fit, iterate
 from core.oracle.simulation import Simulation

@@ -12,7 +12,8 @@ from core.catalogue.jobs import Inference, Shares
 from core.catalogue.losses import Huber, Mallows, curvature_bound, gradient_bound
 from core.catalogue.methods import AnySettings
 from core.catalogue.noisy_gd import NoisyGradientDescent
-from core.inference.sandwich import Correction, Sandwich, correction, infer
+from core.inference.estimate import Sandwich
+from core.inference.sandwich import Correction, correction, infer
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import fit, iterate
 from core.oracle.simulation import Simulation

@@ -12,9 +12,8 @@ from core.catalogue.columns import Column
 from core.catalogue.jobs import JobSpec
 from core.catalogue.losses import Clip, Huber, LogCosh, Mallows, Multinomial, Poisson, Schweppe
 from core.catalogue.planning import plan_job
-from core.inference.estimate import Estimate
+from core.inference.estimate import Estimate, Sandwich
 from core.inference.released import Released, declared, residual_scale
-from core.inference.sandwich import Sandwich
 from core.optimizers import Fitted
 from core.oracle import Release, Status
 from core.privacy.budget import plan_orders

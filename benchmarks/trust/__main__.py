@@ -1,0 +1,103 @@
+"""The whole grid, in parts: `python -m benchmarks.trust [--part K --of N] [--jobs 40] [--out trust.jsonl] [--fresh]`.
+
+Each cell's figures are a line of the file, with the commit they were made at; a part that is run again goes on where it
+was interrupted. `--table` prints the file as a table. Exits with 1 where a cell breaks a rule.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks.trust.grid import Row, rows
+from benchmarks.trust.jobs import run
+from benchmarks.trust.verdicts import broken, judge
+
+
+def main(arguments: list[str]) -> int:
+    """Run a part of the grid, or print what was found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--part", type=int, default=0)
+    parser.add_argument("--of", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=40)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no cell after so long")
+    parser.add_argument("--most-units", type=int, default=10**9, help="leave larger cells out")
+    parser.add_argument("--fresh", action="store_true", help="only shapes that nothing was tuned on")
+    parser.add_argument("--out", type=Path, default=Path("trust.jsonl"))
+    parser.add_argument("--table", action="store_true")
+    asked = parser.parse_args(arguments)
+    if asked.table:
+        print("\n".join(table(read(asked.out))))
+        return 0
+    commit, began = commit_of(), time.monotonic()
+    done = {line["cell"] for line in read(asked.out) if line["commit"] == commit and line["jobs"] >= asked.jobs}
+    missed = 0
+    for place, row in enumerate(rows()):
+        left_out = row.cell.units > asked.most_units or (asked.fresh and row.seed == 1)
+        if place % asked.of != asked.part or left_out or row.cell.name in done:
+            continue
+        if time.monotonic() - began > asked.seconds:
+            break
+        line = judged(row, asked.jobs) | {"commit": commit}
+        missed += bool(line["broken"])
+        with asked.out.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        print(table([line])[-1], flush=True)
+    return int(missed > 0)
+
+
+def judged(row: Row, jobs: int) -> dict[str, Any]:
+    """Run a cell and return its figures, with the rules it breaks."""
+    found = judge([run(row.cell, (row.seed, number)) for number in range(jobs)], row.expected)
+    return {
+        "cell": row.cell.name,
+        "expected": row.expected,
+        "seed": row.seed,
+        **asdict(found),
+        "broken": broken(found, row.expected),
+    }
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """Return the lines that were written before."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def commit_of() -> str:
+    """Return the commit that is checked out, marked where files differ from it."""
+    found = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=True)
+    return found.stdout.strip()
+
+
+def table(lines: list[dict[str, Any]]) -> list[str]:
+    """Return lines of a Markdown table."""
+    names = ("cell", "jobs", "truth, worst", "non-private estimate", "non-private's own", "width, widest")
+    head = f"| {' | '.join((*names, 'foreseen', 'noise', 'flagged', 'breaks'))} |"
+    return [head, "|" + "---|" * 10, *(_line(line) for line in lines)]
+
+
+def _line(line: dict[str, Any]) -> str:
+    def told(name: str) -> str:
+        return "-" if line[name] is None else f"{line[name]:.3f}".removeprefix("0")
+
+    cells = [
+        line["cell"],
+        str(line["jobs"]),
+        f"{told('truth')}, {told('truth_worst')}",
+        told("same"),
+        told("nonprivate_truth"),
+        f"{line['width']:.2f}, {line['widest']:.2f}",
+        f"{line['foreseen']:.2f}",
+        f"{line['noise']:.2f}",
+        told("flagged"),
+        "; ".join(line["broken"]) or "",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

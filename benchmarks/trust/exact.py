@@ -1,0 +1,97 @@
+"""The same equations without noise: the weighted one that a job solves, and the plain likelihood, by Newton's method.
+
+In NumPy and from the formulas, independent of the problems and questions behind the door.
+"""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from core.catalogue.checks import Learned
+from core.catalogue.losses import Huber, Logistic, Poisson
+
+Array = NDArray[np.float64]
+ITERATIONS: Final = 80
+CLOSE: Final = 1e-9
+LONGEST: Final = 2.0
+FARTHEST: Final = 40.0
+Loss = Logistic | Huber | Poisson
+
+
+def derivatives(loss: Loss, margin: Array, target: Array, cap: float) -> tuple[Array, Array]:
+    """Return first and second derivative of each record's loss in its margin; residuals are in their own scale."""
+    if isinstance(loss, Logistic):
+        chance = expit(margin)
+        return chance - target, chance * (1 - chance)
+    if isinstance(loss, Poisson):
+        mean = np.exp(np.minimum(margin, np.log(cap)))
+        return mean - np.minimum(target, cap), np.where(margin < np.log(cap), mean, 0.0)
+    residual = margin - target
+    return np.clip(residual, -loss.c, loss.c), (np.abs(residual) < loss.c).astype(float)
+
+
+def sandwich_of(loss: Loss, learned: Learned) -> tuple[float, float]:
+    """Return c and b of the plan's own formula for widths, with what was learned."""
+    if isinstance(loss, Logistic):
+        assert learned.base_rate is not None, "it was told"
+        return 0.85 * learned.base_rate * (1 - learned.base_rate), 1.0
+    if isinstance(loss, Poisson):
+        assert learned.base_rate is not None, "it was told"
+        assert learned.cap is not None, "it was told"
+        return learned.base_rate, learned.cap
+    return 0.8, loss.c
+
+
+def minimum(
+    loss: Loss, learned: Learned, records: tuple[Array, Array], start: Array, *, weighted: bool = True
+) -> tuple[Array, Array]:
+    """Return the exact solution and its sandwich covariance, in encoded units.
+
+    Args:
+        loss: of the plan.
+        learned: the encoding, weights, and scales that a job learned.
+        records: encoded features and target.
+        start: encoded units.
+        weighted: with the job's weights; else with none, in columns of unit variance.
+    """
+    features, target = records
+    unit = learned.residual_scale if learned.residual_scale is not None else 1.0
+    cap = learned.cap if learned.cap is not None else 1.0
+    encoding = np.array(learned.encoding) if weighted else _standard(features)
+    rows = features @ encoding.T
+    weights = np.minimum(1, learned.weight_bound**2 / (rows**2).sum(1)) if weighted else np.ones(len(rows))
+    theta = np.linalg.solve(encoding.T, start / unit)
+    target = target / unit
+    size = len(theta)
+    for _ in range(ITERATIONS):
+        slope, bend = derivatives(loss, rows @ theta, target, cap)
+        gradient = rows.T @ (weights * slope) / len(rows)
+        hessian = rows.T @ (rows * (weights * bend)[:, None]) / len(rows)
+        step = np.linalg.lstsq(hessian + 1e-10 * np.eye(size), gradient, rcond=None)[0]
+        step *= min(1.0, LONGEST / max(float(np.linalg.norm(step)), 1e-300))
+        part, length = 1.0, np.linalg.norm(gradient)
+        while part > 1e-3:
+            ahead = theta - part * step
+            first, _ = derivatives(loss, rows @ ahead, target, cap)
+            if np.linalg.norm(rows.T @ (weights * first)) / len(rows) <= length * (1 - 1e-4 * part):
+                break
+            part /= 2
+        theta = theta - part * step
+        if np.linalg.norm(part * step) < CLOSE or (not isinstance(loss, Huber) and np.linalg.norm(theta) > FARTHEST):
+            break
+    slope, bend = derivatives(loss, rows @ theta, target, cap)
+    hessian = rows.T @ (rows * (weights * bend)[:, None]) / len(rows)
+    score = rows.T @ (rows * (weights * slope)[:, None] ** 2) / len(rows)
+    inverse = np.linalg.pinv(hessian)
+    back = unit * encoding.T
+    return back @ theta, back @ (inverse @ score @ inverse / len(rows)) @ back.T
+
+
+def _standard(features: Array) -> Array:
+    """Return the encoding by means and deviations."""
+    mean, deviation = features[:, 1:].mean(0), features[:, 1:].std(0) + 1e-12
+    encoding = np.diag(np.r_[1.0, 1 / deviation])
+    encoding[1:, 0] = -mean / deviation
+    return encoding

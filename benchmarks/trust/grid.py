@@ -1,0 +1,131 @@
+"""The cells of the grid: shapes the constants were found on, shapes nobody tuned on, and the few of the fast gate."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Final
+
+from benchmarks.trust.fresh import FRESH
+from benchmarks.trust.fresh import SEED as FRESH_SEED
+from benchmarks.trust.jobs import Cell
+from benchmarks.trust.shapes import Noise, Outcome
+from benchmarks.trust.verdicts import Expected
+from core.privacy.facts import Adjacency
+
+LOGISTIC: Final = Outcome("logistic")
+COUNTS: Final = Outcome("poisson", 2.0)
+LINEAR: Final = Outcome("linear")
+SMALL: Final = Outcome("linear", noise="small")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A cell of the grid, what ought to be flagged there, and the first number of its jobs' seeds."""
+
+    cell: Cell
+    expected: Expected = "sound"
+    seed: int = 1
+
+
+@dataclass(frozen=True)
+class Gated(Row):
+    """A cell of the fast gate, with what it came to when it was judged last."""
+
+    jobs: int = 40
+    width: float = 1.0
+    sampling: float = 1.0
+
+
+GATE: Final = (
+    Gated(Cell("normal", 2000, 6, 0.3, LOGISTIC), jobs=40, width=1.54, sampling=1.06),
+    Gated(Cell("normal", 2000, 3, 0.1, LOGISTIC), jobs=60, width=2.79, sampling=1.03),
+    Gated(Cell("normal", 4000, 6, 1.0, Outcome("logistic", 0.03)), jobs=40, width=1.26, sampling=1.08),
+    Gated(Cell("zero_inflated", 2000, 4, 1.0, LOGISTIC, wide=100.0), jobs=40, width=1.08, sampling=1.03),
+    Gated(Cell("normal", 2000, 4, 1.0, SMALL, wide=10.0), jobs=40, width=1.05, sampling=1.03),
+    Gated(Cell("normal", 2000, 4, 1.0, COUNTS, adjacency=Adjacency.REPLACE_ONE), jobs=40, width=3.1, sampling=1.2),
+    Gated(Cell("alias", 2000, 4, 1.0, LOGISTIC), "alias", jobs=30),
+    Gated(Cell("separated", 2000, 4, 1.0, LOGISTIC), "separated", jobs=10),
+)
+"""Under a minute. Stored widths and sampling parts are those of 200 jobs, rounded up and down."""
+
+
+def rows() -> Iterator[Row]:
+    """Yield the whole grid, cheap cells first within each part."""
+    yield from _ordinary()
+    yield from _shaped()
+    yield from _linear()
+    yield from _counts()
+    yield from _fresh()
+
+
+def _ordinary() -> Iterator[Row]:
+    """Yield logistic models on normal columns: sizes, budgets, base rates, bounds, both adjacencies."""
+    sizes = (
+        (500, (3, 6), (0.3, 1.0, 3.0, 10.0)),
+        (2000, (3, 6, 16), (0.1, 0.3, 1.0, 3.0)),
+        (8000, (6, 16, 31), (0.3, 1.0, 3.0)),
+        (20_000, (6, 16, 31, 61), (0.5, 1.0)),
+    )
+    for units, dimensions, mus in sizes:
+        for dimension, mu in product(dimensions, mus):
+            yield Row(Cell("normal", units, dimension, mu, LOGISTIC), _by_budget(units, dimension, mu))
+    for units, base, mu in product((2000, 8000), (0.1, 0.01), (0.3, 1.0, 3.0)):
+        few = units * base < 10 * 6 * 2
+        yield Row(Cell("normal", units, 6, mu, Outcome("logistic", base)), "below budget" if few else "sound")
+    bounded = ((2000, 6, 1.0), (20_000, 6, 0.3), (8000, 16, 1.0))
+    for wide, (units, dimension, mu) in product((3.0, 10.0, 100.0), bounded):
+        yield Row(Cell("normal", units, dimension, mu, LOGISTIC, wide=wide))
+    for units, dimension, mu in ((2000, 6, 1.0), (8000, 16, 1.0), (2000, 3, 0.3)):
+        yield Row(Cell("normal", units, dimension, mu, LOGISTIC, adjacency=Adjacency.REPLACE_ONE))
+
+
+def _by_budget(units: int, dimension: int, mu: float) -> Expected:
+    """Return whether a logistic cell lies below the line where noise hides the Hessian."""
+    line = 4.3 * dimension**0.5 * (1.3 * dimension + 1)
+    return "sound" if units * mu > 2 * line else "below budget"
+
+
+def _shaped() -> Iterator[Row]:
+    """Yield logistic models on other columns."""
+    sizes = ((2000, 6, 1.0), (8000, 6, 0.3), (8000, 6, 1.0), (8000, 16, 1.0), (20_000, 6, 3.0))
+    for shape, (units, dimension, mu) in product(
+        ("correlated", "lognormal", "zero_inflated", "rare_indicators", "indicators"), sizes
+    ):
+        yield Row(Cell(shape, units, dimension, mu, LOGISTIC))
+    for units, dimension, mu in sizes:
+        yield Row(Cell("alias", units, dimension, mu, LOGISTIC), "alias")
+        yield Row(Cell("separated", units, dimension, mu, LOGISTIC), "separated")
+
+
+def _linear() -> Iterator[Row]:
+    """Yield linear models: sizes, tails, small residuals in wide bounds, least squares."""
+    for units, dimension, mu in ((500, 3, 1.0), (2000, 6, 0.3), (2000, 6, 1.0), (8000, 16, 1.0), (20_000, 31, 1.0)):
+        yield Row(Cell("normal", units, dimension, mu, LINEAR))
+    noises: tuple[Noise, ...] = ("t2", "heteroskedastic", "small", "contaminated")
+    for noise in noises:
+        for wide, squares in product((1.0, 10.0), (False, True)):
+            if squares and noise in {"t2", "contaminated"}:
+                continue  # the mean is another than what is cut
+            yield Row(Cell("normal", 2000, 6, 1.0, Outcome("linear", noise=noise), wide, least_squares=squares))
+    for shape in ("correlated", "lognormal", "zero_inflated", "rare_indicators"):
+        yield Row(Cell(shape, 8000, 6, 1.0, LINEAR))
+
+
+def _counts() -> Iterator[Row]:
+    """Yield Poisson models: mean counts, columns, dispersion, bounds."""
+    for base, (units, dimension, mu) in product((0.5, 2.0, 8.0), ((2000, 6, 1.0), (8000, 6, 0.3), (8000, 16, 3.0))):
+        yield Row(Cell("normal", units, dimension, mu, Outcome("poisson", base)))
+    for shape in ("correlated", "lognormal", "zero_inflated"):
+        yield Row(Cell(shape, 8000, 6, 1.0, COUNTS))
+    yield Row(Cell("normal", 8000, 6, 1.0, Outcome("poisson", 2.0, "overdispersed")))
+    yield Row(Cell("normal", 8000, 6, 1.0, COUNTS, wide=100.0))
+
+
+def _fresh() -> Iterator[Row]:
+    """Yield shapes that nothing was tuned on, with all three kinds of outcomes."""
+    for shape in FRESH:
+        yield Row(Cell(shape, 2000, 6, 1.0, LOGISTIC), seed=FRESH_SEED)
+        yield Row(Cell(shape, 8000, 9, 0.5, LOGISTIC), seed=FRESH_SEED)
+        yield Row(Cell(shape, 4000, 6, 1.0, LINEAR), seed=FRESH_SEED)
+        yield Row(Cell(shape, 4000, 6, 1.0, COUNTS), seed=FRESH_SEED)
+        yield Row(Cell(shape, 4000, 6, 1.0, Outcome("logistic", 0.1)), seed=FRESH_SEED)

@@ -1,0 +1,196 @@
+"""One job of a cell: a fresh data set, the real planner, a real door with its lattice, and what it should find."""
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from benchmarks.trust.exact import minimum, sandwich_of
+from benchmarks.trust.shapes import DataSet, Outcome, draw
+from core.catalogue.columns import BinaryColumn, Column, NumberColumn
+from core.catalogue.jobs import JobSpec
+from core.catalogue.modelling import encoded_loss
+from core.catalogue.planning import PlannedJob, plan_job
+from core.catalogue.whitened_newton import WhitenedNewton
+from core.inference.estimate import Estimate
+from core.mechanisms.generator import SystemGenerator
+from core.optimizers import fit_and_infer
+from core.oracle.door import FullDoor
+from core.oracle.meters import CountingMeter
+from core.privacy.budget import plan_orders
+from core.privacy.events import Event, compose
+from core.privacy.facts import Adjacency
+from core.problems import make_problem
+
+Array = NDArray[np.float64]
+TERMS: Final = plan_orders(Decimal(8), Decimal("1e-7"))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a row of the grid says; jobs of it differ in their data set and their noise."""
+
+    shape: str
+    units: int
+    dimension: int
+    """Coefficients, the intercept among them."""
+    mu: float
+    outcome: Outcome
+    wide: float = 1.0
+    adjacency: Adjacency = Adjacency.ZERO_OUT
+    least_squares: bool = False
+
+    @property
+    def name(self) -> str:
+        """Return all of it as a text."""
+        one = self.outcome
+        parts = [
+            one.kind,
+            self.shape,
+            f"n={self.units}",
+            f"p={self.dimension}",
+            f"mu={self.mu:g}",
+            f"base={one.base:g}",
+        ]
+        parts += [one.noise] * (one.noise != "normal") + [f"bounds x{self.wide:g}"] * (self.wide != 1)
+        parts += ["least squares"] * self.least_squares + [self.adjacency.value] * (self.adjacency != "zero_out")
+        return " ".join(parts)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one job found, in declared units, beside what is so; shapes (p,)."""
+
+    estimate: Array
+    error: Array
+    """Standard errors, of withheld coefficients too."""
+    noise: Array
+    """Of these the privacy part's deviation."""
+    flagged: NDArray[np.bool_]
+    truth: Array | None
+    nonprivate: Array
+    """The same weighted equation solved without noise."""
+    nonprivate_error: Array
+    plain_error: Array
+    """Of the unweighted non-private estimate."""
+    foreseen: Array
+    """Standard errors by the plan's own formula."""
+    words: tuple[str, ...]
+
+
+def declared_columns(data: DataSet, outcome: Outcome) -> tuple[Column, ...]:
+    """Return what an owner would declare."""
+    columns: list[Column] = []
+    for place, ((lower, upper), two) in enumerate(zip(data.bounds, data.two_valued, strict=True)):
+        name = f"x{place + 1}"
+        columns.append(
+            BinaryColumn(name=name, type="binary", values=("no", "yes"))
+            if two
+            else NumberColumn(name=name, type="number", lower=lower, upper=upper)
+        )
+    if outcome.kind == "logistic":
+        return (*columns, BinaryColumn(name="y", type="binary", values=("no", "yes")))
+    return (*columns, NumberColumn(name="y", type="number", lower=data.target_bounds[0], upper=data.target_bounds[1]))
+
+
+def planned(cell: Cell, data: DataSet) -> PlannedJob:
+    """Return a cell's job with nothing open, as the service plans it."""
+    model: dict[str, object] = {"kind": cell.outcome.kind, "target": "y"}
+    if cell.least_squares:
+        model["loss"] = {"kind": "squared"}
+    spec = JobSpec.model_validate(
+        {
+            "dataset": "ds_" + "0" * 26,
+            "model": model,
+            "optimizer": {"kind": "whitened_newton"},
+            "privacy": {"mu": Decimal(str(cell.mu))},
+        }
+    )
+    columns = declared_columns(data, cell.outcome)
+    return plan_job(spec, columns=columns, units=cell.units, adjacency=cell.adjacency, terms=TERMS)
+
+
+def encoded(plan: PlannedJob, data: DataSet) -> tuple[Array, Array]:
+    """Return features and target as trainers see them."""
+    lower, upper = np.array(data.bounds).T
+    values = np.clip(data.features, lower, upper)
+    given = {f"x{place + 1}": values[:, place] for place in range(values.shape[1])}
+    given = {
+        name: one.astype(int) if two else one for (name, one), two in zip(given.items(), data.two_valued, strict=True)
+    }
+    features = np.empty((len(values), plan.design.dimension))
+    plan.design.encode_columns(given, features)
+    coding = plan.design.target
+    target = (np.clip(data.target, *data.target_bounds) - coding.centre) / coding.scale
+    return features, target
+
+
+def run(cell: Cell, seed: tuple[int, ...]) -> Job:
+    """Draw a data set, run its job at a real door, and solve the same equation without noise.
+
+    Args:
+        cell: of the grid.
+        seed: of the data set; the noise is the system's own, as a job's is.
+    """
+    data = draw(np.random.default_rng(seed), cell.shape, cell.units, cell.dimension - 1, cell.outcome, wide=cell.wide)
+    plan = planned(cell, data)
+    features, target = encoded(plan, data)
+    estimate = trained(plan, features, target)
+    return compared(plan, data, (features, target), estimate)
+
+
+def trained(plan: PlannedJob, features: Array, target: Array) -> Estimate:
+    """Run a planned job at a real door, whose meter refuses what was not priced."""
+    problem = make_problem(
+        torch.from_numpy(features.copy()),
+        torch.from_numpy(target.copy()),
+        torch.ones(len(target), dtype=torch.bool),
+        encoded_loss(plan.spec.model, plan.design),  # type: ignore[arg-type] # no network is asked for
+        plan.spec.model.weights,  # type: ignore[union-attr] # as above
+    )
+    door = FullDoor(problem, plan.facts, CountingMeter(_priced(plan)), SystemGenerator())
+    return fit_and_infer(plan.spec.optimizer, plan.spec.inference, door).value.estimate
+
+
+def _priced(plan: PlannedJob) -> Event:
+    counted: dict[Event, int] = {}
+    for event in plan.schedule:
+        counted[event] = counted.get(event, 0) + 1
+    return compose(counted)
+
+
+def compared(plan: PlannedJob, data: DataSet, records: tuple[Array, Array], estimate: Estimate) -> Job:
+    """Put an estimate beside the truth and beside what the same records say without noise."""
+    assert estimate.checks is not None, "the method checks itself"
+    assert estimate.sandwich is not None, "and has a covariance"
+    settings, learned = plan.spec.optimizer, estimate.checks.learned
+    assert isinstance(settings, WhitenedNewton), "as planned"
+    to_declared, offset = plan.design.to_declared()
+    covariance, sampling = estimate.sandwich.covariance.numpy(), estimate.sandwich.plain.numpy()
+    own, own_covariance = minimum(settings.planned_loss, learned, records, estimate.theta.numpy())
+    plain, plain_covariance = minimum(settings.planned_loss, learned, records, estimate.theta.numpy(), weighted=False)
+    del plain
+    error, plain_error = _errors(to_declared, covariance), _errors(to_declared, plain_covariance)
+    curvature, bound = sandwich_of(settings.planned_loss, learned)
+    withheld = np.zeros(plan.design.dimension, dtype=np.bool_)
+    withheld[list(estimate.checks.withheld)] = True
+    return Job(
+        estimate=to_declared @ estimate.theta.numpy() + offset,
+        error=error,
+        noise=_errors(to_declared, covariance - sampling),
+        flagged=withheld,
+        truth=data.truth,
+        nonprivate=to_declared @ own + offset,
+        nonprivate_error=_errors(to_declared, own_covariance),
+        plain_error=plain_error,
+        foreseen=plain_error * settings.widening(plan.facts, curvature, bound),
+        words=(*estimate.checks.job, *(word for words in estimate.checks.coefficients for word in words)),
+    )
+
+
+def _errors(matrix: Array, covariance: Array) -> Array:
+    found: Array = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", matrix, covariance, matrix), 0.0))
+    return found

@@ -1,0 +1,160 @@
+"""What a cell's jobs come to, and the rules that they must keep."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.trust.jobs import Job
+
+Array = NDArray[np.float64]
+QUANTILE: Final = 1.959964
+TINY: Final = 1e-300
+SILENT: Final = 6.0
+LEAST_MEAN, LEAST_WORST = 0.93, 0.88
+MEAN_VARIANCE, WORST_VARIANCE = 0.07, 0.106
+"""Of one job's coverage, at coverages of .93 and .88; a mean over p coefficients counts as sqrt(p) of them."""
+MEAN_SLACK, WORST_SLACK = 2.0, 2.8
+MOST_FLAGGED, LEAST_FLAGGED = 0.05, 0.95
+LEAST_NOISE, MOST_NOISE = 0.65, 1.2
+LEAST_WIDTH: Final = 0.94
+MOST_OF_STORED, LEAST_OF_STORED = 1.15, 0.95
+LEAST_FORESEEN, MOST_FORESEEN = 0.7, 1.35
+SEEN_PART: Final = 0.25
+"""A coefficient counts by itself where so many jobs have not flagged it."""
+Expected = Literal["sound", "alias", "separated", "below budget"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Figures of a cell; coverages are over coefficients that are not flagged, None where all are."""
+
+    jobs: int
+    dimension: int
+    truth: float | None
+    truth_worst: float | None
+    same: float | None
+    """Coverage of the non-private estimate of the same weighted equation."""
+    same_worst: float | None
+    nonprivate_truth: float | None
+    """What non-private intervals of the weighted equation cover of the truth."""
+    width: float
+    """Median standard error over that of the unweighted non-private estimate, in the median over coefficients."""
+    least_width: float
+    """Of the narrowest coefficient, beside the weighted non-private one."""
+    widest: float
+    foreseen: float
+    """Median standard error over what the plan's own formula says with what was learned."""
+    flagged: float
+    flagged_named: float
+    """Of the coefficients that ought to be flagged."""
+    noise: float
+    """Root mean square of (estimate - non-private) over the claimed noise, in the median over coefficients."""
+    sampling: float
+    """Median claimed sampling deviation over the weighted non-private one."""
+    silent: float
+    """Part of the jobs with an unflagged coefficient farther than six of its standard errors from the truth."""
+    words: dict[str, int]
+
+
+def judge(jobs: Sequence[Job], expected: Expected = "sound") -> Verdict:
+    """Return the figures of a cell's jobs."""
+
+    def all_of(name: str) -> Array:
+        return np.array([getattr(job, name) for job in jobs], dtype=float)
+
+    estimate, error, exact = all_of("estimate"), all_of("error"), all_of("nonprivate")
+    exact_error, plain = (np.maximum(all_of(name), TINY) for name in ("nonprivate_error", "plain_error"))
+    noise = all_of("noise")
+    flagged = np.array([job.flagged for job in jobs])
+    truths = [job.truth for job in jobs if job.truth is not None]
+    truth = np.array(truths) if len(truths) == len(jobs) else exact
+    at_truth, at_same = (np.abs(estimate - one) <= QUANTILE * error for one in (truth, exact))
+    named = slice(1, 3) if expected == "alias" else slice(None)
+    away = (np.abs(estimate - truth) > SILENT * error) & ~flagged
+    sampling = np.sqrt(np.maximum(error**2 - noise**2, 0.0))
+    spread = np.sqrt(((estimate - exact) ** 2).mean(0) / np.maximum((noise**2).mean(0), TINY))
+    return Verdict(
+        jobs=len(jobs),
+        dimension=estimate.shape[1],
+        truth=_mean(at_truth, ~flagged),
+        truth_worst=_worst(at_truth, ~flagged),
+        same=_mean(at_same, ~flagged),
+        same_worst=_worst(at_same, ~flagged),
+        nonprivate_truth=_mean(np.abs(exact - truth) <= QUANTILE * exact_error, ~flagged),
+        width=float(np.median(np.median(error / plain, 0))),
+        least_width=float(np.median(error / exact_error, 0).min()),
+        widest=float(np.median(error / plain, 0).max()),
+        foreseen=float(np.median(error / np.maximum(all_of("foreseen"), TINY))),
+        flagged=float(flagged.mean()),
+        flagged_named=float(flagged[:, named].mean()),
+        noise=float(np.median(spread)),
+        sampling=float(np.median(np.median(sampling / exact_error, 0))),
+        silent=float(away.any(1).mean()),
+        words=dict(Counter(word for job in jobs for word in set(job.words))),
+    )
+
+
+def _mean(covered: NDArray[np.bool_], counted: NDArray[np.bool_]) -> float | None:
+    return float(covered[counted].mean()) if counted.any() else None
+
+
+def _worst(covered: NDArray[np.bool_], counted: NDArray[np.bool_]) -> float | None:
+    """Return the coverage of the worst coefficient among those that most jobs did not flag."""
+    columns = [place for place in range(counted.shape[1]) if counted[:, place].mean() >= SEEN_PART]
+    return min((float(covered[counted[:, place], place].mean()) for place in columns), default=None)
+
+
+def broken(
+    found: Verdict,
+    expected: Expected = "sound",
+    *,
+    stored_width: float | None = None,
+    stored_sampling: float | None = None,
+) -> list[str]:
+    """Return the rules that a cell breaks, in words; none where it keeps them all.
+
+    Args:
+        found: its figures.
+        expected: what ought to be flagged: nothing, both aliased coefficients, or all of them.
+        stored_width: what `width` was when it was judged last.
+        stored_sampling: what `sampling` was then.
+    """
+    mean_slack = MEAN_SLACK * sqrt(MEAN_VARIANCE / found.jobs / sqrt(found.dimension))
+    worst_slack = WORST_SLACK * sqrt(WORST_VARIANCE / found.jobs)
+    said = []
+    if found.silent > 0:
+        said.append("an unflagged coefficient is more than six of its standard errors off")
+    if expected in {"alias", "separated"} and found.flagged_named < LEAST_FLAGGED:
+        said.append(f"only {found.flagged_named:.2f} of the coefficients that nothing identifies are flagged")
+    if expected == "sound":
+        said += _of_a_sound_cell(found, stored_width, stored_sampling)
+    if expected == "separated" or found.truth is None or found.same is None:
+        return said
+    if min(found.truth, found.same) + mean_slack < LEAST_MEAN:
+        said.append(f"covers {found.truth:.3f} of the truth and {found.same:.3f} of the non-private estimate")
+    if min(found.truth_worst or 1.0, found.same_worst or 1.0) + worst_slack < LEAST_WORST:
+        said.append(f"covers {found.truth_worst} and {found.same_worst} of the worst coefficient")
+    return said
+
+
+def _of_a_sound_cell(found: Verdict, stored_width: float | None, stored_sampling: float | None) -> list[str]:
+    """Return what is wrong with widths, flags and noise where nothing ought to be."""
+    said = []
+    if found.flagged > MOST_FLAGGED:
+        said.append(f"flags {found.flagged:.3f} of coefficients that are sound")
+    if not LEAST_NOISE <= found.noise <= MOST_NOISE:
+        said.append(f"noise is {found.noise:.2f} of what is claimed")
+    if min(found.least_width, found.sampling) < LEAST_WIDTH:
+        said.append(f"narrower than non-private: {found.least_width:.2f}, its sampling part {found.sampling:.2f}")
+    if not LEAST_FORESEEN <= found.foreseen <= MOST_FORESEEN:
+        said.append(f"standard errors are {found.foreseen:.2f} of what is foreseen")
+    if stored_width is not None and found.width > MOST_OF_STORED * stored_width:
+        said.append(f"widths of {found.width:.2f}, stored {stored_width:.2f}")
+    if stored_sampling is not None and found.sampling < LEAST_OF_STORED * stored_sampling:
+        said.append(f"a sampling part of {found.sampling:.2f}, stored {stored_sampling:.2f}")
+    return said

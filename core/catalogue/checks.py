@@ -1,0 +1,58 @@
+"""What a method found out about its own estimate, from answers already paid for, and how it encoded the records."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from core.privacy.facts import Frozen
+
+JobCheck = Literal["not converged", "too many coefficients", "separated", "too few events"]
+"""Said of a whole job: none of its coefficients has an interval then."""
+CoefficientCheck = Literal["not identified", "separated", "scale outside the plan"]
+"""Said of one coefficient, whose interval is withheld."""
+
+
+class ColumnLook(Frozen):
+    """What was learned of one coefficient's column, in encoded units."""
+
+    centre: float
+    scale: float
+    clamped: tuple[Literal["lower", "upper"], ...] = Field(
+        default=(), description="declared bounds at which many records lie: clamped there, or a value of their own"
+    )
+
+
+class Learned(Frozen):
+    """The encoding and the figures that the job learned by noised answers; with them its weights are public."""
+
+    columns: tuple[ColumnLook, ...] = Field(description="by coefficient; the intercept has centre 0 and scale 1")
+    encoding: tuple[tuple[float, ...], ...] = Field(description="E, shape (p, p), applied to encoded rows")
+    weight_bound: float = Field(description="t of the weights min(1, t^2/|E x|^2)")
+    base_rate: float | None = Field(default=None, description="of a logistic model's target; a mean count")
+    residual_scale: float | None = Field(default=None, description="in encoded units")
+    cap: float | None = Field(default=None, description="largest count and mean of a Poisson model")
+
+
+class Checks(Frozen):
+    """What is wrong with an estimate, of the job and by coefficient; empty where all is well."""
+
+    job: tuple[JobCheck, ...] = ()
+    coefficients: tuple[tuple[CoefficientCheck, ...], ...]
+    learned: Learned
+    gradient_excess: float = Field(
+        description="squared length of the last noised gradient over what noise alone passes once in a thousand"
+    )
+    hessian_noise: float = Field(description="spectral noise of the Hessian over its mean eigenvalue")
+    unidentified: tuple[float, ...] = Field(
+        description="by coefficient, the part of its variance that is a public guess and not learned"
+    )
+
+    @property
+    def withheld(self) -> tuple[int, ...]:
+        """The places of coefficients without an interval."""
+        places = range(len(self.coefficients))
+        return tuple(place for place in places if self.job or self.coefficients[place])
+
+    def words(self, place: int) -> tuple[str, ...]:
+        """Return what is said beside one coefficient, in words."""
+        return (*self.job, *self.coefficients[place], *(("clamped",) if self.learned.columns[place].clamped else ()))

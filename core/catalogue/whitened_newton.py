@@ -1,0 +1,344 @@
+"""Whitened Newton: a private look at the columns, a public re-encoding, short Newton steps and two precise gradients.
+
+What it is called, assumes, costs and predicts; `core.optimizers.whitened_newton` has the steps and
+`core.inference.whitened` the covariance. mu^2 is divided among its answers by fixed shares, whatever they say
+(`docs/decisions/0041-a-division-that-no-answer-moves.md`).
+"""
+
+from collections.abc import Iterator, Sequence
+from math import sqrt
+from typing import Annotated, ClassVar, Final, Literal, NamedTuple, Self
+
+from pydantic import Field
+
+from core.catalogue.look_questions import (
+    CellCounts,
+    MagnitudeCounts,
+    ResidualCellCounts,
+    SecondMoments,
+    ValueCounts,
+    WeightSums,
+)
+from core.catalogue.losses import Huber, Logistic, Poisson
+from core.catalogue.method import AbstractSettings, Assumption, Bound, Card
+from core.catalogue.planning_rules import CONFIDENCE, Mu, fill, noise_norm
+from core.catalogue.questions import Looked
+from core.catalogue.reencoded_questions import ReencodedCurvature, ReencodedGradient
+from core.privacy.events import Event
+from core.privacy.facts import Adjacency, Facts
+
+LEVELS: Final = 16
+"""Of dyadic cells: a quantile is found to the declared range divided by 2^16."""
+MOST_CELLS: Final = (0, 1, 2, 3)
+"""In place of what a level names of a column: two children at most, and both ends."""
+MOST_TARGET_CELLS: Final = 8
+"""Of the target: the same for three quartiles."""
+SIZE_BINS: Final = 22
+COUNT_BINS: Final = 44
+COUNT_BINS_PER_OCTAVE: Final = 2
+RESIDUAL_SPAN: Final = 16.0
+"""Residuals are looked for up to so many of the target's own units."""
+WEIGHT_PER_PARAMETER: Final = 1.3
+TARGET_REACH: Final = 3.0
+"""A linear model's target enters second moments cut at so many of its own units."""
+PLANNED_STEPS: Final = 3
+LEAST_SQUARES_CUT: Final = 4.5
+"""c of the Huber loss that stands for least squares: residuals beyond it are drawn in."""
+WIDTH_FACTOR: Final = 1.12
+GRADIENT_SHARE: Final = 0.34
+"""Of both precise gradients together, in predictions of widths."""
+_CURVATURE: Final = {"logistic": 0.2125, "poisson": 1.0, "huber": 0.8}
+"""Mean second derivative with equal odds, mean 1, or normal residuals."""
+_KAPPA: Final = {"logistic": 0.95, "poisson": 0.95, "huber": 0.8}
+Family = Annotated[Logistic | Huber | Poisson, Field(discriminator="kind")]
+
+
+class Shares(NamedTuple):
+    """Of mu^2; they sum to 1, for a linear model to 0.99: it asks for no sums of weights."""
+
+    look: float = 0.06
+    target: float = 0.01
+    moments: float = 0.10
+    step_gradients: float = 0.07
+    step_hessians: float = 0.06
+    first_gradient: float = 0.17
+    last_gradient: float = 0.17
+    first_hessian: float = 0.18
+    last_hessian: float = 0.12
+    scores: float = 0.05
+    weights: float = 0.01
+
+
+SHARES: Final = Shares()
+POISSON_SHARES: Final = Shares(target=0.02, step_gradients=0.06)
+"""A Poisson model's cap is worth more than its target's share."""
+
+
+class WhitenedNewton(AbstractSettings):
+    """Learn where columns lie and how they vary together, re-encode, walk a few steps, and finish with two gradients.
+
+    Columns are never clamped by what was learned: it makes a public affine map of rows and weights
+    w = min(1, t^2/|E x|^2) on what the map makes of them. The estimate solves the weighted likelihood equation; a
+    residual scale and a Poisson cap are learned on the way. Intervals come with it, for no further answers.
+    """
+
+    has_covariance: ClassVar = True
+
+    kind: Literal["whitened_newton"] = "whitened_newton"
+    mu: Mu | None = Field(default=None, description="null: the job's")
+    damped_steps: Annotated[int, Field(ge=1, le=20)] | None = Field(
+        default=None, description="short steps before both precise ones; null: planned"
+    )
+    weight_bound: Annotated[float, Field(gt=0, le=1e6)] | None = Field(
+        default=None, description="t, on re-encoded rows, whose numbers have about unit variance each; null: planned"
+    )
+    unidentified_deviation: Annotated[float, Field(gt=0, le=1e6)] = Field(
+        default=0.5,
+        description="plausible deviation of the linear predictor, in logits, log rates or residual scales, along a "
+        "direction that the noise hides",
+    )
+    loss: Family | None = Field(default=None, description="null: the model's")
+    numbers: Annotated[int, Field(ge=0)] | None = Field(default=None, description="numeric columns; null: as declared")
+    two_valued: Annotated[int, Field(ge=0)] | None = Field(
+        default=None, description="two-valued columns, those of a category's values included; null: as declared"
+    )
+
+    def plan(self, facts: Facts, mu: float) -> Self:
+        """Fill what is open, from public facts alone."""
+        assert self.loss is not None, "the planner says which loss"
+        assert facts.ranges is not None, "the planner says where columns lie"
+        return fill(
+            self,
+            mu=mu,
+            damped_steps=PLANNED_STEPS,
+            weight_bound=sqrt(WEIGHT_PER_PARAMETER * facts.dimension + 1),
+            numbers=len(facts.ranges.places("number")),
+            two_valued=len(facts.ranges.places("two")),
+        )
+
+    @property
+    def steps(self) -> int | None:
+        """All steps, both precise ones among them."""
+        return None if self.damped_steps is None else self.damped_steps + 2
+
+    @property
+    def start(self) -> Literal["zeros"]:
+        """Zeros: where it really starts is learned."""
+        return "zeros"
+
+    @property
+    def shares(self) -> Shares:
+        """How mu^2 is divided."""
+        return POISSON_SHARES if isinstance(self.loss, Poisson) else SHARES
+
+    @property
+    def planned_loss(self) -> Logistic | Huber | Poisson:
+        """The loss, once it is filled."""
+        assert self.loss is not None, "plan first"
+        return self.loss
+
+    @property
+    def bound_of_weights(self) -> float:
+        """t, once it is filled."""
+        assert self.weight_bound is not None, "plan first"
+        return self.weight_bound
+
+    def sigma(self, share: float, answers: int = 1) -> float:
+        """Return the noise multiplier of each of so many answers that share a part of mu^2."""
+        assert self.mu is not None, "plan first"
+        return 1 / (self.mu * sqrt(share / answers))
+
+    def column_shares(self) -> tuple[float, float]:
+        """Return the look's shares for numeric and for two-valued columns: each column has an equal part."""
+        assert self.numbers is not None, "plan first"
+        assert self.two_valued is not None, "plan first"
+        columns = max(self.numbers + self.two_valued, 1)
+        return self.shares.look * self.numbers / columns, self.shares.look * self.two_valued / columns
+
+    def cell_sigma(self) -> float:
+        """Return the noise multiplier of each level's cells of the columns."""
+        return self.sigma(self.column_shares()[0] / 2, LEVELS)
+
+    def target_cell_sigma(self) -> float:
+        """Return the noise multiplier of each level's cells of a linear model's target, and of its residuals."""
+        return self.sigma(self.shares.target / 2, LEVELS)
+
+    def size_question(self) -> MagnitudeCounts | None:
+        """Return the question for the sizes of numeric columns; None where there are none."""
+        if not self.numbers:
+            return None
+        return MagnitudeCounts(sigma=self.sigma(self.column_shares()[0] / 2), columns=self.numbers, bins=SIZE_BINS)
+
+    def value_question(self) -> ValueCounts | None:
+        """Return the question for frequencies of two-valued columns; None where there are none."""
+        if not self.two_valued:
+            return None
+        return ValueCounts(sigma=self.sigma(self.column_shares()[1]), columns=self.two_valued)
+
+    def target_question(self) -> ValueCounts | MagnitudeCounts | None:
+        """Return the one question about a binary target or a count; None for a linear model, which asks for cells."""
+        sigma = self.sigma(self.shares.target)
+        match self.planned_loss:
+            case Logistic():
+                return ValueCounts(sigma=sigma, of="target", columns=1)
+            case Poisson():
+                per_octave = COUNT_BINS_PER_OCTAVE
+                return MagnitudeCounts(sigma=sigma, of="target", columns=1, bins=COUNT_BINS, per_octave=per_octave)
+            case Huber():
+                return None
+
+    def moment_question(self, centre: float = 0.0, unit: float = 1.0) -> SecondMoments:
+        """Return the question for second moments with a target so encoded."""
+        sigma = self.sigma(self.shares.moments)
+        bound = self.bound_of_weights
+        return SecondMoments(sigma=sigma, weight_bound=bound, target_centre=centre, target_unit=unit)
+
+    def weight_question(self) -> WeightSums:
+        """Return the question for the sums of weights."""
+        return WeightSums(sigma=self.sigma(self.shares.weights), weight_bound=self.bound_of_weights)
+
+    def gradient_sigmas(self) -> tuple[float, ...]:
+        """Return the noise multipliers of all gradients, in order."""
+        assert self.damped_steps is not None, "plan first"
+        damped = self.sigma(self.shares.step_gradients, self.damped_steps)
+        last = (self.sigma(self.shares.first_gradient), self.sigma(self.shares.last_gradient))
+        return (*([damped] * self.damped_steps), *last)
+
+    def hessian_sigmas(self) -> tuple[float, ...]:
+        """Return the noise multipliers of all Hessians, in order."""
+        assert self.damped_steps is not None, "plan first"
+        damped = self.sigma(self.shares.step_hessians, self.damped_steps)
+        last = (self.sigma(self.shares.first_hessian), self.sigma(self.shares.last_hessian))
+        return (*([damped] * self.damped_steps), *last)
+
+    def _looks(self) -> Iterator[Looked]:
+        """Yield the questions about columns and target, in order; what they name is learned."""
+        assert self.numbers is not None, "plan first"
+        if self.numbers:
+            cells = CellCounts(sigma=self.cell_sigma(), level=LEVELS, cells=(MOST_CELLS,) * self.numbers)
+            yield from [cells] * LEVELS
+        yield from (one for one in (self.size_question(), self.value_question(), self.target_question()) if one)
+        if isinstance(self.loss, Huber):
+            cells = CellCounts(
+                sigma=self.target_cell_sigma(), of="target", level=LEVELS, cells=(tuple(range(MOST_TARGET_CELLS)),)
+            )
+            yield from [cells] * LEVELS
+        yield self.moment_question()
+        if isinstance(self.loss, Huber):
+            residuals = ResidualCellCounts(
+                sigma=self.target_cell_sigma(),
+                level=LEVELS,
+                cells=MOST_CELLS,
+                span=RESIDUAL_SPAN,
+                target_centre=0.0,
+                target_unit=1.0,
+            )
+            yield from [residuals] * LEVELS
+
+    def _sums(self) -> Iterator[Looked]:
+        """Yield the questions of the steps and of the covariance, in order."""
+        loss = self.planned_loss
+        loss = loss.model_copy(update={"scale": 1.0}) if isinstance(loss, Huber) else loss
+        bound = self.bound_of_weights
+        pairs = zip(self.gradient_sigmas(), self.hessian_sigmas(), strict=True)
+        for gradient, hessian in pairs:
+            yield ReencodedGradient(sigma=gradient, loss=loss, weight_bound=bound)
+            yield ReencodedCurvature(sigma=hessian, of="hessian", loss=loss, weight_bound=bound)
+        yield ReencodedCurvature(sigma=self.sigma(self.shares.scores), of="score", loss=loss, weight_bound=bound)
+        if not isinstance(loss, Huber):
+            yield self.weight_question()
+
+    def questions(self) -> tuple[Looked, ...]:
+        """Return all questions in the order they are asked; what is learned has placeholders, as wide as may be."""
+        return (*self._looks(), *self._sums())
+
+    def asked(self) -> frozenset[Looked]:
+        """Return every question that is asked, with placeholders for what is learned."""
+        return frozenset(self.questions())
+
+    def schedule(self, facts: Facts) -> Sequence[Event]:
+        """Return each question's event, in order; what is learned changes what a question names, never its price."""
+        del facts  # a multiplier of the sensitivity means the same for every scope
+        return [question.event() for question in self.questions()]
+
+    def passes(self, facts: Facts) -> int:
+        """Return p for each question about re-encoded rows, p more for a matrix, and one for each other."""
+        encoded = [question for question in self.questions() if question.places == "encoded"]
+        matrices = [question for question in encoded if len(question.shape(facts.dimension)) > 1]
+        return len(self.questions()) - len(encoded) + facts.dimension * (len(encoded) + len(matrices))
+
+    def widening(self, facts: Facts, curvature: float, score_bound: float) -> float:
+        """Return how much wider than a non-private interval one is foreseen to be, for any identified coefficient.
+
+        SE = 1.12 sqrt(kappa/(n c) + t^2 b^2/((n mu)^2 G c^2)) for a slope per deviation of its column, beside
+        1/sqrt(n c) without privacy: a re-encoding has both suffer from correlation alike.
+
+        Args:
+            facts: public.
+            curvature: c, mean second derivative of the loss at the truth.
+            score_bound: b; of a Poisson model the cap that is to be expected.
+        """
+        assert self.mu is not None, "plan first"
+        b = score_bound * (2 if facts.adjacency is Adjacency.REPLACE_ONE else 1)
+        private = (self.bound_of_weights * b / self.mu) ** 2 / (facts.units * GRADIENT_SHARE * curvature)
+        return WIDTH_FACTOR * sqrt(_KAPPA[self.planned_loss.kind] + private)
+
+    def hessian_noise(self, facts: Facts, curvature: float) -> float:
+        """Return the spectral noise of both last Hessians together over the mean second derivative.
+
+        Above 1 a job ends with `too many coefficients`.
+        """
+        assert self.mu is not None, "plan first"
+        share = self.shares.first_hessian + self.shares.last_hessian
+        moved = sqrt(2) if facts.adjacency is Adjacency.REPLACE_ONE else 1.0
+        loss = self.planned_loss
+        peak = 1.0 if isinstance(loss, Huber) else loss.curvature_peak
+        deviation = moved * self.bound_of_weights**2 * peak / facts.units
+        return 2 * sqrt(facts.dimension) * deviation / (self.mu * sqrt(share)) / curvature
+
+    def figures(self, facts: Facts) -> dict[str, float | int | None]:
+        """Return what the noise of the Hessians comes to; above 1 a job ends with `too many coefficients`."""
+        return {"hessian_noise": self.hessian_noise(facts, _CURVATURE[self.planned_loss.kind])}
+
+    def bound(self, facts: Facts) -> Bound:
+        """Predict how far noise moves the estimate from the non-private one, in deviations of the linear predictor.
+
+        To first order it is H^-1 times the mean of both precise gradients' noise, H being c times the identity where
+        columns are as they were learned to be; c is what the loss has with equal odds, mean 1 or normal residuals.
+        """
+        assert self.mu is not None, "plan first"
+        loss = self.planned_loss
+        curvature = _CURVATURE[loss.kind]
+        gradient = ReencodedGradient(
+            sigma=self.sigma(GRADIENT_SHARE),
+            loss=loss.model_copy(update={"scale": 1.0}) if isinstance(loss, Huber) else loss,
+            weight_bound=self.bound_of_weights,
+        )
+        value = noise_norm(gradient.sigma * gradient.sensitivity(facts), facts.dimension, 1) / curvature
+        return Bound(
+            quantity="distance of the private from the weighted non-private estimate, to first order, in deviations of "
+            "the linear predictor (of a linear model in residual scales)",
+            value=value,
+            confidence=CONFIDENCE,
+            trivial=2 * sqrt(facts.dimension),
+            vacuous=value >= 2 * sqrt(facts.dimension),
+            source="first-order expansion of the last two steps at a re-encoded design; no theorem is claimed",
+        )
+
+    @classmethod
+    def card(cls) -> Card:
+        """Return the catalogue entry."""
+        return Card(
+            kind="whitened_newton",
+            title="Whitened Newton",
+            paper="ours; steps and sandwich after Avella-Medina, Bradshaw, Loh (2023)",
+            native="mu-GDP",
+            adjacency=tuple(Adjacency),
+            assumptions=(
+                Assumption(text="each unit's gradient is bounded (the weights see to it)", checked="static"),
+                Assumption(text="the model is logistic, linear or Poisson, with an intercept", checked="static"),
+                Assumption(text="columns vary within their declared ranges as the look found", checked="runtime"),
+                Assumption(text="the last steps converged, and directions are identified", checked="runtime"),
+            ),
+            returns="coefficients with intervals; what fails a check is flagged, and its interval withheld",
+        )

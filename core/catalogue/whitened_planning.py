@@ -1,0 +1,106 @@
+"""What a job by whitened Newton asks of its model, and what the method is told of it; public facts alone."""
+
+from typing import Final
+
+from core.catalogue.columns import Coded, bounds_of
+from core.catalogue.design import Design
+from core.catalogue.jobs import Inference, JobSpec
+from core.catalogue.losses import Huber, Logistic, Mallows, Poisson, Squared
+from core.catalogue.models import LinearModel, LogisticModel, PoissonModel, RegressionModel
+from core.catalogue.planning_rules import fill
+from core.catalogue.whitened_newton import LEAST_SQUARES_CUT, WhitenedNewton
+from core.errors import FieldError, Invalid
+from core.privacy.facts import Facts, Ranges
+
+_OWN: Final = "whitened_newton has its own: leave it out"
+
+
+def prepared(spec: JobSpec) -> JobSpec:
+    """Return a job whose model the method fits: least squares as Huber's loss with residuals cut far out.
+
+    Raises:
+        Invalid: the model or the inference asks for what the method does not offer, with JSON pointers.
+    """
+    if not isinstance(spec.optimizer, WhitenedNewton):
+        return spec
+    planned = spec.optimizer.loss is not None  # a plan that is made again has scales and weights filled
+    errors = [*_of_model(spec, planned=planned), *([] if planned else _of_inference(spec.inference))]
+    if errors:
+        raise Invalid(f"whitened_newton does not offer this: see {errors[0].pointer}.", *errors)
+    if isinstance(spec.model, LinearModel) and isinstance(spec.model.loss, Squared):
+        loss = Huber(c=LEAST_SQUARES_CUT)
+        return spec.model_copy(update={"model": spec.model.model_copy(update={"loss": loss})})
+    return spec
+
+
+def _of_model(spec: JobSpec, *, planned: bool) -> list[FieldError]:
+    """Return what is wrong with the model."""
+    model = spec.model
+    if not isinstance(model, LogisticModel | LinearModel | PoissonModel):
+        detail = "is for logistic, linear and poisson models: take noisy_newton or noisy_gd"
+        return [FieldError("/optimizer/kind", detail)]
+    errors = []
+    if not model.intercept:
+        errors.append(FieldError("/model/intercept", "must be true: columns are centred by what is learned"))
+    if model.ridge:
+        errors.append(FieldError("/model/ridge", "must be 0: columns are re-encoded; take noisy_newton for a ridge"))
+    if spec.resources.processes > 1:
+        errors.append(FieldError("/resources/processes", "must be 1 for whitened_newton"))
+    loss = model.loss
+    offered = Logistic | Squared | Poisson | Huber
+    if not isinstance(loss, offered) or (isinstance(loss, Huber) and loss.joint):
+        errors.append(
+            FieldError("/model/loss", "must be logistic, huber without joint, squared or poisson for whitened_newton")
+        )
+    elif isinstance(loss, Poisson) and loss.c is not None:
+        errors.append(FieldError("/model/loss/c", "must be left out: whitened_newton cuts counts and means alone"))
+    elif isinstance(loss, Huber) and loss.scale is not None and not planned:
+        errors.append(FieldError("/model/loss/scale", "must be left out: whitened_newton learns the residual scale"))
+    if not planned and model.weights != Mallows():
+        errors.append(FieldError("/model/weights", f"{_OWN}, or give /optimizer/weight_bound"))
+    return errors
+
+
+def _of_inference(inference: Inference) -> list[FieldError]:
+    """Return which options of other methods' intervals are given."""
+    usual = Inference(intervals=inference.intervals, level=inference.level)
+    names = [name for name in type(inference).model_fields if getattr(inference, name) != getattr(usual, name)]
+    return [FieldError(f"/inference/{name}", _OWN) for name in names]
+
+
+def told_of(optimizer: WhitenedNewton, model: RegressionModel) -> WhitenedNewton:
+    """Return the settings with the filled model's loss; a residual scale is learned, so it counts in its own units."""
+    assert isinstance(model, LogisticModel | LinearModel | PoissonModel), "others were refused"
+    loss = Huber(c=model.loss.c, scale=1.0) if isinstance(model.loss, Huber) else model.loss
+    return fill(optimizer, loss=loss)
+
+
+def with_ranges(facts: Facts, design: Design) -> Facts:
+    """Return facts that say where encoded features and target may lie."""
+    kinds, lower, upper = [], [], []
+    columns = {column.name: column for column in design.columns}
+    for feature in design.features:
+        if feature.column is None:
+            ends, kind = (1.0, 1.0), "constant"
+        elif feature.code is not None:
+            ends, kind = (0.0, 1.0), "two"
+        else:
+            column = columns[feature.column]
+            assert not isinstance(column, Coded), "categories have codes"
+            ends, kind = bounds_of(column), "number"
+        if feature.column is not None:
+            ends = ((ends[0] - feature.centre) / feature.scale, (ends[1] - feature.centre) / feature.scale)
+        kinds.append(kind)
+        lower.append(ends[0])
+        upper.append(ends[1])
+    coding, target = design.target, design.target_column
+    least, most = (0.0, 1.0) if isinstance(target, Coded) else bounds_of(target)
+    ranges = Ranges.model_validate(
+        {
+            "kinds": kinds,
+            "lower": lower,
+            "upper": upper,
+            "target": ((least - coding.centre) / coding.scale, (most - coding.centre) / coding.scale),
+        }
+    )
+    return facts.model_copy(update={"ranges": ranges})

@@ -1,0 +1,34 @@
+"""What a method found wrong with its own estimate, in words."""
+
+from typing import Final
+
+from core.inference.released import Released
+
+_SAID: Final = {
+    "not converged": "The last gradient is longer than noise explains: the steps had not arrived.",
+    "too many coefficients": "Noise hides the Hessian: this budget does not carry so many coefficients.",
+    "separated": "The outcome may be separated: some combination of features tells it nearly without error.",
+    "too few events": "There are fewer than ten of the rarer outcome for each coefficient.",
+}
+_SAID_OF_ONE: Final = {
+    "not identified": "not identified: an alias of others, or no records there, or noise hides it",
+    "separated": "separated, or not seen: its records have nearly all one outcome",
+    "scale outside the plan": "no variation was seen: the column's bounds are too wide for its scale to be learned",
+}
+
+
+def checked(released: Released) -> list[str]:
+    """Return what a method found wrong with its own estimate, and what it saw of columns; a sentence each."""
+    checks = released.checks
+    if checks is None:
+        return []
+    said = [_SAID[one] for one in checks.job]
+    for name, flags in zip(released.names, checks.coefficients, strict=True):
+        said += [f"The interval of {name} is withheld; {_SAID_OF_ONE[one]}." for one in flags]
+    for name, column in zip(released.names, checks.learned.columns, strict=True):
+        for end in column.clamped:
+            said.append(
+                f"Many records have {name} at its declared {end} bound: where values beyond it were cut, its "
+                "coefficient is that of the cut column."
+            )
+    return said

@@ -1,0 +1,68 @@
+"""What noise leaves of a symmetric matrix: eigenvalues drawn together as far as the known noise pushed them apart.
+
+Additive noise of one variance on all entries spreads eigenvalues. Linear shrinkage towards their mean takes back the
+spread that noise alone explains (Ledoit and Wolf, 2004, with the noise known); an eigenvalue that stands clear of the
+noise's edge keeps what a spiked model leaves of it (Benaych-Georges and Nadakuditi, 2011). Post-processing.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+TINY = 1e-300
+
+
+class Shrunk(NamedTuple):
+    """A shrunk symmetric matrix by eigenvalues and eigenvectors, columns of `vectors`."""
+
+    values: Array
+    vectors: Array
+    kept: float
+    """The part of the spread that noise does not explain, 0 to 1."""
+    mean: float
+    """Mean eigenvalue, before any floor."""
+
+
+def shrink(told: Array, deviation: float, least: float = 0.0) -> Shrunk:
+    """Shrink a noised symmetric matrix.
+
+    Args:
+        told: shape (p, p).
+        deviation: of the noise on each entry on and above the diagonal.
+        least: the mean eigenvalue is taken to be no less.
+    """
+    size = len(told)
+    values, vectors = np.linalg.eigh((told + told.T) / 2)
+    mean = float(values.mean())
+    apart = values - mean
+    kept = kept_part(apart, deviation)
+    mean = max(mean, least)
+    return Shrunk(mean + drawn_in(apart, deviation, size, kept), vectors, kept, mean)
+
+
+def kept_part(apart: Array, deviation: float) -> float:
+    """Return the part of eigenvalues' squared distances from their mean that noise does not explain."""
+    seen = float((apart**2).sum())
+    return max(0.0, 1 - deviation**2 * (len(apart) ** 2 - 1) / seen) if seen > 0 else 0.0
+
+
+def drawn_in(apart: Array, deviation: float, size: int, kept: float) -> Array:
+    """Return eigenvalues' distances from their mean with the noise's part taken back."""
+    length = np.abs(apart)
+    root = np.sqrt(np.maximum(length**2 - 4 * size * deviation**2, 0.0))
+    spiked = np.where(root > 0, (length + root) / 2, 0.0)
+    found: Array = np.sign(apart) * np.maximum(kept * length, spiked)
+    return found
+
+
+def assembled(vectors: Array, values: Array) -> Array:
+    """Return the symmetric matrix with these eigenvectors and eigenvalues."""
+    found: Array = (vectors * values) @ vectors.T
+    return found
+
+
+def positive_part(told: float, noise: float) -> float:
+    """Return what is left of a squared length once the noise's is taken off, as a part of it: 0 to 1."""
+    return max(0.0, 1 - noise / max(told, TINY))

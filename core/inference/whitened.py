@@ -1,0 +1,185 @@
+"""The last step, the covariance and the checks of whitened Newton: arithmetic on its last noised answers.
+
+At a point theta_a the Hessian and a gradient were told, at theta_b, a Newton step on, another Hessian, the scores and a
+second gradient. All is in the re-encoded coordinates, where columns have about unit variance; a linear model's margin
+is in units of its residual scale. Post-processing of noised answers: nothing here costs anything or meets a record.
+"""
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import chi2
+
+from core.inference.shrinkage import TINY, assembled, drawn_in, kept_part, shrink
+
+Array = NDArray[np.float64]
+Kind = Literal["logistic", "poisson", "huber"]
+LEAST_MEAN_PART: Final = 0.004
+"""Of the loss's largest second derivative: the mean eigenvalue of a Hessian is taken to be no less."""
+NOISE_FLOOR: Final = 0.75
+MEAN_FLOOR: Final = 0.02
+LEAST_RATIO, MOST_RATIO = 0.25, 4.0
+"""Within which a mean second derivative is taken to change in the last step but one."""
+CLEAR: Final = 4.0
+"""Deviations from which on a trace is told apart from zero."""
+CAUTION: Final = 0.25
+HIDDEN_DEVIATIONS: Final = 3.5
+HIDDEN_PART: Final = 0.01
+LEAST_SCORES: Final = 0.3
+DOUBTED_PART: Final = 0.3
+"""Scores short of what weights explain are believed so far; dispersion beyond it more readily."""
+_DISPERSION: Final[dict[Kind, float]] = {"logistic": 1.0, "huber": 1.0, "poisson": 2.0}
+MOST_GUESSED: Final = 0.3
+EXCESS: Final = 1.3
+"""Allowed over the last gradient's 99.9 % point, for what the normal law leaves out."""
+
+
+class Told(NamedTuple):
+    """A noised answer with the standard deviation of the noise on each of its entries."""
+
+    value: Array
+    deviation: float
+
+
+@dataclass(frozen=True)
+class Last:
+    """The last answers of a run: at theta_a the first of each pair, at theta_b the second."""
+
+    kind: Kind
+    theta: Array
+    """theta_b."""
+    moved: float
+    """|theta_b - theta_a|."""
+    gradients: tuple[Told, Told]
+    hessians: tuple[Told, Told]
+    scores: Told
+    peak: float
+    """Largest second derivative of the loss."""
+    explained: float
+    """What weights below one make of the ratio of scores to Hessian where the model is right."""
+    units: int
+    unidentified: float
+    """Plausible deviation of the predictor along a hidden direction."""
+
+
+@dataclass(frozen=True)
+class Whitened:
+    """The estimate with its covariance, in re-encoded coordinates."""
+
+    theta: Array
+    covariance: Array
+    """Sampling, noise, and a public guess along hidden directions."""
+    sampling: Array
+    guess: Array
+    unlearned: Array
+    """The part of the covariance that lies along hidden eigenvectors of the Hessian, the guess included."""
+    hessian: Array
+    """As told, pooled and not shrunk."""
+    hidden: int
+    """Eigenvectors along which noise hides the Hessian."""
+    excess: float
+    """|g2|^2 over its 99.9 % point where the steps have converged."""
+    hessian_noise: float
+    """2 s sqrt(p) over the mean eigenvalue."""
+    omega: float
+    """Part of a Newton step that was taken last."""
+
+
+def newton_step(told: Told, gradient: Array, peak: float, part: float = MEAN_FLOOR) -> Array:
+    """Return H^-1 g with the Hessian shrunk and floored, by its noise and at a part of its mean eigenvalue."""
+    found = shrink(told.value, told.deviation, LEAST_MEAN_PART * peak)
+    values = np.maximum(found.values, _floor(found.kept, told.deviation, len(gradient), part * found.mean))
+    step: Array = found.vectors @ ((found.vectors.T @ gradient) / values)
+    return step
+
+
+def _floor(kept: float, deviation: float, size: int, part: float) -> float:
+    """Return the smallest eigenvalue that is believed."""
+    return max(NOISE_FLOOR * kept * deviation * sqrt(size), part)
+
+
+def finish(last: Last) -> Whitened:
+    """Take the last, partial step, and reckon the covariance there."""
+    size = len(last.theta)
+    hessian = pooled(last.hessians, size)
+    shrunk = shrink(hessian.value, hessian.deviation, LEAST_MEAN_PART * last.peak)
+    vectors = shrunk.vectors
+    values = np.maximum(shrunk.values, _floor(shrunk.kept, hessian.deviation, size, MEAN_FLOOR * shrunk.mean))
+    inverse, root = assembled(vectors, 1 / values), assembled_root(vectors, values)
+    (_, first), (gradient, second) = last.gradients
+    both = first**2 + second**2
+    length = float(gradient @ gradient)
+    left = max(0.0, length - size * both) + CAUTION * sqrt(2 * size) * both
+    omega = (left + size * first**2) / (left + size * both)
+    step = omega * (inverse @ gradient)
+    along = np.einsum("ij,ik,kj->j", vectors, hessian.value, vectors)
+    edge = hessian.deviation * sqrt(size)
+    hidden = along < max(edge, HIDDEN_DEVIATIONS * hessian.deviation, HIDDEN_PART * shrunk.mean)
+    relative, drift = _scores(last, root, vectors, values, hidden)
+    sampling = root @ relative @ root.T / max(last.units - size, last.units / 2) / drift**2
+    distance = (1 - omega) * last.moved + float(np.linalg.norm(step))
+    private = (1 - omega) ** 2 * (first**2 + left / size) + omega**2 * second**2
+    private += shrunk.kept * (hessian.deviation * distance) ** 2
+    noise = private * inverse @ inverse / drift**2
+    hiding = vectors[:, hidden] @ vectors[:, hidden].T
+    guess = last.unidentified**2 * hiding
+    wandering = shrunk.kept * (last.hessians[0].deviation * last.moved) ** 2
+    covariance = sampling + noise + guess
+    return Whitened(
+        theta=last.theta - step,
+        covariance=(covariance + covariance.T) / 2,
+        sampling=sampling,
+        guess=guess,
+        unlearned=hiding @ covariance @ hiding,
+        hessian=hessian.value,
+        hidden=int(hidden.sum()),
+        excess=length / (both + wandering) / float(chi2.ppf(0.999, size)),
+        hessian_noise=2 * edge / max(shrunk.mean, TINY),
+        omega=omega,
+    )
+
+
+def assembled_root(vectors: Array, values: Array) -> Array:
+    """Return the symmetric inverse root of a positive matrix."""
+    return assembled(vectors, 1 / np.sqrt(values))
+
+
+def pooled(hessians: tuple[Told, Told], size: int) -> Told:
+    """Return the first Hessian, brought to the trace of the second, and the second, weighted by precision.
+
+    Where the second derivative has changed on the way, the first one's alone would be too large or too small for where
+    the estimate lies. Traces that noise hides tell nothing of that.
+    """
+    first, second = hessians
+    traces = np.trace(first.value) / size, np.trace(second.value) / size
+    clear = min(traces) > CLEAR * max(first.deviation, second.deviation) / sqrt(size)
+    ratio = float(np.clip(traces[1] / traces[0], LEAST_RATIO, MOST_RATIO)) if clear else 1.0
+    one, other = (ratio * first.deviation) ** -2, second.deviation**-2
+    value: Array = (one * ratio * first.value + other * second.value) / (one + other)
+    return Told(value, (one + other) ** -0.5)
+
+
+def _scores(last: Last, root: Array, vectors: Array, values: Array, hidden: NDArray[np.bool_]) -> tuple[Array, float]:
+    """Return the scores relative to the Hessian, shrunk towards a multiple of it, and how far the Hessian drifted.
+
+    Where the model is right they are that multiple, which the weights' sums tell. More is dispersion and is believed;
+    less is doubted, and where it stays it says that the Hessian is told too large.
+    """
+    size = len(values)
+    relative = root @ last.scores.value @ root
+    seen = ~hidden
+    count = max(int(seen.sum()), 1)
+    own = np.einsum("ij,ik,kj->j", vectors, relative, vectors)
+    told = float(own[seen].sum()) / count if seen.any() else 1.0
+    deviation = last.scores.deviation * float((1 / values[seen]).mean() if seen.any() else (1 / values).mean())
+    prior = DOUBTED_PART * last.explained if told < last.explained else _DISPERSION[last.kind]
+    one, other = count / max(deviation, TINY) ** 2, prior**-2
+    kappa = max((one * told + other * last.explained) / (one + other), 0.1 * last.explained)
+    eigen, axes = np.linalg.eigh((relative + relative.T) / 2)
+    apart = eigen - told
+    spread = drawn_in(apart, deviation, size, kept_part(apart, deviation))
+    drift = 1.0 if last.kind == "huber" else float(np.clip(kappa / last.explained, 0.5, 1.0))
+    return assembled(axes, np.maximum(kappa + spread, LEAST_SCORES * kappa)), drift

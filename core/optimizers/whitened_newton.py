@@ -1,0 +1,342 @@
+"""Whitened Newton: look at the columns, re-encode, walk a few short steps, finish with two precise gradients.
+
+Sensitivity: that of each question, one Gaussian answer each, in `core.catalogue.look_questions` and
+`core.catalogue.reencoded_questions`; how many there are and what each is worth is fixed beforehand. Everything else is
+post-processing.
+Failure: none; what is wrong with an estimate is said by its checks, which are made of noised answers.
+
+Coordinates. z = (feature - centre)/scale for each column, x = (1, A (z - m)) with A the inverse root of the noised
+covariance of z, so that x = E v for an encoded row v and a public matrix E. A step in x is a Newton step on columns of
+about unit variance; theta' x = (E' theta)' v.
+"""
+
+from dataclasses import dataclass
+from math import log, sqrt
+from typing import Final, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from core.catalogue.losses import Huber, Logistic, Poisson
+from core.catalogue.reencoded_questions import ReencodedCurvature, ReencodedGradient
+from core.catalogue.whitened_newton import TARGET_REACH, WhitenedNewton
+from core.inference.checking import Found, check
+from core.inference.estimate import Estimate, Sandwich
+from core.inference.shrinkage import TINY, assembled, positive_part, shrink
+from core.inference.whitened import Last, Told, Whitened, finish, newton_step
+from core.optimizers.column_look import (
+    Columns,
+    base_rate,
+    count_cap,
+    look_at_columns,
+    residual_scale,
+    target_scale,
+)
+from core.oracle import Answer, Oracle, Status
+
+Array = NDArray[np.float64]
+LEAST_WEIGHT: Final = 0.2
+LEAST_VARIANCE: Final = 0.6
+"""Variances are raised to it, so that rare values and long tails are not blown up until their rows weigh nothing."""
+COVARIANCE_FLOOR: Final = 0.02
+LEAST_COVARIANCE: Final = 0.05
+NOISE_FLOOR: Final = 0.75
+LONGEST_START: Final = 1.5
+_LONGEST_STEP: Final = {"logistic": 1.5, "poisson": 1.0, "huber": 1e9}
+STEP_FLOOR: Final = 0.05
+LEAST_RATE: Final = 0.02
+EXPLAINED: Final = 0.8
+EXPLAINED_BY_WIDE_CUTS: Final = 0.95
+WIDE_CUT: Final = 2.0
+
+
+class Target(NamedTuple):
+    """How the target is encoded, and what was told of it."""
+
+    centre: float
+    unit: float
+    """A linear model's own unit; its residual scale times that once it is known."""
+    rate: float | None
+    """Of the second outcome, or a mean count."""
+    events: float | None
+    """How many of the rarer outcome, or counts, there are, as told."""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A public encoding of rows with the moments that it was made of."""
+
+    matrix: Array
+    """E, shape (p, p)."""
+    simple: Array
+    """The map to (1, z), shape (p, p)."""
+    moments: Array
+    """Of (1, z, y0), as told, shape (p + 1, p + 1)."""
+    weight: float
+    """Mean weight."""
+    whitening: Array
+    """A, shape (p - 1, p - 1)."""
+    mean: Array
+    """m, shape (p - 1,)."""
+    deviation: float
+    """Of the noise on a moment."""
+
+    def at(self, theta: Array) -> Tensor:
+        """Return a point above the encoding, as questions about re-encoded rows take it."""
+        return _above(theta, self.matrix)
+
+
+def iterate(settings: WhitenedNewton, oracle: Oracle) -> tuple[Estimate, Status]:
+    """Estimate coefficients with their covariance.
+
+    Args:
+        settings: public settings, nothing open.
+        oracle: the only way to the records, with ranges in its facts and an intercept first.
+
+    Returns:
+        The estimate, in encoded units, its covariance and its checks.
+    """
+    columns = look_at_columns(settings, oracle)
+    loss, target = _look_at_target(settings, oracle)
+    encoded, target = _whiten(settings, oracle, columns, loss, target)
+    theta = _start(loss, encoded, target)
+    if isinstance(loss, Huber):
+        sigma = residual_scale(settings, oracle, encoded.at(theta), target.centre, target.unit)
+        theta, target = theta / sigma, target._replace(unit=target.unit * sigma)
+    door = _Door(settings, oracle, encoded, loss, target)
+    theta = _walk(settings, door, theta)
+    last = _last_answers(settings, door, theta)
+    found = finish(last)
+    return _told(settings, oracle, columns, encoded, loss, target, found), Status.FINISHED
+
+
+def _above(theta: Array, matrix: Array) -> Tensor:
+    return torch.from_numpy(np.vstack((theta, matrix)))
+
+
+def _look_at_target(settings: WhitenedNewton, oracle: Oracle) -> tuple[Logistic | Huber | Poisson, Target]:
+    """Ask about the target; return the loss with what was learned, and the target's encoding."""
+    loss = settings.planned_loss
+    match loss:
+        case Logistic():
+            rate, events = base_rate(settings, oracle)
+            return loss, Target(0.0, 1.0, rate, events)
+        case Poisson():
+            cap = count_cap(settings, oracle)
+            return loss.model_copy(update={"cap": cap}), Target(0.0, 1.0, None, None)
+        case Huber():
+            centre, unit = target_scale(settings, oracle)
+            return loss.model_copy(update={"scale": 1.0}), Target(centre, unit, None, None)
+
+
+def _whiten(
+    settings: WhitenedNewton, oracle: Oracle, columns: Columns, loss: Logistic | Huber | Poisson, target: Target
+) -> tuple[Encoded, Target]:
+    """Ask for second moments, and make the encoding of their inverse root."""
+    size = oracle.facts.dimension
+    simple = np.diag(1 / columns.scale)
+    simple[1:, 0] = -columns.centre[1:] / columns.scale[1:]
+    centre, unit = {
+        "logistic": (0.5, 1.0),
+        "poisson": (0.0, loss.cap if isinstance(loss, Poisson) and loss.cap else 1.0),
+        "huber": (target.centre, TARGET_REACH * target.unit),
+    }[loss.kind]
+    answer = oracle.ask(settings.moment_question(centre, unit), _above(np.zeros(size), simple))
+    told, deviation = answer.value.numpy(), answer.scale
+    weight = max(float(told[0, 0]), LEAST_WEIGHT)
+    mean = told[0, 1:size] / weight
+    covariance = told[1:size, 1:size] / weight - np.outer(mean, mean)
+    shrunk = shrink(covariance, deviation / weight, LEAST_COVARIANCE)
+    raised = assembled(shrunk.vectors, shrunk.values)
+    raised += np.diag(np.maximum(0.0, LEAST_VARIANCE - np.diag(raised)))
+    values, vectors = np.linalg.eigh(raised)
+    floor = max(COVARIANCE_FLOOR, NOISE_FLOOR * shrunk.kept * deviation / weight * sqrt(size))
+    whitening = assembled(vectors, 1 / np.sqrt(np.maximum(values, floor)))
+    whitened = np.eye(size)
+    whitened[1:, 1:] = whitening
+    whitened[1:, 0] = -whitening @ mean
+    made = Encoded(whitened @ simple, simple, told, weight, whitening, mean, deviation)
+    if isinstance(loss, Poisson):
+        assert loss.cap is not None, "it was learned"
+        rate = max(float(told[0, size]) / weight * loss.cap, 3 * deviation / weight * loss.cap, LEAST_RATE)
+        target = target._replace(rate=rate, events=oracle.facts.units * weight * rate)
+    return made, target
+
+
+def _start(loss: Logistic | Huber | Poisson, encoded: Encoded, target: Target) -> Array:
+    """Return where steps begin: least squares from the moments, brought to the scale of the predictor."""
+    size = len(encoded.matrix)
+    told, weight = encoded.moments, encoded.weight
+    middle = float(told[0, size]) / weight
+    slopes = encoded.whitening @ (told[1:size, size] / weight - middle * encoded.mean)
+    noise = (encoded.deviation / weight) ** 2 * float(np.trace(encoded.whitening @ encoded.whitening))
+    slopes = slopes * positive_part(float(slopes @ slopes), noise)
+    if isinstance(loss, Huber):
+        return np.concatenate(([middle * TARGET_REACH], slopes * TARGET_REACH))
+    assert target.rate is not None, "it was told"
+    rate = target.rate
+    if isinstance(loss, Poisson):
+        assert loss.cap is not None, "it was learned"
+        slopes, intercept, bend = slopes * loss.cap / rate, log(rate), 1.0
+    else:
+        slopes, intercept, bend = slopes / (rate * (1 - rate)), log(rate / (1 - rate)), 1 - 2 * rate
+    slopes = _no_longer(slopes, LONGEST_START)
+    return np.concatenate(([intercept - bend * float(slopes @ slopes) / 2], slopes))
+
+
+def _no_longer(step: Array, most: float) -> Array:
+    """Return a vector, cut to a length."""
+    length = float(np.linalg.norm(step))
+    return step if length <= most else step * (most / length)
+
+
+class _Door:
+    """The questions about re-encoded rows, in one encoding."""
+
+    def __init__(
+        self,
+        settings: WhitenedNewton,
+        oracle: Oracle,
+        encoded: Encoded,
+        loss: Logistic | Huber | Poisson,
+        target: Target,
+    ) -> None:
+        self._settings, self._oracle, self._encoded = settings, oracle, encoded
+        self.loss, self.units = loss, oracle.facts.units
+        self._shared = {
+            "loss": loss,
+            "weight_bound": settings.bound_of_weights,
+            "target_centre": target.centre,
+            "target_unit": target.unit,
+        }
+
+    @property
+    def peak(self) -> float:
+        """Largest second derivative of the loss."""
+        return self.loss.curvature_peak
+
+    def gradient(self, theta: Array, sigma: float) -> Told:
+        """Return a noised gradient."""
+        question = ReencodedGradient.model_validate({"sigma": sigma, **self._shared})
+        return _as_told(self._oracle.ask(question, self._encoded.at(theta)))
+
+    def matrix(self, theta: Array, sigma: float, of: str = "hessian") -> Told:
+        """Return a noised Hessian, or scores."""
+        question = ReencodedCurvature.model_validate({"sigma": sigma, "of": of, **self._shared})
+        return _as_told(self._oracle.ask(question, self._encoded.at(theta)))
+
+    def explained(self) -> float:
+        """Return what weights below one make of the ratio of scores to Hessian where the model is right."""
+        if isinstance(self.loss, Huber):
+            return EXPLAINED_BY_WIDE_CUTS if self.loss.c > WIDE_CUT else EXPLAINED
+        question = self._settings.weight_question()
+        once, deviation = _as_told(self._oracle.ask(question, self._encoded.at(np.zeros(len(self._encoded.matrix)))))
+        if deviation >= 0.1 * once[0]:
+            return EXPLAINED
+        return float(np.clip(once[1] / max(once[0], TINY), 0.5, 1.0))
+
+
+def _as_told(answer: Answer) -> Told:
+    return Told(answer.value.numpy(), answer.scale)
+
+
+def _walk(settings: WhitenedNewton, door: _Door, theta: Array) -> Array:
+    """Take the short steps: shortened where a gradient is mostly noise, and cut to a length."""
+    assert settings.damped_steps is not None, "plan first"
+    pairs = list(zip(settings.gradient_sigmas(), settings.hessian_sigmas(), strict=True))
+    for gradient_sigma, hessian_sigma in pairs[: settings.damped_steps]:
+        gradient, deviation = door.gradient(theta, gradient_sigma)
+        hessian = door.matrix(theta, hessian_sigma)
+        part = positive_part(float(gradient @ gradient), len(theta) * deviation**2)
+        step = newton_step(hessian, gradient, door.peak, STEP_FLOOR) * part
+        theta = theta - _no_longer(step, _LONGEST_STEP[door.loss.kind])
+    return theta
+
+
+def _last_answers(settings: WhitenedNewton, door: _Door, theta: Array) -> Last:
+    """Take the first precise step, and ask what the last one and the covariance need where it ends."""
+    sigmas = list(zip(settings.gradient_sigmas(), settings.hessian_sigmas(), strict=True))[-2:]
+    (first_gradient, first_hessian), (last_gradient, last_hessian) = sigmas
+    gradient, deviation = door.gradient(theta, first_gradient)
+    hessian = door.matrix(theta, first_hessian)
+    step = _no_longer(newton_step(hessian, gradient, door.peak), 2 * _LONGEST_STEP[door.loss.kind])
+    theta = theta - step
+    second = door.gradient(theta, last_gradient)
+    again = door.matrix(theta, last_hessian)
+    scores = door.matrix(theta, settings.sigma(settings.shares.scores), "score")
+    return Last(
+        kind=door.loss.kind,
+        theta=theta,
+        moved=float(np.linalg.norm(step)),
+        gradients=(Told(gradient, deviation), second),
+        hessians=(hessian, again),
+        scores=scores,
+        peak=door.peak,
+        explained=door.explained(),
+        units=door.units,
+        unidentified=settings.unidentified_deviation,
+    )
+
+
+def _told(
+    settings: WhitenedNewton,
+    oracle: Oracle,
+    columns: Columns,
+    encoded: Encoded,
+    loss: Logistic | Huber | Poisson,
+    target: Target,
+    found: Whitened,
+) -> Estimate:
+    """Return the estimate in encoded units."""
+    unit = target.unit if isinstance(loss, Huber) else 1.0
+    back = unit * encoded.matrix.T
+    theta = back @ found.theta
+    theta[0] += target.centre
+    ranges = oracle.facts.ranges
+    assert ranges is not None, "the planner says where columns lie"
+    checks = check(
+        Found(
+            kind=loss.kind,
+            found=found,
+            back=back,
+            theta=theta,
+            ranges=ranges,
+            encoding=encoded.matrix,
+            simple=encoded.simple,
+            moments=encoded.moments[:-1, :-1],
+            weight=encoded.weight,
+            centre=columns.centre,
+            scale=columns.scale,
+            sparse=columns.sparse,
+            clamped=columns.clamped,
+            rate=target.rate,
+            events=target.events,
+            residual_scale=unit if isinstance(loss, Huber) else None,
+            cap=loss.cap if isinstance(loss, Poisson) else None,
+            weight_bound=settings.bound_of_weights,
+        )
+    )
+    covariance, sampling = (torch.from_numpy(back @ one @ back.T) for one in (found.covariance, found.sampling))
+    none = torch.zeros((), dtype=torch.int64)
+    size = len(theta)
+    return Estimate(
+        theta=torch.from_numpy(theta),
+        start=torch.zeros(size, dtype=torch.float64),
+        family="newton",
+        left=torch.tensor(False),
+        scale=0.0,
+        step=found.omega,
+        steps=settings.steps or 0,
+        sandwich=Sandwich(
+            covariance=covariance,
+            plain=sampling,
+            curvature=torch.from_numpy(found.hessian),
+            score=torch.zeros(size, size, dtype=torch.float64),
+            curvature_floored=none,
+            score_floored=none,
+            slow=none,
+        ),
+        checks=checks,
+    )
