@@ -22,6 +22,7 @@ from core.service.views import (
 from core.store import queries
 from core.store.ledger import corrections, ledger
 from core.store.ledger.accounts import balance_of
+from core.store.ledger.verification import freeze_unverified
 from core.store.ledger.verification import verify as verify_chain
 from core.store.queries import Viewer
 from core.store.tables import Account, Entry, Scope
@@ -147,7 +148,7 @@ def verify(context: Context, caller: Caller, scope_id: str) -> VerificationView:
         found = verify_chain(session, scope.id)
         frozen = scope.frozen_reason is not None
     if not found.ok and not frozen:
-        context.database.run(corrections.freeze, scope_id, "verification failed", caller.id)
+        freeze_unverified(context.database, scope_id, found.reason or "", caller.id)
     return VerificationView(
         scope=scope_id,
         ok=found.ok,
@@ -155,6 +156,7 @@ def verify(context: Context, caller: Caller, scope_id: str) -> VerificationView:
         head=found.head,
         first_bad=found.first_bad_seq,
         reason=found.reason,
+        unchecked=list(found.unchecked),
     )
 
 

@@ -266,6 +266,8 @@ class VerificationView(View):
     """Number of the first line that does not recompute; null: all do."""
     reason: str | None
     """What is wrong with it; null: nothing."""
+    unchecked: list[str]
+    """What its entries do not tell, so that it could not be checked."""
 
 
 class ModelView(View):

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from core.privacy.events import EVENT, Event
 from core.store.ledger import chain
 from core.store.ledger.accounts import terms_of
-from core.store.ledger.kinds import lost_event
+from core.store.ledger.scope_entries import lost_event
 from core.store.tables import Account, Entry, Job
 
 DRAWING: Final = ("spend", "charge")

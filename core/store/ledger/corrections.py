@@ -12,7 +12,7 @@ from core.store.ledger import chain, kinds
 from core.store.ledger.accounts import lock_accounts, lock_scope, move, paying
 from core.store.ledger.allowance import charged
 from core.store.ledger.bodies import Body, slots
-from core.store.ledger.kinds import COMPENSATIONS_PER_DAY, DAY_SECONDS
+from core.store.ledger.job_entries import COMPENSATIONS_PER_DAY, DAY_SECONDS
 from core.store.tables import TERMINAL_STATES, Attempt, Entry, Scope
 
 

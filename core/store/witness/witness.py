@@ -27,6 +27,7 @@ from core.store.jobs import jobs
 from core.store.ledger import chain, kinds
 from core.store.ledger.accounts import lock_accounts, lock_scope, move, read_slots, terms_of
 from core.store.ledger.bodies import slots
+from core.store.ledger.scope_entries import raised_to
 from core.store.ledger.tally import AccountTally
 from core.store.records.bucket import SCHEME
 from core.store.tables import TERMINAL_STATES, Account, Dataset, Entry, Job, Scope
@@ -252,7 +253,7 @@ def _reconcile(session: Session, seen: dict[str, Seen], erased: set[str], actor:
         held = session.execute(select(Account.id).where(Account.scope_id == scope_id)).scalars()
         accounts = {account.id: account for account in lock_accounts(session, held)}
         tallies = {one: _tally(account) for one, account in accounts.items()}
-        raised = {} if known is None else kinds.raised_to(known.taken, tallies)
+        raised = {} if known is None else raised_to(known.taken, tallies)
         moved = {one: move(accounts[one], spent=amount, reserved=slots([])) for one, amount in raised.items()}
         content: dict[str, Any] = {"accounts": moved, "actor": actor, "reason": "brought up to the witness"}
         content |= {"seen": None if known is None else {"seq": known.seq, "head": known.head, "taken": known.taken}}
