@@ -71,6 +71,13 @@ class WithReason(Body):
     reason: Reason
 
 
+class Acceptance(Body):
+    """An owner's word that a scope goes on although entries of its ledger may be missing."""
+
+    entry: Annotated[int, Field(ge=1, le=2**62, description="the number of the entry that says so")]
+    reason: Reason
+
+
 class Adjustment(Body):
     """An owner's compensating entry for a job whose records were never opened."""
 

@@ -16,6 +16,7 @@ from statistics import median
 
 from core.privacy.events import Gaussian
 from core.store.database import Database
+from core.store.witness.comparing import guard
 from core.store.witness.witness import Witness
 from tests.support.store import make_place, submit
 
@@ -44,7 +45,7 @@ def measure(folder: Path, scopes: int) -> dict[str, float]:
     database.migrate()
     place = [make_place(database) for _ in range(scopes)][scopes // 2]
     witness = Witness(folder / "witness.jsonl")
-    witness.start(database)
+    guard(database, witness)
     found: dict[str, list[float]] = {"append": [], "keep": [], "keep all": []}
     paying: str | None = None
     for _ in range(ROUNDS):

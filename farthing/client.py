@@ -174,6 +174,17 @@ class Client(SignedResources):
         """Let a frozen scope admit jobs again."""
         return Scope.model_validate(self._wire.post(f"/v1/scopes/{scope}/unfreeze", {"reason": reason}))
 
+    def accept(self, scope: str, entry: int, reason: str) -> Scope:
+        """Let a scope go on although entries of its ledger may be missing: its owner's word.
+
+        Args:
+            scope: `sc_...`.
+            entry: the number of the entry that says so, as `budget` shows it in `unwitnessed`.
+            reason: for people; it stays in the ledger for ever.
+        """
+        told = {"entry": entry, "reason": reason}
+        return Scope.model_validate(self._wire.post(f"/v1/scopes/{scope}/acceptances", told))
+
     def grants(self, scope: str) -> list[Grant]:
         """Return the ceilings given inside a budget."""
         return [Grant.model_validate(item) for item in self._wire.pages(f"/v1/scopes/{scope}/grants")]

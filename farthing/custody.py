@@ -251,6 +251,20 @@ def unfreeze(scope: ScopeId, reason: Reason, url: Url = DEFAULT_URL, secret: Sec
 
 
 @app.command()
+def accept(
+    scope: ScopeId,
+    entry: Annotated[int, typer.Argument(help="the entry that says what may be missing, as `budget` shows it")],
+    reason: Reason,
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
+    """Let a scope go on although entries of its ledger may be missing, because its witness was lost."""
+    with Client(url, secret) as client:
+        frozen = client.accept(scope, entry, reason).frozen
+    line(f"{scope} admits jobs" if frozen is None else f"{scope} is frozen all the same: {frozen}")
+
+
+@app.command()
 def approve(model: ModelId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
     """Let a release be seen that waits for its owner's approval."""
     with Client(url, secret) as client:

@@ -90,4 +90,7 @@ def budget(found: Budget) -> RenderableType:
     said = f"delta {found.delta}, {found.adjacency}, {found.entries} entries, head {found.head}"
     if found.frozen is not None:
         said += f"\nfrozen: {found.frozen}"
+    for gap in found.unwitnessed:
+        accepted = "not accepted yet" if gap.accepted is None else f"accepted by entry {gap.accepted}"
+        said += f"\nentries may be missing: {gap.since} to {gap.until} (entry {gap.entry}; {accepted})"
     return Group(table, "", Text(said))

@@ -103,6 +103,19 @@ class Percent(View):
     """Per cent that new jobs may reserve."""
 
 
+class Gap(View):
+    """A range of time in which entries may be missing: the ledger went on without its witness."""
+
+    entry: int
+    """Number of the entry that says so."""
+    since: str
+    """When the last entry before it was made."""
+    until: str
+    """When the ledger went on."""
+    accepted: int | None = None
+    """Number of the entry by which the owner has accepted it; None: no job is admitted until then."""
+
+
 class Budget(View):
     """What is left for everybody who asks about the same people."""
 
@@ -124,6 +137,8 @@ class Budget(View):
     """SHA-256 of the last line, over all before it."""
     frozen: str | None = None
     """Why nothing is admitted now; None: jobs are."""
+    unwitnessed: tuple[Gap, ...] = ()
+    """Where entries may be missing, so that more may have been spent than is told."""
     label: str | None = None
     """guarantee, or informational where answers decided how much was drawn; None: not told."""
     implies: dict[str, Any] = {}
@@ -182,7 +197,8 @@ class Entry(View):
     seq: int
     """Its number in the scope's chain, from 1."""
     kind: str
-    """What it did: open, upload, grant, reserve, spend, settle, compensate, freeze, unfreeze or reconcile."""
+    """What it did: open, upload, grant, reserve, spend, charge, settle, compensate, freeze, unfreeze, reconcile,
+    unwitnessed, accept."""
     job: str | None = None
     """That it is about; None: none."""
     attempt: int | None = None
@@ -258,3 +274,5 @@ class Verification(View):
     """What is wrong with it; None: nothing."""
     unchecked: tuple[str, ...] = ()
     """What its entries do not tell, so that it could not be checked."""
+    unwitnessed: tuple[Gap, ...] = ()
+    """Where entries may be missing."""

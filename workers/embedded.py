@@ -27,7 +27,8 @@ from core.store.access.supplied import refuse_weak
 from core.store.database import Database
 from core.store.records.master_key import prepare_master_key
 from core.store.signing import prepare_signing_key
-from core.store.witness.witness import Witness, guard
+from core.store.witness.comparing import guard
+from core.store.witness.witness import Witness
 from workers.process import clock_seconds
 
 SUPERVISOR: Final = "workers.supervisor"

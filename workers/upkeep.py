@@ -25,7 +25,7 @@ from core.store.database import Database
 from core.store.records.master_key import add_master_key, check_master_keys, fingerprint_of
 from core.store.records.storage import open_storage
 from core.store.signing import load_signing_keys, rotate_signing_key
-from core.store.witness import witness as witnesses
+from core.store.witness import comparing, reconciling
 from core.store.witness.witness import Witness
 from workers.embedded import holding, prepare, say
 
@@ -138,16 +138,17 @@ def reconcile(settings: ServiceSettings, *, without_witness: bool = False) -> No
 
     Args:
         settings: of the home.
-        without_witness: go on though the witness is lost; what was spent after the backup is then forgotten.
+        without_witness: go on though the witness is lost, and nobody knows what was spent after the backup: an entry
+            of each scope says so, and the scope admits no job until its owner has accepted that.
 
     Raises:
-        NotFound: there is no database, or no witness and `without_witness` is false.
+        NotFound: there is no database, or no witness of its own and `without_witness` is false.
     """
     database = _open(settings)
     witness = Witness(settings.witness_path)
     try:
         database.migrate()
-        reasons = witnesses.compare(database, witness)
+        reasons = comparing.compare(database, witness)
         with database.read() as session:
             try:
                 refuse_if_frozen(session)
@@ -156,15 +157,19 @@ def reconcile(settings: ServiceSettings, *, without_witness: bool = False) -> No
         if not reasons:
             say("The ledger is not frozen and not behind its witness; nothing to do.")
             return
-        if not witness.exists() and not without_witness:
+        unknown = reconciling.unwitnessed(database, witness)
+        if unknown and not without_witness:
             raise NotFound(
-                f"There is no witness at {settings.witness_path}. Put it there, or name it with --witness. If it is "
-                "lost, --without-witness goes on, and forgets what was spent after the backup."
+                f"There is no witness of this ledger at {settings.witness_path} that knows {unknown[0]}. Put it there, "
+                "or name it with --witness. If it is lost, --without-witness goes on: nobody knows then what was spent "
+                "after the backup, and each scope waits until its owner accepts that."
             )
-        failed = witnesses.reconcile(database, witness)
+        failed, waiting = reconciling.reconcile(database, witness, without=without_witness)
     finally:
         database.dispose()
     say(f"Reconciled: {len(failed)} live jobs failed at their whole price; the ledger goes on.")
+    if waiting:
+        say(f"{len(waiting)} scopes admit no job until their owners run `farthing accept`: {', '.join(waiting[:5])}.")
 
 
 def admin_key(settings: ServiceSettings) -> None:

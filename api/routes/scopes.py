@@ -7,7 +7,7 @@ from fastapi import APIRouter, Header, Path, Query, Response, status
 from api.body import StrictRoute
 from api.deps import Caller, Db, Limit, capped, page
 from api.errors import problems
-from api.schemas import Adjustment, Page, WithReason
+from api.schemas import Acceptance, Adjustment, Page, WithReason
 from core.errors import Conflict, Forbidden, Invalid, NotFound, PreconditionFailed, Unauthenticated
 from core.privacy.amounts import BudgetRequest
 from core.service import scopes as service
@@ -66,6 +66,12 @@ def freeze_scope(scope_id: ScopeId, body: WithReason, caller: Caller, db: Db) ->
 def unfreeze_scope(scope_id: ScopeId, body: WithReason, caller: Caller, db: Db) -> ScopeView:
     """Let a frozen scope admit jobs again."""
     return service.unfreeze(db, caller, scope_id, body.reason)
+
+
+@router.post("/{scope_id}/acceptances", responses=problems(Forbidden, Conflict, Invalid))
+def accept_gap(scope_id: ScopeId, body: Acceptance, caller: Caller, db: Db) -> ScopeView:
+    """Let a scope go on although entries of its ledger may be missing, since its witness was lost: its owner's word."""
+    return service.accept(db, caller, scope_id, body.entry, body.reason)
 
 
 @router.post(

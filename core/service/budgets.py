@@ -13,8 +13,9 @@ from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency
 from core.privacy.reports import budget_figures, cost_view, report
 from core.service.job_views import CostFigures, EstimateCost
-from core.service.views import BudgetView, EpsilonView, GrantView, PercentView, RhoView
+from core.service.views import BudgetView, EpsilonView, GapView, GrantView, PercentView, RhoView, rfc3339
 from core.store import queries
+from core.store.ledger import gaps
 from core.store.ledger.accounts import Balance, balance_of
 from core.store.ledger.allowance import dearest
 from core.store.ledger.charged import executed
@@ -121,6 +122,14 @@ def grant_view(account: Account) -> GrantView:
     )
 
 
+def gap_views(scope: Scope) -> list[GapView]:
+    """Return where entries of a scope may be missing."""
+    return [
+        GapView(entry=gap.entry, since=rfc3339(gap.since), until=rfc3339(gap.until), accepted=gap.accepted)
+        for gap in gaps.gaps_of(scope)
+    ]
+
+
 def budget_view(session: Session, scope: Scope, principal_id: str) -> BudgetView:
     """Return a scope's budget at its present head, with the principal's own grant where there is one."""
     held = balance(session, scope.id)
@@ -138,7 +147,8 @@ def budget_view(session: Session, scope: Scope, principal_id: str) -> BudgetView
         rho=RhoView(**figures.rho.model_dump()),
         entries=scope.seq,
         head=scope.head,
-        frozen=scope.frozen_reason,
+        frozen=gaps.why_stopped(scope),
+        unwitnessed=gap_views(scope),
         label=told.label,
         implies={other.value: promise.model_dump(mode="json") for other, promise in told.implies.items()},
         grant=None if grant is None else grant_view(grant),

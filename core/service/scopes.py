@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from core.errors import FieldError, Forbidden, Invalid, NotFound, PreconditionFailed
 from core.privacy.amounts import BudgetRequest, write_figure
 from core.privacy.budget import Terms, renewed
-from core.service.budgets import budget_view, grant_view
+from core.service.budgets import budget_view, gap_views, grant_view
 from core.service.context import Caller, Context
 from core.service.views import (
     BudgetView,
@@ -20,7 +20,7 @@ from core.service.views import (
     rfc3339,
 )
 from core.store import queries
-from core.store.ledger import corrections, ledger
+from core.store.ledger import corrections, gaps, ledger
 from core.store.ledger.accounts import balance_of
 from core.store.ledger.verification import freeze_unverified
 from core.store.ledger.verification import verify as verify_chain
@@ -83,7 +83,8 @@ def _view(session: Session, caller: Caller, scope: Scope) -> ScopeView:
         weights=[str(weight) for weight in terms.weights],
         caps_nano=list(terms.caps_nano),
         approval=scope.approval,
-        frozen=scope.frozen_reason,
+        frozen=gaps.why_stopped(scope),
+        unwitnessed=gap_views(scope),
         entries=scope.seq,
         head=scope.head,
         datasets=list(queries.datasets_of(session, scope.id, viewer(caller))),
@@ -146,7 +147,7 @@ def verify(context: Context, caller: Caller, scope_id: str) -> VerificationView:
     with context.database.read() as session:
         scope = find(session, caller, scope_id)
         found = verify_chain(session, scope.id)
-        frozen = scope.frozen_reason is not None
+        frozen, told = scope.frozen_reason is not None, gap_views(scope)
     if not found.ok and not frozen:
         freeze_unverified(context.database, scope_id, found.reason or "", caller.id)
     return VerificationView(
@@ -157,6 +158,7 @@ def verify(context: Context, caller: Caller, scope_id: str) -> VerificationView:
         first_bad=found.first_bad_seq,
         reason=found.reason,
         unchecked=list(found.unchecked),
+        unwitnessed=told,
     )
 
 
@@ -189,6 +191,25 @@ def unfreeze(context: Context, caller: Caller, scope_id: str, reason: str) -> Sc
     def work(session: Session) -> ScopeView:
         find_own(session, caller, scope_id)
         corrections.unfreeze(session, scope_id, reason, caller.id)
+        return _view(session, caller, find(session, caller, scope_id))
+
+    return context.database.run(work)
+
+
+def accept(context: Context, caller: Caller, scope_id: str, entry: int, reason: str) -> ScopeView:
+    """Let a scope go on although entries may be missing: its owner alone can accept that.
+
+    Raises:
+        NotFound: it does not exist for the caller.
+        Forbidden: it is somebody else's.
+        Conflict: nothing waits to be accepted.
+        Invalid: another entry does.
+    """
+
+    def work(session: Session) -> ScopeView:
+        if find(session, caller, scope_id).owner_id != caller.id:
+            raise Forbidden("Only the owner of this scope can accept that entries of its ledger may be missing.")
+        gaps.accept(session, scope_id, entry, reason, caller.id)
         return _view(session, caller, find(session, caller, scope_id))
 
     return context.database.run(work)

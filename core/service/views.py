@@ -149,6 +149,19 @@ class GrantView(View):
     """Changes with the terms; what If-Match takes."""
 
 
+class GapView(View):
+    """A range of time in which entries may be missing: the ledger went on without its witness."""
+
+    entry: int
+    """Number of the entry that says so."""
+    since: str
+    """When the last entry before it was made."""
+    until: str
+    """When the ledger went on."""
+    accepted: int | None
+    """Number of the entry by which the owner has accepted it; null: no job is admitted until then."""
+
+
 class BudgetView(View):
     """What is left of the budget of the people behind a dataset."""
 
@@ -170,6 +183,8 @@ class BudgetView(View):
     """SHA-256 of the last line, over all before it."""
     frozen: str | None
     """Why nothing is admitted now; null: jobs are."""
+    unwitnessed: list[GapView]
+    """Where entries may be missing, so that more may have been spent than is told; none: nowhere."""
     label: str
     """guarantee, or informational where answers decided how much was drawn."""
     implies: dict[str, Any]
@@ -206,6 +221,8 @@ class ScopeView(View):
     """Whether its owner approves each release before others see it."""
     frozen: str | None
     """Why nothing is admitted now; null: jobs are."""
+    unwitnessed: list[GapView]
+    """Where entries may be missing, so that more may have been spent than is told; none: nowhere."""
     entries: int
     """Lines of its ledger so far."""
     head: str
@@ -268,6 +285,8 @@ class VerificationView(View):
     """What is wrong with it; null: nothing."""
     unchecked: list[str]
     """What its entries do not tell, so that it could not be checked."""
+    unwitnessed: list[GapView]
+    """Where entries may be missing: what is left of the chain recomputes, and cannot say what was in it."""
 
 
 class ModelView(View):

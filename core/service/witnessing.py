@@ -5,7 +5,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from core.service.context import Context
-from core.store.witness import witness
+from core.store.witness import comparing
 from core.store.witness.witness import Witness
 
 
@@ -15,7 +15,7 @@ def start(context: Context) -> list[str]:
     Raises:
         NotReady: the witness does not answer, or its place could lose a head.
     """
-    return witness.guard(context.database, _witness(context))
+    return comparing.guard(context.database, _witness(context))
 
 
 def keep(context: Context, job_id: str | None = None, *, entries: Mapping[str, int] | None = None) -> None:
@@ -48,7 +48,7 @@ def compare(context: Context) -> list[str]:
     Raises:
         NotReady: the witness does not answer.
     """
-    return witness.compare(context.database, _witness(context))
+    return comparing.compare(context.database, _witness(context))
 
 
 def lag(context: Context, heads: Mapping[str, int], agreed: dict[str, int]) -> int:

@@ -79,6 +79,8 @@ class Scope(Base):
     units: Mapped[int] = mapped_column(BigInteger)  # n, public by the owner's word
     frozen_reason: Mapped[str | None] = mapped_column(Text)  # set: reserve refuses
     approval: Mapped[bool] = mapped_column(default=False)  # the owner approves each release before it is visible
+    witnessed: Mapped[bool] = mapped_column(server_default="0")  # the witness has written it down once: it must know it
+    unwitnessed: Mapped[Any] = mapped_column(Json, server_default="[]")  # core.store.ledger.gaps.Gap, as it went on
     seq: Mapped[int] = mapped_column(BigInteger, default=0)
     head: Mapped[str] = mapped_column(String(80))
     created_at: Mapped[float] = mapped_column(Float)

@@ -22,7 +22,7 @@ from core.store.records.encryption import Tampered
 from core.store.records.master_key import check_master_keys, load_master_keys
 from core.store.records.sealing import Reader
 from core.store.tables import Dataset, Job
-from core.store.witness import witness
+from core.store.witness import comparing
 from core.store.witness.witness import Witness
 from core.training.taken import Client, Offer, Taken
 from core.version import code_version
@@ -157,7 +157,7 @@ class Desk:
         while True:
             try:
                 with _reaching():
-                    if problems := witness.watch(self._database, self._witness, claim.job_id):
+                    if problems := comparing.watch(self._database, self._witness, claim.job_id):
                         raise LedgerFrozen(f"The ledger is frozen: {problems[0]} Run `farthing reconcile`.")
                     self._witness.keep(self._database, claim.job_id)
             except Unreachable:
@@ -332,7 +332,7 @@ class Desk:
             Unreachable: the database or the witness does not answer.
         """
         with _reaching():
-            return witness.watch(self._database, self._witness)
+            return comparing.watch(self._database, self._witness)
 
     def verify(self, is_over: Callable[[], bool]) -> dict[str, str]:
         """Verify every chain that has grown since the last time, or is due; return why scopes were frozen.

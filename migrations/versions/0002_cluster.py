@@ -89,6 +89,9 @@ def upgrade() -> None:
     _admit_every_kind()
     op.add_column("accounts", DRAWS._copy())
     op.add_column("jobs", DRAWS._copy())
+    # The ledger: whether a scope's witness knows it, and where entries may be missing.
+    op.add_column("scopes", sa.Column("witnessed", sa.Boolean(), nullable=False, server_default="0"))
+    op.add_column("scopes", sa.Column("unwitnessed", JSON, nullable=False, server_default="[]"))
     for column in JOB_COLUMNS:
         op.add_column("jobs", column._copy())
     op.create_index("ix_jobs_ended", "jobs", ["finished_at"])
@@ -273,6 +276,8 @@ def downgrade() -> None:
     op.drop_column("attempts", "software")
     _admit_first_kinds()
     _keep_digests_in_place_of_identities()
+    op.drop_column("scopes", "unwitnessed")
+    op.drop_column("scopes", "witnessed")
     op.drop_table("seats")
     op.drop_table("approvals")
     op.drop_table("public_weights")

@@ -29,7 +29,8 @@ from core.store.database import Database
 from core.store.jobs import jobs
 from core.store.ledger import ledger
 from core.store.tables import Attempt, Job
-from core.store.witness.witness import Witness, guard
+from core.store.witness.comparing import guard
+from core.store.witness.witness import Witness
 from core.training.desk import Desk
 from core.training.till import LedgerTill
 from tests.store.test_jobs import lose_lease, sweep_in_contact

@@ -16,7 +16,8 @@ from core.store.jobs import federations, jobs
 from core.store.jobs.federations import FederationClaim
 from core.store.ledger import ledger
 from core.store.tables import TERMINAL_STATES, Account, Job, Model
-from core.store.witness.witness import Witness, reconcile
+from core.store.witness.reconciling import reconcile
+from core.store.witness.witness import Witness
 from tests.support.store import Place, lose_lease, make_dataset, make_place, queue_federated
 
 LEASE: Final = 60.0
@@ -175,7 +176,7 @@ def test_reconciling_fails_a_federated_job_with_all_of_its_clients(
         play.pay(1)
     witness = Witness(tmp_path / "witness")
     witness.start(database)
-    failed = reconcile(database, witness)
+    failed, _ = reconcile(database, witness)
     job, clients = play.rows()
     assert {job.id, *(client.id for client in clients)} <= set(failed)
     assert (job.state, {client.state for client in clients}) == ("failed", {"failed"})

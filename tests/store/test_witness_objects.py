@@ -14,7 +14,9 @@ from core.store.ledger import ledger
 from core.store.records.bucket import Bucket, Changed
 from core.store.tables import Dataset
 from core.store.witness import witness as module
-from core.store.witness.witness import Witness, compare, guard, reconcile
+from core.store.witness.comparing import compare, guard
+from core.store.witness.reconciling import reconcile
+from core.store.witness.witness import Witness
 from tests.store.test_witness import roll_back
 from tests.support.store import Place, make_place, submit
 
@@ -72,7 +74,7 @@ def test_a_restored_dump_freezes_the_ledger_until_it_is_reconciled(
     assert any("another history" in problem for problem in guard(database, other(witness)))
     with pytest.raises(LedgerFrozen):
         add_job(database, place)
-    assert reconcile(database, other(witness)) == [restored]
+    assert reconcile(database, other(witness)) == ([restored], [])
     assert guard(database, witness) == []
     with database.read() as session:
         held = ledger.balance(session, place.scope_id)
@@ -109,7 +111,7 @@ def test_a_witness_that_was_deleted_freezes_the_ledger(database: Database, place
     with pytest.raises(LedgerFrozen):
         other(witness).keep(database, job_id)
     assert guard(database, other(witness)) == [module.MISSING]
-    reconcile(database, other(witness))
+    reconcile(database, other(witness), without=True)
     assert guard(database, other(witness)) == []
 
 

@@ -26,7 +26,8 @@ from core.store.jobs import jobs
 from core.store.jobs.sweep import CONTACT, sweep
 from core.store.ledger import ledger
 from core.store.tables import Account, Job
-from core.store.witness.witness import Witness, compare
+from core.store.witness.comparing import compare, guard
+from core.store.witness.witness import Witness
 from core.training.till import LedgerTill
 from tests.support.chaos import is_wrong
 from tests.support.store import make_place, submit
@@ -151,7 +152,7 @@ def main(url: str, folder: Path, kills: int, *, naive: bool) -> dict[str, int]:
     """Kill so often, and return what was counted."""
     work = Work(url, folder, naive=naive)
     database = Database(url)
-    work.witness.start(database)
+    assert guard(database, work.witness) == []
     database.dispose()
     make_job(work)
     lines = work.count_lines(folder / "whole.txt")

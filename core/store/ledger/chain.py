@@ -51,7 +51,7 @@ def append(
     """
     seq = scope.seq + 1
     # How long a chunk took to compute is an output; the chain tells it to the second only.
-    at = max(float(floor(at)), _last_time(session, scope))
+    at = max(float(floor(at)), last_time(session, scope))
     heading = {"v": VERSION, "scope": scope.id, "seq": seq, "kind": form.KIND, "at": at}
     body = canonical({**heading, "job": job_id, "attempt": attempt, "chunk": chunk, **content})
     form.read(body)
@@ -72,7 +72,7 @@ def append(
     return entry
 
 
-def _last_time(session: Session, scope: Scope) -> float:
-    """Return the time of a scope's last entry."""
+def last_time(session: Session, scope: Scope) -> float:
+    """Return the time of a scope's last entry, 0 where it has none."""
     last = select(Entry.created_at).where(Entry.scope_id == scope.id, Entry.seq == scope.seq)
     return session.execute(last).scalar_one_or_none() or 0.0

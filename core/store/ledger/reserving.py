@@ -15,7 +15,7 @@ from core.privacy.budget import Terms, admits, smallest_change
 from core.privacy.draws import most_draws
 from core.privacy.renyi import MAX_NANO
 from core.store.claims import time_unless_frozen
-from core.store.ledger import allowance, chain, kinds
+from core.store.ledger import allowance, chain, gaps, kinds
 from core.store.ledger.accounts import Balance, balance_of, lock_accounts, lock_scope, move, paying, terms_of
 from core.store.ledger.bodies import slots
 from core.store.ledger.schedules import Schedule
@@ -99,8 +99,13 @@ class Reservation:
         Raises:
             BudgetExhausted, BudgetReserved, DrawsExhausted, ScopeFrozen: as `reserve` says.
         """
-        if self._books.scopes[job.scope_id].frozen_reason is not None:
+        scope = self._books.scopes[job.scope_id]
+        if scope.frozen_reason is not None:
             raise ScopeFrozen("This scope is frozen: it admits no job until its owner unfreezes it.")
+        if gaps.pending(scope) is not None:
+            raise ScopeFrozen(
+                "Entries of this scope's ledger may be missing: it admits no job until its owner accepts that."
+            )
         terms = {account_id: self._books.terms[account_id] for account_id in paying(job)}
         price(job, schedule, terms)
         balances = [(account_id, self._balance(account_id)) for account_id in terms]

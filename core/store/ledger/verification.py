@@ -19,7 +19,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session
 
 from core.store.database import Database
-from core.store.ledger import chain, kinds
+from core.store.ledger import chain, gaps, kinds
 from core.store.ledger.accounts import read_slots, terms_of
 from core.store.ledger.corrections import freeze, mark_frozen
 from core.store.ledger.tally import BrokenChain, JobTally, Tally, demand
@@ -125,6 +125,8 @@ class Verifier:
             _compare_jobs(found.live, _jobs(session, Job.scope_id == self._scope_id, Job.finished_at.is_(None)))
             is_frozen = scope.frozen_reason is not None
             demand(is_frozen == found.is_frozen, "it is frozen by no entry, or thawed by none")
+            kept = [(gap.since, gap.until) for gap in gaps.gaps_of(scope)], gaps.pending(scope) is None
+            demand(kept == (found.unwitnessed, found.pending is None), "its gaps are not those of its entries")
         except DBAPIError:
             raise
         except Exception as error:  # noqa: BLE001 - as above
@@ -228,7 +230,8 @@ def _jobs(session: Session, *conditions: ColumnElement[bool]) -> dict[str, Any]:
     remembered = (Job.schedule, Job.chunks, Job.chunks_spent, Job.allowance, Job.allowance_spent)
 >>>>>>> 8655a66 (Ledger: forgeries are found, by rules in two modules; what was verified must be there again)
     pays = Job.federation_id.is_(None) | Job.place.is_not(None)
-    return {row.id: row for row in session.execute(select(Job.id, Job.owner_id, Job.finished_at, *remembered).where(pays, *conditions))}
+    found = session.execute(select(Job.id, Job.owner_id, Job.finished_at, *remembered).where(pays, *conditions))
+    return {row.id: row for row in found}
 
 
 def _compare_jobs(due: Mapping[str, JobTally], rows: Mapping[str, Any]) -> None:

@@ -4,8 +4,9 @@ It keeps, per scope, the last entry seen (number and hash) and the spent + reser
 which datasets were erased, so that a backup does not bring them back. `guard` runs at start and makes it;
 `Witness.keep` runs after a reservation and again between a claim and the start of its child, and between a payment and
 the reading that it pays for, so that nothing is ever read whose charge only the database knows. If the database turns
-out to be behind, or the witness is gone while the ledger is not empty, the ledger is frozen until an operator
-reconciles.
+out to be behind, or the witness is gone, is another one or has lost what it knew, the ledger is frozen until an
+operator reconciles. For that the two remember each other: the database the witness's name, and which scopes it has
+written down; this process how far it had come.
 
 It is a file, or objects in a store where several machines serve. On the same disk as the database it misses a rollback
 of the whole machine: put it elsewhere.
@@ -14,26 +15,21 @@ of the whole machine: put it elsewhere.
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import select, text, tuple_
+from sqlalchemy import select, text, tuple_, update
 from sqlalchemy.orm import Session
 
 from core.errors import LedgerBusy, LedgerFrozen, NotReady
-from core.store import clock
-from core.store.claims import freeze_ledger, lock_job, thaw_ledger
+from core.store.claims import freeze_ledger
 from core.store.database import Database
-from core.store.jobs import jobs
-from core.store.ledger import chain, kinds
-from core.store.ledger.accounts import lock_accounts, lock_scope, move, read_slots, terms_of
-from core.store.ledger.bodies import slots
-from core.store.ledger.scope_entries import raised_to
-from core.store.ledger.tally import AccountTally
+from core.store.ledger.accounts import read_slots
 from core.store.records.bucket import SCHEME
-from core.store.tables import TERMINAL_STATES, Account, Dataset, Entry, Job, Scope
-from core.store.witness.witness_file import Change, Place, Seen, WitnessFile
+from core.store.tables import Account, Entry, Job, Scope
+from core.store.witness.witness_file import Change, Name, Place, Seen, WitnessFile
 from core.store.witness.witness_objects import WitnessObjects
 
+DAMAGED: Final = "the witness cannot be read."
 MISSING: Final = "the witness is missing, and the ledger is not empty."
 _ROUNDS: Final = 20
 """Of a race for one scope's object; each round that is lost, somebody else has won."""
@@ -55,6 +51,8 @@ class Witness:
         is_object = isinstance(place, str) and place.startswith(SCHEME)
         self._place: Place = WitnessObjects(str(place)) if is_object else WitnessFile(Path(place))
         self._scopes: tuple[str, frozenset[str]] | None = None
+        self._newest: dict[str, int] = {}
+        self._newest_of: str | None = None
 
     def check(self) -> None:
         """Refuse a place in which an older head could replace a newer one.
@@ -75,6 +73,38 @@ class Witness:
     def identity(self) -> str | None:
         """Return the identity of the server that was witnessed, None where it has none."""
         return self._place.identity()
+
+    def is_readable(self) -> bool:
+        """Say whether all that is there can be read; half a witness may be a cut one."""
+        try:
+            self._place.name()
+            self._place.known()
+        except (ValueError, KeyError, TypeError):
+            return False
+        return True
+
+    def name(self) -> Name | None:
+        """Return which witness it is; None where it does not say."""
+        found = self._place.name()
+        if self._newest_of is None and found is not None:
+            self._newest_of = found.own
+        return found
+
+    def call(self, name: str) -> None:
+        """Give a name to a witness that was made before it had one."""
+        with self._place.turn():
+            if self._place.name() is None:
+                self._place.call(Name(name))
+
+    def lost(self, known: Mapping[str, Seen]) -> list[str]:
+        """Return the scopes of which this process has seen a newer entry here; reconciling is the only way back."""
+        older = [one for one, seen in known.items() if seen.seq < self._newest.get(one, 0)]
+        if older:
+            name = self.name()
+            if name is not None and name.own != self._newest_of:
+                self._newest, self._newest_of, older = {}, name.own, []
+        self._newest.update({one: seen.seq for one, seen in known.items() if one not in older})
+        return older
 
     def erased(self) -> set[str]:
         """Return the datasets whose records were destroyed."""
@@ -113,6 +143,8 @@ class Witness:
                 refused = self._keep(database, scopes, refused, entries or {})
                 if not refused:
                     return
+        except (ValueError, KeyError, TypeError) as error:
+            raise _frozen(database, DAMAGED) from error
         except NotReady as error:
             raise LedgerBusy(f"The witness: {error.detail}", retry_after_seconds=2) from error
         raise LedgerBusy("The witness is busy; try again.", retry_after_seconds=1)
@@ -129,16 +161,24 @@ class Witness:
             known = self._place.known(scopes)
             gone = any(change.before is not None and one not in known for one, change in refused.items())
             if gone or not self._place.exists(certain=False):
-                database.run(freeze_ledger, MISSING)
-                raise LedgerFrozen(f"The ledger is frozen: {MISSING} An operator must run `farthing reconcile`.")
+                raise _frozen(database, MISSING)
+            if lost := self.lost(known):
+                raise _frozen(database, f"the witness has lost what it knew of {lost[0]}.")
             if entries and all(one in known and known[one].seq >= seq for one, seq in entries.items()):
                 return {}
             with database.read() as session:
                 changes = _moved(session, known, scopes)
+                new = [one for one, change in changes.items() if change.before is None]
+                forgotten = witnessed(session, new)
+            if forgotten:
+                raise _frozen(database, f"the witness does not know {forgotten[0]} any more.")
             again = self._place.write(changes) if changes else set()
+            self._newest |= {one: change.after.seq for one, change in changes.items() if one not in again}
+            if new:
+                database.run(mark_witnessed, [one for one in new if one not in again])
             return {one: changes[one] for one in again}
 
-    def start(self, database: Database) -> None:
+    def start(self, database: Database, name: Name) -> None:
         """Make it, and write down all scopes as they are: of a new ledger, or one that was reconciled."""
         with self._place.turn():
             refused = True
@@ -148,7 +188,10 @@ class Witness:
                     server = server_identity(session)
                     moved = _moved(session, {}, None)
                 changes = {one: Change(known.get(one), change.after) for one, change in moved.items()}
-                refused = bool(self._place.renew(server, changes))
+                refused = bool(self._place.renew(server, name, changes))
+            self._newest, self._newest_of = {}, name.own
+        if changes:
+            database.run(mark_witnessed, list(changes))
 
     def scopes_of(self, database: Database, job_id: str) -> frozenset[str]:
         """Return the scopes that pay for a job, or its clients; they never change, and the last are remembered."""
@@ -161,124 +204,28 @@ class Witness:
         return self._scopes[1]
 
 
-def compare(database: Database, witness: Witness, job_id: str | None = None) -> list[str]:
-    """Return in what the ledger is behind its witness; empty where it is not.
-
-    Args:
-        database: the ledger.
-        witness: what was seen of it.
-        job_id: look at the scopes that pay for this job only.
-    """
-    seen = witness.read(None if job_id is None else witness.scopes_of(database, job_id))
-    problems = []
-    with database.read() as session:
-        if not witness.exists():
-            anything = session.execute(select(Job.id).limit(1)).first()
-            return [MISSING] if anything else []
-        if witness.identity() != server_identity(session):
-            problems.append("the database server is another one, or was restored to another timeline.")
-        hashes = _hashes(session, {scope_id: known.seq for scope_id, known in seen.items()})
-        for scope_id, known in seen.items():
-            if scope_id not in hashes:
-                problems.append(f"{scope_id} has lost entries: entry {known.seq} was witnessed.")
-            elif hashes[scope_id] != known.head:
-                problems.append(f"{scope_id} has another history: entry {known.seq} is not the one witnessed.")
-        if job_id is None:
-            problems += [f"{dataset.id} was erased, and is back." for dataset in _risen(session, witness.erased())]
-    return problems
+def _frozen(database: Database, problem: str) -> LedgerFrozen:
+    """Freeze the ledger, and return the refusal that says so."""
+    database.run(freeze_ledger, problem)
+    return LedgerFrozen(f"The ledger is frozen: {problem} An operator must run `farthing reconcile`.")
 
 
-def guard(database: Database, witness: Witness) -> list[str]:
-    """Compare at start; freeze a ledger that is behind, and give a new one its witness.
-
-    Raises:
-        NotReady: the witness does not answer, or its place could lose a head.
-    """
-    witness.check()
-    problems = compare(database, witness)
-    if problems:
-        database.run(freeze_ledger, problems[0])
-    elif not witness.exists():
-        witness.start(database)
-    return problems
+def mark_witnessed(session: Session, scopes: Collection[str]) -> None:
+    """Remember that the witness has written these scopes down, so that it must know them from here on."""
+    session.execute(update(Scope).where(Scope.id.in_(scopes), ~Scope.witnessed).values(witnessed=True))
 
 
-def watch(database: Database, witness: Witness, job_id: str | None = None) -> list[str]:
-    """Compare while serving, since a database may be put back at any time; freeze a ledger that is behind.
-
-    Args:
-        database: the ledger.
-        witness: what was seen of it.
-        job_id: look at the scopes that pay for this job only.
-
-    Raises:
-        LedgerBusy: the witness does not answer.
-    """
-    try:
-        problems = compare(database, witness, job_id)
-    except NotReady as error:
-        raise LedgerBusy(f"The witness: {error.detail}", retry_after_seconds=2) from error
-    if problems:
-        database.run(freeze_ledger, problems[0])
-    return problems
-
-
-def reconcile(database: Database, witness: Witness, actor: str = "operator") -> list[str]:
-    """Bring a ledger that is behind its witness back to the safe side, and go on.
-
-    Every live job fails at its whole reservation, spent is raised to the largest that was witnessed, by a visible
-    entry in each scope, datasets that a backup brought back are erased again, the epoch changes so that no attempt
-    from before can write, and the witness starts anew.
-
-    Returns:
-        The jobs that were failed.
-    """
-    failed = database.run(_reconcile, witness.read(), witness.erased(), actor)
-    witness.start(database)
-    return failed
-
-
-def _reconcile(session: Session, seen: dict[str, Seen], erased: set[str], actor: str) -> list[str]:
-    """Do the database's part of a reconciliation, in one transaction."""
-    thaw_ledger(session)
-    live = session.execute(select(Job.id).where(Job.state.not_in(TERMINAL_STATES)).order_by(Job.id)).scalars().all()
-    for job_id in live:
-        job = lock_job(session, job_id)
-        jobs.end_failed(session, job, clock.read(session), jobs.LOST, charge="all")
-    for dataset in _risen(session, erased):
-        dataset.state = "erasing"  # the upkeep destroys the records that a backup brought back
-    for scope_id in session.execute(select(Scope.id).order_by(Scope.id)).scalars().all():
-        scope = lock_scope(session, scope_id)
-        known = seen.get(scope_id)
-        held = session.execute(select(Account.id).where(Account.scope_id == scope_id)).scalars()
-        accounts = {account.id: account for account in lock_accounts(session, held)}
-        tallies = {one: _tally(account) for one, account in accounts.items()}
-        raised = {} if known is None else raised_to(known.taken, tallies)
-        moved = {one: move(accounts[one], spent=amount, reserved=slots([])) for one, amount in raised.items()}
-        content: dict[str, Any] = {"accounts": moved, "actor": actor, "reason": "brought up to the witness"}
-        content |= {"seen": None if known is None else {"seq": known.seq, "head": known.head, "taken": known.taken}}
-        chain.append(session, scope, kinds.Reconcile, at=clock.read(session), content=content)
-    session.flush()
-    return list(live)
-
-
-def _risen(session: Session, erased: set[str]) -> list[Dataset]:
-    """Return the datasets that were erased and are here all the same."""
-    if not erased:
+def witnessed(session: Session, scopes: Collection[str] | None) -> list[str]:
+    """Return which of some scopes, or of all, the witness has written down once."""
+    if scopes is not None and not scopes:
         return []
-    present = session.execute(select(Dataset).where(Dataset.state.in_(("pending", "ready"))).order_by(Dataset.id))
-    return [dataset for dataset in present.scalars() if dataset.id in erased]
+    statement = select(Scope.id).where(Scope.witnessed).order_by(Scope.id)
+    return list(session.execute(statement if scopes is None else statement.where(Scope.id.in_(scopes))).scalars())
 
 
 def _taken(account: Account) -> list[int]:
     """Return spent + reserved of an account, by slot."""
     return [one + two for one, two in zip(read_slots(account, "spent"), read_slots(account, "reserved"), strict=True)]
-
-
-def _tally(account: Account) -> AccountTally:
-    """Return an account as the rules of entries see it."""
-    balance = read_slots(account, "spent"), read_slots(account, "reserved")
-    return AccountTally(terms_of(account), account.declared, account.principal_id, *balance)
 
 
 def _moved(session: Session, known: Mapping[str, Seen], scopes: Collection[str] | None) -> dict[str, Change]:
@@ -291,7 +238,7 @@ def _moved(session: Session, known: Mapping[str, Seen], scopes: Collection[str] 
         for scope_id, seq, head in session.execute(statement)
         if scope_id not in known or seq > known[scope_id].seq
     ]
-    hashes = _hashes(session, {one: known[one].seq for one, _, _ in grown if one in known})
+    hashes = hashes_at(session, {one: known[one].seq for one, _, _ in grown if one in known})
     return {
         scope_id: Change(known.get(scope_id), Seen(seq, head, _taken_of(session, scope_id)))
         for scope_id, seq, head in grown
@@ -304,7 +251,7 @@ def _taken_of(session: Session, scope_id: str) -> dict[str, list[int]]:
     return {account.id: _taken(account) for account in accounts}
 
 
-def _hashes(session: Session, places: Mapping[str, int]) -> dict[str, str]:
+def hashes_at(session: Session, places: Mapping[str, int]) -> dict[str, str]:
     """Return the hashes of one entry of each scope, where it is there."""
     found: dict[str, str] = {}
     for some in _batches(list(places.items())):

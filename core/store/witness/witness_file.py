@@ -40,6 +40,24 @@ class Seen:
 
 
 @dataclass(frozen=True)
+class Name:
+    """Which witness it is: drawn when it is made, and again by every reconciliation."""
+
+    own: str
+    before: tuple[str, ...] = ()
+    """What it was called before, oldest first."""
+
+    def line(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {"witness": self.own, "before": list(self.before)}
+
+
+def name_in(told: Mapping[str, Any]) -> Name | None:
+    """Return the name that a heading tells; None where it tells none."""
+    return Name(told["witness"], tuple(told["before"])) if "witness" in told else None
+
+
+@dataclass(frozen=True)
 class Change:
     """A scope that has moved on: how it was known when the database was not read yet, and how it is."""
 
@@ -62,13 +80,19 @@ class Place(Protocol):
     def identity(self) -> str | None:
         """Return the identity of the server that was witnessed, None where it has none."""
 
+    def name(self) -> Name | None:
+        """Return which witness it is; None where it does not say: it is empty, or was made before it had a name."""
+
+    def call(self, name: Name) -> None:
+        """Give a name to a witness that has none."""
+
     def known(self, scopes: Collection[str] | None = None) -> Mapping[str, Seen]:
         """Return what is known of these scopes, or of all."""
 
     def write(self, changes: Mapping[str, Change]) -> set[str]:
         """Write changes durably; return the scopes that somebody else has changed since they were known."""
 
-    def renew(self, server: str | None, changes: Mapping[str, Change]) -> set[str]:
+    def renew(self, server: str | None, name: Name, changes: Mapping[str, Change]) -> set[str]:
         """Begin anew with these scopes and the datasets erased so far; return as `write`."""
 
     def erased(self) -> set[str]:
@@ -92,6 +116,7 @@ class WitnessFile:
         self._offset = 0
         self._lines = 0
         self._server: str | None = None
+        self._name: Name | None = None
         self._seen: dict[str, Seen] = {}
         self._erased: set[str] = set()
 
@@ -107,6 +132,15 @@ class WitnessFile:
         """As `Place.identity`."""
         self._catch_up()
         return self._server
+
+    def name(self) -> Name | None:
+        """As `Place.name`."""
+        self._catch_up()
+        return self._name
+
+    def call(self, name: Name) -> None:
+        """As `Place.call`."""
+        self._append([name.line()])
 
     def known(self, scopes: Collection[str] | None = None) -> Mapping[str, Seen]:
         """As `Place.known`."""
@@ -131,12 +165,12 @@ class WitnessFile:
         self._append(change.after.line(scope_id) for scope_id, change in changes.items())
         needed = 1 + len(self._seen) + len(self._erased)
         if self._offset > COMPACT_BYTES and self._lines > COMPACT_FACTOR * needed:
-            self._rewrite(self._server, self._seen)
+            self._rewrite(self._server, self._name, self._seen)
         return set()
 
-    def renew(self, server: str | None, changes: Mapping[str, Change]) -> set[str]:
+    def renew(self, server: str | None, name: Name, changes: Mapping[str, Change]) -> set[str]:
         """As `Place.renew`."""
-        self._rewrite(server, {scope_id: change.after for scope_id, change in changes.items()})
+        self._rewrite(server, name, {scope_id: change.after for scope_id, change in changes.items()})
         return set()
 
     def bury(self, dataset_id: str) -> None:
@@ -156,9 +190,10 @@ class WitnessFile:
             os.fsync(file.fileno())
         self._catch_up()
 
-    def _rewrite(self, server: str | None, seen: Mapping[str, Seen]) -> None:
+    def _rewrite(self, server: str | None, name: Name | None, seen: Mapping[str, Seen]) -> None:
         """Put a new file in the old one's place; its first line is like no other's, so that readers notice."""
-        lines: list[Mapping[str, Any]] = [{"server": server, "file": secrets.token_hex(8)}]
+        called = {} if name is None else name.line()
+        lines: list[Mapping[str, Any]] = [{"server": server, "file": secrets.token_hex(8), **called}]
         lines += [one.line(scope_id) for scope_id, one in seen.items()]
         lines += [{"erased": dataset_id} for dataset_id in sorted(self.erased())]
         replace(self.path, _written(lines))
@@ -192,6 +227,7 @@ class WitnessFile:
         if "erased" in told:
             self._erased.add(told["erased"])
         self._server = told.get("server", self._server)
+        self._name = name_in(told) or self._name
 
 
 def _written(lines: Iterable[Mapping[str, Any]]) -> bytes:

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 from core.errors import NotReady
 from core.store.ledger import chain
 from core.store.records.bucket import Bucket, Changed
-from core.store.witness.witness_file import Change, Seen
+from core.store.witness.witness_file import Change, Name, Seen, name_in
 
 SERVER: Final = "server"
 SCOPES: Final = "scopes/"
@@ -78,6 +78,15 @@ class WitnessObjects:
         found = self._bucket.read(SERVER)
         return None if found is None else json.loads(found.bytes)["server"]
 
+    def name(self) -> Name | None:
+        """As `Place.name`."""
+        found = self._bucket.read(SERVER)
+        return None if found is None else name_in(json.loads(found.bytes))
+
+    def call(self, name: Name) -> None:
+        """As `Place.call`."""
+        self._bucket.write(SERVER, _written({"server": self.identity(), **name.line()}))
+
     def known(self, scopes: Collection[str] | None = None) -> Mapping[str, Seen]:
         """As `Place.known`: of named scopes, what was last read or written here, which the condition puts to the test.
 
@@ -103,14 +112,14 @@ class WitnessObjects:
         wrote = _together(lambda scope_id: self._write(scope_id, changes[scope_id]), changes)
         return {scope_id for scope_id, done in zip(changes, wrote, strict=True) if not done}
 
-    def renew(self, server: str | None, changes: Mapping[str, Change]) -> set[str]:
+    def renew(self, server: str | None, name: Name, changes: Mapping[str, Change]) -> set[str]:
         """As `Place.renew`; tombstones are objects of their own and stay."""
         refused = self.write({one: change for one, change in changes.items() if change.before != change.after})
         if refused:
             return refused
         for gone in self.known().keys() - changes.keys():
             self._bucket.erase(f"{SCOPES}{gone}")
-        self._bucket.write(SERVER, _written({"server": server}))
+        self._bucket.write(SERVER, _written({"server": server, **name.line()}))
         self._begun = True
         return set()
 
