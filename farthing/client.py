@@ -18,12 +18,13 @@ from farthing.errors import FarthingError, JobFailed
 from farthing.estimate_views import Estimate
 from farthing.job_views import Event, Job
 from farthing.key_views import Key, Principal
+from farthing.ledger_calls import LedgerCalls
 from farthing.models import Levels, Model
 from farthing.networks import Pretrained
 from farthing.plans import AnyPlan, read_plan
 from farthing.results import Contrast, Interval, OddsRatio, Summary, WaldTest
 from farthing.signed import SignedResources
-from farthing.views import AuditLine, Budget, Dataset, Entry, Grant, Scope, Validation, Verification, Worker
+from farthing.views import AuditLine, Budget, Dataset, Grant, Validation, Worker
 from farthing.wire import KEY, Wire
 
 Spec = Mapping[str, Any]
@@ -42,7 +43,7 @@ UNKNOWN_CONTENT = "application/octet-stream"
 LONG_POLL_SECONDS = 30
 
 
-class Client(SignedResources):
+class Client(LedgerCalls, SignedResources):
     """Talks to one Farthing service.
 
     Every method raises `FarthingError` where the service refuses, and `Unreachable` where no answer comes.
@@ -153,37 +154,6 @@ class Client(SignedResources):
     def budget(self, dataset: str) -> Budget:
         """Return what is left of the budget of the people behind a dataset."""
         return Budget.model_validate(self._wire.get(f"/v1/datasets/{dataset}/budget"))
-
-    def scope(self, scope: str) -> Scope:
-        """Return a scope: whose people, which terms, and whether it is frozen."""
-        return Scope.model_validate(self._wire.get(f"/v1/scopes/{scope}"))
-
-    def entries(self, scope: str) -> Iterator[Entry]:
-        """Yield a scope's ledger, oldest first."""
-        return map(Entry.model_validate, self._wire.pages(f"/v1/scopes/{scope}/entries"))
-
-    def verify(self, scope: str) -> Verification:
-        """Recompute a scope's chain, its prices and its sums; a mismatch freezes the scope."""
-        return Verification.model_validate(self._wire.post(f"/v1/scopes/{scope}/verify"))
-
-    def freeze(self, scope: str, reason: str) -> Scope:
-        """Stop a scope from admitting jobs."""
-        return Scope.model_validate(self._wire.post(f"/v1/scopes/{scope}/freeze", {"reason": reason}))
-
-    def unfreeze(self, scope: str, reason: str) -> Scope:
-        """Let a frozen scope admit jobs again."""
-        return Scope.model_validate(self._wire.post(f"/v1/scopes/{scope}/unfreeze", {"reason": reason}))
-
-    def accept(self, scope: str, entry: int, reason: str) -> Scope:
-        """Let a scope go on although entries of its ledger may be missing: its owner's word.
-
-        Args:
-            scope: `sc_...`.
-            entry: the number of the entry that says so, as `budget` shows it in `unwitnessed`.
-            reason: for people; it stays in the ledger for ever.
-        """
-        told = {"entry": entry, "reason": reason}
-        return Scope.model_validate(self._wire.post(f"/v1/scopes/{scope}/acceptances", told))
 
     def grants(self, scope: str) -> list[Grant]:
         """Return the ceilings given inside a budget."""

@@ -16,6 +16,7 @@ from core.store.jobs import federations, jobs
 from core.store.jobs.federations import FederationClaim
 from core.store.ledger import ledger
 from core.store.tables import TERMINAL_STATES, Account, Job, Model
+from core.store.witness.comparing import guard
 from core.store.witness.reconciling import reconcile
 from core.store.witness.witness import Witness
 from tests.support.store import Place, lose_lease, make_dataset, make_place, queue_federated
@@ -170,12 +171,13 @@ def test_reconciling_fails_a_federated_job_with_all_of_its_clients(
     database: Database, tmp_path: Path, *, paid: bool
 ) -> None:
     """Whoever it would have been: each client is charged its whole price, for nobody knows what it has read."""
+    witness = Witness(tmp_path / "witness")
+    assert guard(database, witness) == []
     play = Play(database, 2)
     if paid:
         play.take(0)
         play.pay(1)
-    witness = Witness(tmp_path / "witness")
-    witness.start(database)
+    witness.keep(database)
     failed, _ = reconcile(database, witness)
     job, clients = play.rows()
     assert {job.id, *(client.id for client in clients)} <= set(failed)

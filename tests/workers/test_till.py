@@ -14,6 +14,7 @@ from core.store.claims import Claim
 from core.store.database import Database
 from core.store.jobs import jobs
 from core.store.tables import Job, Scope
+from core.store.witness.comparing import guard
 from core.store.witness.witness import Witness
 from core.training.till import LedgerTill
 from tests.support.store import make_place, submit
@@ -71,7 +72,7 @@ def test_a_payment_is_witnessed_though_the_database_goes_away_between_the_two(
 ) -> None:
     settings = ServiceSettings(home=tmp_path, lease_seconds=30.0)
     witness = Witness(settings.witness_path)
-    witness.start(database)
+    assert guard(database, witness) == []
     place = make_place(database)
     with database.write() as session:
         submit(session, place)
@@ -108,7 +109,7 @@ def test_a_snapshot_is_asked_for_again(database: Database) -> None:
 def test_each_payment_is_witnessed_before_its_chunk_is_read(database: Database, tmp_path: Path) -> None:
     settings = ServiceSettings(home=tmp_path, lease_seconds=30.0)
     witness = Witness(settings.witness_path)
-    witness.start(database)
+    assert guard(database, witness) == []
     place = make_place(database)
     with database.write() as session:
         submit(session, place)

@@ -1,0 +1,43 @@
+"""What a client asks of a scope's ledger."""
+
+from collections.abc import Iterator
+
+from farthing.views import Entry, Scope, Verification
+from farthing.wire import Wire
+
+
+class LedgerCalls:
+    """The part of a client that is about scopes and their ledgers."""
+
+    _wire: Wire
+
+    def scope(self, scope: str) -> Scope:
+        """Return a scope: whose people, which terms, and whether it is frozen."""
+        return Scope.model_validate(self._wire.get(f"/v1/scopes/{scope}"))
+
+    def entries(self, scope: str) -> Iterator[Entry]:
+        """Yield a scope's ledger, oldest first."""
+        return map(Entry.model_validate, self._wire.pages(f"/v1/scopes/{scope}/entries"))
+
+    def verify(self, scope: str) -> Verification:
+        """Recompute a scope's chain, its prices and its sums; a mismatch freezes the scope."""
+        return Verification.model_validate(self._wire.post(f"/v1/scopes/{scope}/verify"))
+
+    def freeze(self, scope: str, reason: str) -> Scope:
+        """Stop a scope from admitting jobs."""
+        return Scope.model_validate(self._wire.post(f"/v1/scopes/{scope}/freeze", {"reason": reason}))
+
+    def unfreeze(self, scope: str, reason: str) -> Scope:
+        """Let a frozen scope admit jobs again."""
+        return Scope.model_validate(self._wire.post(f"/v1/scopes/{scope}/unfreeze", {"reason": reason}))
+
+    def accept(self, scope: str, entry: int, reason: str) -> Scope:
+        """Let a scope go on although entries of its ledger may be missing: its owner's word.
+
+        Args:
+            scope: `sc_...`.
+            entry: the number of the entry that says so, as `budget` shows it in `unwitnessed`.
+            reason: for people; it stays in the ledger for ever.
+        """
+        told = {"entry": entry, "reason": reason}
+        return Scope.model_validate(self._wire.post(f"/v1/scopes/{scope}/acceptances", told))
