@@ -42,10 +42,11 @@ from core.store.access import principals
 from core.store.claims import Claim
 from core.store.database import Database
 from core.store.jobs import jobs
-from core.store.ledger import kinds, ledger
-from core.store.ledger.chain import append
-from core.store.tables import Dataset, Entry, Scope
-from core.store.witness.witness import Witness, guard, reconcile
+from core.store.ledger import gaps, kinds, ledger
+from core.store.tables import Dataset, Scope
+from core.store.witness.comparing import guard
+from core.store.witness.reconciling import reconcile
+from core.store.witness.witness import Witness
 from examples import verify_ledger as outsider
 from tests.support.store import Place, make_dataset, submit
 
@@ -201,7 +202,7 @@ class Story:
     def _put_back(self, backup: Path) -> None:
         with sqlite3.connect(self.path) as now, sqlite3.connect(backup) as then:
             now.backup(then)
-        self.witness.start(self.database)
+        self.witness.keep(self.database)
         forgotten = self.job((Gaussian(sigma=11.0), SAMPLED), granted=True)
         self.pay(forgotten, 0, 1)
         self.witness.keep(self.database)
@@ -212,11 +213,8 @@ class Story:
         reconcile(self.database, self.witness)
         with self.database.write() as session:
             scope = ledger.lock_scope(session, self.place.scope_id)
-            at = session.get_one(Entry, (scope.id, scope.seq)).created_at
-            said = {"accounts": {}, "since": at, "until": at, "reason": "lost", "actor": "operator"}
-            waits = append(session, scope, kinds.KINDS["unwitnessed"], at=at, content=said).seq
-            word = {"accounts": {}, "entry": waits, "reason": "we know of none", "actor": scope.owner_id}
-            append(session, scope, kinds.KINDS["accept"], at=at, content=word)
+            gaps.note(session, scope, "operator", "lost")
+            gaps.accept(session, scope.id, scope.seq, "we know of none", scope.owner_id)
             submit(session, self.place, (SAMPLED,), retry_allowance=1)  # and it goes on
 
 
