@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
-from core.privacy.budget import plan_orders
+from core.privacy.budget import FIRST_WEIGHTS, plan_orders
 from core.privacy.events import EVENT, Event, Gaussian
 from core.privacy.renyi import prefix_costs
 from core.store.access import principals
@@ -312,7 +312,9 @@ def first_form(bodies: Bodies) -> None:
             del body["unit"]
         elif body["kind"] == "reserve":
             body["event"] = body["schedule"][0][1]
-            del body["retry_allowance"]
+            del body["retry_allowance"], body["draws"]
+        elif body["kind"] == "settle":
+            del body["draws"]
         elif body["kind"] == "spend":
             del body["again"]
         elif body["kind"] == "charge":
@@ -321,7 +323,7 @@ def first_form(bodies: Bodies) -> None:
 
 def of_the_first_form(database: Database) -> Place:
     """Make a ledger as databases of before have them: a job that succeeded, one charged whole, one that waits."""
-    place = make_place(database)
+    place = make_place(database, plan_orders(Decimal(3), Decimal("1e-6"), FIRST_WEIGHTS))
     for whole in (False, True):
         with database.write() as session:
             submit(session, place, SCHEDULE)
@@ -335,6 +337,9 @@ def of_the_first_form(database: Database) -> Place:
     with database.write() as session:
         submit(session, place, SCHEDULE)
     rewrite(database, place.scope_id, first_form)
+    with database.write() as session:  # nobody counted them
+        session.execute(text("UPDATE accounts SET draws = 0"))
+        session.execute(text("UPDATE jobs SET draws = 0"))
     return place
 
 

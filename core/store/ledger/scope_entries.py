@@ -16,7 +16,6 @@ ACCEPTANCES: Final = ("accept_delta", "accept_weak_privacy")
 """Words of a declared budget that change none of its terms."""
 
 
-
 class TermsBody(BaseModel):
     """What a budget promises and the caps that keep it; `declared` is the budget as its owner wrote it."""
 

@@ -223,12 +223,7 @@ def _compare_accounts(session: Session, scope_id: str, tally: Tally) -> None:
 
 def _jobs(session: Session, *conditions: ColumnElement[bool]) -> dict[str, Any]:
     """Return what the database remembers of some jobs that pay for themselves."""
-<<<<<<< HEAD
-    amounts = (Job.chunks, Job.allowance, Job.allowance_spent, Job.draws)
-    columns = (Job.id, Job.schedule, *amounts, Job.chunks_spent, Job.finished_at)
-=======
-    remembered = (Job.schedule, Job.chunks, Job.chunks_spent, Job.allowance, Job.allowance_spent)
->>>>>>> 8655a66 (Ledger: forgeries are found, by rules in two modules; what was verified must be there again)
+    remembered = (Job.schedule, Job.chunks, Job.chunks_spent, Job.allowance, Job.allowance_spent, Job.draws)
     pays = Job.federation_id.is_(None) | Job.place.is_not(None)
     found = session.execute(select(Job.id, Job.owner_id, Job.finished_at, *remembered).where(pays, *conditions))
     return {row.id: row for row in found}
@@ -239,17 +234,11 @@ def _compare_jobs(due: Mapping[str, JobTally], rows: Mapping[str, Any]) -> None:
     remind(due.keys() == rows.keys(), "there are jobs that no entry reserves for, or the other way round")
     for job_id, job in due.items():
         row = rows[job_id]
-<<<<<<< HEAD
-        demand(job.is_over == (row.finished_at is not None), f"{job_id} has ended without an entry that ends it")
-        demand(row.schedule == job.schedule.chunks, f"the schedule that {job_id} remembers is not that of its entries")
-        demand(row.draws == job.draws, f"the draws that {job_id} remembers are not those of its entries")
-        demand(row.chunks_spent == job.paid, f"{job_id} remembers other chunks as paid than its entries")
-=======
         remind(row.owner_id == job.actor, f"{job_id} is another's than its entries say")
         remind(job.is_over == (row.finished_at is not None), f"{job_id} has ended without an entry that ends it")
         remind(row.schedule == job.schedule.chunks, f"the schedule that {job_id} remembers is not that of its entries")
+        remind(row.draws == job.draws, f"the draws that {job_id} remembers are not those of its entries")
         remind(row.chunks_spent == job.paid, f"{job_id} remembers other chunks as paid than its entries")
->>>>>>> 8655a66 (Ledger: forgeries are found, by rules in two modules; what was verified must be there again)
         if job.exact:
             remind(row.chunks == job.totals, f"the prices that {job_id} remembers are not those of its schedule")
             remembered = _used(row.allowance), _used(row.allowance_spent)
