@@ -45,7 +45,7 @@ def people(rows: int = 8000) -> bytes:
 
 @pytest.fixture(scope="module")
 def dataset(service: Embedded) -> str:
-    return service.upload(people(), columns=COLUMNS, budget={"rho": "20", "accept_weak_privacy": True})
+    return service.upload(people(), columns=COLUMNS, budget={"epsilon": "19", "delta": "1e-6"})
 
 
 def run(service: Embedded, dataset: str, **body: Any) -> tuple[dict[str, Any], str]:
