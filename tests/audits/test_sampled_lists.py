@@ -27,8 +27,10 @@ from core.oracle.meters import Unmetered
 from core.oracle.noise import grid_for
 from core.oracle.samples import PoissonDoor
 from core.privacy.facts import Adjacency, Facts
+from core.problems import single
+from core.problems.linear import LinearProblem
 from core.problems.neural.problem import NetworkProblem
-from tests.support.problems import repeatable_generator
+from tests.support.problems import LOGISTIC, WEIGHTS, facts, repeatable_generator, rows
 
 UNITS, KINKED, WIDTH, MICRO, PART_ROWS = 1000, 40, 100, 8, 256
 DRAWS = 200
@@ -139,3 +141,46 @@ def test_lists_in_the_order_of_records_are_caught() -> None:
     odd = [{value for value in one if value} for one in told.values()]
     assert all(len(one) == 1 for one in odd), "all on one side"
     assert abs(odd[0].pop() - odd[1].pop()) == pytest.approx(1.99, abs=0.02)
+
+
+def parts_moved(*, ascending: bool) -> tuple[int, int]:
+    """Return how many parts of a linear model's gradient differ between x zeroed in the sample and absent, and of all.
+
+    In ascending order x's neighbours move up by a slot; else padding stands where x was, the others where they were.
+    """
+    public = facts(UNITS, 3).model_copy(update={"part_rows": single.PART_ROWS})
+    features, target, present = rows(UNITS, 3)
+    present[0] = False
+    held = LinearProblem(features, target, present, LOGISTIC, WEIGHTS)
+    step, theta = grid_for(QUESTION, public, UNITS).part_step, torch.tensor([0.3, -2.0, 1.0]).double()
+    found = sampling.poisson_list(repeatable_generator(), sampling.rate_parts(0.3), UNITS, 400)
+    assert isinstance(found, Listed)
+    read = np.flatnonzero(found.included)
+    sample = np.sort(found.rows[read])
+    if not ascending:
+        sample = repeatable_permutation(sample)
+    with_x = np.concatenate(([0], sample[sample > 0]))
+    without = np.concatenate((with_x[1:], [0])) if ascending else with_x
+    moved = 0
+    for first in range(0, len(with_x), single.PART_ROWS):
+        part = slice(first, first + single.PART_ROWS)
+        sums = [
+            held.integer_sum(
+                QUESTION, public, theta, step, rows=torch.from_numpy(one[part]), included=torch.from_numpy(kept[part])
+            )
+            for one, kept in ((with_x, np.ones(len(with_x), dtype=bool)), (without, without != 0))
+        ]
+        moved += not torch.equal(*sums)
+    return moved, -(-len(with_x) // single.PART_ROWS)
+
+
+def repeatable_permutation(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return values in an order that does not change from run to run."""
+    return values[sampling.permutation(repeatable_generator(), len(values))]
+
+
+def test_in_linear_models_an_order_of_records_moved_every_part_and_slots_at_random_move_none() -> None:
+    """A shift by one slot changes what every part is the sum of, where the roundings of one part are charged."""
+    moved, parts = parts_moved(ascending=True)
+    assert parts == moved > 5
+    assert parts_moved(ascending=False)[0] == 0

@@ -59,6 +59,9 @@ FLAWS = {
     "padding that counts": ("(uint8_t)kept & ", ""),
     "the order of bits": ("byte >> (TOGETHER - 1 - bit) & 1", "byte >> bit & 1"),
     "the rarest groups": ("leading[i] >= least", "leading[i] > least"),
+    "a place too few": ("uint64_t places = (uint64_t)last + 1;", "uint64_t places = (uint64_t)last;"),
+    "rows without their flags": ("included[at] = counts;", "included[at] = included[at];"),
+    "words twice": ("words[last - 1] * places;", "words[last / 2] * places;"),
 }
 
 
