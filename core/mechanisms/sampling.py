@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from core.mechanisms.generator import SEEDS, Generator, SimulationGenerator
+from core.mechanisms.generator import SEEDS, WORD_BYTES, Generator, SimulationGenerator
 from core.mechanisms.shuffle import compiled_shuffle, shuffle
 from core.native.library import Kernel, address, library
 from core.native.signatures import GROUPS, SETTLE_GROUPS, SHUFFLE, UNITS
@@ -122,26 +122,36 @@ class _Groups:
 
     def compiled(
         self, kernels: Kernels, generator: Generator, leading: NDArray[np.uint16], length: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.uint8]] | None:
+    ) -> "_Found | None":
         """Return what `listed` does, compiled; None, and nothing drawn, where there are more than `length`."""
         count, first = leading.size, address(leading)
-        places, pending = np.empty(length + 1, dtype=np.int64), np.empty(length + 2, dtype=np.int64)
-        drawn = np.empty(length, dtype=np.uint8)
-        into = (address(places), address(drawn), address(pending))
-        pended = into[2] + 8 * (length + 1)
+        # Places, those that are pending with their number behind them, and bytes: to ask where they are takes time.
+        room = np.empty(2 * length + 3 + -(-length // WORD_BYTES), dtype=np.int64)
+        at = address(room)
+        into = (at, at + WORD_BYTES * (2 * length + 3), at + WORD_BYTES * (length + 1))
+        pended = at + WORD_BYTES * (2 * length + 2)
         if kernels.groups(first, count, int(self.least), self._at[0], length, *into, pended) > length:
             return None
-        words = generator.bits(int(pending[-1]))
+        words = generator.bits(int(room[2 * length + 2]))
         if kernels.settle(first, count, address(words), self._at[1], *into, words.size):
-            drawn = self.decide(generator, leading.take(places[:length], mode="clip"), words)
-        return places[:length], drawn
+            drawn = self.decide(generator, leading.take(room[:length], mode="clip"), words)
+            return _Found(room[:length], drawn, (at, address(drawn)))
+        return _Found(room[:length], room[2 * length + 3 :].view(np.uint8)[:length], into[:2])
 
-    def listed(
-        self, generator: Generator, leading: NDArray[np.uint16], length: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    def listed(self, generator: Generator, leading: NDArray[np.uint16], length: int) -> "_Found":
         """Return which groups may have units in the sample, padded to a length or more, and the bytes of these."""
         places = _places(leading >= self.least, length)
-        return places, self.decide(generator, leading.take(places, mode="clip"))
+        drawn = self.decide(generator, leading.take(places, mode="clip"))
+        return _Found(places, drawn, (address(places), address(drawn)))
+
+
+class _Found(NamedTuple):
+    """Groups that may have units in a sample, and their bytes."""
+
+    places: NDArray[np.int64]
+    drawn: NDArray[np.uint8]
+    at: tuple[int, int]
+    """Where both stand."""
 
 
 @lru_cache(maxsize=8)
@@ -248,22 +258,22 @@ def list_by(
     leading = groups.leading(generator, count)
     most = padded_length((2**_LEADING_BITS - int(groups.least)) << 48, count)
     found = None if kernels is None else groups.compiled(kernels, generator, leading, most)
-    places, drawn = groups.listed(generator, leading, most) if found is None else found
+    found = groups.listed(generator, leading, most) if found is None else found
     if kernels is None:
-        listed = _units_of(generator, places, drawn, count, units, length)
+        listed = _units_of(generator, found, count, units, length)
     else:
-        listed = _compiled_units(kernels, generator, places, drawn, count, units, length)
+        listed = _compiled_units(kernels, generator, found, count, units, length)
     if listed is not None:
         return listed
+    places, drawn, _ = found
     whole = np.zeros(count, dtype=np.uint8)
     whole[places[places < count]] = drawn[places < count]
     return _mask(whole, units)
 
 
-def _units_of(
-    generator: Generator, places: NDArray[np.int64], drawn: NDArray[np.uint8], count: int, units: int, length: int
-) -> Listed | None:
+def _units_of(generator: Generator, found: _Found, count: int, units: int, length: int) -> Listed | None:
     """Return the units of groups as a list, None where they are more; what are no units leave the bytes."""
+    places, drawn, _ = found
     drawn *= places < count
     if spare := count * _TOGETHER - units:  # bits of the last group that are no units
         drawn[places == count - 1] &= (0xFF << spare) & 0xFF
@@ -272,29 +282,23 @@ def _units_of(
     if chosen.size > length:
         return None
     included = chosen < inside.size
-    found = places.take(chosen >> 3, mode="clip") * _TOGETHER + (chosen & 7)
-    rows = np.where(included, found, _spread(units, length)[0])
+    read = places.take(chosen >> 3, mode="clip") * _TOGETHER + (chosen & 7)
+    rows = np.where(included, read, _spread(units, length)[0])
     shuffle(generator, rows, included)
     return Listed(rows, included)
 
 
 def _compiled_units(
-    kernels: Kernels,
-    generator: Generator,
-    places: NDArray[np.int64],
-    drawn: NDArray[np.uint8],
-    count: int,
-    units: int,
-    length: int,
+    kernels: Kernels, generator: Generator, found: _Found, count: int, units: int, length: int
 ) -> Listed | None:
     """Return what `_units_of` does, in compiled code."""
-    rows, included = np.empty(length + 1, dtype=np.int64), np.empty(length, dtype=np.bool_)
-    groups = (address(places), address(drawn), places.size, count, units)
-    into = (address(rows), address(included))
-    if kernels.units(*groups, _spread(units, length)[1], length, *into) > length:
+    room = np.empty(length + 1 + -(-length // WORD_BYTES), dtype=np.int64)  # rows, and which of them are units
+    at = address(room)
+    into = (at, at + WORD_BYTES * (length + 1))
+    if kernels.units(*found.at, found.places.size, count, units, _spread(units, length)[1], length, *into) > length:
         return None
     compiled_shuffle(kernels.shuffle, generator, length, *into)
-    return Listed(rows[:length], included)
+    return Listed(room[:length], room[length + 1 :].view(np.bool_)[:length])
 
 
 def _places(flags: NDArray[np.bool_], length: int) -> NDArray[np.int64]:
