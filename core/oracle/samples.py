@@ -68,7 +68,8 @@ class PoissonDoor(AbstractSampleDoor):
     The sum divides by the expected size: the realised one shows nowhere. It is over a list of rows whose public length
     the sample passes with probability below 2^-84 (`sampling.padded_length`), in a secret, uniformly random order with
     padding; or, where that length is not far below n, over all rows with a mask. A sample that passes its length is
-    summed whole, by such a full pass: with that probability a law is drawn that is not the one that is priced.
+    summed whole, by such a full pass: with that probability a law is drawn that is not the one that is priced, and a
+    scope's count of draws has room for it (`core.privacy.draws`).
 
     Proof of the price (`Coupling.SLOT` of `core.privacy.events`). Let x be the unit in which D and D' differ, null in
     D'. Fix everybody else's coins, and the order of the L slots. Where x is not in the sample, D and D' sum the same
