@@ -17,12 +17,13 @@ from typer.testing import CliRunner
 from core.store.signing import SigningKeys, parse_signing_keys, rotate_signing_key
 from core.version import software
 from farthing import Client
-from farthing.certificates import BadCertificateError, Signed, check, contained, extends
+from farthing.certificates import BadCertificateError, Signed, check, contained, extends, part_of
+from farthing.certificates import released as released_as
 from farthing.chain import GENESIS
 from farthing.cli import app
 from farthing.views import Entry
 from tests.farthing.conftest import Released
-from tests.support.embedded import KEY, Embedded
+from tests.support.embedded import KEY, LOGISTIC, Embedded
 
 ISSUER = "inst_one"
 SEED = bytes(range(32))
@@ -305,6 +306,34 @@ def test_a_real_job_s_certificate_is_checked_offline(client: Client, released: R
     assert run().exit_code == 1
     files["keys.json"].write_text("no")
     assert run().exit_code == 2
+
+
+def test_a_real_federated_job_has_a_certificate_of_the_whole_and_of_each_client(
+    service: Embedded, client: Client
+) -> None:
+    datasets = [service.upload(budget={"epsilon": "3", "delta": "1e-6"}) for _ in range(2)]
+    asked = {
+        "model": LOGISTIC,
+        "optimizer": {"kind": "noisy_gd", "steps": 3},
+        "privacy": {"mu": "0.5"},
+        "inference": {"intervals": False},
+    }
+    job = client.wait(client.submit(asked, datasets=datasets).id)
+    published = client.signing_keys()
+    whole = check(client.certificate(job.id), published)
+    export = httpx.get(
+        f"{client.url}/v1/models/{job.model}/export?format=json", headers={"Authorization": f"Bearer {KEY}"}
+    )
+    released_as(whole, export.json())
+    assert job.federation is not None
+    assert job.federation.clients is not None
+    for one, dataset in zip(job.federation.clients, datasets, strict=True):
+        own = check(client.certificate(str(one.job)), published)
+        part_of(own, whole)
+        assert own.payload["dataset"]["id"] == dataset
+        assert own.payload["software"] == [{"attempt": 1, "with": software()}]
+        assert own.payload["promise"]["zero_out"]["mu"] == "0.5"
+        contained(own, list(client.entries(str(own.scope))))
 
 
 def test_keys_are_public_and_a_rotation_needs_no_restart(service: Embedded, released: Released, client: Client) -> None:
