@@ -10,6 +10,7 @@ from math import isfinite, sqrt
 from typing import TYPE_CHECKING
 
 from core.catalogue.columns import ArrayColumn, centre_of
+from core.catalogue.tiny import drop_tiny
 from core.errors import FieldError
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def encode_array(column: ArrayColumn, values: "npt.NDArray[np.generic]", out: "n
     else:
         np.subtract(values, np.float32(centre_of(column)), out=out, dtype=np.float32)
         np.divide(out, np.float32(scale_of(column)), out=out)
+        drop_tiny(out)
 
 
 def encode_one(column: ArrayColumn, value: object, pointer: str) -> list[float] | FieldError:

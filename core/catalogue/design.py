@@ -34,6 +34,7 @@ from core.catalogue.models import AnyModel, PhaseRetrievalModel, PoissonModel
 from core.catalogue.network.layers import Shape
 from core.catalogue.network.model import NetworkModel
 from core.catalogue.selection import some_of, target_of, used_by
+from core.catalogue.tiny import drop_tiny, without_tiny
 from core.errors import FieldError, Invalid
 from core.privacy.facts import Frozen, Grown
 
@@ -276,7 +277,10 @@ class Design(Grown):
             column = numbers.astype(np.float64)  # single precision comes last, once
             column -= feature.centre
             column /= feature.scale
+            drop_tiny(column)
             out[:, place] = column
+            if out.dtype == np.float32:
+                drop_tiny(out[:, place])
 
     @staticmethod
     def _feature(feature: Feature, values: Mapping[str, float]) -> float:
@@ -284,7 +288,7 @@ class Design(Grown):
             return 1.0
         value = values[feature.column]
         number = float(value == feature.code) if feature.code is not None else value
-        return (number - feature.centre) / feature.scale
+        return without_tiny((number - feature.centre) / feature.scale)
 
 
 def make_design(columns: Sequence[Column], model: AnyModel) -> Design:

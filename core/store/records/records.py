@@ -9,6 +9,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from core.catalogue.design import Design
+from core.catalogue.tiny import drop_tiny
 from core.settings import ServiceSettings
 from core.store.records.encryption import Decrypting
 from core.store.records.files import closed_on_failure, digest_of
@@ -125,6 +126,7 @@ def read_records(source: BinaryIO, design: Design, rows: range | None = None) ->
         encoded.features[start:stop][~present] = 0
         encoded.target[start:stop] = (values[target] - design.target.centre) / design.target.scale
         encoded.target[start:stop][~present] = 0.0
+        drop_tiny(encoded.target[start:stop])
         start = stop
     assert start == len(wanted), "the stored records are cut short"
     return encoded
