@@ -39,6 +39,10 @@ LARGEST_DIMENSION: Final = 2**20
 
 _CLIP_SLACK: Final = 1 + 2.0**-12
 _ROUNDED_UP: Final = 1 + 2.0**-40
+_PART_BITS: Final = 21
+_MOST_SQUARES: Final = 2**20
+"""Products of two parts that a machine word holds the sum of."""
+
 _SMALLEST_STEP: Final = 2.0**-900
 _TOTAL_BITS: Final = 61
 """Sums of parts stay below 2^61 on the finer grid, the parts' own roundings aside: 63 bits hold them with room."""
@@ -322,8 +326,19 @@ def integer_norm(integers: NDArray[np.int64]) -> int:
     """Return floor(sqrt(sum S_j^2)) exactly.
 
     Sensitivity: norms of neighbours differ by at most the integer sensitivity of S, their floors by at most one more.
+
+    Time: each entry is cut into three parts of 21 bits, whose products add up in machine words, so it depends on shapes
+    alone but for the last root, of one number, where it varies by less than a microsecond.
     """
-    return isqrt(sum(value * value for value in integers.ravel().tolist()))
+    squares, cut = 0, np.int64(2**_PART_BITS - 1)
+    flat = np.abs(integers.ravel())
+    for start in range(0, flat.size, _MOST_SQUARES):
+        some = flat[start : start + _MOST_SQUARES]
+        low, middle, high = some & cut, (some >> _PART_BITS) & cut, some >> 2 * _PART_BITS
+        pairs = ((low, low), (low, middle), (low, high), (middle, middle), (middle, high), (high, high))
+        for (one, other), place, times in zip(pairs, (0, 1, 2, 2, 3, 4), (1, 2, 2, 1, 2, 1), strict=True):
+            squares += times * int(one @ other) << place * _PART_BITS
+    return isqrt(squares)
 
 
 def _is_size(value: float) -> bool:

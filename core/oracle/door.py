@@ -24,6 +24,7 @@ from core.mechanisms.generator import SystemGenerator, require_system
 from core.oracle import Answer, Coins, Meter, Release, Status
 from core.oracle.account import EVERYTHING, Account, Part
 from core.oracle.noise import grid_for, noised_mean
+from core.oracle.pace import paced, score_seconds
 from core.oracle.stationarity import score_of
 from core.privacy.events import Event
 from core.privacy.facts import Facts
@@ -224,7 +225,9 @@ class AbstractDoor(ABC):
         """Return how far one point of a list is from what is looked for, as an integer; private."""
         asked: tuple[Summed, Summed] = (gradient_of(question), question.hessian())
         slope, bend = (closed(self._sum(one, point, None, selected, self._whole_facts)).cpu().numpy() for one in asked)
-        return score_of(question, self._whole_facts, point, (slope, bend), selected)
+        facts = self._whole_facts
+        seconds = score_seconds(facts.dimension)
+        return paced(seconds, lambda: score_of(question, facts, point, (slope, bend), selected))
 
     def affords(self, question: Question) -> bool:
         """Say whether price and units are left for this question."""

@@ -43,6 +43,7 @@ from core.mechanisms.lattice import (
 )
 from core.mechanisms.telling import TELLS_IN_PLACE, TELLS_OPEN, tell_in_place, tell_noised, tell_open
 from core.oracle import Answer
+from core.oracle.pace import choice_seconds, paced
 from core.oracle.stationarity import MOST_STEPS, SCORE_STEPS, decided
 from core.privacy.facts import Facts
 from core.problems.neural.parts import OpenSum, closed, is_here
@@ -142,7 +143,8 @@ def noised_mean(
         theta: where it is asked, shape (p,) or (K, p); a vector is told in its precision.
     """
     if isinstance(question, AbstractScored):
-        return decided(generator, question, closed(total).tolist())
+        scores = closed(total).tolist()
+        return paced(choice_seconds(len(scores)), lambda: decided(generator, question, scores))
     grid = grid_for(question, facts, terms)
     parameter = grid.parameter(question.sigma)
     shape = (question if isinstance(question, Looked) else summed(question)).shape(facts.dimension)
@@ -158,7 +160,8 @@ def noised_mean(
             int
         )
     if isinstance(question, LeastGradient):
-        return chosen(generator, [integer_norm(one) for one in integers], parameter)
+        seconds = choice_seconds(len(integers), facts.dimension)
+        return paced(seconds, lambda: chosen(generator, [integer_norm(one) for one in integers], parameter))
     if isinstance(question, GradientNorm):
         integers = np.array([integer_norm(integers)])
     draw = noise_symmetric if isinstance(question, Matrices) else noise_vector
