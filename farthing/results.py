@@ -33,6 +33,8 @@ class Coefficient(View):
     """At the first level; None without a standard error."""
     intervals: tuple[Banded, ...] = ()
     """At every level, where several were asked for; else empty."""
+    flags: tuple[str, ...] = ()
+    """What a method found wrong with it, in words; all but `clamped` withhold its interval."""
 
 
 class Scale(View):

@@ -212,7 +212,8 @@ def summary(found: Summary) -> RenderableType:
     table = plain_table(title, rows, left=("coefficient",), right=("estimate", "std. error", "z", "p", *levels))
     said = federated.promises(found)
     if any(one.std_error is not None for one in found.coefficients):
-        said += f"; intervals count the noise ({found.correction})"
+        said += "; intervals count the noise" + (f" ({found.correction})" if found.correction else "")
+    said += "".join(f"\n{one.name}: {', '.join(one.flags)}" for one in found.coefficients if one.flags)
     return Group(table, "", _said("\n".join([said, *found.notes])))
 
 

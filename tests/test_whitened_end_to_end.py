@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.embedded import SEEDS, Embedded
+from farthing import Client
+from tests.support.embedded import KEY, SEEDS, Embedded
 
 METHOD = {"kind": "whitened_newton"}
 COLUMNS: list[dict[str, Any]] = [
@@ -96,6 +97,10 @@ def test_an_alias_is_named_and_its_interval_withheld_everywhere(service: Embedde
     assert found["intercept"]["estimate"] is not None
     text = service.http.get(f"/v1/models/{model}/summary?format=text").text
     assert "not identified" in text or "separated" in text
+    with Client(service.url, KEY) as client:
+        shown = {one.name: one for one in client.model(model).table().coefficients}
+    assert shown["age"].interval is None
+    assert shown["age"].flags
     page = service.http.get(f"/v1/models/{model}/summary?format=html")
     assert page.status_code == 200
     answer = service.http.get(f"/v1/models/{model}/intervals")
