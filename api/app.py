@@ -9,7 +9,7 @@ from anyio import to_thread
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from api import errors, upkeep
+from api import errors, provenance, upkeep
 from api.door import Door
 from api.metrics import Metrics
 from api.middleware import Envelope
@@ -128,5 +128,6 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
                     }
         for unused in ("HTTPValidationError", "ValidationError"):
             components.pop(unused, None)
+        provenance.mark(document)
         app.openapi_schema = document
     return app.openapi_schema

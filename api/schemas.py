@@ -5,6 +5,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from core.patterns import identifier
+from core.service.provenance import Drawn, Operational, Paid
 from core.service.views import View
 
 T = TypeVar("T")
@@ -50,8 +51,8 @@ class Page(BaseModel, Generic[T]):
 
     object: Literal["list"] = "list"
     data: list[T]
-    has_more: bool
-    next: str | None = None
+    has_more: Operational[bool]
+    next: Drawn[str | None] = None
 
 
 class NewKey(Body):
@@ -97,7 +98,7 @@ class PredictRows(Body):
 class Predictions(View):
     """One prediction for each row, in order."""
 
-    predictions: list[dict[str, Any]]
+    predictions: Paid[list[dict[str, Any]]]
     """One an input row: `probability`, `value`, `mean` or `probabilities`, as the model says."""
 
 
@@ -137,5 +138,5 @@ class RegionRequest(Body):
 class Paragraph(View):
     """Text to paste into a paper."""
 
-    text: str
+    text: Paid[str]
     """Plain, in sentences."""

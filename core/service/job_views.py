@@ -5,19 +5,20 @@ from typing import Any, Literal
 from core.catalogue.excess import ExcessForecast, ReachedExcess
 from core.catalogue.forecast import Forecast, Reached
 from core.catalogue.method import Bound
+from core.service.provenance import Declared, Drawn, Operational, Paid, Timed
 from core.service.views import View
 
 
 class CostFigures(View):
     """What something costs, under the scope's adjacency."""
 
-    percent: str
+    percent: Paid[str]
     """Per cent of the scope's whole budget."""
-    epsilon_alone: str
+    epsilon_alone: Declared[str]
     """At the scope's delta, had nothing else been drawn."""
-    rho: str | None
+    rho: Declared[str | None]
     """In zero-concentrated terms; null where it has none."""
-    mu: str | None
+    mu: Declared[str | None]
     """Of Gaussian answers alone; null where others are among them."""
 
 
@@ -26,24 +27,24 @@ class EstimateCost(CostFigures):
 
     retry_allowance: CostFigures
     """Reserved beside the price, and given back where it is not needed."""
-    delta: str
+    delta: Declared[str]
     """The scope's, at which `epsilon_alone` holds."""
 
 
 class ClientEstimate(View):
     """What a federated job would cost one client; how many more would fit is for those with a grant there to know."""
 
-    dataset: str
+    dataset: Drawn[str]
     """The client's, `ds_...`."""
-    rows: int
+    rows: Declared[int]
     """Its units, public by the owner's word."""
-    plan: dict[str, Any]
+    plan: Declared[dict[str, Any]]
     """The method's settings as planned for it."""
     cost: EstimateCost
     """What its own scope would be charged."""
-    fits: bool
+    fits: Paid[bool]
     """Whether its budget admits its part now."""
-    jobs_that_still_fit: int | None
+    jobs_that_still_fit: Paid[int | None]
     """How many such, one after the other; null without a grant there."""
 
 
@@ -56,44 +57,44 @@ class EstimateView(View):
 
     cost: EstimateCost | None
     """At the ledger's present head; null of a federated job, whose clients have one each."""
-    plan: dict[str, Any]
+    plan: Declared[dict[str, Any]]
     """The settings that would run, nothing left open."""
-    bound: Bound
+    bound: Declared[Bound]
     """What the method's theorem promises."""
-    fits: bool
+    fits: Paid[bool]
     """Whether the budget, and the caller's grant, admit it now."""
-    jobs_that_still_fit: int | None
+    jobs_that_still_fit: Paid[int | None]
     """How many such, one after the other; null where a client's budget is not the caller's to know."""
-    steps: int
+    steps: Declared[int]
     """That it would take."""
-    chunks: int
+    chunks: Declared[int]
     """In which it is paid, each before it reads."""
-    rows: int
+    rows: Declared[int]
     """Units it would read, public by the owner's word."""
-    coefficients: int
+    coefficients: Declared[int]
     """That are estimated, encoded."""
-    compute: dict[str, float]
+    compute: Declared[dict[str, float]]
     """Work: multiplications, and bytes of all records."""
-    head: str | None
+    head: Drawn[str | None]
     """Of the ledger when it was priced; null of a federated job."""
     clients: list[ClientEstimate] | None = None
     """Each client's price, by place; null of a job on one dataset."""
-    prediction: Forecast | None = None
+    prediction: Declared[Forecast | None] = None
     """Interval widths to expect; null without intervals, and of a federated job."""
-    excess: ExcessForecast | None = None
+    excess: Declared[ExcessForecast | None] = None
     """What is promised of the excess risk; null of methods that promise none."""
-    goal: Reached | ReachedExcess | None = None
+    goal: Declared[Reached | ReachedExcess | None] = None
     """What the wanted width or excess risk takes; null where none was asked for."""
-    if_lost: str | None = None
+    if_lost: Declared[str | None] = None
     """What becomes of it if its worker is lost; null of a federated job."""
 
 
 class ProgressView(View):
     """Steps done, of steps planned."""
 
-    step: int
+    step: Paid[int]
     """Done so far."""
-    steps: int
+    steps: Declared[int]
     """Planned."""
 
 
@@ -107,42 +108,42 @@ class JobCost(View):
     """The most it may cost."""
     retry_allowance: CostFigures
     """Reserved beside that, to pay lost chunks again."""
-    spent: CostFigures
+    spent: Paid[CostFigures]
     """So far."""
-    returned: CostFigures | None
+    returned: Paid[CostFigures | None]
     """Of `reserved`, given back for good; null until the job has ended."""
-    delta: str
+    delta: Declared[str]
     """The scope's, at which `epsilon_alone` holds."""
 
 
 class FailureView(View):
     """Why a job failed, from a closed list."""
 
-    code: str
+    code: Paid[str]
     """Stable; docs/errors.md lists all."""
 
 
 class ResultView(View):
     """What a job released."""
 
-    model: str
+    model: Drawn[str]
     """What may be read of it, `mdl_...`."""
 
 
 class ClientView(View):
     """A client of a federated job; its dataset, scope, site, job and cost only for those who may see that job."""
 
-    place: int
+    place: Declared[int]
     """From 0, in the order of the job's datasets."""
-    state: str
+    state: Paid[str]
     """As a job's."""
-    dataset: str | None
+    dataset: Drawn[str | None]
     """`ds_...`; null where it is not the caller's to see."""
-    scope: str | None
+    scope: Drawn[str | None]
     """Whose budget pays, `sc_...`; null as above."""
-    site: str | None
+    site: Operational[str | None]
     """That keeps its records; empty: the service's own; null as above."""
-    job: str | None
+    job: Drawn[str | None]
     """The client's own, `job_...`; null as above."""
     cost: JobCost | None
     """What its scope pays; null as above."""
@@ -153,11 +154,11 @@ class ClientView(View):
 class FederationView(View):
     """How a job takes part in a federated one: as the job itself, with its clients, or as the client at a place."""
 
-    job: str
+    job: Drawn[str]
     """The federated job's id."""
-    place: int | None
+    place: Declared[int | None]
     """The client's, from 0; null: it is the federated job itself."""
-    quorum: int | None
+    quorum: Declared[int | None]
     """Clients that must be left; null of a client."""
     clients: list[ClientView] | None
     """By place; null of a client."""
@@ -170,58 +171,58 @@ class JobView(View):
     cannot start now; `failed_for` why a failed one has, and what to do: from its code and what it asked for.
     """
 
-    id: str
+    id: Drawn[str]
     """`job_...`."""
     object: Literal["job"] = "job"
-    state: str
+    state: Paid[str]
     """queued, running, cancelling, succeeded, failed, cancelled or expired."""
-    dataset: str | None
+    dataset: Drawn[str | None]
     """That it reads, `ds_...`; null of a federated job."""
-    scope: str | None
+    scope: Drawn[str | None]
     """Whose budget pays, `sc_...`; null of a federated job, whose clients tell theirs."""
-    site: str | None
+    site: Operational[str | None]
     """That keeps its records; empty: the service's own; null of a federated job, whose clients tell theirs."""
-    owner: str
+    owner: Drawn[str]
     """Who submitted it, `pr_...`."""
-    model: dict[str, Any]
+    model: Declared[dict[str, Any]]
     """What is fitted, nothing left open."""
-    models: list[str]
+    models: Drawn[list[str]]
     """Released ones that it is about, `mdl_...`; mostly none."""
-    optimizer: dict[str, Any]
+    optimizer: Declared[dict[str, Any]]
     """The method's settings, nothing left open."""
-    privacy: dict[str, Any]
+    privacy: Declared[dict[str, Any]]
     """The target it was planned for."""
-    inference: dict[str, Any]
+    inference: Declared[dict[str, Any]]
     """Which intervals, nothing left open."""
-    resources: dict[str, Any]
+    resources: Declared[dict[str, Any]]
     """What its trainer may use and how it waits, with what was left out as it is meant."""
-    retry_allowance: int
+    retry_allowance: Declared[int]
     """Chunks reserved beside the price, to pay again for what is lost with a worker."""
     progress: ProgressView
     """How far it has come."""
     cost: JobCost | None
     """What it costs; null of a federated job, whose clients have one each."""
-    attempt: int
+    attempt: Operational[int]
     """Times that it was started; 0: not yet."""
-    created_at: str
+    created_at: Timed[str]
     """When it was submitted."""
-    started_at: str | None
+    started_at: Timed[str | None]
     """When it was first claimed; null: not yet."""
-    finished_at: str | None
+    finished_at: Timed[str | None]
     """When it ended; null: not yet."""
     error: FailureView | None
     """Why it failed; null where it has not."""
     result: ResultView | None
     """What it released; null until it succeeded, and where the caller may not see it."""
-    approval: str | None
+    approval: Operational[str | None]
     """not-needed, pending, approved, rejected or retired; null until something was released."""
-    labels: dict[str, str]
+    labels: Declared[dict[str, str]]
     """As submitted."""
     federation: FederationView | None = None
     """How it takes part in a federated job; null: not at all."""
-    waits_for: str | None = None
+    waits_for: Operational[str | None] = None
     """In words, why a queued job cannot start now; null: it can."""
-    failed_for: str | None = None
+    failed_for: Paid[str | None] = None
     """In words, why it failed and what to do; null where it has not."""
 
 
@@ -229,13 +230,13 @@ class EventView(View):
     """A line of a job's history."""
 
     object: Literal["event"] = "event"
-    seq: int
+    seq: Paid[int]
     """Its number in the job's history, from 1."""
-    kind: str
+    kind: Paid[str]
     """What happened, such as queued, running, progress or succeeded."""
-    data: dict[str, Any]
+    data: Paid[dict[str, Any]]
     """What belongs to it."""
-    created_at: str
+    created_at: Timed[str]
     """When it happened; progress and ends on a coarse grid of time."""
 
 
@@ -243,15 +244,15 @@ class AttemptView(View):
     """One claim of a job by a supervisor."""
 
     object: Literal["attempt"] = "attempt"
-    number: int
+    number: Operational[int]
     """From 1."""
-    started_at: str
+    started_at: Timed[str]
     """When it was claimed."""
-    opened_at: str | None
+    opened_at: Timed[str | None]
     """When records were opened; null: they were not."""
-    ended_at: str | None
+    ended_at: Timed[str | None]
     """When it ended; null: not yet."""
-    outcome: str | None
+    outcome: Paid[str | None]
     """How it ended; null: not yet."""
 
 
@@ -259,9 +260,9 @@ class ArtifactView(View):
     """Something a job left behind, and where to get it."""
 
     object: Literal["artifact"] = "artifact"
-    name: str
+    name: Operational[str]
     """A file name to keep it under."""
-    media_type: str
+    media_type: Operational[str]
     """Of its bytes."""
-    href: str
+    href: Drawn[str]
     """Where to get it, below the service's address."""

@@ -2,76 +2,77 @@
 
 from typing import Literal
 
+from core.service.provenance import Declared, Drawn, Timed
 from core.service.views import View
 
 
 class KeyView(View):
     """An API key, without its secret."""
 
-    id: str
+    id: Drawn[str]
     """`key_...`."""
     object: Literal["key"] = "key"
-    name: str
+    name: Declared[str]
     """That it was given."""
-    role: str
+    role: Declared[str]
     """owner, analyst, auditor or admin."""
-    principal: str
+    principal: Drawn[str]
     """Who it speaks for, `pr_...`."""
-    created_at: str
+    created_at: Timed[str]
     """When it was made."""
-    expires_at: str | None
+    expires_at: Timed[str | None]
     """When it ends; null: it does not."""
-    revoked_at: str | None
+    revoked_at: Timed[str | None]
     """When it was taken back; null: it was not."""
-    last_used_at: str | None
+    last_used_at: Timed[str | None]
     """About when it was last used; null: never."""
 
 
 class NewKeyView(View):
     """A key just made; `key` is the secret, shown once and never again, so a replayed answer has none."""
 
-    id: str
+    id: Drawn[str]
     """`key_...`."""
     object: Literal["key"] = "key"
-    key: str | None
+    key: Drawn[str | None]
     """The secret; null in a replayed answer."""
-    role: str
+    role: Declared[str]
     """owner, analyst, auditor or admin."""
-    name: str
+    name: Declared[str]
     """That it was given."""
-    principal: str
+    principal: Drawn[str]
     """Who it speaks for, `pr_...`."""
-    expires_at: str | None
+    expires_at: Timed[str | None]
     """When it ends; null: it does not."""
 
 
 class PrincipalStateView(View):
     """A principal, for whoever administers them."""
 
-    id: str
+    id: Drawn[str]
     """`pr_...`."""
     object: Literal["principal"] = "principal"
-    name: str
+    name: Declared[str]
     """That it was given."""
-    role: str
+    role: Declared[str]
     """owner, analyst, auditor or admin."""
-    created_at: str
+    created_at: Timed[str]
     """When it was made."""
-    disabled_at: str | None
+    disabled_at: Timed[str | None]
     """Since when none of its keys opens anything; null: they do."""
-    disabled_reason: str | None
+    disabled_reason: Declared[str | None]
     """Why; null: it is not disabled."""
 
 
 class PrincipalView(View):
     """Who a key speaks for."""
 
-    id: str
+    id: Drawn[str]
     """`pr_...`."""
     object: Literal["principal"] = "principal"
-    name: str
+    name: Declared[str]
     """That it was given."""
-    role: str
+    role: Declared[str]
     """owner, analyst, auditor or admin."""
-    key: str
+    key: Drawn[str]
     """The key that asked, `key_...`."""

@@ -9,6 +9,7 @@ from typing import Any, Literal, overload
 from pydantic import BaseModel, ConfigDict
 
 from core.catalogue.columns import Column, Unit
+from core.service.provenance import Declared, Drawn, Operational, OwnerOnly, Paid, Timed
 
 
 class View(BaseModel):
@@ -33,41 +34,41 @@ def rfc3339(seconds: float | None) -> str | None:
 class DatasetView(View):
     """A dataset's public facts: none of them was computed from the records but their declared number."""
 
-    id: str
+    id: Drawn[str]
     """`ds_...`."""
     object: Literal["dataset"] = "dataset"
-    name: str
+    name: Declared[str]
     """That its owner gave it."""
-    owner: str
+    owner: Drawn[str]
     """The principal who uploaded it, `pr_...`."""
-    state: str
+    state: Operational[str]
     """pending, ready, erasing or erased; jobs read a ready one only."""
-    scope: str | None
+    scope: Drawn[str | None]
     """Whose budget its jobs are charged to, `sc_...`; null until it has records."""
-    unit: Unit
+    unit: Declared[Unit]
     """Who is protected: a record, or all records of one user."""
-    adjacency: str
+    adjacency: Declared[str]
     """What neighbouring data are: zero_out or replace_one."""
-    rows: int | None
+    rows: Declared[int | None]
     """Records, by the owner's word; null while pending."""
-    columns: list[Column]
+    columns: Declared[list[Column]]
     """As declared, with their bounds and levels."""
-    fingerprint: str | None
+    fingerprint: Drawn[str | None]
     """Random, drawn when its records came; says nothing of them; null while pending."""
-    site: str
+    site: Operational[str]
     """That keeps the records; empty: the service's own."""
-    created_at: str
+    created_at: Timed[str]
     """When it was declared."""
 
 
 class OverlapView(View):
     """An earlier dataset of the same owner's with more than half of the rows in common, of the smaller one's."""
 
-    dataset: str
+    dataset: OwnerOnly[str]
     """`ds_...`."""
-    scope: str
+    scope: OwnerOnly[str]
     """Its scope, `sc_...`."""
-    share: float
+    share: OwnerOnly[float]
     """Of the smaller one's rows, an estimate: within about .05 of the truth where both are of a size."""
 
 
@@ -75,101 +76,101 @@ class IdentityView(View):
     """What an upload had in common with earlier ones of its owner's, for the owner alone."""
 
     object: Literal["identity"] = "identity"
-    dataset: str
+    dataset: Drawn[str]
     """`ds_...`."""
     overlaps: list[OverlapView]
     """The largest shares first; empty: none above a half was found."""
-    distinct_because: str | None
+    distinct_because: OwnerOnly[str | None]
     """What the owner stated when it came; null: nothing."""
 
 
 class AccessView(View):
     """Who may see a dataset."""
 
-    dataset: str
+    dataset: Drawn[str]
     """`ds_...`."""
-    principal: str
+    principal: Drawn[str]
     """Who may see it and send it jobs, `pr_...`."""
 
 
 class EpsilonView(View):
     """Epsilon at the scope's delta; informational, never what admits a job."""
 
-    total: str
+    total: Declared[str]
     """That was granted for good."""
-    spent: str
+    spent: Paid[str]
     """Of all that was drawn; informational."""
-    remaining: str
+    remaining: Paid[str]
     """The largest that one more job could ask, alone."""
 
 
 class PercentView(View):
     """The ledger's own figures at its present head."""
 
-    spent: str
+    spent: Paid[str]
     """Per cent of the budget that is drawn and gone."""
-    reserved: str
+    reserved: Paid[str]
     """Per cent that jobs which have not ended hold."""
-    remaining: str
+    remaining: Paid[str]
     """Per cent that new jobs may reserve."""
 
 
 class RhoView(View):
     """Zero-concentrated figures; null once any charge was not of that kind."""
 
-    total: str | None
+    total: Declared[str | None]
     """That the budget is worth; null once a charge had none."""
-    spent: str | None
+    spent: Paid[str | None]
     """Drawn; null once a charge had none."""
-    reserved: str | None
+    reserved: Paid[str | None]
     """Held by jobs that have not ended; null once a charge had none."""
-    remaining: str | None
+    remaining: Paid[str | None]
     """Left to new jobs; null once a charge had none."""
 
 
 class GrantView(View):
     """An analyst's own ceiling inside a scope's budget."""
 
-    id: str
+    id: Drawn[str]
     """`gr_...`."""
     object: Literal["grant"] = "grant"
-    scope: str
+    scope: Drawn[str]
     """Whose budget it is a part of, `sc_...`."""
-    principal: str
+    principal: Drawn[str]
     """Whose ceiling it is, `pr_...`."""
-    declared: dict[str, Any]
+    declared: Declared[dict[str, Any]]
     """The ceiling as the owner wrote it."""
-    epsilon: str
+    epsilon: Declared[str]
     """The ceiling, at `delta`."""
-    delta: str
+    delta: Declared[str]
     """At which `epsilon` holds."""
     percent: PercentView
     """What is used of the ceiling, in per cent of it."""
-    version: str
+    version: Operational[str]
     """Changes with the terms; what If-Match takes."""
 
 
 class GapView(View):
     """A range of time in which entries may be missing: the ledger went on without its witness."""
 
-    entry: int
+    entry: Operational[int]
     """Number of the entry that says so."""
-    since: str
+    since: Timed[str]
     """When the last entry before it was made."""
-    until: str
+    until: Timed[str]
     """When the ledger went on."""
-    accepted: int | None
+    accepted: Operational[int | None]
     """Number of the entry by which the owner has accepted it; null: no job is admitted until then."""
 
 
 class BudgetView(View):
     """What is left of the budget of the people behind a dataset."""
 
-    scope: str
+    scope: Drawn[str]
     """Whose budget it is, `sc_...`."""
-    adjacency: str
+    adjacency: Declared[str]
     """Under which all figures hold."""
-    delta: str
+    delta: Declared[str]
     """At which the epsilons hold."""
     epsilon: EpsilonView
     """What is left as epsilons."""
@@ -177,17 +178,17 @@ class BudgetView(View):
     """What is left as the ledger counts it."""
     rho: RhoView
     """What is left in zero-concentrated terms."""
-    entries: int
+    entries: Paid[int]
     """Lines of the ledger so far."""
-    head: str
+    head: Drawn[str]
     """SHA-256 of the last line, over all before it."""
-    frozen: str | None
+    frozen: Operational[str | None]
     """Why nothing is admitted now; null: jobs are."""
     unwitnessed: list[GapView]
     """Where entries may be missing, so that more may have been spent than is told; none: nowhere."""
-    label: str
+    label: Paid[str]
     """guarantee, or informational where answers decided how much was drawn."""
-    implies: dict[str, Any]
+    implies: Paid[dict[str, Any]]
     """What the spent figures promise under the other adjacencies."""
     grant: GrantView | None = None
     """The caller's own ceiling here; null: none was set."""
@@ -196,51 +197,51 @@ class BudgetView(View):
 class ScopeView(View):
     """A budget and the rules it was made with; they never change."""
 
-    id: str
+    id: Drawn[str]
     """`sc_...`."""
     object: Literal["scope"] = "scope"
-    owner: str
+    owner: Drawn[str]
     """The principal whose data it covers, `pr_...`."""
-    unit: Unit
+    unit: Declared[Unit]
     """Who is protected: a record, or all records of one user."""
-    adjacency: str
+    adjacency: Declared[str]
     """What neighbouring data are: zero_out or replace_one."""
-    units: int
+    units: Declared[int]
     """How many are protected, by the owner's word."""
-    epsilon: str
+    epsilon: Declared[str]
     """All that may ever be spent, at `delta`."""
-    delta: str
+    delta: Declared[str]
     """At which `epsilon` holds."""
-    orders: list[int]
+    orders: Declared[list[int]]
     """Renyi orders that the ledger keeps."""
-    weights: list[str]
+    weights: Declared[list[str]]
     """The part of delta that each order answers for, in order."""
-    caps_nano: list[int]
+    caps_nano: Declared[list[int]]
     """The most that may be spent at each order, in nano-nats."""
-    approval: bool
+    approval: Declared[bool]
     """Whether its owner approves each release before others see it."""
-    frozen: str | None
+    frozen: Operational[str | None]
     """Why nothing is admitted now; null: jobs are."""
     unwitnessed: list[GapView]
     """Where entries may be missing, so that more may have been spent than is told; none: nowhere."""
-    entries: int
+    entries: Paid[int]
     """Lines of its ledger so far."""
-    head: str
+    head: Drawn[str]
     """SHA-256 of the last line, over all before it."""
-    datasets: list[str]
+    datasets: Drawn[list[str]]
     """Those of it that the caller may see."""
-    created_at: str
+    created_at: Timed[str]
     """When its first dataset was declared."""
 
 
 class HeadView(View):
     """Where a scope's chain stands."""
 
-    scope: str
+    scope: Drawn[str]
     """`sc_...`."""
-    seq: int
+    seq: Paid[int]
     """The last line's number, from 1; 0: none yet."""
-    head: str
+    head: Drawn[str]
     """SHA-256 of the last line, over all before it."""
 
 
@@ -248,40 +249,40 @@ class EntryView(View):
     """One line of the ledger; `body` is the exact text that `hash` covers, after `prev_hash`."""
 
     object: Literal["entry"] = "entry"
-    seq: int
+    seq: Operational[int]
     """Its number in the scope's chain, from 1."""
-    kind: str
+    kind: Operational[str]
     """What it did: open, upload, grant, reserve, spend, settle, compensate, freeze, unfreeze or reconcile."""
-    job: str | None
+    job: Drawn[str | None]
     """That it is about; null: none."""
-    attempt: int | None
+    attempt: Paid[int | None]
     """Of that job, from 1; 0 for what happens once a job; null: it is about no job."""
-    chunk: int | None
+    chunk: Paid[int | None]
     """That was paid, from 0; 0 for what happens once a job; null: it is about no job."""
-    body: str
+    body: Drawn[str]
     """Canonical JSON: amounts, events, who and why."""
-    prev_hash: str
+    prev_hash: Drawn[str]
     """Of the line before."""
-    hash: str
+    hash: Drawn[str]
     """SHA-256 of `prev_hash`, a line feed and `body`."""
-    created_at: str
+    created_at: Timed[str]
     """When it was written."""
 
 
 class VerificationView(View):
     """Whether a chain and its sums recompute; `first_bad` is the first entry that does not."""
 
-    scope: str
+    scope: Drawn[str]
     """`sc_...`."""
-    ok: bool
+    ok: Operational[bool]
     """Whether all of it recomputes."""
-    entries: int
+    entries: Paid[int]
     """Lines that were read."""
-    head: str
+    head: Drawn[str]
     """SHA-256 of the last line that was read."""
-    first_bad: int | None
+    first_bad: Operational[int | None]
     """Number of the first line that does not recompute; null: all do."""
-    reason: str | None
+    reason: Operational[str | None]
     """What is wrong with it; null: nothing."""
     unchecked: list[str]
     """What its entries do not tell, so that it could not be checked."""
@@ -295,88 +296,88 @@ class ModelView(View):
     `certificates` are what jobs of the kind `certify` said of it, as far as the caller may see these jobs.
     """
 
-    id: str
+    id: Drawn[str]
     """`mdl_...`."""
     object: Literal["model"] = "model"
-    job: str
+    job: Drawn[str]
     """That released it, `job_...`."""
-    dataset: str | None
+    dataset: Drawn[str | None]
     """Whose records it was made of, `ds_...`; null of a federated job's."""
-    models: list[str]
+    models: Drawn[list[str]]
     """That its job was about, `mdl_...`; mostly none."""
-    approval: str
+    approval: Operational[str]
     """not-needed, pending, approved, rejected or retired."""
-    release: dict[str, Any]
+    release: Paid[dict[str, Any]]
     """All that was released; of a network all but the parameters themselves."""
-    certificates: list[dict[str, Any]]
+    certificates: Paid[list[dict[str, Any]]]
     """Newest last, each with its model and job."""
-    created_at: str
+    created_at: Timed[str]
     """When it was released, on a coarse grid of time."""
 
 
 class WeightsView(View):
     """Public weights that networks may start from; `tensors` has the shape of each, by name."""
 
-    id: str
+    id: Drawn[str]
     """`wts_...`."""
     object: Literal["pretrained"] = "pretrained"
-    name: str
+    name: Declared[str]
     """That the uploader gave them."""
-    owner: str
+    owner: Drawn[str]
     """Who uploaded them, `pr_...`."""
-    tensors: dict[str, list[int]]
+    tensors: Declared[dict[str, list[int]]]
     """Shape of each, by name."""
-    parameters: int
+    parameters: Declared[int]
     """Numbers in all of them."""
-    bytes: int
+    bytes: Declared[int]
     """Of the file."""
-    digest: str
+    digest: Declared[str]
     """SHA-256 of the file."""
-    created_at: str
+    created_at: Timed[str]
     """When they were uploaded."""
 
 
 class AuditView(View):
     """One request, who asked, and how it was answered."""
 
-    id: str
+    id: Drawn[str]
     """`evt_...`."""
     object: Literal["audit"] = "audit"
-    principal: str | None
+    principal: Drawn[str | None]
     """Who asked, `pr_...`; null: no key was recognised."""
-    action: str
+    action: Operational[str]
     """Method and route."""
-    target: str | None
+    target: Drawn[str | None]
     """What it was about; null: nothing of its own."""
-    status: int
+    status: Operational[int]
     """HTTP status of the answer."""
-    code: str | None
+    code: Operational[str | None]
     """Of the refusal; null where there was none."""
-    request_id: str
+    request_id: Drawn[str]
     """As the answer told it, for the operator's log."""
-    created_at: str
+    created_at: Timed[str]
     """When it was answered."""
 
 
 class WorkerView(View):
     """A supervisor of trainers, and when it was last seen."""
 
-    name: str
+    name: Drawn[str]
     """Its own, one for each process."""
     object: Literal["worker"] = "worker"
-    queues: list[str]
+    queues: Operational[list[str]]
     """Devices that it serves."""
-    slots: int
+    slots: Operational[int]
     """Jobs at a time."""
-    gpus: int
+    gpus: Operational[int]
     """That it has."""
-    site: str
+    site: Operational[str]
     """Whose records it reads; empty: the service's own."""
-    version: str
+    version: Operational[str]
     """Of its code."""
-    alive: bool
+    alive: Operational[bool]
     """Whether it was seen within a few leases."""
-    started_at: str
+    started_at: Timed[str]
     """When it registered."""
-    seen_at: str
+    seen_at: Timed[str]
     """When it last said that it is there."""
