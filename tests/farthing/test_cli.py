@@ -236,7 +236,7 @@ def test_what_an_auditor_reads(farthing: Command, released: Released) -> None:
     lines = ok(farthing("entries", released.scope, "--json")).splitlines()
     assert len(lines) == verified["entries"]
     shown = ok(farthing("entries", released.scope))
-    assert re.search(r"^2 +reserve +job_.* - +\+\d+\.\d{4} +\d+\.\d{4} *$", shown, re.MULTILINE)
+    assert re.search(r"^3 +reserve +job_.* - +\+\d+\.\d{4} +\d+\.\d{4} *$", shown, re.MULTILINE)
     left = re.search(r"^per cent +100 +([\d.]+)", ok(farthing("budget", released.dataset)), re.MULTILINE)
     assert left is not None
     assert shown.split()[-1] == f"{float(left[1]):.4f}"
