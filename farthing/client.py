@@ -24,7 +24,7 @@ from farthing.networks import Pretrained
 from farthing.plans import AnyPlan, read_plan
 from farthing.results import Contrast, Interval, OddsRatio, Summary, WaldTest
 from farthing.signed import SignedResources
-from farthing.views import AuditLine, Budget, Dataset, Grant, Validation, Worker
+from farthing.views import AuditLine, Budget, Dataset, Grant, Identity, Validation, Worker
 from farthing.wire import KEY, Wire
 
 Spec = Mapping[str, Any]
@@ -132,6 +132,10 @@ class Client(LedgerCalls, SignedResources):
     def validation(self, dataset: str) -> Validation:
         """Return the owner's report: how many cells were clamped, unknown or missing."""
         return Validation.model_validate(self._wire.get(f"/v1/datasets/{dataset}/validation"))
+
+    def identity(self, dataset: str) -> Identity:
+        """Return what an upload had in common with its owner's earlier ones: for the owner alone."""
+        return Identity.model_validate(self._wire.get(f"/v1/datasets/{dataset}/identity"))
 
     def mock(self, dataset: str, rows: int = 10) -> list[dict[str, Any]]:
         """Return synthetic rows made from the declared columns alone."""

@@ -158,6 +158,18 @@ def validation(dataset: DatasetId, url: Url = DEFAULT_URL, secret: Secret = "") 
 
 
 @app.command()
+def identity(dataset: DatasetId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """Print what an upload had in common with your earlier ones, and what you stated. For the owner alone."""
+    with Client(url, secret) as client:
+        found = client.identity(dataset)
+    for one in found.overlaps:
+        line(f"{one.dataset} in {one.scope}: {one.share:.2f} of the smaller one's rows in common")
+    if not found.overlaps:
+        line("more than half of the rows in common: with none of your datasets")
+    line("stated: " + (found.distinct_because or "nothing"))
+
+
+@app.command()
 def erase(
     dataset: DatasetId,
     *,

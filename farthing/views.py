@@ -41,6 +41,28 @@ class Dataset(View):
     """When it was declared; None: not told."""
 
 
+class Overlap(View):
+    """An earlier dataset of the same owner's with more than half of the rows in common, of the smaller one's."""
+
+    dataset: str
+    """`ds_...`."""
+    scope: str
+    """Its scope, `sc_...`."""
+    share: float
+    """Of the smaller one's rows, an estimate."""
+
+
+class Identity(View):
+    """What an upload had in common with its owner's earlier ones when it came."""
+
+    dataset: str
+    """`ds_...`."""
+    overlaps: list[Overlap] = []
+    """The largest shares first; empty: none above a half was found."""
+    distinct_because: str | None = None
+    """What the owner stated then; None: nothing."""
+
+
 class ColumnValidation(View):
     """How the cells of one column were read."""
 

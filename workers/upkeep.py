@@ -27,6 +27,7 @@ from core.store.records.storage import open_storage
 from core.store.signing import load_signing_keys, rotate_signing_key
 from core.store.witness import comparing, reconciling
 from core.store.witness.witness import Witness
+from workers import overlaps as looking
 from workers.embedded import holding, prepare, say
 
 
@@ -172,6 +173,24 @@ def reconcile(settings: ServiceSettings, *, without_witness: bool = False) -> No
         say(f"{len(waiting)} scopes admit no job until their owners run `farthing accept`: {', '.join(waiting[:5])}.")
 
 
+def overlaps(settings: ServiceSettings, above: float) -> None:
+    """Print which datasets of different owners share rows, of this site. For the operator alone; the trail says so.
+
+    Raises:
+        NotFound: there is no database in this home.
+        NotReady: the storage or the master key is missing.
+    """
+    database = _open(settings)
+    try:
+        found = list(looking.overlaps(settings, database, above))
+    finally:
+        database.dispose()
+    for one in found:
+        share = f"{one.share:.2f} of the smaller one's rows"
+        say(f"{one.first} of {one.owners[0]} and {one.second} of {one.owners[1]}: {share}")
+    say(f"{len(found)} pairs of datasets of different owners share more than {above} of their rows.")
+
+
 def admin_key(settings: ServiceSettings) -> None:
     """Make another admin's key, for whoever holds the database: where the first one was lost.
 
@@ -218,11 +237,19 @@ TOOLS: Final[dict[str, Callable[[ServiceSettings, argparse.Namespace], None]]] =
     "restore": lambda settings, told: restore(settings, told.source),
     "reconcile": lambda settings, told: reconcile(settings, without_witness=told.without_witness),
     "rewrap": lambda settings, told: rewrap(settings, fresh=told.fresh),
+    "overlaps": lambda settings, told: overlaps(settings, told.above),
     "rotate-signing-key": lambda settings, told: rotate(settings, leaked=told.leaked),
     "admin-key": lambda settings, _: admin_key(settings),
     "site": lambda settings, told: make_site(settings, told.name),
 }
 """What each does with the settings and its own arguments."""
+
+
+def _share(text: str) -> float:
+    """Return a share, for argparse."""
+    if not 0 <= float(text) < 1:
+        raise argparse.ArgumentTypeError("must be from 0 to below 1")
+    return float(text)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -239,6 +266,9 @@ def main(arguments: list[str] | None = None) -> None:
     tools.choices["reconcile"].add_argument("--without-witness", action="store_true", help="the witness is lost")
     tools.choices["rewrap"].add_argument("--fresh", action="store_true", help="make a new master key first")
     tools.choices["rotate-signing-key"].add_argument("--leaked", action="store_true", help="others have the old one")
+    tools.choices["overlaps"].add_argument(
+        "--above", type=_share, default=0.5, help="of the smaller dataset's rows, from 0 to 1; default .5"
+    )
     tools.choices["site"].add_argument("name", help="of the site")
     told = parser.parse_args(arguments)
     given = {name: value for name in ("home", "witness") if (value := getattr(told, name)) is not None}

@@ -153,12 +153,13 @@ def counts_of(content: bytes) -> "array[int]":
     return found
 
 
-def shared(first: Sequence[int], second: Sequence[int]) -> float | None:
-    """Return the share of rows that two uploads have in common, of the smaller one; None where that is chance or half.
+def shared(first: Sequence[int], second: Sequence[int], above: float = NEAR) -> float | None:
+    """Return the share of rows that two uploads have in common, of the smaller one; None: chance, or little.
 
     Args:
         first: the counts of one upload, by bucket.
         second: those of the other, by the same set of columns under the same key.
+        above: the least share to speak of.
     """
     rows, others = sum(first), sum(second)
     if not rows or not others:
@@ -168,7 +169,7 @@ def shared(first: Sequence[int], second: Sequence[int]) -> float | None:
     within = _freed(sum(map(mul, first, first)), rows, rows) - rows
     beside = _freed(sum(map(mul, second, second)), others, others) - others
     share = (pairs - sqrt(max(0.0, within) * max(0.0, beside))) / min(rows, others)
-    if spread < LEAST_SPREAD or share <= NEAR:
+    if spread < LEAST_SPREAD or share <= above:
         return None
     deviation = sqrt(max(rows, others) / min(rows, others) / spread)
     return share if share > DEVIATIONS * deviation else None
