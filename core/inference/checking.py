@@ -22,6 +22,8 @@ FARTHEST: Final = 8.0
 THIN: Final = 0.12
 """Of the mean second derivative: what the records of one of an indicator's values have at least."""
 EVENTS_PER_PARAMETER: Final = 10
+KNOWN_NOISE: Final = 0.2
+"""Below it a direction that noise hides is known to have less than a tenth of the mean second derivative."""
 _PREDICTED_PART: Final = 0.85
 """Of a logistic model's second derivative at equal chances of all records: what is left where chances differ."""
 
@@ -61,12 +63,12 @@ def check(one: Found) -> Checks:
         np.einsum("ij,jk,ik->i", one.back, part, one.back) / np.maximum(variance, TINY)
         for part in (found.guess, found.unlearned)
     )
+    empty = found.hessian_noise < KNOWN_NOISE  # hidden directions are where records say nothing, not where noise does
     apart = _apart(one)
     said: list[tuple[CoefficientCheck, ...]] = []
     for place in range(size):
         own: list[CoefficientCheck] = []
-        worse = unlearned[place] > max(MOST_GUESSED, 2 * guessed[place])  # noise tells less there than the guess
-        if guessed[place] > MOST_GUESSED or worse:
+        if guessed[place] > MOST_GUESSED or (empty and unlearned[place] > max(MOST_GUESSED, 2 * guessed[place])):
             own.append("not identified")
         if apart[place]:
             own.append("separated")
