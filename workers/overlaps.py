@@ -11,17 +11,16 @@ from itertools import combinations
 from typing import TYPE_CHECKING, BinaryIO
 
 from pydantic import TypeAdapter
-from sqlalchemy import select
 
 from core.catalogue.columns import ArrayColumn, Column, DateColumn, Ordered
 from core.settings import ServiceSettings
+from core.store import datasets
 from core.store.access import audit
 from core.store.access.audit import Line
 from core.store.database import Database
 from core.store.decoding.likeness import Summarized, are_same, best_set, counts_of, shared, tag_of
 from core.store.records.encryption import new_key
 from core.store.records.records import Kept, kept_of, open_records
-from core.store.tables import Dataset
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,10 +63,9 @@ def overlaps(settings: ServiceSettings, database: Database, above: float) -> Ite
     database.run(audit.append, [Line(None, "operator: overlaps", settings.site or None, 200, None, "operator")])
     key = new_key()
     with database.read() as session:
-        ready = select(Dataset).where(Dataset.state == "ready", Dataset.site == settings.site).order_by(Dataset.id)
         stored = [
             _Stored(one.owner_id, kept_of(one), _COLUMNS.validate_python(one.columns))
-            for one in session.execute(ready).scalars()
+            for one in datasets.ready(session, settings.site)
         ]
     summaries: dict[str, Summarized] = {}
     for one in stored:

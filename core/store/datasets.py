@@ -1,6 +1,6 @@
 """Rows of datasets: declared, filled, shared, erased."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Select, delete, select, update
@@ -112,6 +112,12 @@ def mark_erased(session: Session, dataset_id: str) -> bool:
     dataset.location = dataset.location_digest = dataset.wrapped_key = dataset.validation = None
     session.flush()
     return True
+
+
+def ready(session: Session, site: str) -> Sequence[Dataset]:
+    """Return the datasets whose records a site keeps, in order."""
+    statement = select(Dataset).where(Dataset.state == "ready", Dataset.site == site).order_by(Dataset.id)
+    return session.execute(statement).scalars().all()
 
 
 def locations(session: Session) -> set[str]:
