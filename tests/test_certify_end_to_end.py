@@ -55,7 +55,7 @@ def client(service: Embedded) -> Iterator[Client]:
 
 
 def upload(service: Embedded, units: int, seed: int, **changes: Any) -> str:
-    budget = {"epsilon": "30", "delta": "1e-6", "accept_weak_privacy": True}
+    budget = {"epsilon": "26", "delta": "1e-7", "accept_weak_privacy": True}
     return service.upload(squares(units, seed), columns=COLUMNS, budget=budget, **changes)
 
 

@@ -147,7 +147,7 @@ def test_phase_retrieval_starts_at_random_and_finds_one_of_two_answers(service: 
     found = []
     for _ in range(2):
         optimizer = {"kind": "adaptive_gd", "start": "random", "smoothness": 0.5, "step_cap": 30}
-        _, job, release = run(service, dataset, model=model, optimizer=optimizer, privacy={"mu": "3.5"})
+        _, job, release = run(service, dataset, model=model, optimizer=optimizer, privacy={"mu": "3"})
         assert job["cost"]["spent"]["mu"] is None
         table = service.get(f"/v1/models/{job['result']['model']}/summary")["coefficients"]
         found.append([line["estimate"] for line in table])
