@@ -1,6 +1,7 @@
 """What different owners share: an operator's command finds it, and the trail says that somebody looked."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -49,8 +50,10 @@ def test_what_owners_share_is_for_the_operators_host_alone(service: Service) -> 
     assert f"{first['id']} of {first['owner']} and {copy['id']} of {copy['owner']}: 1.00" in told
     assert part["id"] not in told
     assert "1 pairs" in told
-    lower = overlaps(service, "--above", "0.2")
-    assert f"{first['id']} of {first['owner']} and {part['id']} of {part['owner']}: 0.3" in lower
+    lower = overlaps(service, "--above", "0.1")
+    share = re.search(f"{first['id']} of {first['owner']} and {part['id']} of {part['owner']}: ([.0-9]+)", lower)
+    assert share is not None
+    assert float(share[1]) == pytest.approx(0.3, abs=0.17)  # five standard deviations
     assert erased["id"] not in lower
     auditor, _ = service.someone("auditor")
     lines = [json.loads(line) for line in auditor.get("/v1/audit/export?format=jsonl").text.splitlines()]
