@@ -281,7 +281,7 @@ def test_of_several_scopes_each_is_joined_or_answered_for(service: Service) -> N
     owner, _ = service.someone("owner")
     one, two = people(20), people(21)
     here, there = made(send(owner, text(one))), made(send(owner, text(two)))
-    both = text([*one[:600], *two[:600]])
+    both = text([*one[:900], *two[:900]])
     assert send(owner, both).json()["code"] == "near-copy"
     joining = send(owner, both, budget=None, scope=here["scope"])
     assert (joining.status_code, joining.json()["scope"]) == (409, there["scope"])
