@@ -270,7 +270,7 @@ def accept(
     url: Url = DEFAULT_URL,
     secret: Secret = "",
 ) -> None:
-    """Let a scope go on although entries of its ledger may be missing, because its witness was lost."""
+    """Accept that entries of a ledger may be missing. Its witness was lost, and the scope admits jobs from here on."""
     with Client(url, secret) as client:
         frozen = client.accept(scope, entry, reason).frozen
     line(f"{scope} admits jobs" if frozen is None else f"{scope} is frozen all the same: {frozen}")

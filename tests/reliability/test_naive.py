@@ -205,7 +205,7 @@ class TestALostBell:
     def claimed(self, database: Database, place: Place, home: Path, poll_seconds: float, wait_seconds: float) -> bool:
         """Say whether a supervisor that nobody rings finds the job in time."""
         settings = ServiceSettings(home=home, poll_seconds=poll_seconds, database_url=str(database.url))
-        Witness(settings.witness_path).start(database)
+        assert guard(database, Witness(settings.witness_path)) == []
         desk, log = Looking(database, settings, "w"), structlog.get_logger("test")
         keeper = Keeper(settings, desk, [Slot(0)], make_bell(settings), log)
         keeper.start()
@@ -237,7 +237,7 @@ class TestADatabaseThatRestarts:
 
     def pays(self, database: Database, place: Place, home: Path, kind: type[LedgerTill]) -> bool:
         settings = ServiceSettings(home=home, lease_seconds=LEASE)
-        Witness(settings.witness_path).start(database)
+        assert guard(database, Witness(settings.witness_path)) == []
         queue_one(database, place)
         till = kind(database, claim_one(database), settings)
         tried = []

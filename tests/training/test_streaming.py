@@ -38,6 +38,7 @@ from core.store.jobs import jobs
 from core.store.jobs.sweep import CONTACT, sweep
 from core.store.ledger import ledger
 from core.store.tables import Entry, Job
+from core.store.witness.comparing import guard
 from core.store.witness.witness import Witness
 from core.training.meter import Till
 from core.training.order import Drained, Payer
@@ -279,7 +280,7 @@ def attempt(
 )  # what is paid, and when, hangs on neither
 class TestLedger:
     def submit(self, database: Database, place: Place, folder: Path) -> str:
-        Witness(ServiceSettings(home=folder).witness_path).start(database)
+        assert guard(database, Witness(ServiceSettings(home=folder).witness_path)) == []
         with database.write() as session:
             return submit(session, place, WHOLE, retry_allowance=0).id
 
@@ -334,7 +335,7 @@ class TestLedger:
         self, database: Database, place: Place, tmp_path: Path
     ) -> None:
         """All is one chunk: skipping it would leave nothing. What both answers cost was reserved."""
-        Witness(ServiceSettings(home=tmp_path).witness_path).start(database)
+        assert guard(database, Witness(ServiceSettings(home=tmp_path).witness_path)) == []
         once = SETTINGS.model_copy(update={"batch": UNITS, "steps": 1})
         schedule = tuple(once.schedule(facts(UNITS, 3)))
         assert schedule == (Gaussian(sigma=SIGMA),)

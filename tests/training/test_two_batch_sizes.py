@@ -27,6 +27,7 @@ from core.store.database import Database
 from core.store.jobs import jobs
 from core.store.ledger import ledger
 from core.store.tables import Job
+from core.store.witness.comparing import guard
 from core.store.witness.witness import Witness
 from core.training.order import Payer
 from core.training.streaming import StreamMeter
@@ -140,7 +141,7 @@ def test_an_attempt_that_goes_on_a_chunk_too_early_is_seen() -> None:
 def test_the_ledger_charges_one_answer_whatever_is_lost(database: Database, tmp_path: Path) -> None:
     place, asked, public = make_place(database), settings(1).model_copy(update={"mu": 0.4}), facts(UNITS, 3)
     schedule = tuple(asked.schedule(public))
-    Witness(ServiceSettings(home=tmp_path).witness_path).start(database)
+    assert guard(database, Witness(ServiceSettings(home=tmp_path).witness_path)) == []
     with database.write() as session:
         name = submit(session, place, schedule, retry_allowance=0).id
     recorder, released = Recorder(UNITS), None

@@ -125,9 +125,24 @@ def test_a_restore_without_its_witness_says_so_and_reconciles_only_when_told(
     refused = upkeep("reconcile", "--home", home)
     assert refused.returncode == 1
     assert "--without-witness" in refused.stderr
-    assert upkeep("reconcile", "--home", home, "--without-witness").returncode == 0
+    done = upkeep("reconcile", "--home", home, "--without-witness")
+    assert done.returncode == 0, done.stderr
+    assert "until their owners run `farthing accept`" in done.stdout
+    scope = yesterday["scope"]
     with embedded(home, workers=0) as service:
         assert percent(service, yesterday["dataset"]) == yesterday["at_backup"]
+        refused = service.try_submit(yesterday["dataset"])
+        assert refused.json()["code"] == "scope-frozen", refused.text
+        budget = service.get(f"/v1/scopes/{scope}/budget")
+        (gap,) = budget["unwitnessed"]
+        assert gap["accepted"] is None
+        assert "may be missing" in budget["frozen"]
+        said = {"entry": gap["entry"], "reason": "nothing ran after the backup"}
+        accepted = service.http.post(f"/v1/scopes/{scope}/acceptances", json=said)
+        assert accepted.status_code == 200, accepted.text
+        assert accepted.json()["frozen"] is None
+        assert service.http.post(f"/v1/scopes/{scope}/acceptances", json=said).status_code == 409
+        assert service.http.post(f"/v1/scopes/{scope}/verify").json()["unwitnessed"][0]["accepted"] == gap["entry"] + 1
         assert service.try_submit(yesterday["dataset"]).status_code == 202
 
 
