@@ -14,6 +14,7 @@ from api.door import Door
 from api.metrics import Metrics
 from api.middleware import Envelope
 from api.rate import Rate
+from api.routes import access as access_routes
 from api.routes import audit as audit_routes
 from api.routes import (
     catalogue,
@@ -96,7 +97,7 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     app.state.intake = Together(partial(intake.store, context), "intake")
     app.state.witness = Together(partial(intake.vouch, context), "witness")
     app.state.jobs = Together(partial(job_cases.get_all, context), "jobs")
-    data, work = (datasets, scopes, pretrained), (jobs, estimates, plans, models, certificates)
+    data, work = (datasets, access_routes, scopes, pretrained), (jobs, estimates, plans, models, certificates)
     for module in (*work, *data, health, catalogue, keys, principals, audit_routes, workers):
         app.include_router(module.router)
     errors.install(app)

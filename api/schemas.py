@@ -5,6 +5,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from core.patterns import identifier
+from core.privacy.amounts import BudgetCap
 from core.service.provenance import Drawn, Operational, Paid
 from core.service.views import View
 
@@ -64,6 +65,12 @@ class NewKey(Body):
     principal: Annotated[str, identifier("pr")] | None = Field(
         default=None, description="an existing principal who gets one more key; default: a new one"
     )
+
+
+class AccessRequest(Body):
+    """How much of a scope's budget a principal may use through a dataset."""
+
+    budget_cap: BudgetCap = Field(description='a part of the budget, such as {"share": "0.1"}, or "all"')
 
 
 class WithReason(Body):

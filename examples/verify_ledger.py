@@ -26,7 +26,7 @@ COMMON = {"v", "scope", "seq", "kind", "job", "attempt", "chunk", "at", "account
 MEMBERS = {
     "open": {"account", "terms", "actor", "adjacency", "unit", "units"},
     "upload": {"dataset", "fingerprint", "rows", "actor"},
-    "grant": {"account", "terms", "principal", "actor"},
+    "grant": {"account", "terms", "principal", "actor", "closed"},
     "reserve": {"schedule", "retry_allowance", "draws", "actor"},
     "spend": {"event", "again"},
     "charge": {"event", "reason"},
@@ -250,20 +250,35 @@ class Ledger:
         self.set_terms(body, None)
 
     def grant(self, body: Body) -> None:
-        """Make or change a grant."""
+        """Make, change or close a grant, or open it again."""
         owner = {one["principal"]: name for name, one in self.accounts.items()}
         need(owner.get(body["principal"], body["account"]) == body["account"], "this principal has another grant")
+        before = self.accounts.get(body["account"], {}).get("declared")
+        need(not body["closed"] or before == body["terms"]["declared"], "it closes a grant, and changes it")
         self.set_terms(body, body["principal"])
+        self.accounts[body["account"]] |= {"closed": body["closed"], "declared": body["terms"]["declared"]}
+
+    def terms_due(self, declared: Body) -> Body:
+        """Section 4: a budget's terms, or those of a part of the scope's."""
+        share = Fraction(1) if declared == {"cap": "all"} else None
+        if set(declared) == {"share"}:
+            share = Fraction(declared["share"])
+        if share is None:
+            return terms_of(declared, self.units)
+        scope = self.accounts[self.scope]
+        kept = {name: scope[name] for name in ("orders", "weights", "delta", "epsilon")}
+        return kept | {"caps_nano": [int(share * one) for one in scope["caps_nano"]]}
 
     def set_terms(self, body: Body, principal: str | None) -> None:
         """Section 4: derive terms, and put them on an account."""
-        told, due = read_terms(body["terms"]), terms_of(body["terms"]["declared"], self.units)
+        told, due = read_terms(body["terms"]), self.terms_due(body["terms"]["declared"])
         fresh = {"spent": ZERO, "reserved": ZERO, "draws": 0, "principal": principal}
         account = self.accounts.setdefault(body["account"], fresh | due)
         need(account["principal"] == principal, "the account is another principal's")
         if any(add(account["spent"], account["reserved"])):
             need(due["delta"] == account["delta"], "a grant that was used gets another delta")
             if (due["orders"], due["weights"]) != (account["orders"], account["weights"]):
+                need({"epsilon", "rho"} & set(body["terms"]["declared"]), "a grant that was used gets other orders")
                 due = {name: account[name] for name in ("orders", "weights", "delta")} | {"epsilon": due["epsilon"]}
                 pairs = zip(due["orders"], due["weights"], strict=True)
                 due["caps_nano"] = [max(0, cap(due["epsilon"], w * due["delta"], a)) for a, w in pairs]
@@ -284,6 +299,7 @@ class Ledger:
         payers = {name for name in body["accounts"] if name != self.scope}
         need(self.scope in body["accounts"], "the scope's account pays nothing")
         need(all(self.accounts[name]["principal"] == body["actor"] for name in payers), "it pays from another's grant")
+        need(not any(self.accounts[name]["closed"] for name in payers), "it pays from a grant that was closed")
         held, left, totals = {}, {}, {}
         for name in body["accounts"]:
             orders = self.accounts[name]["orders"]

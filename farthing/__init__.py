@@ -25,11 +25,13 @@ from farthing.results import (
     Summary,
     WaldTest,
 )
-from farthing.views import AuditLine, Budget, Dataset, Entry, Grant, Scope, Validation, Verification
+from farthing.views import Access, AuditLine, Budget, Cap, Dataset, Entry, Scope, Validation, Verification
 
 __all__ = [
+    "Access",
     "AuditLine",
     "Budget",
+    "Cap",
     "Client",
     "Coefficient",
     "Comparison",
@@ -40,7 +42,6 @@ __all__ = [
     "Estimate",
     "Event",
     "FarthingError",
-    "Grant",
     "Interval",
     "Job",
     "JobFailed",

@@ -17,14 +17,14 @@ from farthing.arrays import write_npz
 from farthing.errors import FarthingError, JobFailed
 from farthing.estimate_views import Estimate
 from farthing.job_views import Event, Job
-from farthing.key_views import Key, Principal
 from farthing.ledger_calls import LedgerCalls
 from farthing.models import Levels, Model
 from farthing.networks import Pretrained
+from farthing.people import PeopleResources
 from farthing.plans import AnyPlan, read_plan
 from farthing.results import Contrast, Interval, OddsRatio, Summary, WaldTest
 from farthing.signed import SignedResources
-from farthing.views import AuditLine, Budget, Dataset, Grant, Identity, Validation, Worker
+from farthing.views import Access, AuditLine, Budget, Dataset, Identity, Validation, Worker
 from farthing.wire import KEY, Wire
 
 Spec = Mapping[str, Any]
@@ -43,7 +43,7 @@ UNKNOWN_CONTENT = "application/octet-stream"
 LONG_POLL_SECONDS = 30
 
 
-class Client(LedgerCalls, SignedResources):
+class Client(LedgerCalls, SignedResources, PeopleResources):
     """Talks to one Farthing service.
 
     Every method raises `FarthingError` where the service refuses, and `Unreachable` where no answer comes.
@@ -141,12 +141,30 @@ class Client(LedgerCalls, SignedResources):
         """Return synthetic rows made from the declared columns alone."""
         return list(self._wire.get(f"/v1/datasets/{dataset}/mock", rows=rows)["data"])
 
-    def share(self, dataset: str, principal: str) -> None:
-        """Let another principal see a dataset and send jobs to it."""
-        self._wire.send("PUT", f"/v1/datasets/{dataset}/access/{principal}")
+    def share(
+        self, dataset: str, principal: str, budget_cap: str | Mapping[str, str], *, version: str | None = None
+    ) -> Access:
+        """Let another principal see a dataset and use its budget up to a cap, or change the cap.
+
+        Args:
+            dataset: of yours.
+            principal: who gets access.
+            budget_cap: "all", or a part of the budget: ``{"share": "0.1"}``, ``{"epsilon": "1"}`` or
+                ``{"rho": "0.1"}``, the latter two with a ``"delta"`` or the scope's. The cap is one per scope and
+                principal: for a second dataset of the scope, state the same one.
+            version: of the cap that is to be changed, as `accesses` tells it; None: there is none, or it is this one.
+        """
+        headers = {} if version is None else {"If-Match": f'"{version}"'}
+        body = {"budget_cap": budget_cap if isinstance(budget_cap, str) else dict(budget_cap)}
+        answer = self._wire.send("PUT", f"/v1/datasets/{dataset}/access/{principal}", json=body, headers=headers)
+        return Access.model_validate(answer.json())
+
+    def accesses(self, dataset: str) -> list[Access]:
+        """Return who may use a dataset, under which cap, and what each has used: as its owner all, else one's own."""
+        return [Access.model_validate(item) for item in self._wire.pages(f"/v1/datasets/{dataset}/access")]
 
     def unshare(self, dataset: str, principal: str) -> None:
-        """Take a principal's sight of a dataset away."""
+        """Take a principal's access to a dataset away, and with the last one in the scope its cap."""
         self._wire.send("DELETE", f"/v1/datasets/{dataset}/access/{principal}")
 
     def erase(self, dataset: str) -> Dataset:
@@ -158,21 +176,6 @@ class Client(LedgerCalls, SignedResources):
     def budget(self, dataset: str) -> Budget:
         """Return what is left of the budget of the people behind a dataset."""
         return Budget.model_validate(self._wire.get(f"/v1/datasets/{dataset}/budget"))
-
-    def grants(self, scope: str) -> list[Grant]:
-        """Return the ceilings given inside a budget."""
-        return [Grant.model_validate(item) for item in self._wire.pages(f"/v1/scopes/{scope}/grants")]
-
-    def grant(self, scope: str, principal: str, budget: Spec) -> Grant:
-        """Give a principal an own ceiling inside a budget, and sight of its datasets; or change the ceiling.
-
-        Args:
-            scope: the budget's scope.
-            principal: who gets the ceiling.
-            budget: such as ``{"epsilon": "1", "delta": "1e-6"}`` or ``{"rho": "0.1"}``.
-        """
-        answer = self._wire.send("PUT", f"/v1/scopes/{scope}/grants/{principal}", json=dict(budget))
-        return Grant.model_validate(answer.json())
 
     def adjust(self, scope: str, job: str, reason: str) -> None:
         """Give back the charge of a job that never opened the records, by a visible entry; once for each charge."""
@@ -326,46 +329,7 @@ class Client(LedgerCalls, SignedResources):
         """Keep a release from being seen; what it cost stays spent."""
         self.model(model).reject()
 
-    # Keys and the audit trail --------------------------------------------------------------------------------------
-
-    def me(self) -> Principal:
-        """Return who this key speaks for."""
-        return Principal.model_validate(self._wire.get("/v1/me"))
-
-    def create_key(self, name: str, role: str, *, principal: str | None = None) -> Key:
-        """Make a key: of a new principal (owner, analyst, auditor or admin), or one more of a present one.
-
-        The secret is in the answer, once.
-        """
-        body = {"name": name, "role": role} | ({} if principal is None else {"principal": principal})
-        made = Key.model_validate(self._wire.post("/v1/keys", body, key=str(uuid4())))
-        # A secret is never sent twice: where the first answer was lost, the key it named is replaced.
-        return self.rotate_key(made.id) if made.key is None else made
-
-    def keys(self) -> Iterator[Key]:
-        """Yield keys without their secrets, newest first: all of them for an admin, one's own otherwise."""
-        return map(Key.model_validate, self._wire.pages("/v1/keys"))
-
-    def rotate_key(self, key: str) -> Key:
-        """Replace a key by a fresh one, whose secret is in the answer; the old one stops at once."""
-        answer = self._wire.send("POST", f"/v1/keys/{key}/rotate", sends=1)
-        return Key.model_validate(answer.json())
-
-    def revoke_key(self, key: str) -> Key:
-        """Stop a key for good."""
-        return Key.model_validate(self._wire.post(f"/v1/keys/{key}/revoke"))
-
-    def principals(self) -> Iterator[Principal]:
-        """Yield who holds keys, newest first; for admins and auditors."""
-        return map(Principal.model_validate, self._wire.pages("/v1/principals"))
-
-    def disable(self, principal: str, reason: str) -> Principal:
-        """Shut a principal out: all its keys answer 401 at once, and none of its queued jobs starts. For admins."""
-        return Principal.model_validate(self._wire.post(f"/v1/principals/{principal}/disable", {"reason": reason}))
-
-    def enable(self, principal: str) -> Principal:
-        """Let a principal in again, with the keys that were neither revoked nor have expired. For admins."""
-        return Principal.model_validate(self._wire.post(f"/v1/principals/{principal}/enable"))
+    # The audit trail -----------------------------------------------------------------------------------------------
 
     def audit(self) -> Iterator[AuditLine]:
         """Yield who asked for what, newest first: all of it for admins and auditors, one's own otherwise."""

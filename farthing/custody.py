@@ -185,19 +185,51 @@ def erase(
 
 
 @app.command()
-def share(dataset: DatasetId, principal: PrincipalId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
-    """Let a principal see a dataset and send jobs to it."""
+def share(
+    dataset: DatasetId,
+    principal: PrincipalId,
+    share_of_budget: Annotated[str | None, typer.Option("--share", help="of the budget, such as 0.1")] = None,
+    epsilon: Annotated[str | None, typer.Option(help="the most that may be learnt, in place of a share")] = None,
+    rho: Annotated[str | None, typer.Option(help="the same, zero-concentrated")] = None,
+    delta: Annotated[str | None, typer.Option(help="of epsilon or rho; default: the budget's")] = None,
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="as much as there is of the budget")] = False,
+    change: Annotated[
+        bool, typer.Option("--change", help="the cap that is there, for all datasets of the scope")
+    ] = False,
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
+    """Let a principal use a dataset up to a cap. Say how much of the budget: --share, --epsilon, --rho or --all."""
+    figures = (("share", share_of_budget), ("epsilon", epsilon), ("rho", rho), ("delta", delta))
+    part = {name: text for name, text in figures if text is not None}
+    if everything == bool(part):
+        complain("Say how much of the budget: --share 0.1, --epsilon, --rho, or --all alone.")
+        raise typer.Exit(WRONG_INPUT)
     with Client(url, secret) as client:
-        client.share(dataset, principal)
-    line(f"{principal} sees {dataset}")
+        present = {one.principal: one.version for one in client.accesses(dataset)} if change else {}
+        made = client.share(dataset, principal, "all" if everything else part, version=present.get(principal))
+    line(f"{made.name} ({principal}) may use {tables.cap(made)} of {made.scope} through {', '.join(made.datasets)}")
+
+
+@app.command()
+def access(dataset: DatasetId, *, as_json: Json = False, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
+    """List who may use a dataset. With each one's cap and what is used of it."""
+    with Client(url, secret) as client:
+        found = client.accesses(dataset)
+    if as_json:
+        for one in found:
+            line(one.model_dump_json())
+    else:
+        out.print(tables.accesses(found))
 
 
 @app.command()
 def unshare(dataset: DatasetId, principal: PrincipalId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
-    """Take a principal's sight of a dataset away."""
+    """Take a principal's access to a dataset away. With the last one in the scope, its cap closes."""
     with Client(url, secret) as client:
         client.unshare(dataset, principal)
-    line(f"{principal} no longer sees {dataset}")
+    line(f"{principal} no longer uses {dataset}")
 
 
 @app.command()
@@ -206,23 +238,6 @@ def budget(dataset: DatasetId, *, as_json: Json = False, url: Url = DEFAULT_URL,
     with Client(url, secret) as client:
         found = client.budget(dataset)
     out.print_json(found.model_dump_json()) if as_json else out.print(ledger_tables.budget(found))
-
-
-@app.command()
-def grant(
-    scope: ScopeId,
-    principal: PrincipalId,
-    epsilon: Annotated[str | None, typer.Option(help="the ceiling; exactly one of epsilon and rho")] = None,
-    rho: Annotated[str | None, typer.Option(help="the ceiling, zero-concentrated")] = None,
-    delta: Annotated[str | None, typer.Option(help="default: the service's")] = None,
-    url: Url = DEFAULT_URL,
-    secret: Secret = "",
-) -> None:
-    """Give a principal a ceiling inside a budget, or change it. They see the budget's datasets from then on."""
-    asked = {name: text for name, text in (("epsilon", epsilon), ("rho", rho), ("delta", delta)) if text is not None}
-    with Client(url, secret) as client:
-        made = client.grant(scope, principal, asked)
-    line(f"{made.principal} may spend epsilon {made.epsilon} at delta {made.delta} of {made.scope}")
 
 
 @app.command()

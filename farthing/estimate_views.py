@@ -127,7 +127,7 @@ class Excess(View):
 
 
 class ClientEstimate(View):
-    """What a federated job would cost one client; how many would still fit only where this key has a grant."""
+    """What a federated job would cost one client."""
 
     dataset: str
     """The client's, `ds_...`."""
@@ -140,7 +140,7 @@ class ClientEstimate(View):
     fits: bool
     """Whether its budget admits its part now."""
     jobs_that_still_fit: int | None = None
-    """How many such, one after the other; None without a grant there."""
+    """How many such, one after the other; None: not told."""
 
 
 class Estimate(View):
@@ -153,9 +153,9 @@ class Estimate(View):
     bound: Bound | None
     """What the method's theorem promises; None: not told."""
     fits: bool
-    """Whether the budget, and the caller's grant, admit it now."""
+    """Whether the budget, and the caller's cap, admit it now."""
     jobs_that_still_fit: int | None
-    """How many such, one after the other; None where a client's budget is not the caller's to know."""
+    """How many such, one after the other; None: not told."""
     clients: list[ClientEstimate] | None = None
     """Each client's price, by place; None of a job on one dataset."""
     compute: dict[str, float] = Field(default_factory=dict)

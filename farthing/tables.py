@@ -11,7 +11,7 @@ from farthing.console import plain_table, site_name
 from farthing.estimate_views import Estimate, Excess, ExcessGoal, Goal, Prediction
 from farthing.key_views import Key, Principal
 from farthing.results import Coefficient, Comparison, Ellipsoid, Interval, OddsRatio, RateRatio, Summary
-from farthing.views import Dataset, Validation, Worker
+from farthing.views import Access, Cap, Dataset, Validation, Worker
 
 RATIO_DIGITS = 6
 """Of ratios: those of a small unit are near 1, and are to be told from it."""
@@ -347,3 +347,20 @@ def principals(found: Sequence[Principal]) -> RenderableType:
         for one in found
     ]
     return plain_table("", rows, left=("principal", "name", "role", "disabled"))
+
+
+def cap(one: Cap) -> str:
+    """Say how much of a budget a principal may use."""
+    if isinstance(one.budget_cap, str):
+        return "all"
+    return ", ".join(f"{name} {figure}" for name, figure in one.budget_cap.items())
+
+
+def accesses(found: Sequence[Access]) -> RenderableType:
+    """Show who may use a dataset, one a line, with what is used of each cap in per cent of it."""
+    rows = [
+        (one.principal, one.name, one.role, cap(one), one.used.spent, one.used.reserved, one.used.remaining)
+        for one in found
+    ]
+    left = ("principal", "name", "role", "cap")
+    return plain_table("", rows, left=left, right=("spent %", "reserved %", "left %"))

@@ -165,25 +165,44 @@ class Budget(View):
     """guarantee, or informational where answers decided how much was drawn; None: not told."""
     implies: dict[str, Any] = {}
     """What the spent figures promise under the other adjacencies."""
-    grant: "Grant | None" = None
-    """The caller's own ceiling here; None: none was set."""
+    cap: "Cap | None" = None
+    """The caller's own cap here; None: the budget is its own, or it has no access."""
 
 
-class Grant(View):
-    """A principal's own ceiling inside a scope's budget."""
+class Cap(View):
+    """The most that a principal may use of a scope's budget, and what of it is used."""
 
-    id: str
-    """`gr_...`."""
-    scope: str
-    """Whose budget it is a part of, `sc_...`."""
-    principal: str
-    """Whose ceiling it is, `pr_...`."""
-    epsilon: str
-    """The ceiling, at `delta`."""
+    budget_cap: str | dict[str, str]
+    """As the owner wrote it: all, or a share, an epsilon or a rho."""
+    epsilon: str | None = None
+    """That the cap alone promises at `delta`; None of a share and of all."""
     delta: str
-    """At which `epsilon` holds."""
-    percent: Percent
-    """What is used of the ceiling, in per cent of it."""
+    """At which the cap is counted."""
+    used: Percent
+    """What is used of the cap, in per cent of it."""
+
+
+class Access(Cap):
+    """Who may see a dataset and send jobs to it, under which cap."""
+
+    dataset: str
+    """`ds_...`."""
+    principal: str
+    """Who may use it, `pr_...`."""
+    name: str
+    """Of the principal."""
+    role: str
+    """owner, analyst, auditor or admin."""
+    disabled: bool = False
+    """Whether the principal is shut out of the service."""
+    scope: str
+    """Whose budget the cap is a part of, `sc_...`; there is one cap for each scope and principal."""
+    datasets: list[str] = []
+    """All of the scope that this principal may use; jobs on any of them count against this cap."""
+    given_at: str
+    """When access to this dataset was given."""
+    version: str
+    """Changes with the cap; what a change of it names."""
 
 
 class Scope(View):

@@ -20,7 +20,8 @@ from typing import Any, get_args
 import pytest
 from sqlalchemy.orm import Session
 
-from core.privacy.amounts import BudgetRequest
+from core.privacy.amounts import BudgetCap, BudgetRequest, CapRequest
+from core.privacy.caps import changed_terms, declared_cap, terms_of_cap
 from core.privacy.events import (
     EVENT,
     NOTHING,
@@ -43,6 +44,7 @@ from core.store.claims import Claim
 from core.store.database import Database
 from core.store.jobs import jobs
 from core.store.ledger import gaps, kinds, ledger
+from core.store.ledger.accounts import balance_of, terms_of
 from core.store.tables import Dataset, Scope
 from core.store.witness.comparing import guard
 from core.store.witness.reconciling import reconcile
@@ -140,20 +142,27 @@ class Story:
             self.place = open_place(session, {"epsilon": "3", "delta": "1e-6"})
             analyst = principals.create(session, "Anna", "analyst").id
             self.grant = self.give(session, analyst, "2.9"), analyst
+            other = principals.create(session, "Bob", "analyst").id
+            caps: tuple[BudgetCap, ...] = (CapRequest(share=Decimal("0.125")), "all")
+            for cap in caps:
+                own = ledger.balance(session, self.place.scope_id).terms
+                written = terms_of_cap(cap, own), declared_cap(cap, own)
+                ledger.set_grant(session, self.place.scope_id, other, *written, actor=self.place.principal_id)
+            assert ledger.close_grant(session, self.place.scope_id, other, actor=self.place.principal_id)
         assert guard(self.database, self.witness) == []
         self._jobs()
         self._owner()
         self._put_back(folder / "backup.sqlite")
 
     def give(self, session: Session, principal: str, epsilon: str) -> str:
-        """Make or change a grant as `PUT .../grants/{principal}` does."""
-        from core.service.scopes import _terms  # noqa: PLC0415 - the rule of that route, without its caller
-
+        """Make or change a grant as `PUT .../access/{principal}` does."""
         scope = session.get_one(Scope, self.place.scope_id)
-        request = BudgetRequest(epsilon=Decimal(epsilon), delta=Decimal("1e-6"))
+        request = CapRequest(epsilon=Decimal(epsilon), delta=Decimal("1e-6"))
+        own = ledger.balance(session, scope.id).terms
         present = queries.grant(session, scope.id, principal)
-        declared = request.model_dump(mode="json")
-        terms = _terms(scope, present, request)
+        declared = declared_cap(request, own)
+        used = present is not None and any(balance_of(present).spent)
+        terms = changed_terms(request, own, terms_of(present)) if present and used else terms_of_cap(request, own)
         return ledger.set_grant(session, scope.id, principal, terms, declared, actor=self.place.principal_id).id
 
     def job(self, schedule: tuple[Event, ...], *, retries: int = 0, granted: bool = False) -> Claim:
@@ -466,6 +475,15 @@ def charge_other_events(told: list[dict[str, Any]]) -> None:
     the(told, "charge")["event"].pop()
 
 
+def pay_from_a_grant_that_was_closed(told: list[dict[str, Any]]) -> None:
+    the(told, "grant", closed=False)["closed"] = True
+
+
+def widen_a_share(told: list[dict[str, Any]]) -> None:
+    grants = (body for body in told if body["kind"] == "grant")
+    next(body for body in grants if "share" in body["terms"]["declared"])["terms"]["declared"]["share"] = "0.25"
+
+
 def pay_from_another_s_grant(told: list[dict[str, Any]]) -> None:
     the(told, "reserve")["actor"] = "pr_somebody_else"
 
@@ -546,6 +564,8 @@ FORGERIES: dict[Change, str] = {
     charge_less: "it moves .* follows",
     charge_other_events: "its events are not those left",
     pay_from_another_s_grant: "it pays from another's grant",
+    pay_from_a_grant_that_was_closed: "it closes a grant, and changes it",
+    widen_a_share: "its terms do not follow",
     reserve_while_frozen: "the scope was frozen",
     reserve_before_it_is_accepted: "the scope was frozen",
     forget_what_was_witnessed: "it moves .* follows",

@@ -20,11 +20,17 @@ from core.catalogue.planning import plan_job
 from core.privacy.budget import plan_orders
 from core.privacy.events import Gaussian
 from core.privacy.facts import Adjacency
+from core.store import queries
+from core.store.access import principals, rights
 from core.store.database import Database
+from core.store.datasets import give_access
+from core.store.ledger import ledger
+from core.store.ledger.accounts import terms_of
 from core.store.revisions import alembic_config
 from tests.support.api import COLUMNS, ROOT, job
-from tests.support.store import create_postgresql
+from tests.support.store import create_postgresql, make_dataset, make_place
 
+ONE = {"epsilon": "1", "delta": "1e-6"}
 DROPPED = {"api_keys": {"prefix", "sha256"}, "datasets": {"digest"}}
 """Columns of revision 0001 that are gone, by table: until the first release what must go, goes."""
 
@@ -151,6 +157,50 @@ def test_digests_of_uploads_go_and_datasets_get_random_fingerprints(engine: Engi
         assert bodies["POST /v1/datasets"] == {"id": "ds_1", "fingerprint": found["ds_1"]}
         assert bodies["POST /v1/jobs"] == {"digest": "x"}
         assert "hmac-sha256" not in str(connection.execute(text("SELECT * FROM datasets")).all())
+
+
+def test_access_of_before_gets_a_cap_that_says_all(database: Database) -> None:
+    """There and back: revision 0001 had access without a cap, and caps without access, which gave sight of all."""
+    place = make_place(database)
+    with database.write() as session:
+        ann, bob = (principals.create(session, name, "analyst").id for name in ("Ann", "Bob"))
+        second = make_dataset(session, place.principal_id, place.scope_id)
+        give_access(session, place.dataset_id, ann)
+        give_access(session, place.dataset_id, place.principal_id)
+        ledger.set_grant(session, place.scope_id, bob, plan_orders(Decimal(1), Decimal("1e-6")), ONE, actor="pr_1")
+    with database.engine.connect() as connection:
+        config = alembic_config()
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0001")
+        connection.commit()
+        migrate(connection, "head")
+        if database.is_sqlite:
+            assert connection.exec_driver_sql("PRAGMA integrity_check").scalar_one() == "ok"
+    with database.read() as session:
+        pairs = {(ann, place.dataset_id), (ann, second), (bob, place.dataset_id), (bob, second)}
+        assert rights.allowed(session, pairs) == pairs - {(ann, second)}
+        cap = queries.grant(session, place.scope_id, ann)
+        assert cap is not None
+        assert cap.declared == {"cap": "all"}
+        assert terms_of(cap) == ledger.balance(session, place.scope_id).terms
+        assert queries.grant(session, place.scope_id, place.principal_id) is None
+        lines = queries.entries(session, place.scope_id, 0, 9)
+        assert [(line.kind, json.loads(line.body)["actor"]) for line in lines[1:]] == [
+            ("grant", "pr_1"),
+            ("grant", "migration"),
+        ]
+        assert ledger.verify(session, place.scope_id).ok
+    with database.engine.connect() as connection:
+        for code, taken in (("access-withdrawn", True), ("bored", False)):
+            known = connection.execute(text(CHECKS[connection.dialect.name])).scalar_one()
+            assert (f"'{code}'" in known) == taken
+
+
+CHECKS = {
+    "sqlite": "SELECT sql FROM sqlite_master WHERE name = 'jobs'",
+    "postgresql": "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'ck_jobs_error_code'",
+}
+"""How each database tells what a job may fail of."""
 
 
 def first_release_plans() -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 from anyio import CapacityLimiter, to_thread
-from fastapi import APIRouter, Path, Query, Request, Response, status
+from fastapi import APIRouter, Path, Query, Request, status
 from fastapi.responses import JSONResponse
 
 from api import uploads
@@ -33,12 +33,11 @@ from core.service import identity as identities
 from core.service import uploads as incoming
 from core.service.context import Caller as Principal
 from core.service.context import Context
-from core.service.views import AccessView, BudgetView, DatasetView, IdentityView
+from core.service.views import BudgetView, DatasetView, IdentityView
 from core.store.decoding.decode import format_of
 
 router = APIRouter(prefix="/v1/datasets", tags=["data"], route_class=StrictRoute, responses=problems(Unauthenticated))
 DatasetId = Annotated[str, Path(max_length=60)]
-PrincipalId = Annotated[str, Path(max_length=60)]
 _at_a_time = CapacityLimiter(uploads.UPLOADS_AT_A_TIME)
 _METADATA = {"$ref": "#/components/schemas/Metadata"}
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
@@ -178,23 +177,6 @@ def get_mock(
 def get_budget(dataset_id: DatasetId, caller: Caller, db: Db) -> BudgetView:
     """Show what is left of the budget of the people behind a dataset."""
     return service.budget(db, caller, dataset_id)
-
-
-@router.put("/{dataset_id}/access/{principal_id}", responses=problems(NotFound, Forbidden))
-def give_access(dataset_id: DatasetId, principal_id: PrincipalId, caller: Caller, db: Db) -> AccessView:
-    """Let a principal see a dataset and send jobs to it."""
-    return service.share(db, caller, dataset_id, principal_id)
-
-
-@router.delete(
-    "/{dataset_id}/access/{principal_id}",
-    status_code=status.HTTP_204_NO_CONTENT,
-    response_class=Response,
-    responses=problems(NotFound, Forbidden),
-)
-def take_access(dataset_id: DatasetId, principal_id: PrincipalId, caller: Caller, db: Db) -> None:
-    """Take a principal's sight of a dataset away."""
-    service.unshare(db, caller, dataset_id, principal_id)
 
 
 @router.delete("/{dataset_id}", status_code=status.HTTP_202_ACCEPTED, responses=problems(NotFound, Forbidden, Conflict))

@@ -2,22 +2,20 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Path, Query, Response, status
+from fastapi import APIRouter, Path, Query, status
 
 from api.body import StrictRoute
 from api.deps import Caller, Db, Limit, capped, page
 from api.errors import problems
 from api.schemas import Acceptance, Adjustment, Page, WithReason
-from core.errors import Conflict, Forbidden, Invalid, NotFound, PreconditionFailed, Unauthenticated
-from core.privacy.amounts import BudgetRequest
+from core.errors import Conflict, Forbidden, Invalid, NotFound, Unauthenticated
 from core.service import scopes as service
-from core.service.views import BudgetView, EntryView, GrantView, HeadView, ScopeView, VerificationView
+from core.service.views import BudgetView, EntryView, HeadView, ScopeView, VerificationView
 
 router = APIRouter(
     prefix="/v1/scopes", tags=["budget"], route_class=StrictRoute, responses=problems(Unauthenticated, NotFound)
 )
 ScopeId = Annotated[str, Path(max_length=60)]
-PrincipalId = Annotated[str, Path(max_length=60)]
 
 
 @router.get("/{scope_id}")
@@ -80,44 +78,3 @@ def accept_gap(scope_id: ScopeId, body: Acceptance, caller: Caller, db: Db) -> S
 def adjust_scope(scope_id: ScopeId, body: Adjustment, caller: Caller, db: Db) -> HeadView:
     """Give back a charge whose records were never opened, by a visible entry; once per charge."""
     return service.adjust(db, caller, scope_id, body.job, body.reason)
-
-
-@router.get("/{scope_id}/grants")
-def list_grants(scope_id: ScopeId, caller: Caller, db: Db) -> Page[GrantView]:
-    """List the ceilings given inside this budget."""
-    found = service.grants(db, caller, scope_id)
-    return page(found, len(found))
-
-
-@router.get("/{scope_id}/grants/{principal_id}")
-def get_grant(scope_id: ScopeId, principal_id: PrincipalId, caller: Caller, db: Db, response: Response) -> GrantView:
-    """Show one ceiling; its ETag goes into If-Match to change it."""
-    view = service.get_grant(db, caller, scope_id, principal_id)
-    response.headers["ETag"] = f'"{view.version}"'
-    return view
-
-
-@router.put(
-    "/{scope_id}/grants/{principal_id}",
-    responses={201: {"model": GrantView}, **problems(Forbidden, Invalid, Conflict, PreconditionFailed)},
-)
-def set_grant(
-    scope_id: ScopeId,
-    principal_id: PrincipalId,
-    body: BudgetRequest,
-    caller: Caller,
-    db: Db,
-    response: Response,
-    if_match: Annotated[str | None, Header(max_length=500)] = None,
-) -> GrantView:
-    """Give a principal an own ceiling inside this budget, and sight of its datasets; or change the ceiling."""
-    versions = None if if_match is None else _tags(if_match)
-    view, is_new = service.set_grant(db, caller, scope_id, principal_id, body, versions)
-    response.headers["ETag"] = f'"{view.version}"'
-    response.status_code = status.HTTP_201_CREATED if is_new else status.HTTP_200_OK
-    return view
-
-
-def _tags(if_match: str) -> frozenset[str]:
-    """Return the entity tags of an If-Match header; `*` stands for any."""
-    return frozenset(tag.strip().removeprefix("W/").strip('"') for tag in if_match.split(","))

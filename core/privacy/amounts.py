@@ -9,9 +9,11 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
     PlainSerializer,
     SerializerFunctionWrapHandler,
+    Tag,
     WithJsonSchema,
     model_serializer,
     model_validator,
@@ -233,3 +235,34 @@ class BudgetRequest(_Choice):
             return terms_from_rho(self.rho, delta)
         assert self.epsilon is not None, "one of the two is given"
         return plan_orders(self.epsilon, delta)
+
+
+class CapRequest(_Choice):
+    """A part of a scope's budget: a share of it, or an epsilon or rho at the scope's delta unless it says another."""
+
+    model_config = ConfigDict(
+        json_schema_extra=lambda schema: _replace_schema(
+            schema, {"oneOf": _one_of(("epsilon", "rho"), ("delta",))["oneOf"] + _one_of(("share",))["oneOf"]}
+        )
+    )
+
+    epsilon: PositiveFigure | None = None
+    rho: PositiveFigure | None = None
+    share: PositiveFigure | None = None
+    delta: PositiveFigure | None = None
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        self._demand_one("epsilon", "rho", "share")
+        if self.share is not None and self.share > 1:
+            raise ValueError('share is at most 1, which is the same as "all"')
+        if self.share is not None and self.delta is not None:
+            raise ValueError("a share has the scope's delta: leave delta out")
+        return self
+
+
+BudgetCap = Annotated[
+    Annotated[Literal["all"], Tag("all")] | Annotated[CapRequest, Tag("part")],
+    Discriminator(lambda value: "all" if isinstance(value, str) else "part"),
+]
+"""How much of a scope's budget a principal may use: all of it, or a part."""

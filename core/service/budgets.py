@@ -1,6 +1,5 @@
 """Budgets and prices as people see them."""
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
@@ -13,7 +12,7 @@ from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency
 from core.privacy.reports import budget_figures, cost_view, report
 from core.service.job_views import CostFigures, EstimateCost
-from core.service.views import BudgetView, EpsilonView, GapView, GrantView, PercentView, RhoView, rfc3339
+from core.service.views import BudgetView, CapView, EpsilonView, GapView, PercentView, RhoView, rfc3339
 from core.store import queries
 from core.store.ledger import gaps
 from core.store.ledger.accounts import Balance, balance_of
@@ -104,21 +103,16 @@ def percent_view(terms: Terms, spent: Sequence[int], reserved: Sequence[int]) ->
     )
 
 
-def grant_view(account: Account) -> GrantView:
-    """Return a grant, with a version that changes when its terms do."""
+def cap_view(account: Account) -> CapView:
+    """Return a principal's cap, and what is used of it."""
     held = balance_of(account)
-    terms = held.terms
-    text = f"{account.id} {terms.epsilon} {terms.delta} {terms.orders} {terms.caps_nano}"
-    assert account.principal_id is not None, "a grant is somebody's"
-    return GrantView(
-        id=account.id,
-        scope=account.scope_id,
-        principal=account.principal_id,
-        declared=account.declared,
-        epsilon=write_figure(terms.epsilon),
-        delta=write_figure(terms.delta),
-        percent=percent_view(terms, held.spent, held.reserved),
-        version=hashlib.sha256(text.encode()).hexdigest()[:16],
+    declared: dict[str, str] = account.declared
+    own = "epsilon" in declared or "rho" in declared
+    return CapView(
+        budget_cap="all" if declared.get("cap") == "all" else declared,
+        epsilon=write_figure(held.terms.epsilon) if own else None,
+        delta=write_figure(held.terms.delta),
+        used=percent_view(held.terms, held.spent, held.reserved),
     )
 
 
@@ -131,13 +125,13 @@ def gap_views(scope: Scope) -> list[GapView]:
 
 
 def budget_view(session: Session, scope: Scope, principal_id: str) -> BudgetView:
-    """Return a scope's budget at its present head, with the principal's own grant where there is one."""
+    """Return a scope's budget at its present head, with the principal's own cap where there is one."""
     held = balance(session, scope.id)
     drawn = compose(executed(session, scope.id))
     adjacency = Adjacency(scope.adjacency)
     figures = budget_figures(held.terms, adjacency, tuple(held.spent), tuple(held.reserved), drawn)
     told = report(drawn, held.terms, adjacency)
-    grant = queries.grant(session, scope.id, principal_id)
+    own = queries.grant(session, scope.id, principal_id)
     return BudgetView(
         scope=scope.id,
         adjacency=scope.adjacency,
@@ -151,5 +145,5 @@ def budget_view(session: Session, scope: Scope, principal_id: str) -> BudgetView
         unwitnessed=gap_views(scope),
         label=told.label,
         implies={other.value: promise.model_dump(mode="json") for other, promise in told.implies.items()},
-        grant=None if grant is None else grant_view(grant),
+        cap=None if own is None else cap_view(own),
     )

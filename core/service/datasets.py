@@ -1,4 +1,7 @@
-"""Use cases of datasets that are there: seen, shared, erased. `core.service.uploads` has those on their way in."""
+"""Use cases of datasets that are there: seen and erased.
+
+Those on their way in are in `core.service.uploads`; who else may use them is in `core.service.access`.
+"""
 
 import time
 from collections.abc import Mapping
@@ -14,7 +17,7 @@ from core.service.budgets import budget_view
 from core.service.context import Caller, Context
 from core.service.estimates import COLUMNS
 from core.service.scopes import viewer
-from core.service.views import AccessView, BudgetView, DatasetView, rfc3339
+from core.service.views import BudgetView, DatasetView, rfc3339
 from core.store import datasets as rows
 from core.store import queries
 from core.store.decoding.mock import MAX_MOCK_NUMBERS, mock_rows
@@ -153,39 +156,6 @@ def budget(context: Context, caller: Caller, dataset_id: str) -> BudgetView:
         if found.scope_id is None:
             raise Conflict("This dataset has no budget before it has records.")
         return budget_view(session, session.get_one(Scope, found.scope_id), caller.id)
-
-
-def share(context: Context, caller: Caller, dataset_id: str, principal_id: str) -> AccessView:
-    """Let a principal see a dataset and send jobs to it; doing so again changes nothing.
-
-    Raises:
-        NotFound: dataset or principal do not exist for the caller.
-        Forbidden: it is somebody else's dataset.
-    """
-
-    def work(session: Session) -> AccessView:
-        find_own(session, caller, dataset_id)
-        if queries.principal(session, principal_id) is None:
-            raise NotFound("There is no such principal.")
-        rows.give_access(session, dataset_id, principal_id)
-        return AccessView(dataset=dataset_id, principal=principal_id)
-
-    return context.database.run(work)
-
-
-def unshare(context: Context, caller: Caller, dataset_id: str, principal_id: str) -> None:
-    """Take a principal's sight of a dataset away; a grant in its scope gives sight of its own.
-
-    Raises:
-        NotFound: it does not exist for the caller.
-        Forbidden: it is somebody else's dataset.
-    """
-
-    def work(session: Session) -> None:
-        find_own(session, caller, dataset_id)
-        rows.take_access(session, dataset_id, principal_id)
-
-    context.database.run(work)
 
 
 def erase(context: Context, caller: Caller, dataset_id: str) -> DatasetView:

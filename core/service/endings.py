@@ -23,6 +23,7 @@ _FAILED_FOR: Final = {
     "limit-exceeded": "it ran out of time or memory: ask for more in resources (max_runtime_seconds, memory_bytes), or "
     "for fewer steps or a smaller batch",
     "gpu-unavailable": "its GPU could not be used, and nothing was read: submit it again, or with the device cpu",
+    "access-withdrawn": "who submitted it may no longer use its data: ask their owner for access, and submit it again",
     "client-lost": "fewer of its clients were left than its quorum, or one told another what cannot be true (the last "
     "line of its history then says which): submit it with those that are there",
 }

@@ -9,16 +9,7 @@ from sqlalchemy.orm import Session
 from core.catalogue.federating import POINTER, Client, PlannedFederation, plan_federation
 from core.catalogue.jobs import JobSpec
 from core.catalogue.models import NetworkModel
-from core.errors import (
-    BudgetExhausted,
-    BudgetReserved,
-    Conflict,
-    DrawsExhausted,
-    FieldError,
-    Invalid,
-    NotFound,
-    Refusal,
-)
+from core.errors import Conflict, FieldError, Invalid, NotFound, Refusal
 from core.privacy.facts import Adjacency
 from core.service import about, weights
 from core.service.budgets import estimated_cost, has_room, still_fit
@@ -118,30 +109,15 @@ def _find(session: Session, caller: Caller, dataset_id: str, place: int) -> Data
     return dataset
 
 
-def of_client(refusal: Refusal, place: int, dataset_id: str, *, knows_amounts: bool) -> Refusal:
-    """Return a client's refusal as the federated job's: it names the dataset, and amounts only to who knows them."""
-    field = FieldError(f"{POINTER}/{place}", f"{dataset_id} does not admit its part")
-    if isinstance(refusal, BudgetExhausted | BudgetReserved | DrawsExhausted) and not knows_amounts:
-        waits = isinstance(refusal, BudgetReserved)
-        why = "would allow its part if present reservations were given back" if waits else "does not allow its part"
-        return type(refusal)(
-            f"The budget behind {dataset_id} {why}.",
-            FieldError(field.pointer, "its owner can tell what is left"),
-            retry_after_seconds=refusal.retry_after_seconds,
-        )
+def of_client(refusal: Refusal, place: int, dataset_id: str) -> Refusal:
+    """Return a client's refusal as the federated job's: it names the dataset."""
     return type(refusal)(
         f"{dataset_id}: {refusal.detail}",
-        field,
+        FieldError(f"{POINTER}/{place}", f"{dataset_id} does not admit its part"),
         *refusal.fields,
         retry_after_seconds=refusal.retry_after_seconds,
         **refusal.facts,
     )
-
-
-def knows_amounts(session: Session, caller: Caller, scope_id: str) -> bool:
-    """Tell whether a caller is told what a scope's budget has left: its owner, an admin, and who has a grant there."""
-    owner = session.get_one(Scope, scope_id).owner_id
-    return caller.role == "admin" or caller.id == owner or queries.grant(session, scope_id, caller.id) is not None
 
 
 def estimate(context: Context, caller: Caller, spec: EstimateSpec) -> EstimateView:
@@ -160,8 +136,7 @@ def estimate(context: Context, caller: Caller, spec: EstimateSpec) -> EstimateVi
     first = plan.parts[0].planned
     optimizer = plan.planned.spec.optimizer.model_dump(mode="json")
     work = [one.planned.spec.optimizer.passes(one.planned.facts) * one.planned.facts.units for one in plan.parts]
-    known = [client.jobs_that_still_fit for client in clients]
-    fit = None if None in known else min(count for count in known if count is not None)
+    fit = min(client.jobs_that_still_fit for client in clients)
     return EstimateView(
         cost=None,
         plan={**plan_of(first), **optimizer, "clients": len(clients), "quorum": _quorum(plan.planned.spec)},
@@ -206,5 +181,5 @@ def _estimate(session: Session, caller: Caller, part: Plan, held: dict[str, Bala
         plan=planned.spec.optimizer.model_dump(mode="json"),
         cost=estimated_cost(composed(planned.schedule), planned.schedule, times, part.account, at_head=False),
         fits=fits,
-        jobs_that_still_fit=min(still) if knows_amounts(session, caller, part.scope_id) else None,
+        jobs_that_still_fit=min(still),
     )

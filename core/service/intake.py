@@ -10,7 +10,7 @@ steps so that the next jobs can be stored meanwhile; `take` is both.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from core.service.federations import FederatedPlan
 from core.service.scopes import viewer
 from core.service.sight import no_dataset
 from core.store import clock, idempotency, queries
-from core.store.access import audit
+from core.store.access import audit, rights
 from core.store.idempotency import Claim, Name
 from core.store.jobs import jobs as rows
 from core.store.jobs import queue, subjects
@@ -35,6 +35,7 @@ from core.store.queries import Viewer
 from core.store.tables import SEVERAL, Dataset, Job
 
 ACCEPTED = 202
+_ASK_OWNER = "its owner gives access to it, with a cap (PUT /v1/datasets/{id}/access/{principal})."
 _APART_SECONDS = 1e-6
 """Between the times of two jobs that are stored together, so that the queue keeps their order."""
 
@@ -281,7 +282,8 @@ class _Counter:
 
     datasets: Mapping[tuple[Viewer, str], Dataset]
     models: frozenset[str]
-    grants: Mapping[tuple[str, str], str]
+    allowed: Collection[rights.Pair]
+    """Principals and datasets whose budget they may use."""
     live: Counter[str]
     books: Books
     most_queued: int
@@ -294,12 +296,11 @@ class _Counter:
             session, [(viewer(draft.submission.caller), job.dataset_id) for draft in drafts for job in draft.payers]
         )
         models = subjects.hold(session, (name for draft in drafts for name in draft.submission.spec.models))
-        grants = queries.grants_of(session, [(job.scope_id, job.owner_id) for job in jobs])
-        for job in jobs:
-            job.grant_id = grants.get((job.scope_id, job.owner_id))
         live = queue.lock_live(session, [job.owner_id for job in jobs])
         books = ledger.open_books(session, jobs)
-        return cls(datasets, models, grants, live, books, context.settings.max_queued_per_principal)
+        # After all locks: what was taken away since the datasets were found counts, also where that was waited for.
+        allowed = rights.allowed(session, [(job.owner_id, job.dataset_id) for job in jobs])
+        return cls(datasets, models, allowed, live, books, context.settings.max_queued_per_principal)
 
     def admit(self, draft: _Draft) -> Made:
         """Reserve for one job, for all of its clients or for none, or refuse it."""
@@ -317,9 +318,7 @@ class _Counter:
             except Refusal as refusal:
                 if not job.is_federated:
                     raise
-                caller, session = draft.submission.caller, self.books.session
-                knows = federations.knows_amounts(session, caller, payer.scope_id)
-                raise federations.of_client(refusal, place, payer.dataset_id, knows_amounts=knows) from refusal
+                raise federations.of_client(refusal, place, payer.dataset_id) from refusal
         self.live[job.owner_id] += 1
         return Made(reservation.make(), job.device)
 
@@ -328,6 +327,10 @@ class _Counter:
         dataset = self.datasets.get((viewer(caller), job.dataset_id))
         if dataset is None:
             raise no_dataset()
+        if (job.owner_id, job.dataset_id) not in self.allowed:
+            if not viewer(caller).sees_everything:
+                raise no_dataset()
+            raise Forbidden(f"Your role sees this dataset, and spends nothing of its budget: {_ASK_OWNER}")
         if dataset.state != "ready":
             raise Conflict(f"This dataset is {dataset.state}: no job can read it.")
         if job.priority > 0 and job.owner_id != dataset.owner_id and caller.role != "admin":

@@ -32,7 +32,7 @@ class EstimateCost(CostFigures):
 
 
 class ClientEstimate(View):
-    """What a federated job would cost one client; how many more would fit is for those with a grant there to know."""
+    """What a federated job would cost one client."""
 
     dataset: Drawn[str]
     """The client's, `ds_...`."""
@@ -44,8 +44,8 @@ class ClientEstimate(View):
     """What its own scope would be charged."""
     fits: Paid[bool]
     """Whether its budget admits its part now."""
-    jobs_that_still_fit: Paid[int | None]
-    """How many such, one after the other; null without a grant there."""
+    jobs_that_still_fit: Paid[int]
+    """How many such, one after the other."""
 
 
 class EstimateView(View):
@@ -62,9 +62,9 @@ class EstimateView(View):
     bound: Declared[Bound]
     """What the method's theorem promises."""
     fits: Paid[bool]
-    """Whether the budget, and the caller's grant, admit it now."""
-    jobs_that_still_fit: Paid[int | None]
-    """How many such, one after the other; null where a client's budget is not the caller's to know."""
+    """Whether the budget, and the caller's cap, admit it now."""
+    jobs_that_still_fit: Paid[int]
+    """How many such, one after the other."""
     steps: Declared[int]
     """That it would take."""
     chunks: Declared[int]

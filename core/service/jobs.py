@@ -238,6 +238,7 @@ def _report(context: Context, caller: Caller, view: JobView) -> dict[str, Any]:
     with context.database.read() as session:
         job = find(session, caller, view.id)
         scope = session.get_one(Scope, job.scope_id)
+        seen = queries.scope(session, viewer(caller), scope.id) is not None
         return {
             "object": "report",
             "job": view.model_dump(mode="json"),
@@ -245,5 +246,6 @@ def _report(context: Context, caller: Caller, view: JobView) -> dict[str, Any]:
             "units": scope.units,
             "unit": scope.unit,
             "privacy": promises.promise_of(session, job).model_dump(mode="json"),
-            "ledger": {"entries": scope.seq, "head": scope.head},
+            # Where the ledger stands is for those who may look at it now, and access may have been taken away.
+            "ledger": {"entries": scope.seq, "head": scope.head} if seen else None,
         }

@@ -14,7 +14,7 @@ from core.service.context import Caller, Context
 from core.service.scopes import viewer
 from core.service.views import ModelView, rfc3339
 from core.store import queries
-from core.store.jobs import federations, subjects
+from core.store.jobs import approvals, subjects
 from core.store.jobs.subjects import OPEN
 from core.store.retention import RETIRED
 from core.store.tables import Job, Model, Scope
@@ -114,7 +114,7 @@ def judge(context: Context, caller: Caller, model_id: str, verdict: Literal["app
         if model.approval not in {"pending", verdict}:
             raise Conflict(f"This release is {model.approval}.")
         if job.is_federated:
-            federations.judge(session, model, _judged(session, caller, model), verdict)
+            approvals.judge(session, model, _judged(session, caller, model), verdict)
         else:
             model.approval = verdict
         session.flush()
@@ -125,7 +125,7 @@ def judge(context: Context, caller: Caller, model_id: str, verdict: Literal["app
 
 def _judged(session: Session, caller: Caller, model: Model) -> list[str]:
     """Return the scopes for which a caller judges a federated job's model: its own, for an admin all."""
-    asked = [row.scope_id for row in federations.approvals_of(session, model.id)]
+    asked = [row.scope_id for row in approvals.approvals_of(session, model.id)]
     return [one for one in asked if caller.role == "admin" or session.get_one(Scope, one).owner_id == caller.id]
 
 

@@ -1,19 +1,16 @@
-"""Use cases of scopes: budgets, the ledger's lines, verification, freezing, grants and corrections."""
+"""Use cases of scopes: budgets, the ledger's lines, verification, freezing and corrections."""
 
-from collections.abc import Sequence
 from fractions import Fraction
 
 from sqlalchemy.orm import Session
 
-from core.errors import FieldError, Forbidden, Invalid, NotFound, PreconditionFailed
-from core.privacy.amounts import BudgetRequest, write_figure
-from core.privacy.budget import Terms, renewed
-from core.service.budgets import budget_view, gap_views, grant_view
+from core.errors import FieldError, Forbidden, NotFound
+from core.privacy.amounts import write_figure
+from core.service.budgets import budget_view, gap_views
 from core.service.context import Caller, Context
 from core.service.views import (
     BudgetView,
     EntryView,
-    GrantView,
     HeadView,
     ScopeView,
     VerificationView,
@@ -21,11 +18,10 @@ from core.service.views import (
 )
 from core.store import queries
 from core.store.ledger import corrections, gaps, ledger
-from core.store.ledger.accounts import balance_of
 from core.store.ledger.verification import freeze_unverified
 from core.store.ledger.verification import verify as verify_chain
 from core.store.queries import Viewer
-from core.store.tables import Account, Entry, Scope
+from core.store.tables import Entry, Scope
 
 
 def viewer(caller: Caller) -> Viewer:
@@ -234,88 +230,3 @@ def adjust(context: Context, caller: Caller, scope_id: str, job_id: str, reason:
         return HeadView(scope=scope.id, seq=scope.seq, head=scope.head)
 
     return context.database.run(work)
-
-
-def grants(context: Context, caller: Caller, scope_id: str) -> list[GrantView]:
-    """Return a scope's grants: all of them for its owner, auditors and admins, otherwise the caller's own.
-
-    Raises:
-        NotFound: it does not exist for the caller.
-    """
-    with context.database.read() as session:
-        scope = find(session, caller, scope_id)
-        everything = scope.owner_id == caller.id or viewer(caller).sees_everything
-        found: Sequence[Account] = queries.grants(session, scope_id)
-        return [grant_view(grant) for grant in found if everything or grant.principal_id == caller.id]
-
-
-def get_grant(context: Context, caller: Caller, scope_id: str, principal_id: str) -> GrantView:
-    """Return one grant.
-
-    Raises:
-        NotFound: it does not exist for the caller.
-    """
-    found = [grant for grant in grants(context, caller, scope_id) if grant.principal == principal_id]
-    if not found:
-        raise NotFound("There is no such grant.")
-    return found[0]
-
-
-def set_grant(
-    context: Context,
-    caller: Caller,
-    scope_id: str,
-    principal_id: str,
-    request: BudgetRequest,
-    versions: frozenset[str] | None,
-) -> tuple[GrantView, bool]:
-    """Give a principal an own ceiling in a scope, or change it; return it and whether it is new.
-
-    Args:
-        context: the service.
-        caller: the scope's owner, or an admin.
-        scope_id: the scope.
-        principal_id: who gets the ceiling.
-        request: the ceiling.
-        versions: what the caller believes the grant to be (If-Match); None: whatever it is.
-
-    Raises:
-        NotFound: scope or principal do not exist.
-        Forbidden: it is somebody else's scope.
-        PreconditionFailed: the grant is not, or no longer, as the caller believes.
-        Conflict: the ceiling lies below what was used, or its terms do not suit what was used.
-    """
-
-    def work(session: Session) -> tuple[GrantView, bool]:
-        scope = find_own(session, caller, scope_id)
-        if queries.principal(session, principal_id) is None:
-            raise NotFound("There is no such principal.")
-        ledger.lock_scope(session, scope_id)
-        present = queries.grant(session, scope_id, principal_id)
-        if versions is not None:
-            version = None if present is None else grant_view(present).version
-            if version is None or not versions & {version, "*"}:
-                raise PreconditionFailed("The grant has changed; read it again.")
-        terms = _terms(scope, present, request)
-        account = ledger.set_grant(
-            session, scope_id, principal_id, terms, request.model_dump(mode="json"), actor=caller.id
-        )
-        return grant_view(account), present is None
-
-    return context.database.run(work)
-
-
-def _terms(scope: Scope, present: Account | None, request: BudgetRequest) -> Terms:
-    """Return a grant's terms: fresh ones, or a new epsilon on the fixed orders of a grant that was used."""
-    try:
-        fresh = request.terms(scope.units)
-    except Invalid as refusal:
-        fields = tuple(FieldError(field.pointer.removeprefix("/budget"), field.detail) for field in refusal.fields)
-        raise Invalid(refusal.detail, *fields) from refusal
-    if present is None:
-        return fresh
-    held = balance_of(present)
-    used = any(held.spent) or any(held.reserved)
-    if not used or fresh.delta != held.terms.delta:
-        return fresh
-    return renewed(held.terms, fresh.epsilon)

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from core.catalogue.columns import UserColumn
 from core.catalogue.datasets import Metadata
-from core.errors import Conflict, FieldError, Forbidden, Invalid, NotFound, NotOfferedYet, NotReady
+from core.errors import Conflict, FieldError, Forbidden, Invalid, NotFound, NotOfferedYet, NotReady, Unauthenticated
 from core.privacy.acceptance import refuse_large_delta
 from core.service import scopes, witnessing
 from core.service.context import Caller, Context
@@ -21,6 +21,7 @@ from core.service.views import DatasetView
 from core.settings import ServiceSettings
 from core.store import datasets as rows
 from core.store import idempotency, identities, queries
+from core.store.access import principals
 from core.store.decoding.decode import Decoded, Limits, decode_upload, format_of
 from core.store.decoding.validation import seal_report
 from core.store.ids import new_id
@@ -71,6 +72,8 @@ def _joined(session: Session, caller: Caller, metadata: Metadata, units: int | N
         scope = scopes.find_own(session, caller, metadata.scope)
     except NotFound as refusal:
         raise NotFound(refusal.detail, FieldError("/scope", "name a scope of yours")) from refusal
+    if scope.owner_id != caller.id:  # an admin's own dataset in it would spend the owner's budget
+        raise Forbidden("Only the owner of a scope adds datasets to it.")
     told = metadata.model_fields_set
     wrong = [
         FieldError(f"/{name}", f"is {here!r} in this scope; leave it out")
@@ -294,6 +297,8 @@ def _fill(session: Session, caller: Caller, dataset: Dataset, metadata: Metadata
     """Make a pending dataset ready: its scope, its public facts and where its records are."""
     assert dataset.id == arrived.dataset_id, "the records are encrypted for this dataset and no other"
     decoded = arrived.decoded
+    if not principals.still_valid(session, [caller.key_id]):
+        raise Unauthenticated("The key of this upload was revoked, or its principal disabled: nothing was stored.")
     identities.wrapped_key(session, dataset.owner_id, arrived.site, lock=True)
     leaving, overlaps = arrived.compared.check(session, metadata)
     if metadata.scope is not None:

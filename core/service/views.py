@@ -84,20 +84,11 @@ class IdentityView(View):
     """What the owner stated when it came; null: nothing."""
 
 
-class AccessView(View):
-    """Who may see a dataset."""
-
-    dataset: Drawn[str]
-    """`ds_...`."""
-    principal: Drawn[str]
-    """Who may see it and send it jobs, `pr_...`."""
-
-
 class EpsilonView(View):
     """Epsilon at the scope's delta; informational, never what admits a job."""
 
     total: Declared[str]
-    """That was granted for good."""
+    """Of the budget, for good."""
     spent: Paid[str]
     """Of all that was drawn; informational."""
     remaining: Paid[str]
@@ -128,26 +119,41 @@ class RhoView(View):
     """Left to new jobs; null once a charge had none."""
 
 
-class GrantView(View):
-    """An analyst's own ceiling inside a scope's budget."""
+class CapView(View):
+    """The most that a principal may use of a scope's budget, and what of it is used."""
 
-    id: Drawn[str]
-    """`gr_...`."""
-    object: Literal["grant"] = "grant"
-    scope: Drawn[str]
-    """Whose budget it is a part of, `sc_...`."""
-    principal: Drawn[str]
-    """Whose ceiling it is, `pr_...`."""
-    declared: Declared[dict[str, Any]]
-    """The ceiling as the owner wrote it."""
-    epsilon: Declared[str]
-    """The ceiling, at `delta`."""
+    budget_cap: Declared[str | dict[str, str]]
+    """As the owner wrote it: all, or a share, an epsilon or a rho."""
+    epsilon: Declared[str | None]
+    """That the cap alone promises at `delta`; null of a share and of all, which the budget's own promise covers."""
     delta: Declared[str]
-    """At which `epsilon` holds."""
-    percent: PercentView
-    """What is used of the ceiling, in per cent of it."""
-    version: Operational[str]
-    """Changes with the terms; what If-Match takes."""
+    """At which the cap is counted."""
+    used: PercentView
+    """What is used of the cap, in per cent of it; since the access was first given in this scope."""
+
+
+class AccessView(CapView):
+    """Who may see a dataset and send jobs to it, under which cap."""
+
+    object: Literal["access"] = "access"
+    dataset: Drawn[str]
+    """`ds_...`."""
+    principal: Drawn[str]
+    """Who may use it, `pr_...`."""
+    name: Declared[str]
+    """Of the principal."""
+    role: Declared[str]
+    """owner, analyst, auditor or admin."""
+    disabled: Operational[bool]
+    """Whether the principal is shut out of the service."""
+    scope: Drawn[str]
+    """Whose budget the cap is a part of, `sc_...`; there is one cap for each scope and principal."""
+    datasets: Drawn[list[str]]
+    """All of the scope that this principal may use; jobs on any of them count against this cap."""
+    given_at: Timed[str]
+    """When access to this dataset was given."""
+    version: Drawn[str]
+    """Changes with the cap; what If-Match takes."""
 
 
 class GapView(View):
@@ -190,8 +196,8 @@ class BudgetView(View):
     """guarantee, or informational where answers decided how much was drawn."""
     implies: Paid[dict[str, Any]]
     """What the spent figures promise under the other adjacencies."""
-    grant: GrantView | None = None
-    """The caller's own ceiling here; null: none was set."""
+    cap: CapView | None = None
+    """The caller's own cap here; null: the budget is its own, or it has no access."""
 
 
 class ScopeView(View):

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Select, delete, select, update
-from sqlalchemy.dialects.postgresql import insert as insert_postgresql
-from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 from sqlalchemy.orm import Session
 
 from core.errors import NotFound
@@ -56,11 +54,15 @@ def is_kept(session: Session, location: str) -> bool:
     return session.execute(select(Dataset.id).where(Dataset.location == location)).first() is not None
 
 
-def give_access(session: Session, dataset_id: str, principal_id: str) -> None:
-    """Let a principal see a dataset."""
-    insert = insert_sqlite if session.get_bind().dialect.name == "sqlite" else insert_postgresql
-    values = {"dataset_id": dataset_id, "principal_id": principal_id, "created_at": clock.read(session)}
-    session.execute(insert(Access).values(values).on_conflict_do_nothing())
+def give_access(session: Session, dataset_id: str, principal_id: str) -> tuple[Access, bool]:
+    """Let a principal see a dataset; return the row and whether it is new. The caller holds the principal's lock."""
+    found = session.get(Access, (dataset_id, principal_id))
+    if found is not None:
+        return found, False
+    made = Access(dataset_id=dataset_id, principal_id=principal_id, created_at=clock.read(session))
+    session.add(made)
+    session.flush()
+    return made, True
 
 
 def take_access(session: Session, dataset_id: str, principal_id: str) -> None:

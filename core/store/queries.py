@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import ColumnElement, String, cast, func, or_, select, true, tuple_
+from sqlalchemy import ColumnElement, String, cast, func, or_, select, true
 from sqlalchemy.orm import Session, aliased
 
 from core.store import clock
@@ -46,10 +46,8 @@ class Viewer:
 
 
 def _granted(viewer: Viewer) -> ColumnElement[bool]:
-    """Tell of a dataset whether the viewer was given access to it, or a grant in its scope."""
-    access = select(Access.dataset_id).where(Access.principal_id == viewer.id)
-    grants = select(Account.scope_id).where(Account.principal_id == viewer.id)
-    return or_(Dataset.id.in_(access), Dataset.scope_id.in_(grants))
+    """Tell of a dataset whether the viewer was given access to it."""
+    return Dataset.id.in_(select(Access.dataset_id).where(Access.principal_id == viewer.id))
 
 
 def _sees_dataset(viewer: Viewer) -> ColumnElement[bool]:
@@ -116,23 +114,31 @@ def datasets_of(session: Session, scope_id: str, viewer: Viewer) -> Sequence[str
     return session.execute(statement.order_by(Dataset.id)).scalars().all()
 
 
-def grant(session: Session, scope_id: str, principal_id: str) -> Account | None:
-    """Return a principal's grant in a scope, if there is one."""
+def grant(session: Session, scope_id: str, principal_id: str, *, closed: bool = False) -> Account | None:
+    """Return a principal's grant in a scope, if there is one; one that is closed only where that is asked for."""
     statement = select(Account).where(Account.scope_id == scope_id, Account.principal_id == principal_id)
+    if not closed:
+        statement = statement.where(Account.closed_at.is_(None))
     return session.execute(statement).scalar_one_or_none()
 
 
-def grants_of(session: Session, holders: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """Return the identifier of each grant that there is, by its scope and its principal."""
-    pair = tuple_(Account.scope_id, Account.principal_id)
-    found = session.execute(select(Account.scope_id, Account.principal_id, Account.id).where(pair.in_(set(holders))))
-    return {(row[0], str(row[1])): row[2] for row in found}
+def accesses(session: Session, dataset: Dataset) -> list[tuple[Access, Principal, Account]]:
+    """Return who has access to a dataset, and the cap of each in its scope."""
+    statement = (
+        select(Access, Principal, Account)
+        .join(Principal, Principal.id == Access.principal_id)
+        .join(Account, (Account.principal_id == Access.principal_id) & (Account.scope_id == dataset.scope_id))
+        .where(Access.dataset_id == dataset.id)
+        .order_by(Access.principal_id)
+    )
+    return [(row[0], row[1], row[2]) for row in session.execute(statement)]
 
 
-def grants(session: Session, scope_id: str) -> Sequence[Account]:
-    """Return a scope's grants."""
-    statement = select(Account).where(Account.scope_id == scope_id, Account.principal_id.is_not(None))
-    return session.execute(statement.order_by(Account.id)).scalars().all()
+def accessible(session: Session, scope_id: str, principal_id: str) -> list[str]:
+    """Return the datasets of a scope that a principal was given access to."""
+    statement = select(Dataset.id).join(Access, Access.dataset_id == Dataset.id)
+    mine = statement.where(Dataset.scope_id == scope_id, Access.principal_id == principal_id)
+    return list(session.execute(mine.order_by(Dataset.id)).scalars())
 
 
 def entries(session: Session, scope_id: str, after: int, limit: int) -> Sequence[Entry]:

@@ -26,7 +26,9 @@ from core.store.base import Base, Id, Json, one_of
 
 JOB_STATES = ("queued", "running", "cancelling", "succeeded", "failed", "cancelled", "expired")
 TERMINAL_STATES = ("succeeded", "failed", "cancelled", "expired")
-FAILURE_CODES = ("trainer-failed", "worker-lost", "limit-exceeded", "diverged", "gpu-unavailable")
+WITHDRAWN = "access-withdrawn"
+"""Of a job whose owner may no longer use its dataset: it ended in the queue, charged what it had spent."""
+FAILURE_CODES = ("trainer-failed", "worker-lost", "limit-exceeded", "diverged", "gpu-unavailable", WITHDRAWN)
 CLIENT_LOST = "client-lost"
 """Of a federated job with fewer clients left than its quorum, and of those clients; stored as failed with no code."""
 SEVERAL = "*"
@@ -92,7 +94,9 @@ _SIGNS = " AND ".join(f"spent_{j} >= 0 AND reserved_{j} >= 0" for j in _ORDERS)
 
 
 class Account(Base):
-    """A capped budget: one per scope and one per grant. Integers are nano-nats at up to four fixed Renyi orders.
+    """A capped budget: one per scope, and one per scope and principal with a cap inside it, which is a grant here.
+
+    Integers are nano-nats at up to four fixed Renyi orders.
 
     An unused slot has order 0, weight 0 and cap -1, so it never admits anything.
     """
@@ -106,6 +110,7 @@ class Account(Base):
     epsilon: Mapped[str] = mapped_column(String(32))  # decimal strings, as declared or derived from rho
     delta: Mapped[str] = mapped_column(String(32))
     declared: Mapped[Any] = mapped_column(Json)  # the budget as the owner wrote it
+    closed_at: Mapped[float | None] = mapped_column(Float)  # set: nothing more is reserved under this grant
     order_1: Mapped[int] = mapped_column(Integer)
     order_2: Mapped[int] = mapped_column(Integer)
     order_3: Mapped[int] = mapped_column(Integer)
@@ -172,7 +177,7 @@ class Dataset(Base):
 
 
 class Access(Base):
-    """A principal who may see a dataset and send jobs to it."""
+    """A principal who may see a dataset and send jobs to it, under the cap that it has in the dataset's scope."""
 
     __tablename__ = "access"
 

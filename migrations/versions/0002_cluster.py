@@ -3,7 +3,7 @@
 And public weights, which networks start from; federated jobs, their clients, and who approved of their models; sites
 that keep their own records, and their places in federated jobs; what says whether two uploads are of the same people.
 
-And keys with salted hashes, whose principals can be disabled.
+And keys with salted hashes, whose principals can be disabled; caps with every access, which can be taken away.
 
 Revision 0002, which grows until the first release. What it adds has defaults; what it takes away, and what becomes of
 the data there, stands at each block.
@@ -15,7 +15,12 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
+from sqlalchemy.orm import Session
+
+from core.store import datasets
 from core.store.clock import now
+from core.store.ledger import ledger
+from core.store.tables import Access, Account, Dataset
 
 revision = "0002"
 down_revision = "0001"
@@ -34,6 +39,11 @@ JOB_COLUMNS = (
     sa.Column("place", sa.Integer(), nullable=True),
     sa.Column("site", sa.String(length=40), nullable=False, server_default=""),
 )
+_FAILURES_BEFORE = (
+    "error_code IS NULL OR error_code IN "
+    "('trainer-failed', 'worker-lost', 'limit-exceeded', 'diverged', 'gpu-unavailable')"
+)
+_FAILURES = _FAILURES_BEFORE.replace("'gpu-unavailable'", "'gpu-unavailable', 'access-withdrawn'")
 
 # Units of draws: of an account those that its jobs have reserved, of a job those that it has. Entries from before there
 # was a count have none, so accounts begin at 0.
@@ -92,6 +102,8 @@ def upgrade() -> None:
     # The ledger: whether a scope's witness knows it, and where entries may be missing.
     op.add_column("scopes", sa.Column("witnessed", sa.Boolean(), nullable=False, server_default="0"))
     op.add_column("scopes", sa.Column("unwitnessed", JSON, nullable=False, server_default="[]"))
+    _widen_check("jobs", "error_code", _FAILURES_BEFORE, _FAILURES)
+    op.add_column("accounts", sa.Column("closed_at", sa.Float(), nullable=True))
     for column in JOB_COLUMNS:
         op.add_column("jobs", column._copy())
     op.create_index("ix_jobs_ended", "jobs", ["finished_at"])
@@ -168,6 +180,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("job_id", "site", name=op.f("pk_seats")),
     )
     _keep_identities_in_place_of_digests()
+    _give_every_access_its_cap()
 
 
 def _keep_identities_in_place_of_digests() -> None:
@@ -227,6 +240,49 @@ def _keep_identities_in_place_of_digests() -> None:
         batch.drop_column("digest")
 
 
+def _widen_check(table: str, name: str, before: str, after: str) -> None:
+    """Put another condition into the place of a table's CHECK.
+
+    SQLite would have to copy the table, and to drop the one that others refer to; it has a way of its own for
+    conditions (https://sqlite.org/lang_altertable.html, section 7), which leaves rows, indexes and triggers alone.
+    """
+    if op.get_bind().dialect.name != "sqlite":
+        op.drop_constraint(op.f(f"ck_{table}_{name}"), table, type_="check")
+        op.create_check_constraint(op.f(f"ck_{table}_{name}"), table, after)
+        return
+    connection = op.get_bind()
+    version = connection.exec_driver_sql("PRAGMA schema_version").scalar_one()
+    connection.exec_driver_sql("PRAGMA writable_schema = ON")
+    changed = connection.exec_driver_sql(
+        "UPDATE sqlite_master SET sql = replace(sql, ?, ?) WHERE type = 'table' AND name = ? AND instr(sql, ?) > 0",
+        (before, after, table, before),
+    )
+    assert changed.rowcount == 1, f"{table} has the condition {name}"
+    connection.exec_driver_sql(f"PRAGMA schema_version = {version + 1}")
+    connection.exec_driver_sql("PRAGMA writable_schema = RESET")
+
+
+def _give_every_access_its_cap() -> None:
+    """Write down what access meant without a cap, all of the budget, in each scope's chain; last of all steps.
+
+    A cap without access gave sight of all of the scope's datasets: these rows are stored now. Access to a dataset that
+    has no records, and so no budget, goes: its owner gives it again.
+    """
+    session = Session(bind=op.get_bind())
+    ready = sa.select(Dataset.id).where(Dataset.scope_id.is_not(None))
+    session.execute(sa.delete(Access).where(Access.dataset_id.not_in(ready)))
+    held = sa.select(Account.principal_id, Dataset.id).join(Dataset, Dataset.scope_id == Account.scope_id)
+    for principal_id, dataset_id in session.execute(held.where(Account.principal_id.is_not(None))).all():
+        datasets.give_access(session, dataset_id, principal_id)
+    given = sa.select(Access.principal_id, Dataset.scope_id).join(Dataset, Dataset.id == Access.dataset_id).distinct()
+    capped = sa.exists().where(Account.scope_id == Dataset.scope_id, Account.principal_id == Access.principal_id)
+    found = session.execute(given.where(~capped, Dataset.owner_id != Access.principal_id)).all()
+    for principal_id, scope_id in sorted(found):
+        terms = ledger.balance(session, scope_id).terms
+        ledger.set_grant(session, scope_id, principal_id, terms, {"cap": "all"}, actor="migration")
+    session.flush()
+
+
 def _keep_salted_hashes_of_keys() -> None:
     """Drop hashes without a salt, and first letters of secrets; principals can be disabled.
 
@@ -278,6 +334,9 @@ def downgrade() -> None:
     _keep_digests_in_place_of_identities()
     op.drop_column("scopes", "unwitnessed")
     op.drop_column("scopes", "witnessed")
+    op.execute(sa.text("UPDATE jobs SET error_code = NULL WHERE error_code = 'access-withdrawn'"))
+    _widen_check("jobs", "error_code", _FAILURES, _FAILURES_BEFORE)
+    op.drop_column("accounts", "closed_at")
     op.drop_table("seats")
     op.drop_table("approvals")
     op.drop_table("public_weights")

@@ -319,10 +319,8 @@ class TestSight:
         assert auditor.get(f"{place}/validation").status_code == 403
         assert submit(auditor, job(made["id"])).status_code == 403
 
-        assert admin.put(f"{place}/access/{who['principal']}").json() == {
-            "dataset": made["id"],
-            "principal": who["principal"],
-        }
+        given = admin.put(f"{place}/access/{who['principal']}", json={"budget_cap": "all"})
+        assert (given.status_code, given.json()["dataset"]) == (201, made["id"])
         assert stranger.get(place).status_code == 200
         assert stranger.get(f"{place}/validation").status_code == 403
         assert stranger.get(f"/v1/scopes/{made['scope']}").status_code == 200
@@ -338,7 +336,7 @@ class TestSight:
         assert answer.json()["code"] == "forbidden"
 
     def test_access_for_nobody(self, admin: httpx.Client, dataset: str) -> None:
-        assert admin.put(f"/v1/datasets/{dataset}/access/pr_nobody").status_code == 404
+        assert admin.put(f"/v1/datasets/{dataset}/access/pr_nobody", json={"budget_cap": "all"}).status_code == 404
         assert admin.get("/v1/datasets/ds_nowhere").status_code == 404
 
 

@@ -306,7 +306,7 @@ class TestList:
     def test_others_jobs_do_not_exist(self, service: Service, admin: httpx.Client, fresh: dict[str, Any]) -> None:
         made = submit(admin, job(fresh["id"])).json()["id"]
         stranger, who = service.someone("analyst")
-        admin.put(f"/v1/datasets/{fresh['id']}/access/{who['principal']}")
+        admin.put(f"/v1/datasets/{fresh['id']}/access/{who['principal']}", json={"budget_cap": "all"})
         for path in ("", "/events", "/attempts", "/artifacts", "/report"):
             assert stranger.get(f"/v1/jobs/{made}{path}").status_code == 404
         assert stranger.post(f"/v1/jobs/{made}/cancel").status_code == 404

@@ -298,7 +298,7 @@ class TestApproval:
         owner, _ = service.someone("owner")
         analyst, who = service.someone("analyst")
         data = upload(owner, shift=910 + len(verdict), approval=True)
-        owner.put(f"/v1/datasets/{data['id']}/access/{who['principal']}")
+        owner.put(f"/v1/datasets/{data['id']}/access/{who['principal']}", json={"budget_cap": "all"})
         job_id = submit(analyst, job(data["id"])).json()["id"]
         model = finish(service, job_id, approval="pending")
 

@@ -196,7 +196,8 @@ class TestJobs:
         owner, _ = narrow.someone("owner")
         analyst, made = narrow.someone("analyst")
         dataset = upload(owner, shift=1)["id"]
-        assert owner.put(f"/v1/datasets/{dataset}/access/{made['principal']}").status_code < 300
+        given = owner.put(f"/v1/datasets/{dataset}/access/{made['principal']}", json={"budget_cap": "all"})
+        assert given.status_code == 201
 
         def ask(client: httpx.Client, **resources: object) -> httpx.Response:
             return submit(client, job(dataset, mu="0.05", resources=resources))

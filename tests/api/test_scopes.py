@@ -6,7 +6,7 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from tests.support.api import Service, job, submit, upload
+from tests.support.api import Service, job, metadata, submit, upload
 
 _made = iter(range(300, 400))
 
@@ -82,18 +82,18 @@ class TestLedger:
         assert admin.post(place, json={"job": "job_nowhere", "reason": "a fault"}).status_code == 404
 
     def test_nowhere(self, admin: httpx.Client) -> None:
-        for path in ("", "/budget", "/entries", "/head", "/grants"):
+        for path in ("", "/budget", "/entries", "/head"):
             assert admin.get(f"/v1/scopes/sc_nowhere{path}").status_code == 404
 
 
-class TestGrants:
-    def test_a_ceiling_is_charged_beside_the_scope(
+class TestCaps:
+    def test_a_cap_is_charged_beside_the_scope(
         self, service: Service, admin: httpx.Client, fresh: dict[str, Any]
     ) -> None:
         analyst, who = service.someone("analyst")
-        place = f"/v1/scopes/{fresh['scope']}/grants/{who['principal']}"
+        place = f"/v1/datasets/{fresh['id']}/access/{who['principal']}"
         assert analyst.get(f"/v1/datasets/{fresh['id']}").status_code == 404
-        made = admin.put(place, json={"epsilon": "1", "delta": "1e-6"})
+        made = admin.put(place, json={"budget_cap": {"epsilon": "1", "delta": "1e-6"}})
         assert made.status_code == 201, made.text
         assert analyst.get(f"/v1/datasets/{fresh['id']}").status_code == 200
         told = analyst.post("/v1/estimates", json=job(fresh["id"])).json()
@@ -103,36 +103,61 @@ class TestGrants:
         assert [answer.status_code for answer in answers] == [202] * told["jobs_that_still_fit"] + [409]
         assert submit(admin, job(fresh["id"])).status_code == 202
         budget = analyst.get(f"/v1/datasets/{fresh['id']}/budget").json()
-        assert float(budget["grant"]["percent"]["reserved"]) > float(budget["percent"]["reserved"])
-        assert admin.get(f"/v1/datasets/{fresh['id']}/budget").json()["grant"] is None
-        assert analyst.get(f"/v1/scopes/{fresh['scope']}/grants").json()["data"] == [budget["grant"]]
-        wider = admin.put(place, json={"epsilon": "2", "delta": "1e-6"})
+        assert float(budget["cap"]["used"]["reserved"]) > float(budget["percent"]["reserved"])
+        assert admin.get(f"/v1/datasets/{fresh['id']}/budget").json()["cap"] is None
+        wider = admin.put(place, json={"budget_cap": {"epsilon": "2"}}, headers={"If-Match": made.headers["ETag"]})
         assert wider.status_code == 200, wider.text
+        assert wider.json()["delta"] == "1e-6", "the scope's, where none is given"
         assert submit(analyst, job(fresh["id"])).status_code == 202
-        narrower = admin.put(place, json={"epsilon": "0.5", "delta": "1e-6"})
-        assert narrower.status_code == 409
+        tag = {"If-Match": wider.headers["ETag"]}
+        for other, pointer in (
+            ({"epsilon": "0.5"}, None),
+            ({"epsilon": "2", "delta": "1e-7"}, "/budget_cap/delta"),
+            ({"share": "0.9"}, "/budget_cap"),
+            ("all", "/budget_cap"),
+        ):
+            refused = admin.put(place, json={"budget_cap": other}, headers=tag)
+            assert refused.status_code == 409, other
+            assert pointer is None or refused.json()["errors"][0]["pointer"] == pointer
 
     def test_if_match(self, service: Service, admin: httpx.Client, fresh: dict[str, Any]) -> None:
         _, who = service.someone("analyst")
-        place = f"/v1/scopes/{fresh['scope']}/grants/{who['principal']}"
-        assert admin.put(place, json={"epsilon": "1"}, headers={"If-Match": "*"}).status_code == 412
-        tag = admin.put(place, json={"epsilon": "1"}).headers["ETag"]
+        place = f"/v1/datasets/{fresh['id']}/access/{who['principal']}"
+        one, two, three = ({"budget_cap": {"epsilon": epsilon}} for epsilon in "123")
+        assert admin.put(place, json=one, headers={"If-Match": "*"}).status_code == 412
+        tag = admin.put(place, json=one).headers["ETag"]
         assert admin.get(place).headers["ETag"] == tag
-        changed = admin.put(place, json={"epsilon": "2"}, headers={"If-Match": tag})
+        assert admin.put(place, json=two).status_code == 412
+        changed = admin.put(place, json=two, headers={"If-Match": tag})
         assert changed.status_code == 200
         assert changed.headers["ETag"] != tag
-        stale = admin.put(place, json={"epsilon": "3"}, headers={"If-Match": tag})
+        stale = admin.put(place, json=three, headers={"If-Match": tag})
         assert stale.status_code == 412
         assert stale.json()["code"] == "precondition-failed"
+        assert admin.put(place, json=three, headers={"If-Match": "*"}).status_code == 200
 
-    def test_wrong_grants(self, service: Service, admin: httpx.Client, fresh: dict[str, Any]) -> None:
-        analyst, who = service.someone("analyst")
-        place = f"/v1/scopes/{fresh['scope']}/grants"
-        assert admin.put(f"{place}/pr_nobody", json={"epsilon": "1"}).status_code == 404
+    def test_wrong_caps(self, service: Service, admin: httpx.Client, fresh: dict[str, Any]) -> None:
+        _, who = service.someone("analyst")
+        place = f"/v1/datasets/{fresh['id']}/access"
+        assert admin.put(f"{place}/pr_nobody", json={"budget_cap": "all"}).status_code == 404
         assert admin.get(f"{place}/pr_nobody").status_code == 404
-        number = admin.put(f"{place}/{who['principal']}", json={"epsilon": 1})
-        assert number.json()["errors"][0]["pointer"] == "/epsilon"
-        tiny = admin.put(f"{place}/{who['principal']}", json={"epsilon": "1e-9"})
-        assert tiny.json()["errors"][0]["pointer"] == "/epsilon"
-        admin.put(f"/v1/datasets/{fresh['id']}/access/{who['principal']}")
-        assert analyst.put(f"{place}/{who['principal']}", json={"epsilon": "1"}).status_code == 403
+        for cap, pointer in (
+            ({"epsilon": 1}, "/budget_cap/epsilon"),
+            ({"epsilon": "1e-9"}, "/budget_cap/epsilon"),
+            ({"share": "1e-12"}, "/budget_cap/share"),
+            ({"share": "0.5", "delta": "1e-6"}, "/budget_cap"),
+            ({"share": "0.5", "rho": "1"}, "/budget_cap"),
+            ({"part": "0.5"}, "/budget_cap"),
+            (0.5, "/budget_cap"),
+        ):
+            refused = admin.put(f"{place}/{who['principal']}", json={"budget_cap": cap})
+            assert refused.status_code == 422, cap
+            assert refused.json()["errors"][0]["pointer"].startswith(pointer), refused.text
+        me = admin.get("/v1/me").json()["id"]
+        assert admin.put(f"{place}/{me}", json={"budget_cap": "all"}).status_code == 409
+
+    def test_a_dataset_without_records_has_no_budget_to_share(self, service: Service, admin: httpx.Client) -> None:
+        _, who = service.someone("analyst")
+        pending = admin.post("/v1/datasets", json=metadata()).json()["id"]
+        refused = admin.put(f"/v1/datasets/{pending}/access/{who['principal']}", json={"budget_cap": "all"})
+        assert (refused.status_code, refused.json()["code"]) == (409, "conflict")

@@ -36,7 +36,7 @@ from core.service.context import Caller, Context
 from core.service.estimates import quote
 from core.service.intake import Answer, Submission
 from core.settings import ServiceSettings
-from core.store import datasets, queries
+from core.store import queries
 from core.store.database import Database
 from core.store.decoding import cells
 from core.store.idempotency import Name
@@ -47,7 +47,7 @@ from core.training.attempt import in_phase
 from core.training.order import Failed, Phase, read_order
 from tests.support.api import Service, job, running, submit, upload
 from tests.support.embedded import ROOT
-from tests.support.store import STEP, Place, make_place
+from tests.support.store import STEP, Place, give, make_place
 from tests.support.store import submit as submit_row
 from workers.outcome import Outcome
 from workers.trainer import judge
@@ -329,7 +329,7 @@ class TestStrangers:
             assert service.client().get(f"/v1/{path}/{name}").status_code in {404, 422}
 
 
-def test_access_and_grants_count_when_the_job_is_made_not_when_it_was_quoted(
+def test_access_and_caps_count_when_the_job_is_made_not_when_it_was_quoted(
     service: Service, secrets: dict[str, str]
 ) -> None:
     database = service.database()
@@ -337,16 +337,22 @@ def test_access_and_grants_count_when_the_job_is_made_not_when_it_was_quoted(
     _, made = service.someone("analyst")
     caller = Caller(made["principal"], "someone", "analyst", made["id"])
     spec = JobSpec.model_validate(job(secrets["dataset_id"]))
-    database.run(datasets.give_access, secrets["dataset_id"], caller.id)
+    cap = database.run(give, secrets["dataset_id"], caller.id)
     with database.read() as session:
         quoted = quote(session, context, caller, spec)
-    assert quoted.grant_id is None
     terms = plan_orders(Decimal("0.5"), Decimal("1e-6"))
-    grant = database.run(ledger.set_grant, secrets["scope_id"], caller.id, terms, {"epsilon": "0.5"}).id
+    assert database.run(ledger.set_grant, secrets["scope_id"], caller.id, terms, {"epsilon": "0.5"}).id == cap
     (answer,) = intake.take(context, [Submission(caller, quoted, Name(caller.id, "POST /v1/jobs", "a"), "x")])
     assert isinstance(answer, Answer)
     with database.read() as session:
-        assert session.get_one(Job, answer.body["id"]).grant_id == grant
+        found = session.get_one(Job, answer.body["id"])
+        assert found.grant_id == cap
+        assert (
+            ledger.balance(session, cap).reserved
+            == tuple(one + more for one, more in zip(found.chunks[cap][-1], found.allowance[cap], strict=True))[
+                : len(terms.orders)
+            ]
+        )
     _, other = service.someone("analyst")
     stranger = Caller(other["principal"], "someone", "analyst", other["id"])
     (refused,) = intake.take(context, [Submission(stranger, quoted, Name(stranger.id, "POST /v1/jobs", "b"), "x")])

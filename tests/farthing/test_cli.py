@@ -77,6 +77,21 @@ def ok(done: "subprocess.CompletedProcess[str]") -> str:
     return done.stdout
 
 
+def share_and_list(farthing: Command, dataset: str, scope: str, principal: str, secret: str) -> None:
+    """Share a dataset with a principal in several ways; the last one, an epsilon, stays."""
+    for silent in ((), ("--all", "--share", "0.5")):
+        assert farthing("share", dataset, principal, *silent).exit_code == 2
+    assert f"ana ({principal}) may use all of {scope}" in ok(farthing("share", dataset, principal, "--all"))
+    assert dataset in ok(farthing("datasets", FARTHING_KEY=secret))
+    ok(farthing("unshare", dataset, principal))
+    ok(farthing("share", dataset, principal, "--share", "0.5"))
+    told = ok(farthing("share", dataset, principal, "--epsilon", "1", "--delta", "1e-6", "--change"))
+    assert "may use delta 1e-6, epsilon 1 of" in told
+    listed = ok(farthing("access", dataset))
+    assert re.search(rf"{principal} +ana +analyst +delta 1e-6, epsilon 1 +0 +0 +100", listed)
+    assert json.loads(ok(farthing("access", dataset, "--json")))["name"] == "ana"
+
+
 def test_the_way_of_a_dataset(farthing: Command, client: Client, records: Path, tmp_path: Path) -> None:
     metadata = tmp_path / "metadata.json"
     declared = {"name": "toy [bold]", "columns": COLUMNS, "budget": {"epsilon": "3"}, "approval": True}
@@ -99,12 +114,7 @@ def test_the_way_of_a_dataset(farthing: Command, client: Client, records: Path, 
     (principal,) = re.findall(r"pr_\w+", made.stderr)
     assert ok(farthing("me", FARTHING_KEY=secret)) == f"analyst {principal} (ana)\n"
     assert dataset not in ok(farthing("datasets", FARTHING_KEY=secret))
-    ok(farthing("share", dataset, principal))
-    assert dataset in ok(farthing("datasets", FARTHING_KEY=secret))
-    ok(farthing("unshare", dataset, principal))
-    assert "epsilon 1 at delta 1e-6" in ok(
-        farthing("grant", scope, principal, "--epsilon", "1", "--delta", "1e-6")
-    ).replace("1E-6", "1e-6")
+    share_and_list(farthing, dataset, scope, principal, secret)
 
     job = tmp_path / "job.json"
     job.write_text(json.dumps(body(dataset, mu="0.05")))

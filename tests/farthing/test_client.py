@@ -46,7 +46,10 @@ class TestData:
         analyst = client.create_key("ana", "analyst")
         with Client(service.url, analyst.key or "") as ana:
             assert list(ana.datasets()) == []
-            client.share(made.id, analyst.principal)
+            given = client.share(made.id, analyst.principal, {"share": "0.2"})
+            assert (given.budget_cap, given.name, given.datasets) == ({"share": "0.2"}, "ana", [made.id])
+            changed = client.share(made.id, analyst.principal, "all", version=given.version)
+            assert [changed] == client.accesses(made.id) == ana.accesses(made.id)
             assert [found.id for found in ana.datasets()] == [made.id]
             with pytest.raises(FarthingError) as forbidden:
                 ana.validation(made.id)
@@ -113,13 +116,12 @@ class TestBudget:
         verified = client.verify(scope)
         assert (verified.ok, verified.head) == (True, budget.head)
         analyst = client.create_key("ana", "analyst")
-        grant = client.grant(scope, analyst.principal, {"epsilon": "1", "delta": "1e-6"})
-        assert (grant.principal, grant.epsilon) == (analyst.principal, "1")
-        assert [found.id for found in client.grants(scope)] == [grant.id]
+        given = client.share(made.id, analyst.principal, {"epsilon": "1", "delta": "1e-6"})
+        assert (given.principal, given.epsilon, given.scope) == (analyst.principal, "1", scope)
         with Client(service.url, analyst.key or "") as ana:
-            own = ana.budget(made.id).grant
+            own = ana.budget(made.id).cap
             assert own is not None
-            assert own.id == grant.id
+            assert own.budget_cap == {"epsilon": "1", "delta": "1e-6"} == given.budget_cap
             with pytest.raises(FarthingError) as beyond:
                 ana.submit(body(made.id, mu="0.6"))
             assert beyond.value.code == "privacy-budget-exhausted"
@@ -345,7 +347,7 @@ class TestModels:
     def test_a_release_waits_for_its_owner(self, service: Embedded, client: Client, records: Path) -> None:
         analyst = client.create_key("ana", "analyst")
         made = client.upload(records, metadata(approval=True))
-        client.share(made.id, analyst.principal)
+        client.share(made.id, analyst.principal, "all")
         with Client(service.url, analyst.key or "") as ana:
             job = ana.wait(ana.submit(body(made.id, mu="0.1")).id)
             assert (job.approval, job.model) == ("pending", None)

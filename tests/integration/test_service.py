@@ -225,16 +225,16 @@ def test_an_analyst_sees_and_spends_what_was_granted_and_no_more(admin: Client, 
         with pytest.raises(FarthingError) as refused:
             hidden()
         assert refused.value.status == 404
-    admin.grant(made.scope or "", analyst.me().id, {"epsilon": "1", "delta": "1e-6"})
+    admin.share(made.id, analyst.me().id, {"epsilon": "1", "delta": "1e-6"})
     with pytest.raises(FarthingError) as beyond:
         analyst.submit(job(made.id, privacy={"epsilon": "2"}))
     assert (beyond.value.status, beyond.value.code) == (403, "privacy-budget-exhausted")
     sent = analyst.submit(job(made.id, privacy={"epsilon": "0.5"}))
     assert analyst.wait(sent.id).state == "succeeded"
     assert sent.id in {found.id for found in admin.jobs(dataset=made.id)}
-    granted = analyst.budget(made.id).grant
-    assert granted is not None
-    assert float(granted.percent.spent) > float(admin.budget(made.id).percent.spent) > 0
+    own = analyst.budget(made.id).cap
+    assert own is not None
+    assert float(own.used.spent) > float(admin.budget(made.id).percent.spent) > 0
     with pytest.raises(FarthingError) as refused:
         analyst.validation(made.id)
     assert refused.value.status in (403, 404)

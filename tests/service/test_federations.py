@@ -23,14 +23,13 @@ from core.errors import (
     ScopeFrozen,
     StaleAttempt,
 )
-from core.privacy.amounts import BudgetRequest
-from core.service import datasets, federations, intake, jobs, models, scopes
+from core.privacy.amounts import CapRequest
+from core.service import access, datasets, federations, intake, jobs, models, scopes
 from core.service.context import Caller, Context
 from core.service.estimates import EstimateSpec
 from core.service.job_views import JobView
-from core.store import clock
+from core.store import clock, queries
 from core.store.database import Database
-from core.store.datasets import give_access
 from core.store.jobs import federations as store
 from core.store.jobs import jobs as rows
 from core.store.jobs import subjects
@@ -41,7 +40,7 @@ from core.store.queries import JobFilter
 from core.store.tables import Account, Dataset, Entry, Job, Model, Scope, Secret
 from tests.service.conftest import Someone
 from tests.support.api import COLUMNS, job
-from tests.support.store import make_dataset, open_place
+from tests.support.store import give, make_dataset, open_place
 
 LEASE = 60.0
 RELEASE = {"kind": "coefficients"}
@@ -72,7 +71,7 @@ def make(context: Context, someone: Someone, changes: Sequence[dict[str, Any]] =
             session.get_one(Scope, place.scope_id).approval = one.get("approval", False)
             found.scopes.append(place.scope_id)
             found.datasets.append(place.dataset_id)
-            give_access(session, found.datasets[-1], analyst.id)
+            give(session, found.datasets[-1], analyst.id)
     return found
 
 
@@ -266,29 +265,27 @@ def test_a_variant_that_reserves_by_halves_is_seen(
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_amounts_are_told_to_who_has_a_grant_there(context: Context, three: Owners) -> None:
+def test_amounts_are_told_to_who_may_use_the_data(context: Context, three: Owners) -> None:
     body = federated(three.datasets, mu="0.9")
     told = federations.estimate(context, three.analyst, EstimateSpec.model_validate(body))
     assert told.clients is not None
-    assert [client.jobs_that_still_fit for client in told.clients] == [None] * 3
-    with pytest.raises(BudgetExhausted) as blind:
-        submit(context, three.analyst, body)
-    assert blind.value.facts == {}
-    assert not any(figure.isdigit() for figure in blind.value.detail.replace(three.datasets[0], ""))
-    ask = BudgetRequest.model_validate({"epsilon": "2", "delta": "1e-6"})
-    scopes.set_grant(context, three.owners[0], three.scopes[0], three.analyst.id, ask, None)
+    assert [client.jobs_that_still_fit for client in told.clients] == [0] * 3
     with pytest.raises(BudgetExhausted) as informed:
         submit(context, three.analyst, body)
     assert "available_percent" in informed.value.facts
 
 
-def test_a_grant_pays_too(context: Context, three: Owners) -> None:
-    ask = BudgetRequest.model_validate({"epsilon": "1", "delta": "1e-6"})
-    grant, _ = scopes.set_grant(context, three.owners[1], three.scopes[1], three.analyst.id, ask, None)
+def test_a_cap_pays_too(context: Context, three: Owners) -> None:
+    ask = CapRequest.model_validate({"epsilon": "1", "delta": "1e-6"})
+    dataset, owner = three.datasets[1], three.owners[1]
+    access.give(context, owner, dataset, three.analyst.id, ask, frozenset({"*"}))
+    with context.database.read() as session:
+        cap = queries.grant(session, three.scopes[1], three.analyst.id)
+        assert cap is not None
     submit(context, three.analyst, federated(three.datasets))
-    assert any(held(context)[grant.id][1])
+    assert any(held(context)[cap.id][1])
     before = held(context)
-    with pytest.raises(BudgetExhausted):  # fits every scope, and not the grant
+    with pytest.raises(BudgetExhausted):  # fits every scope, and not the cap
         submit(context, three.analyst, federated(three.datasets, mu="0.3"))
     assert held(context) == before
 

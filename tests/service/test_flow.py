@@ -9,8 +9,8 @@ import pytest
 from core.catalogue.datasets import parse_metadata
 from core.catalogue.jobs import JobSpec
 from core.errors import Conflict, Forbidden, IdempotencyKeyReused, NotFound, PreconditionFailed, Refusal
-from core.privacy.amounts import BudgetRequest
-from core.service import audit, datasets, estimates, health, jobs, keys, scopes, uploads
+from core.privacy.amounts import CapRequest
+from core.service import access, audit, datasets, estimates, health, jobs, keys, scopes, uploads
 from core.service.context import Caller, Context
 from core.service.estimates import EstimateSpec
 from core.store.access.audit import Line
@@ -36,8 +36,9 @@ def test_from_upload_to_erasure(context: Context, admin: Caller, someone: Someon
     spec = EstimateSpec.model_validate(job(made["id"]))
     with pytest.raises(NotFound):
         estimates.estimate(context, analyst, spec)
-    datasets.share(context, owner, made["id"], analyst.id)
-    datasets.share(context, owner, made["id"], analyst.id)
+    _, is_new = access.give(context, owner, made["id"], analyst.id, "all", None)
+    _, is_still_new = access.give(context, owner, made["id"], analyst.id, "all", None)
+    assert (is_new, is_still_new) == (True, False)
     told = estimates.estimate(context, analyst, spec)
     first = submit(context, analyst, made["id"], key="one")
     assert submit(context, analyst, made["id"], key="one") == first
@@ -55,6 +56,7 @@ def test_from_upload_to_erasure(context: Context, admin: Caller, someone: Someon
     assert [entry.kind for entry in scopes.entries(context, auditor, made["scope"], 0, 10)] == [
         "open",
         "upload",
+        "grant",
         "reserve",
     ]
     assert scopes.verify(context, auditor, made["scope"]).ok
@@ -71,24 +73,24 @@ def test_from_upload_to_erasure(context: Context, admin: Caller, someone: Someon
     assert [view.id for view in datasets.page(context, admin, None, 10)] == [made["id"]]
 
 
-def test_grants_have_versions(context: Context, someone: Someone) -> None:
+def test_caps_have_versions(context: Context, someone: Someone) -> None:
     owner, analyst = someone("owner"), someone("analyst")
     made = upload(context, owner)
-    ask = BudgetRequest.model_validate({"epsilon": "1", "delta": "1e-6"})
-    view, is_new = scopes.set_grant(context, owner, made["scope"], analyst.id, ask, None)
+    ask = CapRequest.model_validate({"epsilon": "1", "delta": "1e-6"})
+    view, is_new = access.give(context, owner, made["id"], analyst.id, ask, None)
     assert is_new
-    again, is_new = scopes.set_grant(context, owner, made["scope"], analyst.id, ask, frozenset({view.version}))
+    again, is_new = access.give(context, owner, made["id"], analyst.id, ask, frozenset({view.version}))
     assert (again, is_new) == (view, False)
     with pytest.raises(PreconditionFailed):
-        scopes.set_grant(context, owner, made["scope"], analyst.id, ask, frozenset({"other"}))
+        access.give(context, owner, made["id"], analyst.id, ask, frozenset({"other"}))
     with pytest.raises(Forbidden):
-        scopes.set_grant(context, analyst, made["scope"], analyst.id, ask, None)
+        access.give(context, analyst, made["id"], analyst.id, ask, None)
     submit(context, analyst, made["id"])
-    other_delta = BudgetRequest.model_validate({"epsilon": "1", "delta": "1e-5"})
+    other_delta = CapRequest.model_validate({"epsilon": "1", "delta": "1e-5"})
     with pytest.raises(Conflict):
-        scopes.set_grant(context, owner, made["scope"], analyst.id, other_delta, None)
-    wider = BudgetRequest.model_validate({"epsilon": "2", "delta": "1e-6"})
-    changed, _ = scopes.set_grant(context, owner, made["scope"], analyst.id, wider, None)
+        access.give(context, owner, made["id"], analyst.id, other_delta, frozenset({"*"}))
+    wider = CapRequest.model_validate({"epsilon": "2"})
+    changed, _ = access.give(context, owner, made["id"], analyst.id, wider, frozenset({view.version}))
     assert changed.epsilon == "2"
     assert scopes.verify(context, owner, made["scope"]).ok
 

@@ -110,7 +110,7 @@ def analyst(service: Target, secret: str, three: dict[str, Site]) -> Iterator[Cl
     """Of the service's own API; the owners have shared their datasets with it, each at its own."""
     with service.client(secret) as client:
         for site in three.values():
-            site.owner.share(site.dataset.id, client.me().id)
+            site.owner.share(site.dataset.id, client.me().id, "all")
         yield client
 
 

@@ -150,7 +150,7 @@ def test_a_grant_is_a_ceiling_inside_the_scope(database: Database, place: Place)
     with database.write() as session:
         analyst = principals.create(session, "Anna", "analyst").id
         grant = ledger.set_grant(session, place.scope_id, analyst, small, ONE).id
-        assert ledger.grant_terms(session, place.scope_id, analyst) == small
+        assert ledger.balance(session, grant).terms == small
     rho = 0.015
     with database.write() as session:
         submit(session, place, [Zcdp(rho=rho)], grant=(analyst, grant))

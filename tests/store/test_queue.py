@@ -19,7 +19,7 @@ from core.store.jobs import jobs, queue
 from core.store.jobs.queue import DEVICES, RUNNING, next_job
 from core.store.jobs.sweep import sweep
 from core.store.tables import Account, Job
-from tests.support.store import STEP, Place, enter, make_dataset, make_place, submit
+from tests.support.store import STEP, Place, enter, give, make_dataset, make_place, submit
 
 LEASE = 60.0
 MANY = 10_000
@@ -41,6 +41,8 @@ def waiting(
 ) -> str:
     """Reserve a job that waits; return its identifier."""
     with database.write() as session:
+        if owner is not None:
+            give(session, place.dataset_id, owner)
         job = jobs.draft(
             at=clock.read(session),
             owner_id=owner or place.principal_id,
@@ -224,6 +226,8 @@ def fill(database: Database, place: Place, many: int, owners: int = 50) -> list[
     with database.write() as session:
         people = [principals.create(session, f"p{number}", "analyst").id for number in range(owners)]
         dataset = make_dataset(session, place.principal_id, place.scope_id)
+        for person in people:
+            give(session, dataset, person)
         at = clock.read(session)
         shared = {
             "dataset_id": dataset, "scope_id": place.scope_id, "spec": {}, "optimizer": "x", "price": {},

@@ -79,7 +79,7 @@ def submit(service: Running, quorum: int | None, weights: bytes | None = None, *
         _, http = key(service, "owner")
         owner = replace(service, http=http)
         datasets.append(owner.upload(shard(size, place)))
-        shared = http.put(f"/v1/datasets/{datasets[-1]}/access/{principal}")
+        shared = http.put(f"/v1/datasets/{datasets[-1]}/access/{principal}", json={"budget_cap": "all"})
         assert shared.is_success, shared.text
         http.close()
     body = {

@@ -27,7 +27,7 @@ from sqlalchemy.engine import make_url
 
 from core.catalogue.datasets import parse_metadata
 from core.catalogue.jobs import JobSpec
-from core.service import datasets, jobs, keys, uploads
+from core.service import access, jobs, keys, uploads
 from core.service.context import Caller, Context, Role
 from core.settings import ServiceSettings
 from core.store.access.roles import make_role
@@ -102,7 +102,7 @@ class Ground:
         context, owner = self.contexts[site], self.someone("owner")
         metadata = {"name": f"toy {uuid4().hex[:8]}", "columns": COLUMNS, "budget": {"epsilon": "8", "delta": "1e-6"}}
         view, _ = uploads.create(context, owner, parse_metadata(metadata), None, [content], None)
-        datasets.share(context, owner, view["id"], analyst.id)
+        access.give(context, owner, view["id"], analyst.id, "all", None)
         return str(view["id"])
 
     def submit(self, named: Sequence[str], quorum: int | None = None, **changes: Any) -> Federation:

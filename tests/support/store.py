@@ -20,6 +20,7 @@ from core.store.access import principals
 from core.store.base import Base
 from core.store.claims import put_secret
 from core.store.database import Database
+from core.store.datasets import give_access
 from core.store.ids import new_id
 from core.store.jobs import jobs
 from core.store.jobs.sweep import CONTACT, sweep
@@ -119,6 +120,15 @@ def open_place(
     return Place(owner_id, scope.id, dataset_id)
 
 
+def give(session: Session, dataset_id: str, principal_id: str) -> str:
+    """Let a principal use all of a dataset's budget; return the account of its cap."""
+    give_access(session, dataset_id, principal_id)
+    scope_id = session.get_one(Dataset, dataset_id).scope_id
+    assert scope_id is not None
+    terms = ledger.balance(session, scope_id).terms
+    return ledger.set_grant(session, scope_id, principal_id, terms, {"cap": "all"}).id
+
+
 def submit(
     session: Session,
     place: Place,
@@ -166,6 +176,9 @@ def queue_federated(
 
     Each client has `chunks` times `STEP` to do.
     """
+    for place in places:
+        if place.principal_id != places[0].principal_id:
+            give(session, place.dataset_id, places[0].principal_id)
     named = [SEVERAL, *sites] if sites else [""] * (len(places) + 1)
     at = clock.read(session)
     parent, *clients = rows = [

@@ -55,7 +55,9 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Three]:
         for place, (site, admin) in enumerate(admins.items()):
             owners[site] = replace(admin, http=ground.client(admin.url, ground.secret("owner")))
             datasets[site] = owners[site].upload(shard(SIZES[place], place), approval=site != "west")
-            shared = owners[site].http.put(f"/v1/datasets/{datasets[site]}/access/{principal}")
+            shared = owners[site].http.put(
+                f"/v1/datasets/{datasets[site]}/access/{principal}", json={"budget_cap": "all"}
+            )
             assert shared.is_success, shared.text
         yield Three(ground, admins, owners, datasets, analyst)
 

@@ -18,11 +18,23 @@ from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session, aliased
 
 from core.errors import StaleAttempt
-from core.store.claims import Claim, hold, lock_job
+from core.store.access import rights
+from core.store.claims import Claim, hold
 from core.store.ids import new_id
 from core.store.jobs.arrows import LOST, add_event, end, end_cancelled, end_failed, leave_attempt, requeue, settle
 from core.store.ledger import chain, ledger
-from core.store.tables import CLIENT_LOST, TERMINAL_STATES, Approval, Attempt, Checkpoint, Job, Model, Scope
+from core.store.tables import (
+    CLIENT_LOST,
+    FAILURE_CODES,
+    TERMINAL_STATES,
+    WITHDRAWN,
+    Approval,
+    Attempt,
+    Checkpoint,
+    Job,
+    Model,
+    Scope,
+)
 
 RUNNING = ("running", "cancelling")
 
@@ -316,18 +328,31 @@ def _handed_in(session: Session, job: Job) -> dict[str, Any] | None:
     return None if kept is None else dict(json.loads(kept))
 
 
-def _decide(session: Session, job: Job, clients: Sequence[Job], at: float) -> bool:
+def withdraw(session: Session, job: Job, gone: Collection[str], at: float) -> bool:
+    """End those clients of a waiting federated job whose data its owner may no longer use; tell whether it still waits.
+
+    The caller holds the job's lock. They are charged what they spent; then the quorum decides about the others.
+    """
+    clients = clients_of(session, job.id, lock=True)
+    for client in _by_scope([one for one in _live(clients) if one.id in gone]):
+        end_failed(session, client, at, WITHDRAWN, charge="spent")
+    return not _decide(session, job, clients, at, WITHDRAWN)
+
+
+def _decide(session: Session, job: Job, clients: Sequence[Job], at: float, code: str = CLIENT_LOST) -> bool:
     """Decide, by its quorum, what becomes of a federated job that nobody runs; tell whether it ended.
+
+    Where too few clients are left, they and the job fail with the code.
 
     Where the release was handed in, all answers were given: those that are left have nothing more to do.
     """
     left = _by_scope(_live(clients))
     done = [client for client in clients if client.state == "succeeded"]
     if len(left) + len(done) < quorum_of(job):
-        for client in left:
-            settle(session, client, CLIENT_LOST)
-            end(session, client, "failed", at, code=CLIENT_LOST)
-        end(session, job, "failed", at, code=CLIENT_LOST)
+        for one in (*left, job):
+            settle(session, one, code)
+            one.error_code = code if code in FAILURE_CODES else None
+            end(session, one, "failed", at, code=code)
         session.flush()
         return True
     release = _handed_in(session, job)
@@ -340,9 +365,15 @@ def _decide(session: Session, job: Job, clients: Sequence[Job], at: float) -> bo
 
 
 def _publish(session: Session, job: Job, clients: Sequence[Job], release: Mapping[str, Any], at: float) -> None:
-    """Publish a federated job's model; every scope that was asked anything, and asks for approval, has to give it."""
+    """Publish a federated job's model.
+
+    Every scope that was asked anything has to approve it where it asks for that, or where the job's owner may no longer
+    use its data.
+    """
     asked = {client.scope_id for client in clients if client.chunks_spent}
-    statement = select(Scope.id).where(Scope.id.in_(asked), Scope.approval).order_by(Scope.id)
+    allowed = rights.allowed(session, [(job.owner_id, client.dataset_id) for client in clients])
+    gone = {client.scope_id for client in clients if (job.owner_id, client.dataset_id) not in allowed}
+    statement = select(Scope.id).where(Scope.id.in_(asked), Scope.approval | Scope.id.in_(gone)).order_by(Scope.id)
     judges = list(session.execute(statement).scalars())
     model = Model(
         id=new_id("mdl"),
@@ -359,20 +390,3 @@ def _publish(session: Session, job: Job, clients: Sequence[Job], release: Mappin
     job.step = job.steps
     end(session, job, "succeeded", at, model=model.id)
     session.flush()
-
-
-def judge(session: Session, model: Model, scope_ids: Sequence[str], verdict: Literal["approved", "rejected"]) -> None:
-    """Note what some scopes say of a federated job's model: all must approve, and one is enough to reject."""
-    lock_job(session, model.job_id)
-    rows = {row.scope_id: row for row in approvals_of(session, model.id)}
-    for scope_id in scope_ids:
-        rows[scope_id].verdict = verdict
-    said = {row.verdict for row in rows.values()}
-    model.approval = next((word for word in ("rejected", "pending") if word in said), "approved")
-    session.flush()
-
-
-def approvals_of(session: Session, model_id: str) -> list[Approval]:
-    """Return what each scope that asks for approval has said of a federated job's model; nothing for other models."""
-    statement = select(Approval).where(Approval.model_id == model_id).order_by(Approval.scope_id)
-    return list(session.execute(statement).scalars())

@@ -20,9 +20,10 @@ from sqlalchemy.orm import Session
 from core.errors import StaleAttempt
 from core.privacy.events import EVENT, NOTHING
 from core.store import clock
+from core.store.access import rights
 from core.store.claims import Claim, epoch, hold, lock_job, refuse_if_frozen
 from core.store.ids import new_id
-from core.store.jobs import federations
+from core.store.jobs import federations, withdrawals
 from core.store.jobs.arrows import DRAINED, LOST, add_event, end, end_cancelled, end_failed, leave_attempt, requeue
 from core.store.jobs.queue import DEVICES, next_job
 from core.store.ledger import ledger
@@ -172,6 +173,9 @@ def claim(
 ) -> Claim | None:
     """Take the next queued job, None when there is none; of a federated job all clients that are left.
 
+    One whose owner may no longer use its data ends here, and so do those that wait behind it; None may then be returned
+    although others wait.
+
     The caller updates the witness after this commits and before it starts a child.
 
     Args:
@@ -186,7 +190,7 @@ def claim(
         LedgerFrozen: the ledger is behind its witness.
     """
     refuse_if_frozen(session)
-    job = next_job(session, takes, most_running, site)
+    job = next_job(session, takes, most_running, site, withdrawals.may_begin)
     return None if job is None else take(session, job, worker, lease_seconds)
 
 
@@ -286,13 +290,16 @@ def finish(session: Session, claim: Claim, release: Mapping[str, Any], approval:
         session: an open write transaction.
         claim: who asks.
         release: what was released, JSON-ready.
-        approval: ``not-needed``, or ``pending`` where the owner approves each release.
+        approval: ``not-needed``, or ``pending`` where the data's owner approves each release; it is pending too where
+            the job's owner may no longer use the data.
 
     Raises:
         StaleAttempt: the claim no longer holds the job.
         LedgerFrozen: the ledger is behind its witness.
     """
     job, at = hold(session, claim)
+    if not rights.allowed(session, [(job.owner_id, job.dataset_id)]):
+        approval = "pending"
     model = Model(
         id=new_id("mdl"),
         job_id=job.id,

@@ -5,7 +5,7 @@ or the submission that counted it commits, so that any number of supervisors and
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
 from sqlalchemy import ColumnElement, Select, and_, exists, func, literal, or_, select
@@ -52,7 +52,13 @@ def admit(live: int, most_queued: int) -> None:
         )
 
 
-def next_job(session: Session, devices: Sequence[str], most_running: int, site: str = "") -> Job | None:
+def next_job(
+    session: Session,
+    devices: Sequence[str],
+    most_running: int,
+    site: str = "",
+    may_begin: Callable[[Session, Job], bool] = lambda *_: True,
+) -> Job | None:
     """Lock and return the queued job that is next, None when there is none; rows that others hold are skipped.
 
     The highest priority comes first, then the owner with the fewest running jobs, then the oldest. A job that has
@@ -63,12 +69,20 @@ def next_job(session: Session, devices: Sequence[str], most_running: int, site: 
         devices: what may be taken, some of `DEVICES`.
         most_running: jobs of one principal that may run at a time; further ones wait.
         site: that keeps their records.
+        may_begin: tells of a job whose lock, after its owner's, is held whether it still may; else it has ended it.
     """
     for owner_id in _owners_in_turn(session, devices, most_running, site):
         with session.begin_nested() as turn:
-            job = _best_of(session, owner_id, devices, site) if _may_run(session, owner_id, most_running) else None
-            if job is not None:
-                return job
+            ended = 0
+            while _may_run(session, owner_id, most_running) and ended < _MOST_LOOKED_AT:
+                job = _best_of(session, owner_id, devices, site)
+                if job is None:
+                    break
+                if may_begin(session, job):
+                    return job
+                ended += 1
+            if ended:  # that stays: the next owner's turn comes with the next claim
+                return None
             # A rival claimed for this owner between our count and our lock. Who held one owner while waiting for the
             # next could wait for somebody who waits for them.
             turn.rollback()
@@ -83,6 +97,7 @@ def next_of_several(
     *,
     served: Collection[str],
     skip: Collection[str],
+    may_begin: Callable[[Session, Job], bool] = lambda *_: True,
 ) -> Job | None:
     """Lock and return the next queued federated job of several sites that this one is among, None when there is none.
 
@@ -96,6 +111,7 @@ def next_of_several(
         site: whose clients it must have.
         served: sites that have a supervisor now.
         skip: jobs that are not to be looked at.
+        may_begin: as for `next_job`.
     """
     client = aliased(Job)
     waits = (client.federation_id == Job.id, client.place.is_not(None), client.state == "queued")
@@ -112,7 +128,7 @@ def next_of_several(
                 locked = waiting.with_for_update(key_share=True, skip_locked=True)
                 job = session.execute(locked.execution_options(populate_existing=True)).scalar_one_or_none()
                 if job is not None:
-                    return job
+                    return job if may_begin(session, job) else None
             turn.rollback()
     return None
 

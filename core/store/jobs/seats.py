@@ -22,7 +22,7 @@ from sqlalchemy.orm import Session
 from core.errors import StaleAttempt
 from core.store import clock
 from core.store.claims import Claim, hold, lock_job, refuse_if_frozen
-from core.store.jobs import federations, jobs, workers
+from core.store.jobs import federations, jobs, withdrawals, workers
 from core.store.jobs.federations import RUNNING, FederationClaim, claimed, clients_of
 from core.store.jobs.jobs import Beat
 from core.store.jobs.presence import Seat
@@ -90,7 +90,9 @@ def offer(
     """
     refuse_if_frozen(session)
     served = workers.sites(session, LEASES * lease_seconds, meeting=True) | {party.site}
-    job = next_of_several(session, takes, most_running, party.site, served=served, skip=skip)
+    job = next_of_several(
+        session, takes, most_running, party.site, served=served, skip=skip, may_begin=withdrawals.may_begin
+    )
     if job is None:
         return None
     at = clock.read(session)

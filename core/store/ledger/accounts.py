@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
 from core.errors import NotFound
@@ -109,6 +109,14 @@ def lock_accounts(session: Session, ids: Iterable[str]) -> list[Account]:
         .execution_options(populate_existing=True)
     )
     return list(session.execute(statement).scalars())
+
+
+def grants_of(session: Session, holders: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Return the identifier of each open grant that there is, by its scope and its principal."""
+    pair = tuple_(Account.scope_id, Account.principal_id)
+    statement = select(Account.scope_id, Account.principal_id, Account.id)
+    found = session.execute(statement.where(pair.in_(set(holders)), Account.closed_at.is_(None)))
+    return {(row[0], str(row[1])): row[2] for row in found}
 
 
 def paying(job: Job) -> list[str]:

@@ -47,6 +47,7 @@ class Reserve(Body):
         for account_id in self.accounts.keys() - {self.scope}:
             owner = tally.accounts[account_id].principal if account_id in tally.accounts else None
             demand(owner == self.actor, f"{account_id} is no grant of {self.actor}")
+            demand(not tally.accounts[account_id].is_closed, f"{account_id} was closed")
         priced = _priced(self.schedule, self.retry_allowance)
         held: Amounts = {}
         for account_id in self.accounts:

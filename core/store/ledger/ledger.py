@@ -36,7 +36,7 @@ from core.store.ledger.accounts import (
 from core.store.ledger.bodies import Body, slots
 from core.store.ledger.charged import executed, executed_by
 from core.store.ledger.corrections import compensate, freeze, unfreeze
-from core.store.ledger.opening import grant_terms, note_upload, open_scope, set_grant
+from core.store.ledger.opening import close_grant, note_upload, open_scope, set_grant
 from core.store.ledger.reserving import Books, Reservation, open_books, price, reserve
 from core.store.ledger.schedules import MAX_CHUNKS, Schedule, is_stream, is_whole, runs_of
 from core.store.ledger.verification import Rounds, Verification, verify
@@ -53,11 +53,11 @@ __all__ = [
     "affords_repeats",
     "balance",
     "charge_all",
+    "close_grant",
     "compensate",
     "executed",
     "executed_by",
     "freeze",
-    "grant_terms",
     "is_stream",
     "is_whole",
     "keep",

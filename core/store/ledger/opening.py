@@ -1,4 +1,8 @@
-"""Accounts, opened: a scope's budget with the first entry of its chain, and an analyst's ceiling inside it."""
+"""Accounts, opened: a scope's budget with the first entry of its chain, and a principal's cap inside it.
+
+A cap is one per scope and principal, whatever number of the scope's datasets the principal may use. It is never
+deleted: one that is closed admits nothing, and where it is given again it counts on from what was used before.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -82,10 +86,10 @@ def note_upload(session: Session, scope_id: str, dataset: Dataset) -> None:
 def set_grant(
     session: Session, scope_id: str, principal_id: str, terms: Terms, declared: Mapping[str, Any], *, actor: str = ""
 ) -> Account:
-    """Give a principal an own ceiling inside a scope's budget, or change it.
+    """Give a principal an own ceiling inside a scope's budget, change it, or open it again.
 
-    A ceiling that was used keeps its orders, weights and delta: `grant_terms` moves a new epsilon onto them. It may
-    not fall below what is already spent and reserved.
+    A ceiling that was used keeps its orders, weights and delta (`core.privacy.caps`). It may not fall below what is
+    already spent and reserved.
 
     Raises:
         NotFound: there is no such scope.
@@ -101,20 +105,43 @@ def set_grant(
     else:
         (account,) = lock_accounts(session, [found])
         _change_terms(account, terms)
-        account.declared = dict(declared)
-    content = {"account": account.id, "terms": described(terms, declared), "actor": actor, "accounts": {}}
-    content |= {"principal": principal_id}
-    chain.append(session, scope, kinds.Grant, at=clock.read(session), content=content)
-    session.flush()
+        account.declared, account.closed_at = dict(declared), None
+    _note(session, scope, account, actor)
     return account
 
 
-def grant_terms(session: Session, scope_id: str, principal_id: str) -> Terms | None:
-    """Return the terms of a principal's ceiling, None where there is none."""
-    account = session.execute(
-        select(Account).where(Account.scope_id == scope_id, Account.principal_id == principal_id)
-    ).scalar_one_or_none()
-    return None if account is None else terms_of(account)
+def close_grant(session: Session, scope_id: str, principal_id: str, *, actor: str = "") -> bool:
+    """Close a principal's ceiling: nothing more is reserved under it; its entries and what it has used stay.
+
+    Returns:
+        Whether there was one that was open.
+
+    Raises:
+        NotFound: there is no such scope.
+    """
+    scope = lock_scope(session, scope_id)
+    open_ones = (Account.scope_id == scope_id, Account.principal_id == principal_id, Account.closed_at.is_(None))
+    found = session.execute(select(Account.id).where(*open_ones)).scalar_one_or_none()
+    if found is None:
+        return False
+    (account,) = lock_accounts(session, [found])
+    account.closed_at = clock.read(session)
+    _note(session, scope, account, actor, closed=True)
+    return True
+
+
+def _note(session: Session, scope: Scope, account: Account, actor: str, *, closed: bool = False) -> None:
+    """Append an entry that tells a grant's terms, and that it is closed where it is."""
+    content = {
+        "account": account.id,
+        "principal": account.principal_id,
+        "terms": described(terms_of(account), account.declared),
+        "actor": actor,
+        "accounts": {},
+        "closed": closed,
+    }
+    chain.append(session, scope, kinds.Grant, at=clock.read(session), content=content)
+    session.flush()
 
 
 def _new_account(
@@ -134,12 +161,12 @@ def _change_terms(account: Account, terms: Terms) -> None:
     old = balance_of(account)
     if any(old.spent) or any(old.reserved):
         if (old.terms.orders, old.terms.weights, old.terms.delta) != (terms.orders, terms.weights, terms.delta):
-            raise Conflict("This grant was used: its delta and orders are fixed; give it another epsilon only.")
+            raise Conflict("This cap was used: its delta and orders are fixed.")
         if not admits(terms, old.spent, old.reserved, [0] * len(terms.orders)):
-            raise Conflict("This grant would fall below what was already spent and reserved.")
+            raise Conflict("This cap would fall below what was already spent and reserved.")
         if account.draws > most_draws(terms):
             raise Conflict(
-                f"Jobs of this grant have reserved {account.draws} units of noise, and one of epsilon {terms.epsilon} "
+                f"Jobs under this cap have reserved {account.draws} units of noise, and one of epsilon {terms.epsilon} "
                 f"has room for {most_draws(terms)}; give it a smaller epsilon."
             )
     set_terms(account, terms)

@@ -16,7 +16,16 @@ from core.privacy.draws import most_draws
 from core.privacy.renyi import MAX_NANO
 from core.store.claims import time_unless_frozen
 from core.store.ledger import allowance, chain, gaps, kinds
-from core.store.ledger.accounts import Balance, balance_of, lock_accounts, lock_scope, move, paying, terms_of
+from core.store.ledger.accounts import (
+    Balance,
+    balance_of,
+    grants_of,
+    lock_accounts,
+    lock_scope,
+    move,
+    paying,
+    terms_of,
+)
 from core.store.ledger.bodies import slots
 from core.store.ledger.schedules import Schedule
 from core.store.tables import Account, Job, Scope
@@ -40,11 +49,17 @@ class Books:
 def open_books(session: Session, jobs: Iterable[Job]) -> Books:
     """Lock what some jobs that are not stored yet are to pay from; the caller holds their owners' locks.
 
+    Which grants their owners have is read here, under the locks of their scopes: one that is given, changed or closed
+    meanwhile counts, or waits until these jobs are stored.
+
     Raises:
         LedgerFrozen: the ledger is behind its witness.
     """
     wanted = list(jobs)
     scopes = {scope_id: lock_scope(session, scope_id) for scope_id in sorted({job.scope_id for job in wanted})}
+    grants = grants_of(session, [(job.scope_id, job.owner_id) for job in wanted])
+    for job in wanted:
+        job.grant_id = grants.get((job.scope_id, job.owner_id))
     accounts = lock_accounts(session, {account_id for job in wanted for account_id in paying(job)})
     return Books(
         session,
@@ -172,7 +187,7 @@ def _admit(job: Job, balances: Sequence[tuple[str, Balance]]) -> None:
 
 def whose_of(job: Job, account_id: str) -> str:
     """Return what an account of a job is, for people."""
-    return "the budget" if account_id == job.scope_id else "this principal's grant"
+    return "the budget" if account_id == job.scope_id else "this principal's budget cap"
 
 
 def _count(job: Job, terms: Terms, counted: int, whose: str) -> None:

@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from fractions import Fraction
 from typing import Annotated, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from core.privacy.amounts import parse_figure
 from core.privacy.budget import NANO, Terms, renewed
+from core.privacy.caps import part_of
 from core.privacy.events import Event, Zcdp
 from core.store.ledger.bodies import SLOTS, Body, Seconds
 from core.store.ledger.tally import AccountTally, Amounts, Tally, demand, terms_of_budget
@@ -101,7 +104,10 @@ class Upload(Still):
 
 
 class Grant(Still):
-    """A principal's own ceiling inside the scope's budget, made or changed."""
+    """A principal's own ceiling inside the scope's budget: made, changed, closed, or opened again.
+
+    It is declared as an epsilon or a rho, as a share of the scope's budget, or as all of it.
+    """
 
     KIND: ClassVar[str] = "grant"
 
@@ -109,11 +115,12 @@ class Grant(Still):
     terms: TermsBody
     principal: str
     actor: str
+    closed: bool = False
 
     def follow(self, tally: Tally) -> None:
         """Derive the terms; a ceiling that was used keeps its orders, weights and delta."""
         super().follow(tally)
-        told, due = self.terms.terms, self.terms.due(tally.units, self.v)
+        told, due = self.terms.terms, self._due(tally)
         demand(self.account != self.scope, "a grant is not the scope's account")
         account = tally.accounts.get(self.account)
         if account is None:
@@ -124,10 +131,26 @@ class Grant(Still):
         before = account.terms
         if account.is_used:
             demand(due.delta == before.delta, "a grant that was used has another delta")
-            due = due if _shape(due) == _shape(before) else renewed(before, due.epsilon)
+            if _shape(due) != _shape(before):
+                own = self.terms.declared.keys() & {"epsilon", "rho"}
+                demand(bool(own), "a grant that was used has other orders")
+                due = renewed(before, due.epsilon)
         demand(told == due, "its caps, orders and weights are not those of the declared ceiling")
-        account.terms, account.declared = told, self.terms.declared
+        if self.closed:
+            demand((told, self.terms.declared) == (before, account.declared), "it closes a grant, and changes it")
+        account.terms, account.declared, account.is_closed = told, self.terms.declared, self.closed
         demand(account.is_within, "the ceiling lies below what was used")
+
+    def _due(self, tally: Tally) -> Terms:
+        """Return the terms that follow from what was declared, the scope's budget and n."""
+        declared, scope = self.terms.declared, tally.accounts[self.scope].terms
+        if declared == {"cap": "all"}:
+            return scope
+        if declared.keys() == {"share"}:
+            share = declared["share"]
+            demand(isinstance(share, str), "its share is no string")
+            return part_of(scope, Fraction(parse_figure(share)))
+        return self.terms.due(tally.units, self.v)
 
 
 def _shape(terms: Terms) -> tuple[object, ...]:

@@ -45,6 +45,7 @@ class AccountTally:
     reserved: list[int] = field(default_factory=lambda: [0] * SLOTS)
     draws: int = 0
     """Units of draws that its jobs have reserved and not given back; see `core.privacy.draws`."""
+    is_closed: bool = False
 
     @property
     def taken(self) -> list[int]:

@@ -214,9 +214,9 @@ def _compare_accounts(session: Session, scope_id: str, tally: Tally) -> None:
         balance = read_slots(account, "spent"), read_slots(account, "reserved")
         demand(balance == (due.spent, due.reserved), f"the balance of {account_id} is not the sum of its entries")
         demand(account.draws == due.draws, f"the draws of {account_id} are not the sum of its entries")
-        told = terms_of(account), account.declared, account.principal_id
+        told = terms_of(account), account.declared, account.principal_id, account.closed_at is not None
         demand(
-            told == (due.terms, due.declared, due.principal),
+            told == (due.terms, due.declared, due.principal, due.is_closed),
             f"the terms of {account_id} are not those of its entries",
         )
 

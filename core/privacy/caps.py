@@ -1,0 +1,80 @@
+"""What a budget cap comes to: the ceiling of one principal inside a scope's budget, as terms of the ledger.
+
+A cap given as an epsilon or a rho gets orders and weights of its own, as a budget does; its delta is the scope's unless
+it says another, and is written down with it. A share s of the budget keeps the scope's orders, weights and delta, with
+floor(s cap_j) at order j. So a principal is admitted while, at some order, what it has used is at most the share s of
+that order's cap, which is while its use is at most the share s of the budget in the ledger's own per cent. "all" is the
+share 1. The scope's own budget is checked beside every cap: a cap promises nobody anything more.
+
+A cap that was used keeps its orders, weights and delta, for what was charged is counted at these.
+"""
+
+from fractions import Fraction
+from math import floor
+
+from core.errors import Conflict, FieldError, Invalid
+from core.privacy.amounts import BudgetCap, write_figure
+from core.privacy.budget import Terms, plan_orders, renewed, terms_from_rho
+
+POINTER = "/budget_cap"
+
+
+def declared_cap(asked: BudgetCap, scope: Terms) -> dict[str, str]:
+    """Return a cap as it is written down, so that its terms follow from that and from the scope's terms alone."""
+    if asked == "all":
+        return {"cap": "all"}
+    told: dict[str, str] = asked.model_dump(mode="json")
+    return told if asked.share is not None else {"delta": write_figure(scope.delta), **told}
+
+
+def terms_of_cap(asked: BudgetCap, scope: Terms) -> Terms:
+    """Return the terms of a new cap.
+
+    Args:
+        asked: "all", or a share, an epsilon or a rho.
+        scope: the terms of the scope's own budget.
+
+    Raises:
+        Invalid: the figure is out of range, or too small to keep.
+    """
+    if asked == "all":
+        return scope
+    delta = scope.delta if asked.delta is None else asked.delta
+    try:
+        if asked.share is not None:
+            return part_of(scope, Fraction(asked.share))
+        if asked.rho is not None:
+            return terms_from_rho(asked.rho, delta)
+        assert asked.epsilon is not None, "one of the three is given"
+        return plan_orders(asked.epsilon, delta)
+    except Invalid as refusal:
+        fields = (FieldError(one.pointer.replace("/budget", POINTER, 1), one.detail) for one in refusal.fields)
+        raise Invalid(refusal.detail, *fields) from refusal
+
+
+def changed_terms(asked: BudgetCap, scope: Terms, held: Terms) -> Terms:
+    """Return the terms of a cap that was used, with other figures; arguments as above, and the terms that it has.
+
+    Raises:
+        Invalid: as `terms_of_cap`.
+        Conflict: what is asked for is counted at other orders, or at another delta.
+    """
+    fresh = terms_of_cap(asked, scope)
+    if (fresh.orders, fresh.weights, fresh.delta) == (held.orders, held.weights, held.delta):
+        return fresh
+    if asked == "all" or asked.share is not None:
+        raise Conflict(
+            "This cap was given as an epsilon or a rho, and was used: it is counted at Renyi orders of its own.",
+            FieldError(POINTER, "give another epsilon or rho; a large one leaves the budget itself as the only limit"),
+        )
+    if fresh.delta != held.delta:
+        raise Conflict("This cap was used: its delta is fixed.", FieldError(f"{POINTER}/delta", f"give {held.delta}"))
+    return renewed(held, fresh.epsilon)
+
+
+def part_of(scope: Terms, share: Fraction) -> Terms:
+    """Return a share of a budget, at its own orders."""
+    caps = tuple(floor(share * cap) for cap in scope.caps_nano)
+    if not any(caps):
+        raise Invalid("So small a share of this budget cannot be counted.", FieldError("/budget/share", "give more"))
+    return scope.model_copy(update={"caps_nano": caps})

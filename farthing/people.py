@@ -1,0 +1,52 @@
+"""Principals and their keys, for a client of the service."""
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+from farthing.key_views import Key, Principal
+from farthing.wire import Wire
+
+
+class PeopleResources:
+    """The part of a client that makes keys, ends them, and shuts principals out."""
+
+    _wire: Wire
+
+    def me(self) -> Principal:
+        """Return who this key speaks for."""
+        return Principal.model_validate(self._wire.get("/v1/me"))
+
+    def create_key(self, name: str, role: str, *, principal: str | None = None) -> Key:
+        """Make a key: of a new principal (owner, analyst, auditor or admin), or one more of a present one.
+
+        The secret is in the answer, once.
+        """
+        body = {"name": name, "role": role} | ({} if principal is None else {"principal": principal})
+        made = Key.model_validate(self._wire.post("/v1/keys", body, key=str(uuid4())))
+        # A secret is never sent twice: where the first answer was lost, the key it named is replaced.
+        return self.rotate_key(made.id) if made.key is None else made
+
+    def keys(self) -> Iterator[Key]:
+        """Yield keys without their secrets, newest first: all of them for an admin, one's own otherwise."""
+        return map(Key.model_validate, self._wire.pages("/v1/keys"))
+
+    def rotate_key(self, key: str) -> Key:
+        """Replace a key by a fresh one, whose secret is in the answer; the old one stops at once."""
+        answer = self._wire.send("POST", f"/v1/keys/{key}/rotate", sends=1)
+        return Key.model_validate(answer.json())
+
+    def revoke_key(self, key: str) -> Key:
+        """Stop a key for good."""
+        return Key.model_validate(self._wire.post(f"/v1/keys/{key}/revoke"))
+
+    def principals(self) -> Iterator[Principal]:
+        """Yield who holds keys, newest first; for admins and auditors."""
+        return map(Principal.model_validate, self._wire.pages("/v1/principals"))
+
+    def disable(self, principal: str, reason: str) -> Principal:
+        """Shut a principal out: all its keys answer 401 at once, and none of its queued jobs starts. For admins."""
+        return Principal.model_validate(self._wire.post(f"/v1/principals/{principal}/disable", {"reason": reason}))
+
+    def enable(self, principal: str) -> Principal:
+        """Let a principal in again, with the keys that were neither revoked nor have expired. For admins."""
+        return Principal.model_validate(self._wire.post(f"/v1/principals/{principal}/enable"))

@@ -1,0 +1,397 @@
+"""Attacks on access: a share that shares everything, roles that help themselves, and access that lingers."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import select
+
+from core.catalogue.jobs import JobSpec
+from core.errors import NotFound
+from core.service import access, intake
+from core.service.context import Caller, Context
+from core.service.intake import Answer, Submission
+from core.settings import ServiceSettings
+from core.store.access import principals
+from core.store.database import Database
+from core.store.jobs import jobs
+from core.store.ledger import ledger
+from core.store.tables import Job
+from tests.support.api import COLUMNS, Service, csv, job, metadata, running, submit, upload
+from tests.support.store import give, open_place
+
+SECONDS_TO_END = 8.0
+"""Within which an open answer must end; keys are looked at every two seconds."""
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with running(tmp_path_factory.mktemp("access"), FARTHING_VISIBLE_GRID_SECONDS="0") as found:
+        yield found
+
+
+@contextmanager
+def store(service: Service) -> Iterator[Database]:
+    """Look behind the API."""
+    database = service.database()
+    yield database
+    database.dispose()
+
+
+def place(dataset: dict[str, Any], who: dict[str, Any]) -> str:
+    return f"/v1/datasets/{dataset['id']}/access/{who['principal']}"
+
+
+def use_up(client: httpx.Client, dataset: str) -> int:
+    """Submit jobs, large and then small, until none is admitted; return how many were."""
+    made = 0
+    for mu in ("0.3", "0.05"):
+        while submit(client, job(dataset, mu=mu)).status_code == 202:
+            made += 1
+    return made
+
+
+def reserved(client: httpx.Client, dataset: str) -> float:
+    return float(client.get(f"/v1/datasets/{dataset}/budget").json()["percent"]["reserved"])
+
+
+class TestCap:
+    def test_nothing_is_shared_in_silence(self, service: Service) -> None:
+        """Whoever shares a dataset says how much of its budget goes with it."""
+        (owner, _), (ann, who) = service.someone("owner"), service.someone("analyst")
+        dataset = upload(owner)
+        for body in (None, {}, {"budget_cap": None}, {"budget_cap": "most"}, {"budget_cap": {"share": "2"}}):
+            refused = owner.put(place(dataset, who), json=body) if body is not None else owner.put(place(dataset, who))
+            assert refused.status_code == 422, refused.text
+        assert refused.json()["errors"][0]["pointer"].startswith("/budget_cap")
+        assert ann.get(f"/v1/datasets/{dataset['id']}").status_code == 404
+        assert submit(ann, job(dataset["id"])).status_code == 404
+
+    def test_a_share_is_the_most_that_goes(self, service: Service) -> None:
+        (owner, _), (ann, who) = service.someone("owner"), service.someone("analyst")
+        dataset = upload(owner)
+        given = owner.put(place(dataset, who), json={"budget_cap": {"share": "0.25"}})
+        assert given.status_code == 201, given.text
+        assert use_up(ann, dataset["id"]) > 1
+        assert 23 < reserved(owner, dataset["id"]) <= 25
+        (seen,) = owner.get(f"/v1/datasets/{dataset['id']}/access").json()["data"]
+        assert (seen["principal"], seen["name"], seen["budget_cap"]) == (who["principal"], "someone", {"share": "0.25"})
+        assert float(seen["used"]["reserved"]) > 92
+        own = ann.get(f"/v1/datasets/{dataset['id']}/budget").json()["cap"]
+        assert own == {name: seen[name] for name in own}
+        assert submit(owner, job(dataset["id"], mu="0.3")).status_code == 202
+
+    @pytest.mark.parametrize("cap", ["all", {"epsilon": "1"}, {"epsilon": "1", "delta": "1e-7"}, {"rho": "0.02"}])
+    def test_every_form_of_a_cap_is_told_again(self, service: Service, cap: Any) -> None:
+        (owner, _), (ann, who) = service.someone("owner"), service.someone("analyst")
+        dataset = upload(owner)
+        made = owner.put(place(dataset, who), json={"budget_cap": cap})
+        told = cap if cap == "all" else {"delta": "1e-6", **cap}
+        assert (made.status_code, made.json()["budget_cap"]) == (201, told)
+        again = owner.put(place(dataset, who), json={"budget_cap": cap})
+        assert (again.status_code, again.headers["ETag"]) == (200, made.headers["ETag"])
+        assert ann.get(place(dataset, who)).json() == again.json()
+        assert submit(ann, job(dataset["id"], mu="0.05")).status_code == 202
+        kinds = [one["kind"] for one in owner.get(f"/v1/scopes/{dataset['scope']}/entries").json()["data"]]
+        assert kinds == ["open", "grant", "reserve"]
+        assert owner.post(f"/v1/scopes/{dataset['scope']}/verify").json()["ok"] is True
+
+    def test_datasets_of_one_scope_share_one_cap(self, service: Service) -> None:
+        (owner, _), (ann, who) = service.someone("owner"), service.someone("analyst")
+        first = upload(owner)
+        second = upload(owner, shift=1, budget=None, scope=first["scope"])
+        owner.put(place(first, who), json={"budget_cap": {"share": "0.1"}})
+        assert ann.get(f"/v1/datasets/{second['id']}").status_code == 404
+        silent = owner.put(place(second, who), json={"budget_cap": "all"})
+        assert (silent.status_code, silent.json()["code"]) == (412, "precondition-failed")
+        assert '{"share": "0.1"}' in silent.json()["errors"][0]["detail"]
+        same = owner.put(place(second, who), json={"budget_cap": {"share": "0.1"}})
+        assert same.status_code == 201
+        assert same.json()["datasets"] == sorted([first["id"], second["id"]])
+        assert use_up(ann, first["id"]) > 0
+        assert submit(ann, job(second["id"], mu="0.3")).json()["code"] in {
+            "budget-reserved",
+            "privacy-budget-exhausted",
+        }
+        wider = {"budget_cap": {"share": "0.5"}}
+        assert owner.put(place(second, who), json=wider, headers={"If-Match": '"x"'}).status_code == 412
+        changed = owner.put(place(second, who), json=wider, headers={"If-Match": same.headers["ETag"]})
+        assert changed.status_code == 200
+        assert owner.get(place(first, who)).json()["budget_cap"] == {"share": "0.5"}
+        assert submit(ann, job(second["id"], mu="0.3")).status_code == 202
+        lower = {"budget_cap": {"share": "0.01"}}
+        below = owner.put(place(second, who), json=lower, headers={"If-Match": changed.headers["ETag"]})
+        assert (below.status_code, below.json()["code"]) == (409, "conflict")
+
+    def test_there_is_no_other_such_resource(self, service: Service) -> None:
+        (owner, _), (_, who) = service.someone("owner"), service.someone("analyst")
+        dataset = upload(owner)
+        there = f"/v1/scopes/{dataset['scope']}/grants"
+        for path in (there, f"{there}/{who['principal']}"):
+            assert owner.get(path).status_code == 404
+            assert owner.put(path, json={"epsilon": "1"}).status_code == 404
+        assert "grants" not in owner.get("/openapi.json").text
+
+
+class TestEscalation:
+    """Who may give, take and use: each role, and each owner on another's data."""
+
+    def test_nobody_gives_himself_access(self, service: Service) -> None:
+        owner, _ = service.someone("owner")
+        dataset = upload(owner)
+        for role, status in (("analyst", 404), ("owner", 404), ("auditor", 403), ("admin", 403)):
+            client, who = service.someone(role)
+            for cap in ("all", {"share": "0.1"}):
+                assert client.put(place(dataset, who), json={"budget_cap": cap}).status_code == status
+            assert submit(client, job(dataset["id"])).status_code == (403 if role in {"auditor", "admin"} else 404)
+        assert reserved(owner, dataset["id"]) == 0
+
+    def test_who_has_access_gives_none_and_widens_none(self, service: Service) -> None:
+        (owner, _), (ann, who) = service.someone("owner"), service.someone("analyst")
+        (_, bob), dataset = service.someone("analyst"), upload(owner)
+        tag = owner.put(place(dataset, who), json={"budget_cap": {"share": "0.1"}}).headers["ETag"]
+        wider = {"json": {"budget_cap": "all"}, "headers": {"If-Match": tag}}
+        assert ann.put(place(dataset, who), **wider).status_code == 403
+        assert ann.put(place(dataset, bob), json={"budget_cap": "all"}).status_code == 403
+        assert ann.delete(place(dataset, who)).status_code == 403
+        assert owner.get(place(dataset, who)).json()["budget_cap"] == {"share": "0.1"}
+
+    def test_lists_tell_a_principal_of_itself_alone(self, service: Service) -> None:
+        (owner, _), (ann, who) = service.someone("owner"), service.someone("analyst")
+        (_, bob), dataset = service.someone("analyst"), upload(owner)
+        for one in (who, bob):
+            owner.put(place(dataset, one), json={"budget_cap": "all"})
+        listed = f"/v1/datasets/{dataset['id']}/access"
+        assert [one["principal"] for one in ann.get(listed).json()["data"]] == [who["principal"]]
+        assert ann.get(place(dataset, bob)).status_code == 404
+        for role in ("auditor", "admin"):
+            assert len(service.someone(role)[0].get(listed).json()["data"]) == 2
+        assert service.someone("analyst")[0].get(listed).status_code == 404
+
+    def test_an_admin_adds_no_dataset_to_somebody_s_scope(self, service: Service) -> None:
+        """Its own dataset there would let it spend the owner's budget."""
+        owner, _ = service.someone("owner")
+        dataset = upload(owner)
+        parts: list[tuple[str, Any]] = [
+            ("metadata", (None, json.dumps(metadata(budget=None, scope=dataset["scope"])), "application/json")),
+            ("file", ("people.csv", csv(30, 7), "text/csv")),
+        ]
+        assert service.client().post("/v1/datasets", files=parts).status_code == 403
+        assert upload(owner, shift=2, budget=None, scope=dataset["scope"])["scope"] == dataset["scope"]
+
+    def test_an_admin_takes_access_away_and_spends_none(self, service: Service) -> None:
+        (owner, _), (admin, root) = service.someone("owner"), service.someone("admin")
+        dataset = upload(owner)
+        assert submit(admin, job(dataset["id"])).status_code == 403
+        owner.put(place(dataset, root), json={"budget_cap": {"share": "0.2"}})
+        assert submit(admin, job(dataset["id"])).status_code == 202
+        assert admin.delete(place(dataset, root)).status_code == 204
+        assert submit(admin, job(dataset["id"])).status_code == 403
+
+
+class TestTakenAway:
+    def test_sight_and_cap_go_and_the_lines_stay(self, service: Service) -> None:
+        (owner, _), (ann, who) = service.someone("owner"), service.someone("analyst")
+        dataset = upload(owner)
+        owner.put(place(dataset, who), json={"budget_cap": {"share": "0.5"}})
+        submit(ann, job(dataset["id"]))
+        before = owner.get(place(dataset, who)).json()["used"]["reserved"]
+        assert owner.delete(place(dataset, who)).status_code == 204
+        assert owner.delete(place(dataset, who)).status_code == 204
+        for path in (f"/v1/datasets/{dataset['id']}", f"/v1/scopes/{dataset['scope']}", place(dataset, who)):
+            assert ann.get(path).status_code == 404, path
+        assert submit(ann, job(dataset["id"])).status_code == 404
+        lines = [json.loads(one["body"]) for one in owner.get(f"/v1/scopes/{dataset['scope']}/entries").json()["data"]]
+        assert [one["kind"] for one in lines] == ["open", "grant", "reserve", "grant"]
+        assert lines[-1]["closed"] is True
+        assert owner.post(f"/v1/scopes/{dataset['scope']}/verify").json()["ok"] is True
+        owner.put(place(dataset, who), json={"budget_cap": {"share": "0.5"}})
+        assert owner.get(place(dataset, who)).json()["used"]["reserved"] == before, "it counts on"
+
+    def test_queued_jobs_never_start(self, service: Service) -> None:
+        (owner, _), (ann, who) = service.someone("owner"), service.someone("analyst")
+        kept, taken = upload(owner), upload(owner)
+        for dataset in (kept, taken):
+            owner.put(place(dataset, who), json={"budget_cap": "all"})
+        waiting = [submit(ann, job(taken["id"])).json()["id"] for _ in range(3)]
+        other = submit(ann, job(kept["id"])).json()["id"]
+        owner.delete(place(taken, who))
+        with store(service) as database:
+            claimed = drain(database)
+        assert other in claimed
+        assert not set(waiting) & claimed
+        for one in waiting:
+            view = ann.get(f"/v1/jobs/{one}").json()
+            assert (view["state"], view["error"], view["cost"]["spent"]["percent"]) == (
+                "failed", {"code": "access-withdrawn"}, "0"
+            )  # fmt: skip
+            assert "access" in view["failed_for"]
+        assert reserved(owner, taken["id"]) == 0
+        assert owner.post(f"/v1/scopes/{taken['scope']}/verify").json()["ok"] is True
+
+    def test_jobs_of_a_disabled_principal_never_start(self, service: Service) -> None:
+        owner, boss = service.someone("owner")
+        dataset = upload(owner)
+        waiting = submit(owner, job(dataset["id"])).json()["id"]
+        admin = service.client()
+        admin.post(f"/v1/principals/{boss['principal']}/disable", json={"reason": "left"})
+        with store(service) as database:
+            assert waiting not in drain(database)
+        assert admin.get(f"/v1/jobs/{waiting}").json()["error"] == {"code": "access-withdrawn"}
+        assert reserved(admin, dataset["id"]) == 0
+
+    @pytest.mark.parametrize(("quorum", "state"), [(1, "running"), (2, "failed")])
+    def test_every_client_of_a_federated_job_is_looked_at(self, service: Service, quorum: int, state: str) -> None:
+        ann, who = service.someone("analyst")
+        owners = [service.someone("owner")[0] for _ in range(2)]
+        datasets = [upload(owner, shift=40 + place) for place, owner in enumerate(owners)]
+        for owner, dataset in zip(owners, datasets, strict=True):
+            owner.put(place(dataset, who), json={"budget_cap": "all"})
+        body = job("ds_none", dataset=None, optimizer={"kind": "noisy_gd", "steps": 8}, inference={"intervals": False})
+        body["federation"] = {"datasets": [one["id"] for one in datasets], "quorum": quorum}
+        made = submit(ann, body)
+        assert made.status_code == 202, made.text
+        owners[0].delete(place(datasets[0], who))
+        with store(service) as database:
+            drain(database)
+        view = ann.get(f"/v1/jobs/{made.json()['id']}").json()
+        assert view["state"] == state
+        assert view["federation"]["clients"][0]["error"] == {"code": "access-withdrawn"}
+        assert reserved(owners[0], datasets[0]["id"]) == 0
+        if state == "failed":
+            assert view["error"] == {"code": "access-withdrawn"}
+            assert reserved(owners[1], datasets[1]["id"]) == 0
+
+    def test_what_runs_is_released_to_the_owner_alone(self, service: Service) -> None:
+        """A release that was seen before stays; one made after access was taken away waits for the data's owner."""
+        (owner, _), (ann, who) = service.someone("owner"), service.someone("analyst")
+        dataset = upload(owner)
+        owner.put(place(dataset, who), json={"budget_cap": "all"})
+        with store(service) as database:
+            drain(database)
+            made = [submit(ann, job(dataset["id"])).json()["id"] for _ in range(2)]
+            first, second = (database.run(jobs.claim, "w", 600.0) for _ in made)
+            assert first is not None
+            assert second is not None
+            assert {first.job_id, second.job_id} == set(made)
+            early = database.run(jobs.finish, first, {}, "not-needed").approval
+            owner.delete(place(dataset, who))
+            late = database.run(jobs.finish, second, {}, "not-needed").approval
+        assert (early, late) == ("not-needed", "pending")
+        seen = {one: ann.get(f"/v1/jobs/{one}").json() for one in made}
+        assert seen[first.job_id]["result"] is not None
+        assert (seen[second.job_id]["result"], seen[second.job_id]["approval"]) == (None, "pending")
+        assert owner.get(f"/v1/jobs/{second.job_id}").json()["result"] is not None
+        report = ann.get(f"/v1/jobs/{first.job_id}/report").json()
+        assert report["ledger"] is None, "where the ledger stands now is not theirs to follow any more"
+        assert owner.get(f"/v1/jobs/{first.job_id}/report").json()["ledger"]["entries"] > 2
+
+
+def drain(database: Database) -> set[str]:
+    """Claim until nothing waits; return which jobs began."""
+    found, empty = set(), 0
+    while empty < 3:
+        claim = database.run(jobs.claim, "w", 600.0)
+        empty = empty + 1 if claim is None else 0
+        if claim is not None:
+            found.add(claim.job_id)
+    return found
+
+
+@pytest.mark.parametrize("change", ["taken away", "narrowed", "disabled"])
+def test_what_changes_at_the_instant_of_a_submission_counts(database: Database, change: str, tmp_path: Path) -> None:
+    """The submission has found the dataset and waits for a lock; whoever holds it changes what it may use, and commits.
+
+    On SQLite the submission waits for the whole database, so that it begins afterwards; on PostgreSQL it is in the
+    middle.
+    """
+    context = Context(ServiceSettings(home=tmp_path, database_url=str(database.url)), database)
+    with database.write() as session:
+        owner, ann = principals.create(session, "Olga", "owner").id, principals.create(session, "Ann", "analyst").id
+        found = open_place(session, owner, COLUMNS, units=400)
+        give(session, found.dataset_id, ann)
+    caller = Caller(ann, "Ann", "analyst", "key_none")
+    spec = JobSpec.model_validate(job(found.dataset_id, mu="0.3"))
+    asked = intake.planned(context, caller, spec, "a", "POST /v1/jobs")
+    assert isinstance(asked, Submission)
+    answers: list[Any] = []
+    with database.write() as session:
+        principals.lock(session, ann)
+        thread = threading.Thread(target=lambda: answers.extend(intake.take(context, [asked])))
+        thread.start()
+        time.sleep(0.7)  # it has asked for the principal's lock by then, and waits two seconds for it
+        if change == "taken away":
+            access.take_in(session, owner, found.dataset_id, found.scope_id, ann)
+        elif change == "disabled":
+            principals.disable(session, ann, "left")
+        else:
+            terms = ledger.balance(session, found.scope_id).terms
+            narrow = terms.model_copy(update={"caps_nano": tuple(1 for _ in terms.caps_nano)})
+            ledger.set_grant(session, found.scope_id, ann, narrow, {"share": "1e-9"})
+    thread.join()
+    (answer,) = answers
+    assert not isinstance(answer, Answer), "one more job came through"
+    assert isinstance(answer, NotFound) == (change != "narrowed")
+    with database.read() as session:
+        assert session.execute(select(Job.id)).all() == []
+
+
+class TestStreams:
+    def test_a_stream_ends_with_its_key(self, service: Service) -> None:
+        for way in ("revoke", "disable"):
+            owner, who = service.someone("owner")
+            one = submit(owner, job(upload(owner)["id"])).json()["id"]
+            with owner.stream("GET", f"/v1/jobs/{one}/events", headers={"Accept": "text/event-stream"}) as answer:
+                lines = answer.iter_lines()
+                assert next(lines).startswith("id: 1")
+                end(service, who, way)
+                began = time.monotonic()
+                rest = list(lines)
+            assert time.monotonic() - began < SECONDS_TO_END
+            assert "event: closed" in rest
+
+    def test_a_long_poll_ends_with_its_key(self, service: Service) -> None:
+        owner, who = service.someone("owner")
+        one = submit(owner, job(upload(owner)["id"])).json()["id"]
+        threading.Timer(1.0, end, (service, who, "revoke")).start()
+        began = time.monotonic()
+        assert owner.get(f"/v1/jobs/{one}", headers={"Prefer": "wait=30"}).status_code == 401
+        assert time.monotonic() - began < 1 + SECONDS_TO_END
+
+    @pytest.mark.parametrize("way", ["revoke", "disable"])
+    def test_an_upload_under_way_is_not_stored(self, service: Service, way: str) -> None:
+        owner, who = service.someone("owner")
+        content = csv(500, 3)
+
+        def body() -> Iterator[bytes]:
+            declared = json.dumps(metadata())
+            yield (
+                '--x\r\nContent-Disposition: form-data; name="metadata"\r\nContent-Type: application/json\r\n\r\n'
+                f"{declared}\r\n--x\r\n"
+                'Content-Disposition: form-data; name="file"; filename="a.csv"\r\nContent-Type: text/csv\r\n\r\n'
+            ).encode()
+            yield content[:1000]
+            time.sleep(0.5)
+            end(service, who, way)
+            yield content[1000:] + b"\r\n--x--\r\n"
+
+        kind = {"Content-Type": "multipart/form-data; boundary=x"}
+        before = service.files()
+        assert owner.post("/v1/datasets", content=body(), headers=kind).status_code == 401
+        assert service.files() == before
+
+
+def end(service: Service, who: dict[str, Any], way: str) -> None:
+    """Revoke a key, or disable its principal."""
+    admin = service.client()
+    if way == "revoke":
+        assert admin.post(f"/v1/keys/{who['id']}/revoke").status_code == 200
+    else:
+        told = admin.post(f"/v1/principals/{who['principal']}/disable", json={"reason": "left"})
+        assert told.status_code == 200
