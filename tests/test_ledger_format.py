@@ -42,6 +42,7 @@ from core.store import queries
 from core.store.access import principals
 from core.store.claims import Claim
 from core.store.database import Database
+from core.store.datasets import give_access
 from core.store.jobs import jobs
 from core.store.ledger import gaps, kinds, ledger
 from core.store.ledger.accounts import balance_of, terms_of
@@ -157,6 +158,7 @@ class Story:
     def give(self, session: Session, principal: str, epsilon: str) -> str:
         """Make or change a grant as `PUT .../access/{principal}` does."""
         scope = session.get_one(Scope, self.place.scope_id)
+        give_access(session, self.place.dataset_id, principal)
         request = CapRequest(epsilon=Decimal(epsilon), delta=Decimal("1e-6"))
         own = ledger.balance(session, scope.id).terms
         present = queries.grant(session, scope.id, principal)
@@ -598,8 +600,8 @@ def test_bodies_that_were_hashed_anew_unchanged_are_good(lines: list[str]) -> No
     [
         lambda lines: [*lines[:3], *lines[4:]],
         lambda lines: [*lines[:3], lines[4], lines[3], *lines[5:]],
-        lambda lines: [*lines[:4], lines[4].replace("again", "aga1n"), *lines[5:]],
-        lambda lines: [*lines[:4], lines[4].replace('"kind":"spend"', '"kind":"settle"', 1), *lines[5:]],
+        lambda lines: [*lines[:7], lines[7].replace("again", "aga1n"), *lines[8:]],
+        lambda lines: [*lines[:7], lines[7].replace('"kind":"spend"', '"kind":"settle"', 1), *lines[8:]],
         lambda lines: [*lines[:1], *lines],
         lambda lines: lines[1:],
         lambda lines: lines[:0],

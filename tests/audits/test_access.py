@@ -99,7 +99,7 @@ class TestCap:
         assert ann.get(place(dataset, who)).json() == again.json()
         assert submit(ann, job(dataset["id"], mu="0.05")).status_code == 202
         kinds = [one["kind"] for one in owner.get(f"/v1/scopes/{dataset['scope']}/entries").json()["data"]]
-        assert kinds == ["open", "grant", "reserve"]
+        assert kinds == ["open", "upload", "grant", "reserve"]
         assert owner.post(f"/v1/scopes/{dataset['scope']}/verify").json()["ok"] is True
 
     def test_datasets_of_one_scope_share_one_cap(self, service: Service) -> None:
@@ -208,7 +208,7 @@ class TestTakenAway:
             assert ann.get(path).status_code == 404, path
         assert submit(ann, job(dataset["id"])).status_code == 404
         lines = [json.loads(one["body"]) for one in owner.get(f"/v1/scopes/{dataset['scope']}/entries").json()["data"]]
-        assert [one["kind"] for one in lines] == ["open", "grant", "reserve", "grant"]
+        assert [one["kind"] for one in lines] == ["open", "upload", "grant", "reserve", "grant"]
         assert lines[-1]["closed"] is True
         assert owner.post(f"/v1/scopes/{dataset['scope']}/verify").json()["ok"] is True
         owner.put(place(dataset, who), json={"budget_cap": {"share": "0.5"}})
