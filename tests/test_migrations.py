@@ -169,12 +169,18 @@ def test_access_of_before_gets_a_cap_that_says_all(database: Database) -> None:
         give_access(session, place.dataset_id, place.principal_id)
         ledger.set_grant(session, place.scope_id, bob, plan_orders(Decimal(1), Decimal("1e-6")), ONE, actor="pr_1")
     with database.engine.connect() as connection:
+        raw = connection.connection.driver_connection
+        assert raw is not None
+        if database.is_sqlite:
+            raw.execute("PRAGMA foreign_keys = OFF")  # as `Database.migrate` does
         config = alembic_config()
         config.attributes["connection"] = connection
         command.downgrade(config, "0001")
         connection.commit()
-        migrate(connection, "head")
+    database.migrate()
+    with database.engine.connect() as connection:
         if database.is_sqlite:
+            assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar_one() == 1
             assert connection.exec_driver_sql("PRAGMA integrity_check").scalar_one() == "ok"
     with database.read() as session:
         pairs = {(ann, place.dataset_id), (ann, second), (bob, place.dataset_id), (bob, second)}

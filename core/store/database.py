@@ -243,13 +243,19 @@ class Database:
         from core.store.revisions import upgrade  # noqa: PLC0415 - slow; most processes migrate nothing
 
         with self._writer.connect() as connection:
-            if not self.is_sqlite:
+            if self.is_sqlite:  # a table that is copied is dropped, and others refer to it; inside it is too late
+                _set_foreign_keys(connection, on=False)
+            else:
                 connection.exec_driver_sql("SET lock_timeout = '60s'")
                 connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7041793)")
             upgrade(connection)
             if not self.is_sqlite:
                 connection.exec_driver_sql(f"SET lock_timeout = '{LOCK_SECONDS:.0f}s'")
+            elif connection.exec_driver_sql("PRAGMA foreign_key_check").first() is not None:
+                raise NotReady("The migration would leave rows that refer to nothing; nothing was changed.")
             connection.commit()
+            if self.is_sqlite:
+                _set_foreign_keys(connection, on=True)
 
     def revision(self) -> str | None:
         """Return the tables' revision, None before the first migration."""
@@ -278,6 +284,13 @@ class Database:
         """Close every pooled connection."""
         self._reader.dispose()
         self._writer.dispose()
+
+
+def _set_foreign_keys(connection: Connection, *, on: bool) -> None:
+    """Turn SQLite's check of references on or off, outside a transaction, where alone that works."""
+    raw = connection.connection.driver_connection
+    assert raw is not None, "it is open"
+    raw.execute(f"PRAGMA foreign_keys = {'ON' if on else 'OFF'}")
 
 
 def refuse_network_file_system(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> None:

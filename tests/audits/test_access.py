@@ -26,9 +26,6 @@ from core.store.tables import Job
 from tests.support.api import COLUMNS, Service, csv, job, metadata, running, submit, upload
 from tests.support.store import give, open_place
 
-SECONDS_TO_END = 8.0
-"""Within which an open answer must end; keys are looked at every two seconds."""
-
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
@@ -342,28 +339,7 @@ def test_what_changes_at_the_instant_of_a_submission_counts(database: Database, 
         assert session.execute(select(Job.id)).all() == []
 
 
-class TestStreams:
-    def test_a_stream_ends_with_its_key(self, service: Service) -> None:
-        for way in ("revoke", "disable"):
-            owner, who = service.someone("owner")
-            one = submit(owner, job(upload(owner)["id"])).json()["id"]
-            with owner.stream("GET", f"/v1/jobs/{one}/events", headers={"Accept": "text/event-stream"}) as answer:
-                lines = answer.iter_lines()
-                assert next(lines).startswith("id: 1")
-                end(service, who, way)
-                began = time.monotonic()
-                rest = list(lines)
-            assert time.monotonic() - began < SECONDS_TO_END
-            assert "event: closed" in rest
-
-    def test_a_long_poll_ends_with_its_key(self, service: Service) -> None:
-        owner, who = service.someone("owner")
-        one = submit(owner, job(upload(owner)["id"])).json()["id"]
-        threading.Timer(1.0, end, (service, who, "revoke")).start()
-        began = time.monotonic()
-        assert owner.get(f"/v1/jobs/{one}", headers={"Prefer": "wait=30"}).status_code == 401
-        assert time.monotonic() - began < 1 + SECONDS_TO_END
-
+class TestUnderWay:
     @pytest.mark.parametrize("way", ["revoke", "disable"])
     def test_an_upload_under_way_is_not_stored(self, service: Service, way: str) -> None:
         owner, who = service.someone("owner")
