@@ -173,5 +173,5 @@ def _view(session: Session, dataset: Dataset, access: Access, principal: Princip
 def _version(account: Account) -> str:
     """Return what changes with a cap's terms."""
     terms = terms_of(account)
-    text = f"{account.id} {terms.epsilon} {terms.delta} {terms.orders} {terms.caps_nano} {account.declared}"
+    text = f"{terms.epsilon} {terms.delta} {terms.orders} {terms.caps_nano} {sorted(account.declared.items())}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -152,7 +152,7 @@ class AccessView(CapView):
     """All of the scope that this principal may use; jobs on any of them count against this cap."""
     given_at: Timed[str]
     """When access to this dataset was given."""
-    version: Drawn[str]
+    version: Operational[str]
     """Changes with the cap; what If-Match takes."""
 
 

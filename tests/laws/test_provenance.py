@@ -226,7 +226,7 @@ def _played(
     ]
     dataset = owner.post("/v1/datasets", files=parts).json()
     names = {"dataset_id": dataset["id"], "scope_id": dataset["scope"], "principal_id": analyst[1]}
-    owner.put(f"/v1/datasets/{dataset['id']}/access/{analyst[1]}", json={"budget": "all"})
+    owner.put(f"/v1/datasets/{dataset['id']}/access/{analyst[1]}", json={"budget_cap": "all"})
     body = {
         "dataset": dataset["id"],
         "model": embedded.LOGISTIC,
