@@ -2,16 +2,29 @@
 
 import argparse
 import os
+import resource
 import signal
+import sys
 from pathlib import Path
 from types import FrameType
+from typing import Final
 
 import uvicorn
 
 from api.app import create_app
+from api.connections import BoundedProtocol
 from core.errors import Refusal
 from core.logs import configure
 from core.settings import ServiceSettings
+
+_MOST_HEAD_BYTES: Final = 64 * 1024
+_IDLE_SECONDS: Final = 5
+_BACKLOG: Final = 512
+_SPARE_CONNECTIONS: Final = 64
+"""Above the limit at which idle connections are closed for new ones: where none is idle, uvicorn answers 503."""
+_SPARE_FILES: Final = 512
+_SWITCH_SECONDS: Final = 0.0005
+"""How long a thread that computes keeps the interpreter while others wait for it; 5 ms unless set."""
 
 
 class Server(uvicorn.Server):
@@ -39,6 +52,7 @@ def main(arguments: list[str] | None = None) -> None:
     os.umask(0o077)  # the home holds records, keys' digests and unapproved releases
     settings = ServiceSettings(**given)
     configure("api")
+    sys.setswitchinterval(_SWITCH_SECONDS)
     try:
         app = create_app(settings)
     except Refusal as refusal:
@@ -51,9 +65,25 @@ def main(arguments: list[str] | None = None) -> None:
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=10,
-        h11_max_incomplete_event_size=64 * 1024,
+        h11_max_incomplete_event_size=_MOST_HEAD_BYTES,
+        timeout_keep_alive=_IDLE_SECONDS,
+        limit_concurrency=settings.max_connections + _SPARE_CONNECTIONS,
+        backlog=_BACKLOG,
+        http=_bounded(settings),
+        ws="none",
     )
     Server(config).run()
+
+
+def _bounded(settings: ServiceSettings) -> type[BoundedProtocol]:
+    """Return the protocol with the limits of these settings, and have the system allow as many open files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * settings.max_connections + _SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    limits = {"head_seconds": settings.head_seconds, "max_connections": settings.max_connections}
+    return type("Protocol", (BoundedProtocol,), limits)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from fastapi.openapi.utils import get_openapi
 
 from api import errors, provenance, upkeep
 from api.door import Door
+from api.gate import Gate
 from api.metrics import Metrics
 from api.middleware import Envelope
 from api.rate import Rate
@@ -83,7 +84,7 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
         version=code_version(),
         description=_NO_PRIVATE_TEXT,
         lifespan=_lifespan,
-        openapi_url="/openapi.json",
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         separate_input_output_schemas=False,
@@ -91,11 +92,13 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     )
     app.state.context = context
     app.state.metrics = Metrics()
-    app.state.door = Door(context, Rate(settings.requests_per_minute, settings.broker_url))
+    app.state.gate = Gate(context, Door(context, Rate(settings.requests_per_minute, settings.broker_url)))
     app.state.watcher = Watcher(context)
     app.state.trail = Trail(context)
     app.state.intake = Together(partial(intake.store, context), "intake")
     app.state.witness = Together(partial(intake.vouch, context), "witness")
+    app.state.openapi = None
+    app.state.ready = Together(lambda asked: [health.Ready(**readiness.check(context))] * len(asked), "ready")
     app.state.jobs = Together(partial(job_cases.get_all, context), "jobs")
     data, work = (datasets, access_routes, scopes, pretrained), (jobs, estimates, plans, models, certificates)
     for module in (*work, *data, health, catalogue, keys, principals, audit_routes, workers):

@@ -22,6 +22,24 @@ JOB_ID = re.compile(r"job_[0-9a-z]{26}")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
+_SEALS = {
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+"""Of every answer: a page of ours loads nothing and runs nothing, whatever its texts say, and no other frames it."""
+
+
+def _is_framed_twice(scope: Scope) -> bool:
+    """Tell whether two servers in a row could see the end of a request at two places."""
+    names = [name for name, _ in scope["headers"]]
+    framing = names.count(b"transfer-encoding"), names.count(b"content-length")
+    return all(framing) or max(framing) > 1
+
+
 class Envelope:
     """Pure ASGI, so that uploads and event streams pass through without being collected."""
 
@@ -38,6 +56,7 @@ class Envelope:
             return
         request = Request(scope, receive)
         request.state.request_id = new_id("req")
+        request.state.ends = False
         started = perf_counter()
         begun = False
 
@@ -50,6 +69,11 @@ class Envelope:
 
         with structlog.contextvars.bound_contextvars(request_id=request.state.request_id):
             try:
+                if _is_framed_twice(scope):
+                    request.state.ends = True
+                    text = "A request says where its body ends once: by Content-Length or by Transfer-Encoding."
+                    await problem(request, 400, "invalid-request", text)(scope, receive, reply)
+                    return
                 if b"%00" in scope.get("raw_path", b"") or b"%00" in scope["query_string"]:
                     text = "A path or a query holds no NUL; databases could not store it."
                     await problem(request, 422, "invalid-request", text)(scope, receive, reply)
@@ -70,8 +94,10 @@ class Envelope:
         method = request.method if request.method in _METHODS else "OTHER"
         headers = MutableHeaders(scope=message)
         headers["X-Request-Id"] = request.state.request_id
-        headers["X-Content-Type-Options"] = "nosniff"
-        headers.setdefault("Cache-Control", "no-store")
+        for name, value in _SEALS.items():
+            headers.setdefault(name, value)
+        if request.state.ends:
+            headers["Connection"] = "close"
         for name, value in getattr(request.state, "rate_headers", {}).items():
             headers[name] = value
         line = None if getattr(request.state, "told", False) else self._trail.line(request, status)

@@ -2,7 +2,8 @@
 
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, FailFast, Field, PlainValidator
+from pydantic_core import PydanticCustomError
 
 from core.patterns import identifier
 from core.privacy.amounts import BudgetCap
@@ -93,10 +94,27 @@ class Adjustment(Body):
     reason: Reason
 
 
+def _row(value: object) -> dict[str, Any]:
+    """Return a row as it came; the first cell that is none is named, and no error is made of any other."""
+    if not isinstance(value, dict):
+        raise PydanticCustomError("row_type", "must be an object")
+    for name, cell in value.items():
+        if isinstance(cell, dict):
+            text = "must be a number, a text, true, false, null, or an array's numbers as a list"
+            raise PydanticCustomError("cell_type", text, {"field": name})
+    return value
+
+
+Row = Annotated[
+    dict[str, Any],
+    PlainValidator(_row, json_schema_input_type=dict[str, str | int | float | bool | list[Any] | None]),
+]
+
+
 class PredictRows(Body):
     """Rows in the units of the declared columns."""
 
-    rows: list[dict[str, str | int | float | bool | list[Any] | None]] = Field(
+    rows: Annotated[list[Row], FailFast()] = Field(
         min_length=1, max_length=10_000, description="an array's numbers as nested lists, or as one list"
     )
     level: OneLevel = Field(default=None, description="also give each mean's standard error and its interval")

@@ -16,7 +16,8 @@ from starlette.requests import ClientDisconnect, Request
 from core.errors import FieldError, Invalid, TooLarge
 
 T = TypeVar("T")
-UPLOADS_AT_A_TIME: Final = 8
+MOST_THREADS: Final = 512
+"""Of uploads; the gate lets fewer in, so that none waits here with its connection open."""
 _MAX_HEADER_BYTES: Final = 8192
 
 

@@ -188,6 +188,43 @@ class RateLimited(Refusal):
     retryable = True
 
 
+class TooManyAtOnce(Refusal):
+    """Too many requests of this principal are being answered at this moment."""
+
+    code = "too-many-at-once"
+    retryable = True
+
+
+class ServiceBusy(Refusal):
+    """All places for requests of this kind are taken at this moment."""
+
+    code = "service-busy"
+    retryable = True
+    actor = "operator"
+
+
+class BodyTooSlow(Refusal):
+    """The body of the request did not come in time."""
+
+    code = "body-too-slow"
+    retryable = True
+
+
+class QuotaExceeded(Refusal):
+    """The owner's files would need more disk than one owner may use here."""
+
+    code = "disk-quota-exceeded"
+    actor = "owner"
+
+
+class DiskFull(Refusal):
+    """The service has too little free disk for uploads."""
+
+    code = "disk-full"
+    retryable = True
+    actor = "operator"
+
+
 class GpuUnavailable(Refusal):
     """No worker with a GPU is at work."""
 

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
 from api.body import StrictRoute
+from api.cost import READ, WATCHERS, Cost, Work, costs
 from api.deps import After, Caller, Db, Limit, capped, page
 from api.errors import problems
 from api.schemas import Page
@@ -24,12 +25,14 @@ router = APIRouter(
 
 
 @router.get("")
+@costs(READ)
 def list_audit(caller: Caller, db: Db, after: After = None, limit: Limit = 100) -> Page[AuditView]:
     """List requests, newest first: all for admins and auditors, one's own otherwise."""
     return page(service.page(db, caller, after, capped(limit) + 1), capped(limit))
 
 
 @router.get("/export", responses={200: {"content": {"application/x-ndjson": {}, "text/csv": {}}}})
+@costs(Cost(WATCHERS, Work.HEAVY))
 def export_audit(
     caller: Caller, db: Db, kind: Annotated[Literal["jsonl", "csv"], Query(alias="format")] = "jsonl"
 ) -> StreamingResponse:

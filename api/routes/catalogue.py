@@ -6,6 +6,7 @@ from fastapi import APIRouter, Path
 from pydantic import BaseModel
 
 from api.body import StrictRoute
+from api.cost import PUBLIC, costs
 from api.errors import problems
 from api.schemas import Page
 from core.catalogue.loss_cards import LOSSES, WEIGHTS, entry
@@ -47,12 +48,14 @@ def _list(items: list[dict[str, Any]]) -> Page[dict[str, Any]]:
 
 
 @router.get("/optimizers")
+@costs(PUBLIC)
 def list_optimizers() -> Page[dict[str, Any]]:
     """List the methods: paper, privacy notion, adjacencies, assumptions, settings and what they return."""
     return _list([_optimizer(method) for method in METHODS])
 
 
 @router.get("/optimizers/{name}", responses=problems(NotFound))
+@costs(PUBLIC)
 def get_optimizer(name: Annotated[str, Path(max_length=60)]) -> dict[str, Any]:
     """Show one method with the JSON Schema of its settings."""
     for method in METHODS:
@@ -62,18 +65,21 @@ def get_optimizer(name: Annotated[str, Path(max_length=60)]) -> dict[str, Any]:
 
 
 @router.get("/losses")
+@costs(PUBLIC)
 def list_losses() -> Page[dict[str, Any]]:
     """List the losses: public constants as formulas, assumptions, and the JSON Schema of their settings."""
     return _list([{"object": "loss", **entry(card, loss)} for loss, card in LOSSES.items()])
 
 
 @router.get("/weights")
+@costs(PUBLIC)
 def list_weights() -> Page[dict[str, Any]]:
     """List the weights: the bounds that they give a loss as formulas, assumptions, and their settings' JSON Schema."""
     return _list([{"object": "weights", **entry(card, weights)} for weights, card in WEIGHTS.items()])
 
 
 @router.get("/layers")
+@costs(PUBLIC)
 def list_layers() -> Page[dict[str, Any]]:
     """List the layers that a network may be made of, with the JSON Schema of what a job says of each."""
     return _list(
@@ -85,6 +91,7 @@ def list_layers() -> Page[dict[str, Any]]:
 
 
 @router.get("/models")
+@costs(PUBLIC)
 def list_models() -> Page[dict[str, Any]]:
     """List the kinds of models with the JSON Schema of what a job says of them."""
     return _list(

@@ -8,7 +8,8 @@ from fastapi import APIRouter, Path, Query, Request, status
 from fastapi.responses import JSONResponse
 
 from api import uploads
-from api.body import StrictRequest, StrictRoute, parse_json
+from api.body import StrictRoute, parse_json, read_small
+from api.cost import ANYBODY, CHANGE, HEAVY_READ, MANY_VALUES, OWNERS, READ, Cost, Work, costs
 from api.deps import After, Caller, Db, Limit, MaybeIdempotencyKey, capped, page
 from api.errors import problems
 from api.schemas import Page
@@ -35,10 +36,11 @@ from core.service.context import Caller as Principal
 from core.service.context import Context
 from core.service.views import BudgetView, DatasetView, IdentityView
 from core.store.decoding.decode import format_of
+from core.store.decoding.mock import MAX_MOCK_CELLS, MAX_MOCK_ROWS
 
 router = APIRouter(prefix="/v1/datasets", tags=["data"], route_class=StrictRoute, responses=problems(Unauthenticated))
 DatasetId = Annotated[str, Path(max_length=60)]
-_at_a_time = CapacityLimiter(uploads.UPLOADS_AT_A_TIME)
+_threads = CapacityLimiter(uploads.MOST_THREADS)
 _METADATA = {"$ref": "#/components/schemas/Metadata"}
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _CREATE_BODY = {
@@ -79,6 +81,7 @@ _UPLOAD = problems(Forbidden, Invalid, NotOfferedYet, TooLarge, UnsupportedMedia
         **problems(NotFound, IdempotencyKeyReused, IdempotencyKeyInFlight, DuplicateDataset, NearCopy),
     },
 )
+@costs(Cost(OWNERS, Work.UPLOAD, body_bytes=None, values=MANY_VALUES))
 async def create_dataset(request: Request, caller: Caller, db: Db, key: MaybeIdempotencyKey = None) -> JSONResponse:
     """Upload records with their declared columns and budget.
 
@@ -91,11 +94,10 @@ async def create_dataset(request: Request, caller: Caller, db: Db, key: MaybeIde
         def work(body: Iterator[bytes]) -> tuple[dict[str, Any], bool]:
             return _from_form(db, caller, kind, body, key)
 
-        view, replayed = await uploads.in_thread(request, _at_a_time, work)
+        view, replayed = await uploads.in_thread(request, _threads, work)
     elif kind.partition(";")[0].strip() == "application/json":
-        strict = StrictRequest(request.scope, request.receive)
-        await strict.load(db.settings.max_body_bytes)
-        metadata = parse_metadata(parse_json(await strict.body()))
+        body = await read_small(request, db.settings.max_body_bytes)
+        metadata = await to_thread.run_sync(_metadata_of, body)
         view, replayed = await to_thread.run_sync(incoming.declare, db, caller, metadata, key)
     else:
         raise UnsupportedMedia("Send multipart/form-data with the parts metadata and file, or application/json.")
@@ -105,6 +107,10 @@ async def create_dataset(request: Request, caller: Caller, db: Db, key: MaybeIde
     return JSONResponse(view, status_code=status.HTTP_201_CREATED, headers=headers)
 
 
+def _metadata_of(raw: bytes) -> Metadata:
+    return parse_metadata(parse_json(raw, MANY_VALUES))
+
+
 def _from_form(
     db: Context, caller: Principal, content_type: str, body: Iterator[bytes], key: str | None
 ) -> tuple[dict[str, Any], bool]:
@@ -112,7 +118,7 @@ def _from_form(
     metadata: Metadata | None = None
     for part in uploads.parts(content_type, body):
         if part.name == "metadata" and metadata is None:
-            metadata = parse_metadata(parse_json(uploads.read_small(part, db.settings.max_body_bytes)))
+            metadata = _metadata_of(uploads.read_small(part, db.settings.max_body_bytes))
             incoming.parse(db, caller, metadata)
         elif part.name == "file" and metadata is not None:
             return incoming.create(db, caller, metadata, format_of(part.media_type), part.pieces, key)
@@ -129,6 +135,7 @@ def _from_form(
     openapi_extra={"requestBody": _CONTENT},
     responses={**_UPLOAD, **problems(NotFound)},
 )
+@costs(Cost(OWNERS, Work.UPLOAD, body_bytes=None))
 async def put_content(dataset_id: DatasetId, request: Request, caller: Caller, db: Db) -> DatasetView:
     """Send the records of a declared dataset as they are: CSV, Parquet, Arrow or NPZ; as octets, whichever it is."""
     kind = request.headers.get("content-type", "")
@@ -138,22 +145,25 @@ async def put_content(dataset_id: DatasetId, request: Request, caller: Caller, d
     def work(body: Iterator[bytes]) -> DatasetView:
         return incoming.fill(db, caller, dataset_id, kind, body)
 
-    return await uploads.in_thread(request, _at_a_time, work)
+    return await uploads.in_thread(request, _threads, work)
 
 
 @router.get("")
+@costs(READ)
 def list_datasets(caller: Caller, db: Db, after: After = None, limit: Limit = 20) -> Page[DatasetView]:
     """List the datasets that exist for this key, newest first."""
     return page(service.page(db, caller, after, capped(limit) + 1), capped(limit))
 
 
 @router.get("/{dataset_id}", responses=problems(NotFound))
+@costs(READ)
 def get_dataset(dataset_id: DatasetId, caller: Caller, db: Db) -> DatasetView:
     """Show a dataset's public facts."""
     return service.get(db, caller, dataset_id)
 
 
 @router.get("/{dataset_id}/validation", responses=problems(NotFound, Forbidden, Conflict))
+@costs(READ)
 def get_validation(dataset_id: DatasetId, caller: Caller, db: Db) -> dict[str, Any]:
     """Show the owner how the cells of each column were read."""
     return service.validation(db, caller, dataset_id)
@@ -166,20 +176,23 @@ def get_identity(dataset_id: DatasetId, caller: Caller, db: Db) -> IdentityView:
 
 
 @router.get("/{dataset_id}/mock", responses=problems(NotFound))
+@costs(Cost(ANYBODY, Work.HEAVY, cells=MAX_MOCK_CELLS))
 def get_mock(
-    dataset_id: DatasetId, caller: Caller, db: Db, rows: Annotated[int, Query(ge=1, le=10_000)] = 10
+    dataset_id: DatasetId, caller: Caller, db: Db, rows: Annotated[int, Query(ge=1, le=MAX_MOCK_ROWS)] = 10
 ) -> dict[str, Any]:
     """Show synthetic rows, made from the declared columns alone, to try a job's code on."""
     return {"object": "list", "data": service.mock(db, caller, dataset_id, rows), "has_more": False, "next": None}
 
 
 @router.get("/{dataset_id}/budget", responses=problems(NotFound, Conflict))
+@costs(HEAVY_READ)
 def get_budget(dataset_id: DatasetId, caller: Caller, db: Db) -> BudgetView:
     """Show what is left of the budget of the people behind a dataset."""
     return service.budget(db, caller, dataset_id)
 
 
 @router.delete("/{dataset_id}", status_code=status.HTTP_202_ACCEPTED, responses=problems(NotFound, Forbidden, Conflict))
+@costs(CHANGE)
 def erase_dataset(dataset_id: DatasetId, caller: Caller, db: Db) -> DatasetView:
     """Erase the records: no new jobs, live ones are cancelled, the ledger stays."""
     return service.erase(db, caller, dataset_id)

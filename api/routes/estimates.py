@@ -3,6 +3,7 @@
 from fastapi import APIRouter
 
 from api.body import StrictRoute
+from api.cost import QUESTION, costs
 from api.deps import Caller, Db
 from api.errors import problems
 from core.errors import AdjacencyMismatch, Conflict, Invalid, NotFound, NotOfferedYet, Unauthenticated
@@ -14,6 +15,7 @@ router = APIRouter(prefix="/v1/estimates", tags=["planning"], route_class=Strict
 
 
 @router.post("", responses=problems(Unauthenticated, NotFound, Conflict, Invalid, NotOfferedYet, AdjacencyMismatch))
+@costs(QUESTION)
 def estimate(spec: service.EstimateSpec, caller: Caller, db: Db) -> EstimateView:
     """Price a job and predict its intervals; nothing is reserved and no record is read.
 

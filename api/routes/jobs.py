@@ -13,6 +13,7 @@ from fastapi.openapi.models import Example
 from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 
 from api.body import StrictRoute
+from api.cost import ANYBODY, CHANGE, FEW_VALUES, HEAVY_READ, READ, SUBMITTERS, Cost, costs
 from api.deps import After, Caller, Db, IdempotencyKey, Limit, capped, page
 from api.errors import problems
 from api.schemas import Page
@@ -116,6 +117,7 @@ async def _accept(request: Request, caller: Principal, spec: JobSpec, key: str, 
 
 
 @router.post("", status_code=status.HTTP_202_ACCEPTED, response_model=JobView, responses=_SUBMIT)
+@costs(Cost(SUBMITTERS, body_bytes=None, values=FEW_VALUES))
 async def submit_job(
     spec: Annotated[JobSpec, Body(openapi_examples=_EXAMPLES)], key: IdempotencyKey, caller: Caller, request: Request
 ) -> Response:
@@ -128,6 +130,7 @@ async def submit_job(
 
 
 @router.get("")
+@costs(READ)
 def list_jobs(
     caller: Caller,
     db: Db,
@@ -154,6 +157,7 @@ def list_jobs(
 
 
 @router.get("/{job_id}", response_model=JobView, responses=problems(NotFound))
+@costs(Cost(ANYBODY, may_wait=True))
 async def get_job(
     job_id: JobId,
     caller: Caller,
@@ -186,12 +190,14 @@ async def _ended(watcher: Watcher, db: Context, job_id: str, seconds: float) -> 
 
 
 @router.post("/{job_id}/cancel", responses=problems(NotFound, Forbidden, LedgerFrozen, LedgerBusy, DatabaseAway))
+@costs(CHANGE)
 def cancel_job(job_id: JobId, caller: Caller, db: Db) -> JobView:
     """Cancel a job; what it has not spent is given back. An ended job is returned as it is."""
     return service.cancel(db, caller, job_id)
 
 
 @router.post("/{job_id}/clone", status_code=status.HTTP_202_ACCEPTED, response_model=JobView, responses=_SUBMIT)
+@costs(Cost(SUBMITTERS))
 async def clone_job(job_id: JobId, key: IdempotencyKey, caller: Caller, db: Db, request: Request) -> Response:
     """Submit the same job again: a new job with a new charge."""
     spec = await to_thread.run_sync(service.spec_of, db, caller, job_id)
@@ -206,6 +212,7 @@ async def clone_job(job_id: JobId, key: IdempotencyKey, caller: Caller, db: Db, 
         **problems(NotFound),
     },
 )
+@costs(Cost(ANYBODY, may_wait=True))
 async def list_events(
     job_id: JobId,
     caller: Caller,
@@ -258,6 +265,7 @@ async def _stream(watcher: Watcher, db: Context, caller: Caller, job_id: str, pl
 
 
 @router.get("/{job_id}/attempts", responses=problems(NotFound))
+@costs(READ)
 def list_attempts(job_id: JobId, caller: Caller, db: Db) -> Page[AttemptView]:
     """List a job's attempts."""
     found = service.attempts(db, caller, job_id)
@@ -265,6 +273,7 @@ def list_attempts(job_id: JobId, caller: Caller, db: Db) -> Page[AttemptView]:
 
 
 @router.get("/{job_id}/artifacts", responses=problems(NotFound))
+@costs(READ)
 def list_artifacts(job_id: JobId, caller: Caller, db: Db) -> Page[ArtifactView]:
     """List what a job left behind."""
     found = service.artifacts(db, caller, job_id)
@@ -277,6 +286,7 @@ def list_artifacts(job_id: JobId, caller: Caller, db: Db) -> Page[ArtifactView]:
     response_class=Response,
     responses=problems(NotFound),
 )
+@costs(READ)
 def get_artifact(job_id: JobId, name: Annotated[str, Path(max_length=60)], caller: Caller, db: Db) -> Response:
     """Go to an artifact."""
     for artifact in service.artifacts(db, caller, job_id):
@@ -290,6 +300,7 @@ def get_artifact(job_id: JobId, name: Annotated[str, Path(max_length=60)], calle
     response_model=dict[str, object],
     responses={200: {"content": {"text/html": {"schema": {"type": "string"}}}}, **problems(NotFound)},
 )
+@costs(HEAVY_READ)
 def get_report(
     job_id: JobId,
     caller: Caller,

@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Response, status
 
 from api.body import StrictRoute
+from api.cost import CHANGE, FEW_VALUES, READ, Cost, by, costs
 from api.deps import After, Caller, Db, Limit, MaybeIdempotencyKey, capped, page
 from api.errors import problems
 from api.schemas import NewKey, Page
@@ -21,6 +22,7 @@ KeyId = Annotated[str, Path(max_length=60)]
     status_code=status.HTTP_201_CREATED,
     responses=problems(Forbidden, NotFound, Conflict, IdempotencyKeyReused, IdempotencyKeyInFlight),
 )
+@costs(Cost(by("admin"), body_bytes=None, values=FEW_VALUES))
 def create_key(body: NewKey, caller: Caller, db: Db, response: Response, key: MaybeIdempotencyKey = None) -> NewKeyView:
     """Make a key, for a new principal unless one is named. The secret is in this answer and nowhere else."""
     view, replayed = service.create(
@@ -38,24 +40,28 @@ def create_key(body: NewKey, caller: Caller, db: Db, response: Response, key: Ma
 
 
 @router.get("/keys")
+@costs(READ)
 def list_keys(caller: Caller, db: Db, after: After = None, limit: Limit = 20) -> Page[KeyView]:
     """List keys, newest first: all of them for an admin, one's own otherwise."""
     return page(service.page(db, caller, after, capped(limit) + 1), capped(limit))
 
 
 @router.post("/keys/{key_id}/revoke", responses=problems(NotFound, Forbidden))
+@costs(CHANGE)
 def revoke_key(key_id: KeyId, caller: Caller, db: Db) -> KeyView:
     """Stop a key for good."""
     return service.revoke(db, caller, key_id)
 
 
 @router.post("/keys/{key_id}/rotate", responses=problems(NotFound))
+@costs(CHANGE)
 def rotate_key(key_id: KeyId, caller: Caller, db: Db) -> NewKeyView:
     """Replace a key by a fresh one; the old one stops at once."""
     return service.rotate(db, caller, key_id)
 
 
 @router.get("/me")
+@costs(READ)
 def who_am_i(caller: Caller) -> PrincipalView:
     """Tell who the key of this request speaks for."""
     return service.whoami(caller)

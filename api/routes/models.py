@@ -7,6 +7,7 @@ from fastapi.responses import HTMLResponse, PlainTextResponse
 from pydantic import Field
 
 from api.body import StrictRoute
+from api.cost import ANYBODY, CHANGE, HEAVY_READ, MANY_VALUES, QUESTION, READ, Cost, Work, costs
 from api.deps import Caller, Db
 from api.errors import problems
 from api.schemas import ContrastRequest, Paragraph, Predictions, PredictRows, RegionRequest, WaldRequest
@@ -34,11 +35,10 @@ Levels = Annotated[
     ),
 ]
 TEXT = {"text/plain": {"schema": {"type": "string"}}}
-SEALED = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
-"""A page of ours loads nothing and runs nothing, whatever its texts say."""
 
 
 @router.get("/{model_id}")
+@costs(READ)
 def get_model(model_id: ModelId, caller: Caller, db: Db) -> ModelView:
     """Show a model as it was released."""
     return service.get(db, caller, model_id)
@@ -49,6 +49,7 @@ def get_model(model_id: ModelId, caller: Caller, db: Db) -> ModelView:
     response_model=dict[str, Any],
     responses={200: {"content": TEXT | {"text/html": {"schema": {"type": "string"}}}}},
 )
+@costs(HEAVY_READ)
 def get_summary(
     model_id: ModelId,
     caller: Caller,
@@ -63,11 +64,12 @@ def get_summary(
     if kind == "text":
         return PlainTextResponse(readings.summary_text(db, caller, model_id, levels))
     if kind == "html":
-        return HTMLResponse(readings.summary_page(db, caller, model_id, levels), headers=SEALED)
+        return HTMLResponse(readings.summary_page(db, caller, model_id, levels))
     return readings.summary(db, caller, model_id, levels)
 
 
 @router.get("/{model_id}/intervals", responses=problems(Invalid))
+@costs(HEAVY_READ)
 def get_intervals(
     model_id: ModelId,
     caller: Caller,
@@ -85,6 +87,7 @@ def get_intervals(
 
 
 @router.get("/{model_id}/odds-ratios", responses=problems(Invalid))
+@costs(HEAVY_READ)
 def get_odds_ratios(
     model_id: ModelId,
     caller: Caller,
@@ -96,6 +99,7 @@ def get_odds_ratios(
 
 
 @router.get("/{model_id}/rate-ratios", responses=problems(Invalid))
+@costs(HEAVY_READ)
 def get_rate_ratios(
     model_id: ModelId,
     caller: Caller,
@@ -107,6 +111,7 @@ def get_rate_ratios(
 
 
 @router.post("/{model_id}/contrasts", responses=problems(Invalid))
+@costs(QUESTION)
 def compute_contrast(model_id: ModelId, body: ContrastRequest, caller: Caller, db: Db) -> dict[str, Any]:
     """Compute a linear combination of coefficients with its interval, and test it: two-sided, one-sided, for size."""
     return readings.contrast(
@@ -123,6 +128,7 @@ def compute_contrast(model_id: ModelId, body: ContrastRequest, caller: Caller, d
 
 
 @router.post("/{model_id}/tests", responses=problems(Invalid))
+@costs(QUESTION)
 def compute_test(model_id: ModelId, body: WaldRequest, caller: Caller, db: Db) -> dict[str, Any]:
     """Test jointly that coefficients, or combinations of them, equal given values (Wald)."""
     if (body.coefficients is None) == (body.hypotheses is None):
@@ -135,6 +141,7 @@ def compute_test(model_id: ModelId, body: WaldRequest, caller: Caller, db: Db) -
 
 
 @router.post("/{model_id}/regions", responses=problems(Invalid))
+@costs(QUESTION)
 def compute_region(model_id: ModelId, body: RegionRequest, caller: Caller, db: Db) -> dict[str, Any]:
     """Compute the ellipsoid that holds some coefficients together, with an outline where they are two."""
     return readings.ellipsoid(db, caller, model_id, body.coefficients, body.levels, body.point)
@@ -145,6 +152,7 @@ def compute_region(model_id: ModelId, body: RegionRequest, caller: Caller, db: D
     response_model=dict[str, Any],
     responses={200: {"content": TEXT}, **problems(Invalid)},
 )
+@costs(HEAVY_READ)
 def compare_models(
     model_id: ModelId,
     other_id: ModelId,
@@ -160,12 +168,14 @@ def compare_models(
 
 
 @router.get("/{model_id}/methods")
+@costs(READ)
 def get_methods(model_id: ModelId, caller: Caller, db: Db) -> Paragraph:
     """Show a paragraph to paste into the methods section of a paper."""
     return Paragraph(text=readings.methods(db, caller, model_id))
 
 
 @router.post("/{model_id}/predict", responses=problems(Invalid))
+@costs(Cost(ANYBODY, Work.HEAVY, body_bytes=None, values=MANY_VALUES, cells=MANY_VALUES))
 def predict(model_id: ModelId, body: PredictRows, caller: Caller, db: Db) -> Predictions:
     """Predict rows given in the units of the declared columns; with a level, say how well each mean is known."""
     found = readings.predict(db, caller, model_id, body.rows, body.level)
@@ -180,6 +190,7 @@ def predict(model_id: ModelId, body: PredictRows, caller: Caller, db: Db) -> Pre
         **problems(Invalid),
     },
 )
+@costs(HEAVY_READ)
 def export_model(
     model_id: ModelId,
     caller: Caller,
@@ -196,12 +207,14 @@ def export_model(
 
 
 @router.post("/{model_id}/approve", responses=problems(Forbidden, Conflict))
+@costs(CHANGE)
 def approve_model(model_id: ModelId, caller: Caller, db: Db) -> ModelView:
     """Let a release be seen, where its scope asks for the owner's approval."""
     return service.judge(db, caller, model_id, "approved")
 
 
 @router.post("/{model_id}/reject", responses=problems(Forbidden, Conflict))
+@costs(CHANGE)
 def reject_model(model_id: ModelId, caller: Caller, db: Db) -> ModelView:
     """Keep a release from being seen; what it cost stays spent."""
     return service.judge(db, caller, model_id, "rejected")

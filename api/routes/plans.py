@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body
 
 from api.body import StrictRoute
+from api.cost import QUESTION, costs
 from api.deps import Caller
 from api.errors import problems
 from core.errors import AdjacencyMismatch, Invalid, NotOfferedYet, Unauthenticated
@@ -14,6 +15,7 @@ router = APIRouter(prefix="/v1/plans", tags=["planning"], route_class=StrictRout
 
 
 @router.post("", responses=problems(Unauthenticated, Invalid, NotOfferedYet, AdjacencyMismatch))
+@costs(QUESTION)
 def plan(request: Annotated[service.PlanRequest, Body()], caller: Caller) -> service.AnyPlan:
     """Plan clipped descent with the least certified bound, or Gauss-PSGD and certificates with their alpha.
 

@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 
 from api import uploads
 from api.body import StrictRoute
+from api.cost import READ, SUBMITTERS, Cost, Work, costs
 from api.deps import After, Caller, Db, Limit, capped, page
 from api.errors import problems
 from api.schemas import Page
@@ -16,6 +17,7 @@ from core.errors import Conflict, Forbidden, Invalid, NotFound, TooLarge, Unauth
 from core.patterns import Pattern
 from core.service import weights as service
 from core.service.views import WeightsView
+from core.store.records.weights import MOST_BYTES
 
 router = APIRouter(
     prefix="/v1/pretrained", tags=["pretrained"], route_class=StrictRoute, responses=problems(Unauthenticated)
@@ -30,8 +32,7 @@ _BODY = {
     "required": True,
     "content": {kind: {"schema": {"type": "string", "format": "binary"}} for kind in sorted(MEDIA)},
 }
-_at_a_time = CapacityLimiter(2)
-"""Files are looked through in memory."""
+_threads = CapacityLimiter(uploads.MOST_THREADS)
 
 
 @router.post(
@@ -41,6 +42,7 @@ _at_a_time = CapacityLimiter(2)
     openapi_extra={"requestBody": _BODY},
     responses=problems(Forbidden, Invalid, TooLarge, UnsupportedMedia),
 )
+@costs(Cost(SUBMITTERS, Work.UPLOAD, body_bytes=MOST_BYTES))
 async def create_pretrained(
     request: Request,
     caller: Caller,
@@ -58,18 +60,20 @@ async def create_pretrained(
     def work(body: Iterator[bytes]) -> tuple[WeightsView, bool]:
         return service.create(db, caller, name, body)
 
-    view, replayed = await uploads.in_thread(request, _at_a_time, work)
+    view, replayed = await uploads.in_thread(request, _threads, work)
     headers = {"Location": f"/v1/pretrained/{view.id}"} | ({"Idempotency-Replayed": "true"} if replayed else {})
     return JSONResponse(view.model_dump(mode="json"), status_code=status.HTTP_201_CREATED, headers=headers)
 
 
 @router.get("")
+@costs(READ)
 def list_pretrained(caller: Caller, db: Db, after: After = None, limit: Limit = 20) -> Page[WeightsView]:
     """List one's own weights, newest first."""
     return page(service.page(db, caller, after, capped(limit) + 1), capped(limit))
 
 
 @router.get("/{weights_id}", responses=problems(NotFound))
+@costs(READ)
 def get_pretrained(weights_id: WeightsId, caller: Caller, db: Db) -> WeightsView:
     """Show the tensors of some weights and their shapes."""
     return service.get(db, caller, weights_id)
@@ -81,6 +85,7 @@ def get_pretrained(weights_id: WeightsId, caller: Caller, db: Db) -> WeightsView
     response_class=Response,
     responses=problems(NotFound, Forbidden, Conflict),
 )
+@costs(Cost(SUBMITTERS))
 def delete_pretrained(weights_id: WeightsId, caller: Caller, db: Db) -> None:
     """Forget weights; models trained from them stay."""
     service.delete(db, caller, weights_id)

@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, status
 
 from api.body import StrictRoute
+from api.cost import HEAVY_READ, POST, READ, costs
 from api.deps import Caller, Db, Limit, capped, page
 from api.errors import problems
 from api.schemas import Acceptance, Adjustment, Page, WithReason
@@ -19,18 +20,21 @@ ScopeId = Annotated[str, Path(max_length=60)]
 
 
 @router.get("/{scope_id}")
+@costs(READ)
 def get_scope(scope_id: ScopeId, caller: Caller, db: Db) -> ScopeView:
     """Show a scope and the terms of its budget, which never change."""
     return service.get(db, caller, scope_id)
 
 
 @router.get("/{scope_id}/budget")
+@costs(HEAVY_READ)
 def get_budget(scope_id: ScopeId, caller: Caller, db: Db) -> BudgetView:
     """Show what is left of a budget, at the ledger's present head."""
     return service.budget(db, caller, scope_id)
 
 
 @router.get("/{scope_id}/entries")
+@costs(HEAVY_READ)
 def list_entries(
     scope_id: ScopeId,
     caller: Caller,
@@ -43,24 +47,28 @@ def list_entries(
 
 
 @router.get("/{scope_id}/head")
+@costs(READ)
 def get_head(scope_id: ScopeId, caller: Caller, db: Db) -> HeadView:
     """Show where the chain stands, to keep beside one's own notes."""
     return service.head(db, caller, scope_id)
 
 
 @router.post("/{scope_id}/verify")
+@costs(HEAVY_READ)
 def verify_scope(scope_id: ScopeId, caller: Caller, db: Db) -> VerificationView:
     """Recompute the chain and its sums; a mismatch freezes the scope."""
     return service.verify(db, caller, scope_id)
 
 
 @router.post("/{scope_id}/freeze", responses=problems(Forbidden))
+@costs(POST)
 def freeze_scope(scope_id: ScopeId, body: WithReason, caller: Caller, db: Db) -> ScopeView:
     """Stop a scope from admitting jobs."""
     return service.freeze(db, caller, scope_id, body.reason)
 
 
 @router.post("/{scope_id}/unfreeze", responses=problems(Forbidden))
+@costs(POST)
 def unfreeze_scope(scope_id: ScopeId, body: WithReason, caller: Caller, db: Db) -> ScopeView:
     """Let a frozen scope admit jobs again."""
     return service.unfreeze(db, caller, scope_id, body.reason)
@@ -75,6 +83,7 @@ def accept_gap(scope_id: ScopeId, body: Acceptance, caller: Caller, db: Db) -> S
 @router.post(
     "/{scope_id}/adjustments", status_code=status.HTTP_201_CREATED, responses=problems(Forbidden, Conflict, Invalid)
 )
+@costs(POST)
 def adjust_scope(scope_id: ScopeId, body: Adjustment, caller: Caller, db: Db) -> HeadView:
     """Give back a charge whose records were never opened, by a visible entry; once per charge."""
     return service.adjust(db, caller, scope_id, body.job, body.reason)

@@ -3,6 +3,7 @@
 from fastapi import APIRouter
 
 from api.body import StrictRoute
+from api.cost import WATCHERS, Cost, costs
 from api.deps import Caller, Db, page
 from api.errors import problems
 from api.schemas import Page
@@ -16,6 +17,7 @@ router = APIRouter(
 
 
 @router.get("")
+@costs(Cost(WATCHERS))
 def list_workers(caller: Caller, db: Db) -> Page[WorkerView]:
     """List the supervisors of the last day, the last seen first; admins and auditors only."""
     found = service.page(db, caller)

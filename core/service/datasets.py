@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sqlalchemy.orm import Session
 
-from core.catalogue.columns import ArrayColumn
+from core.catalogue.columns import numbers_in
 from core.errors import Conflict, FieldError, Forbidden, Invalid, LedgerBusy, NotFound, NotReady
 from core.service import witnessing
 from core.service.budgets import budget_view
@@ -20,7 +20,7 @@ from core.service.scopes import viewer
 from core.service.views import BudgetView, DatasetView, rfc3339
 from core.store import datasets as rows
 from core.store import queries
-from core.store.decoding.mock import MAX_MOCK_NUMBERS, mock_rows
+from core.store.decoding.mock import MAX_MOCK_CELLS, mock_rows
 from core.store.decoding.validation import SEALED, open_report
 from core.store.jobs import jobs as job_rows
 from core.store.records import weights
@@ -133,14 +133,14 @@ def mock(context: Context, caller: Caller, dataset_id: str, count: int) -> list[
 
     Raises:
         NotFound: it does not exist for the caller.
-        Invalid: the arrays of so many rows have too many numbers.
+        Invalid: so many rows have too many cells.
     """
     with context.database.read() as session:
         columns = COLUMNS.validate_python(find(session, caller, dataset_id).columns)
-    row_numbers = sum(column.numbers for column in columns if isinstance(column, ArrayColumn))
-    if count > 1 and count * row_numbers > MAX_MOCK_NUMBERS:
-        fix = f"ask for {max(1, MAX_MOCK_NUMBERS // row_numbers)} at most"
-        raise Invalid(f"At most {MAX_MOCK_NUMBERS} numbers of arrays are made up.", FieldError("#query/rows", fix))
+    row_cells = sum(map(numbers_in, columns))
+    if count > 1 and count * row_cells > MAX_MOCK_CELLS:
+        fix = f"ask for {max(1, MAX_MOCK_CELLS // row_cells)} at most"
+        raise Invalid(f"At most {MAX_MOCK_CELLS} cells are made up, {row_cells} a row.", FieldError("#query/rows", fix))
     return list(mock_rows(columns, count))
 
 

@@ -29,7 +29,8 @@ class TestMeta:
             assert client.get("/healthz").json() == {"status": "ok"}
             assert client.get("/readyz").json()["status"] == "ready"
             assert client.get("/version").json()["api"] == "v1"
-            text = client.get("/metrics").text
+            assert client.get("/metrics").status_code == 401, "how much a service does is for those who run it"
+            text = client.get("/metrics", headers={"Authorization": f"Bearer {service.key}"}).text
         assert 'farthing_requests_total{method="GET",route="/healthz",status="200"}' in text
 
     def test_the_catalogue(self, admin: httpx.Client) -> None:

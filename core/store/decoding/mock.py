@@ -15,8 +15,8 @@ from typing import Any
 from core.catalogue.columns import ArrayColumn, Coded, Column, DateColumn, IntegerColumn, Scalar
 
 MAX_MOCK_ROWS = 10_000
-MAX_MOCK_NUMBERS = 1_000_000
-"""In the arrays of all rows."""
+MAX_MOCK_CELLS = 200_000
+"""In all rows; an array's numbers are as many cells."""
 Cell = float | int | str | list[Any]
 
 

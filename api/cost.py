@@ -1,0 +1,116 @@
+"""What a request may cost, declared as data beside each endpoint; the gate (`api.gate`) holds every request to it.
+
+An endpoint without a declaration is refused when its route is made, so that none can be forgotten.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, TypeVar
+
+from core.errors import Forbidden
+from core.service.context import Role
+
+MOST_ERRORS: Final = 20
+"""Wrong fields that one answer names."""
+SMALL_BODY_BYTES: Final = 2**16
+"""A larger body takes long enough to parse that it counts as heavy."""
+MANY_VALUES: Final = 200_000
+FEW_VALUES: Final = 20_000
+
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
+
+
+class Work(Enum):
+    """What a request keeps busy while it is answered; each kind has places of its own, some for each principal."""
+
+    LIGHT = "light"
+    """Some statements and a page of rows."""
+    HEAVY = "heavy"
+    """Arithmetic, long histories, large answers."""
+    UPLOAD = "upload"
+    """A body as large as a file, disk, and a decoder's process."""
+    STREAM = "stream"
+    """A connection that stays open while somebody waits; it holds no thread."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one request of an endpoint may cost, and who may send it.
+
+    Attributes:
+        roles: whose keys may; empty: no key is needed.
+        work: what it keeps busy.
+        body_bytes: of its body at most; 0: it takes none, None: as the setting for JSON bodies or uploads says.
+        values: of its JSON body at most: numbers, texts, lists and objects, all counted.
+        cells: made or changed for its answer at most: rows times columns. 0: the answer is a page or a document.
+        errors: wrong fields that a refusal names at most.
+        may_wait: whether a client may have it wait until something happens; it is counted as a stream then.
+        counted: whether it counts against the rate of its principal, or of its address without one.
+    """
+
+    roles: frozenset[Role]
+    work: Work = Work.LIGHT
+    body_bytes: int | None = 0
+    values: int = 0
+    cells: int = 0
+    errors: int = MOST_ERRORS
+    may_wait: bool = False
+    counted: bool = True
+
+
+def by(*roles: Role) -> frozenset[Role]:
+    """Return roles as a cost names them."""
+    return frozenset(roles)
+
+
+NOBODY: Final = by()
+"""No key is needed."""
+ANYBODY: Final = by("owner", "analyst", "auditor", "admin")
+"""Every key; what exists for it is for the use case to say."""
+SUBMITTERS: Final = by("owner", "analyst", "admin")
+OWNERS: Final = by("owner", "admin")
+WATCHERS: Final = by("auditor", "admin")
+
+READ: Final = Cost(ANYBODY)
+HEAVY_READ: Final = Cost(ANYBODY, Work.HEAVY)
+CHANGE: Final = Cost(ANYBODY)
+"""Of something named in the path; whose it is decides."""
+POST: Final = Cost(ANYBODY, body_bytes=None, values=FEW_VALUES)
+QUESTION: Final = Cost(ANYBODY, Work.HEAVY, body_bytes=None, values=FEW_VALUES)
+"""A body to be computed on."""
+PUBLIC: Final = Cost(NOBODY)
+META: Final = Cost(NOBODY, counted=False)
+
+_DECLARED: Final[dict[Callable[..., Any], Cost]] = {}
+
+
+def costs(cost: Cost) -> Callable[[Endpoint], Endpoint]:
+    """Declare what an endpoint costs: a decorator below that of the route."""
+
+    def declare(endpoint: Endpoint) -> Endpoint:
+        _DECLARED[endpoint] = cost
+        return endpoint
+
+    return declare
+
+
+def cost_of(endpoint: Callable[..., Any]) -> Cost:
+    """Return what an endpoint's author declared.
+
+    Raises:
+        AssertionError: nothing; `@costs(...)` below the route's decorator declares it.
+    """
+    assert endpoint in _DECLARED, f"{endpoint.__module__}.{endpoint.__name__} declares no cost: see api/cost.py"
+    return _DECLARED[endpoint]
+
+
+def require(role: Role, allowed: frozenset[Role]) -> None:
+    """Refuse a key whose role an endpoint does not serve.
+
+    Raises:
+        Forbidden: the text names the roles that it serves.
+    """
+    if role not in allowed:
+        names: Sequence[Role] = [one for one in ("owner", "analyst", "auditor", "admin") if one in allowed]
+        raise Forbidden(f"This needs a key of role {' or '.join(names)}; yours is {role}.")

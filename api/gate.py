@@ -1,0 +1,164 @@
+"""The front gate: what every request passes before a byte of its body is read, and what holds while it is answered.
+
+In this order: who it is, whether that role may, whether there is room in the minute, whether there is a place for the
+work, whether the owner has disk left. Only then is the body read, under deadlines and to a size. Which endpoint costs
+what stands beside the endpoint (`api.cost`).
+"""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Final
+
+import anyio
+from starlette.requests import Request
+from starlette.types import Message, Receive
+
+from api.cost import SMALL_BODY_BYTES, Cost, Work, require
+from api.door import Door, Knock
+from api.slots import Slots
+from core.errors import BodyTooSlow, FieldError, Invalid, RateLimited, TooLarge, Unauthenticated
+from core.service.context import Caller, Context
+from core.settings import ServiceSettings
+
+_BEARER: Final = "bearer"
+RETRY_SECONDS: Final = 1
+
+
+class Gate:
+    """The gate of one application."""
+
+    def __init__(self, context: Context, door: Door) -> None:
+        settings = context.settings
+        self._context = context
+        self._door = door
+        wait_seconds = settings.place_seconds
+        self._slots = {
+            Work.LIGHT: Slots("requests", settings.max_requests, settings.max_requests_per_principal, wait_seconds),
+            Work.HEAVY: Slots("long computations", settings.max_heavy, settings.max_heavy_per_principal, wait_seconds),
+            Work.UPLOAD: Slots("uploads", settings.max_uploads, settings.max_uploads_per_principal),
+            Work.STREAM: Slots("open streams", settings.max_streams, settings.max_streams_per_principal),
+        }
+
+    @asynccontextmanager
+    async def admitted(self, request: Request, cost: Cost, work: Work) -> AsyncIterator[Receive]:
+        """Let a request in for the length of the block, and yield how its body is to be received.
+
+        Raises:
+            Unauthenticated, Forbidden: the key, or its role.
+            RateLimited, TooManyAtOnce, ServiceBusy: its principal's minute or places, or the service's.
+            QuotaExceeded, DiskFull: an upload that the owner, or the service, has no disk for.
+            TooLarge, Invalid: the body is said to be larger than this endpoint takes.
+        """
+        caller = await self.identify(request, cost)
+        length = _length_of(request)
+        most = _most_bytes(cost, self._context.settings)
+        if length is not None and length > most > 0:
+            raise TooLarge(f"A request body may have {most} bytes here.", limit_bytes=most)
+        who = f"address:{_address(request)}" if caller is None else caller.id
+        if work is Work.LIGHT and cost.body_bytes is None and (length is None or length > SMALL_BODY_BYTES):
+            work = Work.HEAVY
+        async with self._slots[work].held(who):
+            yield _Body(request.receive, most, work is Work.UPLOAD, self._context.settings).receive
+
+    async def identify(self, request: Request, cost: Cost) -> Caller | None:
+        """Return who sends a request, None where no key is needed; the one place where a request is authenticated.
+
+        Raises:
+            RateLimited: this minute has had its requests.
+            Unauthenticated: there is no key, or none that is good.
+            Forbidden: its role is none of those that the endpoint serves.
+        """
+        if not cost.counted:
+            return None
+        found, hit = await self._door.knock(Knock(_secret(request), _address(request)))
+        request.state.rate_headers = hit.headers
+        if not hit.allowed:
+            raise RateLimited("Too many requests; wait a little.", retry_after_seconds=hit.wait_seconds)
+        if found is None:
+            if cost.roles:
+                raise Unauthenticated(
+                    "Send `Authorization: Bearer <key>` with a key that is neither revoked nor expired, of a principal "
+                    "who is not disabled. Keys that begin with fth_ are of an earlier form and open nothing: ask an "
+                    "admin for another."
+                )
+            return None
+        request.state.caller = caller = replace(found, request_id=request.state.request_id)
+        if cost.roles:
+            require(caller.role, cost.roles)
+        return caller
+
+
+class _Body:
+    """A body on its way in: its size, the time that it takes, and the longest pause in it are bounded."""
+
+    def __init__(self, receive: Receive, most_bytes: int, is_upload: bool, settings: ServiceSettings) -> None:  # noqa: FBT001 - private, and named where it is given
+        self._receive = receive
+        self._most_bytes = most_bytes
+        self._pause_seconds = settings.body_seconds
+        self._until = time.monotonic() + (settings.upload_seconds if is_upload else settings.body_seconds)
+        self._slowest = settings.upload_bytes_per_second if is_upload else 0
+        self._begun = time.monotonic()
+        self._bytes = 0
+        self._ended = False
+
+    async def receive(self) -> Message:
+        """Return the next piece.
+
+        Raises:
+            TooLarge: there is more than this endpoint takes.
+            BodyTooSlow: it did not come in time, or comes at less than the least rate.
+        """
+        if self._ended:
+            return await self._receive()
+        left = min(self._pause_seconds, self._until - time.monotonic())
+        try:
+            with anyio.fail_after(max(0.0, left)):
+                message = await self._receive()
+        except TimeoutError:
+            raise BodyTooSlow(
+                "The body of the request did not come in time.", retry_after_seconds=RETRY_SECONDS
+            ) from None
+        self._ended = message["type"] != "http.request" or not message.get("more_body", False)
+        self._bytes += len(message.get("body", b""))
+        if self._bytes > self._most_bytes > 0:
+            raise TooLarge(f"A request body may have {self._most_bytes} bytes here.", limit_bytes=self._most_bytes)
+        due = self._slowest * (time.monotonic() - self._begun - self._pause_seconds)
+        if not self._ended and self._bytes < due:
+            text = f"The body comes too slowly: at least {self._slowest} bytes a second are needed."
+            raise BodyTooSlow(text, retry_after_seconds=RETRY_SECONDS)
+        return message
+
+
+def _most_bytes(cost: Cost, settings: ServiceSettings) -> int:
+    """Return how large a body may be; 0: none is read, so none is too large."""
+    if cost.body_bytes is not None:
+        return cost.body_bytes
+    if cost.work is Work.UPLOAD:  # the metadata and the boundaries of a form come on top of the file
+        return settings.max_upload_bytes + settings.max_body_bytes
+    return settings.max_body_bytes
+
+
+def _secret(request: Request) -> str | None:
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    return secret.strip() or None if scheme.lower() == _BEARER else None
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else "?"
+
+
+def _length_of(request: Request) -> int | None:
+    """Return how long the body is said to be: 0 where there is none, None where only its end will tell.
+
+    Raises:
+        Invalid: it is said twice and differently; the server has refused what is no number.
+    """
+    if "transfer-encoding" in request.headers:
+        return None
+    said = set(request.headers.getlist("content-length"))
+    if len(said) > 1:
+        raise Invalid("Content-Length is given twice.", FieldError("#header/content-length", "send it once"))
+    text = said.pop() if said else "0"
+    return int(text) if text.isascii() and text.isdigit() else None
