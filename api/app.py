@@ -1,6 +1,7 @@
 """The HTTP application: routes, the envelope around every request, and what lives as long as the process."""
 
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -10,6 +11,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from api import errors, provenance, upkeep
+from api.deps import REQUIRED
 from api.door import Door
 from api.gate import Gate
 from api.metrics import Metrics
@@ -99,6 +101,7 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     app.state.witness = Together(partial(intake.vouch, context), "witness")
     app.state.openapi = None
     app.state.ready = Together(lambda asked: [health.Ready(**readiness.check(context))] * len(asked), "ready")
+    app.state.existing = Together(partial(job_cases.exist_all, context), "existing")
     app.state.jobs = Together(partial(job_cases.get_all, context), "jobs")
     data, work = (datasets, access_routes, scopes, pretrained), (jobs, estimates, plans, models, certificates)
     for module in (*work, *data, health, catalogue, keys, principals, audit_routes, workers):
@@ -122,8 +125,10 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         declared = Metadata.model_json_schema(ref_template="#/components/schemas/{model}")
         components.update(declared.pop("$defs", {}))
         components["Metadata"] = declared
+        _write_defaults_out(components)
         for operations in document["paths"].values():
             for operation in operations.values():
+                _mark_required(operation.get("parameters", ()))
                 refused = operation.get("responses", {}).pop("422", None)
                 if refused is not None:
                     operation["responses"]["422"] = {
@@ -135,3 +140,25 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         provenance.mark(document)
         app.openapi_schema = document
     return app.openapi_schema
+
+
+def _write_defaults_out(schema: Any) -> None:  # noqa: ANN401 - any part of a JSON document
+    """Say in words which object a field defaults to: generators of clients refuse a default that is no plain value."""
+    if isinstance(schema, list):
+        for item in schema:
+            _write_defaults_out(item)
+    if not isinstance(schema, dict):
+        return
+    if isinstance(schema.get("default"), dict) and ("oneOf" in schema or "anyOf" in schema or "$ref" in schema):
+        words = f"Default: {json.dumps(schema.pop('default'))}."
+        schema["description"] = f"{schema['description']} {words}" if "description" in schema else words
+    for item in schema.values():
+        _write_defaults_out(item)
+
+
+def _mark_required(parameters: Iterable[dict[str, Any]]) -> None:
+    """Mark headers as required that are: FastAPI is told that they are not, so that their absence has its own code."""
+    for parameter in parameters:
+        if parameter["schema"].pop(REQUIRED, False):
+            parameter["required"] = True
+            parameter["schema"] = {"type": "string", "title": parameter["schema"].get("title", parameter["name"])}

@@ -35,10 +35,11 @@ async def _caller(
 
 Caller = Annotated[Principal, Depends(_caller)]
 
-_KEY_HEADER = Header(
-    alias="Idempotency-Key",
-    description="The client's own name for this request, up to 200 visible characters; sending it again is safe.",
-)
+REQUIRED = "x-required"
+"""Marks, in the schema of a parameter, one that FastAPI takes for optional and that is not."""
+_KEY_TEXT = "The client's own name for this request, up to 200 visible characters; sending it again is safe."
+_KEY_HEADER = Header(alias="Idempotency-Key", description=_KEY_TEXT)
+_NEEDED_KEY_HEADER = Header(alias="Idempotency-Key", description=_KEY_TEXT, json_schema_extra={REQUIRED: True})
 
 
 def _checked(key: str) -> str:
@@ -47,7 +48,7 @@ def _checked(key: str) -> str:
     return key
 
 
-async def _required_key(key: Annotated[str | None, _KEY_HEADER] = None) -> str:
+async def _required_key(key: Annotated[str | None, _NEEDED_KEY_HEADER] = None) -> str:
     if key is None:
         raise IdempotencyKeyMissing("Send an Idempotency-Key header with a value of your own, such as a UUID.")
     return _checked(key)

@@ -6,7 +6,8 @@ what stands beside the endpoint (`api.cost`).
 """
 
 import time
-from collections.abc import AsyncIterator
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
@@ -18,12 +19,17 @@ from starlette.types import Message, Receive
 from api.cost import SMALL_BODY_BYTES, Cost, Work, require
 from api.door import Door, Knock
 from api.slots import Slots
+from api.together import Together
 from core.errors import BodyTooSlow, FieldError, Invalid, RateLimited, TooLarge, Unauthenticated
+from core.service import keys
 from core.service.context import Caller, Context
 from core.settings import ServiceSettings
 
 _BEARER: Final = "bearer"
 RETRY_SECONDS: Final = 1
+_TOGETHER_SECONDS: Final = 2.0
+"""Who has asked within so long is there beside others."""
+_LONGEST_REST_SECONDS: Final = 10.0
 
 
 class Gate:
@@ -31,12 +37,16 @@ class Gate:
 
     def __init__(self, context: Context, door: Door) -> None:
         settings = context.settings
+        self._seen: OrderedDict[str, float] = OrderedDict()
+        self._holders: Together[str | None, bool] = Together(self._hold, "holders")
         self._context = context
         self._door = door
         wait_seconds = settings.place_seconds
         self._slots = {
             Work.LIGHT: Slots("requests", settings.max_requests, settings.max_requests_per_principal, wait_seconds),
-            Work.HEAVY: Slots("long computations", settings.max_heavy, settings.max_heavy_per_principal, wait_seconds),
+            Work.HEAVY: Slots(
+                "long computations", settings.max_heavy, settings.max_heavy_per_principal, wait_seconds, self._rest
+            ),
             Work.UPLOAD: Slots("uploads", settings.max_uploads, settings.max_uploads_per_principal),
             Work.STREAM: Slots("open streams", settings.max_streams, settings.max_streams_per_principal),
         }
@@ -57,10 +67,32 @@ class Gate:
         if length is not None and length > most > 0:
             raise TooLarge(f"A request body may have {most} bytes here.", limit_bytes=most)
         who = f"address:{_address(request)}" if caller is None else caller.id
+        if cost.counted:
+            self._see(who)
         if work is Work.LIGHT and cost.body_bytes is None and (length is None or length > SMALL_BODY_BYTES):
             work = Work.HEAVY
         async with self._slots[work].held(who):
             yield _Body(request.receive, most, work is Work.UPLOAD, self._context.settings).receive
+
+    def _see(self, who: str) -> None:
+        """Note who asks now; who has not for a while is forgotten."""
+        now = time.monotonic()
+        self._seen[who] = now
+        self._seen.move_to_end(who)
+        while next(iter(self._seen.values())) < now - _TOGETHER_SECONDS:
+            self._seen.popitem(last=False)
+
+    def _rest(self, who: str, held_seconds: float) -> float:
+        """Return how long a place for long computations rests, so that nobody takes more than a share beside others.
+
+        All threads share one interpreter: whoever computes without a pause makes each request of others wait many
+        times. Who is alone has all of it.
+        """
+        since = time.monotonic() - _TOGETHER_SECONDS
+        if not any(at >= since for one, at in self._seen.items() if one != who):
+            return 0.0
+        settings = self._context.settings
+        return min(_LONGEST_REST_SECONDS, held_seconds * (settings.max_heavy_per_principal / settings.heavy_share - 1))
 
     async def identify(self, request: Request, cost: Cost) -> Caller | None:
         """Return who sends a request, None where no key is needed; the one place where a request is authenticated.
@@ -88,6 +120,13 @@ class Gate:
         if cost.roles:
             require(caller.role, cost.roles)
         return caller
+
+    def _hold(self, secrets: Sequence[str | None]) -> list[bool]:
+        return [found is not None for found in keys.authenticate_all(self._context, secrets)]
+
+    async def holds(self, request: Request) -> bool:
+        """Tell whether the key that a request came with is still good; it is not counted again."""
+        return await self._holders.ask(_secret(request))
 
 
 class _Body:

@@ -6,7 +6,7 @@ principal who holds the fewest places, so that no queue of one delays another.
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -27,13 +27,22 @@ class Slots:
         total: places of all principals together.
         each: places of one principal.
         wait_seconds: how long a request waits for a place at most; 0: it is refused at once.
+        rest_seconds: how long a place stays taken after a principal has held it for so many seconds.
     """
 
-    def __init__(self, what: str, total: int, each: int, wait_seconds: float = 0.0) -> None:
+    def __init__(
+        self,
+        what: str,
+        total: int,
+        each: int,
+        wait_seconds: float = 0.0,
+        rest_seconds: Callable[[str, float], float] = lambda principal, held_seconds: 0.0,  # noqa: ARG005 - named
+    ) -> None:
         self._what = what
         self._total = total
         self._each = each
         self._wait_seconds = wait_seconds
+        self._rest_seconds = rest_seconds
         self._held: Counter[str] = Counter()
         self._queues: dict[str, deque[asyncio.Future[None]]] = {}
 
@@ -49,10 +58,16 @@ class Slots:
             self._held[principal] += 1
         else:
             await self._wait(principal)
+        loop = asyncio.get_running_loop()
+        begun_at = loop.time()
         try:
             yield
         finally:
-            self._leave(principal)
+            seconds = self._rest_seconds(principal, loop.time() - begun_at)
+            if seconds > 0:
+                loop.call_later(seconds, self._leave, principal)
+            else:
+                self._leave(principal)
 
     async def _wait(self, principal: str) -> None:
         """Wait for a turn; whoever gives it has taken the place already."""

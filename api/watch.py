@@ -1,8 +1,14 @@
-"""One poller for every long poll and event stream of this process; a waiting client holds no connection."""
+"""One reader for every long poll and event stream of this process; a waiting client holds no connection and no thread.
 
-from collections import Counter
-from collections.abc import AsyncIterator
+A few times a second all jobs that somebody waits for are looked at in one query, and the new lines of those that have
+changed are read once, however many follow them.
+"""
+
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from operator import attrgetter
+from typing import Final
 
 import anyio
 import structlog
@@ -10,30 +16,75 @@ from anyio import to_thread
 
 from core.service import jobs
 from core.service.context import Context
+from core.service.job_views import EventView
 from core.service.jobs import Head
 
 log = structlog.get_logger("farthing.api")
 
-POLL_SECONDS = 0.25
+POLL_SECONDS: Final = 0.25
+_SOONEST_SECONDS: Final = 0.02
+"""Between two looks, also where a new client asks for one at once."""
+
+
+class Feed:
+    """What all who wait for one job share: how it stands, and its history as far as it is to be seen."""
+
+    def __init__(self) -> None:
+        self.head: Head | None = None
+        """None until it was looked at."""
+        self.lines: list[EventView] = []
+        """From the first on, for those who may see everything; read only while somebody follows them."""
+        self.waiting = 0
+        self.following = 0
+        self.changed = anyio.Event()
+
+    @property
+    def wanted_after(self) -> int | None:
+        """The number of the last line that was read, None where nobody follows them."""
+        if not self.following:
+            return None
+        return self.lines[-1].seq if self.lines else 0
+
+    def put(self, look: jobs.Look) -> None:
+        """Note a look at the job, and wake everybody where it has changed."""
+        if look.head == self.head and not look.lines:
+            return
+        self.head = look.head
+        self.lines += look.lines
+        self.wake()
+
+    def wake(self) -> None:
+        """Let everybody look."""
+        changed, self.changed = self.changed, anyio.Event()
+        changed.set()
+
+    def after(self, place: int) -> Sequence[EventView]:
+        """Return the lines with numbers above `place`."""
+        return self.lines[bisect_right(self.lines, place, key=attrgetter("seq")) :]
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait until something has changed, at most so long; tell whether it has."""
+        changed = self.changed
+        with anyio.move_on_after(seconds):
+            await changed.wait()
+        return changed.is_set()
 
 
 class Watcher:
-    """Looks at the jobs that somebody waits for, a few times a second, all in one query."""
+    """Looks at the jobs that somebody waits for."""
 
     def __init__(self, context: Context) -> None:
         """Watch the jobs of one service."""
         self._context = context
-        self._wanted: Counter[str] = Counter()
-        self._heads: dict[str, Head] = {}
+        self._feeds: dict[str, Feed] = {}
         self._asked = anyio.Event()
-        self._looked = anyio.Event()
         self.closing = False
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Keep the poller alive for the length of the block."""
+        """Keep the reader alive for the length of the block."""
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._poll)
+            tasks.start_soon(self._read)
             yield
             self.close()
             tasks.cancel_scope.cancel()
@@ -41,41 +92,49 @@ class Watcher:
     def close(self) -> None:
         """Let everybody who waits go: the process is about to end."""
         self.closing = True
-        self._looked.set()
+        for feed in self._feeds.values():
+            feed.wake()
 
-    async def _poll(self) -> None:
-        while True:
-            if not self._wanted:
-                self._asked = anyio.Event()
-                await self._asked.wait()
-            try:
-                self._heads = await to_thread.run_sync(jobs.heads, self._context, tuple(self._wanted))
-            except Exception as error:  # noqa: BLE001 - a database away for a moment must not end every wait for good
-                log.error("watch", error=type(error).__name__)  # noqa: TRY400 - a traceback may hold data
-            looked, self._looked = self._looked, anyio.Event()
-            looked.set()
-            await anyio.sleep(POLL_SECONDS)
-
-    async def changed(self, job: str, seen: Head, seconds: float) -> Head:
-        """Wait until a job differs from what was `seen`, at most `seconds`; return how it stands.
+    @asynccontextmanager
+    async def following(self, job: str, *, lines: bool = False) -> AsyncIterator[Feed]:
+        """Yield what is known of a job, and keep it up to date for the length of the block.
 
         Args:
             job: its identifier.
-            seen: how it stood.
-            seconds: how long to wait at most.
+            lines: whether its history is wanted, not only how it stands.
         """
-        self._wanted[job] += 1
-        self._asked.set()
+        feed = self._feeds.setdefault(job, Feed())
+        feed.waiting += 1
+        feed.following += lines
+        if feed.head is None or (lines and not feed.lines):
+            self._asked.set()
         try:
-            with anyio.move_on_after(seconds):
-                while not self.closing:
-                    await self._looked.wait()
-                    head = self._heads.get(job, seen)
-                    if head != seen:
-                        return head
-            return seen
+            while not self.closing and (feed.head is None or (lines and not feed.lines and feed.head.seq)):
+                await feed.wait(POLL_SECONDS)
+            yield feed
         finally:
-            self._wanted[job] -= 1
-            if not self._wanted[job]:
-                del self._wanted[job]
-                self._heads.pop(job, None)
+            feed.waiting -= 1
+            feed.following -= lines
+            if not feed.waiting and self._feeds.get(job) is feed:
+                del self._feeds[job]
+            elif not feed.following:
+                feed.lines = []
+
+    async def _read(self) -> None:
+        while True:
+            if not self._feeds:
+                await self._asked.wait()
+            self._asked = anyio.Event()
+            wanted = {job: feed.wanted_after for job, feed in self._feeds.items()}
+            try:
+                looks = await to_thread.run_sync(jobs.look, self._context, wanted)
+            except Exception as error:  # noqa: BLE001 - a database away for a moment must not end every wait for good
+                log.error("watch", error=type(error).__name__)  # noqa: TRY400 - a traceback may hold data
+                looks = {}
+            for job, look in looks.items():
+                feed = self._feeds.get(job)
+                if feed is not None and (not look.lines or feed.wanted_after == wanted[job]):
+                    feed.put(look)
+            await anyio.sleep(_SOONEST_SECONDS)
+            with anyio.move_on_after(POLL_SECONDS):
+                await self._asked.wait()

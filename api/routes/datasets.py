@@ -57,16 +57,18 @@ _CREATE_BODY = {
         "application/json": {"schema": _METADATA},
     },
 }
+_KINDS = (
+    "text/csv",
+    "application/vnd.apache.parquet",
+    "application/vnd.apache.arrow.file",
+    "application/vnd.apache.arrow.stream",
+    "application/x-npz",
+    "application/octet-stream",
+)
 _CONTENT = {
     "required": True,
-    "content": {
-        "text/csv": _BINARY,
-        "application/vnd.apache.parquet": _BINARY,
-        "application/vnd.apache.arrow.file": _BINARY,
-        "application/vnd.apache.arrow.stream": _BINARY,
-        "application/x-npz": _BINARY,
-        "application/octet-stream": _BINARY,
-    },
+    "description": f"The file as it is; its Content-Type is one of {', '.join(_KINDS)}, the last for whichever it is.",
+    "content": {"application/octet-stream": _BINARY},
 }
 _UPLOAD = problems(Forbidden, Invalid, NotOfferedYet, TooLarge, UnsupportedMedia, DuplicateDataset, NearCopy, Conflict)
 
@@ -140,7 +142,7 @@ async def put_content(dataset_id: DatasetId, request: Request, caller: Caller, d
     """Send the records of a declared dataset as they are: CSV, Parquet, Arrow or NPZ; as octets, whichever it is."""
     kind = request.headers.get("content-type", "")
     if format_of(kind) is None and kind.partition(";")[0].strip().lower() != "application/octet-stream":
-        raise UnsupportedMedia(f"Send one of {', '.join(_CONTENT['content'])}.")  # type: ignore[arg-type] # a dict
+        raise UnsupportedMedia(f"Send one of {', '.join(_KINDS)}.")
 
     def work(body: Iterator[bytes]) -> DatasetView:
         return incoming.fill(db, caller, dataset_id, kind, body)

@@ -2,11 +2,12 @@
 
 import json
 import re
-from collections.abc import AsyncIterator
-from dataclasses import replace
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Literal
 
-import anyio
 from anyio import to_thread
 from fastapi import APIRouter, Body, Header, Path, Query, Request, Response, status
 from fastapi.openapi.models import Example
@@ -56,6 +57,8 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=StrictRoute, re
 JobId = Annotated[str, Path(max_length=60)]
 MAX_WAIT_SECONDS = 60
 _KEEP_ALIVE_SECONDS = 15.0
+_HOLD_SECONDS = 5.0
+"""So long after a key is revoked its streams end, at the latest."""
 _RETRY_MILLISECONDS = 2000
 _PREFER_WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})\"?", re.ASCII)
 _ALONE = {
@@ -161,7 +164,6 @@ def list_jobs(
 async def get_job(
     job_id: JobId,
     caller: Caller,
-    db: Db,
     request: Request,
     prefer: Annotated[str | None, Header(description="`wait=30` answers once the job has ended, or after 30 s")] = None,
 ) -> Response:
@@ -173,20 +175,22 @@ async def get_job(
     if asked is not None:
         seconds = min(int(asked[1]), MAX_WAIT_SECONDS)
         headers["Preference-Applied"] = f"wait={seconds}"
-        if await _ended(request.app.state.watcher, db, job_id, seconds):
+        if await _ended(request.app.state.watcher, job_id, seconds):
             view = await asks.ask((caller, job_id))
     if view.finished_at is None:
         headers["Retry-After"] = "1"
     return Response(view.model_dump_json(), media_type="application/json", headers=headers)  # is checked already
 
 
-async def _ended(watcher: Watcher, db: Context, job_id: str, seconds: float) -> bool:
+async def _ended(watcher: Watcher, job_id: str, seconds: float) -> bool:
     """Wait until a job has ended as far as it is to be seen; say whether anything changed meanwhile."""
-    first = seen = (await to_thread.run_sync(service.heads, db, [job_id])).get(job_id, Head("queued", 0))
-    with anyio.move_on_after(seconds):
-        while not seen.ended and not watcher.closing:
-            seen = await watcher.changed(job_id, seen, seconds)
-    return seen != first or seen.ended
+    until = time.monotonic() + seconds
+    async with watcher.following(job_id) as feed:
+        first = feed.head
+        while feed.head is not None and not feed.head.ended and not watcher.closing:
+            if not await feed.wait(until - time.monotonic()):
+                break
+        return feed.head != first or (feed.head is not None and feed.head.ended)
 
 
 @router.post("/{job_id}/cancel", responses=problems(NotFound, Forbidden, LedgerFrozen, LedgerBusy, DatabaseAway))
@@ -228,8 +232,11 @@ async def list_events(
         most = capped(limit)
         found = await to_thread.run_sync(service.events, db, caller, job_id, after, most + 1)
         return Response(page(found, most, "seq").model_dump_json(), media_type="application/json")
-    await to_thread.run_sync(service.get, db, caller, job_id)
-    lines = _stream(request.app.state.watcher, db, caller, job_id, _resume_after(last_event_id, after))
+    state = request.app.state
+    if not await state.existing.ask((caller, job_id)):
+        raise NotFound("There is no such job.")
+    follower = _Follower(db, caller, job_id, partial(state.gate.holds, request))
+    lines = follower.lines(state.watcher, _resume_after(last_event_id, after))
     return StreamingResponse(lines, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
@@ -240,28 +247,51 @@ def _resume_after(last_event_id: str | None, after: int) -> int | None:
     return int(last_event_id) if re.fullmatch(r"\d{1,9}", last_event_id, re.ASCII) else None
 
 
-async def _stream(watcher: Watcher, db: Context, caller: Caller, job_id: str, place: int | None) -> AsyncIterator[str]:
-    """Yield server-sent events: the history after `place`, then what happens, the terminal line last."""
-    seen = (await to_thread.run_sync(service.heads, db, [job_id])).get(job_id, Head("queued", 0))
-    if place is None or place > seen.seq:
-        view = await to_thread.run_sync(service.get, db, caller, job_id)
-        yield f"id: {seen.seq}\nevent: snapshot\ndata: {view.model_dump_json()}\n\n"
-        place = seen.seq
-    while True:
-        while lines := await to_thread.run_sync(service.events, db, caller, job_id, place, 100):
-            for line in lines:
-                data = json.dumps({"kind": line.kind, "created_at": line.created_at, **line.data})
-                yield f"id: {line.seq}\nevent: {line.kind}\ndata: {data}\n\n"
-                place = line.seq
-        if seen.ended and place >= seen.seq:
-            return
-        if watcher.closing:
-            yield f"retry: {_RETRY_MILLISECONDS}\n\n"  # this process ends; another goes on after the last id
-            return
-        changed = await watcher.changed(job_id, Head(seen.state, place), _KEEP_ALIVE_SECONDS)
-        if changed == Head(seen.state, place):
-            yield ": still here\n\n"
-        seen = changed
+@dataclass
+class _Follower:
+    """A client that follows a job's history as server-sent events."""
+
+    db: Context
+    caller: Principal
+    job_id: str
+    holds: Callable[[], Awaitable[bool]]
+    """Whether its key is still good."""
+
+    async def lines(self, watcher: Watcher, place: int | None) -> AsyncIterator[str]:
+        """Yield the history after `place`, then what happens, the terminal line last."""
+        ends_at = time.monotonic() + self.db.settings.stream_seconds
+        async with watcher.following(self.job_id, lines=True) as feed:
+            head = feed.head or Head("queued", 0)
+            if place is None or place > head.seq:
+                view = await to_thread.run_sync(service.get, self.db, self.caller, self.job_id)
+                yield f"id: {head.seq}\nevent: snapshot\ndata: {view.model_dump_json()}\n\n"
+                place = head.seq
+            said_at = checked_at = time.monotonic()
+            while True:
+                for line in feed.after(place):
+                    yield await self._told(line)
+                    place, said_at = line.seq, time.monotonic()
+                if feed.head is not None and feed.head.ended and place >= feed.head.seq:
+                    return
+                if watcher.closing or time.monotonic() > ends_at:
+                    yield f"retry: {_RETRY_MILLISECONDS}\n\n"  # whoever goes on, goes on after the last id
+                    return
+                await feed.wait(_HOLD_SECONDS)
+                if time.monotonic() - checked_at >= _HOLD_SECONDS:
+                    if not await self.holds():
+                        return  # the next request with this key says why
+                    checked_at = time.monotonic()
+                if time.monotonic() - said_at >= _KEEP_ALIVE_SECONDS:
+                    yield ": still here\n\n"
+                    said_at = time.monotonic()
+
+    async def _told(self, line: EventView) -> str:
+        """Return a line for this client: whether it may see the job's model, nobody else's sight says."""
+        if "model" in line.data:
+            own = await to_thread.run_sync(service.events, self.db, self.caller, self.job_id, line.seq - 1, 1)
+            line = own[0] if own else line.model_copy(update={"data": {}})
+        data = json.dumps({"kind": line.kind, "created_at": line.created_at, **line.data})
+        return f"id: {line.seq}\nevent: {line.kind}\ndata: {data}\n\n"
 
 
 @router.get("/{job_id}/attempts", responses=problems(NotFound))

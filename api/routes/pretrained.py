@@ -30,7 +30,8 @@ _Name = Annotated[
 MEDIA = frozenset({"application/octet-stream", "application/vnd.safetensors"})
 _BODY = {
     "required": True,
-    "content": {kind: {"schema": {"type": "string", "format": "binary"}} for kind in sorted(MEDIA)},
+    "description": "The bytes of a safetensors file; application/vnd.safetensors is taken, too.",
+    "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
 }
 _threads = CapacityLimiter(uploads.MOST_THREADS)
 

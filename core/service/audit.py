@@ -10,7 +10,7 @@ from core.store.access.audit import Line
 from core.store.queries import Viewer
 from core.store.tables import Audit
 
-_BATCH = 500
+_BATCH = 1000
 
 
 def record(context: Context, line: Line) -> None:
@@ -30,17 +30,18 @@ def page(context: Context, caller: Caller, after: str | None, limit: int) -> lis
         return [AuditView(**line) for line in map(_public, queries.audit(session, own, after, limit))]
 
 
-def export(context: Context) -> Iterator[AuditView]:
-    """Yield every line, oldest first; each batch is read in a snapshot of its own, so no connection is held."""
+def export(context: Context) -> Iterator[list[AuditView]]:
+    """Yield all lines, oldest first, batch by batch; each is read in a snapshot of its own, so none is held open."""
     after: str | None = None
     while True:
         with context.database.read() as session:
             rows = audit.page(session, after=after, limit=_BATCH)
             views = [AuditView(**_public(row)) for row in rows]
-        yield from views
-        if len(rows) < _BATCH:
+            after = rows[-1].id if rows else after
+        if views:
+            yield views
+        if len(views) < _BATCH:
             return
-        after = rows[-1].id
 
 
 def _public(row: Audit) -> dict[str, str | int | None]:

@@ -1,6 +1,6 @@
 """Use cases of jobs: submit one, watch it, cancel it. Submitting plans first and then reserves, in one transaction."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,8 @@ from core.store.queries import JobFilter
 from core.store.tables import TERMINAL_STATES, Job, JobEvent, Scope
 
 ROUTE = "POST /v1/jobs"
+MOST_LINES = 1000
+"""Of one job's history, read at a time."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,14 @@ class Head:
     def ended(self) -> bool:
         """Whether nothing will follow."""
         return self.state in TERMINAL_STATES
+
+
+@dataclass(frozen=True)
+class Look:
+    """A job as it was just seen, with the lines of its history that were asked for."""
+
+    head: Head
+    lines: list[EventView]
 
 
 def submit(context: Context, caller: Caller, spec: JobSpec, key: str, route: str = ROUTE) -> Answer:
@@ -146,27 +156,51 @@ def events(context: Context, caller: Caller, job_id: str, after: int, limit: int
         model = queries.models_of(session, [job.id]).get(job.id)
         shown = showing.visible(session, viewer(caller), job, model) is not None
         grid = context.settings.visible_grid_seconds
-        return [_event(line, shown, grid) for line in queries.history(session, job.id, after, before, limit)]
+        return [
+            _event(line, model_shown=shown, grid_seconds=grid)
+            for line in queries.history(session, job.id, after, before, limit)
+        ]
 
 
-def _event(line: JobEvent, model_shown: bool, grid_seconds: float) -> EventView:  # noqa: FBT001 - private, and short
+def _event(line: JobEvent, *, model_shown: bool, grid_seconds: float) -> EventView:
     data = {name: value for name, value in line.data.items() if model_shown or name != "model"}
     at = queries.on_grid(line.created_at, grid_seconds) if line.kind in queries.ON_THE_GRID else line.created_at
     return EventView(seq=line.seq, kind=line.kind, data=data, created_at=rfc3339(at))
 
 
-def heads(context: Context, job_ids: Iterable[str]) -> dict[str, Head]:
-    """Return how jobs stand, as far as that is to be seen; for the watcher, which has checked who may see them."""
-    wanted = list(job_ids)
+def look(context: Context, wanted: Mapping[str, int | None]) -> dict[str, Look]:
+    """Return how jobs stand, as far as that is to be seen; for the watcher, whose clients' sight was checked.
+
+    Args:
+        context: the service.
+        wanted: by job, the number after which the lines of its history are wanted; None: none of them are.
+    """
+    grid = context.settings.visible_grid_seconds
     with context.database.read() as session:
-        until = queries.grid_time(session, context.settings.visible_grid_seconds)
-        lines = queries.last_lines(session, wanted)
+        until = queries.grid_time(session, grid)
+        last = queries.last_lines(session, wanted)
         hidden = queries.first_hidden(session, wanted, until)
-    # What is hidden is at most a grid step old; a job with such lines counts as running until it shows them.
-    return {
-        job_id: Head("running", hidden[job_id] - 1) if job_id in hidden else Head(state, seq)
-        for job_id, (state, seq) in lines.items()
-    }
+        # What is hidden is at most a grid step old; a job with such lines counts as running until it shows them.
+        heads = {
+            job_id: Head("running", hidden[job_id] - 1) if job_id in hidden else Head(state, seq)
+            for job_id, (state, seq) in last.items()
+        }
+        lines = {
+            job_id: queries.history(session, job_id, after, hidden.get(job_id), MOST_LINES)
+            for job_id, after in wanted.items()
+            if after is not None and job_id in heads and after < heads[job_id].seq
+        }
+        return {
+            job_id: Look(head, [_event(line, model_shown=True, grid_seconds=grid) for line in lines.get(job_id, ())])
+            for job_id, head in heads.items()
+        }
+
+
+def exist_all(context: Context, wanted: Sequence[tuple[Caller, str]]) -> list[bool]:
+    """Return, for each caller, whether a job exists for them: all of one snapshot."""
+    with context.database.read() as session:
+        found = queries.seen_jobs(session, [(viewer(caller), job_id) for caller, job_id in wanted])
+    return [(viewer(caller), job_id) in found for caller, job_id in wanted]
 
 
 def attempts(context: Context, caller: Caller, job_id: str) -> list[AttemptView]:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final
 
 from pydantic import TypeAdapter
@@ -49,6 +49,8 @@ def views(session: Session, context: Context, seen: Sequence[tuple[Viewer, Job]]
     hidden = queries.first_hidden(session, found, queries.grid_time(session, grid))
     models = queries.models_of(session, [job.id for job in found.values() if job.state == "succeeded"])
 
+    waiting = _Waiting(session, context)
+
     def view(viewer: Viewer, job: Job) -> JobView:
         before = hidden.get(job.id)
         until = None if before is None else _Seen.of(queries.history(session, job.id, 0, before, 10_000))
@@ -56,8 +58,8 @@ def views(session: Session, context: Context, seen: Sequence[tuple[Viewer, Job]]
         cost = None if job.is_federated else _cost(session, job, ended=until is None and job.finished_at is not None)
         shown = visible(session, viewer, job, model)
         made = _view(job, cost, shown, until=until, made=model, grid_seconds=grid)
-        if made.state == "queued" and job.site:
-            why = _waits_for(session, context, viewer, job, clients.get(job.id, ()))
+        if made.state == "queued" and (job.place is None or job.federation_id is None):
+            why = waiting.words(viewer, job, clients.get(job.id, ()))
             made = made.model_copy(update={"waits_for": why})
         if not job.is_federated:
             return made
@@ -67,18 +69,44 @@ def views(session: Session, context: Context, seen: Sequence[tuple[Viewer, Job]]
     return [view(viewer, job) for viewer, job in seen]
 
 
-def _waits_for(session: Session, context: Context, viewer: Viewer, job: Job, clients: Sequence[Job]) -> str | None:
-    """Return what keeps a queued job from starting, in words; which sites others' clients are of is not for all."""
-    several = job.site == SEVERAL
-    wanted = {client.site for client in clients if client.state == "queued"} if several else {job.site} - {""}
-    if not wanted:
-        return None
-    wanted -= workers.sites(session, seats.LEASES * context.settings.lease_seconds, meeting=several)
-    if not wanted:
-        return None
-    named = viewer.sees_everything or not several or viewer.id == job.owner_id
-    sites = ", ".join(site or "the service's own records" for site in sorted(wanted))
-    return f"a worker that serves {sites}" if named else "a worker that serves some client's site"
+@dataclass
+class _Waiting:
+    """Says what queued jobs wait for; who serves is looked up once for all of them, and only where one is queued."""
+
+    session: Session
+    context: Context
+
+    @cached_property
+    def _seconds(self) -> float:
+        return seats.LEASES * self.context.settings.lease_seconds
+
+    @cached_property
+    def _serving(self) -> set[tuple[str, str]]:
+        return workers.serving(self.session, self._seconds)
+
+    def words(self, viewer: Viewer, job: Job, clients: Sequence[Job]) -> str | None:
+        """Return what keeps a queued job from starting, None where a supervisor is there that could take it.
+
+        Which sites others' clients are of is not for all.
+        """
+        if job.site == SEVERAL:
+            return self._sites(viewer, job, clients)
+        if (job.site, job.device) in self._serving:
+            return None
+        if any(site == job.site for site, _ in self._serving) or (job.device == "cuda" and not job.site):
+            other = "a worker with a GPU" if job.device == "cuda" else "a worker that serves the queue cpu"
+            return f"{other} that serves {job.site}" if job.site else other
+        return f"a worker that serves {job.site}" if job.site else "any worker"
+
+    def _sites(self, viewer: Viewer, job: Job, clients: Sequence[Job]) -> str | None:
+        wanted = {client.site for client in clients if client.state == "queued"}
+        wanted -= workers.sites(self.session, self._seconds, meeting=True)
+        if not wanted:
+            return None
+        if not (viewer.sees_everything or viewer.id == job.owner_id):
+            return "a worker that serves some client's site"
+        named = ", ".join(site or "the service's own records" for site in sorted(wanted))
+        return f"a worker that serves {named}"
 
 
 def _client(session: Session, viewer: Viewer, client: Job, view: JobView) -> ClientView:

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import Float, event, literal, update
@@ -26,7 +25,7 @@ ANY_ID = re.compile(r"(pr|ds|sc|job|mdl|key|evt|req|gr)_[0-9a-z]{20}")
 
 def scrape(service: Service) -> dict[tuple[str, str], float]:
     """Return every sample by its name and its labels' values."""
-    answer = httpx.get(f"{service.url}/metrics")
+    answer = service.client().get("/metrics")
     assert answer.status_code == 200
     samples = [sample for family in text_string_to_metric_families(answer.text) for sample in family.samples]
     return {(one.name, ",".join(one.labels[key] for key in sorted(one.labels))): one.value for one in samples}
@@ -89,7 +88,7 @@ def test_what_the_database_says(service: Service) -> None:
     for path in (f"/v1/jobs/{made.json()['id']}", f"/v1/datasets/{dataset}/budget", "/v1/me", f"/nowhere/{dataset}"):
         client.get(path)
     assert ANY_ID.search(made.json()["id"]), "the pattern finds ids"
-    assert not ANY_ID.search(httpx.get(f"{service.url}/metrics").text)
+    assert not ANY_ID.search(service.client().get("/metrics").text)
 
     assert submit(client, job(dataset, mu="0.05")).status_code == 202
     assert scrape(service)["farthing_witness_lag_entries", ""] == 0, "it catches up"

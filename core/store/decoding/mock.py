@@ -15,7 +15,7 @@ from typing import Any
 from core.catalogue.columns import ArrayColumn, Coded, Column, DateColumn, IntegerColumn, Scalar
 
 MAX_MOCK_ROWS = 10_000
-MAX_MOCK_CELLS = 200_000
+MAX_MOCK_CELLS = 50_000
 """In all rows; an array's numbers are as many cells."""
 Cell = float | int | str | list[Any]
 

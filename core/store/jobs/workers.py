@@ -69,6 +69,19 @@ def sites(session: Session, seconds: float, *, meeting: bool = False) -> set[str
     )
 
 
+def serving(session: Session, seconds: float) -> set[tuple[str, str]]:
+    """Return the sites and devices, as jobs name them, that supervisors seen within so many seconds serve."""
+    alive = select(Worker.site, Worker.queues, Worker.gpus).where(Worker.seen_at >= clock.now() - seconds).distinct()
+    served = set[tuple[str, str]]()
+    for site, queues, gpus in session.execute(alive):
+        named = queues.split(",")
+        if "cpu" in named:
+            served |= {(site, "auto"), (site, "cpu")}
+        if "gpu" in named and gpus:
+            served |= {(site, "auto"), (site, "cuda")}
+    return served
+
+
 def last_seen(session: Session, site: str) -> float:
     """Return when a supervisor of a site was last seen that others can reach, 0 where none ever was."""
     statement = select(Secret.value).where(Secret.name == _seen(site))
