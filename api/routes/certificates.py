@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Response
 
 from api.body import StrictRoute
+from api.cost import HEAVY_READ, PUBLIC, READ, costs
 from api.deps import Caller, Db
 from api.errors import problems
 from core.errors import Conflict, NotFound, NotReady, Unauthenticated
@@ -24,6 +25,7 @@ _SIGNED: dict[int | str, dict[str, Any]] = {
     response_class=Response,
     responses={**_SIGNED, **problems(Unauthenticated, NotFound, Conflict, NotReady)},
 )
+@costs(HEAVY_READ)
 def get_certificate(job_id: Annotated[str, Path(max_length=60)], caller: Caller, db: Db) -> Response:
     """Show what an ended job drew, cost and promises, and where the ledger says so, signed (a JWS)."""
     return Response(service.certificate(db, caller, job_id), media_type=MEDIA_TYPE)
@@ -34,12 +36,14 @@ def get_certificate(job_id: Annotated[str, Path(max_length=60)], caller: Caller,
     response_class=Response,
     responses={**_SIGNED, **problems(Unauthenticated, NotFound, NotReady)},
 )
+@costs(READ)
 def get_signed_head(scope_id: Annotated[str, Path(max_length=60)], caller: Caller, db: Db) -> Response:
     """Show where a scope's chain stands, signed (a JWS), to keep where the operator cannot reach."""
     return Response(service.signed_head(db, caller, scope_id), media_type=MEDIA_TYPE)
 
 
 @router.get("/.well-known/jwks.json", responses=problems(NotReady))
+@costs(PUBLIC)
 def show_keys(db: Db) -> dict[str, Any]:
     """Show the public keys of certificates and heads, those that signed earlier among them; no key is needed."""
     return service.published(db)
