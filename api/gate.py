@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 import anyio
+from anyio import to_thread
 from starlette.requests import Request
 from starlette.types import Message, Receive
 
@@ -21,7 +22,7 @@ from api.door import Door, Knock
 from api.slots import Slots
 from api.together import Together
 from core.errors import BodyTooSlow, FieldError, Invalid, RateLimited, TooLarge, Unauthenticated
-from core.service import keys
+from core.service import keys, quotas
 from core.service.context import Caller, Context
 from core.settings import ServiceSettings
 
@@ -72,6 +73,9 @@ class Gate:
         if work is Work.LIGHT and cost.body_bytes is None and (length is None or length > SMALL_BODY_BYTES):
             work = Work.HEAVY
         async with self._slots[work].held(who):
+            if work is Work.UPLOAD:
+                assert caller is not None, "uploads need a key"
+                await to_thread.run_sync(quotas.refuse_full, self._context, caller, length or 0)
             yield _Body(request.receive, most, work is Work.UPLOAD, self._context.settings).receive
 
     def _see(self, who: str) -> None:

@@ -8,7 +8,7 @@ import anyio
 import structlog
 from anyio import to_thread
 
-from core.service import datasets
+from core.service import datasets, quotas
 from core.service.context import Context
 
 COLLECT_SECONDS: Final = 3600.0
@@ -31,6 +31,7 @@ async def _keep_house(context: Context) -> None:
         orphans: list[str] = []
         try:
             erased = await to_thread.run_sync(datasets.finish_erasures, context)
+            await to_thread.run_sync(quotas.keep_house, context)
             left = await to_thread.run_sync(datasets.remove_leftovers, context)
             if anyio.current_time() > collected_at + COLLECT_SECONDS:
                 collected_at = anyio.current_time()

@@ -144,6 +144,11 @@ class ServiceSettings(BaseSettings):
     max_streams: int = Field(default=512, ge=1, description="event streams and long polls that are open at a time")
     max_streams_per_principal: int = Field(default=64, ge=1, description="the same, of one principal")
 
+    disk_bytes_per_owner: int = Field(
+        default=50 * 2**30, gt=0, description="records and public weights that one principal may have stored here"
+    )
+    min_free_disk_bytes: int = Field(default=512 * 2**20, ge=0, description="with less, uploads are refused")
+
     max_queued_per_principal: int = Field(default=1000, ge=1, description="jobs that have not ended")
     max_running_per_principal: int = Field(default=64, ge=1, description="further jobs wait in the queue")
     kept_state_seconds: float = Field(default=86400.0, gt=0, description="how long an ended job's states are kept")

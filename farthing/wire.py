@@ -12,7 +12,16 @@ SENDS: Final = 5
 """How often one request is sent at most when no answer comes, or one that asks to come back."""
 FIRST_PAUSE_SECONDS: Final = 0.5
 LONGEST_PAUSE_SECONDS: Final = 10.0
-WAITED_OUT: Final = frozenset({"database-away", "idempotency-key-in-flight", "ledger-busy", "rate-limited"})
+WAITED_OUT: Final = frozenset(
+    {
+        "database-away",
+        "idempotency-key-in-flight",
+        "ledger-busy",
+        "rate-limited",
+        "service-busy",
+        "too-many-at-once",
+    }
+)
 """Refusals that pass by themselves within seconds. Others that may be retried, such as a budget that is reserved, are
 for the caller to know of."""
 GATEWAY: Final = frozenset({502, 503, 504})

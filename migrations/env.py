@@ -6,11 +6,12 @@ from sqlalchemy import Connection
 from core.settings import ServiceSettings
 from core.store.database import Database
 from core.store.jobs.presence import Seat
+from core.store.quotas import Upload
 from core.store.tables import Job
 
 TABLES = Job.metadata
 """Of all tables."""
-assert Seat.metadata is TABLES, "tables of two modules have one list"
+assert Seat.metadata is TABLES is Upload.metadata, "tables of several modules have one list"
 
 
 def _run(connection: Connection) -> None:

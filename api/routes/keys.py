@@ -11,7 +11,8 @@ from api.errors import problems
 from api.schemas import NewKey, Page
 from core.errors import Conflict, Forbidden, IdempotencyKeyInFlight, IdempotencyKeyReused, NotFound, Unauthenticated
 from core.service import keys as service
-from core.service.key_views import KeyView, NewKeyView, PrincipalView
+from core.service import quotas
+from core.service.key_views import KeyView, NewKeyView, PrincipalView, UsageView
 
 router = APIRouter(prefix="/v1", tags=["keys"], route_class=StrictRoute, responses=problems(Unauthenticated))
 KeyId = Annotated[str, Path(max_length=60)]
@@ -65,3 +66,10 @@ def rotate_key(key_id: KeyId, caller: Caller, db: Db) -> NewKeyView:
 def who_am_i(caller: Caller) -> PrincipalView:
     """Tell who the key of this request speaks for."""
     return service.whoami(caller)
+
+
+@router.get("/usage")
+@costs(READ)
+def show_usage(caller: Caller, db: Db) -> UsageView:
+    """Show what the caller's files take on the disk, and may take."""
+    return quotas.usage(db, caller)

@@ -76,3 +76,17 @@ class PrincipalView(View):
     """owner, analyst, auditor or admin."""
     key: Drawn[str]
     """The key that asked, `key_...`."""
+
+
+class UsageView(View):
+    """What the caller's files take on the disk of this service, and may take. In bytes."""
+
+    object: Literal["usage"] = "usage"
+    stored_bytes: int
+    """Of records, public weights, and declarations without records."""
+    pending_bytes: int
+    """Of uploads that are being received or decoded."""
+    most_bytes: int
+    """That one principal may have."""
+    remaining_bytes: int
+    """That are left of them."""

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final, Self, TypeVar
@@ -13,7 +13,7 @@ from core.catalogue.columns import UserColumn
 from core.catalogue.datasets import Metadata
 from core.errors import Conflict, FieldError, Forbidden, Invalid, NotFound, NotOfferedYet, NotReady, Unauthenticated
 from core.privacy.acceptance import refuse_large_delta
-from core.service import scopes, witnessing
+from core.service import quotas, scopes, witnessing
 from core.service.context import Caller, Context
 from core.service.datasets import RECORDS, dataset_view, find_own
 from core.service.identity import Comparison, owner_keys, published
@@ -224,13 +224,20 @@ class _Stored:
     ) -> None:
         settings = context.settings
         self._context = context
+        self._owner_id = owner_id
         self._storage = open_storage(settings)
         self._kept = False
         load_master_keys(settings)  # before anything is read: without one, nothing can be stored
         keys = owner_keys(context, owner_id)
-        received = receive(
-            pieces, folder=settings.spool_path, secret=keys.of_bytes, limit_bytes=settings.max_upload_bytes
-        )
+        self._counting = ExitStack()
+        counted = self._counting.enter_context(quotas.counted(context, owner_id, pieces))
+        try:
+            received = receive(
+                counted, folder=settings.spool_path, secret=keys.of_bytes, limit_bytes=settings.max_upload_bytes
+            )
+        except BaseException:
+            self._counting.close()
+            raise
         location = f"{new_id(RECORDS)}.sealed"
         target = SealedFile(path=settings.spool_path / location, context=dataset_id)
         self._spooled = (received.file.path, target.path)
@@ -242,7 +249,7 @@ class _Stored:
                 received.file,
                 target,
                 metadata.columns,
-                limits=_limits(settings),
+                limits=_limits(settings, quotas.room(context, owner_id)),
                 media=media,
                 rows=metadata.rows,
                 row_key=keys.of_rows,
@@ -272,20 +279,27 @@ class _Stored:
     def _remove(self) -> None:
         for path in self._spooled:
             path.unlink(missing_ok=True)
+        self._counting.close()
         if not self._kept:
             with suppress(NotReady):  # it has no key any more, and the sweep collects it within a day
                 self._storage.erase(self._location)
 
     def commit(self, work: Callable[[Session, Arrived], T]) -> T:
         """Run the transaction that makes the file a dataset, and keep the file if it did."""
-        answer = self._context.database.run(work, self._arrived)
+
+        def keep(session: Session) -> T:
+            quotas.admit(self._context, session, self._owner_id, self._arrived.decoded.bytes)
+            return work(session, self._arrived)
+
+        answer = self._context.database.run(keep)
         with self._context.database.read() as session:
             self._kept = rows.is_kept(session, self._location)
         return answer
 
 
-def _limits(settings: ServiceSettings) -> Limits:
+def _limits(settings: ServiceSettings, room_bytes: int) -> Limits:
     return Limits(
+        bytes=room_bytes,
         rows=settings.max_rows,
         columns=settings.max_columns,
         seconds=settings.decode_seconds,
@@ -319,6 +333,7 @@ def _fill(session: Session, caller: Caller, dataset: Dataset, metadata: Metadata
     dataset.rows = decoded.rows
     dataset.location = arrived.location
     dataset.location_digest = decoded.digest
+    dataset.bytes = decoded.bytes
     dataset.wrapped_key = arrived.wrapped_key
     dataset.site = arrived.site
     dataset.validation = arrived.report

@@ -11,6 +11,7 @@ from core.catalogue.network.layers import parameters_of
 from core.catalogue.network.model import NetworkModel
 from core.catalogue.network.trained import last_place, place_of
 from core.errors import Conflict, FieldError, Invalid, NotFound
+from core.service import quotas
 from core.service.context import Caller, Context
 from core.service.views import WeightsView, rfc3339
 from core.store import clock
@@ -34,7 +35,8 @@ def create(context: Context, caller: Caller, name: str, pieces: Iterable[bytes])
     caller.require("owner", "analyst", "admin")
     settings = context.settings
     path = settings.spool_path / f"weights-{secrets.token_hex(16)}"
-    taken = rows.take(pieces, path)
+    with quotas.counted(context, caller.id, pieces) as counted:
+        taken = rows.take(counted, path)
     try:
         with context.database.read() as session:
             twin = rows.same(session, caller.id, taken.digest, settings.site)
@@ -47,6 +49,7 @@ def create(context: Context, caller: Caller, name: str, pieces: Iterable[bytes])
         path.unlink(missing_ok=True)
 
     def work(session: Session) -> WeightsView:
+        quotas.admit(context, session, caller.id, taken.bytes)
         kept = PublicWeights(
             id=weights_id,
             owner_id=caller.id,

@@ -1,5 +1,6 @@
 """Rows of datasets: declared, filled, shared, erased."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -28,6 +29,7 @@ def add(session: Session, dataset_id: str, owner_id: str, name: str, request: Ma
         name=name,
         state="pending",
         request=dict(request),
+        bytes=len(json.dumps(request)),  # a declaration takes room, too; its records' size takes the place
         columns=request["columns"],
         created_at=clock.read(session),
     )
@@ -112,6 +114,7 @@ def mark_erased(session: Session, dataset_id: str) -> bool:
     retention.drop_states_of(session, dataset_id)
     dataset.state = "erased"
     dataset.location = dataset.location_digest = dataset.wrapped_key = dataset.validation = None
+    dataset.bytes = 0
     session.flush()
     return True
 

@@ -170,6 +170,7 @@ class Dataset(Base):
     fingerprint: Mapped[str | None] = mapped_column(String(40))  # random, drawn with the records; shown to all
     location: Mapped[str | None] = mapped_column(Text)  # of the encoded records, relative to settings.records_path
     location_digest: Mapped[str | None] = mapped_column(String(100))  # of the encoded records
+    bytes: Mapped[int | None] = mapped_column(BigInteger)  # of that file, before it of the declaration; None: not noted
     wrapped_key: Mapped[str | None] = mapped_column(Text)  # of the encoded records, under the site's master key
     site: Mapped[str] = mapped_column(String(40), server_default="")  # that keeps the records; "": the service's own
     validation: Mapped[Any | None] = mapped_column(Json)  # the owner's report; never shown to others

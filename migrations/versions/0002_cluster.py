@@ -155,6 +155,19 @@ def upgrade() -> None:
         sa.UniqueConstraint("owner_id", "digest", "site", name=op.f("uq_public_weights_owner_id_digest_site")),
     )
     op.create_index("ix_public_weights_owner_id", "public_weights", ["owner_id"])
+    # Disk that each principal's files take: what is stored, and what is on its way.
+    op.add_column("datasets", sa.Column("bytes", sa.BigInteger(), nullable=True))
+    op.create_table(
+        "uploads",
+        sa.Column("id", sa.String(length=40), nullable=False),
+        sa.Column("owner_id", sa.String(length=40), nullable=False),
+        sa.Column("site", sa.String(length=40), nullable=False, server_default=""),
+        sa.Column("bytes", sa.BigInteger(), nullable=False),
+        sa.Column("seen_at", sa.Float(), nullable=False),
+        sa.ForeignKeyConstraint(["owner_id"], ["principals.id"], name=op.f("fk_uploads_owner_id_principals")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_uploads")),
+    )
+    op.create_index("ix_uploads_owner_id", "uploads", ["owner_id"])
     op.create_table(
         "approvals",
         sa.Column("model_id", sa.String(length=40), nullable=False),
@@ -331,6 +344,8 @@ def downgrade() -> None:
     _keep_plain_hashes_of_keys()
     op.drop_column("attempts", "software")
     _admit_first_kinds()
+    op.drop_table("uploads")
+    op.drop_column("datasets", "bytes")
     _keep_digests_in_place_of_identities()
     op.drop_column("scopes", "unwitnessed")
     op.drop_column("scopes", "witnessed")

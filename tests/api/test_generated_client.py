@@ -13,8 +13,9 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from tests.support.embedded import KEY, LOGISTIC, Embedded, embedded
+from tests.support.embedded import KEY, LOGISTIC, ROOT, Embedded, embedded
 
+SETTINGS = ROOT / "examples" / "openapi-python-client.yml"
 METHODS = {"get", "put", "post", "delete", "patch"}
 
 
@@ -35,11 +36,10 @@ def generated(document: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
     """The package that openapi-python-client writes, which fails on a schema that it cannot parse."""
     folder = tmp_path_factory.mktemp("generated")
     (folder / "openapi.json").write_text(json.dumps(document))
-    (folder / "config.yml").write_text("post_hooks: []\n")
     tool = Path(sys.executable).with_name("openapi-python-client")
-    options = "--path openapi.json --config config.yml --fail-on-warning --meta none --output-path farthing_generated"
+    options = "--path openapi.json --fail-on-warning --meta none --output-path farthing_generated"
     done = subprocess.run(
-        [tool, "generate", *options.split()],
+        [tool, "generate", "--config", SETTINGS, *options.split()],
         cwd=folder,
         capture_output=True,
         text=True,

@@ -15,14 +15,16 @@ from core.store.base import Base
 from core.store.claims import FROZEN
 from core.store.database import Database
 from core.store.jobs.sweep import CONTACT
+from core.store.quotas import Upload
 
+UPLOADS: Final = Upload.__tablename__
 PREFIX: Final = "farthing_site_"
 _MADE_BY_THE_SERVICE: Final = frozenset({"principals", "api_keys"})
 _NEVER_CHANGED: Final = frozenset({"entries", "audit"})
-_DELETED_FROM: Final = ("access", "checkpoints", "idempotency", "public_weights", "seats", "workers")
+_DELETED_FROM: Final = ("access", "checkpoints", "idempotency", "public_weights", "seats", UPLOADS, "workers")
 _COLUMNS: Final = {"principals": "name", "api_keys": "last_used_at, revoked_at"}
 """Without the right to change some column of a row nobody may lock it."""
-_GUARDED: Final = ("datasets", "identities", "identity_keys", "public_weights", "secrets", "seats", "workers")
+_GUARDED: Final = ("datasets", "identities", "identity_keys", "public_weights", "secrets", "seats", UPLOADS, "workers")
 
 _GUARD: Final = f"""
 CREATE OR REPLACE FUNCTION farthing_own_site() RETURNS trigger LANGUAGE plpgsql AS $guard$

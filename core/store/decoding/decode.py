@@ -61,6 +61,7 @@ class Limits(Frozen):
     cells: int = Field(default=1_000_000_000, gt=0, description="of declared columns, numbers of arrays")
     seconds: float = Field(default=600.0, gt=0)
     memory_bytes: int = Field(default=4 * 2**30, gt=0, description="address space of the child")
+    bytes: int | None = Field(default=None, gt=0, description="of disk that the owner has left")
 
 
 class Decoded(Frozen):
@@ -323,7 +324,7 @@ def _limit(limits: Limits, row_cells: int) -> None:
     for kind, most in (
         (resource.RLIMIT_AS, limits.memory_bytes),
         (resource.RLIMIT_CPU, seconds),
-        (resource.RLIMIT_FSIZE, cells * _BYTES_PER_CELL + _DISK_SLACK_BYTES),
+        (resource.RLIMIT_FSIZE, _DISK_SLACK_BYTES + min(cells * _BYTES_PER_CELL, limits.bytes or sys.maxsize)),
         (resource.RLIMIT_CORE, 0),
     ):
         _, hard = resource.getrlimit(kind)

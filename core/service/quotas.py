@@ -1,0 +1,127 @@
+"""Disk: each principal may have so much of it, and the service keeps a little of it free."""
+
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from sqlalchemy.orm import Session
+
+from core.errors import DiskFull, FieldError, QuotaExceeded
+from core.service.context import Caller, Context
+from core.service.key_views import UsageView
+from core.store import quotas as rows
+from core.store.ids import new_id
+from core.store.records.storage import open_storage
+
+_STEP_BYTES: Final = 16 * 2**20
+"""An upload is counted anew after each; so much more than the quota can be on the disk for a moment."""
+
+
+def usage(context: Context, caller: Caller) -> UsageView:
+    """Return what the caller's files take, and may take."""
+    with context.database.read() as session:
+        found = rows.usage(session, caller.id, context.settings.site)
+    most = context.settings.disk_bytes_per_owner
+    return UsageView(
+        stored_bytes=found.stored,
+        pending_bytes=found.pending,
+        most_bytes=most,
+        remaining_bytes=max(0, most - found.total),
+    )
+
+
+def refuse_full(context: Context, caller: Caller, said_bytes: int) -> None:
+    """Refuse an upload before it is read, where it cannot fit.
+
+    Raises:
+        QuotaExceeded: the caller's files would take more than one principal's may.
+        DiskFull: the service has too little free disk.
+    """
+    folder = context.settings.home
+    if folder.exists() and shutil.disk_usage(folder).free - said_bytes < context.settings.min_free_disk_bytes:
+        raise DiskFull("The service has too little free disk to take this upload.", retry_after_seconds=60)
+    with context.database.read() as session:
+        _admit(context, rows.usage(session, caller.id, context.settings.site).total + said_bytes)
+
+
+@contextmanager
+def counted(context: Context, owner_id: str, pieces: Iterable[bytes]) -> Iterator[Iterator[bytes]]:
+    """Count an upload against its owner's disk while it comes and until the end of the block; yield its pieces.
+
+    Raises:
+        QuotaExceeded: on the way, at the piece that passes what the owner may have.
+    """
+    upload_id, site = new_id("upl"), context.settings.site
+
+    def begin(session: Session) -> None:
+        rows.lock(session, owner_id)
+        _admit(context, rows.usage(session, owner_id, site).total)
+        rows.begin(session, upload_id, owner_id, site, 0)
+
+    def grow(session: Session, received: int) -> None:
+        rows.grow(session, upload_id, received)
+        _admit(context, rows.usage(session, owner_id, site).total)
+
+    def passing() -> Iterator[bytes]:
+        received = noted = 0
+        for piece in pieces:
+            received += len(piece)
+            if received - noted >= _STEP_BYTES:
+                context.database.run(grow, received)
+                noted = received
+            yield piece
+        context.database.run(grow, received)
+
+    context.database.run(begin)
+    try:
+        yield passing()
+    finally:
+        context.database.run(rows.end, upload_id)
+
+
+def room(context: Context, owner_id: str) -> int:
+    """Return how many bytes more an owner's files may take; at least 1."""
+    with context.database.read() as session:
+        used = rows.usage(session, owner_id, context.settings.site).stored
+    return max(1, context.settings.disk_bytes_per_owner - used)
+
+
+def admit(context: Context, session: Session, owner_id: str, added_bytes: int) -> None:
+    """Refuse a file that is about to be kept, where its owner's would take too much; uploads under way do not count.
+
+    Args:
+        context: the service.
+        session: the transaction that keeps it; the owner stays locked until its end.
+        owner_id: whose it is.
+        added_bytes: its size.
+
+    Raises:
+        QuotaExceeded: they would.
+    """
+    rows.lock(session, owner_id)
+    _admit(context, rows.usage(session, owner_id, context.settings.site).stored + added_bytes)
+
+
+def _admit(context: Context, wanted_bytes: int) -> None:
+    most = context.settings.disk_bytes_per_owner
+    if wanted_bytes > most:
+        raise QuotaExceeded(
+            f"With this upload the owner's files would take {wanted_bytes} bytes, of {most} that one owner may have "
+            "here; GET /v1/usage shows them. Erase a dataset or delete weights, or ask the operator for more.",
+            FieldError("/file", "send a smaller file, or make room first"),
+            wanted_bytes=wanted_bytes,
+            most_bytes=most,
+        )
+
+
+def keep_house(context: Context) -> None:
+    """Forget uploads whose process has died, and note the sizes of files from before sizes were noted."""
+    settings = context.settings
+    context.database.run(rows.remove_silent, settings.upload_seconds + settings.decode_seconds)
+    with context.database.read() as session:
+        unsized = rows.unsized(session, settings.site)
+    if unsized:
+        stored = {one.name: one.bytes for one in open_storage(settings).list()}
+        found = [(dataset_id, stored[location]) for dataset_id, location in unsized if location in stored]
+        context.database.run(rows.put_sizes, found)
