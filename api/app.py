@@ -125,7 +125,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         declared = Metadata.model_json_schema(ref_template="#/components/schemas/{model}")
         components.update(declared.pop("$defs", {}))
         components["Metadata"] = declared
-        _write_defaults_out(components)
+        _suit_generators(components)
         for operations in document["paths"].values():
             for operation in operations.values():
                 _mark_required(operation.get("parameters", ()))
@@ -142,18 +142,24 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
     return app.openapi_schema
 
 
-def _write_defaults_out(schema: Any) -> None:  # noqa: ANN401 - any part of a JSON document
-    """Say in words which object a field defaults to: generators of clients refuse a default that is no plain value."""
+def _suit_generators(schema: Any) -> None:  # noqa: ANN401 - any part of a JSON document
+    """Say the same in words that generators of clients parse.
+
+    They refuse a default that is no plain value, so that stands in the description; and of a number that is constant
+    they write code that is none, so it is said to be at least and at most so much.
+    """
     if isinstance(schema, list):
         for item in schema:
-            _write_defaults_out(item)
+            _suit_generators(item)
     if not isinstance(schema, dict):
         return
     if isinstance(schema.get("default"), dict) and ("oneOf" in schema or "anyOf" in schema or "$ref" in schema):
         words = f"Default: {json.dumps(schema.pop('default'))}."
         schema["description"] = f"{schema['description']} {words}" if "description" in schema else words
+    if schema.get("type") in ("integer", "number") and isinstance(schema.get("const"), int | float):
+        schema["minimum"] = schema["maximum"] = schema.pop("const")
     for item in schema.values():
-        _write_defaults_out(item)
+        _suit_generators(item)
 
 
 def _mark_required(parameters: Iterable[dict[str, Any]]) -> None:

@@ -62,8 +62,13 @@ def operation(generated: ModuleType, area: str, name: str) -> Any:
     return importlib.import_module(f"{generated.__name__}.api.{area}.{found.stem}")
 
 
-def test_it_submits_watches_and_reads_a_job(service: Embedded, generated: ModuleType) -> None:
-    client = generated.AuthenticatedClient(base_url=service.url, token=KEY, timeout=60)
+@pytest.fixture
+def client(service: Embedded, generated: ModuleType) -> Iterator[Any]:
+    with generated.AuthenticatedClient(base_url=service.url, token=KEY, timeout=httpx.Timeout(60)) as found:
+        yield found
+
+
+def test_it_submits_watches_and_reads_a_job(service: Embedded, generated: ModuleType, client: Any) -> None:
     models = importlib.import_module(f"{generated.__name__}.models")
     body = models.JobSpec.from_dict(
         {
@@ -91,8 +96,7 @@ def test_it_submits_watches_and_reads_a_job(service: Embedded, generated: Module
     assert summary["coefficients"][0]["name"] == "intercept"
 
 
-def test_a_refusal_is_a_problem_there_too(service: Embedded, generated: ModuleType) -> None:
-    client = generated.AuthenticatedClient(base_url=service.url, token=KEY)
+def test_a_refusal_is_a_problem_there_too(generated: ModuleType, client: Any) -> None:
     answer = operation(generated, "jobs", "get_job").sync_detailed("job_nowhere", client=client)
     assert answer.status_code == 404
     assert json.loads(answer.content)["code"] == "not-found"
