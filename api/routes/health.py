@@ -34,6 +34,7 @@ class Ready(BaseModel):
     broker: str
     storage: str
     ledger: str
+    signing: str
 
 
 class Version(BaseModel):

@@ -143,7 +143,7 @@ class TestSubmit:
         assert [view[name] for name in ("started_at", "finished_at", "error", "result")] == [None] * 4
         assert view["optimizer"]["kind"] == "noisy_newton"
         assert view["optimizer"]["damping"] is not None
-        assert admin.get(f"/v1/jobs/{view['id']}").json() == view
+        assert admin.get(f"/v1/jobs/{view['id']}").json() == {**view, "waits_for": "any worker"}
 
     def test_needs_an_idempotency_key(self, admin: httpx.Client, dataset: str) -> None:
         answer = admin.post("/v1/jobs", json=job(dataset))
