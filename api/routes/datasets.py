@@ -172,6 +172,7 @@ def get_validation(dataset_id: DatasetId, caller: Caller, db: Db) -> dict[str, A
 
 
 @router.get("/{dataset_id}/identity", responses=problems(NotFound, Forbidden, Conflict))
+@costs(HEAVY_READ)
 def get_identity(dataset_id: DatasetId, caller: Caller, db: Db) -> IdentityView:
     """Show the owner what the upload had in common with their earlier ones, and what they stated of it."""
     return identities.identity(db, caller, dataset_id)
