@@ -75,6 +75,7 @@ def unfreeze_scope(scope_id: ScopeId, body: WithReason, caller: Caller, db: Db) 
 
 
 @router.post("/{scope_id}/acceptances", responses=problems(Forbidden, Conflict, Invalid))
+@costs(POST)
 def accept_gap(scope_id: ScopeId, body: Acceptance, caller: Caller, db: Db) -> ScopeView:
     """Let a scope go on although entries of its ledger may be missing, since its witness was lost: its owner's word."""
     return service.accept(db, caller, scope_id, body.entry, body.reason)
