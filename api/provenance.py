@@ -43,6 +43,7 @@ ANSWERS: Final[dict[tuple[str, str], Provenance]] = {
     ("get", "/healthz"): _OPERATIONAL,
     ("get", "/readyz"): _OPERATIONAL,
     ("get", "/version"): _OPERATIONAL,
+    ("get", "/openapi.json"): _OPERATIONAL,
     ("get", "/metrics"): _OPERATIONAL,
     ("get", "/v1/audit/export"): _OPERATIONAL,
     ("get", "/.well-known/jwks.json"): _OPERATIONAL,

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from core.service.provenance import Declared, Drawn, Timed
+from core.service.provenance import Declared, Drawn, Operational, OwnerOnly, Timed
 from core.service.views import View
 
 
@@ -82,11 +82,11 @@ class UsageView(View):
     """What the caller's files take on the disk of this service, and may take. In bytes."""
 
     object: Literal["usage"] = "usage"
-    stored_bytes: int
+    stored_bytes: OwnerOnly[int]
     """Of records, public weights, and declarations without records."""
-    pending_bytes: int
+    pending_bytes: OwnerOnly[int]
     """Of uploads that are being received or decoded."""
-    most_bytes: int
+    most_bytes: Operational[int]
     """That one principal may have."""
-    remaining_bytes: int
+    remaining_bytes: OwnerOnly[int]
     """That are left of them."""
