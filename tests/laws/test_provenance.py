@@ -178,13 +178,13 @@ def told(openapi: Schema, method: str, path: str, answer: httpx.Response) -> Any
     label = operation if KEYWORD in operation else None
     if label is not None and label[KEYWORD] in HIDDEN:
         return answer.status_code, headers
+    if answer.status_code >= 400:
+        return answer.status_code, plain(answer.text), headers
     if path == "/metrics":
         families = text_string_to_metric_families(answer.text)
         return sorted({(one.name, *sorted(one.labels)) for family in families for one in family.samples})
     if path == "/v1/audit/export":
         return [plain(line.partition('"created_at"')[0]) for line in answer.text.splitlines()]
-    if answer.status_code >= 400:
-        return answer.status_code, plain(answer.text), headers
     return answer.status_code, headers, list(shown(openapi, content["schema"], answer.json(), "", label))
 
 
