@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Path, Response, status
 
 from api.body import StrictRoute
+from api.cost import CHANGE, POST, READ, costs
 from api.deps import Caller, Db, page
 from api.errors import problems
 from api.schemas import AccessRequest, Page
@@ -23,6 +24,7 @@ PrincipalId = Annotated[str, Path(max_length=60)]
 
 
 @router.get("")
+@costs(READ)
 def list_access(dataset_id: DatasetId, caller: Caller, db: Db) -> Page[AccessView]:
     """List who may use a dataset, under which cap, and what each has used: all for its owner, one's own otherwise."""
     found = service.page(db, caller, dataset_id)
@@ -30,6 +32,7 @@ def list_access(dataset_id: DatasetId, caller: Caller, db: Db) -> Page[AccessVie
 
 
 @router.get("/{principal_id}")
+@costs(READ)
 def get_access(
     dataset_id: DatasetId, principal_id: PrincipalId, caller: Caller, db: Db, response: Response
 ) -> AccessView:
@@ -43,6 +46,7 @@ def get_access(
     "/{principal_id}",
     responses={201: {"model": AccessView}, **problems(Forbidden, Invalid, Conflict, PreconditionFailed)},
 )
+@costs(POST)
 def give_access(
     dataset_id: DatasetId,
     principal_id: PrincipalId,
@@ -70,6 +74,7 @@ def give_access(
     response_class=Response,
     responses=problems(Forbidden),
 )
+@costs(CHANGE)
 def take_access(dataset_id: DatasetId, principal_id: PrincipalId, caller: Caller, db: Db) -> None:
     """Take a principal's access away: it sees the dataset no more, and reserves nothing; the ledger's lines stay.
 
