@@ -17,8 +17,11 @@ from numpy.typing import NDArray
 
 from benchmarks.trust.fresh import FRESH
 from benchmarks.trust.grid import GATE, Gated, rows
-from benchmarks.trust.jobs import run
-from benchmarks.trust.verdicts import broken, judge
+from benchmarks.trust.jobs import planned, run
+from benchmarks.trust.shapes import draw
+from benchmarks.trust.verdicts import QUANTILE, broken, judge
+from core.catalogue.assumed import Assumed
+from core.catalogue.prediction import make_outlook, predict
 from core.inference import checking, whitened
 from core.inference.whitened import Last, Told, Whitened
 from core.optimizers import column_look
@@ -124,3 +127,27 @@ def test_the_grid_names_each_cell_once_and_has_every_fresh_shape() -> None:
     names = [row.cell.name for row in rows()]
     assert len(names) == len(set(names))
     assert set(FRESH) <= {row.cell.shape for row in rows()}
+
+
+@pytest.mark.parametrize("row", GATE[:4] + GATE[5:6], ids=lambda row: row.cell.name)
+def test_widths_come_out_as_an_estimate_with_true_deviations_foretold(row: Gated) -> None:
+    """Within .7 to 1.35 in the median over six jobs and all coefficients but the intercept."""
+    cell = row.cell
+    data = [
+        draw(np.random.default_rng((row.seed, 5000 + k)), cell.shape, cell.units, cell.dimension - 1, cell.outcome)
+        for k in range(6)
+    ]
+    plan = planned(cell, data[0])
+    names = [column.name for column in plan.design.columns]
+    deviations = dict(zip(names, data[0].features.std(0).tolist(), strict=True))
+    means = dict(zip(names, data[0].features.mean(0).tolist(), strict=True))
+    assume: dict[str, object] = {"means": means, "deviations": deviations}
+    if cell.outcome.kind != "linear":
+        assume["base_rate"] = float(data[0].target.mean())
+    model: Any = plan.spec.model
+    outlook = make_outlook(plan.design, model, Assumed.model_validate(assume))
+    told = predict(outlook, plan.facts, plan.spec.optimizer, plan.spec.inference)
+    assert told is not None
+    foretold = np.array([one.width for one in told])[1:]
+    found = [run(cell, (row.seed, 5000 + k)).error[1:] * 2 * QUANTILE for k in range(6)]
+    assert 0.7 < float(np.median(np.array(found) / foretold)) < 1.35

@@ -1,13 +1,9 @@
 """Tables, tests, contrasts, predictions and text from one released value, for every kind of model."""
 
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from decimal import Decimal
 from math import exp
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +12,6 @@ import torch
 from scipy.optimize import approx_fprime
 from scipy.stats import chi2, norm
 from statsmodels.stats.weightstats import ztost
-from tests.support.releases import first_release
 
 from core.catalogue.certificate import Certificate
 from core.catalogue.design import Feature
@@ -55,27 +50,6 @@ def test_a_row_with_nothing_new_is_written_as_the_first_release_wrote_it_and_rea
     assert old.fitted_loss == Huber(c=1.345, scale=20.0)
     assert old.weighting == Mallows(bound=2.0)
     assert {"loss", "weights", "ridge"} <= set(of_kind("joint", weights=Schweppe(bound=1.0), ridge=0.1).model_dump())
-
-
-def test_the_first_release_reads_a_row_with_nothing_new(tmp_path: Path) -> None:
-    """Its API may still serve beside trainers of this code; a row with something new is refused, not misread."""
-    code = first_release(tmp_path / "first")
-    read = "import sys; from pydantic import ValidationError; from core.inference.results import Released, summary\n"
-    read += "for line in sys.stdin:\n"
-    read += "    try: print(len(summary(Released.model_validate_json(line))['coefficients']))\n"
-    read += "    except ValidationError: print('refused')"
-    old, new = ("logistic", "linear"), ("joint", "poisson")
-    done = subprocess.run(
-        [sys.executable, "-c", read],
-        cwd=code,
-        env=os.environ | {"PYTHONPATH": str(code)},
-        input="\n".join(of_kind(kind).model_dump_json() for kind in (*old, *new)),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [*(str(len(of_kind(kind).names)) for kind in old), *("refused" for _ in new)]
 
 
 def test_the_table_is_in_declared_units_and_its_arithmetic_holds() -> None:
