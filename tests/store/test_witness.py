@@ -69,7 +69,7 @@ def roll_back(database: Database, place: Place, seq: int) -> None:
             text("UPDATE scopes SET seq = :seq, head = (SELECT hash FROM entries e WHERE e.seq = :seq)"), {"seq": seq}
         )
         session.execute(
-            text("UPDATE accounts SET " + ", ".join(f"spent_{j} = 0, reserved_{j} = 0" for j in range(1, 5)))
+            text("UPDATE accounts SET draws = 0, " + ", ".join(f"spent_{j} = 0, reserved_{j} = 0" for j in range(1, 5)))
         )
 
 
