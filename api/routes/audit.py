@@ -2,8 +2,9 @@
 
 import csv
 import io
-from collections.abc import Iterator
-from typing import Annotated, Literal
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, Literal, TypeVar
 
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
@@ -15,12 +16,17 @@ from api.errors import problems
 from api.schemas import Page
 from core.errors import Forbidden, Unauthenticated
 from core.service import audit as service
+from core.service import keys
+from core.service.context import Caller as Principal
 from core.service.context import Context
 from core.service.views import AuditView
 
 router = APIRouter(
     prefix="/v1/audit", tags=["admin"], route_class=StrictRoute, responses=problems(Unauthenticated, Forbidden)
 )
+T = TypeVar("T")
+LOOK_SECONDS = 2.0
+"""Between two looks at the key of a download that goes on."""
 TEXT = {"schema": {"type": "string"}}
 
 
@@ -40,23 +46,39 @@ def export_audit(
 ) -> StreamingResponse:
     """Download the whole trail, oldest first; admins and auditors only."""
     caller.require("admin", "auditor")
-    lines = _csv(db) if kind == "csv" else _jsonl(db)
+    batches = while_valid(db, caller, service.export(db))
+    lines = _csv(batches) if kind == "csv" else _jsonl(batches)
     media = "text/csv" if kind == "csv" else "application/x-ndjson"
     headers = {"Content-Disposition": f'attachment; filename="audit.{kind}"'}
     return StreamingResponse(lines, media_type=media, headers=headers)
 
 
-def _jsonl(db: Context) -> Iterator[bytes]:
+def while_valid(db: Context, caller: Principal, batches: Iterable[T]) -> Iterator[T]:
+    """Yield batches while the caller's key opens anything.
+
+    Raises:
+        Unauthenticated: it has ended; the answer, which has begun, breaks off.
+    """
+    looked_at = time.monotonic()
+    for batch in batches:
+        if time.monotonic() > looked_at + LOOK_SECONDS:
+            looked_at = time.monotonic()
+            if not keys.is_valid(db, caller):
+                raise Unauthenticated("The key of this request has ended, or its principal was disabled, meanwhile.")
+        yield batch
+
+
+def _jsonl(batches: Iterable[Sequence[AuditView]]) -> Iterator[bytes]:
     """Yield a batch of lines at a time: each piece is a hop to a thread and a write to a socket."""
-    for views in service.export(db):
+    for views in batches:
         yield b"".join(view.model_dump_json().encode() + b"\n" for view in views)
 
 
-def _csv(db: Context) -> Iterator[bytes]:
+def _csv(batches: Iterable[Sequence[AuditView]]) -> Iterator[bytes]:
     """Yield a batch of lines; a leading apostrophe keeps spreadsheets from running text that starts like a formula."""
     names = [name for name in AuditView.model_fields if name != "object"]
     yield (",".join(names) + "\r\n").encode()
-    for views in service.export(db):
+    for views in batches:
         lines = io.StringIO()
         writer = csv.writer(lines)
         for view in views:

@@ -175,21 +175,30 @@ async def get_job(
     if asked is not None:
         seconds = min(int(asked[1]), MAX_WAIT_SECONDS)
         headers["Preference-Applied"] = f"wait={seconds}"
-        if await _ended(request.app.state.watcher, job_id, seconds):
+        state = request.app.state
+        if await _ended(state.watcher, job_id, seconds, partial(state.gate.holds, request)):
             view = await asks.ask((caller, job_id))
     if view.finished_at is None:
         headers["Retry-After"] = "1"
     return Response(view.model_dump_json(), media_type="application/json", headers=headers)  # is checked already
 
 
-async def _ended(watcher: Watcher, job_id: str, seconds: float) -> bool:
-    """Wait until a job has ended as far as it is to be seen; say whether anything changed meanwhile."""
+async def _ended(watcher: Watcher, job_id: str, seconds: float, holds: Callable[[], Awaitable[bool]]) -> bool:
+    """Wait until a job has ended as far as it is to be seen; say whether anything changed meanwhile.
+
+    Raises:
+        Unauthenticated: the key that `holds` asks about was good when the wait began, and is no more.
+    """
     until = time.monotonic() + seconds
     async with watcher.following(job_id) as feed:
         first = feed.head
         while feed.head is not None and not feed.head.ended and not watcher.closing:
-            if not await feed.wait(until - time.monotonic()):
+            left = until - time.monotonic()
+            if left <= 0:
                 break
+            await feed.wait(min(left, _HOLD_SECONDS))
+            if not await holds():
+                raise Unauthenticated("The key of this request has ended, or its principal was disabled, meanwhile.")
         return feed.head != first or (feed.head is not None and feed.head.ended)
 
 

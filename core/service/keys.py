@@ -35,6 +35,12 @@ def authenticate_all(context: Context, secrets: Sequence[str | None]) -> list[Ca
     return [_caller(found[secret]) if secret in found else None for secret in secrets]
 
 
+def is_valid(context: Context, caller: Caller) -> bool:
+    """Tell whether a caller's key still opens anything, for an answer that goes on after its request was let in."""
+    with context.database.look() as session:
+        return caller.key_id in principals.still_valid(session, [caller.key_id])
+
+
 def _caller(found: principals.Caller) -> Caller:
     role: Role = found.role  # type: ignore[assignment] # the table's CHECK allows no other
     return Caller(id=found.principal_id, name=found.name, role=role, key_id=found.key_id)

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import httpx
 import pytest
 from sqlalchemy import select
 
+from api.routes import audit as trail
 from core.catalogue.jobs import JobSpec
-from core.errors import NotFound
+from core.errors import NotFound, Unauthenticated
 from core.service import access, intake
 from core.service.context import Caller, Context
 from core.service.intake import Answer, Submission
@@ -23,8 +25,11 @@ from core.store.database import Database
 from core.store.jobs import jobs
 from core.store.ledger import ledger
 from core.store.tables import Job
-from tests.support.api import COLUMNS, Service, csv, job, metadata, running, submit, upload
+from tests.support.api import COLUMNS, Service, csv, job, joined, metadata, running, submit, upload
 from tests.support.store import give, open_place
+
+SECONDS_TO_END = 15.0
+"""Within which an open answer must end; keys are looked at every five seconds."""
 
 
 @pytest.fixture(scope="module")
@@ -337,6 +342,43 @@ def test_what_changes_at_the_instant_of_a_submission_counts(database: Database, 
     assert isinstance(answer, NotFound) == (change != "narrowed")
     with database.read() as session:
         assert session.execute(select(Job.id)).all() == []
+
+
+class TestStreams:
+    def test_a_stream_ends_with_its_key_on_every_process(self, service: Service) -> None:
+        """What is open in one process is ended by what another one is asked."""
+        with joined(service) as other:
+            for way in ("revoke", "disable"):
+                owner, who = service.someone("owner")
+                one = submit(owner, job(upload(owner)["id"])).json()["id"]
+                there = other.client(who["key"])
+                with there.stream("GET", f"/v1/jobs/{one}/events", headers={"Accept": "text/event-stream"}) as answer:
+                    lines = answer.iter_lines()
+                    assert next(lines).startswith("id: 1")
+                    end(service, who, way)
+                    began = time.monotonic()
+                    assert not any("event" in line for line in lines)
+                assert time.monotonic() - began < SECONDS_TO_END
+
+    def test_a_long_poll_ends_with_its_key(self, service: Service) -> None:
+        owner, who = service.someone("owner")
+        one = submit(owner, job(upload(owner)["id"])).json()["id"]
+        threading.Timer(1.0, end, (service, who, "revoke")).start()
+        began = time.monotonic()
+        assert owner.get(f"/v1/jobs/{one}", headers={"Prefer": "wait=30"}).status_code == 401
+        assert time.monotonic() - began < 1 + SECONDS_TO_END
+
+    def test_a_download_of_the_trail_breaks_off(self, service: Service) -> None:
+        _, who = service.someone("auditor")
+        with store(service) as database:
+            context = Context(ServiceSettings(home=service.home), database)
+            caller = Caller(who["principal"], "someone", "auditor", who["id"])
+            lines = trail.while_valid(context, caller, repeat(None))  # as many as there may be
+            assert next(lines) is None
+            end(service, who, "revoke")
+            time.sleep(trail.LOOK_SECONDS + 0.1)
+            with pytest.raises(Unauthenticated):
+                next(lines)
 
 
 class TestUnderWay:
