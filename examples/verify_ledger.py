@@ -240,7 +240,10 @@ class Ledger:
         need(min(account["spent"] + account["reserved"]) >= 0, "a total falls below 0")
         taken = add(account["spent"], account["reserved"])
         need(any(x <= y for x, y in zip(taken, account["caps_nano"], strict=False)), "it passes the cap at every order")
-        need(account["draws"] <= room(account), "its jobs may draw more than its terms have room for")
+        need(
+            account["principal"] or account["draws"] <= room(account),
+            "its jobs may draw more than its terms have room for",
+        )
 
     def open(self, body: Body) -> None:
         """Open the scope's account."""

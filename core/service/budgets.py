@@ -28,16 +28,14 @@ NO_COST = CostFigures(percent="0", epsilon_alone="0", rho="0", mu="0")
 
 def has_room(account: Balance, price: Sequence[int], draws: JobDraws) -> bool:
     """Say whether an account admits a job of this price, and has room for what it may draw."""
-    room = jobs_with_room(account.terms, account.draws, draws.most) > 0
+    room = account.draws is None or jobs_with_room(account.terms, account.draws, draws.most) > 0
     return room and admits(account.terms, account.spent, account.reserved, price)
 
 
 def still_fit(account: Balance, price: Sequence[int], draws: JobDraws) -> int:
     """Return how many such jobs an account would admit one after the other."""
-    return min(
-        jobs_that_still_fit(account.terms, account.spent, account.reserved, price),
-        jobs_with_room(account.terms, account.draws, draws.most),
-    )
+    fit = jobs_that_still_fit(account.terms, account.spent, account.reserved, price)
+    return fit if account.draws is None else min(fit, jobs_with_room(account.terms, account.draws, draws.most))
 
 
 def cost_figures(event: Event | None, account: Balance, *, at_head: bool) -> CostFigures:

@@ -173,7 +173,8 @@ def _estimate(session: Session, caller: Caller, part: Plan, held: dict[str, Bala
         fits = fits and has_room(account, price, planned.draws)
         still.append(still_fit(account, price, planned.draws))
         reserved = tuple(one + more for one, more in zip(account.reserved, price, strict=True))
-        held[account_id] = Balance(account.terms, account.spent, reserved, account.draws + planned.draws.most)
+        draws = None if account.draws is None else account.draws + planned.draws.most
+        held[account_id] = Balance(account.terms, account.spent, reserved, draws)
     times = planned.spec.retry_allowance
     return ClientEstimate(
         dataset=part.dataset_id,

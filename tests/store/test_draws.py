@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 from sqlalchemy import select, text, update
 
-from core.errors import Conflict, DrawsExhausted
+from core.errors import DrawsExhausted
 from core.privacy.budget import plan_orders
 from core.privacy.draws import MOST_RUNS, most_draws
 from core.store import clock
@@ -84,19 +84,16 @@ def test_jobs_admitted_together_are_counted_one_after_the_other(database: Databa
             reservation.add(drafted[1], much)
 
 
-def test_a_grant_has_a_count_of_its_own(database: Database) -> None:
-    place = make_place(database)
+def test_a_cap_counts_and_bounds_no_draws_for_it_promises_nothing(database: Database) -> None:
+    """So a cap of a large epsilon leaves the scope's own budget as the only limit."""
+    place, wide = make_place(database), plan_orders(Decimal(100), Decimal("1e-6"))
+    assert most_draws(wide) == 0
     with database.write() as session:
         analyst = principals.create(session, "b", "analyst")
-        grant = ledger.set_grant(session, place.scope_id, analyst.id, WEAK, {"epsilon": "45", "delta": "1e-6"}).id
+        grant = ledger.set_grant(session, place.scope_id, analyst.id, wide, {"epsilon": "100", "delta": "1e-6"}).id
         submit(session, place, grant=(analyst.id, grant))
         submit(session, place)
     assert (draws(database, grant), draws(database, place.scope_id)) == (DRAWS, 2 * DRAWS)
-    narrower = plan_orders(Decimal(48), Decimal("1e-6"))
-    assert (narrower.orders, narrower.weights) == (WEAK.orders, WEAK.weights)
-    assert most_draws(narrower) < DRAWS
-    with pytest.raises(Conflict, match=f"reserved {DRAWS} units of noise.*give it a smaller epsilon"):
-        database.run(ledger.set_grant, place.scope_id, analyst.id, narrower, {"epsilon": "48"})
     assert is_verified(database, place.scope_id)
 
 

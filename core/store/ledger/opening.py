@@ -12,7 +12,6 @@ from sqlalchemy.orm import Session
 
 from core.errors import Conflict
 from core.privacy.budget import Terms, admits
-from core.privacy.draws import most_draws
 from core.store import clock
 from core.store.ids import new_id
 from core.store.ledger import chain, kinds
@@ -164,9 +163,4 @@ def _change_terms(account: Account, terms: Terms) -> None:
             raise Conflict("This cap was used: its delta and orders are fixed.")
         if not admits(terms, old.spent, old.reserved, [0] * len(terms.orders)):
             raise Conflict("This cap would fall below what was already spent and reserved.")
-        if account.draws > most_draws(terms):
-            raise Conflict(
-                f"Jobs under this cap have reserved {account.draws} units of noise, and one of epsilon {terms.epsilon} "
-                f"has room for {most_draws(terms)}; give it a smaller epsilon."
-            )
     set_terms(account, terms)

@@ -125,10 +125,9 @@ class Reservation:
         price(job, schedule, terms)
         balances = [(account_id, self._balance(account_id)) for account_id in terms]
         _admit(job, balances)
-        for account_id, own in terms.items():
-            counted = self._draws.get(account_id, self._books.accounts[account_id].draws)
-            _count(job, own, counted, whose_of(job, account_id))
-            self._draws[account_id] = counted + job.draws
+        counted = self._draws.get(job.scope_id, self._books.accounts[job.scope_id].draws)
+        _count(job, terms[job.scope_id], counted)
+        self._draws[job.scope_id] = counted + job.draws
         for account_id, held in balances:
             # Counted as spent: what is asked for together would not be given back so that the rest of it fits.
             taken = zip(held.spent, allowance.held(job, account_id), strict=False)
@@ -190,8 +189,10 @@ def whose_of(job: Job, account_id: str) -> str:
     return "the budget" if account_id == job.scope_id else "this principal's budget cap"
 
 
-def _count(job: Job, terms: Terms, counted: int, whose: str) -> None:
-    """Refuse a job with which an account's jobs may draw more than the proof of its promise has room for.
+def _count(job: Job, terms: Terms, counted: int) -> None:
+    """Refuse a job with which a scope's jobs may draw more than the proof of its promise has room for.
+
+    A cap inside the scope's budget promises nobody anything more, and needs no proof.
 
     Raises:
         DrawsExhausted: with the numbers.
@@ -199,9 +200,9 @@ def _count(job: Job, terms: Terms, counted: int, whose: str) -> None:
     most = most_draws(terms)
     if counted + job.draws > most:
         raise DrawsExhausted(
-            f"The job may draw {job.draws} units of noise; at epsilon {terms.epsilon} and delta {terms.delta} {whose} "
-            f"has room for {most}, of which jobs before it have reserved {counted}. Ask for fewer steps, or open a "
-            "scope with a smaller epsilon: it has more room.",
+            f"The job may draw {job.draws} units of noise; at epsilon {terms.epsilon} and delta {terms.delta} the "
+            f"budget has room for {most}, of which jobs before it have reserved {counted}. Ask for fewer steps, or "
+            "open a scope with a smaller epsilon: it has more room.",
             draws=str(job.draws),
             reserved_draws=str(counted),
             most_draws=str(most),

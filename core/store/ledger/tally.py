@@ -59,9 +59,9 @@ class AccountTally:
 
     @property
     def is_within(self) -> bool:
-        """Whether at some order spent and reserved are within the cap, and the terms have room for all draws."""
+        """Whether at some order spent and reserved are within the cap, and a scope's terms have room for all draws."""
         fits = any(one <= cap for one, cap in zip(self.taken, self.terms.caps_nano, strict=False))
-        return fits and self.draws <= most_draws(self.terms)
+        return fits and (self.principal is not None or self.draws <= most_draws(self.terms))
 
 
 @dataclass
@@ -265,7 +265,7 @@ class Tally:
             account.draws += draws
             most = most_draws(account.terms)
             demand(
-                0 <= account.draws <= most,
+                account.draws >= 0 and (account.principal is not None or account.draws <= most),
                 f"jobs of {account_id} may draw {account.draws} units, and its terms have room for {most}",
             )
 
