@@ -1,9 +1,10 @@
 """Encoded numbers so small that products with them are slow: they become zero where records are encoded.
 
 Processors take a hundred times as long for a product below the smallest normal float. A cell next to the middle of its
-column would make such products in each pass, and only a record's own numbers say whether it does. From 2^-500 on, the
-product of any two encoded numbers is normal in double precision, and from 2^-60 on in single precision. What is lost of
-a record is far below one step of any grid.
+column would make such products in each pass, and only a record's own numbers say whether it does. From 2^-300 on, the
+product of any two encoded numbers is normal in double precision, with a record's own number as well, which is 2^-200 or
+more (`core.problems.limits`); and from 2^-60 on in single precision. What is lost of a record is far below one step of
+any grid.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-LEAST: Final = 2.0**-500
+LEAST: Final = 2.0**-300
 """In double precision."""
 LEAST_SINGLE: Final = 2.0**-60
 """In single precision."""

@@ -95,7 +95,7 @@ TARGET static void NAME(numbers)(const double *margin, const double *weights, co
                                  const uint8_t *included, int64_t rows, double *score)
 {
     for (int64_t i = 0; i < rows; i++)
-        score[i] = selected(score[i] * weights[i], is_finite(margin[i]));
+        score[i] = ordinary(score[i] * weights[i], is_finite(margin[i]), LEAST_NUMBER);
     if (included)
         for (int64_t i = 0; i < rows; i++)
             score[i] = selected(score[i], included[i] != 0);
@@ -164,6 +164,10 @@ TARGET static void NAME(single_part)(const double *table, int64_t stride, int64_
 #define FETCHED 12  /* records ahead that memory is asked for */
 #define PART 32     /* core.problems.single.PART_ROWS */
 
+/* core.problems.limits: no record's number is smaller, for a product that is denormal takes long. */
+#define LEAST_NUMBER 0x1p-200
+#define LEAST_SINGLE 0x1p-50
+
 typedef double doubles __attribute__((vector_size(32), aligned(8), may_alias));
 typedef float singles __attribute__((vector_size(32), aligned(4), may_alias));
 typedef uint32_t words __attribute__((vector_size(32), aligned(4), may_alias));
@@ -213,6 +217,12 @@ static inline double selected(double value, int counts)
     return value;
 }
 
+/* The same, zero where it is below a size, too. */
+static inline double ordinary(double value, int counts, double least)
+{
+    return selected(value, counts & ((value >= least) | (value <= -least)));
+}
+
 /* A finite number, clipped to a size. */
 static inline double within(double value, double highest)
 {
@@ -259,8 +269,8 @@ int64_t farthing_margins(const double *x, int64_t rows, int64_t width, const dou
 
 /* The sum of rows times their numbers, in steps, as integers.
  *
- * A record's number is its score times its weight, zero by selection where that or its margin is not finite or where it
- * is left out, clipped to its highest.
+ * A record's number is its score times its weight, zero by selection where that or its margin is not finite, where it is
+ * below LEAST_NUMBER or the record left out, clipped to its highest.
  *
  * score:    rows; written over.
  * margin:   rows.
@@ -299,7 +309,7 @@ int64_t farthing_sum(const double *x, int64_t rows, int64_t width, double *score
  * rows:     count, which records; or NULL: the first `count`.
  * included: count, 0 or 1, or NULL: all. Records that are left out are zeros.
  * theta:    width.
- * at:       width; written: theta in single precision.
+ * at:       width; written: theta in single precision, zero below LEAST_SINGLE.
  * margin:   count; written.
  * target:   count; written.
  *
@@ -316,14 +326,14 @@ int64_t farthing_single_margins(const double *table, int64_t stride, int64_t wid
     if (wrong)
         return 1;
     for (int64_t j = 0; j < width; j++)
-        at[j] = (float)theta[j];
+        at[j] = theta[j] < LEAST_SINGLE && theta[j] > -LEAST_SINGLE ? 0 : (float)theta[j];
     CHOOSE(single_margins)(table, stride, width, first, rows, included, count, at, margin, target);
     return 0;
 }
 
 /* The sum of records times their numbers, in steps, as integers: parts of 32 records, each in single precision.
  *
- * A record's number is as in `farthing_sum`, its highest the clip times the inverse of its norm, at most `largest`, and
+ * A record's number is as in `farthing_sum`, LEAST_SINGLE its least and its highest the clip times the inverse of its norm, at most `largest`, and
  * it is rounded to single precision. Records that are left out are zeros, and nothing else asks which they are: so is a
  * null record, and one cannot be told from the other. A part's sum is multiplied by `scale` and truncated.
  *
@@ -351,7 +361,7 @@ int64_t farthing_single_sum(const double *table, int64_t stride, int64_t width, 
             uint32_t kept = KEPT(included, i);
             double highest = bits_of(beside + 2, kept) * clip, number = score[i] * bits_of(beside + 1, kept);
             highest = highest < largest ? highest : largest;
-            numbers[k] = (float)within(selected(number, is_finite(margin[i])), highest);
+            numbers[k] = (float)within(ordinary(number, is_finite(margin[i]), LEAST_SINGLE), highest);
         }
         memset(part, 0, (size_t)width * sizeof *part);
         CHOOSE(single_part)(table, stride, width, rows, included, start, some, numbers, part);

@@ -23,6 +23,7 @@ targets are scaled once, when the object is made, and everything above holds for
 three roundings. Clipped gradients are those of the unweighted loss, and their limit is the facts' bound.
 
 A margin or score that is not finite gives a zero factor by selection, at that point, and so does a slope that is not.
+So does a weighted score or curvature below LEAST_NUMBER: how long its products take would tell of the record.
 
 A gradient over one block on a CPU takes less time than the calls that walk over many blocks. `_short_gradient` makes it
 by the same operations, in the same order, so by the same floats and to the same integers. Where kernels were built and
@@ -57,8 +58,8 @@ from core.privacy.facts import PART_UNITS, Facts
 from core.problems import looking
 from core.problems import rows as compiled
 from core.problems.blocks import SMALLEST_BOUND, BlockProblem, margins, mirror, product, slopes
-from core.problems.limits import LARGEST_SUM
-from core.problems.losses import per_record
+from core.problems.limits import LARGEST_SUM, LEAST_NUMBER
+from core.problems.losses import ordinary, per_record
 from core.problems.single import BLOCK_ROWS, PART_ROWS, SingleRecords, numbers_of
 from core.problems.terms import Factors, Layout, Point, Records, Sums, overwrite
 
@@ -179,7 +180,7 @@ class LinearProblem(BlockProblem):
         with torch.inference_mode(), np.errstate(all="ignore"):
             margin = np.dot(block.features, theta.numpy())
             left = None if included is None or rows is not None else included.numpy()
-            numbers = numbers_of(self.loss.score, margin, block.target, block.weights, left)
+            numbers = numbers_of(self.loss.score, margin, block.target, block.weights, left, LEAST_NUMBER)
         if beside.clips:
             np.minimum(numbers, block.highest, out=numbers)
             np.maximum(numbers, block.lowest, out=numbers)
@@ -263,11 +264,11 @@ class LinearProblem(BlockProblem):
     def _bends(self, records: Records, margin: Tensor) -> Tensor:
         """Return weighted second derivatives at a margin, shaped like it."""
         bends = self.loss.curvature(margin, records.target) * records.weights
-        return torch.where(margin.isfinite() & bends.isfinite(), bends, 0.0)
+        return ordinary(torch.where(margin.isfinite() & bends.isfinite(), bends, 0.0))
 
     def _scores(self, records: Records, margin: Tensor) -> Tensor:
         """Return weighted scores at a margin, shaped like it."""
-        return self._score(margin, records.target).mul_(records.weights)
+        return ordinary(self._score(margin, records.target).mul_(records.weights))
 
     def _score(self, margin: Tensor, target: Tensor) -> Tensor:
         """Return scores at a margin without weights, shaped like it."""

@@ -31,7 +31,7 @@ from core.catalogue.reencoded_questions import ReencodedCurvature, ReencodedGrad
 from core.privacy.facts import Facts, Ranges
 from core.problems.blocks import clean, mirror
 from core.problems.limits import LARGEST_SUM
-from core.problems.losses import per_record, record_weights
+from core.problems.losses import ordinary, per_record, record_weights
 from core.problems.terms import Records
 
 
@@ -213,6 +213,6 @@ def _numbers(question: ReencodedGradient | ReencodedCurvature, rows: _Rows, thet
     target = (rows.target - question.target_centre) / question.target_unit
     bends = isinstance(question, ReencodedCurvature) and question.of == "hessian"
     found = (loss.curvature if bends else loss.score)(margin, target) * rows.weights
-    found = torch.where(margin.isfinite() & found.isfinite(), found, 0.0)
+    found = ordinary(torch.where(margin.isfinite() & found.isfinite(), found, 0.0))
     squared = isinstance(question, ReencodedCurvature) and question.of == "score"
     return found.square() if squared else found

@@ -30,6 +30,7 @@ from core.catalogue.losses import (
     Weights,
 )
 from core.catalogue.nonconvex_losses import Brier, Cauchy, GemanMcClure, RobustPhase, SineLink, SmoothPhase
+from core.problems.limits import LEAST_NUMBER
 from core.problems.nonconvex import BrierRecords, RobustPhaseRecords, SineLinkRecords, SmoothPhaseRecords
 from core.problems.robust import (
     CauchyRecords,
@@ -186,6 +187,11 @@ def _robust(loss: Huber | SmoothedHuber | LogCosh | PseudoHuber | OstrovskiiBach
         case Cauchy(c=c):
             return CauchyRecords(c, scale)
     assert_never(loss)
+
+
+def ordinary(numbers: Tensor) -> Tensor:
+    """Return numbers with zero in place of those whose products may be denormal; see `LEAST_NUMBER`."""
+    return torch.where(numbers.abs() >= LEAST_NUMBER, numbers, 0.0)
 
 
 def record_weights(norms: Tensor, weights: Weights) -> Tensor:

@@ -33,6 +33,7 @@ from core.catalogue.losses import Clip, Mallows, Multinomial, curvature_bound, g
 from core.catalogue.questions import Curvature, Gradient, GradientDifference, Secant, Summed
 from core.privacy.facts import Facts
 from core.problems.blocks import BlockProblem, margins, mirror, slopes
+from core.problems.losses import ordinary
 from core.problems.terms import Factors, Layout, Point, Records, Sums
 
 NO_HESSIAN = "Hessians shortened to a norm are not offered for losses of several margins; the planner refuses them"
@@ -131,7 +132,7 @@ class MultinomialProblem(BlockProblem):
         """Return q of all classes, shape (..., K, m), and weights that are zero where there is none."""
         margin = self._margins(records, theta)
         finite = margin.isfinite().all(-2)
-        chances = torch.softmax(torch.where(finite.unsqueeze(-2), margin, 0.0), -2)
+        chances = ordinary(torch.softmax(torch.where(finite.unsqueeze(-2), margin, 0.0), -2))
         return chances, torch.where(finite, records.weights, 0.0)
 
     def _scores(self, bound: float, records: Records, theta: Tensor) -> Tensor:

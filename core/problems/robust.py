@@ -16,6 +16,9 @@ from torch import Tensor
 FARTHEST = 2.0**500
 """A residual of more than so many c counts as one of so many: its square is still a float."""
 
+FLAT = 2.0**110
+"""One over its square is no curvature any more (`core.problems.limits.LEAST_NUMBER`), and no denormal number either."""
+
 
 class _Robust:
     """What all of them share."""
@@ -116,7 +119,15 @@ class LogCoshRecords(_Robust):
 
     def curvature(self, margin: Tensor, target: Tensor) -> Tensor:
         """Return 1/cosh(u)^2 over the scale."""
-        return self._argument(margin, target).cosh_().reciprocal_().square_().clamp_(max=1).div_(self.scale)
+        return (
+            self._argument(margin, target)
+            .cosh_()
+            .clamp_(max=FLAT)
+            .reciprocal_()
+            .square_()
+            .clamp_(max=1)
+            .div_(self.scale)
+        )
 
 
 class PseudoHuberRecords(_Robust):

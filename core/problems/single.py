@@ -4,13 +4,14 @@ Such a step takes about as long as finding its records, all over the memory. So 
 cache lines of its own: its features in single precision, and beside them what makes its number, in double. A sum is
 that of parts of few rows, each added up in single precision and rounded to integers: `network_grid` charges for them.
 
-Terms. A record's features are its own, rounded to single precision once, when the object is made; a row of a norm
-beyond LARGEST counts as zero. Its margin is whatever one product in single precision says, and its number is the
-loss's score there, in double precision, weighted, clipped to C over an upper bound of the rounded row's norm and to
-LARGEST, and rounded to single precision. So the term is a product of two floats, its exact norm is at most
-C (1 + 2^-24) (where that rounding underflows it errs by 2^-109 at most), inside the C / (1 - 2^-10) that is charged,
-and no factor passes 2^41. All this holds whatever margin and score were. Scores that are not finite are zero by
-selection; every feature in here is finite.
+Terms. A record's features are its own, rounded to single precision once, when the object is made, those below
+LEAST_SINGLE to zero; a row of a norm beyond LARGEST counts as zero. Its margin is whatever one product in single
+precision says, and its number is the loss's score there, in double precision, weighted, clipped to C over an upper
+bound of the rounded row's norm and to LARGEST, and rounded to single precision. So the term is a product of two floats,
+its exact norm is at most C (1 + 2^-24) (where that rounding underflows it errs by 2^-109 at most), inside the C / (1 -
+2^-10) that is charged, and no factor passes 2^41. All this holds whatever margin and score were. Scores that are not
+finite are zero by selection, and weighted ones below LEAST_SINGLE, so that no product is denormal; every feature in
+here is finite.
 
 Null records are zeros in all that is read of them: features, target, weight and inverse. Of records that are left out
 no bit is kept when they are read, so zeros stand in their place before any arithmetic.
@@ -29,6 +30,7 @@ operations in double precision, so a term is the same up to its margin's last bi
 """
 
 from collections.abc import Iterator
+from math import inf
 from typing import Final
 
 import numpy as np
@@ -37,7 +39,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from core.problems import rows as compiled
-from core.problems.limits import LARGEST_SUM, SMALLEST_SINGLE_STEP
+from core.problems.limits import LARGEST_SUM, LEAST_SINGLE, SMALLEST_SINGLE_STEP
 from core.problems.rows import Score, place
 from core.problems.terms import Records, overwrite
 
@@ -81,6 +83,8 @@ class SingleRecords:
         kept = (records.norms <= LARGEST) & (records.weights > 0)  # all others are zeros, as null records are
         features = table.view(torch.float32)[: self.units, : self._width]
         features.copy_(records.features).masked_fill_(~kept.unsqueeze(-1), 0.0)
+        for block in features.split(BLOCK_ROWS):  # type: ignore[no-untyped-call] # torch's stub has no types
+            block.masked_fill_(block.abs() < LEAST_SINGLE, 0.0)
         beside = table[: self.units, self._first : self._first + _BESIDE]
         several = records.target, records.weights, (records.norms * _UPWARD + _LEAST).reciprocal_()
         for column, numbers in zip(beside.T, several, strict=True):
@@ -119,12 +123,12 @@ class SingleRecords:
         total = np.zeros(self._width, dtype=np.int64)
         # No warning tells of a record, and what is not finite is selected away.
         with torch.inference_mode(), np.errstate(all="ignore"):
-            at = theta.numpy().astype(np.float32)
+            at = np.where(np.abs(theta.numpy()) < LEAST_SINGLE, 0.0, theta.numpy()).astype(np.float32)
             for block in _blocks(table, left if rows is None else None):
                 features = block.view(np.float32)[:, : self._width]
                 target, weights, inverse = block[:, self._first : self._first + _BESIDE].T
                 margin = np.matmul(features, at).astype(np.float64)
-                numbers = numbers_of(score, margin, target.copy(), weights, None)
+                numbers = numbers_of(score, margin, target.copy(), weights, None, LEAST_SINGLE)
                 limit = inverse * bound
                 np.minimum(limit, LARGEST, out=limit)
                 np.minimum(numbers, limit, out=numbers)
@@ -225,10 +229,12 @@ class _Compiled:
         return total
 
 
-def numbers_of(score: Score, margin: Array, target: Array, weights: Array, included: NDArray[np.bool_] | None) -> Array:
+def numbers_of(
+    score: Score, margin: Array, target: Array, weights: Array, included: NDArray[np.bool_] | None, least: float
+) -> Array:
     """Return each record's weighted score, shape (m,), zero by selection where its margin or score is not finite.
 
-    Operations of numpy, whose calls take half the time of torch's; the margin is used up.
+    And where it is too small. Operations of numpy, whose calls take half the time of torch's; the margin is used up.
 
     Args:
         score: of a loss at margins and targets.
@@ -236,12 +242,14 @@ def numbers_of(score: Score, margin: Array, target: Array, weights: Array, inclu
         target: shape (m,), contiguous.
         weights: shape (m,), finite, at most one.
         included: which records count; None: all.
+        least: the size that it has at least.
     """
     numbers: Array = score(torch.from_numpy(margin), torch.from_numpy(target)).numpy()
     numbers *= weights
     margin *= 0.0  # a margin that is not finite makes no number of its score
     numbers += margin
-    counted = np.isfinite(numbers)
+    np.abs(numbers, out=margin)
+    counted = (margin >= least) & (margin < inf)
     if included is not None:
         counted &= included
     return np.where(counted, numbers, 0.0)

@@ -3,25 +3,45 @@
 import time
 from math import isnan
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
+import pytest
 import torch
 from pydantic import TypeAdapter
 from scipy import stats
 
 from core.catalogue.columns import Columns
 from core.catalogue.design import make_design
+from core.catalogue.losses import Clip, LogCosh
 from core.catalogue.models import LinearModel, LogisticModel
 from core.catalogue.network.layers import Linear
 from core.catalogue.network.model import NetworkModel
 from core.catalogue.questions import Curvature, Gradient
 from core.catalogue.tiny import LEAST, LEAST_SINGLE
 from core.oracle.noise import grid_for
+from core.problems import rows as compiled
 from core.problems.linear import LinearProblem
+from core.problems.single import PART_ROWS
 from tests.support.problems import LOGISTIC, WEIGHTS, facts
 
+by_both = pytest.mark.parametrize("kernels", [compiled.KERNELS, None], ids=["compiled", "numpy"])
 SMALLEST_NORMAL = {np.float64: 2.0**-1022, np.float32: 2.0**-126}
-TINY = [0.0, 5e-324, -1e-310, 1e-300, 2.0**-501, 2.0**-499, -(2.0**-61), 2.0**-59, 1e-5, np.nan, 1.0]
+TINY = [
+    0.0,
+    5e-324,
+    -1e-310,
+    1e-300,
+    2.0**-501,
+    2.0**-499,
+    2.0**-301,
+    2.0**-299,
+    -(2.0**-61),
+    2.0**-59,
+    1e-5,
+    np.nan,
+    1.0,
+]
 COLUMNS: list[dict[str, Any]] = [
     {"name": "x", "type": "number", "lower": -1, "upper": 1},
     {"name": "y", "type": "binary", "values": ["no", "yes"]},
@@ -99,7 +119,11 @@ def test_a_pass_takes_as_long_for_cells_next_to_the_middle() -> None:
     Processor time, which other programs hardly touch. Without the rule such a pass takes four times as long on
     processors that are slow with denormal numbers.
     """
-    slow, plain = passes(1e-308), passes(0.0)
+    assert_as_long(passes(1e-308), passes(0.0))
+
+
+def assert_as_long(slow: Any, plain: Any) -> None:
+    """Fail where one pass takes longer than another; under equal laws once in 20,000 times."""
     slow()
     plain()
     order, later = np.random.default_rng().integers(0, 2, 100), 0
@@ -108,3 +132,72 @@ def test_a_pass_takes_as_long_for_cells_next_to_the_middle() -> None:
         taken = slow()
         later += taken > (plain() if other is None else other)
     assert stats.binomtest(later, 100).pvalue > 5e-5, later
+
+
+def step(value: float, kernels: Any, units: int = 4000, width: int = 40) -> Any:
+    """Return a step on a list of records in single precision, whose features are as large as said."""
+    draws = torch.Generator().manual_seed(1)
+    features = value * torch.ones(units, width, dtype=torch.float64)
+    target = (torch.rand(units, generator=draws) < 0.5).double()
+    with patch.object(compiled, "KERNELS", kernels):
+        held = LinearProblem(features, target, torch.ones(units, dtype=torch.bool), LOGISTIC, WEIGHTS)
+        public = facts(units, width).model_copy(update={"part_rows": PART_ROWS})
+        theta = torch.full((width,), 0.5, dtype=torch.float64)
+        question = Gradient(sigma=1.0)
+        grid = grid_for(question, public, units)
+        rows, included = torch.randint(0, units, (1000,), generator=draws), torch.ones(1000, dtype=torch.bool)
+
+        def go() -> float:
+            begun = time.process_time()
+            held.integer_sum(question, public, theta, grid.part_step, rows=rows, included=included)
+            return time.process_time() - begun
+
+        go()  # which copies the records to single precision
+    return go
+
+
+@by_both
+@pytest.mark.parametrize("value", [1e-36, 1e-40])
+def test_a_step_in_single_precision_takes_as_long_for_such_cells(value: float, kernels: Any) -> None:
+    """Without the rule a step takes eight times as long: normal in double precision, its cells are not in single."""
+    assert_as_long(step(value, kernels), step(0.0, kernels))
+
+
+def outliers(loss: Any, residual: float, question: Any, units: int = 1000, width: int = 40) -> Any:
+    """Return a pass over records whose targets are all as far off as said."""
+    features = torch.randn(units, width, generator=torch.Generator().manual_seed(1), dtype=torch.float64) / 10
+    target = torch.full((units,), residual, dtype=torch.float64)
+    held = LinearProblem(features, target, torch.ones(units, dtype=torch.bool), loss, WEIGHTS)
+    public = facts(units, width)
+    theta = torch.zeros(width, dtype=torch.float64)
+    grid = grid_for(question, public, units)
+
+    def go() -> float:
+        begun = time.process_time()
+        held.integer_sum(question, public, theta, grid.part_step)
+        return time.process_time() - begun
+
+    return go
+
+
+def test_a_pass_takes_as_long_for_records_far_off() -> None:
+    """A curvature that vanishes far off, as log cosh has: without the rule one such record took a tenth more."""
+    loss, question = LogCosh(c=1.0, scale=1.0), Curvature(sigma=1.0, of="hessian")
+    assert_as_long(outliers(loss, 355.0, question), outliers(loss, 300.0, question))
+
+
+@by_both
+@pytest.mark.parametrize(("part_rows", "margin", "grid"), [(None, 150.0, 2.0**-260), (PART_ROWS, 38.0, 2.0**-100)])
+@pytest.mark.parametrize("units", [64, 20_000])
+def test_numbers_whose_products_may_be_slow_are_zero(
+    part_rows: int | None, margin: float, grid: float, units: int, kernels: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records predicted so well that their scores are 1e-65, or 4e-18 in single precision, on a grid of its own."""
+    monkeypatch.setattr(compiled, "KERNELS", kernels)
+    features = torch.full((units, 3), 2.0**-20, dtype=torch.float64)
+    ones, question = torch.ones(units, dtype=torch.float64), Gradient(sigma=1.0, clip=1.0)
+    held = LinearProblem(features, 0 * ones, ones.bool(), LOGISTIC, Clip(bound=1.0))
+    public = facts(units, 3).model_copy(update={"part_rows": part_rows})
+    near, far = (torch.full((3,), -one * 2.0**20 / 3, dtype=torch.float64) for one in (0.9 * margin, margin))
+    assert held.integer_sum(question, public, near, grid).any(), "larger ones count"
+    assert not held.integer_sum(question, public, far, grid).any()

@@ -156,7 +156,7 @@ def test_singles_are_added_in_the_order_of_the_text(width: int, monkeypatch: pyt
 FLAWS = {
     "no lower limit": ("value > -highest ? value : -highest", "value"),
     "zero by multiplication": ("bits &= -(uint64_t)(counts & is_finite(value));", "bits *= counts;"),
-    "a margin that overflows": ("weights[i], is_finite(margin[i]))", "weights[i], 1)"),
+    "a margin that overflows": ("weights[i], is_finite(margin[i]), LEAST_NUMBER)", "weights[i], 1, LEAST_NUMBER)"),
     "truncated": ("(int64_t)(value < 0 ? -size : size)", "(int64_t)value"),
 }  # fmt: skip
 SINGLE_FLAWS = {
