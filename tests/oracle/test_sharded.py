@@ -97,6 +97,36 @@ def test_the_integers_are_those_of_one_process(team: Team, scene: dict[str, obje
         assert expected.any()
 
 
+@pytest.mark.parametrize("whole", [False, True], ids=["own rows", "all rows"])
+@pytest.mark.parametrize("loss", ["logistic", "joint", "multinomial"])
+def test_zeroed_is_as_absent_for_several_processes(team: Team, loss: str, whole: bool) -> None:
+    """Under a mask; and, where all hold all rows, in a list's slots: x zeroed there, or left out as padding is."""
+    scene: dict[str, object] = {"loss": loss, "units": 3 * PART_UNITS + 5, "dimension": 4, "whole": whole}
+    units, situation = 3 * PART_UNITS + 5, situation_of(scene)
+    public, theta = situation.facts(units), situation.point(1)
+    draws = torch.Generator().manual_seed(7)
+    included = torch.rand(units, generator=draws) < 0.3
+    x = int(included.nonzero()[-3])
+    reads = [(None, included, included.index_fill(0, torch.tensor(x), value=False))]
+    if whole:
+        rows = torch.randperm(units, generator=draws)[: PART_UNITS + 9]
+        x = int(rows[PART_UNITS + 2])  # in the second process's part of the list
+        reads = [(None, included.index_fill(0, torch.tensor(x), value=True), included.clone())]
+        reads[0][2][x] = False
+        reads.append((rows, torch.ones(len(rows), dtype=torch.bool), rows != x))
+    for question in (Gradient(sigma=1.0), Curvature(of="score", sigma=1.0)):
+        step = grid_for(question, public, units).part_step
+        for rows_read, inside, outside in reads:
+            told = [
+                lead(team, **scene, zeroed=zeroed).integer_sum(
+                    question, public, theta, step, rows=rows_read, included=mask
+                )
+                for zeroed, mask in ((x, inside), (None, outside), (None, inside))
+            ]
+            assert torch.equal(told[0], told[1]), "zeroed and absent"
+            assert not torch.equal(told[0], told[2]), "x counts"
+
+
 @pytest.mark.parametrize("units", [1, PART_UNITS, PART_UNITS + 1, 10 * PART_UNITS - 3, 581_012])
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 64])
 def test_shards_are_runs_of_whole_parts_and_miss_no_row(units: int, size: int) -> None:

@@ -47,6 +47,8 @@ def make_rows(scene: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor, torch.
     if scene.get("rows") == "odd":
         x[::7, 0], x[1::11] = torch.nan, 1e6
         present[::5] = False
+    if scene.get("zeroed") is not None:
+        present[scene["zeroed"]] = False
     return x, y, present
 
 
