@@ -18,8 +18,7 @@ from core.service.context import Caller, Context, Role
 from core.service.scopes import entries as read_entries
 from core.store.claims import Claim
 from core.store.jobs import jobs
-from core.store.ledger import kinds, ledger
-from core.store.ledger.chain import append
+from core.store.ledger import gaps, ledger
 from core.store.signing import rotate_signing_key
 from core.store.tables import Attempt, Dataset, Job, Scope
 from core.store.tables import Entry as Row
@@ -235,19 +234,21 @@ def test_a_signed_head_is_the_head_and_a_later_one_extends_it(context: Context, 
         checker.extends(older, newer, chain(context, admin, place.scope_id))
 
 
-def test_a_ledger_that_went_on_without_its_witness_says_so_in_every_certificate(
+def test_a_ledger_that_went_on_without_its_witness_says_so_in_every_certificate_and_report(
     context: Context, admin: Caller
 ) -> None:
     place = make_place(context.database)
     job_id = failed(context, begin(context, place, chunks=1))
     assert read(context, admin, job_id).payload["ledger"]["reconciled"] == []
+    assert cases.report(context, admin, job_id)["unwitnessed"] == []
     with context.database.write() as session:
         scope = ledger.lock_scope(session, place.scope_id)
         at = session.get_one(Row, (scope.id, scope.seq)).created_at
-        said = {"accounts": {}, "since": at, "until": at, "reason": "the witness is lost", "actor": "operator"}
-        append(session, scope, kinds.KINDS["unwitnessed"], at=at, content=said)
+        gaps.note(session, scope, "operator", "the witness is lost")
     (told,) = read(context, admin, job_id).payload["ledger"]["reconciled"]
-    assert (told["kind"], told["since"], told["until"]) == ("unwitnessed", at, at)
+    assert (told["kind"], told["since"]) == ("unwitnessed", at)
+    (gap,) = cases.report(context, admin, job_id)["unwitnessed"]
+    assert (gap["entry"], gap["accepted"]) == (told["seq"], None)
 
 
 def test_without_a_key_jobs_run_and_certificates_say_what_is_missing(context: Context, admin: Caller) -> None:
