@@ -159,7 +159,7 @@ def validation(dataset: DatasetId, url: Url = DEFAULT_URL, secret: Secret = "") 
 
 @app.command()
 def identity(dataset: DatasetId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
-    """Print what an upload had in common with your earlier ones, and what you stated. For the owner alone."""
+    """Print what an upload shares with earlier ones. And what was stated; for the owner alone."""
     with Client(url, secret) as client:
         found = client.identity(dataset)
     for one in found.overlaps:

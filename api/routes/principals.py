@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 
 from api.body import StrictRoute
-from api.cost import FEW_VALUES, WATCHERS, Cost, by, costs
+from api.cost import FEW_VALUES, READ, WATCHERS, Cost, by, costs
 from api.deps import After, Caller, Db, Limit, capped, page
 from api.errors import problems
 from api.schemas import Page, WithReason
@@ -27,9 +27,9 @@ def list_principals(caller: Caller, db: Db, after: After = None, limit: Limit = 
 
 
 @router.get("/{principal_id}", responses=problems(NotFound))
-@costs(Cost(WATCHERS))
+@costs(READ)
 def get_principal(principal_id: PrincipalId, caller: Caller, db: Db) -> PrincipalStateView:
-    """Show one principal, and whether it is disabled; admins and auditors only."""
+    """Show one principal, and whether it is disabled: any for admins and auditors, otherwise one's own."""
     return service.get(db, caller, principal_id)
 
 

@@ -23,13 +23,13 @@ def page(context: Context, caller: Caller, after: str | None, limit: int) -> lis
 
 
 def get(context: Context, caller: Caller, principal_id: str) -> PrincipalStateView:
-    """Return one principal.
+    """Return one principal: any for admins and auditors, otherwise the caller's own.
 
     Raises:
-        Forbidden: the caller is neither an admin nor an auditor.
-        NotFound: there is none.
+        NotFound: it does not exist for the caller.
     """
-    caller.require("admin", "auditor")
+    if caller.role not in {"admin", "auditor"} and principal_id != caller.id:
+        raise NotFound("There is no such principal.")
     with context.database.read() as session:
         found = queries.principal(session, principal_id)
         if found is None:

@@ -39,6 +39,9 @@ def reserved(owner: httpx.Client, name: str) -> float:
 def test_the_life_of_a_federated_job(
     service: Service, admin: httpx.Client, owners: list[httpx.Client], names: list[str]
 ) -> None:
+    me = admin.get("/v1/me").json()["id"]
+    for owner, name in zip(owners, names, strict=True):
+        assert owner.put(f"/v1/datasets/{name}/access/{me}", json={"budget_cap": "all"}).status_code == 201
     told = admin.post("/v1/estimates", json=federated(names)).json()
     assert told["fits"]
     assert [client["plan"]["batch"] for client in told["clients"]] == [200, 300]

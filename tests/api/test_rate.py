@@ -182,6 +182,8 @@ class TestJobs:
         admin = narrow.client()
         owner, _ = narrow.someone("owner")
         dataset = upload(owner)["id"]
+        me = admin.get("/v1/me").json()["id"]
+        assert owner.put(f"/v1/datasets/{dataset}/access/{me}", json={"budget_cap": "all"}).status_code == 201
         made = [submit(owner, job(dataset, mu="0.05")) for _ in range(3)]
         assert [answer.status_code for answer in made] == [202, 202, 429]
         refused = made[2]

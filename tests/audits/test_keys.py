@@ -153,6 +153,8 @@ def test_only_admins_disable_and_never_themselves(service: Service) -> None:
         own = f"/v1/principals/{made['principal']}"
         assert client.post(f"{own}/disable", json={"reason": "I say so"}).status_code == 403
         assert client.get("/v1/principals").status_code == (200 if role == "auditor" else 403)
+        assert client.get(place).status_code == (200 if role == "auditor" else 404)
+        assert client.get(own).json()["disabled_at"] is None
     me = service.client().get("/v1/me").json()["id"]
     assert service.client().post(f"/v1/principals/{me}/disable", json={"reason": "oops"}).status_code == 403
     assert service.client().post("/v1/principals/pr_nobody/disable", json={"reason": "oops"}).status_code == 404

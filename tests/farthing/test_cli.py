@@ -80,7 +80,7 @@ def ok(done: "subprocess.CompletedProcess[str]") -> str:
 def share_and_list(farthing: Command, dataset: str, scope: str, principal: str, secret: str) -> None:
     """Share a dataset with a principal in several ways; the last one, an epsilon, stays."""
     for silent in ((), ("--all", "--share", "0.5")):
-        assert farthing("share", dataset, principal, *silent).exit_code == 2
+        assert farthing("share", dataset, principal, *silent).returncode == 2
     assert f"ana ({principal}) may use all of {scope}" in ok(farthing("share", dataset, principal, "--all"))
     assert dataset in ok(farthing("datasets", FARTHING_KEY=secret))
     ok(farthing("unshare", dataset, principal))

@@ -51,7 +51,7 @@ def test_from_upload_to_erasure(context: Context, admin: Caller, someone: Someon
     budget = datasets.budget(context, analyst, made["id"])
     beside = told.cost.retry_allowance.percent
     assert first["cost"]["retry_allowance"]["percent"] == beside
-    assert budget.entries == 3
+    assert budget.entries == 4
     assert float(budget.percent.reserved) == pytest.approx(float(told.cost.percent) + float(beside), abs=2e-4)
     assert [entry.kind for entry in scopes.entries(context, auditor, made["scope"], 0, 10)] == [
         "open",
