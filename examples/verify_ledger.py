@@ -146,7 +146,7 @@ def room(account: Body) -> int:
     with mp.workdps(100):
         epsilon, left = mpf(str(account["epsilon"])), mpf(str(account["delta"]))
         for a, most in zip(account["orders"], account["caps_nano"], strict=True):
-            left -= mp.exp((a - 1) * (mpf(most) / 10**9 - epsilon)) * (1 - mpf(1) / a) ** (a - 1) / a
+            left -= mp.exp((a - 1) * (mpf(most) / 10**9 - epsilon)) * (1 - mpf(1) / a) ** (a - 1) / a if most else 0
         return max(0, min(2**62, int(mp.floor(left / (1 + mp.exp(epsilon)) * mpf(2) ** 108))))
 
 
@@ -227,7 +227,7 @@ class Ledger:
         due: Moves = getattr(self, body["kind"])(body) or {}
         moved = {name: (one["spent"], one["reserved"]) for name, one in body["accounts"].items()}
         need(canonical(moved) == canonical(due), f"it moves {moved}, and {due} follows")
-        if not due and body["kind"] != "reconcile":
+        if not due or body["kind"] == "reconcile":
             need((body["job"], body["attempt"], body["chunk"]) == (None, None, None), "it names a job")
         for name, (spent, reserved) in due.items():
             account = self.accounts[name]
@@ -301,8 +301,9 @@ class Ledger:
         events = [canonical(event) for times, event in runs for _ in range(times)]
         payers = {name for name in body["accounts"] if name != self.scope}
         need(self.scope in body["accounts"], "the scope's account pays nothing")
-        need(all(self.accounts[name]["principal"] == body["actor"] for name in payers), "it pays from another's grant")
         need(not any(self.accounts[name]["closed"] for name in payers), "it pays from a grant that was closed")
+        own = {name for name, one in self.accounts.items() if one["principal"] == body["actor"] and not one["closed"]}
+        need(payers == own, "it pays from another's grant, or not from its own")
         held, left, totals = {}, {}, {}
         for name in body["accounts"]:
             orders = self.accounts[name]["orders"]
@@ -440,11 +441,13 @@ class Ledger:
             taken = add(account["spent"], account["reserved"])
             seen = (body["seen"] or {"taken": {}})["taken"].get(name, taken)
             missing = [max(0, x) for x in add(seen, taken, -1)]
-            room = [x - y for x, y in zip(account["caps_nano"], taken, strict=False)]
-            slot = min((missing[j] - left, j) for j, left in enumerate(room) if left >= 0)[1]
+            free = [x - y for x, y in zip(account["caps_nano"], taken, strict=False)]
+            slot = min((missing[j] - left, j) for j, left in enumerate(free) if left >= 0)[1]
             if any(missing):
-                missing[slot] = min(missing[slot], room[slot])
+                missing[slot] = min(missing[slot], free[slot])
                 raised[name] = (missing, ZERO)
+            draws = (body["seen"] or {"draws": {}}).get("draws", {}).get(name, 0)
+            account["draws"] = max(account["draws"], min(draws, room(account)))
         if any(raised.get(self.scope, (ZERO,))[0]):
             self.charged["forgotten"] += 1
         return raised
@@ -472,7 +475,9 @@ def figure(value: Decimal) -> str:
 
 def percent(amounts: list[int], caps: list[int]) -> Decimal:
     """Return the least share of a cap, in per cent, rounded up."""
-    least = min(Fraction(100 * amount, top) for amount, top in zip(amounts, caps, strict=False))
+    least = min(
+        (Fraction(100 * amount, top) for amount, top in zip(amounts, caps, strict=False) if top), default=Fraction(100)
+    )
     places = max(4, 3 - (Decimal(least.numerator) / least.denominator).adjusted()) if least else 4
     return Decimal(ceil(least * 10**places)).scaleb(-places)
 

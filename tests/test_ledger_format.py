@@ -490,6 +490,15 @@ def pay_from_another_s_grant(told: list[dict[str, Any]]) -> None:
     the(told, "reserve")["actor"] = "pr_somebody_else"
 
 
+def leave_out_a_grant(told: list[dict[str, Any]]) -> None:
+    accounts = the(told, "reserve")["accounts"]
+    del accounts[next(name for name in accounts if name.startswith("gr_"))]
+
+
+def name_a_job(told: list[dict[str, Any]]) -> None:
+    the(told, "reconcile")["job"] = "job_other"
+
+
 def reserve_while_frozen(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
     stop = the(told, "freeze")
     place = told.index(stop)
@@ -568,6 +577,8 @@ FORGERIES: dict[Change, str] = {
     pay_from_another_s_grant: "it pays from another's grant",
     pay_from_a_grant_that_was_closed: "it closes a grant, and changes it",
     widen_a_share: "its terms do not follow",
+    leave_out_a_grant: "it pays from another's grant, or not from its own",
+    name_a_job: "it names a job",
     reserve_while_frozen: "the scope was frozen",
     reserve_before_it_is_accepted: "the scope was frozen",
     forget_what_was_witnessed: "it moves .* follows",

@@ -228,7 +228,9 @@ def _remaining(terms: Terms, spent: Sequence[int], reserved: Sequence[int]) -> l
 
 
 def _least_fraction(terms: Terms, amounts: Sequence[int]) -> Fraction:
-    return min(Fraction(amount, cap) for amount, cap in zip(amounts, terms.caps_nano, strict=True))
+    """Return the least share of a cap; an order whose cap is 0 (`renewed`) holds nothing, so that it tells nothing."""
+    shares = (Fraction(amount, cap) for amount, cap in zip(amounts, terms.caps_nano, strict=True) if cap > 0)
+    return min(shares, default=Fraction(1))
 
 
 def _round_percent(fraction: Fraction, rounding: str) -> Decimal:

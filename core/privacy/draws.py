@@ -24,7 +24,8 @@ Steinke 2020, proposition 12, as in `conversions.renyi_budget`):
 
     d_j = exp((a_j - 1)(c_j - epsilon)) (1 - 1/a_j)^(a_j - 1) / a_j <= w_j delta.
 
-So N = (delta - sum_j d_j) / ((1 + e^epsilon) tau), worked out here in decimals of 60 digits, each rounded to the safe
+An order whose cap is 0, as a lowered ceiling may have it, has no part in that sum: it is passed with the first charge,
+and before that nothing was drawn from a record, which is (0, 0)-private. So N = (delta - sum_j d_j) / ((1 + e^epsilon) tau), worked out here in decimals of 60 digits, each rounded to the safe
 side: it follows from epsilon, delta, orders and caps, and from nothing else. Weights add up to .999, so that N is about
 delta/(1000 (1 + e^epsilon) tau): 1e20 at (8, 1e-6), 6e14 at (20, 1e-6), 3e10 at (30, 1e-6), and none above epsilon 54.
 
@@ -88,6 +89,8 @@ def most_draws(terms: Terms) -> int:
     """Return N, how many units of draws a budget has room for; 0 where it has none, and at most `MOST_COUNTED`."""
     room = terms.delta
     for order, cap in zip(terms.orders, terms.caps_nano, strict=True):
+        if not cap:
+            continue
         room = _DOWN.subtract(room, _delta_of(order, _UP.divide(Decimal(cap), Decimal(NANO)), terms.epsilon))
     if room <= 0:
         return 0

@@ -48,6 +48,10 @@ class Reserve(Body):
             owner = tally.accounts[account_id].principal if account_id in tally.accounts else None
             demand(owner == self.actor, f"{account_id} is no grant of {self.actor}")
             demand(not tally.accounts[account_id].is_closed, f"{account_id} was closed")
+        own = {
+            one for one, account in tally.accounts.items() if account.principal == self.actor and not account.is_closed
+        }
+        demand(self.v == 1 or own <= self.accounts.keys(), f"the grant of {self.actor} pays nothing")
         priced = _priced(self.schedule, self.retry_allowance)
         held: Amounts = {}
         for account_id in self.accounts:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from core.privacy.amounts import parse_figure
 from core.privacy.budget import NANO, Terms, renewed
 from core.privacy.caps import part_of
+from core.privacy.draws import most_draws
 from core.privacy.events import Event, Zcdp
 from core.store.ledger.bodies import SLOTS, Body, Seconds
 from core.store.ledger.tally import AccountTally, Amounts, Tally, demand, terms_of_budget
@@ -86,6 +87,7 @@ class Open(Still):
             "its caps, orders and weights are not those of the declared budget",
         )
         tally.owner, tally.units = self.actor, self.units
+        tally.adjacency, tally.unit = self.adjacency, self.unit
         tally.accounts[self.account] = AccountTally(told, self.terms.declared, None)
 
 
@@ -195,6 +197,8 @@ class Witnessed(BaseModel):
     seq: Annotated[int, Field(ge=0)]
     head: str
     taken: dict[str, tuple[int, int, int, int]]
+    draws: dict[str, Annotated[int, Field(ge=0, le=2**63 - 1)]] = {}
+    """Units of draws of each account then; a witness of before they were counted tells none."""
 
 
 class Reconcile(Body):
@@ -221,6 +225,9 @@ class Reconcile(Body):
         else:
             raised = {} if self.seen is None else raised_to(self.seen.taken, tally.accounts)
         tally.move(self, raised, dict.fromkeys(raised, _ZERO))
+        told = {} if self.seen is None else self.seen.draws
+        for account_id, draws in draws_raised_to(told, tally.accounts).items():
+            tally.accounts[account_id].draws = draws
         own = tally.accounts[self.scope]
         event = lost_event([one - two for one, two in zip(own.spent, before[self.scope], strict=True)], own.terms)
         if event is not None:
@@ -236,6 +243,17 @@ def raised_to(seen: Mapping[str, Sequence[int]], accounts: Mapping[str, AccountT
         if any(missing):
             raised[account_id] = _within_cap(account, missing)
     return raised
+
+
+def draws_raised_to(seen: Mapping[str, int], accounts: Mapping[str, AccountTally]) -> dict[str, int]:
+    """Return the units of draws that each account counts once it counts those that were seen.
+
+    They are as many as its terms have room for at most: then it admits nothing that draws.
+    """
+    return {
+        account_id: max(account.draws, min(seen.get(account_id, 0), most_draws(account.terms)))
+        for account_id, account in accounts.items()
+    }
 
 
 def _within_cap(account: AccountTally, missing: list[int]) -> list[int]:

@@ -127,9 +127,12 @@ class Tally:
 
     Attributes:
         seq: the number of the last entry.
+        version: of its form; none before it had a newer one.
         at: its time.
         owner: who answers for the scope.
         units: n, the number of units.
+        adjacency: of the scope.
+        unit: of the scope, JSON-ready; None where version 1 does not say.
         accounts: by identifier; the scope's own has the scope's.
         live: jobs that are reserved for and not over.
         over: jobs that are over, until whoever follows the chain takes them out; then they are looked up.
@@ -151,9 +154,12 @@ class Tally:
         self._find = find
         self._was_seen = was_seen or (lambda job: find(job) is not None)
         self.seq = 0
+        self.version = 0
         self.at = 0.0
         self.owner = ""
         self.units = 0
+        self.adjacency = ""
+        self.unit: object = None
         self.accounts: dict[str, AccountTally] = {}
         self.live: dict[str, JobTally] = {}
         self.over: dict[str, JobTally] = {}
@@ -179,6 +185,7 @@ class Tally:
         """
         demand(body.scope == self.scope, f"it is of {body.scope}")
         demand((body.seq == 1) == (body.kind == "open"), "the first entry opens the scope, and no other does")
+        demand(body.v >= self.version, f"it is of version {body.v}, and one of version {self.version} is before it")
         if body.v == 1:
             self.remarks.add(
                 "entries of version 1: that their prices are covered was checked, not that they are exact; nor was the "
@@ -190,7 +197,7 @@ class Tally:
 
     def leave(self, body: Body) -> None:
         """Count an entry as the last one."""
-        self.seq, self.at = body.seq, max(body.at, self.at)
+        self.seq, self.version, self.at = body.seq, body.v, max(body.at, self.at)
 
     def job(self, body: Body) -> JobTally:
         """Return the job that an entry is about, live or ended.

@@ -121,6 +121,7 @@ class Verifier:
         except Exception as error:  # noqa: BLE001 - what cannot be followed is not verified, whatever the reason
             return Verification(False, *told, self._first_bad(scope), _reason_of(error))
         try:
+            _compare_scope(scope, found)
             _compare_accounts(session, self._scope_id, found)
             _compare_jobs(found.live, _jobs(session, Job.scope_id == self._scope_id, Job.finished_at.is_(None)))
             is_frozen = scope.frozen_reason is not None
@@ -203,6 +204,13 @@ def _compare_head(scope: Scope, seq: int, head: str) -> None:
         (seq, head) == (scope.seq, scope.head),
         f"the scope's head is entry {scope.seq}, {scope.head}; the chain ends with entry {seq}, {head}",
     )
+
+
+def _compare_scope(scope: Scope, tally: Tally) -> None:
+    """Compare what decides the noise and the rates of all jobs to come, and who answers, with the first entry."""
+    told, kept = (tally.owner, tally.adjacency, tally.units), (scope.owner_id, scope.adjacency, scope.units)
+    demand(told == kept, "its owner, adjacency or number of units is not that of its first entry")
+    demand(tally.unit is None or tally.unit == scope.unit, "its unit is not that of its first entry")
 
 
 def _compare_accounts(session: Session, scope_id: str, tally: Tally) -> None:

@@ -15,7 +15,7 @@ from core.store.jobs import jobs
 from core.store.ledger import chain, gaps, kinds
 from core.store.ledger.accounts import lock_accounts, lock_scope, move, read_slots, terms_of
 from core.store.ledger.bodies import slots
-from core.store.ledger.scope_entries import raised_to
+from core.store.ledger.scope_entries import draws_raised_to, raised_to
 from core.store.ledger.tally import AccountTally
 from core.store.tables import TERMINAL_STATES, Account, Job, Scope
 from core.store.witness.comparing import NAME, is_own, risen
@@ -96,8 +96,10 @@ def _reconcile(
         tallies = {one: _tally(account) for one, account in accounts.items()}
         raised = {} if known is None else raised_to(known.taken, tallies)
         moved = {one: move(accounts[one], spent=amount, reserved=slots([])) for one, amount in raised.items()}
+        for one, draws in draws_raised_to({} if known is None else known.draws, tallies).items():
+            accounts[one].draws = draws
         content: dict[str, Any] = {"accounts": moved, "actor": actor, "reason": "brought up to the witness"}
-        content |= {"seen": None if known is None else {"seq": known.seq, "head": known.head, "taken": known.taken}}
+        content |= {"seen": None if known is None else _told(known)}
         chain.append(session, scope, kinds.Reconcile, at=clock.read(session), content=content)
     session.flush()
     return list(live)
@@ -106,4 +108,8 @@ def _reconcile(
 def _tally(account: Account) -> AccountTally:
     """Return an account as the rules of entries see it."""
     balance = read_slots(account, "spent"), read_slots(account, "reserved")
-    return AccountTally(terms_of(account), account.declared, account.principal_id, *balance)
+    return AccountTally(terms_of(account), account.declared, account.principal_id, *balance, account.draws)
+
+
+def _told(known: Seen) -> dict[str, Any]:
+    return {"seq": known.seq, "head": known.head, "taken": known.taken, "draws": known.draws}

@@ -240,15 +240,16 @@ def _moved(session: Session, known: Mapping[str, Seen], scopes: Collection[str] 
     ]
     hashes = hashes_at(session, {one: known[one].seq for one, _, _ in grown if one in known})
     return {
-        scope_id: Change(known.get(scope_id), Seen(seq, head, _taken_of(session, scope_id)))
+        scope_id: Change(known.get(scope_id), _seen_of(session, scope_id, seq, head))
         for scope_id, seq, head in grown
         if scope_id not in known or hashes.get(scope_id) == known[scope_id].head
     }
 
 
-def _taken_of(session: Session, scope_id: str) -> dict[str, list[int]]:
-    accounts = session.execute(select(Account).where(Account.scope_id == scope_id)).scalars()
-    return {account.id: _taken(account) for account in accounts}
+def _seen_of(session: Session, scope_id: str, seq: int, head: str) -> Seen:
+    accounts = session.execute(select(Account).where(Account.scope_id == scope_id)).scalars().all()
+    taken, draws = {one.id: _taken(one) for one in accounts}, {one.id: one.draws for one in accounts}
+    return Seen(seq, head, taken, draws)
 
 
 def hashes_at(session: Session, places: Mapping[str, int]) -> dict[str, str]:

@@ -31,6 +31,8 @@ class Seen:
     head: str
     taken: dict[str, list[int]]
     """Spent + reserved of each account at that entry, by slot."""
+    draws: dict[str, int] = field(default_factory=dict)
+    """Units of draws of each account then; none where a witness of before they were counted tells none."""
     tag: str | None = field(default=None, compare=False)
     """Names this very writing of it, where the place has such names."""
 
@@ -50,6 +52,11 @@ class Name:
     def line(self) -> dict[str, Any]:
         """Return it as JSON."""
         return {"witness": self.own, "before": list(self.before)}
+
+
+def seen_in(told: Mapping[str, Any]) -> Seen:
+    """Return what a line tells of a scope."""
+    return Seen(told["seq"], told["head"], told["taken"], told.get("draws", {}))
 
 
 def name_in(told: Mapping[str, Any]) -> Name | None:
@@ -223,7 +230,7 @@ class WitnessFile:
 
     def _take(self, told: Mapping[str, Any]) -> None:
         if "scope" in told:
-            self._seen[told["scope"]] = Seen(told["seq"], told["head"], told["taken"])
+            self._seen[told["scope"]] = seen_in(told)
         if "erased" in told:
             self._erased.add(told["erased"])
         self._server = told.get("server", self._server)

@@ -14,12 +14,13 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from core.errors import NotReady
 from core.store.ledger import chain
 from core.store.records.bucket import Bucket, Changed
-from core.store.witness.witness_file import Change, Name, Seen, name_in
+from core.store.witness.witness_file import Change, Name, Seen, name_in, seen_in
 
 SERVER: Final = "server"
 SCOPES: Final = "scopes/"
@@ -137,7 +138,7 @@ class WitnessObjects:
         if found is None:
             return None
         told = json.loads(found.bytes)
-        return Seen(told["seq"], told["head"], told["taken"], tag=found.tag)
+        return replace(seen_in(told), tag=found.tag)
 
     def _write(self, scope_id: str, change: Change) -> bool:
         """Replace an object; tell whether it was still the one that was known. What was known is forgotten if not."""
@@ -150,7 +151,7 @@ class WitnessObjects:
                 self._seen.pop(scope_id, None)
             return False
         with self._caching:
-            self._seen[scope_id] = Seen(after.seq, after.head, after.taken, tag=tag)
+            self._seen[scope_id] = replace(after, tag=tag)
         return True
 
 

@@ -1,0 +1,160 @@
+"""What a second look found: rules that every entry obeyed, and that were not all the rules there are.
+
+Each test did its damage before the rule that now stands against it; the module's history says with which figure.
+"""
+
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select, text, update
+
+from core.privacy.budget import plan_orders, renewed, standing
+from core.privacy.events import Gaussian
+from core.service.budgets import grant_view
+from core.store.access import principals
+from core.store.database import Database
+from core.store.ledger import ledger
+from core.store.tables import Account, Job, Scope
+from core.store.witness.comparing import guard
+from core.store.witness.reconciling import reconcile
+from core.store.witness.witness import Witness
+from tests.store.test_forgeries import SCHEDULE, Bodies, history, of, rewrite, verify
+from tests.store.test_witness import pay_witnessed, roll_back
+from tests.support.store import DRAWS, Place, make_place, submit
+
+WIDE = plan_orders(Decimal(8), Decimal("1e-6"))
+
+
+@pytest.fixture
+def place(database: Database) -> Place:
+    return make_place(database, WIDE)
+
+
+def give(database: Database, place: Place, principal: str, epsilon: str) -> str:
+    """Make a grant, or move it to another epsilon as the service does."""
+    with database.write() as session:
+        before = ledger.grant_terms(session, place.scope_id, principal)
+        fresh = plan_orders(Decimal(epsilon), Decimal("1e-6"))
+        used = False
+        if before is not None:
+            account = session.execute(select(Account).where(Account.principal_id == principal)).scalar_one()
+            used = any(getattr(account, f"{name}_{j}") for name in ("spent", "reserved") for j in range(1, 5))
+        terms = renewed(before, fresh.epsilon) if before is not None and used else fresh
+        declared = {"epsilon": epsilon, "delta": "1e-6"}
+        return ledger.set_grant(session, place.scope_id, principal, terms, declared, actor=place.principal_id).id
+
+
+def an_analyst(database: Database) -> str:
+    with database.write() as session:
+        return principals.create(session, "Anna", "analyst").id
+
+
+def test_an_older_version_after_a_newer_one_is_no_way_round_its_rules(database: Database) -> None:
+    """A reservation of version 1 says no draws: as one, it took none of the room for them."""
+    place = history(database)
+
+    def downgrade(bodies: Bodies) -> None:
+        body = of(bodies, "reserve", 3)
+        body["v"] = 1
+        del body["draws"]
+
+    rewrite(database, place.scope_id, downgrade)
+    with database.write() as session:
+        session.execute(text("UPDATE accounts SET draws = draws - :draws"), {"draws": DRAWS})
+        session.execute(text("UPDATE jobs SET draws = 0 WHERE finished_at IS NULL"))
+    found = verify(database, place.scope_id)
+    assert not found.ok
+    assert found.reason is not None
+    assert "version" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("adjacency", "replace_one"), ("units", 10), ("unit", {"user_column": "who", "max_records": 2})],
+)
+def test_a_scope_is_what_its_first_entry_says(database: Database, place: Place, column: str, value: Any) -> None:
+    """Another adjacency changes the noise of all jobs to come, another n the rate that is priced; no entry changes."""
+    assert verify(database, place.scope_id).ok
+    with database.write() as session:
+        session.execute(update(Scope).where(Scope.id == place.scope_id).values({column: value}))
+    assert not verify(database, place.scope_id).ok
+
+
+def test_a_scope_has_the_owner_of_its_first_entry(database: Database, place: Place) -> None:
+    with database.write() as session:
+        other = principals.create(session, "Otto", "owner").id
+        session.execute(update(Scope).where(Scope.id == place.scope_id).values(owner_id=other))
+    assert not verify(database, place.scope_id).ok
+
+
+def test_a_job_pays_from_the_grant_that_its_actor_has(database: Database, place: Place) -> None:
+    """A reservation that leaves a grant out goes past the ceiling of whoever holds it."""
+    analyst = an_analyst(database)
+    grant = give(database, place, analyst, "3")
+    with database.write() as session:
+        submit(session, place, SCHEDULE, grant=(analyst, grant))
+    assert verify(database, place.scope_id).ok
+
+    def leave_out(bodies: Bodies) -> None:
+        del of(bodies, "reserve")["accounts"][grant]
+
+    rewrite(database, place.scope_id, leave_out)
+    with database.write() as session:
+        empty = {f"reserved_{j}": 0 for j in range(1, 5)} | {"draws": 0}
+        session.execute(update(Account).where(Account.id == grant).values(empty))
+        job = session.execute(select(Job)).scalar_one()
+        job.chunks, job.allowance = {place.scope_id: job.chunks[place.scope_id]}, {}
+    found = verify(database, place.scope_id)
+    assert not found.ok
+    assert found.first_bad_seq is not None, found.reason
+
+
+def test_a_grant_that_was_used_and_lowered_can_be_looked_at(database: Database, place: Place) -> None:
+    """Its caps at some orders are 0 then: every view of it divided by them."""
+    analyst = an_analyst(database)
+    grant = give(database, place, analyst, "8")
+    with database.write() as session:
+        submit(session, place, (Gaussian(sigma=5000.0),), grant=(analyst, grant))
+    give(database, place, analyst, "4")
+    with database.read() as session:
+        account = session.get_one(Account, grant)
+        assert 0 in (account.cap_1, account.cap_2, account.cap_3)
+        shown = grant_view(account)
+    assert Decimal(0) < Decimal(shown.percent.reserved) < Decimal(100)
+    assert verify(database, place.scope_id).ok
+
+
+def test_a_budget_without_any_cap_is_used_up() -> None:
+    terms = renewed(WIDE, Decimal(1))
+    assert not any(terms.caps_nano)
+    found = standing(terms, (0, 0, 0), (0, 0, 0))
+    assert (found.spent, found.reserved, found.remaining) == (100, 0, 0)
+
+
+def test_draws_that_a_backup_forgets_are_counted_again(database: Database, place: Place, tmp_path: Path) -> None:
+    """Nano-nats came back from the witness, draws did not: each restored backup made room for as many more."""
+    witness = Witness(tmp_path / "elsewhere" / "witness.jsonl")
+    assert guard(database, witness) == []
+    pay_witnessed(database, place, witness)
+    with database.read() as session:
+        before = session.get_one(Account, place.scope_id).draws
+    assert before == DRAWS
+    roll_back(database, place, 1)
+    with database.write() as session:
+        session.execute(text("UPDATE accounts SET draws = 0"))
+    reconcile(database, witness)
+    with database.read() as session:
+        assert session.get_one(Account, place.scope_id).draws == before
+    assert verify(database, place.scope_id).ok
+
+    def forget(bodies: Bodies) -> None:
+        seen = of(bodies, "reconcile")["seen"]
+        seen["draws"] = {place.scope_id: 0}
+
+    rewrite(database, place.scope_id, forget)
+    assert not verify(database, place.scope_id).ok
+    with database.read() as session:
+        assert json.loads(json.dumps(session.get_one(Scope, place.scope_id).unit)) == "record"
