@@ -25,7 +25,9 @@ Steinke 2020, proposition 12, as in `conversions.renyi_budget`):
     d_j = exp((a_j - 1)(c_j - epsilon)) (1 - 1/a_j)^(a_j - 1) / a_j <= w_j delta.
 
 An order whose cap is 0, as a lowered ceiling may have it, has no part in that sum: it is passed with the first charge,
-and before that nothing was drawn from a record, which is (0, 0)-private. So N = (delta - sum_j d_j) / ((1 + e^epsilon) tau), worked out here in decimals of 60 digits, each rounded to the safe
+and before that nothing was drawn from a record, which is (0, 0)-private.
+
+So N = (delta - sum_j d_j) / ((1 + e^epsilon) tau), worked out here in decimals of 60 digits, each rounded to the safe
 side: it follows from epsilon, delta, orders and caps, and from nothing else. Weights add up to .999, so that N is about
 delta/(1000 (1 + e^epsilon) tau): 1e20 at (8, 1e-6), 6e14 at (20, 1e-6), 3e10 at (30, 1e-6), and none above epsilon 54.
 

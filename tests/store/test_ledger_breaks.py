@@ -17,7 +17,7 @@ from core.service.budgets import percent_view
 from core.store.access import principals
 from core.store.database import Database
 from core.store.ledger import ledger
-from core.store.ledger.accounts import balance_of
+from core.store.ledger.accounts import balance_of, terms_of
 from core.store.tables import Account, Job, Scope
 from core.store.witness.comparing import guard
 from core.store.witness.reconciling import reconcile
@@ -37,13 +37,11 @@ def place(database: Database) -> Place:
 def give(database: Database, place: Place, principal: str, epsilon: str) -> str:
     """Make a grant, or move it to another epsilon as the service does."""
     with database.write() as session:
-        before = ledger.grant_terms(session, place.scope_id, principal)
-        fresh = plan_orders(Decimal(epsilon), Decimal("1e-6"))
-        used = False
-        if before is not None:
-            account = session.execute(select(Account).where(Account.principal_id == principal)).scalar_one()
-            used = any(getattr(account, f"{name}_{j}") for name in ("spent", "reserved") for j in range(1, 5))
-        terms = renewed(before, fresh.epsilon) if before is not None and used else fresh
+        terms = plan_orders(Decimal(epsilon), Decimal("1e-6"))
+        found = select(Account).where(Account.principal_id == principal)
+        held = session.execute(found).scalar_one_or_none()
+        if held is not None:
+            terms = renewed(terms_of(held), terms.epsilon)
         declared = {"epsilon": epsilon, "delta": "1e-6"}
         return ledger.set_grant(session, place.scope_id, principal, terms, declared, actor=place.principal_id).id
 
