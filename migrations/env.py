@@ -4,6 +4,7 @@ from alembic import context
 from sqlalchemy import Connection
 
 from core.settings import ServiceSettings
+from core.store.access.archives import AuditArchive
 from core.store.database import Database
 from core.store.jobs.presence import Seat
 from core.store.quotas import Upload
@@ -11,7 +12,7 @@ from core.store.tables import Job
 
 TABLES = Job.metadata
 """Of all tables."""
-assert Seat.metadata is TABLES is Upload.metadata, "tables of several modules have one list"
+assert Seat.metadata is TABLES is Upload.metadata is AuditArchive.metadata, "tables of several modules have one list"
 
 
 def _run(connection: Connection) -> None:

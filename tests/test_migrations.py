@@ -86,7 +86,7 @@ def test_each_step_leaves_the_ledger_and_drops_what_is_named_here_alone(engine: 
         for step in steps[1:]:
             migrate(connection, step)
             after = described(connection)
-            assert after["triggers"] == before["triggers"]
+            assert set(after["triggers"]) >= set(before["triggers"])
             for name, table in before.items():
                 if name == "triggers":
                     continue

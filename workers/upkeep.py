@@ -18,7 +18,7 @@ from core.errors import Conflict, Invalid, NotFound, Refusal
 from core.settings import SITE, SITE_WORDS, ServiceSettings
 from core.store import backup as copies
 from core.store import datasets
-from core.store.access import roles
+from core.store.access import archives, roles
 from core.store.access.bootstrap import further_admin
 from core.store.claims import refuse_if_frozen
 from core.store.database import Database
@@ -231,6 +231,30 @@ def _open(settings: ServiceSettings) -> Database:
     return Database(settings.url)
 
 
+def archive_audit(settings: ServiceSettings, folder: Path, *, check: bool) -> None:
+    """Move lines of the audit trail that are older than its retention to a file, or check those files.
+
+    Raises:
+        Conflict: lines came in between, or, with `check`, something is wrong.
+    """
+    database = _open(settings)
+    try:
+        if check:
+            with database.read() as session:
+                found, wrong = archives.known(session), archives.problems(session, folder)
+            if wrong:
+                raise Conflict(f"{len(wrong)} of the audit trail's archives: {'; '.join(wrong)}.")
+            say(f"{len(found)} archives of the audit trail, all whole.")
+            return
+        made = archives.archive(database, folder, settings.audit_retention_seconds)
+    finally:
+        database.dispose()
+    if made is None:
+        say(f"No line of the audit trail is older than {settings.audit_retention_seconds / 86400:g} days.")
+    else:
+        say(f"{folder / made.file}: {made.lines:,} lines, {made.digest}. Keep it: the trail has them no more.")
+
+
 TOOLS: Final[dict[str, Callable[[ServiceSettings, argparse.Namespace], None]]] = {
     "prepare": lambda settings, _: prepare(settings),
     "backup": lambda settings, told: backup(settings, told.to),
@@ -239,6 +263,7 @@ TOOLS: Final[dict[str, Callable[[ServiceSettings, argparse.Namespace], None]]] =
     "rewrap": lambda settings, told: rewrap(settings, fresh=told.fresh),
     "overlaps": lambda settings, told: overlaps(settings, told.above),
     "rotate-signing-key": lambda settings, told: rotate(settings, leaked=told.leaked),
+    "archive-audit": lambda settings, told: archive_audit(settings, told.to, check=told.check),
     "admin-key": lambda settings, _: admin_key(settings),
     "site": lambda settings, told: make_site(settings, told.name),
 }
@@ -262,6 +287,9 @@ def main(arguments: list[str] | None = None) -> None:
         tool.add_argument("--home", type=Path, help="where everything lives")
         tool.add_argument("--witness", type=Path, help="file that keeps the ledger's heads")
     tools.choices["backup"].add_argument("--to", type=Path, required=True, help="a new folder")
+    archive = tools.choices["archive-audit"]
+    archive.add_argument("--to", type=Path, required=True, help="the folder of the archives")
+    archive.add_argument("--check", action="store_true", help="compare the folder's files with what was noted of them")
     tools.choices["restore"].add_argument("--from", type=Path, required=True, dest="source", help="a backup")
     tools.choices["reconcile"].add_argument("--without-witness", action="store_true", help="the witness is lost")
     tools.choices["rewrap"].add_argument("--fresh", action="store_true", help="make a new master key first")

@@ -155,6 +155,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("owner_id", "digest", "site", name=op.f("uq_public_weights_owner_id_digest_site")),
     )
     op.create_index("ix_public_weights_owner_id", "public_weights", ["owner_id"])
+    _let_archived_lines_go()
     # Disk that each principal's files take: what is stored, and what is on its way.
     op.add_column("datasets", sa.Column("bytes", sa.BigInteger(), nullable=True))
     op.create_table(
@@ -340,10 +341,78 @@ def _keep_digests_in_place_of_identities() -> None:
     op.drop_table("identity_keys")
 
 
+ARCHIVED = "EXISTS (SELECT 1 FROM audit_archives a WHERE OLD.id BETWEEN a.first_id AND a.last_id)"
+
+
+def _let_archived_lines_go() -> None:
+    """Archives of the audit trail: their table only grows, and the trail lets those lines go alone that one names."""
+    op.create_table(
+        "audit_archives",
+        sa.Column("seq", sa.Integer(), nullable=False, autoincrement=False),
+        sa.Column("first_id", sa.String(length=40), nullable=False),
+        sa.Column("last_id", sa.String(length=40), nullable=False),
+        sa.Column("lines", sa.Integer(), nullable=False),
+        sa.Column("file", sa.String(length=200), nullable=False),
+        sa.Column("digest", sa.String(length=80), nullable=False),
+        sa.Column("prev_hash", sa.String(length=80), nullable=False),
+        sa.Column("hash", sa.String(length=80), nullable=False),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("seq", name=op.f("pk_audit_archives")),
+    )
+    if op.get_bind().dialect.name == "sqlite":
+        for verb in ("UPDATE", "DELETE"):
+            op.execute(
+                f"CREATE TRIGGER audit_archives_no_{verb.lower()} BEFORE {verb} ON audit_archives "
+                "BEGIN SELECT RAISE(ABORT, 'audit_archives is append-only'); END"
+            )
+        op.execute("DROP TRIGGER audit_no_delete")
+        op.execute(
+            f"CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit WHEN NOT {ARCHIVED} "
+            "BEGIN SELECT RAISE(ABORT, 'audit is append-only'); END"
+        )
+        return
+    op.execute(
+        "CREATE TRIGGER audit_archives_append_only BEFORE UPDATE OR DELETE ON audit_archives "
+        "FOR EACH ROW EXECUTE FUNCTION farthing_append_only()"
+    )
+    op.execute(
+        "CREATE TRIGGER audit_archives_no_truncate BEFORE TRUNCATE ON audit_archives "
+        "FOR EACH STATEMENT EXECUTE FUNCTION farthing_append_only()"
+    )
+    op.execute(
+        "CREATE FUNCTION farthing_archived_only() RETURNS trigger LANGUAGE plpgsql AS "
+        f"$$ BEGIN IF TG_OP = 'DELETE' AND {ARCHIVED} THEN RETURN OLD; END IF; "
+        "RAISE EXCEPTION '% is append-only', TG_TABLE_NAME; END $$"
+    )
+    op.execute("DROP TRIGGER audit_append_only ON audit")
+    op.execute(
+        "CREATE TRIGGER audit_append_only BEFORE UPDATE OR DELETE ON audit "
+        "FOR EACH ROW EXECUTE FUNCTION farthing_archived_only()"
+    )
+
+
+def _keep_all_lines() -> None:
+    """Undo the above; lines that are in files stay there."""
+    if op.get_bind().dialect.name == "sqlite":
+        op.execute("DROP TRIGGER audit_no_delete")
+        op.execute(
+            "CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'audit is append-only'); END"
+        )
+    else:
+        op.execute("DROP TRIGGER audit_append_only ON audit")
+        op.execute(
+            "CREATE TRIGGER audit_append_only BEFORE UPDATE OR DELETE ON audit "
+            "FOR EACH ROW EXECUTE FUNCTION farthing_append_only()"
+        )
+        op.execute("DROP FUNCTION farthing_archived_only()")
+    op.drop_table("audit_archives")
+
+
 def downgrade() -> None:
     _keep_plain_hashes_of_keys()
     op.drop_column("attempts", "software")
     _admit_first_kinds()
+    _keep_all_lines()
     op.drop_table("uploads")
     op.drop_column("datasets", "bytes")
     _keep_digests_in_place_of_identities()

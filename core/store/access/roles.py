@@ -11,6 +11,7 @@ from typing import Final
 from sqlalchemy.orm import Session
 
 from core.errors import Conflict
+from core.store.access.archives import AuditArchive
 from core.store.base import Base
 from core.store.claims import FROZEN
 from core.store.database import Database
@@ -19,7 +20,7 @@ from core.store.quotas import Upload
 
 UPLOADS: Final = Upload.__tablename__
 PREFIX: Final = "farthing_site_"
-_MADE_BY_THE_SERVICE: Final = frozenset({"principals", "api_keys"})
+_MADE_BY_THE_SERVICE: Final = frozenset({"principals", "api_keys", AuditArchive.__tablename__})
 _NEVER_CHANGED: Final = frozenset({"entries", "audit"})
 _DELETED_FROM: Final = ("access", "checkpoints", "idempotency", "public_weights", "seats", UPLOADS, "workers")
 _COLUMNS: Final = {"principals": "name", "api_keys": "last_used_at, revoked_at"}
