@@ -9,7 +9,7 @@ Failure: depends on noised values only, so it tells no more than the release. Pa
 leave less to afford; the method then ends sooner.
 """
 
-from math import isnan, nan, sqrt
+from math import isnan, nan
 from typing import Final
 
 import torch
@@ -27,8 +27,6 @@ from core.oracle import Oracle, Status
 
 ENDINGS: Final = ("going", "small_gradient", "budget", "step_cap", "budget_too_small")
 _GOING, _SMALL_GRADIENT, _BUDGET, _STEP_CAP, _BUDGET_TOO_SMALL = range(len(ENDINGS))
-_ROUNDING: Final = 1e-12
-"""By so much the sum of two prices, as a float, may fall short of the exact one."""
 
 State = dict[str, Tensor]
 
@@ -119,15 +117,8 @@ def _stepped(settings: AdaptiveGradientDescent, oracle: Oracle, state: State) ->
 
 
 def _affords(settings: AdaptiveGradientDescent, oracle: Oracle, question: Gradient | GradientNorm) -> bool:
-    """Say whether this question can be paid, and the choice of an iterate after it.
-
-    Prices are as 1/sigma^2, the choice's too, so both together are priced as one question with less noise.
-    """
-    choice = settings.selection_question()
-    if choice is None:
-        return oracle.affords(question)
-    both = (1 - _ROUNDING) / sqrt(1 / question.sigma**2 + 1 / choice.sigma**2)
-    return oracle.affords(question.model_copy(update={"sigma": both}))
+    """Say whether this question can be paid, and the choice of an iterate after it."""
+    return oracle.affords(question, settings.selection_question())
 
 
 def _certificate(settings: AdaptiveGradientDescent, ended_by: int, norm: float, scale: float) -> Certificate:

@@ -88,8 +88,8 @@ class Oracle(Protocol):
         `other`, of the same shape and precision, is the second point of a question about two.
         """
 
-    def affords(self, question: Question) -> bool:
-        """Say whether price and units are left for this question: a branch, not an exception."""
+    def affords(self, question: Question, then: Question | None = None) -> bool:
+        """Say whether price and units are left for this question, and for `then` after it: a branch, no exception."""
 
     def block(self, name: str) -> "Oracle":
         """Return the door to a named set of records disjoint from the rest (a holdout)."""

@@ -40,9 +40,9 @@ class Account:
         self._position = 0
         self._open = True
 
-    def total(self, part: Part = EVERYTHING, event: Event | None = None) -> Event:
-        """Return everything drawn so far, as one event, with one more `event` about `part` if given."""
-        return _together(self._counted() if event is None else self._with(part, event))
+    def total(self, part: Part = EVERYTHING, *events: Event) -> Event:
+        """Return everything drawn so far, as one event, with these `events` about `part` besides."""
+        return _together(self._with(part, *events) if events else self._counted())
 
     def _counted(self) -> dict[Part, Counter[Event]]:
         """Return the draws about each part, the last one as often as it was made."""
@@ -52,16 +52,16 @@ class Account:
             self._again = 0
         return self._drawn
 
-    def _with(self, part: Part, event: Event) -> dict[Part, Counter[Event]]:
-        """Return the draws about each part, this one included."""
+    def _with(self, part: Part, *events: Event) -> dict[Part, Counter[Event]]:
+        """Return the draws about each part, these included."""
         drawn = self._counted()
         counted = Counter(drawn.get(part))
-        counted[event] += 1
+        counted.update(events)
         return {**drawn, part: counted}
 
-    def affords(self, part: Part, event: Event) -> bool:
-        """Say whether the reservation covers one more draw."""
-        return self.meter.affords(self.total(part, event))
+    def affords(self, part: Part, *events: Event) -> bool:
+        """Say whether the reservation covers these draws besides those made."""
+        return self.meter.affords(self.total(part, *events))
 
     def answer(
         self,

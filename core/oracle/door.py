@@ -229,9 +229,10 @@ class AbstractDoor(ABC):
         seconds = score_seconds(facts.dimension)
         return paced(seconds, lambda: score_of(question, facts, point, (slope, bend), selected))
 
-    def affords(self, question: Question) -> bool:
-        """Say whether price and units are left for this question."""
-        return self._account.affords(self._priced_part(question), self._event(question))
+    def affords(self, question: Question, then: Question | None = None) -> bool:
+        """Say whether price and units are left for this question, and for `then` after it."""
+        events = [self._event(one) for one in (question, then) if one is not None]
+        return self._account.affords(self._priced_part(question), *events)
 
     def block(self, name: str) -> Self:
         """Return the door to a named set of records; it shares this one's meter and closes with it."""

@@ -273,10 +273,11 @@ class Federation:
         self._told.count += 1
         return known
 
-    def affords(self, question: Question) -> bool:
+    def affords(self, question: Question, then: Question | None = None) -> bool:
         """Say whether all clients afford it, each its own; nobody has touched a record for that."""
-        own = self._own.affords(question)
-        return self._rounds.all_say(AFFORDS, _digest(self._part, _text(_common(question))), true=own)
+        own = self._own.affords(question, then)
+        asked = [_text(_common(one)) for one in (question, then) if one is not None]
+        return self._rounds.all_say(AFFORDS, _digest(self._part, *asked), true=own)
 
     def block(self, name: str) -> "Federation":
         """Return the federation over everybody's block of that name."""

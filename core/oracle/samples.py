@@ -212,8 +212,9 @@ class StreamDoor(AbstractSampleDoor):
     def _event(self, question: Question) -> Event:
         return question.event()
 
-    def affords(self, question: Question) -> bool:
-        """Say whether price and units are left for this question."""
+    def affords(self, question: Question, then: Question | None = None) -> bool:
+        """Say whether price and units are left for this question; a stream affords one at a time."""
+        assert then is None, "two questions of a stream may be of two passes"
         return self._streams[self._part].first(batch_of(question)) is not None and super().affords(question)
 
     def _select(self, question: Question) -> Selection:

@@ -249,9 +249,11 @@ class Simulation:
         drawn = self._generator.normal(*self._answer_shape(question))
         return drawn.triu() + drawn.triu(1).mT if isinstance(question, Matrices) else drawn
 
-    def affords(self, question: Question) -> bool:
-        """Say whether the meter covers this question."""
-        return self._has_units(question) and self._account.affords(*self._priced(question))
+    def affords(self, question: Question, then: Question | None = None) -> bool:
+        """Say whether the meter covers this question, and `then` after it."""
+        part, event = self._priced(question)
+        after = [] if then is None else [self._priced(then)[1]]
+        return self._has_units(question) and self._account.affords(part, event, *after)
 
     def block(self, name: str) -> "Simulation":
         """Refuse: synthetic holdouts are drawn afresh."""

@@ -156,8 +156,8 @@ class Listening:
         self.questions.append(question)
         return self._oracle.ask(question, theta, other)
 
-    def affords(self, question: Question) -> bool:
-        return self._oracle.affords(question)
+    def affords(self, question: Question, then: Question | None = None) -> bool:
+        return self._oracle.affords(question, then)
 
     def block(self, name: str) -> Simulation:
         return self._oracle.block(name)

@@ -254,8 +254,9 @@ class Scripted:
         assert PUBLIC.smoothness is not None
         return Answer(torch.tensor([-2 * PUBLIC.smoothness, 0.0], dtype=torch.float64), 0.1)
 
-    def affords(self, question: Question) -> bool:
-        return self._account.affords(EVERYTHING, question.event())
+    def affords(self, question: Question, then: Question | None = None) -> bool:
+        events = [one.event() for one in (question, then) if one is not None]
+        return self._account.affords(EVERYTHING, *events)
 
     def block(self, name: str) -> Oracle:
         raise AssertionError(f"there is no block {name!r}")

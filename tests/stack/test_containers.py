@@ -66,7 +66,7 @@ def test_an_image_has_compiled_kernels_and_no_compiler(name: str) -> None:
 @pytest.mark.parametrize("name", SERVICES)
 def test_no_secret_is_in_an_image_an_environment_an_argument_or_a_log(name: str) -> None:
     secrets = [path.read_text().strip() for path in Path(os.environ["FARTHING_STACK_SECRETS"]).iterdir()]
-    assert len(secrets) == 4
+    assert len(secrets) == 5
     found = container(name)
     said = docker("logs", found)
     processes = "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null"

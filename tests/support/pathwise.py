@@ -82,8 +82,8 @@ class Recording:
         self.releases.append(Told(question, theta.clone(), None if other is None else other.clone(), answer))
         return answer
 
-    def affords(self, question: Question) -> bool:
-        return self._real.affords(question)
+    def affords(self, question: Question, then: Question | None = None) -> bool:
+        return self._real.affords(question, then)
 
     def block(self, name: str) -> Oracle:
         return self._real.block(name)
@@ -128,8 +128,9 @@ class Blind:
         self._account.cover(EVERYTHING, question.event())
         return told.answer
 
-    def affords(self, question: Question) -> bool:
-        return self._account.affords(EVERYTHING, question.event())
+    def affords(self, question: Question, then: Question | None = None) -> bool:
+        events = [one.event() for one in (question, then) if one is not None]
+        return self._account.affords(EVERYTHING, *events)
 
     def block(self, name: str) -> Oracle:
         raise AssertionError(f"this run has no block {name!r}")

@@ -138,8 +138,8 @@ class Deaf:
     def __init__(self, facts: Facts, told: Sequence[tuple[Question, Answer]]) -> None:
         self.facts, self._told = facts, list(told)
 
-    def affords(self, question: Question) -> bool:
-        del question
+    def affords(self, question: Question, then: Question | None = None) -> bool:
+        del question, then
         return bool(self._told)
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:

@@ -203,8 +203,8 @@ class Told:
         self._left = len(means)
         self.asked: list[Asked] = []
 
-    def affords(self, question: Question) -> bool:
-        del question
+    def affords(self, question: Question, then: Question | None = None) -> bool:
+        del question, then
         return self._left > 0
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:

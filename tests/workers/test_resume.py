@@ -114,8 +114,8 @@ class Told:
         self._job.die_if("told", self.place - 1)
         return answer
 
-    def affords(self, question: Question) -> bool:
-        return self._inner.affords(question)
+    def affords(self, question: Question, then: Question | None = None) -> bool:
+        return self._inner.affords(question, then)
 
     def block(self, name: str) -> Simulation:
         return self._inner.block(name)
