@@ -16,7 +16,17 @@ MEDIA_TYPE = "application/jose"
 
 router = APIRouter(tags=["certificates"], route_class=StrictRoute)
 _SIGNED: dict[int | str, dict[str, Any]] = {
-    200: {"content": {MEDIA_TYPE: {"schema": {"type": "string", "pattern": r"^[\w-]+\.[\w-]+\.[\w-]+$"}}}}
+    200: {
+        "content": {
+            MEDIA_TYPE: {
+                "schema": {
+                    "type": "string",
+                    "pattern": r"^[\w-]+\.[\w-]+\.[\w-]+$",
+                    "examples": ["eyJhbGciOiJFZDI1NTE5In0.eyJvYmplY3QiOiJoZWFkIn0.c2lnbmF0dXJl"],
+                }
+            }
+        }
+    }
 }
 
 

@@ -74,7 +74,7 @@ def test_what_the_database_says(service: Service) -> None:
     assert found["farthing_job_seconds_gsum", "failed"] == pytest.approx(20.0)
     assert found["farthing_reservations_total", ""] == 3
     assert found["farthing_refusals_total", "privacy-budget-exhausted"] == 1
-    assert found["farthing_ledger_entries_total", ""] == 5, "open, three reservations, one spend"
+    assert found["farthing_ledger_entries_total", ""] == 6, "open, upload, three reservations, one spend"
     assert 0 < found["farthing_ledger_nats", "spent"] < found["farthing_ledger_nats", "reserved"]
     assert found["farthing_scopes", "all"] == 1
     assert found["farthing_scopes", "frozen"] == 0

@@ -17,6 +17,9 @@ import pytest
 from tests.support.api import Service, job, metadata, running, submit, upload
 from tests.support.load import head, many_values, opened, ratio, repeated, status_of, wrong_cells
 
+# Waits are of wall time, and beside other tests they say nothing: these run by themselves, with the slow ones.
+pytestmark = pytest.mark.slow
+
 MOST = 2.0
 MOST_SECONDS = 3.0
 """For one honest answer, on a machine that does other work too."""
