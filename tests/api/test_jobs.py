@@ -342,8 +342,8 @@ class Worker:
         self.job_id = job_id
 
     def start(self) -> None:
-        # Take jobs until it is ours; the others of this service are put back by nobody and stay running. There is none to
-        # take, once, where the next one has lost its access and ends instead.
+        # Take jobs until it is ours; the others of this service are put back by nobody and stay running. A claim that
+        # ends a job whose owner has lost its access takes none.
         for _ in range(1000):
             claim = self.database.run(rows.claim, "test", 600.0)
             if claim is not None and claim.job_id == self.job_id:
