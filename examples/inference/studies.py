@@ -278,9 +278,9 @@ class Watched:
             self.path.append(theta)
         return self._door.ask(question, theta, other)
 
-    def affords(self, question: Question) -> bool:
+    def affords(self, question: Question, then: Question | None = None) -> bool:
         """Say what the door says."""
-        return self._door.affords(question)
+        return self._door.affords(question, then)
 
     def block(self, name: str) -> Simulation:
         """Refuse, as the door does."""

@@ -47,9 +47,9 @@ class Clients:
             total = total + answer.value
         return Answer(total / len(answers), hypot(*(one.scale for one in answers)) / len(answers))
 
-    def affords(self, question: Question) -> bool:
+    def affords(self, question: Question, then: Question | None = None) -> bool:
         """Say whether all clients afford it."""
-        return all(one.affords(question) for one in self._doors)
+        return all(one.affords(question, then) for one in self._doors)
 
     def block(self, name: str) -> NoReturn:
         """Refuse: clients have no blocks here."""

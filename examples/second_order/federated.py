@@ -61,9 +61,10 @@ class LevelClient:
         """Return its mean gradient, |u|^2 u - Sigma_j u, shape (p,)."""
         return theta.dot(theta) * theta - self._covariance @ theta
 
-    def affords(self, question: Question) -> bool:
+    def affords(self, question: Question, then: Question | None = None) -> bool:
         """Say whether so many units are left."""
-        return self._read + question.consumed(self.facts) <= self.facts.units
+        units = sum(one.consumed(self.facts) for one in (question, then) if one is not None)
+        return self._read + units <= self.facts.units
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
         """Return its noised answer."""

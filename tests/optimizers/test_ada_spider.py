@@ -46,8 +46,8 @@ class Zeros:
     def __init__(self, dimension: int = 2) -> None:
         self.facts, self.asked = facts_of(1000, dimension), list[Question]()
 
-    def affords(self, question: Question) -> bool:
-        del question
+    def affords(self, question: Question, then: Question | None = None) -> bool:
+        del question, then
         return True
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:

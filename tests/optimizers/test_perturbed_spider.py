@@ -178,8 +178,8 @@ class Through:
         self.facts, self.kept = own.facts, kept
         self.told: list[tuple[Question, Answer]] = []
 
-    def affords(self, question: Question) -> bool:
-        return self._own.affords(question)
+    def affords(self, question: Question, then: Question | None = None) -> bool:
+        return self._own.affords(question, then)
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
         if len(self.told) == self._die_after:
