@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Coroutine, Iterator
 from math import isfinite
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, get_args, get_origin
 
 from anyio import to_thread
 from fastapi import Request, Response
@@ -147,10 +147,16 @@ def _read(raw: bytes, cost: Cost, adapter: "TypeAdapter[Any] | None") -> Any:  #
         raise RequestValidationError(wrong, body=value) from None
 
 
-def _queries_of(dependant: Dependant) -> set[str]:
-    """Return the names of the query parameters that an endpoint, or anything that it depends on, takes."""
-    own = {field.alias for field in dependant.query_params}
-    return own.union(*(_queries_of(one) for one in dependant.dependencies))
+def _queries_of(dependant: Dependant) -> dict[str, bool]:
+    """Return the names of the query parameters of an endpoint, and of all that it depends on, and which are lists."""
+    found = {field.alias: _is_list(field.field_info.annotation) for field in dependant.query_params}
+    for one in dependant.dependencies:
+        found |= _queries_of(one)
+    return found
+
+
+def _is_list(annotation: object) -> bool:
+    return get_origin(annotation) is list or any(_is_list(one) for one in get_args(annotation))
 
 
 class StrictRoute(APIRoute):
@@ -159,7 +165,7 @@ class StrictRoute(APIRoute):
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - handed on
         super().__init__(*args, **kwargs)
         self.cost = cost_of(self.endpoint)
-        self._queries = sorted(_queries_of(self.dependant))
+        self._queries = dict(sorted(_queries_of(self.dependant).items()))
 
     def work_of(self, request: Request) -> Work:
         """Return what a request of this route keeps busy: one that waits is a stream, whatever it is otherwise."""
@@ -178,7 +184,12 @@ class StrictRoute(APIRoute):
             await super().handle(scope, bounded, send)
 
     def _refuse_unknown(self, request: Request) -> None:
-        """Refuse query parameters that the endpoint does not have: a filter that is not heeded shows everything."""
+        """Refuse query parameters that are not there, or given twice: a filter not heeded shows everything."""
+        given = [name for name, _ in request.query_params.multi_items()]
+        twice = [name for name, is_list in self._queries.items() if not is_list and given.count(name) > 1]
+        if twice:
+            fields = (FieldError(f"#query/{name}", "give it once") for name in twice)
+            raise Invalid(f"The query has parameters twice: {', '.join(twice)}.", *fields)
         unknown = [name for name in dict.fromkeys(request.query_params) if name not in self._queries]
         if unknown:
             there = (

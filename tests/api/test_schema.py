@@ -17,7 +17,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
-from schemathesis.core.failures import FailureGroup
+from schemathesis.core.failures import AcceptedNegativeData, FailureGroup
 from schemathesis.openapi.checks import RejectedPositiveData
 
 from tests.support.api import Service, job, running, submit, upload
@@ -126,6 +126,7 @@ def failures(case: Any, answer: requests.Response) -> list[str]:
             f"{type(one).__name__}: {one!s:.300}"
             for one in found.exceptions
             if not (isinstance(one, RejectedPositiveData) and answer.status_code == 422)
+            and not (isinstance(one, AcceptedNegativeData) and _is_sent_as_allowed(case))
         ]
     return []
 
@@ -140,7 +141,8 @@ def test_a_few_of_everything(service: Service) -> None:
 @pytest.mark.timeout(3600)
 def test_three_thousand_of_everything(service: Service) -> None:
     before = SENT[service.url]
-    assert attack(service, examples=12) == []
+    wrong = attack(service, examples=12)
+    assert not wrong, "\n".join(wrong)
     assert SENT[service.url] - before >= 3000
     assert '"unhandled"' not in (service.home / "api.log").read_text()
 
@@ -167,6 +169,11 @@ def test_a_5xx_would_be_seen(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     with running(tmp_path / "home", module="tests.support.naive_api") as naive:
         assert any(" 500 " in line for line in attack(naive, examples=2, below="/v1/jobs/{job_id}/attempts"))
+
+
+def _is_sent_as_allowed(case: Any) -> bool:
+    """Tell whether a list of one stands where one value belongs: in a query both are the same letters."""
+    return any(isinstance(value, list) and len(value) <= 1 for value in dict(case.query or {}).values())
 
 
 EXTREME = st.sampled_from([5e-324, 1e-300, 1e-12, 0.1, 1.0, 1e6, 1e150, 1e308, 10**400, -1.0, 0.0])
