@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> int:
 
 def judged(row: Row, jobs: int) -> dict[str, Any]:
     """Run a cell and return its figures, with the rules it breaks."""
-    found = judge([run(row.cell, (row.seed, number)) for number in range(jobs)], row.expected)
+    found = judge([run(row.cell, (row.seed, number)) for number in range(jobs)], row.named)
     return {
         "cell": row.cell.name,
         "expected": row.expected,

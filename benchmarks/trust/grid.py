@@ -7,6 +7,8 @@ from typing import Final
 
 from benchmarks.trust.fresh import FRESH
 from benchmarks.trust.fresh import SEED as FRESH_SEED
+from benchmarks.trust.fresh_second import LEVELS, SECOND, UNIDENTIFIED
+from benchmarks.trust.fresh_second import SEED as SECOND_SEED
 from benchmarks.trust.jobs import Cell
 from benchmarks.trust.shapes import Noise, Outcome
 from benchmarks.trust.verdicts import Expected
@@ -16,6 +18,7 @@ LOGISTIC: Final = Outcome("logistic")
 COUNTS: Final = Outcome("poisson", 2.0)
 LINEAR: Final = Outcome("linear")
 SMALL: Final = Outcome("linear", noise="small")
+ALIASED: Final = (1, 2)
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,8 @@ class Row:
     cell: Cell
     expected: Expected = "sound"
     seed: int = 1
+    named: tuple[int, ...] = ()
+    """Coefficients that ought to be flagged where not all of them are."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ GATE: Final = (
     Gated(Cell("zero_inflated", 2000, 4, 1.0, LOGISTIC, wide=100.0), jobs=40, width=1.08, sampling=1.03),
     Gated(Cell("normal", 2000, 4, 1.0, SMALL, wide=10.0), jobs=40, width=1.05, sampling=1.03),
     Gated(Cell("normal", 2000, 4, 1.0, COUNTS, adjacency=Adjacency.REPLACE_ONE), jobs=40, width=3.1, sampling=1.2),
-    Gated(Cell("alias", 2000, 4, 1.0, LOGISTIC), "alias", jobs=30),
+    Gated(Cell("alias", 2000, 4, 1.0, LOGISTIC), "alias", named=ALIASED, jobs=30),
     Gated(Cell("separated", 2000, 4, 1.0, LOGISTIC), "separated", jobs=10),
 )
 """Under a minute. Stored widths and sampling parts are those of 200 jobs, rounded up and down."""
@@ -56,6 +61,7 @@ def rows() -> Iterator[Row]:
     yield from _linear()
     yield from _counts()
     yield from _fresh()
+    yield from _fresh_second()
 
 
 def _ordinary() -> Iterator[Row]:
@@ -93,7 +99,7 @@ def _shaped() -> Iterator[Row]:
     ):
         yield Row(Cell(shape, units, dimension, mu, LOGISTIC))
     for units, dimension, mu in sizes:
-        yield Row(Cell("alias", units, dimension, mu, LOGISTIC), "alias")
+        yield Row(Cell("alias", units, dimension, mu, LOGISTIC), "alias", named=ALIASED)
         yield Row(Cell("separated", units, dimension, mu, LOGISTIC), "separated")
 
 
@@ -129,3 +135,23 @@ def _fresh() -> Iterator[Row]:
         yield Row(Cell(shape, 4000, 6, 1.0, LINEAR), seed=FRESH_SEED)
         yield Row(Cell(shape, 4000, 6, 1.0, COUNTS), seed=FRESH_SEED)
         yield Row(Cell(shape, 4000, 6, 1.0, Outcome("logistic", 0.1)), seed=FRESH_SEED)
+
+
+def _fresh_second() -> Iterator[Row]:
+    """Yield the second set of such shapes, in sizes of their own where the first's do not suit them."""
+    many, rare = Outcome("poisson", 0.05), Outcome("logistic", 0.02)
+    own = {
+        "forty_levels": [(20_000, LEVELS + 3, 1.0, one) for one in (LOGISTIC, LINEAR, COUNTS)]
+        + [(8000, LEVELS + 3, 1.0, LOGISTIC), (45_000, LEVELS + 3, 0.5, Outcome("logistic", 0.1))],
+        "rare_both": [(8000, 6, 1.0, rare), (20_000, 6, 0.5, rare), (20_000, 6, 1.0, rare), (20_000, 6, 1.0, many)],
+    }
+    usual = [(2000, 6, 1.0, LOGISTIC), (8000, 9, 0.5, LOGISTIC), (4000, 6, 1.0, Outcome("logistic", 0.1))]
+    usual += [(4000, 6, 1.0, LINEAR), (4000, 6, 1.0, COUNTS)]
+    for shape in SECOND:
+        for units, dimension, mu, outcome in own.get(shape, usual):
+            if (shape, outcome.kind) in {("quasi_separated", "linear"), ("strong_score", "poisson")}:
+                continue  # nothing separates there; means of thousands
+            named, far = UNIDENTIFIED.get(shape, ()), {"lab_values": "poisson", "balances": "poisson"}
+            wide = 10.0 if (far | {"strong_score": "linear"}).get(shape) == outcome.kind else 1.0  # targets reach far
+            cell = Cell(shape, units, dimension, mu, outcome, wide)
+            yield Row(cell, "alias" if named else "sound", SECOND_SEED, named)

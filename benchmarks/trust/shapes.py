@@ -183,11 +183,14 @@ def draw(
 ) -> DataSet:
     """Return a fresh data set of a shape."""
     from benchmarks.trust.fresh import FRESH  # noqa: PLC0415 - shapes that are made of the functions here
+    from benchmarks.trust.fresh_second import SECOND  # noqa: PLC0415 - as above
 
-    columns = (TUNED | FRESH)[shape](draws, units, count)
+    columns = (TUNED | FRESH | SECOND)[shape](draws, units, count)
     target, truth = outcomes(draws, columns, outcome)
     if shape == "separated":
         target = (columns.values[:, 0] > 0).astype(float)
+    if shape == "quasi_separated":
+        target[columns.values[:, 0] > 0] = 1.0 if outcome.kind == "logistic" else 0.0
     ranges = {"logistic": (0.0, 1.0), "linear": (-8.0, 10.0), "poisson": (0.0, 20.0 if outcome.base <= 2 else 60.0)}
     wider = [
         bounds if two else widened(bounds, wide) for bounds, two in zip(columns.bounds, columns.two_valued, strict=True)

@@ -61,8 +61,13 @@ class Verdict:
     words: dict[str, int]
 
 
-def judge(jobs: Sequence[Job], expected: Expected = "sound") -> Verdict:
-    """Return the figures of a cell's jobs."""
+def judge(jobs: Sequence[Job], named: Sequence[int] = ()) -> Verdict:
+    """Return the figures of a cell's jobs.
+
+    Args:
+        jobs: of one cell.
+        named: the coefficients that ought to be flagged; none for all of them.
+    """
 
     def all_of(name: str) -> Array:
         return np.array([getattr(job, name) for job in jobs], dtype=float)
@@ -74,7 +79,7 @@ def judge(jobs: Sequence[Job], expected: Expected = "sound") -> Verdict:
     truths = [job.truth for job in jobs if job.truth is not None]
     truth = np.array(truths) if len(truths) == len(jobs) else exact
     at_truth, at_same = (np.abs(estimate - one) <= QUANTILE * error for one in (truth, exact))
-    named = slice(1, 3) if expected == "alias" else slice(None)
+    ought = list(named) or slice(None)
     away = (np.abs(estimate - truth) > SILENT * error) & ~flagged
     sampling = np.sqrt(np.maximum(error**2 - noise**2, 0.0))
     spread = np.sqrt(((estimate - exact) ** 2).mean(0) / np.maximum((noise**2).mean(0), TINY))
@@ -91,7 +96,7 @@ def judge(jobs: Sequence[Job], expected: Expected = "sound") -> Verdict:
         widest=float(np.median(error / plain, 0).max()),
         foreseen=float(np.median(error / np.maximum(all_of("foreseen"), TINY))),
         flagged=float(flagged.mean()),
-        flagged_named=float(flagged[:, named].mean()),
+        flagged_named=float(flagged[:, ought].mean()),
         noise=float(np.median(spread)),
         sampling=float(np.median(np.median(sampling / exact_error, 0))),
         silent=float(away.any(1).mean()),
