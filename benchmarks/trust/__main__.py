@@ -13,8 +13,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.trust.grid import Row, rows
+from benchmarks.trust.grid import rows
 from benchmarks.trust.jobs import run
+from benchmarks.trust.row import Row, stored_of
 from benchmarks.trust.verdicts import broken, judge
 
 
@@ -26,6 +27,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--jobs", type=int, default=40)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no cell after so long")
     parser.add_argument("--most-units", type=int, default=10**9, help="leave larger cells out")
+    parser.add_argument("--least-units", type=int, default=0, help="leave smaller cells out")
+    parser.add_argument("--only", default="", help="only cells whose names contain it")
     parser.add_argument("--fresh", action="store_true", help="only shapes that nothing was tuned on")
     parser.add_argument("--out", type=Path, default=Path("trust.jsonl"))
     parser.add_argument("--table", action="store_true")
@@ -37,8 +40,8 @@ def main(arguments: list[str]) -> int:
     done = {line["cell"] for line in read(asked.out) if line["commit"] == commit and line["jobs"] >= asked.jobs}
     missed = 0
     for place, row in enumerate(rows()):
-        left_out = row.cell.units > asked.most_units or (asked.fresh and row.seed == 1)
-        if place % asked.of != asked.part or left_out or row.cell.name in done:
+        left_out = not asked.least_units <= row.cell.units <= asked.most_units or (asked.fresh and row.seed == 1)
+        if place % asked.of != asked.part or left_out or row.cell.name in done or asked.only not in row.cell.name:
             continue
         if time.monotonic() - began > asked.seconds:
             break
@@ -58,7 +61,7 @@ def judged(row: Row, jobs: int) -> dict[str, Any]:
         "expected": row.expected,
         "seed": row.seed,
         **asdict(found),
-        "broken": broken(found, row.expected),
+        "broken": broken(found, row.expected, stored_of(row.cell)),
     }
 
 

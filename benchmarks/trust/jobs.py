@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -9,6 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.trust.exact import minimum, sandwich_of
+from benchmarks.trust.populations import NAMES, population
+from benchmarks.trust.rival import objective_perturbation
 from benchmarks.trust.shapes import DataSet, Outcome, draw
 from core.catalogue.columns import BinaryColumn, Column, NumberColumn
 from core.catalogue.jobs import JobSpec
@@ -27,6 +30,9 @@ from core.problems import make_problem
 
 Array = NDArray[np.float64]
 TERMS: Final = plan_orders(Decimal(8), Decimal("1e-7"))
+POPULATION_UNITS: Final = 400_000
+"""Of a synthetic population whose own estimate is what jobs with a wrong model ought to cover."""
+POPULATION_SEED: Final = 99
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,8 @@ class Cell:
             f"mu={self.mu:g}",
             f"base={one.base:g}",
         ]
-        parts += [one.noise] * (one.noise != "normal") + [f"bounds x{self.wide:g}"] * (self.wide != 1)
+        parts += [one.noise] * (one.noise != "normal") + [f"lacks a {one.lacking}"] * (one.lacking != "nothing")
+        parts += [f"bounds x{self.wide:g}"] * (self.wide != 1)
         parts += ["least squares"] * self.least_squares + [self.adjacency.value] * (self.adjacency != "zero_out")
         return " ".join(parts)
 
@@ -78,6 +85,8 @@ class Job:
     """Of the unweighted non-private estimate."""
     foreseen: Array
     """Standard errors by the plan's own formula."""
+    rival: Array
+    """Standard errors of objective perturbation to first order."""
     words: tuple[str, ...]
 
 
@@ -139,7 +148,21 @@ def run(cell: Cell, seed: tuple[int, ...]) -> Job:
     plan = planned(cell, data)
     features, target = encoded(plan, data)
     estimate = trained(plan, features, target)
-    return compared(plan, data, (features, target), estimate)
+    return compared(plan, data, (features, target), estimate, whole(cell))
+
+
+@lru_cache(maxsize=2)
+def whole(cell: Cell) -> tuple[Array, Array] | None:
+    """Return a cell's population, as trainers would see it, where its own estimate is the truth."""
+    if cell.shape in NAMES:
+        found = population(cell.shape)
+        data = DataSet(found.features, found.target, found.bounds, found.two_valued, found.target_bounds, None)
+    elif cell.outcome.lacking != "nothing":
+        draws = np.random.default_rng(POPULATION_SEED)
+        data = draw(draws, cell.shape, POPULATION_UNITS, cell.dimension - 1, cell.outcome, wide=cell.wide)
+    else:
+        return None
+    return encoded(planned(cell, data), data)
 
 
 def trained(plan: PlannedJob, features: Array, target: Array) -> Estimate:
@@ -162,8 +185,22 @@ def _priced(plan: PlannedJob) -> Event:
     return compose(counted)
 
 
-def compared(plan: PlannedJob, data: DataSet, records: tuple[Array, Array], estimate: Estimate) -> Job:
-    """Put an estimate beside the truth and beside what the same records say without noise."""
+def compared(
+    plan: PlannedJob,
+    data: DataSet,
+    records: tuple[Array, Array],
+    estimate: Estimate,
+    everybody: tuple[Array, Array] | None = None,
+) -> Job:
+    """Put an estimate beside the truth and beside what the same records say without noise.
+
+    Args:
+        plan: of the job.
+        data: what it was run on.
+        records: the same, encoded.
+        estimate: what it found.
+        everybody: the population, encoded, whose own solution of the same weighted equation is the truth.
+    """
     assert estimate.checks is not None, "the method checks itself"
     assert estimate.sandwich is not None, "and has a covariance"
     settings, learned = plan.spec.optimizer, estimate.checks.learned
@@ -172,21 +209,25 @@ def compared(plan: PlannedJob, data: DataSet, records: tuple[Array, Array], esti
     covariance, sampling = estimate.sandwich.covariance.numpy(), estimate.sandwich.plain.numpy()
     own, own_covariance = minimum(settings.planned_loss, learned, records, estimate.theta.numpy())
     plain, plain_covariance = minimum(settings.planned_loss, learned, records, estimate.theta.numpy(), weighted=False)
-    del plain
     error, plain_error = _errors(to_declared, covariance), _errors(to_declared, plain_covariance)
     curvature, bound = sandwich_of(settings.planned_loss, learned)
     withheld = np.zeros(plan.design.dimension, dtype=np.bool_)
+    rival = objective_perturbation(plan.facts, settings, learned, records, (plain, plain_covariance))
+    truth = data.truth
+    if everybody is not None:
+        truth = to_declared @ minimum(settings.planned_loss, learned, everybody, own)[0] + offset
     withheld[list(estimate.checks.withheld)] = True
     return Job(
         estimate=to_declared @ estimate.theta.numpy() + offset,
         error=error,
         noise=_errors(to_declared, covariance - sampling),
         flagged=withheld,
-        truth=data.truth,
+        truth=truth,
         nonprivate=to_declared @ own + offset,
         nonprivate_error=_errors(to_declared, own_covariance),
         plain_error=plain_error,
         foreseen=plain_error * settings.widening(plan.facts, curvature, bound),
+        rival=_errors(to_declared, rival),
         words=(*estimate.checks.job, *(word for words in estimate.checks.coefficients for word in words)),
     )
 

@@ -15,6 +15,7 @@ from scipy.special import expit
 Array = NDArray[np.float64]
 Kind = Literal["logistic", "linear", "poisson"]
 Noise = Literal["normal", "t2", "heteroskedastic", "small", "overdispersed", "contaminated"]
+Lacking = Literal["nothing", "square", "product"]
 SLOPES: Final = (0.5, -0.5, 0.25, 0.0)
 REACH: Final = 4.5
 POISSON_PART: Final = 0.6
@@ -44,7 +45,7 @@ class DataSet:
     two_valued: tuple[bool, ...]
     target_bounds: tuple[float, float]
     truth: Array | None
-    """Intercept first, declared units; None where there is none to cover."""
+    """Intercept first, declared units; None where there is none to cover, or the model is not quite right."""
 
 
 def usual_slopes(count: int) -> Array:
@@ -144,11 +145,24 @@ class Outcome:
     base: float = 0.5
     """Base rate, or mean count, at the columns' centre."""
     noise: Noise = "normal"
+    lacking: Lacking = "nothing"
+    """What outcomes depend on and the model leaves out: the first column's square, or its product with the second."""
+
+
+LACKED: Final = {"square": 0.3, "product": 0.5}
+
+
+def lacked(values: Array, lacking: Lacking) -> Array:
+    """Return what a model without it leaves out of the linear predictor."""
+    if lacking == "nothing":
+        return np.zeros(len(values))
+    first, second = values[:, 0], values[:, 1]
+    return LACKED[lacking] * (first**2 - 1 if lacking == "square" else first * second)
 
 
 def outcomes(draws: np.random.Generator, columns: Columns, outcome: Outcome) -> tuple[Array, Array]:
     """Return outcomes and the true coefficients, intercept first."""
-    predictor = (columns.values - columns.centre) @ columns.slopes
+    predictor = (columns.values - columns.centre) @ columns.slopes + lacked(columns.values, outcome.lacking)
     units, slopes = len(predictor), columns.slopes
     if outcome.kind == "logistic":
         start = float(np.log(outcome.base / (1 - outcome.base)))
@@ -181,10 +195,13 @@ def widened(bounds: tuple[float, float], times: float) -> tuple[float, float]:
 def draw(
     draws: np.random.Generator, shape: str, units: int, count: int, outcome: Outcome, *, wide: float = 1.0
 ) -> DataSet:
-    """Return a fresh data set of a shape."""
+    """Return a fresh data set of a shape, or a sample with replacement of a population."""
     from benchmarks.trust.fresh import FRESH  # noqa: PLC0415 - shapes that are made of the functions here
     from benchmarks.trust.fresh_second import SECOND  # noqa: PLC0415 - as above
+    from benchmarks.trust.populations import NAMES, population  # noqa: PLC0415 - as above
 
+    if shape in NAMES:
+        return population(shape).sample(draws, units)
     columns = (TUNED | FRESH | SECOND)[shape](draws, units, count)
     target, truth = outcomes(draws, columns, outcome)
     if shape == "separated":
@@ -201,5 +218,5 @@ def draw(
         tuple(wider),
         columns.two_valued,
         ranges[outcome.kind] if outcome.kind == "logistic" else widened(ranges[outcome.kind], wide),
-        None if shape == "separated" else truth,
+        None if shape == "separated" or outcome.lacking != "nothing" else truth,
     )

@@ -26,7 +26,11 @@ MOST_OF_STORED, LEAST_OF_STORED = 1.15, 0.95
 LEAST_FORESEEN, MOST_FORESEEN = 0.7, 1.35
 SEEN_PART: Final = 0.25
 """A coefficient counts by itself where so many jobs have not flagged it."""
-Expected = Literal["sound", "alias", "separated", "below budget"]
+MOST_OF_RIVAL: Final = 1.5
+MOST_OF_PROTOTYPE, MOST_FLAGS_OF_PROTOTYPE = 1.1, 1.2
+Expected = Literal["sound", "elsewhere", "alias", "separated", "below budget"]
+"""What ought to be flagged: next to nothing; little (many coefficients, rare outcomes); both aliased coefficients, or
+those that are named; everything; anything."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +60,16 @@ class Verdict:
     """Root mean square of (estimate - non-private) over the claimed noise, in the median over coefficients."""
     sampling: float
     """Median claimed sampling deviation over the weighted non-private one."""
+    rival: float
+    """Median standard error over objective perturbation's, to first order, in the median over coefficients."""
     silent: float
     """Part of the jobs with an unflagged coefficient farther than six of its standard errors from the truth."""
     words: dict[str, int]
+    each_truth: list[float]
+    """Coverage of the truth by coefficient, flagged or not."""
+    each_width: list[float]
+    """Median standard errors over the weighted non-private ones, by coefficient."""
+    each_flagged: list[float]
 
 
 def judge(jobs: Sequence[Job], named: Sequence[int] = ()) -> Verdict:
@@ -99,8 +110,12 @@ def judge(jobs: Sequence[Job], named: Sequence[int] = ()) -> Verdict:
         flagged_named=float(flagged[:, ought].mean()),
         noise=float(np.median(spread)),
         sampling=float(np.median(np.median(sampling / exact_error, 0))),
+        rival=float(np.median(np.median(error / np.maximum(all_of("rival"), TINY), 0))),
         silent=float(away.any(1).mean()),
         words=dict(Counter(word for job in jobs for word in set(job.words))),
+        each_truth=at_truth.mean(0).round(3).tolist(),
+        each_width=np.median(error / exact_error, 0).round(3).tolist(),
+        each_flagged=flagged.mean(0).round(3).tolist(),
     )
 
 
@@ -114,20 +129,23 @@ def _worst(covered: NDArray[np.bool_], counted: NDArray[np.bool_]) -> float | No
     return min((float(covered[counted[:, place], place].mean()) for place in columns), default=None)
 
 
-def broken(
-    found: Verdict,
-    expected: Expected = "sound",
-    *,
-    stored_width: float | None = None,
-    stored_sampling: float | None = None,
-) -> list[str]:
+@dataclass(frozen=True)
+class Stored:
+    """What a cell came to before, here or in the prototype; None where there is nothing to compare with."""
+
+    width: float | None = None
+    sampling: float | None = None
+    prototype_width: float | None = None
+    prototype_flagged: float | None = None
+
+
+def broken(found: Verdict, expected: Expected = "sound", stored: Stored | None = None) -> list[str]:
     """Return the rules that a cell breaks, in words; none where it keeps them all.
 
     Args:
         found: its figures.
-        expected: what ought to be flagged: nothing, both aliased coefficients, or all of them.
-        stored_width: what `width` was when it was judged last.
-        stored_sampling: what `sampling` was then.
+        expected: what ought to be flagged.
+        stored: what the same cell came to before.
     """
     mean_slack = MEAN_SLACK * sqrt(MEAN_VARIANCE / found.jobs / sqrt(found.dimension))
     worst_slack = WORST_SLACK * sqrt(WORST_VARIANCE / found.jobs)
@@ -136,21 +154,28 @@ def broken(
         said.append("an unflagged coefficient is more than six of its standard errors off")
     if expected in {"alias", "separated"} and found.flagged_named < LEAST_FLAGGED:
         said.append(f"only {found.flagged_named:.2f} of the coefficients that nothing identifies are flagged")
-    if expected == "sound":
-        said += _of_a_sound_cell(found, stored_width, stored_sampling)
+    if expected in {"sound", "elsewhere"}:
+        said += _of_a_sound_cell(found, expected, stored or Stored())
     if expected == "separated" or found.truth is None or found.same is None:
         return said
     if min(found.truth, found.same) + mean_slack < LEAST_MEAN:
         said.append(f"covers {found.truth:.3f} of the truth and {found.same:.3f} of the non-private estimate")
-    if min(found.truth_worst or 1.0, found.same_worst or 1.0) + worst_slack < LEAST_WORST:
+    if min(_or_one(found.truth_worst), _or_one(found.same_worst)) + worst_slack < LEAST_WORST:
         said.append(f"covers {found.truth_worst} and {found.same_worst} of the worst coefficient")
     return said
 
 
-def _of_a_sound_cell(found: Verdict, stored_width: float | None, stored_sampling: float | None) -> list[str]:
-    """Return what is wrong with widths, flags and noise where nothing ought to be."""
-    said = []
-    if found.flagged > MOST_FLAGGED:
+def _or_one(figure: float | None) -> float:
+    return 1.0 if figure is None else figure
+
+
+def _of_a_sound_cell(found: Verdict, expected: Expected, stored: Stored) -> list[str]:
+    """Return what is wrong with widths, flags and noise where next to nothing ought to be."""
+    said, flags = [], MOST_FLAGGED if expected == "sound" else stored.prototype_flagged
+    if expected == "elsewhere" and flags is not None:
+        one_job = 1 / found.jobs
+        flags = max(MOST_FLAGGED, MOST_FLAGS_OF_PROTOTYPE * flags + 2 * sqrt(flags * (1 - flags) * one_job))
+    if flags is not None and found.flagged > flags:
         said.append(f"flags {found.flagged:.3f} of coefficients that are sound")
     if not LEAST_NOISE <= found.noise <= MOST_NOISE:
         said.append(f"noise is {found.noise:.2f} of what is claimed")
@@ -158,8 +183,14 @@ def _of_a_sound_cell(found: Verdict, stored_width: float | None, stored_sampling
         said.append(f"narrower than non-private: {found.least_width:.2f}, its sampling part {found.sampling:.2f}")
     if not LEAST_FORESEEN <= found.foreseen <= MOST_FORESEEN:
         said.append(f"standard errors are {found.foreseen:.2f} of what is foreseen")
-    if stored_width is not None and found.width > MOST_OF_STORED * stored_width:
-        said.append(f"widths of {found.width:.2f}, stored {stored_width:.2f}")
-    if stored_sampling is not None and found.sampling < LEAST_OF_STORED * stored_sampling:
-        said.append(f"a sampling part of {found.sampling:.2f}, stored {stored_sampling:.2f}")
+    if found.rival > MOST_OF_RIVAL:
+        said.append(f"widths are {found.rival:.2f} of objective perturbation's leading term")
+    for name, before, most in (
+        ("stored", stored.width, MOST_OF_STORED),
+        ("the prototype's", stored.prototype_width, MOST_OF_PROTOTYPE),
+    ):
+        if before is not None and found.width > most * before:
+            said.append(f"widths of {found.width:.2f}, {name} {before:.2f}")
+    if stored.sampling is not None and found.sampling < LEAST_OF_STORED * stored.sampling:
+        said.append(f"a sampling part of {found.sampling:.2f}, stored {stored.sampling:.2f}")
     return said

@@ -20,7 +20,7 @@ from benchmarks.trust.fresh_second import SECOND
 from benchmarks.trust.grid import GATE, Gated, rows
 from benchmarks.trust.jobs import planned, run
 from benchmarks.trust.shapes import draw
-from benchmarks.trust.verdicts import QUANTILE, broken, judge
+from benchmarks.trust.verdicts import QUANTILE, Stored, broken, judge
 from core.catalogue.assumed import Assumed
 from core.catalogue.prediction import make_outlook, predict
 from core.inference import checking, whitened
@@ -35,13 +35,7 @@ LOUD, NOISY, RARE, TAILS, _, COUNTS, ALIAS, _ = GATE
 def rules_broken(row: Gated, first: int = 0) -> list[str]:
     """Return the rules that a cell's jobs break."""
     found = judge([run(row.cell, (row.seed, first + number)) for number in range(row.jobs)], row.named)
-    sound = row.expected == "sound"
-    return broken(
-        found,
-        row.expected,
-        stored_width=row.width if sound else None,
-        stored_sampling=row.sampling if sound else None,
-    )
+    return broken(found, row.expected, Stored(row.width, row.sampling) if row.expected == "sound" else None)
 
 
 @pytest.mark.parametrize("row", GATE, ids=lambda row: row.cell.name)

@@ -1,0 +1,88 @@
+"""More cells: large scopes, models that are wrong, both adjacencies, ladders of budgets, real populations."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from typing import Final
+
+from benchmarks.trust.jobs import Cell
+from benchmarks.trust.populations import NAMES, SEED, population
+from benchmarks.trust.row import COUNTS, LINEAR, LOGISTIC, Row
+from benchmarks.trust.shapes import Lacking, Outcome
+from core.privacy.facts import Adjacency
+
+LADDER: Final = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
+LADDERS: Final = (
+    Cell("normal", 2000, 6, 1.0, LOGISTIC),
+    Cell("normal", 8000, 16, 1.0, LOGISTIC),
+    Cell("normal", 8000, 6, 1.0, Outcome("logistic", 0.1)),
+    Cell("lognormal", 8000, 6, 1.0, LOGISTIC),
+    Cell("normal", 2000, 6, 1.0, LINEAR),
+    Cell("normal", 8000, 6, 1.0, COUNTS),
+)
+"""Each with every budget, on the same data sets."""
+
+
+def more_rows() -> Iterator[Row]:
+    """Yield them."""
+    yield from _wrong_models()
+    yield from _populations()
+    yield from _adjacencies()
+    for cell, mu in product(LADDERS, LADDER):
+        yield Row(replace(cell, mu=mu))
+    yield from _large()
+
+
+def _wrong_models() -> Iterator[Row]:
+    """Yield models without a square or an interaction that outcomes depend on; truth is the population's own fit."""
+    sizes = ((2000, 6, 1.0), (8000, 6, 0.3), (8000, 6, 1.0), (8000, 16, 1.0), (8000, 6, 10.0))
+    terms: tuple[Lacking, ...] = ("square", "product")
+    for lacking, (units, dimension, mu) in product(terms, sizes):
+        yield Row(Cell("normal", units, dimension, mu, Outcome("logistic", lacking=lacking)))
+    for outcome in (LINEAR, COUNTS, Outcome("logistic", 0.1)):
+        yield Row(Cell("normal", 8000, 6, 1.0, replace(outcome, lacking="product")))
+    for shape in ("lognormal", "indicators"):
+        yield Row(Cell(shape, 8000, 6, 1.0, Outcome("logistic", lacking="product")))
+
+
+def _populations() -> Iterator[Row]:
+    """Yield data sets that ship with statsmodels and scikit-learn, and the bank's."""
+    for name in NAMES:
+        one = population(name)
+        base = round(float(one.target.mean()), 2) if one.kind != "linear" else 0.5
+        for mu in (1.0,) if one.units > 8000 else (0.3, 1.0):
+            yield Row(Cell(name, one.units, one.dimension, mu, Outcome(one.kind, base)), seed=SEED)
+
+
+def _adjacencies() -> Iterator[Row]:
+    """Yield cells in which any record may change into any other."""
+    for cell in (
+        Cell("normal", 2000, 6, 0.3, LOGISTIC),
+        Cell("normal", 8000, 6, 1.0, Outcome("logistic", 0.1)),
+        Cell("correlated", 8000, 6, 1.0, LOGISTIC),
+        Cell("zero_inflated", 8000, 6, 1.0, LOGISTIC),
+        Cell("rare_indicators", 8000, 6, 1.0, LOGISTIC),
+        Cell("normal", 2000, 6, 1.0, LINEAR),
+        Cell("normal", 8000, 6, 1.0, COUNTS),
+        Cell("normal", 20_000, 16, 1.0, LOGISTIC),
+    ):
+        yield Row(Cell(cell.shape, cell.units, cell.dimension, cell.mu, cell.outcome, adjacency=Adjacency.REPLACE_ONE))
+
+
+def _large() -> Iterator[Row]:
+    """Yield scopes of 20,000 to 500,000 records and up to 61 coefficients."""
+    for units, dimension, mu in ((20_000, 16, 0.1), (20_000, 31, 0.1), (50_000, 16, 0.1), (50_000, 16, 1.0)):
+        yield Row(Cell("normal", units, dimension, mu, LOGISTIC))
+    for units, base, mu in product((50_000,), (0.1, 0.01, 0.005), (0.3, 1.0, 3.0)):
+        yield Row(Cell("normal", units, 6, mu, Outcome("logistic", base)))
+    for shape in ("correlated", "lognormal", "zero_inflated", "rare_indicators", "indicators"):
+        yield Row(Cell(shape, 50_000, 16, 1.0, LOGISTIC))
+    for base in (0.1, 0.5, 2.0, 8.0):
+        yield Row(Cell("normal", 50_000, 16, 1.0, Outcome("poisson", base)))
+    yield Row(Cell("normal", 50_000, 6, 1.0, Outcome("logistic", lacking="square")))
+    yield Row(Cell("normal", 50_000, 61, 1.0, LINEAR))
+    for units, dimension, mu in ((50_000, 61, 0.1), (50_000, 61, 1.0), (200_000, 31, 0.1), (500_000, 6, 0.1)):
+        yield Row(Cell("normal", units, dimension, mu, LOGISTIC))
+    yield Row(Cell("zero_inflated", 500_000, 6, 0.1, LOGISTIC))
+    yield Row(Cell("normal", 500_000, 16, 1.0, LOGISTIC))
+    yield Row(Cell("normal", 500_000, 16, 0.1, Outcome("logistic", 0.005)))
