@@ -5,6 +5,8 @@ from dataclasses import replace
 from itertools import product
 from typing import Final
 
+from benchmarks.trust.fresh_third import CERTAINLY, THIRD
+from benchmarks.trust.fresh_third import SEED as THIRD_SEED
 from benchmarks.trust.jobs import Cell
 from benchmarks.trust.populations import NAMES, SEED, population
 from benchmarks.trust.row import COUNTS, LINEAR, LOGISTIC, Row
@@ -25,12 +27,25 @@ LADDERS: Final = (
 
 def more_rows() -> Iterator[Row]:
     """Yield them."""
+    yield from _certain()
     yield from _wrong_models()
     yield from _populations()
     yield from _adjacencies()
     for cell, mu in product(LADDERS, LADDER):
         yield Row(replace(cell, mu=mu))
     yield from _large()
+
+
+def _certain() -> Iterator[Row]:
+    """Yield indicators whose outcome is certain, and strong effects that are not; in logistic and Poisson models."""
+    sizes = ((2000, 6, 1.0, 0.5), (8000, 9, 0.5, 0.5), (8000, 6, 1.0, 0.1), (20_000, 6, 0.3, 0.3))
+    for shape in THIRD:
+        named = CERTAINLY.get(shape, ())
+        for units, dimension, mu, base in sizes:
+            outcome = Outcome("logistic", base)
+            yield Row(Cell(shape, units, dimension, mu, outcome), "alias" if named else "sound", THIRD_SEED, named)
+    yield Row(Cell("never", 20_000, 6, 1.0, COUNTS), "alias", THIRD_SEED, CERTAINLY["never"])
+    yield Row(Cell("three_rates", 20_000, 6, 1.0, COUNTS), "sound", THIRD_SEED)
 
 
 def _wrong_models() -> Iterator[Row]:

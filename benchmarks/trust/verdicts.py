@@ -147,8 +147,9 @@ def broken(found: Verdict, expected: Expected = "sound", stored: Stored | None =
         expected: what ought to be flagged.
         stored: what the same cell came to before.
     """
-    mean_slack = MEAN_SLACK * sqrt(MEAN_VARIANCE / found.jobs / sqrt(found.dimension))
-    worst_slack = WORST_SLACK * sqrt(WORST_VARIANCE / found.jobs)
+    judged = max(found.jobs * (1 - found.flagged), 1.0)
+    mean_slack = MEAN_SLACK * sqrt(MEAN_VARIANCE / judged / sqrt(found.dimension))
+    worst_slack = WORST_SLACK * sqrt(WORST_VARIANCE / judged)
     said = []
     if found.silent > 0:
         said.append("an unflagged coefficient is more than six of its standard errors off")
