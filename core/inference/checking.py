@@ -4,6 +4,7 @@ Thresholds and what they were seen to catch are in `docs/decisions/0041-a-divisi
 """
 
 from dataclasses import dataclass
+from math import exp, sqrt
 from typing import Final
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from core.catalogue.checks import Checks, CoefficientCheck, ColumnLook, JobCheck, Learned
 from core.inference.shrinkage import TINY
-from core.inference.whitened import EXCESS, MOST_GUESSED, Kind, Whitened
+from core.inference.whitened import EXCESS, MOST_GUESSED, Kind, Told, Whitened
 from core.privacy.facts import Ranges
 
 Array = NDArray[np.float64]
@@ -19,13 +20,11 @@ LONGEST: Final = 5.0
 """Length of all slopes, in deviations of the predictor, beyond which outcomes are taken to be separated."""
 FARTHEST: Final = 8.0
 """One column's effect over two of its scales, beyond which the same is said of it."""
-THIN: Final = 0.12
-"""Of the mean second derivative: what the records of one of an indicator's values have at least."""
+ALIKE: Final = 2.0
+"""Deviations above 0 of the rarer outcome's sum among one value's records, below which all outcomes may be alike."""
 EVENTS_PER_PARAMETER: Final = 10
 KNOWN_NOISE: Final = 0.2
 """Below it a direction that noise hides is known to have less than a tenth of the mean second derivative."""
-_PREDICTED_PART: Final = 0.85
-"""Of a logistic model's second derivative at equal chances of all records: what is left where chances differ."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +39,8 @@ class Found:
     """Encoded units."""
     ranges: Ranges
     encoding: Array
-    simple: Array
-    moments: Array
-    """Of (1, z), as told."""
-    weight: float
+    typical: Array
+    """An encoded row of all columns' means, as told."""
     centre: Array
     scale: Array
     sparse: NDArray[np.bool_]
@@ -101,7 +98,7 @@ def _of_the_job(one: Found) -> tuple[JobCheck, ...]:
 
 
 def _apart(one: Found) -> NDArray[np.bool_]:
-    """Say which coefficients are so large, or whose records say so little, that outcomes may be separated there."""
+    """Say which coefficients are so large, or whose records are so much alike, that outcomes may be separated there."""
     size, none = len(one.theta), np.zeros(len(one.theta), dtype=np.bool_)
     if one.kind == "huber":
         return none
@@ -109,36 +106,60 @@ def _apart(one: Found) -> NDArray[np.bool_]:
     two = np.array([kind == "two" for kind in kinds])
     reach = np.abs(one.theta) * np.where(two, upper - lower, 2 * one.scale)
     far: NDArray[np.bool_] = (reach > FARTHEST) & (np.arange(size) > 0)
-    return far | _thin(one, two, lower, upper)
+    return far | _alike(one, two, lower, upper)
 
 
-def _thin(one: Found, two: NDArray[np.bool_], lower: Array, upper: Array) -> NDArray[np.bool_]:
-    """Say for which indicators the records of one value have next to no second derivative: all alike, as it were.
+def _alike(one: Found, two: NDArray[np.bool_], lower: Array, upper: Array) -> NDArray[np.bool_]:
+    """Say of which indicators the records of one value may all have the same outcome, as far as answers tell.
 
-    Hessian and moments are taken to rows (1, indicator, ...) by public maps; there an entry adds up one value's
-    records.
+    If so, a coefficient without end fits best. At each precise gradient's point the rarer outcome of one value's
+    records can be counted; both counts are of the same records, with noise of their own.
     """
-    size, thin = len(one.theta), np.zeros(len(one.theta), dtype=np.bool_)
-    assert one.rate is not None, "it was told of these models"
-    usual = _PREDICTED_PART * one.rate * (1 - one.rate) if one.kind == "logistic" else one.rate
-    usual *= min(one.weight, 1.0)
+    size, alike = len(one.theta), np.zeros(len(one.theta), dtype=np.bool_)
     values = np.eye(size)
     values[two, two] = (upper - lower)[two]
     values[two, 0] = lower[two]
-    bent, counted = (
-        _taken(matrix, np.asarray(np.linalg.inv(encoding @ values), dtype=np.float64))
-        for matrix, encoding in ((one.found.hessian, one.encoding), (one.moments, one.simple))
-    )
+    rows = one.encoding @ values  # of (1, indicator, ...)
+    back, typical = np.linalg.inv(rows), np.linalg.solve(values, one.typical)
+    last = one.found.last
+    points = list(zip((last.before, last.theta), last.gradients, last.hessians, strict=True))
     for place in np.flatnonzero(two):
-        sums = [np.array([m[place, place], m[0, 0] - 2 * m[0, place] + m[place, place]]) for m in (bent, counted)]
-        thin[place] = bool((sums[0] < THIN * usual * np.maximum(sums[1], TINY)).any())
-    return thin
+        for along, value in ((back[place], 1.0), (back[0] - back[place], 0.0)):
+            middle = typical + np.where(np.arange(size) == place, value - typical, 0.0)
+            final = float(rows @ middle @ last.theta)
+            counts = [
+                _rarer(one.kind, along, float(rows @ middle @ theta), final, gradient, hessian)
+                for theta, gradient, hessian in points
+            ]
+            sharp = [deviation**-2 for _, deviation in counts]
+            count = sum(told * weight for (told, _), weight in zip(counts, sharp, strict=True)) / sum(sharp)
+            alike[place] |= count < ALIKE / sqrt(sum(sharp))
+    return alike
 
 
-def _taken(matrix: Array, back: Array) -> Array:
-    """Return a matrix of sums over rows in other coordinates of them."""
-    found: Array = back @ matrix @ back.T
-    return found
+def _rarer(kind: Kind, along: Array, margin: float, final: float, gradient: Told, hessian: Told) -> tuple[float, float]:
+    """Return the weighted sum of one value's rarer outcome, or of its counts, with the deviation of its noise.
+
+    With a'x = 1 for the value's records and 0 for others, a'Ha adds up w mu (Poisson) or w q (1 - q), and a'g
+    w times the fitted less the outcome. So a'Ha - a'g is the sum of counts; where all have the same chance q,
+    a'Ha/(1 - q) - a'g is that of records with the outcome, and a'Ha/q + a'g of those without.
+
+    Args:
+        kind: of the model.
+        along: a.
+        margin: of the value's records, at the point of the answers.
+        final: the same at the last point, which says which outcome is the rarer one.
+        gradient: there.
+        hessian: there.
+    """
+    bent, pull = float(along @ hessian.value @ along), float(along @ gradient.value)
+    if kind == "logistic":
+        times, sign = 1 + exp(-margin if final > 0 else margin), 1.0 if final > 0 else -1.0
+    else:
+        times, sign = 1.0, -1.0
+    length = float(along @ along)
+    spread = (times * hessian.deviation) ** 2 * (2 * length**2 - float((along**4).sum()))
+    return times * bent + sign * pull, sqrt(gradient.deviation**2 * length + spread)
 
 
 def _learned(one: Found) -> Learned:

@@ -49,10 +49,10 @@ class Last:
     """The last answers of a run: at theta_a the first of each pair, at theta_b the second."""
 
     kind: Kind
+    before: Array
+    """theta_a."""
     theta: Array
     """theta_b."""
-    moved: float
-    """|theta_b - theta_a|."""
     gradients: tuple[Told, Told]
     hessians: tuple[Told, Told]
     scores: Told
@@ -63,6 +63,11 @@ class Last:
     units: int
     unidentified: float
     """Plausible deviation of the predictor along a hidden direction."""
+
+    @property
+    def moved(self) -> float:
+        """|theta_b - theta_a|."""
+        return float(np.linalg.norm(self.theta - self.before))
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,8 @@ class Whitened:
     """The part of the covariance that lies along hidden eigenvectors of the Hessian, the guess included."""
     hessian: Array
     """As told, pooled and not shrunk."""
+    last: Last
+    """The answers that all of it is made of."""
     hidden: int
     """Eigenvectors along which noise hides the Hessian."""
     excess: float
@@ -135,6 +142,7 @@ def finish(last: Last) -> Whitened:
         guess=guess,
         unlearned=hiding @ covariance @ hiding,
         hessian=hessian.value,
+        last=last,
         hidden=int(hidden.sum()),
         excess=length / (both + wandering) / float(chi2.ppf(0.999, size)),
         hessian_noise=2 * edge / max(shrunk.mean, TINY),

@@ -83,6 +83,12 @@ class Encoded:
     deviation: float
     """Of the noise on a moment."""
 
+    @property
+    def typical(self) -> Array:
+        """A row v of all columns' means, as told, shape (p,)."""
+        found: Array = np.linalg.solve(self.simple, np.concatenate(([1.0], self.mean)))
+        return found
+
     def at(self, theta: Array) -> Tensor:
         """Return a point above the encoding, as questions about re-encoded rows take it."""
         return _above(theta, self.matrix)
@@ -262,14 +268,14 @@ def _last_answers(settings: WhitenedNewton, door: _Door, theta: Array) -> Last:
     gradient, deviation = door.gradient(theta, first_gradient)
     hessian = door.matrix(theta, first_hessian)
     step = _no_longer(newton_step(hessian, gradient, door.peak), 2 * _LONGEST_STEP[door.loss.kind])
-    theta = theta - step
+    before, theta = theta, theta - step
     second = door.gradient(theta, last_gradient)
     again = door.matrix(theta, last_hessian)
     scores = door.matrix(theta, settings.sigma(settings.shares.scores), "score")
     return Last(
         kind=door.loss.kind,
+        before=before,
         theta=theta,
-        moved=float(np.linalg.norm(step)),
         gradients=(Told(gradient, deviation), second),
         hessians=(hessian, again),
         scores=scores,
@@ -304,9 +310,7 @@ def _told(
             theta=theta,
             ranges=ranges,
             encoding=encoded.matrix,
-            simple=encoded.simple,
-            moments=encoded.moments[:-1, :-1],
-            weight=encoded.weight,
+            typical=encoded.typical,
             centre=columns.centre,
             scale=columns.scale,
             sparse=columns.sparse,
