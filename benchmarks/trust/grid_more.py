@@ -44,6 +44,10 @@ def _certain() -> Iterator[Row]:
         for units, dimension, mu, base in sizes:
             outcome = Outcome("logistic", base)
             yield Row(Cell(shape, units, dimension, mu, outcome), "alias" if named else "sound", THIRD_SEED, named)
+        for units, dimension, mu, base in ((3000, 4, 1.0, 0.4), (12_000, 12, 0.6, 0.2), (40_000, 6, 0.2, 0.5)):
+            cell = Cell(shape, units, dimension, mu, Outcome("logistic", base))
+            yield Row(cell, "alias" if named else "sound", THIRD_SEED + 1, named)
+    yield Row(Cell("never", 40_000, 5, 1.0, COUNTS), "alias", THIRD_SEED + 1, CERTAINLY["never"])
     yield Row(Cell("never", 20_000, 6, 1.0, COUNTS), "alias", THIRD_SEED, CERTAINLY["never"])
     yield Row(Cell("three_rates", 20_000, 6, 1.0, COUNTS), "sound", THIRD_SEED)
 

@@ -86,8 +86,7 @@ class Encoded:
     @property
     def typical(self) -> Array:
         """A row v of all columns' means, as told, shape (p,)."""
-        found: Array = np.linalg.solve(self.simple, np.concatenate(([1.0], self.mean)))
-        return found
+        return np.asarray(np.linalg.solve(self.simple, np.concatenate(([1.0], self.mean))), dtype=np.float64)
 
     def at(self, theta: Array) -> Tensor:
         """Return a point above the encoding, as questions about re-encoded rows take it."""
