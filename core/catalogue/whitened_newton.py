@@ -341,4 +341,5 @@ class WhitenedNewton(AbstractSettings):
                 Assumption(text="the last steps converged, and directions are identified", checked="runtime"),
             ),
             returns="coefficients with intervals; what fails a check is flagged, and its interval withheld",
+            default_for=("logistic", "linear", "poisson"),
         )

@@ -26,7 +26,11 @@ def prepared(spec: JobSpec) -> JobSpec:
     planned = spec.optimizer.loss is not None  # a plan that is made again has scales and weights filled
     errors = [*_of_model(spec, planned=planned), *([] if planned else _of_inference(spec.inference))]
     if errors:
-        raise Invalid(f"whitened_newton does not offer this: see {errors[0].pointer}.", *errors)
+        raise Invalid(
+            f"whitened_newton, the default for logistic, linear and poisson models, does not offer this: see "
+            f"{errors[0].pointer}, or name another method under /optimizer.",
+            *errors,
+        )
     if isinstance(spec.model, LinearModel) and isinstance(spec.model.loss, Squared):
         loss = Huber(c=LEAST_SQUARES_CUT)
         return spec.model_copy(update={"model": spec.model.model_copy(update={"loss": loss})})
