@@ -1,7 +1,7 @@
 """The bank data, all 45,211 rows: accuracy against a fit by statsmodels that knows nothing of privacy.
 
-Jobs with noise go through HTTP; by the paper's method, and by the default one, whose weights are those it learned. The one with hardly any is run by what a trainer runs, for no budget that the service
-keeps has room for it.
+Jobs with noise go through HTTP; by the paper's method, and by the default one, whose weights are those it learned. The
+one with hardly any is run by what a trainer runs, for no budget that the service keeps has room for it.
 
 The reference minimises the same weighted loss: statsmodels' GLM with the public Mallows weights on the encoded
 columns, told in declared units. False alarms of the short run: with honest 95 % intervals, 5 of 21 key coefficients
