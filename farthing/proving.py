@@ -72,7 +72,7 @@ def check(
         Path | None, typer.Option(help="the ledger, as `entries --json` prints it: it must say the same")
     ] = None,
     model: Annotated[Path | None, typer.Option(help="the model's export as JSON: it must be the one")] = None,
-    job: Annotated[str, typer.Option(metavar="JOB", help="job_...: it must be this job's")] = "",
+    job: Annotated[str, typer.Option(help="job_...: it must be this job's")] = "",
     whole: Annotated[
         Path | None, typer.Option(help="the certificate of the federated job that it is a client of")
     ] = None,
