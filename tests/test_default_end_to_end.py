@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from farthing import Client
+from tests.support import federated
 from tests.support.embedded import KEY, SEEDS, Embedded
 
 ROWS, FEATURES, WIDE = 8000, 16, 4.0
@@ -135,3 +136,38 @@ def test_what_the_default_cannot_fit_is_refused_and_never_fitted_by_another_meth
     answer = submit(service, dataset, **body)
     assert answer.status_code == 422, answer.text
     assert pointer in [one["pointer"] for one in answer.json()["errors"]], answer.text
+
+
+TOYS = {"kind": "logistic", "target": "y", "features": ["age", "job"]}
+
+
+def test_three_owners_fit_one_model_together_with_intervals(service: Embedded) -> None:
+    """Each with people of one age only: no estimate is six standard errors off; false alarm 1 in 10^8."""
+    job = federated.submit(service, None, model=TOYS, optimizer={"kind": USUAL}, privacy={"mu": "1.2"}, inference={})
+    ended = job.wait()
+    assert (ended["state"], federated.states(ended)) == ("succeeded", [("succeeded", None)] * 3), ended
+    federated.check(job)
+    model = ended["result"]["model"]
+    release = service.get(f"/v1/models/{model}")["release"]
+    assert release["units"] == sum(federated.SIZES)
+    assert release["checks"]["job"] == []
+    lines = {line["name"]: line for line in service.get(f"/v1/models/{model}/summary")["coefficients"]}
+    for name, truth in {"intercept": -2.5, "age": 0.05, "job[b]": 0.0, "job[c]": 0.0}.items():
+        assert abs(lines[name]["estimate"] - truth) < 6 * lines[name]["std_error"], lines
+    without = 1 / np.sqrt(sum(federated.SIZES) * 0.25) / 21
+    assert without < lines["age"]["std_error"] < 2 * without
+
+
+def test_a_federation_of_several_needs_all_of_its_clients(service: Embedded, dataset: str) -> None:
+    """What was learned from a client that is lost would be part of intervals about the others."""
+    other = service.upload(ordinary(), columns=COLUMNS, budget={"epsilon": "8", "delta": "1e-6"})
+    named = {"datasets": [dataset, other], "quorum": 1}
+    body = {"federation": named, "model": LOGISTIC, "privacy": {"mu": "0.1"}}
+    refused = service.http.post("/v1/estimates", json=body)
+    assert refused.status_code == 422, refused.text
+    assert [one["pointer"] for one in refused.json()["errors"]] == ["/federation/quorum"]
+    body["federation"] = {"datasets": [dataset, other]}
+    found = service.http.post("/v1/estimates", json=body)
+    assert found.status_code == 200, found.text
+    assert found.json()["method"]["kind"] == found.json()["plan"]["kind"] == USUAL
+    assert len(found.json()["clients"]) == 2

@@ -83,6 +83,7 @@ class WhitenedNewton(AbstractSettings):
     """
 
     has_covariance: ClassVar = True
+    federates: ClassVar = True
 
     kind: Literal["whitened_newton"] = "whitened_newton"
     mu: Mu | None = Field(default=None, description="null: the job's")
