@@ -23,7 +23,6 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from hashlib import sha256
-from math import hypot
 from struct import Struct
 from typing import Final, NoReturn, Protocol, TypeVar, final
 
@@ -33,7 +32,7 @@ from torch import Tensor
 from core.catalogue.hessian_questions import Hessian, HessianProduct
 from core.catalogue.questions import Curvature, Gradient, GradientDifference, Looked, Question
 from core.errors import Forsaken
-from core.oracle import Answer, Coins, Meter, Oracle, Release, Status, points
+from core.oracle import Answer, Coins, Meter, Oracle, Release, Status, means, points
 from core.oracle.common_coins import CommonCoins, Count
 from core.privacy.events import Event
 from core.privacy.facts import Facts
@@ -44,7 +43,6 @@ T = TypeVar("T")
 TOLD: Final = "federation/told"
 """In a kept state: how many means it was made of."""
 _HEADER: Final = Struct(">QB32s")
-_SCALE: Final = Struct(">d")
 _UNITS_BYTES: Final = 8
 _MOST_UNITS: Final = 2**48
 """Of one client: all of them together are a number that tensors hold."""
@@ -328,27 +326,10 @@ class Federation:
         return own if leads else points.adopted(own, told[0])
 
     def _mean(self, own: Answer, subject: bytes, shares: Sequence[float] | None) -> Answer:
-        """Tell everybody this client's answer and return the mean of all, added up in the order of places.
-
-        Args:
-            own: this client's.
-            subject: a digest of the question.
-            shares: weights of the answers, by place, that add up to 1; None: all alike.
-        """
-        shape = own.value.shape
-        told = self._rounds.exchange(ANSWER, subject, _SCALE.pack(own.scale) + own.value.contiguous().numpy().tobytes())
-        answers = [_unpack(content, shape) for content in told]
-        if shares is not None:
-            pooled = torch.zeros(shape, dtype=torch.float64)
-            for share, answer in zip(shares, answers, strict=True):
-                pooled = pooled + share * answer.value
-            scales = (share * answer.scale for share, answer in zip(shares, answers, strict=True))
-            return Answer(value=pooled, scale=hypot(*scales))
-        total = answers[0].value
-        for answer in answers[1:]:
-            total = total + answer.value
-        clients = len(answers)
-        return Answer(value=total / clients, scale=hypot(*(answer.scale for answer in answers)) / clients)
+        """Tell everybody this client's answer and return the mean of all, alike or by their shares."""
+        told = self._rounds.exchange(ANSWER, subject, means.told_by(own))
+        answers = [means.heard(content, own.value.shape) for content in told]
+        return means.mean(answers) if shares is None else means.weighted(answers, shares)
 
     def _subject(self, question: Question, theta: Tensor, other: Tensor | None) -> bytes:
         """Return a digest of what is asked, and where."""
@@ -380,22 +361,6 @@ def _common_facts(own: Facts, rounds: Rounds) -> tuple[Facts, list[float]]:
 def _told_in(state: Mapping[str, Tensor] | None) -> int:
     """Return how many means a kept state was made of."""
     return 0 if state is None else int(state[TOLD])
-
-
-def _unpack(content: bytes, shape: torch.Size) -> Answer:
-    """Return another client's answer, of the shape of one's own.
-
-    Raises:
-        Forsaken: it is none.
-    """
-    values = content[_SCALE.size :]
-    if len(values) != shape.numel() * 8:
-        raise Forsaken
-    value = torch.frombuffer(bytearray(values), dtype=torch.float64).reshape(shape)
-    (scale,) = _SCALE.unpack_from(content)
-    if not (bool(value.isfinite().all()) and 0 <= scale < float("inf")):
-        raise Forsaken
-    return Answer(value=value, scale=scale)
 
 
 def _text(question: Question) -> bytes:
