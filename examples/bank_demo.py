@@ -118,7 +118,6 @@ def run(client: Client) -> None:
     job = {
         "dataset": dataset.id,
         "model": {"kind": "logistic", "target": "y", "features": FEATURES},
-        "optimizer": {"kind": "noisy_newton"},
         "privacy": {"epsilon": "1.5"},
         "labels": {"study": "demo"},
     }

@@ -1,8 +1,8 @@
 """What people read from models of the bank data: `python -m examples.bank_models`.
 
-Trains a robust linear regression with an unknown residual scale, a robust logistic regression, and the same one with
-clipped gradients, then reads them: tables, an ellipse, tests of two coefficients, and the clipped model beside the
-robust one. docs/models.md explains what is printed.
+Trains a linear and a logistic regression by the default method, and the latter with clipped gradients, then reads them:
+tables, an ellipse, tests of two coefficients, and the clipped model beside the default one. docs/models.md
+explains what is printed.
 """
 
 import io
@@ -20,14 +20,9 @@ JOBS: Final[dict[str, dict[str, Any]]] = {
             "kind": "linear",
             "target": "duration",
             "features": ["age", "campaign", "housing", "loan", "contact"],
-            "loss": {"kind": "huber", "joint": True},
         },
-        "optimizer": {"kind": "noisy_gd"},
     },
-    "logistic": {
-        "model": {"kind": "logistic", "target": "y", "features": FEATURES},
-        "optimizer": {"kind": "noisy_newton"},
-    },
+    "logistic": {"model": {"kind": "logistic", "target": "y", "features": FEATURES}},
     "clipped": {
         "model": {"kind": "logistic", "target": "y", "features": FEATURES, "weights": {"kind": "clip", "bound": 1.0}},
         "optimizer": {"kind": "noisy_gd"},

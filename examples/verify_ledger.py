@@ -27,7 +27,7 @@ MEMBERS = {
     "open": {"account", "terms", "actor", "adjacency", "unit", "units"},
     "upload": {"dataset", "fingerprint", "rows", "actor"},
     "grant": {"account", "terms", "principal", "actor", "closed"},
-    "reserve": {"schedule", "retry_allowance", "draws", "actor"},
+    "reserve": {"schedule", "retry_allowance", "draws", "dataset", "actor"},
     "spend": {"event", "again"},
     "charge": {"event", "reason"},
     "settle": {"reason", "draws"},
@@ -204,6 +204,7 @@ class Ledger:
         self.accounts: dict[str, Body] = {}
         self.jobs: dict[str, Body] = {}
         self.frozen, self.waits = False, 0
+        self.datasets: set[str] = set()
         self.given_back: list[float] = []
         self.charged: Counter[str] = Counter()
 
@@ -293,6 +294,9 @@ class Ledger:
         """Reserve a job's worst case."""
         need(body["job"] and body["job"] not in self.jobs, "its job was reserved for before, or is none")
         need((body["attempt"], body["chunk"]) == (0, 0) and not self.frozen and not self.waits, "the scope was frozen")
+        need(
+            body["dataset"] in self.datasets or not self.datasets, "the records that it reads never came into the scope"
+        )
         runs = body["schedule"]
         need(all(type(times) is int and times >= 1 for times, _ in runs), "its schedule has empty runs")
         need(all(one[1] != two[1] for one, two in pairwise(runs)), "two runs of its schedule are alike")
@@ -409,6 +413,8 @@ class Ledger:
     def upload(self, body: Body) -> None:
         """Note records that came into the scope."""
         need(type(body["rows"]) is int and body["rows"] > 0, "its number of rows is none")
+        need(body["dataset"] not in self.datasets, "its dataset came into the scope before")
+        self.datasets.add(body["dataset"])
 
     def freeze(self, _: Body) -> None:
         """Stop."""

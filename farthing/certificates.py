@@ -6,7 +6,7 @@ the text says of itself decides nothing: neither a key in its header nor an algo
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
@@ -16,6 +16,8 @@ from joserfc.errors import JoseError
 from joserfc.jwk import OKPKey
 from joserfc.registry import HeaderParameter
 
+from farthing.certificate_forms import Certificate, FederatedCertificate, Head, PublicKey, Told, read_keys, read_told
+from farthing.certified_entries import canonical, differs, entries_of
 from farthing.chain import BrokenChainError, follow
 from farthing.views import Entry
 
@@ -23,14 +25,6 @@ ALGORITHM: Final = "Ed25519"
 KINDS: Final = {"farthing-certificate": "certificate", "farthing-head": "head"}
 VERSION: Final = 1
 MOST_BYTES: Final = 4 * 2**20
-MOVES: Final = {
-    "reserve": ("reserved", "reserved", 1),
-    "spend": ("spent", "spent", 1),
-    "charge": ("spent", "spent", 1),
-    "settle": ("returned", "reserved", -1),
-    "compensate": ("corrected", "spent", -1),
-}
-"""Which amount of a certificate a kind of entry adds to, by which of its movements, and with which sign."""
 _HEADER: Final = {"alg", "iat", "kid", "typ"}
 
 Keys = Mapping[str, Any]
@@ -52,21 +46,23 @@ class Signed:
     """The name of the key that signed it."""
     at: int
     """When it was signed, seconds since the epoch, by the installation's word."""
+    told: Told
+    """The payload by its form."""
 
     @property
     def scope(self) -> str | None:
         """Whose ledger it speaks of; None: of several, as a federated job's."""
-        if self.kind == "head":
-            return str(self.payload["scope"])
-        return str(self.payload["scope"]["id"]) if "scope" in self.payload else None
+        if isinstance(self.told, Head):
+            return self.told.scope
+        return self.told.scope.id if isinstance(self.told, Certificate) else None
 
     @property
     def places(self) -> dict[int, str]:
         """The ledger's entries that it names: their hashes by number; 0 is the place before the first."""
-        if self.kind == "head":
-            return {int(self.payload["seq"]): str(self.payload["hash"])}
-        told = self.payload.get("ledger", {})
-        return {int(told[name]["seq"]): str(told[name]["hash"]) for name in ("before", "first", "last") if name in told}
+        if isinstance(self.told, FederatedCertificate):
+            return {}
+        named = [self.told] if isinstance(self.told, Head) else entries_of(self.told)
+        return {place.seq: place.hash for place in named}
 
 
 def check(text: str, keys: Keys) -> Signed:
@@ -79,7 +75,7 @@ def check(text: str, keys: Keys) -> Signed:
     Raises:
         BadCertificateError: the text says what is wrong.
     """
-    known = _by_name(keys)
+    issuer, known = _by_name(keys)
     text = text.strip()
     if len(text) > MOST_BYTES:
         raise BadCertificateError("it is longer than any certificate")
@@ -97,39 +93,42 @@ def check(text: str, keys: Keys) -> Signed:
         if isinstance(error, BadCertificateError):
             raise
         raise BadCertificateError("it was changed, or is no certificate: its signature does not hold") from None
-    if not jwk.get("nbf", 0) <= header["iat"] <= jwk.get("exp", header["iat"]):
+    kind, at = KINDS[header["typ"]], header["iat"]
+    if type(at) is not int or not jwk.nbf <= at <= jwk.exp:
         raise BadCertificateError(f"key {header['kid']} was not in use when it says that it was signed")
-    return Signed(KINDS[header["typ"]], _read(content, KINDS[header["typ"]], keys), header["kid"], header["iat"])
-
-
-def _by_name(keys: Keys) -> dict[str, tuple[OKPKey, Mapping[str, Any]]]:
-    """Return an installation's keys by their names, which must be their thumbprints."""
+    payload = _read(content, kind, issuer)
     try:
-        read = [(OKPKey.import_key({name: jwk[name] for name in ("kty", "crv", "x")}), jwk) for jwk in keys["keys"]]
-        wrong = [jwk for key, jwk in read if key.thumbprint() != jwk["kid"] or jwk["crv"] != ALGORITHM]
-        issuer = keys["issuer"]
-    except (JoseError, KeyError, TypeError, ValueError):
-        raise BadCertificateError(
-            "these are no keys of an installation: give what `farthing certificate keys` shows"
-        ) from None
-    if wrong or not isinstance(issuer, str):
+        told = read_told(content, kind, is_whole="clients" in payload)
+    except ValueError as fault:
+        raise BadCertificateError(f"what was signed is no {kind}: {fault}") from None
+    return Signed(kind, payload, header["kid"], at, told)
+
+
+def _by_name(keys: Keys) -> tuple[str, dict[str, tuple[OKPKey, PublicKey]]]:
+    """Return an installation and its keys by their names, which must be their thumbprints."""
+    try:
+        told = read_keys(keys)
+        read = [(OKPKey.import_key(jwk.model_dump(include={"kty", "crv", "x"})), jwk) for jwk in told.keys]
+    except (JoseError, ValueError) as fault:
+        raise BadCertificateError(f"these are no keys of an installation: {fault}") from None
+    if any(key.thumbprint() != jwk.kid for key, jwk in read):
         raise BadCertificateError("a key is not the one that it is called by")
-    return {str(jwk["kid"]): (key, jwk) for key, jwk in read}
+    return told.issuer, {jwk.kid: (key, jwk) for key, jwk in read}
 
 
-def _read(content: bytes, kind: str, keys: Keys) -> Mapping[str, Any]:
+def _read(content: bytes, kind: str, issuer: str) -> Mapping[str, Any]:
     """Return a payload that is of a known form and of the keys' installation."""
     try:
         payload = json.loads(content)
-        is_canonical = _canonical(payload) == content.decode("ascii")
+        is_canonical = canonical(payload) == content.decode("ascii")
     except (ValueError, RecursionError):
         is_canonical, payload = False, None
     if not is_canonical or not isinstance(payload, dict) or payload.get("object") != kind:
         raise BadCertificateError(f"what was signed is no {kind}")
     if payload.get("version") != VERSION:
         raise BadCertificateError(f"it is of version {payload.get('version')}, and this program reads {VERSION}")
-    if payload.get("issuer") != keys["issuer"]:
-        raise BadCertificateError(f"it is of installation {payload.get('issuer')}, not of {keys['issuer']}")
+    if payload.get("issuer") != issuer:
+        raise BadCertificateError(f"it is of installation {payload.get('issuer')}, not of {issuer}")
     return payload
 
 
@@ -176,35 +175,14 @@ def contained(signed: Signed, entries: Sequence[Entry]) -> None:
     for seq, told in signed.places.items():
         if found.hashes.get(seq) != told:
             raise BadCertificateError(f"entry {seq} of this ledger is not the one that was signed")
-    if signed.kind == "certificate":
-        _agrees(signed.payload, entries)
-
-
-def _agrees(payload: Mapping[str, Any], entries: Iterable[Entry]) -> None:
-    """Make sure that the ledger says of a job what its certificate does."""
-    job, scope, last = payload["job"]["id"], payload["scope"]["id"], payload["ledger"]["last"]["seq"]
-    orders = len(payload["scope"]["orders"])
-    bodies = [json.loads(entry.body) for entry in entries if entry.job == job and entry.seq <= last]
-    sums = dict.fromkeys(payload["nano_nats"], [0] * orders)
-    runs: list[list[Any]] = []
-    for body in (one for one in bodies if one["kind"] in MOVES):
-        told, name, sign = MOVES[body["kind"]]
-        moved = body["accounts"][scope][name][:orders]
-        sums[told] = [one + sign * more for one, more in zip(sums[told], moved, strict=True)]
-        runs += body["event"] if told == "spent" else []
-    if sums != payload["nano_nats"] or _flat(runs) != _flat(payload["events"]["charged"]):
-        raise BadCertificateError(f"the ledger says something else of {job} than its certificate")
-
-
-def _flat(runs: Iterable[Sequence[Any]]) -> list[list[Any]]:
-    """Return runs of events with no two neighbours alike."""
-    flat: list[list[Any]] = []
-    for times, event in runs:
-        if flat and flat[-1][1] == event:
-            flat[-1][0] += times
-        else:
-            flat.append([times, event])
-    return flat
+    if not isinstance(signed.told, Certificate):
+        return
+    try:
+        said = differs(signed.told, signed.payload, entries)
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as fault:
+        raise BadCertificateError(f"this ledger's entries cannot be read ({type(fault).__name__})") from None
+    if said is not None:
+        raise BadCertificateError(f"the ledger says something else than the certificate of {said}")
 
 
 def released(signed: Signed, model: Mapping[str, Any]) -> None:
@@ -221,6 +199,16 @@ def released(signed: Signed, model: Mapping[str, Any]) -> None:
         raise BadCertificateError("the model is not the one that it speaks of")
 
 
+def of_job(signed: Signed, job: str) -> None:
+    """Make sure that a certificate is of a job, not of another whose certificate is as good.
+
+    Raises:
+        BadCertificateError: it is of another, or is none.
+    """
+    if isinstance(signed.told, Head) or signed.told.job.id != job:
+        raise BadCertificateError(f"it is not of {job}")
+
+
 def part_of(client: Signed, whole: Signed) -> None:
     """Make sure that the certificate of a federated job speaks of that of a client, in these very words.
 
@@ -232,8 +220,4 @@ def part_of(client: Signed, whole: Signed) -> None:
 
 
 def _digest(value: object) -> str:
-    return "sha256:" + sha256(_canonical(value).encode("ascii")).hexdigest()
-
-
-def _canonical(value: object) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return "sha256:" + sha256(canonical(value).encode("ascii")).hexdigest()

@@ -44,7 +44,7 @@ def follow(entries: Iterable[Entry]) -> Followed:
     hashes, scope = {0: GENESIS}, ""
     for seq, entry in enumerate(entries, start=1):
         body = _read(entry, seq, hashes[seq - 1])
-        scope = scope or str(body["scope"])
+        scope = scope or body["scope"]
         if body["scope"] != scope:
             raise BrokenChainError(seq, f"it is of {body['scope']}, not of {scope}")
         hashes[seq] = entry.hash
@@ -61,8 +61,14 @@ def _read(entry: Entry, seq: int, previous: str) -> dict[str, Any]:
         raise BrokenChainError(seq, "it does not follow the entry before it")
     if entry.hash != "sha256:" + hashlib.sha256(f"{previous}\n{entry.body}".encode()).hexdigest():
         raise BrokenChainError(seq, "its hash is not that of its body")
-    body: dict[str, Any] = json.loads(entry.body)
-    told = (body["seq"], body["kind"], body["job"], body["attempt"], body["chunk"])
+    try:
+        body: dict[str, Any] = json.loads(entry.body)
+        told = (body["seq"], body["kind"], body["job"], body["attempt"], body["chunk"])
+        has_scope = isinstance(body["scope"], str)
+    except (KeyError, RecursionError, TypeError, ValueError):
+        has_scope = False
+    if not has_scope:
+        raise BrokenChainError(seq, "its body is none of an entry")
     if told != (entry.seq, entry.kind, entry.job, entry.attempt, entry.chunk):
         raise BrokenChainError(seq, "what is shown of it is not what its body says")
     return body

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from farthing.job_views import Cost
-from farthing.views import View
+from farthing.views import Method, View
 
 
 class EstimateCost(Cost):
@@ -148,6 +148,8 @@ class Estimate(View):
 
     cost: Annotated[EstimateCost, BeforeValidator(lambda cost: cost or {})]
     """At the ledger's present head; without figures for a federated job, whose clients have one each."""
+    method: Method | None = None
+    """That would run, the default where the job names none; None: not told."""
     plan: dict[str, Any]
     """The settings that would run, nothing left open."""
     bound: Bound | None

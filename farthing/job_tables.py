@@ -45,6 +45,7 @@ def job(found: Job) -> RenderableType:
         ("models", ", ".join(found.models)),
         ("fits", _fitted(found)),
         ("optimizer", str(found.optimizer.get("kind", "-"))),
+        ("source", None if found.method is None else found.method.source),
         ("privacy", _told(found.privacy)),
         ("intervals", _intervals(found)),
         ("resources", _told(found.resources)),

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field
 
-from farthing.views import View
+from farthing.views import Method, View
 
 _ASKED: Final = ("models", "optimizer", "privacy", "inference", "resources", "retry_allowance", "labels")
 """Fields of a job that are fields of its request too, beside `model`, whose name in Python is the released one's."""
@@ -118,6 +118,8 @@ class Job(View):
     """Who submitted it, `pr_...`; None: not told."""
     models: list[str] = Field(default_factory=list)
     """Released ones that it is about, `mdl_...`; mostly none."""
+    method: Method | None = None
+    """That fits it, the default where the request named none; None: not told."""
     optimizer: dict[str, Any] = Field(default_factory=dict)
     """The method's settings, nothing left open."""
     privacy: dict[str, Any] = Field(default_factory=dict)

@@ -4,11 +4,12 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import RenderableType
 
+from farthing.certificate_forms import Event, FederatedCertificate, Head, Software
 from farthing.client import Client
 from farthing.console import (
     DEFAULT_URL,
@@ -24,6 +25,9 @@ from farthing.console import (
     read_json,
 )
 from farthing.views import Entry
+
+if TYPE_CHECKING:
+    from farthing.certificates import Signed
 
 commands = typer.Typer(no_args_is_help=True, help="Certificates of jobs and signed heads of ledgers.")
 app.add_typer(commands, name="certificate")
@@ -68,6 +72,7 @@ def check(
         Path | None, typer.Option(help="the ledger, as `entries --json` prints it: it must say the same")
     ] = None,
     model: Annotated[Path | None, typer.Option(help="the model's export as JSON: it must be the one")] = None,
+    job: Annotated[str, typer.Option(help="job_...: it must be this job's")] = "",
     whole: Annotated[
         Path | None, typer.Option(help="the certificate of the federated job that it is a client of")
     ] = None,
@@ -86,6 +91,8 @@ def check(
             certificates.extends(found, certificates.check(_text(after), public), entries)
         elif entries is not None:
             certificates.contained(found, entries)
+        if job:
+            certificates.of_job(found, job)
         if model is not None:
             certificates.released(found, read_json(model, "model"))
         if whole is not None:
@@ -93,57 +100,53 @@ def check(
     except certificates.BadCertificateError as bad:
         complain(f"{file}: {bad}")
         raise typer.Exit(1) from None
-    out.print_json(json.dumps(found.payload)) if as_json else out.print(shown(found.payload, found.key, found.at))
+    out.print_json(json.dumps(found.payload)) if as_json else out.print(shown(found))
 
 
-def shown(payload: Mapping[str, Any], key: str, at: int) -> RenderableType:
+def shown(signed: "Signed") -> RenderableType:
     """Show what is good of a certificate, or of a signed head."""
-    rows = [("issuer", str(payload["issuer"])), ("signed", f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC")]
-    rows.append(("by key", key))
-    if payload["object"] == "head":
-        rows += [("scope", payload["scope"]), ("entries", str(payload["seq"])), ("head", payload["hash"])]
+    told, issuer = signed.told, str(signed.payload["issuer"])
+    when = f"{datetime.fromtimestamp(signed.at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    rows = [("issuer", issuer), ("signed", when), ("by key", signed.key)]
+    if isinstance(told, Head):
+        rows += [("scope", told.scope), ("entries", str(told.seq)), ("head", told.hash)]
         return plain_table("signed head of a ledger", rows)
-    job, result = payload["job"], payload["result"] or {}
-    rows += [("job", f"{job['id']}, {job['state']}" + (f" ({job['error']})" if job["error"] else ""))]
-    rows += [("method", payload["method"]["optimizer"]["kind"]), ("model", result.get("model") or "-")]
-    rows += [("model's digest", result.get("digest") or "-")]
-    if "clients" in payload:
-        rows += [(f"client {one['place']}", f"{one['state']}, {one['certificate']}") for one in payload["clients"]]
+    job, result = told.job, told.result
+    rows += [("job", f"{job.id}, {job.state}" + (f" ({job.error})" if job.error else ""))]
+    rows += [("method", told.method.optimizer.kind), ("model", (result and result.model) or "-")]
+    rows += [("model's digest", (result and result.digest) or "-")]
+    if isinstance(told, FederatedCertificate):
+        rows += [(f"client {one.place}", f"{one.state}, {one.certificate}") for one in told.clients]
         return plain_table("certificate of a federated job", rows)
-    scope, promise, ledger = payload["scope"], payload["promise"], payload["ledger"]
-    dataset, software = payload["dataset"], [one["with"] for one in payload["software"]]
+    charged = "; ".join(f"{times} x {_event(event)}" for times, event in told.events.charged) or "nothing"
     rows += [
-        ("dataset", f"{dataset['id']}, fingerprint {dataset['fingerprint'] or '-'}"),
-        ("scope", f"{scope['id']}, {scope['units']} units"),
-        (
-            "charged",
-            "; ".join(f"{times} x {_event(event)}" for times, event in payload["events"]["charged"]) or "nothing",
-        ),
+        ("dataset", f"{told.dataset.id}, fingerprint {told.dataset.fingerprint or '-'}"),
+        ("scope", f"{told.scope.id}, {told.scope.units} units"),
+        ("charged", charged),
     ]
     for relation in ("zero_out", "replace_one"):
-        figures = promise[relation]
-        said = ", ".join(f"{name} {figures[name]}" for name in FIGURES if figures and figures[name] is not None)
-        rows.append((relation, f"{said}, {promise['label']}" if figures else "-"))
-    for one in software or [None]:
-        rows.append(("computed with", _software(one)))
-    rows.append(("ledger", f"entries {ledger['first']['seq']} to {ledger['last']['seq']}, {ledger['last']['hash']}"))
-    for one in ledger["reconciled"]:
-        missing = f": payments of {one['since']:.0f} to {one['until']:.0f} may be missing" if "since" in one else ""
-        rows.append((one["kind"], f"entry {one['seq']}{missing}"))
+        figures = getattr(told.promise, relation)
+        said = ", ".join(f"{name} {getattr(figures, name)}" for name in FIGURES if figures and getattr(figures, name))
+        rows.append((relation, f"{said}, {told.promise.label}" if figures else "-"))
+    rows += [("computed with", _software(one)) for one in [one.software for one in told.software] or [None]]
+    ledger = told.ledger
+    rows.append(("ledger", f"entries {ledger.first.seq} to {ledger.last.seq}, {ledger.last.hash}"))
+    for one in ledger.reconciled:
+        missing = "" if one.since is None else f": payments of {one.since:.0f} to {one.until:.0f} may be missing"
+        rows.append((one.kind, f"entry {one.seq}{missing}"))
     return plain_table("certificate of a job", rows)
 
 
-def _event(event: Mapping[str, Any]) -> str:
-    return f"{event['kind']} " + ", ".join(f"{name} {value}" for name, value in event.items() if name != "kind")
+def _event(event: Event) -> str:
+    members = {name: value for name, value in event.model_dump().items() if name != "kind"}
+    return f"{event.kind} " + ", ".join(f"{name} {value}" for name, value in members.items())
 
 
-def _software(told: Mapping[str, Any] | None) -> str:
+def _software(told: Software | None) -> str:
     if told is None:
         return "not known: written down by no release before this one"
-    libraries = ", ".join(f"{name} {version}" for name, version in told["libraries"].items())
-    return (
-        f"farthing {told['farthing']['version']} ({told['farthing']['source']}), Python {told['python']}, {libraries}"
-    )
+    libraries = ", ".join(f"{name} {version}" for name, version in told.libraries.items())
+    return f"farthing {told.farthing.version} ({told.farthing.source}), Python {told.python}, {libraries}"
 
 
 def _keys(jwks: Path | None, url: str) -> Mapping[str, Any]:

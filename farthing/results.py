@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import Field
 
-from farthing.views import View
+from farthing.views import Method, View
 
 
 class Banded(View):
@@ -97,6 +97,8 @@ class Summary(View):
     """That released it, `job_...`."""
     optimizer: str
     """The method."""
+    method: Method | None = None
+    """Its name and whose it is; None of a network."""
     n: int
     """Units it was made of, public by the owner's word."""
     level: float | None = None

@@ -84,6 +84,7 @@ def estimate(found: Estimate) -> RenderableType:
     """Show price, plan and prediction."""
     cost = found.cost
     rows = [
+        *([] if found.method is None else [("method", f"{found.method.title} ({found.method.source})")]),
         ("of the budget", f"{_figure(cost.percent)} %"),
         ("epsilon, alone", _figure(cost.epsilon_alone)),
         ("rho", _figure(cost.rho)),

@@ -277,6 +277,17 @@ class AuditLine(View):
     """When it was answered."""
 
 
+class Method(View):
+    """Which method fits a model, and whose it is."""
+
+    kind: str
+    """As a job names it, such as noisy_newton."""
+    title: str
+    """As people call it."""
+    source: str
+    """A paper's, or ours."""
+
+
 class Worker(View):
     """A supervisor of trainers, the site whose records it reads (empty: the service's own), and when it was seen."""
 

@@ -481,6 +481,14 @@ def pay_from_a_grant_that_was_closed(told: list[dict[str, Any]]) -> None:
     the(told, "grant", closed=False)["closed"] = True
 
 
+def read_records_of_another_scope(told: list[dict[str, Any]]) -> None:
+    the(told, "reserve")["dataset"] = "ds_of_another_scope"
+
+
+def bring_the_same_records_again(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [*told[:2], the(told, "upload"), *told[2:]]
+
+
 def widen_a_share(told: list[dict[str, Any]]) -> None:
     grants = (body for body in told if body["kind"] == "grant")
     next(body for body in grants if "share" in body["terms"]["declared"])["terms"]["declared"]["share"] = "0.25"
@@ -576,6 +584,8 @@ FORGERIES: dict[Change, str] = {
     charge_other_events: "its events are not those left",
     pay_from_another_s_grant: "it pays from another's grant",
     pay_from_a_grant_that_was_closed: "it closes a grant, and changes it",
+    read_records_of_another_scope: "the records that it reads never came into the scope",
+    bring_the_same_records_again: "its dataset came into the scope before",
     widen_a_share: "its terms do not follow",
     leave_out_a_grant: "it pays from another's grant, or not from its own",
     name_a_job: "it names a job",

@@ -149,7 +149,7 @@ def test_counts_and_numbers(service: Embedded, dataset: str, model: dict[str, An
         ({"model": COUNTS | {"loss": {"kind": "poisson", "c": 3.0}}}, "/model/loss/c"),
         ({"model": LOGISTIC | {"weights": {"kind": "mallows", "bound": 2.0}}}, "/model/weights"),
         ({"model": LOGISTIC, "inference": {"plausible_radius": 2.0}}, "/inference/plausible_radius"),
-        ({"model": LOGISTIC, "optimizer": METHOD | {"mu": 0.5}}, "/optimizer/mu"),
+        ({"model": LOGISTIC, "optimizer": METHOD | {"mu": 1.5}}, "/optimizer/mu"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Response
 
 from api.body import StrictRoute
-from api.cost import HEAVY_READ, PUBLIC, READ, costs
+from api.cost import HEAVY_READ, PUBLIC, costs
 from api.deps import Caller, Db
 from api.errors import problems
-from core.errors import Conflict, NotFound, NotReady, Unauthenticated
+from core.errors import Conflict, NotFound, NotReady, ScopeFrozen, Unauthenticated
 from core.service import certificates as service
 
 MEDIA_TYPE = "application/jose"
@@ -33,7 +33,7 @@ _SIGNED: dict[int | str, dict[str, Any]] = {
 @router.get(
     "/v1/jobs/{job_id}/certificate",
     response_class=Response,
-    responses={**_SIGNED, **problems(Unauthenticated, NotFound, Conflict, NotReady)},
+    responses={**_SIGNED, **problems(Unauthenticated, NotFound, Conflict, ScopeFrozen, NotReady)},
 )
 @costs(HEAVY_READ)
 def get_certificate(job_id: Annotated[str, Path(max_length=60)], caller: Caller, db: Db) -> Response:
@@ -44,9 +44,9 @@ def get_certificate(job_id: Annotated[str, Path(max_length=60)], caller: Caller,
 @router.get(
     "/v1/scopes/{scope_id}/head/signed",
     response_class=Response,
-    responses={**_SIGNED, **problems(Unauthenticated, NotFound, NotReady)},
+    responses={**_SIGNED, **problems(Unauthenticated, NotFound, ScopeFrozen, NotReady)},
 )
-@costs(READ)
+@costs(HEAVY_READ)
 def get_signed_head(scope_id: Annotated[str, Path(max_length=60)], caller: Caller, db: Db) -> Response:
     """Show where a scope's chain stands, signed (a JWS), to keep where the operator cannot reach."""
     return Response(service.signed_head(db, caller, scope_id), media_type=MEDIA_TYPE)

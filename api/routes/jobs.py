@@ -64,7 +64,6 @@ _PREFER_WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})\"?", re.ASCII)
 _ALONE = {
     "dataset": "ds_1",
     "model": {"kind": "logistic", "target": "y"},
-    "optimizer": {"kind": "noisy_newton"},
     "privacy": {"mu": "0.1"},
 }
 _TOGETHER = {

@@ -55,9 +55,9 @@ def complete(optimizer: AnySettings, inference: Inference, mu: float, facts: Fac
 
 
 def _alone(optimizer: AnySettings, mu: float, facts: Facts) -> AnySettings:
-    """Return a method that takes all of a job's mu and asks for nothing after it, filled."""
-    if optimizer.mu is not None and not isclose(optimizer.mu, mu, rel_tol=10 * SLACK):
-        raise contradiction("/optimizer/mu", "does not agree with the privacy target; leave it out")
+    """Return a method that asks for nothing after it, filled; it takes all of a job's mu unless it says less."""
+    if optimizer.mu is not None and optimizer.mu > mu * (1 + 10 * SLACK):
+        raise contradiction("/optimizer/mu", "is more than the job's total; lower it or leave it out")
     return optimizer.plan(facts, mu)
 
 

@@ -19,6 +19,7 @@ from core.catalogue.method import Bound
 from core.catalogue.methods import AnySettings
 from core.catalogue.models import PhaseRetrievalModel
 from core.catalogue.planning import PlannedJob, plan_job
+from core.catalogue.whitened_planning import with_model_of
 from core.errors import FieldError, Invalid, Refusal
 from core.privacy.budget import Terms
 from core.privacy.facts import Adjacency
@@ -67,7 +68,7 @@ def plan_federation(spec: JobSpec, clients: Sequence[Client]) -> PlannedFederati
         spec = spec.model_copy(update={"resources": spec.resources.model_copy(update={"device": "cpu"})})
     first = _alone(_counted(spec, len(clients)), clients, 0)
     check_alike(clients, first.design)
-    spec = _counted(spec.model_copy(update={"model": first.spec.model}), len(clients))
+    spec = _counted(with_model_of(spec, first.spec), len(clients))
     leading = min(range(len(clients)), key=lambda place: clients[place].units)
     shared = _shared(spec, clients, leading)
     planned = [
@@ -128,8 +129,12 @@ def _refuse_unfederated(spec: JobSpec) -> None:
     wrong = []
     if not spec.optimizer.federates:
         wrong.append(FieldError("/optimizer/kind", f"{spec.optimizer.kind} is not offered over several datasets"))
-    if spec.inference.intervals:
+    if spec.inference.intervals and not spec.optimizer.has_covariance:
         wrong.append(FieldError("/inference/intervals", "give false: no covariance is known of a federated estimate"))
+    federation = spec.federation
+    if federation is not None and spec.optimizer.has_covariance and federation.needed < len(federation.datasets):
+        # What was learned from a client that has gone would be part of intervals about the others.
+        wrong.append(FieldError("/federation/quorum", f"leave it out: {spec.optimizer.kind} needs all clients"))
     if spec.resources.processes > 1:
         wrong.append(FieldError("/resources/processes", "give 1: each client is a process of its own"))
     open_start = spec.optimizer.start is None and isinstance(spec.model, PhaseRetrievalModel)

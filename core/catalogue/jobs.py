@@ -2,11 +2,18 @@
 
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, StringConstraints, model_serializer, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    model_serializer,
+    model_validator,
+)
 
 from core.catalogue.assumed import Assumed
 from core.catalogue.federation import DatasetId, Federation
-from core.catalogue.methods import AnySettings
+from core.catalogue.methods import AnySettings, default_method
 from core.catalogue.models import AnyModel
 from core.catalogue.planning_rules import SLACK, Floor, MatrixNoise
 from core.catalogue.question_bases import Sigma
@@ -126,8 +133,15 @@ class Resources(Frozen):
         return {name: at for name, at in told.items() if name in _READ_BY_EVERY_RELEASE or at != fields[name].default}
 
 
+def _method_may_be_left_out(schema: dict[str, Any]) -> None:
+    """Say so in a JSON Schema: for which models is not a thing that `required` can tell."""
+    schema["required"] = [name for name in schema["required"] if name != "optimizer"]
+
+
 class JobSpec(Frozen):
     """What a job is."""
+
+    model_config = ConfigDict(json_schema_extra=_method_may_be_left_out)
 
     dataset: DatasetId | None = None
     federation: Federation | None = Field(
@@ -140,7 +154,10 @@ class JobSpec(Frozen):
         max_length=MOST_MODELS,
         description="released models that the job is about, for methods that take some",
     )
-    optimizer: AnySettings
+    optimizer: AnySettings = Field(
+        description="the method with what is set of it; left out for a logistic, linear or poisson model: "
+        "whitened_newton, planned"
+    )
     privacy: PrivacyTarget
     inference: Inference = Inference()
     resources: Resources = Resources()
@@ -152,6 +169,16 @@ class JobSpec(Frozen):
         description="chunks that are reserved beside the price, to pay again for what is lost with a worker",
     )
     labels: dict[LabelKey, LabelValue] = Field(default_factory=dict, max_length=20)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_a_method(cls, given: Any) -> Any:  # noqa: ANN401 - whatever was sent
+        """Name the default method of the model where the request names none; other models need one named."""
+        if not isinstance(given, dict) or "optimizer" in given:
+            return given
+        model = given.get("model")
+        kind = default_method(model.get("kind") if isinstance(model, dict) else getattr(model, "kind", None))
+        return given if kind is None else given | {"optimizer": {"kind": kind}}
 
     @model_validator(mode="after")
     def _one_of_them(self) -> Self:

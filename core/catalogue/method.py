@@ -47,6 +47,9 @@ class Card(Frozen):
     adjacency: tuple[str, ...]
     assumptions: tuple[Assumption, ...]
     returns: str
+    default_for: tuple[str, ...] = Field(
+        default=(), description="kinds of models that it fits where a job names no method"
+    )
 
 
 class AbstractSettings(Grown, ABC):

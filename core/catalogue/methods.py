@@ -1,5 +1,6 @@
 """The registry: one closed union of every method's settings."""
 
+from functools import cache
 from typing import Annotated
 
 from pydantic import Field, TypeAdapter
@@ -17,6 +18,7 @@ from core.catalogue.second_order.perturbed import PerturbedSpider
 from core.catalogue.second_order.selecting import SelectModel
 from core.catalogue.sufficient_statistics import SufficientStatistics
 from core.catalogue.whitened_newton import WhitenedNewton
+from core.privacy.facts import Frozen
 
 AnySettings = Annotated[
     NoisyGradientDescent
@@ -52,3 +54,28 @@ METHODS = (
     SelectModel,
     WhitenedNewton,
 )
+
+
+@cache
+def _defaults() -> dict[str, str]:
+    return {model: card.kind for card in (method.card() for method in METHODS) for model in card.default_for}
+
+
+def default_method(model: object) -> str | None:
+    """Return the method that fits a kind of model where a job names none; None: one has to be named."""
+    return _defaults().get(model) if isinstance(model, str) else None
+
+
+class MethodSource(Frozen):
+    """Which method a job runs, and whose it is."""
+
+    kind: str
+    title: str
+    source: str = Field(description="a paper's, or ours")
+
+
+@cache
+def source_of(kind: str) -> MethodSource:
+    """Return a method's name and source, by its kind."""
+    card = next(card for card in (method.card() for method in METHODS) if card.kind == kind)
+    return MethodSource(kind=card.kind, title=card.title, source=card.paper)

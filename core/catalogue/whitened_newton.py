@@ -83,6 +83,7 @@ class WhitenedNewton(AbstractSettings):
     """
 
     has_covariance: ClassVar = True
+    federates: ClassVar = True
 
     kind: Literal["whitened_newton"] = "whitened_newton"
     mu: Mu | None = Field(default=None, description="null: the job's")
@@ -341,4 +342,5 @@ class WhitenedNewton(AbstractSettings):
                 Assumption(text="the last steps converged, and directions are identified", checked="runtime"),
             ),
             returns="coefficients with intervals; what fails a check is flagged, and its interval withheld",
+            default_for=("logistic", "linear", "poisson"),
         )

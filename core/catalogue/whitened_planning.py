@@ -26,7 +26,11 @@ def prepared(spec: JobSpec) -> JobSpec:
     planned = spec.optimizer.loss is not None  # a plan that is made again has scales and weights filled
     errors = [*_of_model(spec, planned=planned), *([] if planned else _of_inference(spec.inference))]
     if errors:
-        raise Invalid(f"whitened_newton does not offer this: see {errors[0].pointer}.", *errors)
+        raise Invalid(
+            f"whitened_newton, the default for logistic, linear and poisson models, does not offer this: see "
+            f"{errors[0].pointer}, or name another method under /optimizer.",
+            *errors,
+        )
     if isinstance(spec.model, LinearModel) and isinstance(spec.model.loss, Squared):
         loss = Huber(c=LEAST_SQUARES_CUT)
         return spec.model_copy(update={"model": spec.model.model_copy(update={"loss": loss})})
@@ -44,8 +48,6 @@ def _of_model(spec: JobSpec, *, planned: bool) -> list[FieldError]:
         errors.append(FieldError("/model/intercept", "must be true: columns are centred by what is learned"))
     if model.ridge:
         errors.append(FieldError("/model/ridge", "must be 0: columns are re-encoded; take noisy_newton for a ridge"))
-    if spec.resources.processes > 1:
-        errors.append(FieldError("/resources/processes", "must be 1 for whitened_newton"))
     loss = model.loss
     offered = Logistic | Squared | Poisson | Huber
     if not isinstance(loss, offered) or (isinstance(loss, Huber) and loss.joint):
@@ -66,6 +68,14 @@ def _of_inference(inference: Inference) -> list[FieldError]:
     usual = Inference(intervals=inference.intervals, level=inference.level)
     names = [name for name in type(inference).model_fields if getattr(inference, name) != getattr(usual, name)]
     return [FieldError(f"/inference/{name}", _OWN) for name in names]
+
+
+def with_model_of(spec: JobSpec, planned: JobSpec) -> JobSpec:
+    """Return a job with another one's filled model, and with the loss that its method was told of that model."""
+    spec = spec.model_copy(update={"model": planned.model})
+    if isinstance(spec.optimizer, WhitenedNewton) and isinstance(planned.optimizer, WhitenedNewton):
+        spec = spec.model_copy(update={"optimizer": fill(spec.optimizer, loss=planned.optimizer.loss)})
+    return spec
 
 
 def told_of(optimizer: WhitenedNewton, model: RegressionModel) -> WhitenedNewton:

@@ -85,7 +85,8 @@ def head_of(shown: Mapping[str, Any]) -> Head:
 
 def foot_of(shown: Mapping[str, Any]) -> list[str]:
     """Return what stands below the table: the promise, what it implies, flags, and what to be wary of."""
-    said = privacy_words(shown)
+    method = shown["method"]
+    said = [f"Method: {method['title']}. Source: {method['source']}.", *privacy_words(shown)]
     flags = shown["flags"]
     said += [f"{line['name']}: {', '.join(line['flags'])}." for line in shown["coefficients"] if line.get("flags")]
     if with_intervals(shown) and shown["correction"]:

@@ -23,7 +23,6 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from hashlib import sha256
-from math import hypot
 from struct import Struct
 from typing import Final, NoReturn, Protocol, TypeVar, final
 
@@ -33,7 +32,7 @@ from torch import Tensor
 from core.catalogue.hessian_questions import Hessian, HessianProduct
 from core.catalogue.questions import Curvature, Gradient, GradientDifference, Looked, Question
 from core.errors import Forsaken
-from core.oracle import Answer, Coins, Meter, Oracle, Release, Status, points
+from core.oracle import Answer, Coins, Meter, Oracle, Release, Status, means, points
 from core.oracle.common_coins import CommonCoins, Count
 from core.privacy.events import Event
 from core.privacy.facts import Facts
@@ -44,7 +43,6 @@ T = TypeVar("T")
 TOLD: Final = "federation/told"
 """In a kept state: how many means it was made of."""
 _HEADER: Final = Struct(">QB32s")
-_SCALE: Final = Struct(">d")
 _UNITS_BYTES: Final = 8
 _MOST_UNITS: Final = 2**48
 """Of one client: all of them together are a number that tensors hold."""
@@ -225,7 +223,9 @@ class Federation:
     """The mean over clients of their own noised answers; every client has one of these, and they are equal.
 
     The mean is unweighted, over clients: F is the mean of theirs, however many records each has. A client asks its own
-    door a question with its own batch; sizes may differ from client to client, and so may the noise.
+    door a question with its own batch; sizes may differ from client to client, and so may the noise. Counts, moments
+    and sums over re-encoded rows are averaged over units instead, each client's answer weighted by its public count:
+    what is made of them, with its intervals, is as of all records together.
 
     Args:
         own: this client's door, on `meter`, or on another of its blocks.
@@ -243,7 +243,7 @@ class Federation:
         self._name = name
         self._part = b""
         self._told = Count(_told_in(meter.own.resume()))
-        self.facts = _common_facts(own.facts, self._rounds)
+        self.facts, self._shares = _common_facts(own.facts, self._rounds)
         self.coins: Coins = CommonCoins(name, self._told)
         self.precision: Final = torch.float64  # what machines round otherwise shall add up to nothing: see `points`
 
@@ -268,7 +268,7 @@ class Federation:
             subject = self._subject(common, theta, other)
             self._meter.subject = subject
             own = self._own.ask(question, theta, other)
-            known = self._mean(own, subject)
+            known = self._mean(own, subject, self._shares if isinstance(question, Looked) else None)
             self._meter.own.note(common, theta, known, other)
         self._told.count += 1
         return known
@@ -283,7 +283,7 @@ class Federation:
         """Return the federation over everybody's block of that name."""
         own, block = self._own.block(name), copy(self)
         block._own, block._part = own, name.encode()  # noqa: SLF001 - a copy of our own
-        block.facts = _common_facts(own.facts, self._rounds)
+        block.facts, block._shares = _common_facts(own.facts, self._rounds)  # noqa: SLF001 - as above
         return block
 
     def resume(self, initial: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -325,16 +325,11 @@ class Federation:
         told = self._rounds.exchange(kind, subject, points.told_by(own) if leads else b"")
         return own if leads else points.adopted(own, told[0])
 
-    def _mean(self, own: Answer, subject: bytes) -> Answer:
-        """Tell everybody this client's answer and return the mean of all, added up in the order of places."""
-        shape = own.value.shape
-        told = self._rounds.exchange(ANSWER, subject, _SCALE.pack(own.scale) + own.value.contiguous().numpy().tobytes())
-        answers = [_unpack(content, shape) for content in told]
-        total = answers[0].value
-        for answer in answers[1:]:
-            total = total + answer.value
-        clients = len(answers)
-        return Answer(value=total / clients, scale=hypot(*(answer.scale for answer in answers)) / clients)
+    def _mean(self, own: Answer, subject: bytes, shares: Sequence[float] | None) -> Answer:
+        """Tell everybody this client's answer and return the mean of all, alike or by their shares."""
+        told = self._rounds.exchange(ANSWER, subject, means.told_by(own))
+        answers = [means.heard(content, own.value.shape) for content in told]
+        return means.mean(answers) if shares is None else means.weighted(answers, shares)
 
     def _subject(self, question: Question, theta: Tensor, other: Tensor | None) -> bytes:
         """Return a digest of what is asked, and where."""
@@ -347,8 +342,10 @@ def _common(question: Question) -> Question:
     return question if question.batch is None else question.model_copy(update={"batch": 1})
 
 
-def _common_facts(own: Facts, rounds: Rounds) -> Facts:
+def _common_facts(own: Facts, rounds: Rounds) -> tuple[Facts, list[float]]:
     """Return the facts of all clients together: so many units in all, and everything else as each has it.
+
+    Beside them each client's share of the units, by place.
 
     Raises:
         Forsaken: somebody has gone, says of its records what others do not, or counts none.
@@ -358,28 +355,12 @@ def _common_facts(own: Facts, rounds: Rounds) -> Facts:
     counts = [int.from_bytes(units, "big") for units in told]
     if any(len(units) != _UNITS_BYTES for units in told) or not 0 < min(counts) <= max(counts) <= _MOST_UNITS:
         raise Forsaken
-    return own.model_copy(update={"units": sum(counts)})
+    return own.model_copy(update={"units": sum(counts)}), [count / sum(counts) for count in counts]
 
 
 def _told_in(state: Mapping[str, Tensor] | None) -> int:
     """Return how many means a kept state was made of."""
     return 0 if state is None else int(state[TOLD])
-
-
-def _unpack(content: bytes, shape: torch.Size) -> Answer:
-    """Return another client's answer, of the shape of one's own.
-
-    Raises:
-        Forsaken: it is none.
-    """
-    values = content[_SCALE.size :]
-    if len(values) != shape.numel() * 8:
-        raise Forsaken
-    value = torch.frombuffer(bytearray(values), dtype=torch.float64).reshape(shape)
-    (scale,) = _SCALE.unpack_from(content)
-    if not (bool(value.isfinite().all()) and 0 <= scale < float("inf")):
-        raise Forsaken
-    return Answer(value=value, scale=scale)
 
 
 def _text(question: Question) -> bytes:

@@ -28,7 +28,7 @@ ROOM: Final = 4
 """Times the slowest example."""
 LEAST_SECONDS: Final = 0.001
 """Clocks wake up within a fraction of it."""
-_TRIES: Final = 3
+_TRIES: Final = 5
 _ENTRY_BITS: Final = 30
 _WIDE: Final = 2**20
 _MOST_TRIED: Final = 256
@@ -83,12 +83,15 @@ def choice_seconds(points: int, dimension: int = 1) -> float:
 
 def _deadline(examples: list[Callable[[], None]], times: float = 1.0) -> float:
     """Return some times what the slowest of some examples takes, each so many times as short as what is meant."""
-    slowest = 0.0
-    for example in examples * _TRIES:
-        begun = time.monotonic()
-        example()
-        slowest = max(slowest, time.monotonic() - begun)
+    slowest = max(min(_seconds(example) for _ in range(_TRIES)) for example in examples)
     return max(ROOM * times * slowest, LEAST_SECONDS)
+
+
+def _seconds(act: Callable[[], None]) -> float:
+    """Return how long an act takes; the least of several is its own time, the others are what else the machine did."""
+    begun = time.monotonic()
+    act()
+    return time.monotonic() - begun
 
 
 def _entries(count: int) -> NDArray[np.int64]:

@@ -14,6 +14,7 @@ from dataclasses import fields, is_dataclass
 from typing import Final
 
 import torch
+from pydantic import BaseModel
 from torch import Tensor
 
 from core.errors import Forsaken
@@ -55,7 +56,7 @@ def parts_of(value: object) -> tuple[bytes, list[Tensor]]:
     """Return a value in two parts: bytes that equal values have in common, and the numbers that rounding may change.
 
     Args:
-        value: made of dataclasses, tensors and plain values.
+        value: made of dataclasses, pydantic models, tensors and plain values.
     """
     if isinstance(value, float):
         value = torch.tensor(value, dtype=torch.float64)
@@ -63,6 +64,8 @@ def parts_of(value: object) -> tuple[bytes, list[Tensor]]:
         return repr((value.dtype, tuple(value.shape))).encode(), [value.detach().cpu()]
     if isinstance(value, Tensor):
         return repr((value.dtype, tuple(value.shape))).encode() + value.contiguous().numpy().tobytes(), []
+    if isinstance(value, BaseModel):
+        value = [getattr(value, name) for name in type(value).model_fields]
     if is_dataclass(value) and not isinstance(value, type):
         value = [getattr(value, field.name) for field in fields(value)]
     if isinstance(value, list | tuple):

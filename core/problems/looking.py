@@ -56,12 +56,11 @@ def integer_sum(question: Looked, facts: Facts, theta: Tensor, step: float, reco
         unit = round(1 / step)
         assert unit * step == 1, "a count is a whole number of steps"
         return _counted(question, facts, theta, records) * unit
-    total: Tensor | int = 0
+    total = torch.zeros(question.shape(facts.dimension), dtype=torch.int64)  # of a process without rows, too
     for part in _parts(question, theta, records):
         steps = part / step
         assert float(steps.abs().max()) < LARGEST_SUM, "every part is finite and within its public bound"
-        total = total + steps.round_().to(torch.int64)
-    assert isinstance(total, Tensor), "there is one part at least"
+        total = total + steps.round_().to(torch.int64).cpu()
     return _mirrored(total)
 
 

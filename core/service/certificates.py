@@ -1,17 +1,22 @@
 """Certificates: what a job drew, at what price, under which promise, and where the ledger says so, signed.
 
+Nothing is signed of a ledger that does not verify, whole and now: who can write into the database could otherwise have
+the installation sign what he likes. Verification compares with the entries all that a certificate shows of the
+scope, its budget, the job's schedule and payments, and whose records they are of.
+
 The payload follows from the job's rows and its scope's entries alone. Nothing in it depends on a record but through
 what was paid for: the parameters' digest is one of noised answers, as the parameters are. So whoever may see a job may
 have its certificate, and two of one job have the same payload, byte for byte, until the ledger says more of it (a
 correction, a reconciliation) or its release is judged. When it was signed, and by which key, stands in the header.
 """
 
+from collections.abc import Callable, Collection
 from hashlib import sha256
 from typing import Any, Final
 
 from sqlalchemy.orm import Session
 
-from core.errors import Conflict
+from core.errors import Conflict, ScopeFrozen
 from core.inference.network import read_released
 from core.privacy.amounts import write_figure
 from core.privacy.facts import Adjacency
@@ -26,7 +31,8 @@ from core.store.jobs.subjects import OPEN
 from core.store.ledger.accounts import terms_of
 from core.store.ledger.chain import canonical
 from core.store.ledger.schedules import runs_of
-from core.store.ledger.statements import Statement, before, reconciled, statement_of
+from core.store.ledger.statements import Statement, before, reconciled, scopes_of, statement_of, upload_of
+from core.store.ledger.verification import freeze_unverified, verify
 from core.store.signing import installation, load_signing_keys
 from core.store.tables import TERMINAL_STATES, Account, Dataset, Job, Model, Scope
 
@@ -44,15 +50,16 @@ def certificate(context: Context, caller: Caller, job_id: str) -> str:
     Raises:
         NotFound: the job does not exist for the caller.
         Conflict: it has not ended yet.
+        ScopeFrozen: a ledger that paid for it does not verify, and is frozen now.
         NotReady: there is no key to sign with.
     """
-    keys = load_signing_keys(context.settings)
-    issuer = installation(context.database)
     if cases.get(context, caller, job_id).finished_at is None:
         raise Conflict("The job has not ended: what it costs is not settled, and its certificate comes when it is.")
-    with context.database.read() as session:
-        told = payload(session, issuer, cases.find(session, caller, job_id), context.settings.visible_grid_seconds)
-        return keys.sign(CERTIFICATE, canonical(told), clock.read(session))
+
+    def told(session: Session, issuer: str) -> dict[str, Any]:
+        return payload(session, issuer, cases.find(session, caller, job_id), context.settings.visible_grid_seconds)
+
+    return _signed(context, CERTIFICATE, caller, lambda session: scopes_of(session, job_id), told)
 
 
 def signed_head(context: Context, caller: Caller, scope_id: str) -> str:
@@ -60,15 +67,51 @@ def signed_head(context: Context, caller: Caller, scope_id: str) -> str:
 
     Raises:
         NotFound: it does not exist for the caller.
+        ScopeFrozen: its ledger does not verify, and is frozen now.
+        NotReady: there is no key to sign with.
+    """
+
+    def told(session: Session, issuer: str) -> dict[str, Any]:
+        scope = find_scope(session, caller, scope_id)
+        head = {"object": "head", "version": VERSION, "issuer": issuer, "scope": scope.id}
+        return head | {"seq": scope.seq, "hash": scope.head}
+
+    return _signed(context, HEAD, caller, lambda session: [find_scope(session, caller, scope_id).id], told)
+
+
+def _signed(
+    context: Context,
+    kind: str,
+    caller: Caller,
+    scopes: Callable[[Session], Collection[str]],
+    told: Callable[[Session, str], dict[str, Any]],
+) -> str:
+    """Return a payload signed, where the ledgers that it speaks of verify in the snapshot that it is of.
+
+    Args:
+        context: what there is to work with.
+        kind: of what is signed.
+        caller: who asks.
+        scopes: whose ledgers it speaks of.
+        told: makes the payload for this installation.
+
+    Raises:
+        ScopeFrozen: one of them does not verify, and is frozen now.
         NotReady: there is no key to sign with.
     """
     keys = load_signing_keys(context.settings)
     issuer = installation(context.database)
     with context.database.read() as session:
-        scope = find_scope(session, caller, scope_id)
-        told = {"object": "head", "version": VERSION, "issuer": issuer, "scope": scope.id}
-        told |= {"seq": scope.seq, "hash": scope.head}
-        return keys.sign(HEAD, canonical(told), clock.read(session))
+        found = {scope_id: verify(session, scope_id) for scope_id in scopes(session)}
+        bad = {scope_id: one.reason or "" for scope_id, one in found.items() if not one.ok}
+        if not bad:
+            return keys.sign(kind, canonical(told(session, issuer)), clock.read(session))
+    for scope_id, reason in bad.items():
+        freeze_unverified(context.database, scope_id, reason, caller.id)
+    raise ScopeFrozen(
+        "A ledger that this would speak of does not verify: nothing is signed of it, and its scope is frozen. Its "
+        "owner finds the entry with `farthing verify`."
+    )
 
 
 def published(context: Context) -> dict[str, Any]:
@@ -132,10 +175,16 @@ def _of_scope(session: Session, job: Job) -> dict[str, Any]:
     dataset = session.get_one(Dataset, job.dataset_id)
     terms = terms_of(session.get_one(Account, scope.id))
     said = statement_of(session, job)
+    upload = upload_of(session, dataset)
     federation = None if job.federation_id is None else {"job": job.federation_id, "place": job.place}
     return {
         "federation": federation,
-        "dataset": {"id": dataset.id, "fingerprint": dataset.fingerprint, "rows": dataset.rows, "site": dataset.site},
+        "dataset": {
+            "id": dataset.id,
+            "fingerprint": upload and dataset.fingerprint,
+            "rows": upload and dataset.rows,
+            "entry": upload and {"seq": upload.seq, "hash": upload.hash},
+        },
         "scope": {
             "id": scope.id,
             "unit": scope.unit,

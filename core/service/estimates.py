@@ -16,6 +16,7 @@ from core.catalogue.excess import ExcessForecast, ReachedExcess, foresee_excess,
 from core.catalogue.federating import refuse_absent
 from core.catalogue.forecast import Asker, Forecast, Goal, Reached, forecast, reach
 from core.catalogue.jobs import JobSpec
+from core.catalogue.methods import source_of
 from core.catalogue.models import NetworkModel
 from core.catalogue.network.planning import multiplications
 from core.catalogue.planning import PlannedJob
@@ -373,6 +374,7 @@ def estimate(context: Context, caller: Caller, spec: EstimateSpec) -> EstimateVi
     passes = planned.spec.optimizer.passes(planned.facts) + planned.matrices * width
     return EstimateView(
         cost=estimated_cost(quoted.price, planned.schedule, planned.spec.retry_allowance, quoted.account, at_head=True),
+        method=source_of(planned.spec.optimizer.kind),
         plan=plan_of(planned),
         bound=planned.bound,
         fits=all(has_room(account, price, planned.draws) for account, price in paired),

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from core.catalogue.federating import POINTER, Client, PlannedFederation, plan_federation
 from core.catalogue.jobs import JobSpec
+from core.catalogue.methods import source_of
 from core.catalogue.models import NetworkModel
 from core.errors import Conflict, FieldError, Invalid, NotFound, Refusal
 from core.privacy.facts import Adjacency
@@ -139,6 +140,7 @@ def estimate(context: Context, caller: Caller, spec: EstimateSpec) -> EstimateVi
     fit = min(client.jobs_that_still_fit for client in clients)
     return EstimateView(
         cost=None,
+        method=source_of(first.spec.optimizer.kind),
         plan={**plan_of(first), **optimizer, "clients": len(clients), "quorum": _quorum(plan.planned.spec)},
         bound=plan.planned.bound,
         fits=all(client.fits for client in clients),

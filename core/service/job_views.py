@@ -5,6 +5,7 @@ from typing import Any, Literal
 from core.catalogue.excess import ExcessForecast, ReachedExcess
 from core.catalogue.forecast import Forecast, Reached
 from core.catalogue.method import Bound
+from core.catalogue.methods import MethodSource
 from core.service.provenance import Declared, Drawn, Operational, Paid, Timed
 from core.service.views import View
 
@@ -57,6 +58,8 @@ class EstimateView(View):
 
     cost: EstimateCost | None
     """At the ledger's present head; null of a federated job, whose clients have one each."""
+    method: Declared[MethodSource]
+    """That would run, the default where the request names none, and whose it is."""
     plan: Declared[dict[str, Any]]
     """The settings that would run, nothing left open."""
     bound: Declared[Bound]
@@ -188,6 +191,8 @@ class JobView(View):
     """What is fitted, nothing left open."""
     models: Drawn[list[str]]
     """Released ones that it is about, `mdl_...`; mostly none."""
+    method: Declared[MethodSource]
+    """That fits it, the default where the request named none, and whose it is."""
     optimizer: Declared[dict[str, Any]]
     """The method's settings, nothing left open."""
     privacy: Declared[dict[str, Any]]

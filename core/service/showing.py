@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from core.catalogue.jobs import RETRY_ALLOWANCE, Resources
+from core.catalogue.methods import source_of
 from core.privacy.amounts import write_figure
 from core.privacy.events import EVENT, Event, compose
 from core.service.budgets import NO_COST, allowance_figures, cost_figures, empty_budget
@@ -201,6 +202,7 @@ def _view(
         owner=job.owner_id,
         model=spec["model"],
         models=list(spec.get("models", ())),
+        method=source_of(spec["optimizer"]["kind"]),
         optimizer=spec["optimizer"],
         privacy=spec["privacy"],
         inference=spec["inference"],

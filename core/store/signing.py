@@ -11,9 +11,10 @@ its header, so that the payload of one thing said twice is the same bytes.
 """
 
 import base64
-import binascii
 import os
+import re
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -35,7 +36,9 @@ from core.store.tables import Secret
 ALGORITHM: Final = "Ed25519"
 INSTALLATION: Final = "installation"
 RETIRED: Final = "retired"
-_SEED_BYTES: Final = 32
+_KEY_BYTES: Final = 32
+_WORDS: Final = 4
+_SECONDS: Final = re.compile(r"[0-9]{1,11}")
 _NEEDED: Final = (
     "Give it as FARTHING_SIGNING_KEY_FILE, a file with the base64 of 32 random bytes in a line (`openssl rand -base64 "
     "32`). Jobs run without it; certificates and signed heads do not."
@@ -122,17 +125,53 @@ def parse_signing_keys(text: str) -> SigningKeys:
     """Return the keys in a text: one that signs in its first line, retired ones below.
 
     Raises:
-        NotReady: a line is none of these.
+        NotReady: a line is none of these; the text names the line, the field and what to give.
     """
-    first, *others = [line.split() for line in text.splitlines() if line.strip()] or [[]]
+    lines = [(number, line.split()) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    if not lines:
+        raise NotReady(f"The signing key's file is empty. {_NEEDED}")
+    (first, words), *others = lines
+    if len(words) > 2:  # noqa: PLR2004 - a key, and since when
+        raise _wrong(first, "the key", "one private key and the time since when it signs, or the key alone")
+    secret = _decoded(first, "the key", words[0])
+    key = PublicKey(_public(secret), _time(first, "since", words[1]) if words[1:] else None)
+    return SigningKeys(secret, key, tuple(_retired(number, line) for number, line in others))
+
+
+def _wrong(number: int, name: str, fix: str) -> NotReady:
+    return NotReady(f"Line {number} of the signing key's file, {name}: give {fix}. {_NEEDED}")
+
+
+def _decoded(number: int, name: str, text: str, kind: str = "base64") -> bytes:
+    """Return the 32 bytes of a key; `kind` is how they are written."""
+    standard = text if kind == "base64" else text.replace("-", "+").replace("_", "/") + "="
     try:
-        seed, *since = first
-        secret = base64.b64decode(seed, validate=True)
-        retired = tuple(_retired(*line) for line in others)
-        key = PublicKey(_public(secret), int(since[0]) if since else None)
-    except (ValueError, TypeError, binascii.Error):
-        raise NotReady(f"The signing key's file holds a line that is no key. {_NEEDED}") from None
-    return SigningKeys(secret, key, retired)
+        content = base64.b64decode(standard, validate=True)
+    except ValueError:
+        content = b""
+    if len(content) != _KEY_BYTES or (kind != "base64" and _text(content) != text):
+        raise _wrong(number, name, f"{_KEY_BYTES} bytes in {kind}")
+    return content
+
+
+def _time(number: int, name: str, text: str) -> int:
+    """Return seconds since the epoch."""
+    if not _SECONDS.fullmatch(text):
+        raise _wrong(number, name, "whole seconds since 1970")
+    return int(text)
+
+
+def _retired(number: int, words: Sequence[str]) -> PublicKey:
+    """Return what a line below the first says."""
+    if len(words) != _WORDS or words[0] != RETIRED:
+        raise _wrong(number, "the words", f'"{RETIRED}", a public key, since when and until when it signed')
+    _, x, since, until = words
+    _decoded(number, "the public key", x, "base64url")
+    began = None if since == "-" else _time(number, "since", since)
+    ended = _time(number, "until", until)
+    if began is not None and began > ended:
+        raise _wrong(number, "until", "a time that is not before since")
+    return PublicKey(x, began, ended)
 
 
 def prepare_signing_key(settings: ServiceSettings, at: float) -> bool:
@@ -143,7 +182,7 @@ def prepare_signing_key(settings: ServiceSettings, at: float) -> bool:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     with create(partial) as file:
-        file.write(_written(secrets.token_bytes(_SEED_BYTES), int(at), ()))
+        file.write(_written(secrets.token_bytes(_KEY_BYTES), int(at), ()))
         file.flush()
         os.fsync(file.fileno())
     try:
@@ -166,26 +205,17 @@ def rotate_signing_key(path: Path, at: float, *, leaked: bool = False) -> Signin
             nothing that it signed counts any more. Certificates can be had anew.
     """
     before = parse_signing_keys(path.read_text(encoding="ascii"))
-    old = PublicKey(before.public.x, before.public.since, int(at))
+    old = PublicKey(before.public.x, before.public.since, max(int(at), before.public.since or 0))
     retired = before.retired if leaked else (old, *before.retired)
-    replace(path, _written(secrets.token_bytes(_SEED_BYTES), int(at), retired))
+    replace(path, _written(secrets.token_bytes(_KEY_BYTES), int(at), retired))
     return parse_signing_keys(path.read_text(encoding="ascii"))
 
 
 def _public(seed: bytes) -> str:
     """Return the public half of a private key."""
-    if len(seed) != _SEED_BYTES:
-        raise ValueError
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - who only asks for tables needs none
 
     return _text(Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw())
-
-
-def _retired(word: str, x: str, since: str, until: str) -> PublicKey:
-    """Return what a line below the first says."""
-    if word != RETIRED or len(base64.urlsafe_b64decode(x + "=")) != _SEED_BYTES:
-        raise ValueError
-    return PublicKey(x, None if since == "-" else int(since), int(until))
 
 
 def _written(seed: bytes, since: int, retired: tuple[PublicKey, ...]) -> bytes:

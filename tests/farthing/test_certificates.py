@@ -3,17 +3,22 @@
 import base64
 import hmac
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from joserfc import jws
 from joserfc.jwk import OKPKey
+from rich.console import Console
 from typer.testing import CliRunner
 
+from core.errors import NotReady
 from core.store.signing import SigningKeys, parse_signing_keys, rotate_signing_key
 from core.version import software
 from farthing import Client
@@ -21,12 +26,14 @@ from farthing.certificates import BadCertificateError, Signed, check, contained,
 from farthing.certificates import released as released_as
 from farthing.chain import GENESIS
 from farthing.cli import app
+from farthing.proving import shown
 from farthing.views import Entry
 from tests.farthing.conftest import Released
 from tests.support.embedded import KEY, LOGISTIC, Embedded
 
 ISSUER = "inst_one"
 SEED = bytes(range(32))
+AA = "sha256:" + 32 * "aa"
 
 
 def b64(content: bytes) -> str:
@@ -41,7 +48,7 @@ def keys(seed: bytes = SEED, since: int = 1000) -> SigningKeys:
     return parse_signing_keys(f"{base64.b64encode(seed).decode()} {since}\n")
 
 
-def head(seq: int = 3, told: str = "sha256:aa", **changes: Any) -> str:
+def head(seq: int = 3, told: str = AA, **changes: Any) -> str:
     """Return the payload of a signed head."""
     said = {"object": "head", "version": 1, "issuer": ISSUER, "scope": "sc_a", "seq": seq, "hash": told} | changes
     return json.dumps(said, sort_keys=True, separators=(",", ":"))
@@ -56,7 +63,7 @@ PUBLISHED = keys().published(ISSUER)
 
 def test_what_was_signed_is_read() -> None:
     found = check(signed() + "\n", PUBLISHED)
-    assert (found.kind, found.scope, found.places, found.at) == ("head", "sc_a", {3: "sha256:aa"}, 2000)
+    assert (found.kind, found.scope, found.places, found.at) == ("head", "sc_a", {3: AA}, 2000)
     assert found.key == PUBLISHED["keys"][0]["kid"]
 
 
@@ -184,6 +191,155 @@ def test_keys_that_are_none_are_refused(wrong: Any) -> None:
         check(signed(), wrong)
 
 
+def test_of_keys_that_are_none_the_field_and_the_fix_are_named() -> None:
+    key = PUBLISHED["keys"][0]
+    wrong: dict[str, dict[str, Any]] = {"/keys/0/nbf": {"nbf": "1000"}, "/keys/0/exp": {"exp": None}}
+    wrong |= {"/keys/0/crv": {"crv": "P-256"}, "/keys/0/x": {"x": "AAAA"}, "/keys/0/kid": {"kid": 5}}
+    for field, change in wrong.items():
+        with pytest.raises(BadCertificateError, match=f"{field}: give "):
+            check(signed(), PUBLISHED | {"keys": [key | change]})
+    for field, more in {"nbf": True, "exp": 1.5}.items():
+        with pytest.raises(BadCertificateError, match=f"/keys/0/{field}: give whole seconds since 1970"):
+            check(signed(), PUBLISHED | {"keys": [key | {field: more}]})
+    with pytest.raises(BadCertificateError, match="/keys: give a list of one key or more"):
+        check(signed(), PUBLISHED | {"keys": []})
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=50),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=8,
+)
+FUZZ = settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def places_in(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield every container in a value, with each key that it has."""
+    for name, inner in (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    ):
+        yield value, name
+        yield from places_in(inner)
+
+
+def mutated(value: Any, data: st.DataObject) -> Any:
+    """Return a copy of which one place or two are something else, or gone."""
+    changed = json.loads(json.dumps(value))
+    for _ in range(data.draw(st.integers(1, 2))):
+        places = list(places_in(changed))
+        if not places:
+            return data.draw(ANYTHING)
+        where, name = data.draw(st.sampled_from(places))
+        if data.draw(st.integers(0, 4)):
+            where[name] = data.draw(ANYTHING)
+        else:
+            del where[name]
+    return changed
+
+
+def is_refused(read: Callable[[], object], refusal: type[Exception]) -> bool:
+    """Say whether a reader refuses, in words; whatever else it raises fails the test."""
+    try:
+        read()
+    except refusal as refused:
+        return bool(str(refused))
+    return False
+
+
+@FUZZ
+@given(data=st.data())
+def test_whatever_a_file_of_public_keys_holds_is_read_or_refused(data: st.DataObject) -> None:
+    wrong = mutated(PUBLISHED, data) if data.draw(st.booleans()) else data.draw(ANYTHING)
+    text = signed()
+    if not is_refused(
+        lambda: check(text, wrong), BadCertificateError
+    ):  # then nothing that it says differs for this one
+        (key,) = (one for one in wrong["keys"] if one["kid"] == PUBLISHED["keys"][0]["kid"])
+        assert (key["x"], wrong["issuer"]) == (PUBLISHED["keys"][0]["x"], ISSUER)
+        assert key.get("nbf", 0) <= 2000 <= key.get("exp", 2000)
+
+
+@FUZZ
+@given(data=st.data())
+def test_whatever_is_signed_is_read_shown_and_compared_or_refused(data: st.DataObject) -> None:
+    """The issuer's own key signs it: a faulty service, or one that means harm."""
+    entries = ledger()
+    kind, told = data.draw(
+        st.sampled_from([("certificate", payload(entries)), ("certificate", WHOLE), ("head", json.loads(head()))])
+    )
+    said = mutated(told, data)
+    try:
+        text = json.dumps(said, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        return
+    text = keys().sign(f"farthing-{kind}", text, 2000)
+    if not is_refused(lambda: check(text, PUBLISHED), BadCertificateError):
+        found = check(text, PUBLISHED)
+        Console(file=StringIO()).print(shown(found))
+        is_refused(lambda: contained(found, entries), BadCertificateError)
+        is_refused(lambda: extends(found, at(entries, 4), entries), BadCertificateError)
+        is_refused(lambda: released_as(found, {"released": 1}), BadCertificateError)
+        is_refused(lambda: part_of(found, found), BadCertificateError)
+
+
+@FUZZ
+@given(text=st.text(max_size=80) | st.binary(max_size=80).map(b64), at_place=st.integers(0, 200), cut=st.integers(0, 9))
+def test_whatever_text_is_no_certificate_is_refused(text: str, at_place: int, cut: int) -> None:
+    good = signed()
+    for wrong in (text, good[:at_place] + text + good[at_place + cut :]):
+        if not is_refused(lambda wrong=wrong: check(wrong, PUBLISHED), BadCertificateError):  # type: ignore[misc]
+            assert wrong.strip() == good
+
+
+@FUZZ
+@given(data=st.data())
+def test_whatever_a_file_of_entries_holds_is_followed_or_refused(data: st.DataObject) -> None:
+    entries = ledger()
+    certificate, told = certified(payload(entries)), mutated(bodies(), data)
+    if not isinstance(told, list) or not all(isinstance(body, dict) for body in told):
+        return
+    try:
+        wrong = chained(told)
+    except ValueError:  # no entry at all: the file is refused as it is read
+        return
+    if not is_refused(lambda: contained(certificate, wrong), BadCertificateError):
+        assert wrong[:5] == entries
+
+
+LINE = st.sampled_from(["retired", "-", "1000", "3000", b64(SEED), base64.b64encode(SEED).decode()]) | st.text(
+    max_size=50
+)
+
+
+@FUZZ
+@given(lines=st.lists(st.lists(LINE, max_size=5).map(" ".join), max_size=3))
+def test_whatever_the_signing_key_s_file_holds_makes_good_signatures_or_is_refused(lines: list[str]) -> None:
+    for text in ("\n".join(lines), "\n".join([f"{base64.b64encode(SEED).decode()} 1000", *lines])):
+        if not is_refused(lambda text=text: parse_signing_keys(text), NotReady):  # type: ignore[misc]
+            found = parse_signing_keys(text)
+            assert (
+                check(signed(by=found, at=max(2000, found.public.since or 0)), found.published(ISSUER)).scope == "sc_a"
+            )
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "is empty"),
+        ("no", "Line 1 of the signing key's file, the key: give 32 bytes in base64"),
+        (f"{base64.b64encode(SEED).decode()} soon", "Line 1 .*, since: give whole seconds since 1970"),
+        (f"{base64.b64encode(SEED).decode()} 1 2", "Line 1 .*, the key: give one private key"),
+        (f"{base64.b64encode(SEED).decode()} 1\n\nretired {b64(SEED)} 9", 'Line 3 .*, the words: give "retired"'),
+        (f"{base64.b64encode(SEED).decode()} 1\nretired {b64(SEED)}! 1 9", "Line 2 .*, the public key: give 32 bytes"),
+        (f"{base64.b64encode(SEED).decode()} 1\nretired {b64(SEED)} - 1.5", "Line 2 .*, until: give whole seconds"),
+        (f"{base64.b64encode(SEED).decode()} 1\nretired {b64(SEED)} 9 1", "Line 2 .*, until: give a time that is not"),
+    ],
+)
+def test_of_a_signing_key_s_file_the_line_the_field_and_the_fix_are_named(text: str, why: str) -> None:
+    with pytest.raises(NotReady, match=why):
+        parse_signing_keys(text)
+
+
 def test_another_installation_s_certificate_is_refused_even_under_a_copied_key() -> None:
     with pytest.raises(BadCertificateError, match="not of inst_two"):
         check(signed(), keys().published("inst_two"))
@@ -192,24 +348,43 @@ def test_another_installation_s_certificate_is_refused_even_under_a_copied_key()
 # Histories -----------------------------------------------------------------------------------------------------------
 
 
-def ledger(scope: str = "sc_a", spent: int = 5) -> list[Entry]:
-    """Return a small ledger: terms, a reservation, a payment, and what was left of it."""
-    movements = [{}, {"reserved": [9]}, {"spent": [spent], "reserved": [-spent]}, {"reserved": [spent - 9]}]
-    kinds = ["open", "reserve", "spend", "settle"]
+TERMS = {"epsilon": "1", "delta": "1e-6", "orders": [9], "weights": ["0.699"], "caps_nano": [100]}
+SCHEDULE = [[2, {"kind": "gaussian", "sigma": 20.0}]]
+
+
+def bodies(scope: str = "sc_a", spent: int = 5) -> list[dict[str, Any]]:
+    """Return a small ledger: terms, records, a reservation, a payment, and what was left of it."""
+    terms = {"terms": TERMS, "adjacency": "zero_out", "units": 700, "unit": "record"}
+    told: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+        ("open", {}, terms),
+        ("upload", {}, {"dataset": "ds_a", "fingerprint": "fp_a", "rows": 700}),
+        ("reserve", {"reserved": [9]}, {"schedule": SCHEDULE, "dataset": "ds_a"}),
+        ("spend", {"spent": [spent], "reserved": [-spent]}, {"event": [[1, SCHEDULE[0][1]]]}),
+        ("settle", {"reserved": [spent - 9]}, {"reason": "spent"}),
+    ]
+    made = []
+    for seq, (kind, moved, more) in enumerate(told, start=1):
+        job = "job_a" if moved else None
+        accounts = {scope: {"spent": [0], "reserved": [0]} | moved} if moved else {}
+        body: dict[str, Any] = {"v": 2, "scope": scope, "seq": seq, "kind": kind, "job": job, "accounts": accounts}
+        made.append(body | {"attempt": None, "chunk": None, "at": 0} | more)
+    return made
+
+
+def chained(told: Sequence[Mapping[str, Any]]) -> list[Entry]:
+    """Return entries with these bodies, whose every hash is right."""
     made, previous = [], GENESIS
-    for seq, (kind, moved) in enumerate(zip(kinds, movements, strict=True), start=1):
-        job, account = (None, {}) if seq == 1 else ("job_a", {scope: {"spent": [0], "reserved": [0]} | moved})
-        body: dict[str, Any] = {"v": 1, "scope": scope, "seq": seq, "kind": kind, "job": job, "accounts": account}
-        body |= {"attempt": None, "chunk": None, "at": 0}
-        if seq == 1:
-            body["terms"] = {"caps_nano": [100]}
+    for body in told:
         text = json.dumps(body)
         digest = "sha256:" + sha256(f"{previous}\n{text}".encode()).hexdigest()
-        made.append(
-            Entry(seq=seq, kind=kind, job=job, body=text, prev_hash=previous, hash=digest, created_at="2026-11-22")
-        )
+        columns = {name: body.get(name, at) for name, at in (("seq", 1), ("kind", "open"), ("job", None))}
+        made.append(Entry(**columns, body=text, prev_hash=previous, hash=digest, created_at="2026-11-22"))
         previous = digest
     return made
+
+
+def ledger(scope: str = "sc_a", spent: int = 5) -> list[Entry]:
+    return chained(bodies(scope, spent))
 
 
 def at(entries: list[Entry], seq: int) -> Signed:
@@ -230,8 +405,8 @@ def test_a_ledger_that_was_put_back_or_rewritten_is_found_out() -> None:
         extends(at(entries, 3), at(entries, 4), entries)
     with pytest.raises(BadCertificateError, match="another history: entry 4"):
         extends(at(other, 4), at(entries, 4))
-    with pytest.raises(BadCertificateError, match="entry 3 of this ledger is not the one that was signed"):
-        extends(at(other, 4), at(entries, 3), other)  # every hash and sum of the new history is right
+    with pytest.raises(BadCertificateError, match="entry 4 of this ledger is not the one that was signed"):
+        extends(at(other, 5), at(entries, 4), other)  # every hash and sum of the new history is right
     with pytest.raises(BadCertificateError, match="not whole: entry 3: it is missing"):
         extends(at(entries, 4), at(entries, 2), [*entries[:2], entries[3]])
     elsewhere = ledger("sc_b")
@@ -241,29 +416,115 @@ def test_a_ledger_that_was_put_back_or_rewritten_is_found_out() -> None:
         contained(at(entries, 4), elsewhere)
 
 
-def certificate(entries: list[Entry], spent: int = 5) -> Signed:
-    """Return a certificate of the job in `ledger`."""
-    body: dict[str, Any] = {"object": "certificate", "version": 1, "issuer": ISSUER, "job": {"id": "job_a"}}
-    body |= {"scope": {"id": "sc_a", "orders": [9]}, "events": {"charged": []}}
-    body["nano_nats"] = {"reserved": [9], "spent": [spent], "returned": [9 - spent], "corrected": [0]}
-    places = (("before", 1), ("first", 2), ("last", 4))
-    body["ledger"] = {name: {"seq": seq, "hash": entries[seq - 1].hash} for name, seq in places}
-    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+def place(entries: list[Entry], seq: int) -> dict[str, Any]:
+    return {"seq": seq, "hash": entries[seq - 1].hash}
+
+
+def payload(entries: list[Entry]) -> dict[str, Any]:
+    """Return what the certificate of the job in `ledger` says."""
+    terms = {name: at for name, at in TERMS.items() if name != "declared"}
+    figures = {"epsilon": "0.1", "delta": "1e-6", "rho": None, "mu": "0.05"}
+    places = (("before", 2), ("first", 3), ("last", 5))
+    return {
+        "object": "certificate",
+        "version": 1,
+        "issuer": ISSUER,
+        "job": {"id": "job_a", "state": "succeeded", "error": None},
+        "method": {"optimizer": {"kind": "noisy_gd"}},
+        "result": None,
+        "dataset": {"id": "ds_a", "fingerprint": "fp_a", "rows": 700, "entry": place(entries, 2)},
+        "scope": {"id": "sc_a", "unit": "record", "adjacency": "zero_out", "units": 700, **terms},
+        "events": {"reserved": SCHEDULE, "charged": [[1, SCHEDULE[0][1]]]},
+        "nano_nats": {"reserved": [9], "spent": [5], "returned": [4], "corrected": [0]},
+        "promise": {"label": "informational", "zero_out": figures, "replace_one": None},
+        "software": [{"attempt": 1, "with": None}],
+        "ledger": {name: place(entries, seq) for name, seq in places} | {"reconciled": []},
+    }
+
+
+WHOLE = {name: payload(ledger())[name] for name in ("object", "version", "issuer", "job", "method", "result")} | {
+    "clients": [{"place": 0, "state": "succeeded", "certificate": AA}]
+}
+
+
+def certified(told: Mapping[str, Any]) -> Signed:
+    """Return a certificate that says so."""
+    text = json.dumps(told, sort_keys=True, separators=(",", ":"))
     return check(keys().sign("farthing-certificate", text, 2000), PUBLISHED)
 
 
-def test_a_certificate_that_says_less_than_its_ledger_is_found_out() -> None:
-    entries = [one.model_copy() for one in ledger()]
-    bodies = [json.loads(one.body) | ({"event": []} if one.kind == "spend" else {}) for one in entries]
-    previous = GENESIS
-    for place, body in enumerate(bodies):
-        text = json.dumps(body)
-        digest = "sha256:" + sha256(f"{previous}\n{text}".encode()).hexdigest()
-        entries[place] = entries[place].model_copy(update={"body": text, "prev_hash": previous, "hash": digest})
-        previous = digest
-    contained(certificate(entries), entries)
-    with pytest.raises(BadCertificateError, match="says something else of job_a"):
-        contained(certificate(entries, spent=4), entries)
+LIES: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
+    "a smaller amount": (lambda told: told["nano_nats"].update(spent=[4]), "job_a drew and cost"),
+    "weaker noise": (
+        lambda told: told["events"].update(charged=[[1, {"kind": "gaussian", "sigma": 90.0}]]),
+        "job_a drew",
+    ),
+    "a smaller reservation": (
+        lambda told: told["events"].update(reserved=[[1, SCHEDULE[0][1]]]),
+        "job_a drew and cost",
+    ),
+    "another fingerprint": (lambda told: told["dataset"].update(fingerprint="fp_b"), "the records that came"),
+    "more rows": (lambda told: told["dataset"].update(rows=7000), "the records that came"),
+    "records without an entry": (lambda told: told["dataset"].update(entry=None), "the records that came"),
+    "another dataset": (
+        lambda told: told["dataset"].update(id="ds_b", fingerprint=None, rows=None, entry=None),
+        "the records that job_a reads",
+    ),
+    "a smaller epsilon": (lambda told: told["scope"].update(epsilon="0.1"), "whose the budget is"),
+    "a smaller delta": (lambda told: told["scope"].update(delta="1e-9"), "whose the budget is"),
+    "smaller caps": (lambda told: told["scope"].update(caps_nano=[10]), "whose the budget is"),
+    "other orders": (lambda told: told["scope"].update(orders=[8]), "whose the budget is"),
+    "other weights": (lambda told: told["scope"].update(weights=["0.7"]), "whose the budget is"),
+    "the other adjacency": (lambda told: told["scope"].update(adjacency="replace_one"), "whose the budget is"),
+    "more people": (lambda told: told["scope"].update(units=7000), "whose the budget is"),
+    "another unit": (lambda told: told["scope"].update(unit={"user": "id", "most": 3}), "whose the budget is"),
+    "another job": (lambda told: told["job"].update(id="job_b"), "cannot be read"),
+    "an end before the end": (
+        lambda told: told["ledger"].update(last=place(ledger(), 4)),
+        "the entries about job_a",
+    ),
+    "a later beginning": (lambda told: told["ledger"].update(first=place(ledger(), 4)), "the entries about job_a"),
+}
+
+
+@pytest.mark.parametrize(("change", "why"), LIES.values(), ids=LIES.keys())
+def test_a_certificate_that_says_something_else_than_its_ledger_is_found_out(
+    change: Callable[[dict[str, Any]], None], why: str
+) -> None:
+    """Its signature is good, and every hash that it names is one of the ledger."""
+    entries = ledger()
+    told = payload(entries)
+    contained(certified(told), entries)
+    change(told)
+    with pytest.raises(BadCertificateError, match=why):
+        contained(certified(told), entries)
+
+
+def test_a_gap_that_is_left_out_is_found_out() -> None:
+    start, records, *rest = bodies()
+    gap = records | {"kind": "unwitnessed", "since": 3.0, "until": 9.0}
+    told = [start, records, gap, *rest]
+    entries = chained([body | {"seq": seq} for seq, body in enumerate(told, start=1)])
+    said = payload(entries)
+    said["ledger"] = {name: place(entries, seq) for name, seq in (("before", 3), ("first", 4), ("last", 6))}
+    said["ledger"]["reconciled"] = [place(entries, 3) | {"kind": "unwitnessed", "since": 3.0, "until": 9.0}]
+    contained(certified(said), entries)
+    said["ledger"]["reconciled"] = []
+    with pytest.raises(BadCertificateError, match="times in which payments may be missing"):
+        contained(certified(said), entries)
+
+
+def test_a_ledger_of_before_uploads_were_noted_goes_with_a_certificate_that_says_nothing_of_them() -> None:
+    start, _, *rest = bodies()
+    old = [body | {"seq": seq} for seq, body in enumerate([start, *rest], start=1)]
+    del old[1]["dataset"], old[0]["unit"]
+    entries, said = chained(old), payload(ledger())
+    said["dataset"] |= {"fingerprint": None, "rows": None, "entry": None}
+    said["ledger"] |= {name: place(entries, seq) for name, seq in (("before", 1), ("first", 2), ("last", 4))}
+    contained(certified(said), entries)
+    said["dataset"] |= {"fingerprint": "fp_a", "rows": 700}
+    with pytest.raises(BadCertificateError, match="the records that came"):
+        contained(certified(said), entries)
 
 
 # Through the service -------------------------------------------------------------------------------------------------
@@ -295,6 +556,9 @@ def test_a_real_job_s_certificate_is_checked_offline(client: Client, released: R
     assert done.exit_code == 0, done.output
     for said in (released.job.id, released.model, "epsilon", "replace_one", "torch", "guarantee"):
         assert said in done.output
+    assert run("--job", released.job.id).exit_code == 0
+    other = run("--job", "job_another")
+    assert (other.exit_code, "it is not of job_another" in other.output) == (1, True)
     assert run("--after", str(files["head.jws"]), "--ledger", str(files["ledger.jsonl"])).exit_code == 0
     payload = json.loads(run("--json").output)
     assert payload["software"] == [{"attempt": 1, "with": software()}]

@@ -35,6 +35,8 @@ age             -0.04   0.005081     -7.872      0.000   -0.04996   -0.03004
 job[b]         0.7071      0.314      2.252      0.024    0.09175      1.322
 job[c]         0.1414     0.3639      0.389      0.698    -0.5717     0.8546
 ==============================================================================
+Method: Noisy Newton. Source: Avella-Medina, Bradshaw, Loh: Differentially
+  private inference via noisy optimization (2023).
 Privacy (informational): mu 0.5, epsilon 2.255 at delta 1e-6, adjacency
   zero_out.
 Under replace_one: mu 1, epsilon 4.887 at delta 1e-6.

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from core.catalogue.hessian_questions import Hessian, HessianProduct
+from core.catalogue.look_questions import CellCounts, ResidualCellCounts
+from core.catalogue.losses import Logistic
 from core.catalogue.questions import (
     Curvature,
     Gradient,
@@ -18,6 +20,7 @@ from core.catalogue.questions import (
     Question,
     Secant,
 )
+from core.catalogue.whitened_newton import WhitenedNewton
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.lattice import Grid
 from core.mechanisms.sampling import public_order
@@ -25,7 +28,7 @@ from core.oracle.door import FullDoor
 from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.noise import grid_for
 from core.oracle.samples import PoissonDoor, StreamDoor
-from core.privacy.facts import PART_UNITS
+from core.privacy.facts import PART_UNITS, Ranges
 from core.problems import Problem
 from core.problems.linear import LinearProblem
 from core.problems.sharded import ShardedProblem, shard_of
@@ -95,6 +98,27 @@ def test_the_integers_are_those_of_one_process(team: Team, scene: dict[str, obje
         masked = sharded.integer_sum(question, public, theta, step, other=other, included=mask)
         assert torch.equal(masked, whole.integer_sum(question, public, theta, step, other=other, included=mask))
         assert expected.any()
+
+
+@pytest.mark.parametrize("units", [5, PART_UNITS, 2 * PART_UNITS + 9])
+def test_counts_and_sums_over_reencoded_rows_are_those_of_one_process(team: Team, units: int) -> None:
+    """All that whitened Newton asks; of 5 units all processes but one hold nothing."""
+    scene: dict[str, object] = {"units": units, "dimension": 4}
+    kinds = ("constant", "number", "number", "two")
+    ranges = Ranges(kinds=kinds, lower=(1, -3, -3, -1), upper=(1, 3, 3, 1), target=(0, 1))
+    public = situation_of({"loss": "logistic", **scene}).facts(units).model_copy(update={"ranges": ranges})
+    sharded, whole = lead(team, **scene), make_problem({"loss": "logistic", **scene})
+    settings = WhitenedNewton(loss=Logistic()).plan(public, 1.0)
+    encoding = torch.vstack([point(4, seed) for seed in range(5)])
+    asked = [question for question in settings.questions() if not isinstance(question, CellCounts)]
+    asked += [CellCounts(sigma=1.0, level=3, cells=((0, 3, 4), (1, 7)))]
+    asked += [ResidualCellCounts(sigma=1.0, level=3, cells=(0, 2), span=4.0, target_centre=0.1, target_unit=2.0)]
+    for question in asked:
+        step = grid_for(question, public, units).part_step
+        theta = encoding if question.places == "encoded" else point(4, 9)
+        expected = whole.integer_sum(question, public, theta, step)
+        assert expected.any() or units < PART_UNITS, question
+        assert torch.equal(sharded.integer_sum(question, public, theta, step), expected)
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["own rows", "all rows"])

@@ -9,8 +9,9 @@ from fractions import Fraction
 
 import pytest
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
-from core.errors import Conflict, NotFound, NotReady
+from core.errors import Conflict, NotFound, NotReady, ScopeFrozen
 from core.privacy.events import EVENT, Event, Gaussian, Sampled
 from core.service import certificates
 from core.service import jobs as cases
@@ -20,14 +21,14 @@ from core.store.claims import Claim
 from core.store.jobs import jobs
 from core.store.ledger import gaps, ledger
 from core.store.signing import rotate_signing_key
-from core.store.tables import Attempt, Dataset, Job, Scope
+from core.store.tables import Account, Attempt, Dataset, Job, Scope
 from core.store.tables import Entry as Row
 from core.version import software
 from farthing import certificates as checker
 from farthing.certificates import Signed
 from farthing.views import Entry
 from tests.support.released import released
-from tests.support.store import STEP, Place, make_place, queue_federated, submit
+from tests.support.store import STEP, Place, make_dataset, make_place, open_place, queue_federated, submit
 
 Someone = Callable[[Role], Caller]
 COARSE = Sampled(numerator=2**58, sigma=1.5)
@@ -43,6 +44,14 @@ def begin(context: Context, place: Place, schedule: Sequence[Event] = (STEP,) * 
     for chunk in range(chunks):
         context.database.run(ledger.spend, claim, chunk, None, chunk)
     return claim
+
+
+def uploaded(context: Context) -> Place:
+    """Return a scope with records that its ledger has noted, as an upload does."""
+    place = make_place(context.database)
+    with context.database.write() as session:
+        ledger.note_upload(session, place.scope_id, session.get_one(Dataset, place.dataset_id))
+    return place
 
 
 def failed(context: Context, claim: Claim, charge: str = "spent") -> str:
@@ -160,7 +169,7 @@ def test_no_digest_of_records_is_in_a_certificate(context: Context, admin: Calle
         dataset.location, dataset.wrapped_key, dataset.validation = "rec_gh", "v1.ef.gh", {"sealed": "ij"}
     job_id = failed(context, begin(context, place, chunks=1))
     said = read(context, admin, job_id).payload
-    assert said["dataset"] == {"id": place.dataset_id, "fingerprint": "fp_drawn", "rows": 1000, "site": ""}
+    assert said["dataset"] == {"id": place.dataset_id, "fingerprint": None, "rows": None, "entry": None}
     for computed in ("cd" * 8, "rec_gh", "v1.ef.gh", '"ij"', "hmac"):
         assert computed not in json.dumps(said)
 
@@ -249,6 +258,75 @@ def test_a_ledger_that_went_on_without_its_witness_says_so_in_every_certificate_
     assert (told["kind"], told["since"]) == ("unwitnessed", at)
     (gap,) = cases.report(context, admin, job_id)["unwitnessed"]
     assert (gap["entry"], gap["accepted"]) == (told["seq"], None)
+
+
+def rename_the_records(session: Session, place: Place, _: str) -> None:
+    session.get_one(Dataset, place.dataset_id).fingerprint = "fp_another"
+
+
+def have_more_rows(session: Session, place: Place, _: str) -> None:
+    session.get_one(Dataset, place.dataset_id).rows = 1_000_000
+
+
+def name_other_records(session: Session, place: Place, job_id: str) -> None:
+    """Those of another dataset of the scope."""
+    other = make_dataset(session, place.principal_id, place.scope_id)
+    session.get_one(Job, job_id).dataset_id = other
+
+
+def lower_the_budget(session: Session, place: Place, _: str) -> None:
+    session.get_one(Account, place.scope_id).epsilon = "0.5"
+
+
+def change_who_is_protected(session: Session, place: Place, _: str) -> None:
+    session.get_one(Scope, place.scope_id).adjacency = "replace_one"
+
+
+def serve_more_units(session: Session, place: Place, _: str) -> None:
+    session.get_one(Scope, place.scope_id).units = 10**9
+
+
+def draw_louder_noise(session: Session, _: Place, job_id: str) -> None:
+    session.get_one(Job, job_id).schedule = [EVENT.dump_python(Gaussian(sigma=2000.0))] * 3
+
+
+def have_paid_less(session: Session, _: Place, job_id: str) -> None:
+    session.get_one(Job, job_id).chunks_spent = 0
+
+
+def pay_from_another_scope(session: Session, _: Place, job_id: str) -> None:
+    owner = session.get_one(Job, job_id).owner_id
+    session.get_one(Job, job_id).scope_id = open_place(session, owner).scope_id
+
+
+CHANGES = (
+    pay_from_another_scope,
+    rename_the_records,
+    have_more_rows,
+    name_other_records,
+    lower_the_budget,
+    change_who_is_protected,
+    serve_more_units,
+    draw_louder_noise,
+    have_paid_less,
+)
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_a_row_that_was_changed_is_not_signed(
+    context: Context, admin: Caller, change: Callable[[Session, Place, str], None]
+) -> None:
+    """With the database alone: no entry is touched, so the chain's hashes are what they were."""
+    place = uploaded(context)
+    job_id = failed(context, begin(context, place, chunks=2))
+    honest = read(context, admin, job_id)
+    checker.contained(honest, chain(context, admin, place.scope_id))
+    with context.database.write() as session:
+        change(session, place, job_id)
+    with pytest.raises(ScopeFrozen, match="ledger"):
+        certificates.certificate(context, admin, job_id)
+    with context.database.read() as session:
+        assert session.get_one(Scope, place.scope_id).frozen_reason is not None
 
 
 def test_without_a_key_jobs_run_and_certificates_say_what_is_missing(context: Context, admin: Caller) -> None:

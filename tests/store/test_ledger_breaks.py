@@ -4,12 +4,14 @@ Each test did its damage before the rule that now stands against it; the module'
 """
 
 import json
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import select, text, update
+from sqlalchemy.orm import Session
 
 from core.privacy.budget import plan_orders, renewed, standing
 from core.privacy.events import Gaussian
@@ -18,13 +20,13 @@ from core.store.access import principals
 from core.store.database import Database
 from core.store.ledger import ledger
 from core.store.ledger.accounts import balance_of, terms_of
-from core.store.tables import Account, Job, Scope
+from core.store.tables import Account, Dataset, Job, Scope
 from core.store.witness.comparing import guard
 from core.store.witness.reconciling import reconcile
 from core.store.witness.witness import Witness
 from tests.store.test_forgeries import SCHEDULE, Bodies, history, of, rewrite, verify
 from tests.store.test_witness import pay_witnessed, roll_back
-from tests.support.store import DRAWS, Place, make_place, submit
+from tests.support.store import DRAWS, Place, make_place, open_place, submit
 
 WIDE = plan_orders(Decimal(8), Decimal("1e-6"))
 
@@ -87,6 +89,60 @@ def test_a_scope_has_the_owner_of_its_first_entry(database: Database, place: Pla
         other = principals.create(session, "Otto", "owner").id
         session.execute(update(Scope).where(Scope.id == place.scope_id).values(owner_id=other))
     assert not verify(database, place.scope_id).ok
+
+
+def another_scope(session: Session, place: Place) -> str:
+    return open_place(session, place.principal_id).scope_id
+
+
+SWAPS: dict[str, Callable[[Session, Place, Job], object]] = {
+    "the dataset's fingerprint": lambda session, place, _: setattr(the_dataset(session, place), "fingerprint", "fp_b"),
+    "the dataset's rows": lambda session, place, _: setattr(the_dataset(session, place), "rows", 10**6),
+    "the dataset's owner": lambda session, place, _: setattr(
+        the_dataset(session, place), "owner_id", principals.create(session, "Otto", "owner").id
+    ),
+    "the dataset's scope": lambda session, place, _: setattr(
+        the_dataset(session, place), "scope_id", another_scope(session, place)
+    ),
+    "the job's records": lambda session, place, job: setattr(
+        job, "dataset_id", open_place(session, place.principal_id).dataset_id
+    ),
+    "the job's scope": lambda session, place, job: setattr(job, "scope_id", another_scope(session, place)),
+    "the job's grant": lambda _, __, job: setattr(job, "grant_id", "gr_none"),
+    "a gap that nobody accepted": lambda session, place, _: setattr(
+        session.get_one(Scope, place.scope_id), "unwitnessed", [{"entry": 1, "since": 1, "until": 2, "accepted": 2}]
+    ),
+}
+
+
+def the_dataset(session: Session, place: Place) -> Dataset:
+    return session.get_one(Dataset, place.dataset_id)
+
+
+@pytest.mark.parametrize("swap", SWAPS.values(), ids=SWAPS.keys())
+def test_rows_beside_the_chain_are_what_its_entries_say(
+    database: Database, place: Place, swap: Callable[[Session, Place, Job], object]
+) -> None:
+    """With the database alone, no entry touched: the records of one scope are read at the cost of another's."""
+    with database.write() as session:
+        ledger.note_upload(session, place.scope_id, the_dataset(session, place))
+        submit(session, place, SCHEDULE)
+    assert verify(database, place.scope_id).ok
+    with database.write() as session:
+        swap(session, place, session.execute(select(Job)).scalar_one())
+    assert not verify(database, place.scope_id).ok
+
+
+def test_records_of_another_scope_are_not_read_at_this_one_s_cost(database: Database, place: Place) -> None:
+    """The dataset is moved before the job is sent, so that all that is stored agrees: but no entry brought it here."""
+    with database.write() as session:
+        ledger.note_upload(session, place.scope_id, the_dataset(session, place))
+        poor = open_place(session, place.principal_id)
+        ledger.note_upload(session, poor.scope_id, the_dataset(session, poor))
+        the_dataset(session, poor).scope_id = place.scope_id
+        submit(session, Place(place.principal_id, place.scope_id, poor.dataset_id), SCHEDULE)
+    assert not verify(database, place.scope_id).ok
+    assert not verify(database, poor.scope_id).ok
 
 
 def test_a_job_pays_from_the_grant_that_its_actor_has(database: Database, place: Place) -> None:

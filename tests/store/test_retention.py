@@ -155,4 +155,5 @@ class TestModels:
                 ask(context, caller, model)
         view = job_service.get(context, caller, claim.job_id)
         assert (view.state, view.approval, view.result) == ("succeeded", RETIRED, None)
-        assert job_service.report(context, caller, claim.job_id)["ledger"]["entries"] == 4
+        entries = job_service.report(context, caller, claim.job_id)["ledger"]["entries"]
+        assert entries == 5, "opened, uploaded, reserved, spent, settled"

@@ -6,6 +6,7 @@ At 9f63d67 an empty witness counted as agreement: a database put back to before 
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -121,6 +122,59 @@ def test_a_payment_does_not_fill_an_emptied_witness_again(
     for process in (Witness(witness.path), witness):
         with pytest.raises(LedgerFrozen):
             process.keep(database, job_id)
+
+
+def after_reading(monkeypatch: pytest.MonkeyPatch, witness: Witness, act: Callable[[], object], time: int = 1) -> None:
+    """Have others act once, right after this witness has been read so many times from here on."""
+    place = witness._place
+    genuine, turns = place.known, iter([False] * (time - 1) + [True])
+
+    def known(*args: Any, **options: Any) -> Any:
+        found = dict(genuine(*args, **options))
+        if next(turns, False):
+            act()
+        return found
+
+    monkeypatch.setattr(place, "known", known)
+
+
+@pytest.mark.parametrize("who", ["the same process", "another"])
+def test_what_others_write_meanwhile_is_no_loss(
+    database: Database, place: Place, witness: Witness, who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until this test, a comparison beside a payment of another thread froze the ledger."""
+    writer = witness if who == "the same process" else Witness(witness.path)
+
+    def pay() -> None:
+        pay_witnessed(database, place, writer)
+        pay_witnessed(database, make_place(database), writer)
+
+    after_reading(monkeypatch, witness, pay, time=2)  # whether it can be read at all is tried first
+    assert watch(database, witness) == []
+    database.run(refuse_if_frozen)
+    assert compare(database, witness) == []
+
+
+def test_payments_of_several_threads_and_processes_are_no_loss(
+    database: Database, place: Place, bucket_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a store nobody waits for a turn, so another may write, also a new scope, at any time."""
+    witness = Witness(bucket_url)
+    assert guard(database, witness) == []
+    for writer in (witness, Witness(bucket_url)):
+        pay_witnessed(database, place, witness)
+        fresh = make_place(database)
+        with monkeypatch.context() as patch:
+
+            def pay(writer: Witness = writer, fresh: Place = fresh) -> None:
+                pay_witnessed(database, place, writer)
+                pay_witnessed(database, fresh, writer)
+
+            after_reading(patch, witness, pay)
+            pay_witnessed(database, fresh, witness)
+    database.run(refuse_if_frozen)
+    assert compare(database, witness) == []
+    assert witness.read() == Witness(bucket_url).read()
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

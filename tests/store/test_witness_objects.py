@@ -221,8 +221,10 @@ def test_many_writers_leave_the_newest_head_and_none_ever_goes_back(
 
     with ThreadPoolExecutor(7) as pool:
         looking = pool.submit(look)
-        list(pool.map(work, [witness, witness, *(other(witness) for _ in range(4))]))
-        done.set()
+        try:
+            list(pool.map(work, [witness, witness, *(other(witness) for _ in range(4))]))
+        finally:
+            done.set()
         looking.result(30)
     assert seen == sorted(seen)
     assert len(wrote) <= 24

@@ -263,7 +263,7 @@ def audit(running: Cluster, found: Found) -> None:
         attempts = list(session.execute(select(Attempt).order_by(Attempt.job_id, Attempt.number)).scalars())
         found.attempts_lost = sum(attempt.outcome == "worker-lost" for attempt in attempts)
         bodies = session.execute(select(Entry.body).where(Entry.kind == "spend")).scalars()
-        found.repeats_paid = sum("repeats" in json.loads(body) for body in bodies)
+        found.repeats_paid = sum(json.loads(body)["again"] for body in bodies)
         for job in jobs:
             orders = balance_of(session.get_one(Account, job.scope_id)).terms.orders
             drawn = cost_nano(compose(read.get(job.id, Counter())), orders)

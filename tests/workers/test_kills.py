@@ -20,7 +20,7 @@ from core.privacy.events import EVENT, Event, Gaussian, Repeated, compose
 from core.privacy.renyi import cost_nano
 from core.settings import ServiceSettings
 from core.store.database import Database
-from core.store.ledger import allowance, verification
+from core.store.ledger import allowance, ledger, verification
 from core.store.ledger.accounts import balance_of
 from core.store.tables import Account, Attempt, Entry, Job, Scope
 from core.training.desk import Desk
@@ -147,7 +147,7 @@ def repeated(service: Embedded, job_id: str) -> list[tuple[int, int]]:
         statement = select(Entry.body).where(Entry.job_id == job_id, Entry.kind == "spend").order_by(Entry.seq)
         bodies = [json.loads(body) for body in session.execute(statement).scalars()]
     database.dispose()
-    return [(body["repeats"], body["attempt"]) for body in bodies if "repeats" in body]
+    return [(body["chunk"], body["attempt"]) for body in bodies if body["again"]]
 
 
 def charged(service: Embedded, job_id: str) -> tuple[Counter[Event], Counter[Event]]:
@@ -155,7 +155,7 @@ def charged(service: Embedded, job_id: str) -> tuple[Counter[Event], Counter[Eve
     database = service.database()
     with database.read() as session:
         job = session.get_one(Job, job_id)
-        found = Counter(EVENT.validate_python(event) for event in job.schedule), verification.executed_by(session, job)
+        found = Counter(EVENT.validate_python(event) for event in job.schedule), ledger.executed_by(session, job)
     database.dispose()
     return found
 

@@ -63,9 +63,11 @@ def gone(processes: list[psutil.Process]) -> bool:
     return not psutil.wait_procs(processes, timeout=SOON_SECONDS)[1]
 
 
-def test_a_job_over_two_processes_is_the_same_job(service: Embedded, dataset: str) -> None:
+@pytest.mark.parametrize("method", ["noisy_newton", "whitened_newton"])
+def test_a_job_over_two_processes_is_the_same_job(service: Embedded, dataset: str, method: str) -> None:
     """Same chunks, same price, same questions read by either process, and a model that agrees within its noise."""
-    ended = [service.wait(service.submit(dataset, privacy={"mu": "0.5"}, **more)) for more in ({}, TWO)]
+    body: dict[str, Any] = {"privacy": {"mu": "0.5"}, "optimizer": {"kind": method}}
+    ended = [service.wait(service.submit(dataset, **body, **more)) for more in ({}, TWO)]
     assert [view["state"] for view in ended] == ["succeeded", "succeeded"]
     one, two = (view["cost"]["spent"] for view in ended)
     assert (one["rho"], one["mu"]) == (two["rho"], two["mu"])

@@ -18,6 +18,8 @@ from core.store.jobs import jobs
 from core.store.jobs.sweep import CONTACT
 from core.store.ledger import verification
 from core.store.tables import Job, Scope
+from core.store.witness.comparing import guard
+from core.store.witness.witness import Witness
 from core.training.desk import Desk
 from tests.store.test_forgeries import drop_triggers, rehash
 from tests.support.store import make_place, submit
@@ -35,13 +37,15 @@ def until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
 
 @pytest.fixture
 def settings(database: Database, tmp_path: Path) -> ServiceSettings:
-    return ServiceSettings(
+    made = ServiceSettings(
         home=tmp_path,
         database_url=database.url.render_as_string(hide_password=False),
         lease_seconds=LEASE,
         sweep_seconds=0.2,
         visible_grid_seconds=0,
     )
+    assert guard(database, Witness(made.witness_path)) == [], "a verifier that finds none freezes the ledger"
+    return made
 
 
 def lose_a_lease(database: Database, job_id: str) -> None:

@@ -2,7 +2,7 @@
 
 Its reservations repeat the price as one event and the allowance in nano-nats, which the schedule and the number of
 times say already. A whole charge is a spend with a reason, after the last chunk. It says neither a scope's unit nor
-what a witness had seen, and counts no draws.
+a job's dataset nor what a witness had seen, and counts no draws.
 """
 
 import json
@@ -31,7 +31,7 @@ def modernised(text: str) -> tuple[str, str]:
         told["unit"] = None
     elif kind == "reserve":
         told.setdefault("retry_allowance", 0)
-        told["draws"] = 0
+        told["draws"], told["dataset"] = 0, None
     elif kind == "settle":
         told["draws"] = 0
     elif kind == "spend" and "reason" in body:

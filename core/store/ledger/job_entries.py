@@ -35,6 +35,8 @@ class Reserve(Body):
     schedule: Runs
     retry_allowance: Annotated[int, Field(ge=0)]
     draws: Draws
+    dataset: str | None
+    """Whose records it reads; version 1 does not say."""
     actor: str
 
     def follow(self, tally: Tally) -> None:
@@ -43,6 +45,8 @@ class Reserve(Body):
         assert self.job is not None, "demanded above"
         demand(not tally.is_known(self.job), f"{self.job} was reserved for before")
         demand(not tally.is_frozen and tally.pending is None, "the scope was frozen")
+        told = self.v == 1 if self.dataset is None else tally.has(self.dataset)
+        demand(told, "the records that it reads never came into the scope")
         demand(self.scope in self.accounts, "the scope's account pays nothing")
         for account_id in self.accounts.keys() - {self.scope}:
             owner = tally.accounts[account_id].principal if account_id in tally.accounts else None
@@ -68,6 +72,7 @@ class Reserve(Body):
         assert self.job is not None, "a reservation is a job's"
         tally.live[self.job] = JobTally(
             actor=self.actor,
+            dataset=self.dataset,
             schedule=priced,
             exact=exact,
             held={account_id: list(moved.reserved) for account_id, moved in self.accounts.items()},

@@ -152,7 +152,7 @@ class Reservation:
         for account_id in moved:
             books.accounts[account_id].draws += job.draws
         content = {"accounts": moved, "schedule": schedule.runs, "retry_allowance": schedule.retry_allowance}
-        content |= {"draws": job.draws, "actor": job.owner_id}
+        content |= {"draws": job.draws, "dataset": job.dataset_id, "actor": job.owner_id}
         chain.append(
             books.session, scope, kinds.Reserve, at=books.at, job_id=job.id, attempt=0, chunk=0, content=content
         )

@@ -104,6 +104,12 @@ class Upload(Still):
     rows: Annotated[int, Field(ge=1)]
     actor: str
 
+    def follow(self, tally: Tally) -> None:
+        """Demand that they came into it once, and note them."""
+        super().follow(tally)
+        demand(self.dataset not in tally.uploads, f"{self.dataset} came into the scope before")
+        tally.uploads[self.dataset] = (self.fingerprint, self.rows, self.actor)
+
 
 class Grant(Still):
     """A principal's own ceiling inside the scope's budget: made, changed, closed, or opened again.
@@ -292,7 +298,7 @@ class Unwitnessed(Still):
         super().follow(tally)
         demand((self.since, self.until) == (tally.at, self.at), "its range of time is not from the entry before to now")
         tally.pending = self.seq
-        tally.unwitnessed.append((self.since, self.until))
+        tally.unwitnessed.append((self.seq, self.since, self.until, None))
 
 
 class Accept(Still):
@@ -310,3 +316,4 @@ class Accept(Still):
         demand(self.actor == tally.owner, "it is not the owner's")
         demand(self.entry == tally.pending, "nothing waits to be accepted under this number")
         tally.pending = None
+        tally.unwitnessed = [(*gap[:3], gap[3] or self.seq) for gap in tally.unwitnessed]

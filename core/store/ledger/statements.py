@@ -1,4 +1,4 @@
-"""What a scope's chain says of one job: its entries, the events that they charged, and what they moved."""
+"""What a scope's chain says of one job: its entries, the events that they charged, what they moved, whose records."""
 
 import json
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from core.store.ledger.chain import canonical
 from core.store.ledger.charged import DRAWING
-from core.store.tables import Entry, Job
+from core.store.tables import Dataset, Entry, Job
 
 RECONCILED: Final = ("reconcile", "unwitnessed", "accept")
 """Kinds that say that a backup was put in the ledger's place; after `unwitnessed`, payments may be missing."""
@@ -59,6 +59,22 @@ def statement_of(session: Session, job: Job) -> Statement:
     statement = select(Entry).where(Entry.job_id == job.id, Entry.scope_id == job.scope_id).order_by(Entry.seq)
     entries = session.execute(statement).scalars().all()
     return Statement(entries, [json.loads(entry.body) for entry in entries])
+
+
+def scopes_of(session: Session, job_id: str) -> Sequence[str]:
+    """Return the scopes that say anything of a job or of its clients, or that these name as theirs, in order."""
+    is_one = (Job.id == job_id) | (Job.federation_id == job_id)
+    pays = is_one & (Job.federation_id.is_(None) | Job.place.is_not(None))
+    named = select(Job.scope_id).where(pays)
+    telling = select(Entry.scope_id).join(Job, Job.id == Entry.job_id).where(is_one)
+    return sorted(session.execute(named.union(telling)).scalars())
+
+
+def upload_of(session: Session, dataset: Dataset) -> Entry | None:
+    """Return the entry by which a dataset's records came into its scope; None of one from before there were such."""
+    statement = select(Entry).where(Entry.scope_id == dataset.scope_id, Entry.kind == "upload").order_by(Entry.seq)
+    uploads = session.execute(statement).scalars()
+    return next((entry for entry in uploads if json.loads(entry.body)["dataset"] == dataset.id), None)
 
 
 def before(entry: Entry) -> dict[str, Any]:

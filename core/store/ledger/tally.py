@@ -69,6 +69,8 @@ class JobTally:
     """One job in one scope as its entries make it.
 
     Attributes:
+        actor: who asked for it.
+        dataset: whose records it reads; None where version 1 does not say.
         schedule: what it draws, chunk by chunk, and what that costs.
         exact: whether amounts must be the prices to the last nano-nat; else they must cover them (version 1).
         held: what is reserved for it still, by account.
@@ -86,6 +88,7 @@ class JobTally:
     """
 
     actor: str
+    dataset: str | None
     schedule: Schedule
     exact: bool
     held: Amounts
@@ -134,11 +137,13 @@ class Tally:
         adjacency: of the scope.
         unit: of the scope, JSON-ready; None where version 1 does not say.
         accounts: by identifier; the scope's own has the scope's.
+        uploads: datasets whose records came into the scope, by identifier: fingerprint, rows and owner.
         live: jobs that are reserved for and not over.
         over: jobs that are over, until whoever follows the chain takes them out; then they are looked up.
         is_frozen: whether the scope is frozen by an entry.
         pending: the number of the entry that says that entries may be missing, until the owner has accepted that.
-        unwitnessed: the ranges of time in which entries may be missing.
+        unwitnessed: the ranges of time in which entries may be missing: the number of the entry that says so, since
+            and until when, and the number of the one by which the owner has accepted it, None before.
         compensations: times of the last ten corrections.
         charged: the events that were charged and stay so, counted.
         remarks: what could not be checked.
@@ -161,11 +166,13 @@ class Tally:
         self.adjacency = ""
         self.unit: object = None
         self.accounts: dict[str, AccountTally] = {}
+        self.uploads: dict[str, tuple[str, int, str]] = {}
+        self._was_open_before_uploads = False
         self.live: dict[str, JobTally] = {}
         self.over: dict[str, JobTally] = {}
         self.is_frozen = False
         self.pending: int | None = None
-        self.unwitnessed: list[tuple[float, float]] = []
+        self.unwitnessed: list[tuple[int, float, float, int | None]] = []
         self.compensations: deque[float] = deque(maxlen=10)
         self.charged: Counter[Event] = Counter()
         self.remarks: set[str] = set()
@@ -176,6 +183,10 @@ class Tally:
         made = Tally(self.scope)
         made.accounts, made.owner, made._moves = self.accounts, self.owner, False
         return made
+
+    def has(self, dataset: str) -> bool:
+        """Say whether a dataset's records may be in the scope: they came into it, or no entry says what did."""
+        return dataset in self.uploads or not self.uploads or self._was_open_before_uploads
 
     def enter(self, body: Body) -> None:
         """Check what every entry obeys, whatever its kind; its own rule comes after this.
@@ -198,6 +209,7 @@ class Tally:
     def leave(self, body: Body) -> None:
         """Count an entry as the last one."""
         self.seq, self.version, self.at = body.seq, body.v, max(body.at, self.at)
+        self._was_open_before_uploads |= body.v == 1
 
     def job(self, body: Body) -> JobTally:
         """Return the job that an entry is about, live or ended.

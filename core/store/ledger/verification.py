@@ -9,21 +9,28 @@ rewrite that, too.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session
 
 from core.store.database import Database
-from core.store.ledger import chain, gaps, kinds
-from core.store.ledger.accounts import read_slots, terms_of
+from core.store.ledger import chain, kinds
 from core.store.ledger.corrections import freeze, mark_frozen
+from core.store.ledger.remembered import (
+    ForgottenError,
+    compare_accounts,
+    compare_datasets,
+    compare_jobs,
+    compare_scope,
+    jobs_where,
+)
 from core.store.ledger.tally import BrokenChain, JobTally, Tally, demand
-from core.store.tables import Account, Entry, Job, Scope
+from core.store.tables import Entry, Job, Scope
 
 _REPLACED: Final = "entries that were verified before are gone, or are others"
 PAGE: Final = 500
@@ -53,20 +60,6 @@ class Verification:
     reason: str | None = None
     unchecked: tuple[str, ...] = ()
     """What the entries do not say, so that it could not be checked."""
-
-
-class ForgottenError(BrokenChain):
-    """What the database remembers beside the chain is not what its entries add up to."""
-
-
-def remind(condition: bool, reason: str) -> None:  # noqa: FBT001 - as `demand`
-    """Refuse what the database remembers unless a condition holds.
-
-    Raises:
-        ForgottenError: it does not hold.
-    """
-    if not condition:
-        raise ForgottenError(reason)
 
 
 class Verifier:
@@ -121,13 +114,11 @@ class Verifier:
         except Exception as error:  # noqa: BLE001 - what cannot be followed is not verified, whatever the reason
             return Verification(False, *told, self._first_bad(scope), _reason_of(error))
         try:
-            _compare_scope(scope, found)
-            _compare_accounts(session, self._scope_id, found)
-            _compare_jobs(found.live, _jobs(session, Job.scope_id == self._scope_id, Job.finished_at.is_(None)))
-            is_frozen = scope.frozen_reason is not None
-            demand(is_frozen == found.is_frozen, "it is frozen by no entry, or thawed by none")
-            kept = [(gap.since, gap.until) for gap in gaps.gaps_of(scope)], gaps.pending(scope) is None
-            demand(kept == (found.unwitnessed, found.pending is None), "its gaps are not those of its entries")
+            compare_scope(scope, found)
+            compare_datasets(session, self._scope_id, found)
+            compare_accounts(session, self._scope_id, found)
+            live = jobs_where(session, Job.scope_id == self._scope_id, Job.finished_at.is_(None))
+            compare_jobs(self._scope_id, found.live, live)
         except DBAPIError:
             raise
         except Exception as error:  # noqa: BLE001 - as above
@@ -167,7 +158,7 @@ class Verifier:
         for row in rows:
             self._follow(row)
         over = self._tally.over
-        _compare_jobs(over, _jobs(self._session, Job.id.in_(over.keys())))
+        compare_jobs(self._scope_id, over, jobs_where(self._session, Job.id.in_(over.keys())))
         over.clear()
 
     def _follow(self, row: Any) -> None:  # noqa: ANN401 - a row of nine columns
@@ -204,60 +195,6 @@ def _compare_head(scope: Scope, seq: int, head: str) -> None:
         (seq, head) == (scope.seq, scope.head),
         f"the scope's head is entry {scope.seq}, {scope.head}; the chain ends with entry {seq}, {head}",
     )
-
-
-def _compare_scope(scope: Scope, tally: Tally) -> None:
-    """Compare what decides the noise and the rates of all jobs to come, and who answers, with the first entry."""
-    told, kept = (tally.owner, tally.adjacency, tally.units), (scope.owner_id, scope.adjacency, scope.units)
-    demand(told == kept, "its owner, adjacency or number of units is not that of its first entry")
-    demand(tally.unit is None or tally.unit == scope.unit, "its unit is not that of its first entry")
-
-
-def _compare_accounts(session: Session, scope_id: str, tally: Tally) -> None:
-    """Compare the accounts with what the entries make of them."""
-    found = {one.id: one for one in session.execute(select(Account).where(Account.scope_id == scope_id)).scalars()}
-    demand(found.keys() == tally.accounts.keys(), "there are accounts that no entry opened, or the other way round")
-    for account_id, account in found.items():
-        due = tally.accounts[account_id]
-        balance = read_slots(account, "spent"), read_slots(account, "reserved")
-        demand(balance == (due.spent, due.reserved), f"the balance of {account_id} is not the sum of its entries")
-        demand(account.draws == due.draws, f"the draws of {account_id} are not the sum of its entries")
-        told = terms_of(account), account.declared, account.principal_id, account.closed_at is not None
-        demand(
-            told == (due.terms, due.declared, due.principal, due.is_closed),
-            f"the terms of {account_id} are not those of its entries",
-        )
-
-
-def _jobs(session: Session, *conditions: ColumnElement[bool]) -> dict[str, Any]:
-    """Return what the database remembers of some jobs that pay for themselves."""
-    remembered = (Job.schedule, Job.chunks, Job.chunks_spent, Job.allowance, Job.allowance_spent, Job.draws)
-    pays = Job.federation_id.is_(None) | Job.place.is_not(None)
-    found = session.execute(select(Job.id, Job.owner_id, Job.finished_at, *remembered).where(pays, *conditions))
-    return {row.id: row for row in found}
-
-
-def _compare_jobs(due: Mapping[str, JobTally], rows: Mapping[str, Any]) -> None:
-    """Compare what the database remembers of jobs with what the entries make of them."""
-    remind(due.keys() == rows.keys(), "there are jobs that no entry reserves for, or the other way round")
-    for job_id, job in due.items():
-        row = rows[job_id]
-        remind(row.owner_id == job.actor, f"{job_id} is another's than its entries say")
-        remind(job.is_over == (row.finished_at is not None), f"{job_id} has ended without an entry that ends it")
-        remind(row.schedule == job.schedule.chunks, f"the schedule that {job_id} remembers is not that of its entries")
-        remind(row.draws == job.draws, f"the draws that {job_id} remembers are not those of its entries")
-        remind(row.chunks_spent == job.paid, f"{job_id} remembers other chunks as paid than its entries")
-        if job.exact:
-            remind(row.chunks == job.totals, f"the prices that {job_id} remembers are not those of its schedule")
-            remembered = _used(row.allowance), _used(row.allowance_spent)
-            remind(
-                remembered == (_used(job.allowance), _used(job.taken)),
-                f"the allowance that {job_id} remembers is not that of its entries",
-            )
-
-
-def _used(amounts: Mapping[str, list[int]]) -> dict[str, list[int]]:
-    return {account: amount for account, amount in amounts.items() if any(amount)}
 
 
 def verify(session: Session, scope_id: str) -> Verification:

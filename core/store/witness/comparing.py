@@ -29,8 +29,8 @@ def compare(database: Database, witness: Witness, job_id: str | None = None) -> 
     scopes = None if job_id is None else witness.scopes_of(database, job_id)
     if job_id is None and not witness.is_readable():
         return [DAMAGED]
-    seen = witness.read(scopes)
-    problems = [f"the witness has lost what it knew of {one}." for one in witness.lost(seen)]
+    seen, lost = witness.look(scopes)
+    problems = [f"the witness has lost what it knew of {one}." for one in lost]
     with database.read() as session:
         if not witness.exists():
             return [MISSING] if _needs_witness(session) else []
@@ -38,7 +38,7 @@ def compare(database: Database, witness: Witness, job_id: str | None = None) -> 
         if remembered is not None and (name is None or name.own != remembered):
             back = name is not None and remembered in name.before
             problems.append("the ledger was put back to before a reconciliation." if back else ANOTHER)
-        forgotten = [one for one in witnessed(session, scopes) if one not in seen]
+        forgotten = witness.forgotten([one for one in witnessed(session, scopes) if one not in seen])
         problems += [f"the witness does not know {one} any more." for one in forgotten]
         if witness.identity() != server_identity(session):
             problems.append("the database server is another one, or was restored to another timeline.")

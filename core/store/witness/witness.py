@@ -12,6 +12,7 @@ It is a file, or objects in a store where several machines serve. On the same di
 of the whole machine: put it elsewhere.
 """
 
+import threading
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -51,6 +52,7 @@ class Witness:
         is_object = isinstance(place, str) and place.startswith(SCHEME)
         self._place: Place = WitnessObjects(str(place)) if is_object else WitnessFile(Path(place))
         self._scopes: tuple[str, frozenset[str]] | None = None
+        self._raising = threading.Lock()
         self._newest: dict[str, int] = {}
         self._newest_of: str | None = None
 
@@ -96,15 +98,39 @@ class Witness:
             if self._place.name() is None:
                 self._place.call(Name(name))
 
-    def lost(self, known: Mapping[str, Seen]) -> list[str]:
-        """Return the scopes of which this process has seen a newer entry here; reconciling is the only way back."""
-        older = [one for one, seen in known.items() if seen.seq < self._newest.get(one, 0)]
-        if older:
+    def look(self, scopes: Collection[str] | None = None) -> tuple[dict[str, Seen], list[str]]:
+        """Return what is known of each scope, or of some, and which of them the witness has gone back in.
+
+        A scope has gone back where this process had seen a newer entry before it looked; reconciling is the only way
+        back that counts. Other threads write meanwhile, so what may have gone back is read again.
+        """
+        with self._raising:
+            newest = dict(self._newest) if scopes is None else {one: self._newest.get(one, 0) for one in scopes}
+        known = dict(self._place.known(scopes))
+
+        def older() -> list[str]:
+            return [one for one, seen in known.items() if seen.seq < newest.get(one, 0)]
+
+        if suspects := older():
+            known |= self._place.known(suspects, certain=True)
+        lost = older()
+        if lost:
             name = self.name()
             if name is not None and name.own != self._newest_of:
-                self._newest, self._newest_of, older = {}, name.own, []
-        self._newest.update({one: seen.seq for one, seen in known.items() if one not in older})
-        return older
+                with self._raising:
+                    self._newest, self._newest_of, lost = {}, name.own, []
+        self._raise({one: seen.seq for one, seen in known.items() if one not in lost})
+        return known, lost
+
+    def forgotten(self, scopes: Collection[str]) -> list[str]:
+        """Return which of some scopes, written down once, are unknown now: another may have written them just now."""
+        known = self._place.known(scopes, certain=True) if scopes else {}
+        return [one for one in scopes if one not in known]
+
+    def _raise(self, newest: Mapping[str, int]) -> None:
+        """Remember the newest entry seen of each scope; a slow thread never lowers it."""
+        with self._raising:
+            self._newest |= {one: max(seq, self._newest.get(one, 0)) for one, seq in newest.items()}
 
     def erased(self) -> set[str]:
         """Return the datasets whose records were destroyed."""
@@ -158,25 +184,26 @@ class Witness:
     ) -> dict[str, Change]:
         """Try once; return what somebody else was faster with. The database is read after the place, never before."""
         with self._place.turn():
-            known = self._place.known(scopes)
+            known, lost = self.look(scopes)
             gone = any(change.before is not None and one not in known for one, change in refused.items())
             if gone or not self._place.exists(certain=False):
                 raise _frozen(database, MISSING)
-            if lost := self.lost(known):
+            if lost:
                 raise _frozen(database, f"the witness has lost what it knew of {lost[0]}.")
             if entries and all(one in known and known[one].seq >= seq for one, seq in entries.items()):
                 return {}
             with database.read() as session:
                 changes = _moved(session, known, scopes)
                 new = [one for one, change in changes.items() if change.before is None]
-                forgotten = witnessed(session, new)
-            if forgotten:
+                rivals = witnessed(session, new)
+            if forgotten := self.forgotten(rivals):
                 raise _frozen(database, f"the witness does not know {forgotten[0]} any more.")
-            again = self._place.write(changes) if changes else set()
-            self._newest |= {one: change.after.seq for one, change in changes.items() if one not in again}
+            mine = {one: change for one, change in changes.items() if one not in rivals}
+            again = self._place.write(mine) if mine else set()
+            self._raise({one: change.after.seq for one, change in mine.items() if one not in again})
             if new:
-                database.run(mark_witnessed, [one for one in new if one not in again])
-            return {one: changes[one] for one in again}
+                database.run(mark_witnessed, [one for one in new if one in mine and one not in again])
+            return {one: changes[one] for one in (*again, *rivals)}
 
     def start(self, database: Database, name: Name) -> None:
         """Make it, and write down all scopes as they are: of a new ledger, or one that was reconciled."""
@@ -189,7 +216,8 @@ class Witness:
                     moved = _moved(session, {}, None)
                 changes = {one: Change(known.get(one), change.after) for one, change in moved.items()}
                 refused = bool(self._place.renew(server, name, changes))
-            self._newest, self._newest_of = {}, name.own
+            with self._raising:
+                self._newest, self._newest_of = {}, name.own
         if changes:
             database.run(mark_witnessed, list(changes))
 

@@ -93,8 +93,8 @@ class Place(Protocol):
     def call(self, name: Name) -> None:
         """Give a name to a witness that has none."""
 
-    def known(self, scopes: Collection[str] | None = None) -> Mapping[str, Seen]:
-        """Return what is known of these scopes, or of all."""
+    def known(self, scopes: Collection[str] | None = None, *, certain: bool = False) -> Mapping[str, Seen]:
+        """Return what is known of these scopes, or of all; `certain` reads named ones now, whatever was read before."""
 
     def write(self, changes: Mapping[str, Change]) -> set[str]:
         """Write changes durably; return the scopes that somebody else has changed since they were known."""
@@ -149,8 +149,9 @@ class WitnessFile:
         """As `Place.call`."""
         self._append([name.line()])
 
-    def known(self, scopes: Collection[str] | None = None) -> Mapping[str, Seen]:
-        """As `Place.known`."""
+    def known(self, scopes: Collection[str] | None = None, *, certain: bool = False) -> Mapping[str, Seen]:
+        """As `Place.known`; a look at what was appended is cheap."""
+        del certain
         self._catch_up()
         return self._seen if scopes is None else {one: self._seen[one] for one in scopes if one in self._seen}
 

@@ -88,7 +88,7 @@ class WitnessObjects:
         """As `Place.call`."""
         self._bucket.write(SERVER, _written({"server": self.identity(), **name.line()}))
 
-    def known(self, scopes: Collection[str] | None = None) -> Mapping[str, Seen]:
+    def known(self, scopes: Collection[str] | None = None, *, certain: bool = False) -> Mapping[str, Seen]:
         """As `Place.known`: of named scopes, what was last read or written here, which the condition puts to the test.
 
         All scopes are listed, and those that have changed are read.
@@ -101,7 +101,7 @@ class WitnessObjects:
         else:
             tags = dict.fromkeys(scopes, "")
             with self._caching:
-                fresh = {one: self._seen[one] for one in scopes if one in self._seen}
+                fresh = {} if certain else {one: self._seen[one] for one in scopes if one in self._seen}
         stale = [one for one in tags if one not in fresh]
         read = {one: seen for one, seen in zip(stale, _together(self._read, stale), strict=True) if seen is not None}
         with self._caching:

@@ -126,9 +126,14 @@ def test_what_is_reserved_is_the_budget_and_no_more(select: str, mu: float) -> N
     whole = cost_nano(compose(Counter(schedule)), ORDERS)
     assert all(nano <= -(-order * mu**2 / 2 * 1e9 // 1) for nano, order in zip(whole, ORDERS, strict=True))
     exact = cost(compose(Counter(schedule)), 2)
-    assert isclose(exact, mu**2, rel_tol=1e-12)
     if select == "exponential":
-        assert cost(schedule[-1], 2) == pytest.approx(0.1 * mu**2, rel=1e-12)
+        chosen, share = cost(schedule[-1], 2), 0.1 * mu**2
+        assert isclose(exact, 0.9 * mu**2 + chosen, rel_tol=1e-12)
+        # a bounded range never costs more than its epsilon, which is less than its quadratic price where mu is large
+        assert chosen == pytest.approx(min(share, schedule[-1].epsilon), rel=1e-12)
+        assert (chosen < 0.99 * share) == (mu == 7)
+    else:
+        assert isclose(exact, mu**2, rel_tol=1e-12)
 
 
 @given(norm=st.floats(-10, 10), units=st.integers(1000, 10**9), dimension=st.integers(1, 10**6), mu=st.floats(0.1, 10))
