@@ -177,7 +177,7 @@ def _births() -> Population:
 
 def _air() -> Population:
     table = _statsmodels("co2").dropna()
-    year = table.index.year + (table.index.dayofyear - 1) / 365.25
+    year = table.index.year + (table.index.day_of_year - 1) / 365.25
     columns = {"year": year, "sine": np.sin(2 * np.pi * year), "cosine": np.cos(2 * np.pi * year)}
     ranges = {"year": (1900.0, 2100.0), "sine": (-1.0, 1.0), "cosine": (-1.0, 1.0)}
     return made("linear", columns, (table["co2"], (0.0, 1000.0)), ranges)

@@ -22,7 +22,8 @@ MEAN_SLACK, WORST_SLACK = 2.0, 2.8
 MOST_FLAGGED, LEAST_FLAGGED = 0.05, 0.95
 LEAST_NOISE, MOST_NOISE = 0.65, 1.2
 LEAST_WIDTH: Final = 0.94
-MOST_OF_STORED, LEAST_OF_STORED = 1.15, 0.95
+MOST_OF_STORED, LEAST_OF_STORED, LEAST_SAMPLING_OF_STORED = 1.15, 0.85, 0.95
+FLAGS_BEYOND_STORED: Final = 0.2
 LEAST_FORESEEN, MOST_FORESEEN = 0.7, 1.35
 SEEN_PART: Final = 0.25
 """A coefficient counts by itself where so many jobs have not flagged it."""
@@ -135,6 +136,7 @@ class Stored:
 
     width: float | None = None
     sampling: float | None = None
+    flagged: float | None = None
     prototype_width: float | None = None
     prototype_flagged: float | None = None
 
@@ -157,6 +159,7 @@ def broken(found: Verdict, expected: Expected = "sound", stored: Stored | None =
         said.append(f"only {found.flagged_named:.2f} of the coefficients that nothing identifies are flagged")
     if expected in {"sound", "elsewhere"}:
         said += _of_a_sound_cell(found, expected, stored or Stored())
+    said += _beside_stored(found, stored or Stored())
     if expected == "separated" or found.truth is None or found.same is None:
         return said
     if min(found.truth, found.same) + mean_slack < LEAST_MEAN:
@@ -186,12 +189,19 @@ def _of_a_sound_cell(found: Verdict, expected: Expected, stored: Stored) -> list
         said.append(f"standard errors are {found.foreseen:.2f} of what is foreseen")
     if found.rival > MOST_OF_RIVAL:
         said.append(f"widths are {found.rival:.2f} of objective perturbation's leading term")
-    for name, before, most in (
-        ("stored", stored.width, MOST_OF_STORED),
-        ("the prototype's", stored.prototype_width, MOST_OF_PROTOTYPE),
-    ):
-        if before is not None and found.width > most * before:
-            said.append(f"widths of {found.width:.2f}, {name} {before:.2f}")
-    if stored.sampling is not None and found.sampling < LEAST_OF_STORED * stored.sampling:
+    before = stored.prototype_width
+    if before is not None and found.width > MOST_OF_PROTOTYPE * before:
+        said.append(f"widths of {found.width:.2f}, the prototype's {before:.2f}")
+    return said
+
+
+def _beside_stored(found: Verdict, stored: Stored) -> list[str]:
+    """Return what is wrong beside what the same cell came to here before."""
+    said, width = [], stored.width
+    if width is not None and not LEAST_OF_STORED * width <= found.width <= MOST_OF_STORED * width:
+        said.append(f"widths of {found.width:.2f}, stored {width:.2f}")
+    if stored.sampling is not None and found.sampling < LEAST_SAMPLING_OF_STORED * stored.sampling:
         said.append(f"a sampling part of {found.sampling:.2f}, stored {stored.sampling:.2f}")
+    if stored.flagged is not None and found.flagged > stored.flagged + FLAGS_BEYOND_STORED:
+        said.append(f"flags {found.flagged:.2f}, stored {stored.flagged:.2f}")
     return said
