@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Iterator
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,21 @@ from core.catalogue.columns import Column
 from core.catalogue.jobs import JobSpec, Resources
 from core.catalogue.planning import plan_job
 from core.privacy.budget import plan_orders
-from core.privacy.events import Gaussian
+from core.privacy.events import Gaussian, Zcdp
 from core.privacy.facts import Adjacency
+from core.privacy.totals import Totals
 from core.store import queries
 from core.store.access import principals, rights
 from core.store.database import Database
 from core.store.datasets import give_access
+from core.store.jobs import jobs
 from core.store.ledger import ledger
 from core.store.ledger.accounts import terms_of
+from core.store.ledger.charged import totals_of
 from core.store.revisions import alembic_config
+from core.store.tables import Scope
 from tests.support.api import COLUMNS, ROOT, job
-from tests.support.store import create_postgresql, make_dataset, make_place
+from tests.support.store import STEP, create_postgresql, make_dataset, make_place, submit
 
 ONE = {"epsilon": "1", "delta": "1e-6"}
 DROPPED = {"api_keys": {"prefix", "sha256"}, "datasets": {"digest"}}
@@ -200,6 +205,34 @@ def test_access_of_before_gets_a_cap_that_says_all(database: Database) -> None:
         for code, taken in (("access-withdrawn", True), ("bored", False)):
             known = connection.execute(text(CHECKS[connection.dialect.name])).scalar_one()
             assert (f"'{code}'" in known) == taken
+
+
+def test_what_chains_of_before_have_charged_is_added_up(database: Database) -> None:
+    """Revision 0001 had entries alone; a job that stays charged and one that was given back whole are among them."""
+    place = make_place(database)
+    for _ in range(2):
+        with database.write() as session:
+            submit(session, place, [STEP, STEP, Zcdp(rho=1e-5)])
+        claim = database.run(jobs.claim, "w", 600.0)
+        assert claim is not None
+        for chunk in range(3):
+            database.run(ledger.spend, claim, chunk, None, chunk)
+        database.run(jobs.fail, claim, "gpu-unavailable", charge="spent")
+    database.run(ledger.compensate, place.scope_id, claim.job_id, Fraction(1), "no driver", place.principal_id)
+    with database.engine.connect() as connection:
+        raw = connection.connection.driver_connection
+        assert raw is not None
+        if database.is_sqlite:
+            raw.execute("PRAGMA foreign_keys = OFF")  # as `Database.migrate` does
+        config = alembic_config()
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0001")
+        connection.commit()
+    database.migrate()
+    with database.read() as session:
+        due = {STEP: 2, Zcdp(rho=1e-5): 1}
+        assert ledger.executed(session, place.scope_id) == due
+        assert totals_of(session.get_one(Scope, place.scope_id)) == Totals().plus(due)
 
 
 CHECKS = {

@@ -29,13 +29,13 @@ from core.privacy.conversions import (
     group_epsilon,
     group_mu,
     group_rho,
-    mu_of_rho,
     renyi_epsilon,
     rho_of_mu,
 )
-from core.privacy.events import BoundedRange, Composed, Disjoint, Event, Gaussian, Pure, Repeated, Sampled, Zcdp
+from core.privacy.events import BoundedRange, Composed, Event, Gaussian, Pure, Repeated, Sampled
 from core.privacy.facts import Adjacency, Frozen
 from core.privacy.renyi import Leaf, cost, cost_nano
+from core.privacy.totals import total_mu, total_rho
 
 _FALSE_POSITIVES = 0.01
 _MAX_EPSILON_BY_LOSSES = 50.0  # beyond, a privacy loss distribution is slow and no conversion means much
@@ -116,58 +116,6 @@ class BudgetFigures(Frozen):
     epsilon: EpsilonFigures
     percent: PercentFigures
     rho: RhoFigures
-
-
-def total_rho(event: Event) -> float | None:
-    """Return the zCDP price of an event in nats; None when it has none (a sampled answer)."""
-    match event:
-        case Repeated(event=repeated, times=times):
-            one = total_rho(repeated)
-            return None if one is None else times * one
-        case Composed(events=events):
-            parts = [total_rho(part) for part in events]
-            known = [part for part in parts if part is not None]
-            return sum(known) if len(known) == len(parts) else None
-        case Disjoint(events=events):
-            parts = [total_rho(part) for part in events]
-            known = [part for part in parts if part is not None]
-            return max(known, default=0.0) if len(known) == len(parts) else None
-        case _:
-            return _leaf_rho(event)
-
-
-def _leaf_rho(event: Leaf) -> float | None:
-    """Return the zCDP price of one draw."""
-    match event:
-        case Gaussian(sigma=sigma):
-            return 0.5 / sigma / sigma
-        case Zcdp(rho=rho):
-            return rho
-        case Pure(epsilon=epsilon):
-            return epsilon**2 / 2
-        case BoundedRange(epsilon=epsilon):
-            return epsilon**2 / 8
-        case Sampled():
-            return None
-
-
-def total_mu(event: Event) -> float | None:
-    """Return the mu of an event made of Gaussian answers only; None otherwise, never a converted rho."""
-    if not _all_gaussian(event):
-        return None
-    rho = total_rho(event)
-    assert rho is not None, "Gaussian answers are zCDP"
-    return mu_of_rho(rho)
-
-
-def _all_gaussian(event: Event) -> bool:
-    match event:
-        case Repeated(event=repeated):
-            return _all_gaussian(repeated)
-        case Composed(events=events) | Disjoint(events=events):
-            return all(_all_gaussian(part) for part in events)
-        case _:
-            return isinstance(event, Gaussian)
 
 
 def quick_epsilon(event: Event, delta: float) -> tuple[float, str]:
@@ -352,33 +300,46 @@ def cost_view(event: Event, terms: Terms, spent: tuple[int, ...], reserved: tupl
 
 
 def budget_figures(
-    terms: Terms, adjacency: Adjacency, spent: tuple[int, ...], reserved: tuple[int, ...], executed: Event
+    terms: Terms,
+    adjacency: Adjacency,
+    spent: tuple[int, ...],
+    reserved: tuple[int, ...],
+    *,
+    epsilon: float,
+    rho: float | None,
 ) -> BudgetFigures:
-    """Return a budget as people see it; `executed` is what was really charged."""
+    """Return a budget as people see it.
+
+    Args:
+        terms: of the scope.
+        adjacency: of the scope.
+        spent: nano-nats, one for each order of the terms.
+        reserved: likewise.
+        epsilon: in nats, that holds at the scope's delta for what was really charged.
+        rho: of that; None where it has none.
+    """
     nothing = (0,) * len(terms.orders)
     left = largest_gaussian(terms, spent, reserved)
     total, held = largest_gaussian(terms, nothing, nothing), largest_gaussian(terms, spent, nothing) - left
-    rho = total_rho(executed)
     shares = standing(terms, spent, reserved)
-    used, _ = epsilon_at(executed, float(terms.delta))
     remaining = gdp_epsilon(sqrt(2 * left), float(terms.delta)) if left else 0.0
-    known = rho is not None
+    is_zcdp = rho is not None
     return BudgetFigures(
         adjacency=adjacency,
         delta=write_figure(terms.delta),
         epsilon=EpsilonFigures(
             total=write_figure(terms.epsilon),
-            spent=format_figure(used, "up"),
+            spent=format_figure(epsilon, "up"),
             remaining=format_figure(remaining, "down"),
         ),
         percent=PercentFigures(
             spent=_plain(shares.spent), reserved=_plain(shares.reserved), remaining=_plain(shares.remaining)
         ),
         rho=RhoFigures(
-            total=format_figure(total, "down") if known else None,
+            total=format_figure(total, "down") if is_zcdp else None,
             spent=format_figure(rho, "up") if rho is not None else None,
-            reserved=format_figure(max(held, 0.0), "up") if known else None,
-            remaining=format_figure(left, "down") if known else None,
+            reserved=format_figure(max(held, 0.0), "up") if is_zcdp else None,
+            remaining=format_figure(left, "down") if is_zcdp else None,
         ),
     )
 

@@ -6,18 +6,22 @@ from functools import lru_cache
 from sqlalchemy.orm import Session
 
 from core.privacy.amounts import write_figure
-from core.privacy.budget import Terms, admits, jobs_that_still_fit, standing
+from core.privacy.budget import NANO, Terms, admits, jobs_that_still_fit, standing
+from core.privacy.conversions import cks_epsilon, gdp_epsilon, renyi_epsilon
 from core.privacy.draws import JobDraws, jobs_with_room
 from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency
-from core.privacy.reports import budget_figures, cost_view, report
+from core.privacy.reports import budget_figures, cost_view, implied
+from core.privacy.totals import Totals
+from core.service.context import Context
 from core.service.job_views import CostFigures, EstimateCost
+from core.service.labels import Composition
 from core.service.views import BudgetView, CapView, EpsilonView, GapView, PercentView, RhoView, rfc3339
 from core.store import queries
 from core.store.ledger import gaps
-from core.store.ledger.accounts import Balance, balance_of
+from core.store.ledger.accounts import Balance, Vector, balance_of
 from core.store.ledger.allowance import dearest
-from core.store.ledger.charged import executed
+from core.store.ledger.charged import executed, totals_of
 from core.store.ledger.ledger import balance
 from core.store.tables import Account, Scope
 
@@ -122,13 +126,15 @@ def gap_views(scope: Scope) -> list[GapView]:
     ]
 
 
-def budget_view(session: Session, scope: Scope, principal_id: str) -> BudgetView:
+def budget_view(context: Context, session: Session, scope: Scope, principal_id: str) -> BudgetView:
     """Return a scope's budget at its present head, with the principal's own cap where there is one."""
-    held = balance(session, scope.id)
-    drawn = compose(executed(session, scope.id))
+    held, totals = balance(session, scope.id), totals_of(scope)
     adjacency = Adjacency(scope.adjacency)
-    figures = budget_figures(held.terms, adjacency, tuple(held.spent), tuple(held.reserved), drawn)
-    told = report(drawn, held.terms, adjacency)
+    epsilon = _epsilon_of_spent(context, scope, held)
+    figures = budget_figures(
+        held.terms, adjacency, tuple(held.spent), tuple(held.reserved), epsilon=epsilon, rho=totals.rho
+    )
+    others = implied(adjacency, held.terms.delta, epsilon, mu=totals.mu, rho=totals.rho)
     own = queries.grant(session, scope.id, principal_id)
     return BudgetView(
         scope=scope.id,
@@ -141,7 +147,36 @@ def budget_view(session: Session, scope: Scope, principal_id: str) -> BudgetView
         head=scope.head,
         frozen=gaps.why_stopped(scope),
         unwitnessed=gap_views(scope),
-        label=told.label,
-        implies={other.value: promise.model_dump(mode="json") for other, promise in told.implies.items()},
+        label="informational",
+        implies={other.value: promise.model_dump(mode="json") for other, promise in others.items()},
         cap=None if own is None else cap_view(own),
     )
+
+
+def _epsilon_of_spent(context: Context, scope: Scope, held: Balance) -> float:
+    """Return an epsilon in nats that holds at a scope's delta for what was charged to it.
+
+    Exact for Gaussian answers, from their sum. Else it is the smallest one if that was found by now, and otherwise the
+    conversion of rho or of the amounts in the account, whichever is smaller.
+    """
+    delta, totals = float(held.terms.delta), totals_of(scope)
+    if totals.mu is not None:
+        return gdp_epsilon(totals.mu, delta) if totals.mu else 0.0
+    amounts = zip(held.spent, held.terms.orders, strict=True)
+    bounds = [renyi_epsilon(spent / NANO, order, delta) for spent, order in amounts]
+    if totals.rho is not None:
+        bounds.append(cks_epsilon(totals.rho, delta))
+
+    def load() -> Composition:
+        with context.database.read() as session:
+            found = session.get_one(Scope, scope.id)
+            charged = executed(session, scope.id)
+            return Composition(_key(found, balance(session, scope.id)), compose(charged), len(charged), delta)
+
+    smallest = context.labels.smallest(scope.id, _key(scope, held), load)
+    return min(bounds) if smallest is None else min(*bounds, smallest[0])
+
+
+def _key(scope: Scope, held: Balance) -> tuple[Totals, Vector]:
+    """Return what no two lists of charges have in common; an entry that charges nothing leaves it as it is."""
+    return totals_of(scope), tuple(held.spent)

@@ -5,6 +5,7 @@ from typing import Literal
 
 from core.errors import Forbidden
 from core.service.bell import Bell, SilentBell
+from core.service.labels import Labels
 from core.settings import ServiceSettings
 from core.store.database import Database
 
@@ -13,11 +14,12 @@ Role = Literal["owner", "analyst", "auditor", "admin"]
 
 @dataclass(frozen=True)
 class Context:
-    """One service: its settings, its database, and the bell that is rung when a job waits."""
+    """One service: its settings, its database, the bell that is rung when a job waits, and epsilons of budgets."""
 
     settings: ServiceSettings
     database: Database
     bell: Bell = field(default_factory=SilentBell)
+    labels: Labels = field(default_factory=Labels)
 
 
 @dataclass(frozen=True)

@@ -155,7 +155,7 @@ def budget(context: Context, caller: Caller, dataset_id: str) -> BudgetView:
         found = find(session, caller, dataset_id)
         if found.scope_id is None:
             raise Conflict("This dataset has no budget before it has records.")
-        return budget_view(session, session.get_one(Scope, found.scope_id), caller.id)
+        return budget_view(context, session, session.get_one(Scope, found.scope_id), caller.id)
 
 
 def erase(context: Context, caller: Caller, dataset_id: str) -> DatasetView:

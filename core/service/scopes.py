@@ -95,7 +95,7 @@ def budget(context: Context, caller: Caller, scope_id: str) -> BudgetView:
         NotFound: it does not exist for the caller.
     """
     with context.database.read() as session:
-        return budget_view(session, find(session, caller, scope_id), caller.id)
+        return budget_view(context, session, find(session, caller, scope_id), caller.id)
 
 
 def head(context: Context, caller: Caller, scope_id: str) -> HeadView:

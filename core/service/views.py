@@ -90,7 +90,7 @@ class EpsilonView(View):
     total: Declared[str]
     """Of the budget, for good."""
     spent: Paid[str]
-    """Of all that was drawn; informational."""
+    """Of all that was drawn; informational. Until the smallest one is found, a larger one, which holds, too."""
     remaining: Paid[str]
     """The largest that one more job could ask, alone."""
 

@@ -85,6 +85,10 @@ class Scope(Base):
     unwitnessed: Mapped[Any] = mapped_column(Json, server_default="[]")  # core.store.ledger.gaps.Gap, as it went on
     seq: Mapped[int] = mapped_column(BigInteger, default=0)
     head: Mapped[str] = mapped_column(String(80))
+    # What all that was charged, and stays so, adds up to: core.privacy.totals.
+    gaussian_rho: Mapped[str] = mapped_column(String(80), default="0", server_default="0")
+    other_rho: Mapped[str] = mapped_column(String(80), default="0", server_default="0")
+    unpriced: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     created_at: Mapped[float] = mapped_column(Float)
 
 
@@ -153,6 +157,18 @@ class Entry(Base):
     created_at: Mapped[float] = mapped_column(Float)
 
 
+class ScopeEvent(Base):
+    """How often a scope was charged for an event, and stays so: sums of its entries, changed with each of them."""
+
+    __tablename__ = "scope_events"
+    __table_args__ = (CheckConstraint("times >= 0", name="times"),)
+
+    scope_id: Mapped[str] = mapped_column(ForeignKey("scopes.id"), primary_key=True)
+    digest: Mapped[str] = mapped_column(String(64), primary_key=True)  # SHA-256 of `event`, which may be long
+    event: Mapped[str] = mapped_column(Text)  # canonical JSON of a core.privacy.events.Event
+    times: Mapped[int] = mapped_column(BigInteger)
+
+
 class Dataset(Base):
     """An immutable set of records, ds_...; new data is a new dataset in the same scope."""
 
@@ -210,6 +226,13 @@ class Job(Base):
             "device",
             sqlite_where=text("state = 'queued' AND place IS NULL"),
             postgresql_where=text("state = 'queued' AND place IS NULL"),
+        ),
+        Index(
+            "ix_jobs_live",
+            "owner_id",
+            "place",
+            sqlite_where=text("finished_at IS NULL"),
+            postgresql_where=text("finished_at IS NULL"),
         ),
         Index("ix_jobs_federation", "federation_id", "place"),
         Index(

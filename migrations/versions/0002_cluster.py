@@ -19,8 +19,8 @@ from sqlalchemy.orm import Session
 
 from core.store import datasets
 from core.store.clock import now
-from core.store.ledger import ledger
-from core.store.tables import Access, Account, Dataset
+from core.store.ledger import charged, ledger
+from core.store.tables import Access, Account, Dataset, Scope
 
 revision = "0002"
 down_revision = "0001"
@@ -114,6 +114,14 @@ def upgrade() -> None:
         sqlite_where=sa.text("state = 'queued' AND place IS NULL"),
         postgresql_where=sa.text("state = 'queued' AND place IS NULL"),
     )
+    # Jobs that have not ended, which every submission counts.
+    op.create_index(
+        "ix_jobs_live",
+        "jobs",
+        ["owner_id", "place"],
+        sqlite_where=sa.text("finished_at IS NULL"),
+        postgresql_where=sa.text("finished_at IS NULL"),
+    )
     op.create_index("ix_jobs_federation", "jobs", ["federation_id", "place"])
     op.create_index(
         "ix_jobs_certify",
@@ -193,8 +201,38 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name=op.f("fk_seats_job_id_jobs")),
         sa.PrimaryKeyConstraint("job_id", "site", name=op.f("pk_seats")),
     )
+    _keep_sums_of_what_was_charged()
     _keep_identities_in_place_of_digests()
     _give_every_access_its_cap()
+    _add_up_what_was_charged()
+
+
+def _keep_sums_of_what_was_charged() -> None:
+    """Make the table of how often each scope was charged for each event, and columns for what that adds up to.
+
+    Both are filled last of all steps.
+    """
+    for column in ("gaussian_rho", "other_rho"):
+        op.add_column("scopes", sa.Column(column, sa.String(length=80), nullable=False, server_default="0"))
+    op.add_column("scopes", sa.Column("unpriced", sa.BigInteger(), nullable=False, server_default="0"))
+    op.create_table(
+        "scope_events",
+        sa.Column("scope_id", sa.String(length=40), nullable=False),
+        sa.Column("digest", sa.String(length=64), nullable=False),
+        sa.Column("event", sa.Text(), nullable=False),
+        sa.Column("times", sa.BigInteger(), nullable=False),
+        sa.CheckConstraint("times >= 0", name=op.f("ck_scope_events_times")),
+        sa.ForeignKeyConstraint(["scope_id"], ["scopes.id"], name=op.f("fk_scope_events_scope_id_scopes")),
+        sa.PrimaryKeyConstraint("scope_id", "digest", name=op.f("pk_scope_events")),
+    )
+
+
+def _add_up_what_was_charged() -> None:
+    """Add up each chain's entries once; from here on every entry changes the sums itself."""
+    session = Session(bind=op.get_bind())
+    for scope_id in session.execute(sa.select(Scope.id).order_by(Scope.id)).scalars().all():
+        charged.add_up(session, scope_id)
+    session.flush()
 
 
 def _keep_identities_in_place_of_digests() -> None:
@@ -413,6 +451,9 @@ def downgrade() -> None:
     op.drop_column("attempts", "software")
     _admit_first_kinds()
     _keep_all_lines()
+    op.drop_table("scope_events")
+    for column in ("unpriced", "other_rho", "gaussian_rho"):
+        op.drop_column("scopes", column)
     op.drop_table("uploads")
     op.drop_column("datasets", "bytes")
     _keep_digests_in_place_of_identities()
@@ -431,6 +472,7 @@ def downgrade() -> None:
     op.drop_column("datasets", "wrapped_key")
     op.drop_index("ix_jobs_queued", table_name="jobs")
     op.drop_index("ix_jobs_certify", table_name="jobs")
+    op.drop_index("ix_jobs_live", table_name="jobs")
     op.drop_index("ix_jobs_federation", table_name="jobs")
     op.drop_index("ix_jobs_ended", table_name="jobs")
     for column in reversed(JOB_COLUMNS):

@@ -21,7 +21,7 @@ from core.privacy.budget import plan_orders
 from core.privacy.conversions import gdp_delta
 from core.privacy.events import Event, Gaussian, Repeated, compose
 from core.privacy.facts import Adjacency
-from core.privacy.reports import total_rho
+from core.privacy.totals import total_rho
 
 COLUMNS = (
     NumberColumn(name="age", lower=18, upper=95),

@@ -13,7 +13,7 @@ from core.privacy.calibration import LARGEST_SIGMA, SMALLEST_SIGMA, allowed, sma
 from core.privacy.conversions import gdp_epsilon, renyi_epsilon
 from core.privacy.events import Event, Gaussian, Repeated, Sampled
 from core.privacy.renyi import cost, cost_nano
-from core.privacy.reports import total_rho
+from core.privacy.totals import total_rho
 
 ONE = 2**64
 TERMS = plan_orders(Decimal(3), Decimal("1e-6"))

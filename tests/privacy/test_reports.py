@@ -21,7 +21,8 @@ from core.privacy.events import (
 )
 from core.privacy.facts import Adjacency
 from core.privacy.renyi import cost_nano
-from core.privacy.reports import budget_figures, cost_view, epsilon_at, implied, report, total_mu, total_rho
+from core.privacy.reports import budget_figures, cost_view, epsilon_at, implied, report
+from core.privacy.totals import total_mu, total_rho
 
 TERMS = plan_orders(Decimal(3), Decimal("1e-6"))
 EMPTY = (0,) * len(TERMS.orders)
@@ -141,15 +142,16 @@ def test_a_stream_is_reported_as_the_one_answer_it_costs() -> None:
 
 
 def test_budget_figures() -> None:
-    empty = budget_figures(TERMS, Adjacency.ZERO_OUT, EMPTY, EMPTY, NOTHING)
+    empty = budget_figures(TERMS, Adjacency.ZERO_OUT, EMPTY, EMPTY, epsilon=0.0, rho=0.0)
     assert (empty.epsilon.total, empty.epsilon.spent, empty.epsilon.remaining) == ("3", "0", "2.756")
     assert empty.percent.model_dump() == {"spent": "0", "reserved": "0", "remaining": "100"}
     assert empty.rho.model_dump() == {"total": "0.18", "spent": "0", "reserved": "0", "remaining": "0.18"}
     price = cost_nano(EIGHT, TERMS.orders)
-    used = budget_figures(TERMS, Adjacency.ZERO_OUT, price, price, EIGHT)
+    used = budget_figures(TERMS, Adjacency.ZERO_OUT, price, price, epsilon=1.0, rho=total_rho(EIGHT))
     assert used.rho.spent == used.rho.reserved == "0.01"
     assert sum(Decimal(share) for share in used.percent.model_dump().values()) == 100
-    sampled = budget_figures(TERMS, Adjacency.ZERO_OUT, cost_nano(SAMPLED, TERMS.orders), EMPTY, SAMPLED)
+    price = cost_nano(SAMPLED, TERMS.orders)
+    sampled = budget_figures(TERMS, Adjacency.ZERO_OUT, price, EMPTY, epsilon=1.0, rho=total_rho(SAMPLED))
     assert set(sampled.rho.model_dump().values()) == {None}
-    full = budget_figures(TERMS, Adjacency.ZERO_OUT, TERMS.caps_nano, EMPTY, EIGHT)
+    full = budget_figures(TERMS, Adjacency.ZERO_OUT, TERMS.caps_nano, EMPTY, epsilon=3.0, rho=0.18)
     assert (full.epsilon.remaining, full.percent.remaining) == ("0", "0")

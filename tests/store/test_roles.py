@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 
 import pytest
 from sqlalchemy import insert, text, update
@@ -14,7 +15,7 @@ from core.store.access.roles import make_role
 from core.store.claims import freeze_ledger, put_secret
 from core.store.database import Database
 from core.store.ids import new_id
-from core.store.jobs import workers
+from core.store.jobs import jobs, workers
 from core.store.jobs.presence import Seat
 from core.store.ledger import ledger
 from core.store.tables import Dataset
@@ -67,6 +68,22 @@ def test_what_its_processes_need_is_allowed(ground: Ground) -> None:
         assert workers.last_seen(session, ground.site) > 0
         ledger.settle(session, job, reason="cancelled")
         freeze_ledger(session, "the witness is ahead")
+
+
+def test_what_it_charges_and_gives_back_changes_the_sums_too(ground: Ground) -> None:
+    with ground.login.write() as session:
+        submit(session, ground.place)
+    claim = ground.login.run(jobs.claim, "w", 60.0, site=ground.site)
+    assert claim is None, "this job was made for no site"
+    claim = ground.login.run(jobs.claim, "w", 60.0)
+    assert claim is not None
+    ground.login.run(ledger.spend, claim, 0, None, 0)
+    ground.login.run(jobs.fail, claim, "gpu-unavailable", charge="spent")
+    told = (ground.place.scope_id, claim.job_id, Fraction(1), "no driver", ground.place.principal_id)
+    ground.login.run(ledger.compensate, *told)
+    with ground.login.read() as session:
+        assert ledger.verify(session, ground.place.scope_id).ok
+        assert not ledger.executed(session, ground.place.scope_id)
 
 
 REFUSED = {

@@ -14,7 +14,7 @@ from core.store.identities import was_paid
 from core.store.jobs import jobs
 from core.store.jobs.sweep import sweep
 from core.store.ledger import ledger
-from core.store.tables import Attempt, Entry, Job, JobEvent, Label
+from core.store.tables import Attempt, Entry, Job, JobEvent, Label, ScopeEvent
 from core.store.witness import witness as module
 from core.store.witness import witness_file
 from core.store.witness.comparing import compare, guard
@@ -62,11 +62,15 @@ def roll_back(database: Database, place: Place, seq: int) -> None:
             session.execute(text("DROP TRIGGER IF EXISTS entries_no_delete"))
         else:
             session.execute(text("ALTER TABLE entries DISABLE TRIGGER USER"))
-        for table in (JobEvent, Label, Attempt, Job):
+        for table in (JobEvent, Label, Attempt, Job, ScopeEvent):
             session.execute(delete(table))
         session.execute(delete(Entry).where(Entry.scope_id == place.scope_id, Entry.seq > seq))
         session.execute(
-            text("UPDATE scopes SET seq = :seq, head = (SELECT hash FROM entries e WHERE e.seq = :seq)"), {"seq": seq}
+            text(
+                "UPDATE scopes SET seq = :seq, head = (SELECT hash FROM entries e WHERE e.seq = :seq), "
+                "gaussian_rho = '0', other_rho = '0', unpriced = 0"
+            ),
+            {"seq": seq},
         )
         session.execute(
             text("UPDATE accounts SET draws = 0, " + ", ".join(f"spent_{j} = 0, reserved_{j} = 0" for j in range(1, 5)))

@@ -12,6 +12,7 @@ from typing import Any, Final
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from core.store.ledger import charged
 from core.store.ledger.bodies import VERSION, Body, canonical
 from core.store.tables import Entry, Scope
 
@@ -54,7 +55,7 @@ def append(
     at = max(float(floor(at)), last_time(session, scope))
     heading = {"v": VERSION, "scope": scope.id, "seq": seq, "kind": form.KIND, "at": at}
     body = canonical({**heading, "job": job_id, "attempt": attempt, "chunk": chunk, **content})
-    form.read(body)
+    read = form.read(body)
     entry = Entry(
         scope_id=scope.id,
         seq=seq,
@@ -69,6 +70,7 @@ def append(
     )
     session.add(entry)
     scope.seq, scope.head = seq, entry.hash
+    charged.note(session, scope, read)
     return entry
 
 

@@ -1,7 +1,5 @@
 """Entries about jobs: what their bodies say, and the rule by which each follows from the entries before it."""
 
-from collections import Counter
-from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
@@ -109,7 +107,7 @@ class Spend(Body):
                 job.first[account_id] = plus(job.first[account_id], moved.spent)
         assert self.attempt is not None, "looked at with the chunk"
         job.attempt, job.due, job.paid = self.attempt, chunk + 1, max(job.paid, chunk + 1)
-        _draw(tally, job, [job.schedule.events[chunk]])
+        _draw(tally, job, self.event)
 
     def _due_chunk(self, job: JobTally) -> int:
         """Return the chunk, which must be the next of its attempt, or the first that a new attempt may pay for."""
@@ -158,7 +156,7 @@ class Charge(Body):
         _charge(job, self)
         job.paid = len(job.schedule.events)
         job.left = {one: list(ZERO) for one in job.left}
-        _draw(tally, job, told)
+        _draw(tally, job, self.event)
         tally.end(self.job)
 
 
@@ -229,10 +227,10 @@ def _charge(job: JobTally, body: Body) -> None:
         demand(min(job.held[account_id]) >= 0, "it spends more than was reserved for its job")
 
 
-def _draw(tally: Tally, job: JobTally, events: Sequence[Event]) -> None:
-    drawn = Counter(events)
-    job.drawn.update(drawn)
-    tally.charged.update(drawn)
+def _draw(tally: Tally, job: JobTally, runs: Runs) -> None:
+    for times, event in runs:
+        job.drawn[event] += times
+        tally.charged[event] += times
 
 
 @lru_cache(maxsize=1024)

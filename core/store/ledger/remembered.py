@@ -9,8 +9,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
+from core.privacy.totals import Totals
 from core.store.ledger import gaps
 from core.store.ledger.accounts import read_slots, terms_of
+from core.store.ledger.charged import executed, totals_of
 from core.store.ledger.tally import BrokenChain, JobTally, Tally, demand
 from core.store.tables import Account, Dataset, Job, Scope
 
@@ -64,6 +66,12 @@ def compare_accounts(session: Session, scope_id: str, tally: Tally) -> None:
             told == (due.terms, due.declared, due.principal, due.is_closed),
             f"the terms of {account_id} are not those of its entries",
         )
+
+
+def compare_charged(session: Session, scope: Scope, tally: Tally) -> None:
+    """Compare the sums of what was charged with what the entries charge."""
+    same = executed(session, scope.id) == tally.charged and totals_of(scope) == Totals().plus(tally.charged)
+    demand(same, "the sums of charged events are not those of its entries")
 
 
 def jobs_where(session: Session, *conditions: ColumnElement[bool]) -> dict[str, Any]:

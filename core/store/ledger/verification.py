@@ -24,6 +24,7 @@ from core.store.ledger.corrections import freeze, mark_frozen
 from core.store.ledger.remembered import (
     ForgottenError,
     compare_accounts,
+    compare_charged,
     compare_datasets,
     compare_jobs,
     compare_scope,
@@ -117,6 +118,7 @@ class Verifier:
             compare_scope(scope, found)
             compare_datasets(session, self._scope_id, found)
             compare_accounts(session, self._scope_id, found)
+            compare_charged(session, scope, found)
             live = jobs_where(session, Job.scope_id == self._scope_id, Job.finished_at.is_(None))
             compare_jobs(self._scope_id, found.live, live)
         except DBAPIError:

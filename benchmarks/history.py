@@ -1,0 +1,186 @@
+"""What a long history costs: GET of a budget and POST of a job on a ledger of 110,000 entries, beside an empty one.
+
+`python -m benchmarks.history [--jobs 10000]`.
+Two API processes, each on a SQLite database of its own, take turns. The history is one valid chain for each of two
+scopes, stored in bulk and verified before anything is measured: jobs of nine chunks, of several events by turns, that
+were reserved for, paid and settled.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from itertools import cycle, islice
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import httpx
+from sqlalchemy import insert
+from sqlalchemy.orm import Session
+
+from core.privacy.events import Event, Gaussian, Zcdp
+from core.store import clock
+from core.store.database import Database
+from core.store.ids import new_id
+from core.store.jobs import jobs
+from core.store.ledger import chain, charged, kinds, ledger
+from core.store.ledger.accounts import difference, lock_accounts, lock_scope, move, terms_of, total_at
+from core.store.ledger.bodies import VERSION, slots
+from core.store.ledger.reserving import price
+from core.store.ledger.schedules import runs_of
+from core.store.tables import Account, Dataset, Entry, Job, Scope
+from tests.support.api import Service, job, running, submit, upload
+
+EVENTS: Sequence[Event] = (Gaussian(sigma=9e5), Zcdp(rho=1e-12), Gaussian(sigma=7e5), Gaussian(sigma=8e5))
+CHUNKS = 9
+SCOPES = 2
+ROUNDS = 40
+BATCH = 500
+GOAL_SECONDS = 0.025
+GOAL_RATIO = 1.3
+
+
+class History:
+    """A chain that is made of the rules' own prices and stored many rows at a time."""
+
+    def __init__(self, session: Session, dataset: Dataset) -> None:
+        assert dataset.scope_id is not None
+        self._session = session
+        self._dataset = dataset
+        self._scope = lock_scope(session, dataset.scope_id)
+        self._account: Account = lock_accounts(session, [self._scope.id])[0]
+        self._at = float(int(clock.read(session)))
+        self._entries: list[dict[str, Any]] = []
+
+    def run(self, number: int) -> None:
+        """Store a job that was paid whole and has ended, with its entries."""
+        events = list(islice(cycle(EVENTS), number % len(EVENTS), number % len(EVENTS) + CHUNKS))
+        schedule = ledger.Schedule(events, 0, draws=CHUNKS)
+        made = jobs.draft(
+            at=self._at,
+            owner_id=self._dataset.owner_id,
+            dataset_id=self._dataset.id,
+            scope_id=self._scope.id,
+            grant_id=None,
+            spec={},
+            optimizer="noisy_gd",
+            steps=CHUNKS,
+            labels={},
+        )
+        made.id = made.id or new_id("job")
+        price(made, schedule, {self._scope.id: terms_of(self._account)})
+        whole = total_at(made, self._scope.id, CHUNKS)
+        content = {"schedule": schedule.runs, "retry_allowance": 0, "draws": made.draws, "actor": made.owner_id}
+        self._append(kinds.Reserve.KIND, made, 0, 0, slots([]), whole, content)
+        for chunk in range(CHUNKS):
+            one = difference(total_at(made, self._scope.id, chunk + 1), total_at(made, self._scope.id, chunk))
+            content = {"event": runs_of(made.schedule[chunk : chunk + 1]), "again": False}
+            self._append(kinds.Spend.KIND, made, 1, chunk, one, [-part for part in one], content)
+        self._append(kinds.Settle.KIND, made, 0, 0, slots([]), slots([]), {"reason": "succeeded", "draws": 0})
+        self._account.draws += made.draws
+        made.state, made.finished_at, made.chunks_spent, made.attempt = "succeeded", self._at, CHUNKS, 1
+        self._session.add(made)
+
+    def _append(
+        self,
+        kind: str,
+        job: Job,
+        attempt: int,
+        chunk: int,
+        spent: list[int],
+        reserved: list[int],
+        content: dict[str, Any],
+    ) -> None:
+        moved = {"accounts": {self._scope.id: move(self._account, spent=spent, reserved=reserved)}}
+        place = {"kind": kind, "attempt": attempt, "chunk": chunk}
+        head = {"v": VERSION, "scope": self._scope.id, "seq": self._scope.seq + 1, "at": self._at, "job": job.id}
+        body = chain.canonical(head | place | moved | content)
+        row: dict[str, Any] = place | {
+            "scope_id": self._scope.id,
+            "seq": self._scope.seq + 1,
+            "job_id": job.id,
+            "body": body,
+        }
+        row |= {"prev_hash": self._scope.head, "hash": chain.link(self._scope.head, body), "created_at": self._at}
+        self._entries.append(row)
+        self._scope.seq, self._scope.head = self._scope.seq + 1, row["hash"]
+
+    def store(self) -> None:
+        """Write down what was made."""
+        self._session.flush()
+        self._session.execute(insert(Entry), self._entries)
+        self._entries.clear()
+
+
+def fill(database: Database, datasets: Sequence[str], count: int) -> int:
+    """Give each dataset's scope its part of so many jobs; return how many entries there are."""
+    entries = 0
+    for dataset_id in datasets:
+        todo = range(count // len(datasets))
+        for first in todo[::BATCH]:
+            with database.write() as session:
+                history = History(session, session.get_one(Dataset, dataset_id))
+                for number in todo[first : first + BATCH]:
+                    history.run(number)
+                history.store()
+        with database.write() as session:
+            scope_id = session.get_one(Dataset, dataset_id).scope_id
+            assert scope_id is not None
+            charged.add_up(session, scope_id)
+        with database.read() as session:
+            found = ledger.verify(session, scope_id)
+            assert found.ok, found.reason
+            entries += session.get_one(Scope, scope_id).seq
+    return entries
+
+
+def timed(client: httpx.Client, dataset: str) -> tuple[float, float]:
+    """Return how long one look at a budget and one submission take; the job is cancelled."""
+    start = time.perf_counter()
+    client.get(f"/v1/datasets/{dataset}/budget").raise_for_status()
+    looked = time.perf_counter()
+    made = submit(client, job(dataset, mu="0.001"))
+    posted = time.perf_counter()
+    made.raise_for_status()
+    client.post(f"/v1/jobs/{made.json()['id']}/cancel").raise_for_status()
+    return looked - start, posted - looked
+
+
+def start(service: Service, count: int) -> tuple[httpx.Client, str]:
+    """Upload the datasets, and give their scopes a history; return a client and one dataset."""
+    client = service.client()
+    datasets = [upload(client, rows=400 + number)["id"] for number in range(SCOPES)]
+    if count:
+        database = service.database()
+        print(f"{fill(database, datasets, count)} entries, {count} jobs", flush=True)
+        database.dispose()
+    return client, datasets[0]
+
+
+def main() -> int:
+    """Print the medians and the ratio; return 1 where a goal is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=10_000, help="that have ended, with 11 entries each")
+    count = parser.parse_args().jobs
+    with tempfile.TemporaryDirectory() as folder:
+        homes = [Path(folder) / name for name in ("empty", "long")]
+        for home in homes:
+            home.mkdir()
+        with running(homes[0]) as empty, running(homes[1]) as filled:
+            sides = [start(empty, 0), start(filled, count)]
+            for side in sides:
+                timed(*side)
+            times = [[timed(*side) for side in sides] for _ in range(ROUNDS)]
+    short, long = ([median(one[side][way] for one in times) for way in range(2)] for side in range(2))
+    ratio = median(one[1][1] / one[0][1] for one in times)
+    print(f"{'':<8}{'GET budget ms':>16}{'POST jobs ms':>16}")
+    for name, figures in (("empty", short), ("long", long)):
+        print(f"{name:<8}{1000 * figures[0]:>16.1f}{1000 * figures[1]:>16.1f}")
+    print(f"POST jobs, long by empty: {ratio:.2f} (goal {GOAL_RATIO})")
+    return int(long[0] > GOAL_SECONDS or ratio > GOAL_RATIO)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
