@@ -16,6 +16,7 @@ from typing import Any
 from benchmarks.trust.grid import rows
 from benchmarks.trust.jobs import run
 from benchmarks.trust.row import Row, stored_of
+from benchmarks.trust.summary import MOST_SHOWN, bank, families, ladders
 from benchmarks.trust.verdicts import broken, judge
 
 
@@ -31,10 +32,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--only", default="", help="only cells whose names contain it")
     parser.add_argument("--fresh", action="store_true", help="only shapes that nothing was tuned on")
     parser.add_argument("--out", type=Path, default=Path("trust.jsonl"))
-    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--table", action="store_true", help="print the file, a line a cell")
+    parser.add_argument("--summary", action="store_true", help="print families of cells, ladders, the bank")
     asked = parser.parse_args(arguments)
-    if asked.table:
-        print("\n".join(table(read(asked.out))))
+    if asked.table or asked.summary:
+        lines, known = read(asked.out), {row.cell.name: row for row in rows()}
+        said, worse = ladders(lines, known)
+        summary = [*families(lines, known), "", *said, "", *worse, "", *bank(lines, known)]
+        print("\n".join(summary if asked.summary else table(lines)))
         return 0
     commit, began = commit_of(), time.monotonic()
     done = {line["cell"] for line in read(asked.out) if line["commit"] == commit and line["jobs"] >= asked.jobs}
@@ -78,14 +83,25 @@ def commit_of() -> str:
 
 def table(lines: list[dict[str, Any]]) -> list[str]:
     """Return lines of a Markdown table."""
-    names = ("cell", "jobs", "truth, worst", "non-private estimate", "non-private's own", "width, widest")
-    head = f"| {' | '.join((*names, 'foreseen', 'noise', 'flagged', 'breaks'))} |"
-    return [head, "|" + "---|" * 10, *(_line(line) for line in lines)]
+    names = (
+        "cell",
+        "jobs",
+        "truth, worst",
+        "non-private estimate",
+        "non-private's own",
+        "width, widest",
+        "beside o.p.",
+    )
+    head = f"| {' | '.join((*names, 'foreseen', 'noise', 'flagged', 'commit', 'breaks'))} |"
+    return [head, "|" + "---|" * 12, *(_line(line) for line in lines)]
 
 
 def _line(line: dict[str, Any]) -> str:
     def told(name: str) -> str:
         return "-" if line[name] is None else f"{line[name]:.3f}".removeprefix("0")
+
+    def size(name: str) -> str:
+        return f"{line[name]:.2f}" if line[name] < MOST_SHOWN else f"over {MOST_SHOWN}"
 
     cells = [
         line["cell"],
@@ -93,11 +109,13 @@ def _line(line: dict[str, Any]) -> str:
         f"{told('truth')}, {told('truth_worst')}",
         told("same"),
         told("nonprivate_truth"),
-        f"{line['width']:.2f}, {line['widest']:.2f}",
-        f"{line['foreseen']:.2f}",
-        f"{line['noise']:.2f}",
+        f"{size('width')}, {size('widest')}",
+        size("rival"),
+        size("foreseen"),
+        size("noise"),
         told("flagged"),
-        "; ".join(line["broken"]) or "",
+        line["commit"].split("-g")[-1][:7],
+        "; ".join(line["broken"]),
     ]
     return f"| {' | '.join(cells)} |"
 

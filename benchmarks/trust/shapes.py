@@ -14,7 +14,7 @@ from scipy.special import expit
 
 Array = NDArray[np.float64]
 Kind = Literal["logistic", "linear", "poisson"]
-Noise = Literal["normal", "t2", "heteroskedastic", "small", "overdispersed", "contaminated"]
+Noise = Literal["normal", "t2", "heteroskedastic", "small", "overdispersed", "wild", "contaminated"]
 Lacking = Literal["nothing", "square", "product"]
 SLOPES: Final = (0.5, -0.5, 0.25, 0.0)
 REACH: Final = 4.5
@@ -172,6 +172,8 @@ def outcomes(draws: np.random.Generator, columns: Columns, outcome: Outcome) -> 
         mean = np.exp(start + POISSON_PART * predictor)
         if outcome.noise == "overdispersed":
             mean = mean * draws.gamma(2.0, 0.5, units)
+        elif outcome.noise == "wild":
+            mean = mean * draws.gamma(0.25, 4.0, units)
         target = draws.poisson(mean).astype(float)
     else:
         start, error = 1.0, draws.normal(size=units)
