@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from core.inference.shrinkage import TINY, assembled, drawn_in, kept_part, shrink
+from core.inference.shrinkage import TINY, assembled, drawn_in, kept_part, positive_part, shrink
 
 Array = NDArray[np.float64]
 Kind = Literal["logistic", "poisson", "huber"]
@@ -184,8 +184,11 @@ def _scores(last: Last, root: Array, vectors: Array, values: Array, hidden: NDAr
     told = float(own[seen].sum()) / count if seen.any() else 1.0
     deviation = last.scores.deviation * float((1 / values[seen]).mean() if seen.any() else (1 / values).mean())
     prior = DOUBTED_PART * last.explained if told < last.explained else _DISPERSION[last.kind]
-    one, other = count / max(deviation, TINY) ** 2, prior**-2
-    kappa = max((one * told + other * last.explained) / (one + other), 0.1 * last.explained)
+    beyond, doubt = told - last.explained, deviation**2 / count
+    believed = prior**2 / (prior**2 + doubt)
+    if beyond > 0:  # dispersion has no bound: what stands clear of the noise is not drawn towards a prior
+        believed = max(believed, positive_part(beyond**2, doubt))
+    kappa = max(last.explained + believed * beyond, 0.1 * last.explained)
     eigen, axes = np.linalg.eigh((relative + relative.T) / 2)
     apart = eigen - told
     spread = drawn_in(apart, deviation, size, kept_part(apart, deviation))
