@@ -63,7 +63,6 @@ def _dispersed() -> Iterator[Row]:
     cells: tuple[tuple[str, int, int, float, float, Noise, float], ...] = (
         ("normal", 4000, 6, 1.0, 8.0, "overdispersed", 10.0),
         ("normal", 8000, 6, 0.5, 8.0, "overdispersed", 10.0),
-        ("ordinal", 8000, 6, 1.0, 8.0, "wild", 20.0),
         ("normal", 4000, 4, 1.0, 40.0, "overdispersed", 20.0),
         ("normal", 8000, 4, 3.0, 40.0, "overdispersed", 20.0),
         ("indicators", 8000, 6, 1.0, 2.0, "wild", 20.0),
