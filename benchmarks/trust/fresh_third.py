@@ -60,6 +60,22 @@ def three_rates(draws: np.random.Generator, units: int, count: int) -> Columns:
     return _indicators(draws, units, count, [(0.02, 0.7), (0.05, -0.7), (0.10, 0.7)])
 
 
+def _strong(draws: np.random.Generator, units: int, count: int, slopes: tuple[float, float, float]) -> Columns:
+    found = _indicators(draws, units, count, [])
+    found.slopes[:3], found.slopes[3:] = slopes, 0.0
+    return found
+
+
+def nearly_decided(draws: np.random.Generator, units: int, count: int) -> Columns:
+    """Return columns that decide nearly all outcomes: slopes of 7.7 logits a deviation of the predictor."""
+    return _strong(draws, units, count, (5.0, -5.0, 3.0))
+
+
+def half_decided(draws: np.random.Generator, units: int, count: int) -> Columns:
+    """Return columns that decide many outcomes: slopes of 2.5 logits a deviation of the predictor."""
+    return _strong(draws, units, count, (1.6, -1.6, 1.0))
+
+
 THIRD: Final[dict[str, Maker]] = {
     "sure_fifth": sure_fifth,
     "never": never,
@@ -68,4 +84,6 @@ THIRD: Final[dict[str, Maker]] = {
     "odds_of_eight": odds_of_eight,
     "three_rates": three_rates,
 }
+FAR: Final[dict[str, Maker]] = {"nearly_decided": nearly_decided, "half_decided": half_decided}
+"""They judge another: slopes so long, within their error, that outcomes may be separated."""
 CERTAINLY: Final = {"sure_fifth": (1,), "never": (1,), "two_sure": (1, 2), "sure_and_old": (1,)}

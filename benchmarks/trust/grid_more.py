@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Final
 
-from benchmarks.trust.fresh_third import CERTAINLY, THIRD
+from benchmarks.trust.fresh_third import CERTAINLY, FAR, THIRD
 from benchmarks.trust.fresh_third import SEED as THIRD_SEED
 from benchmarks.trust.jobs import Cell
 from benchmarks.trust.populations import NAMES, SEED, population
@@ -30,6 +30,7 @@ def more_rows() -> Iterator[Row]:
     """Yield them."""
     yield from _certain()
     yield from _dispersed()
+    yield from _far()
     yield from _wrong_models()
     yield from _populations()
     yield from _adjacencies()
@@ -52,6 +53,14 @@ def _certain() -> Iterator[Row]:
     yield Row(Cell("never", 40_000, 5, 1.0, COUNTS), "alias", THIRD_SEED + 1, CERTAINLY["never"])
     yield Row(Cell("never", 20_000, 6, 1.0, COUNTS), "alias", THIRD_SEED, CERTAINLY["never"])
     yield Row(Cell("three_rates", 20_000, 6, 1.0, COUNTS), "sound", THIRD_SEED)
+
+
+def _far() -> Iterator[Row]:
+    """Yield slopes of 7.7 and of 2.5 logits a deviation of the predictor."""
+    sizes = ((4000, 8, 0.3, 0.5), (8000, 6, 0.5, 0.3), (2000, 4, 1.0, 0.5), (20_000, 9, 0.1, 0.5), (8000, 12, 1.0, 0.4))
+    for shape, (units, dimension, mu, base) in product(FAR, sizes):
+        cell = Cell(shape, units, dimension, mu, Outcome("logistic", base))
+        yield Row(cell, "separated" if shape == "nearly_decided" else "sound", THIRD_SEED + 2)
 
 
 def _dispersed() -> Iterator[Row]:

@@ -200,12 +200,12 @@ def draw(
     """Return a fresh data set of a shape, or a sample with replacement of a population."""
     from benchmarks.trust.fresh import FRESH  # noqa: PLC0415 - shapes that are made of the functions here
     from benchmarks.trust.fresh_second import SECOND  # noqa: PLC0415 - as above
-    from benchmarks.trust.fresh_third import THIRD  # noqa: PLC0415 - as above
+    from benchmarks.trust.fresh_third import FAR, THIRD  # noqa: PLC0415 - as above
     from benchmarks.trust.populations import NAMES, population  # noqa: PLC0415 - as above
 
     if shape in NAMES:
         return population(shape).sample(draws, units)
-    columns = (TUNED | FRESH | SECOND | THIRD)[shape](draws, units, count)
+    columns = (TUNED | FRESH | SECOND | THIRD | FAR)[shape](draws, units, count)
     target, truth = outcomes(draws, columns, outcome)
     if shape == "separated":
         target = (columns.values[:, 0] > 0).astype(float)
