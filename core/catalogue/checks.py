@@ -50,7 +50,7 @@ class Checks(Frozen):
     foreseen: tuple[float, ...] = Field(
         default=(),
         description="by coefficient, the standard error that the plan foresees with what was learned, in declared "
-        "units; within .7 to 1.35 of it in sound cells",
+        "units; actual ones of slopes are within .7 to 1.35 of it in sound cells",
     )
 
     @property

@@ -306,7 +306,8 @@ def reach(asker: Asker, wanted: WantedWidth | WantedEffect, *, privacy_given: bo
         assert widths is not None, "as before"
     shown = widths[place]
     if mu is None and not privacy_given:
-        needed = ceil(asker.units * (shown.nonprivate_width / at_most) ** 2)
+        times = shown.nonprivate_width / at_most
+        needed = ceil(asker.units * times * times) if times * times < MOST_UNITS else f"more than {MOST_UNITS:.0e}"
         raise unreachable(
             f"{pointer}/{'size' if isinstance(wanted, WantedEffect) else 'at_most'}",
             f"no privacy target reaches it: without privacy the interval is {shown.nonprivate_width:.3g} wide; that "
