@@ -37,8 +37,10 @@ from core.privacy.events import (
 )
 from core.privacy.renyi import cost_nano
 from core.service.budgets import budget_view
+from core.service.context import Context
 from core.service.scopes import _entry as entry_view
 from core.service.views import rfc3339
+from core.settings import ServiceSettings
 from core.store import queries
 from core.store.access import principals
 from core.store.claims import Claim
@@ -100,7 +102,8 @@ def exported(database: Database, scope_id: str) -> list[str]:
 def shown(database: Database, scope_id: str) -> dict[str, Any]:
     """Return what the service says of a scope's budget."""
     with database.read() as session:
-        view = budget_view(session, session.get_one(Scope, scope_id), "pr_nobody").model_dump(mode="json")
+        context = Context(ServiceSettings(), database)
+        view = budget_view(context, session, session.get_one(Scope, scope_id), "pr_nobody").model_dump(mode="json")
         held = ledger.balance(session, scope_id)
     amounts = {"spent_nano": held.spent, "reserved_nano": held.reserved, "caps_nano": held.terms.caps_nano}
     return view | {name: list(told) for name, told in amounts.items()}
