@@ -175,6 +175,7 @@ def test_three_owners_fit_one_model_together_with_intervals(service: Embedded) -
     release = service.get(f"/v1/models/{model}")["release"]
     assert release["units"] == sum(federated.SIZES)
     assert release["checks"]["job"] == []
+    assert release["checks"]["foreseen"] == [], "the plan of one client says nothing of all"
     lines = {line["name"]: line for line in service.get(f"/v1/models/{model}/summary")["coefficients"]}
     for name, truth in {"intercept": -2.5, "age": 0.05, "job[b]": 0.0, "job[c]": 0.0}.items():
         assert abs(lines[name]["estimate"] - truth) < 6 * lines[name]["std_error"], lines
