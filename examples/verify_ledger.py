@@ -8,9 +8,11 @@ noted is none of its hashes. Numbers of sections are the page's.
 """
 
 import json
+import re
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import cache
@@ -22,29 +24,83 @@ from typing import Any
 
 from mpmath import mp, mpf
 
-COMMON = {"v", "scope", "seq", "kind", "job", "attempt", "chunk", "at", "accounts"}
-MEMBERS = {
-    "open": {"account", "terms", "actor", "adjacency", "unit", "units"},
-    "upload": {"dataset", "fingerprint", "rows", "actor"},
-    "grant": {"account", "terms", "principal", "actor", "closed"},
-    "reserve": {"schedule", "retry_allowance", "draws", "dataset", "actor"},
-    "spend": {"event", "again"},
-    "charge": {"event", "reason"},
-    "settle": {"reason", "draws"},
-    "compensate": {"fraction", "reason", "actor"},
-    "freeze": {"reason", "actor"},
-    "unfreeze": {"reason", "actor"},
-    "reconcile": {"reason", "actor", "seen"},
-    "unwitnessed": {"since", "until", "reason", "actor"},
-    "accept": {"entry", "reason", "actor"},
+Test = Callable[[Any], bool]
+Form = Test | dict[str, Any]
+"""What a member has to be: a test, or an object of such members."""
+Body = dict[str, Any]
+Moves = dict[str, tuple[list[int], list[int]]]
+"""Spent and reserved that an entry adds, by account."""
+
+
+def fits(form: Form, value: Any) -> bool:  # noqa: ANN401 - any JSON
+    """Say whether a value is of a form: no text is a number, no true is a 1, no 1.0 is a 1."""
+    if isinstance(form, dict):
+        return type(value) is dict and set(value) == set(form) and all(fits(form[name], value[name]) for name in form)
+    return form(value)
+
+
+def typed(kind: type, low: float = float("-inf"), high: float = float("inf")) -> Test:
+    """Return the form of a value of one type; numbers are from `low` to `high`."""
+
+    def holds(x: Any) -> bool:  # noqa: ANN401 - any JSON
+        return type(x) is kind and (not isinstance(x, int | float) or low <= x <= high)
+
+    return holds
+
+
+def many(form: Form, count: int | None = None) -> Test:
+    """Return the form of a list, or of an object's values."""
+
+    def holds(x: Any) -> bool:  # noqa: ANN401 - any JSON
+        inner = list(x.values()) if type(x) is dict and count is None else x
+        return type(inner) is list and count in (None, len(inner)) and all(fits(form, one) for one in inner)
+
+    return holds
+
+
+def or_null(form: Form) -> Test:
+    """Return the form of what may be null."""
+    return lambda x: x is None or fits(form, x)
+
+
+TEXT, FLAG, TIME, COUNT = typed(str), typed(bool), typed(float, 0, 253_402_300_799), typed(int, 1)
+FOUR, DRAWS = many(typed(int, 1 - 2**63, 2**63 - 1), 4), typed(int, 0, 2**63 - 1)
+DECIMAL: Test = lambda x: type(x) is str and str(Decimal(x)) == x  # noqa: E731 - a form as the others
+RUNS: Test = lambda x: many(many(lambda _: True, 2))(x) and all(fits(COUNT, times) for times, _ in x)  # noqa: E731
+TERMS = {"epsilon": DECIMAL, "delta": DECIMAL, "orders": many(typed(int)), "weights": many(DECIMAL)}
+TERMS |= {"caps_nano": many(typed(int)), "declared": typed(dict)}
+SEEN = {"seq": typed(int, 0), "head": TEXT, "taken": many(FOUR), "draws": many(DRAWS)}
+WHY: dict[str, Form] = {"reason": TEXT, "actor": TEXT}
+COMMON = {"v": typed(int), "scope": TEXT, "seq": COUNT, "kind": TEXT, "job": or_null(TEXT), "at": TIME}
+COMMON |= {"attempt": or_null(typed(int, 0)), "chunk": or_null(typed(int, 0))}
+COMMON |= {"accounts": many({"spent": FOUR, "reserved": FOUR})}
+MEMBERS: dict[str, dict[str, Form]] = {
+    "open": {
+        "account": TEXT,
+        "terms": TERMS,
+        "actor": TEXT,
+        "adjacency": TEXT,
+        "unit": lambda _: True,
+        "units": COUNT,
+    },
+    "upload": {"dataset": TEXT, "fingerprint": TEXT, "rows": COUNT, "actor": TEXT},
+    "grant": {"account": TEXT, "terms": TERMS, "principal": TEXT, "actor": TEXT, "closed": FLAG},
+    "reserve": {"schedule": RUNS, "retry_allowance": typed(int, 0), "draws": DRAWS, "dataset": TEXT, "actor": TEXT},
+    "spend": {"event": RUNS, "again": FLAG},
+    "charge": {"event": RUNS, "reason": TEXT},
+    "settle": {"reason": TEXT, "draws": DRAWS},
+    "compensate": {"fraction": lambda x: bool(re.fullmatch("[0-9]{1,18}(/[0-9]{1,18})?", x)), **WHY},
+    "freeze": WHY,
+    "unfreeze": WHY,
+    "reconcile": {"seen": lambda x: x is None or fits(SEEN, {"draws": {}} | x), **WHY},
+    "unwitnessed": {"since": TIME, "until": TIME, **WHY},
+    "accept": {"entry": COUNT, **WHY},
 }
+FIGURE = "[0-9]{1,6}([.][0-9]{1,12})?(e-[0-9]{1,2})?"
 LEAVES = {"gaussian": "sigma", "zcdp": "rho", "pure": "epsilon", "bounded_range": "epsilon", "sampled": "sigma"}
 WEIGHTS = ("0.699", "0.1", "0.1", "0.1")
 NOTHING = {"kind": "composed", "events": []}
 ZERO = [0, 0, 0, 0]
-Body = dict[str, Any]
-Moves = dict[str, tuple[list[int], list[int]]]
-"""Spent and reserved that an entry adds, by account."""
 
 
 class Broken(Exception):
@@ -81,9 +137,10 @@ def units(text: str, a: int) -> int:
         need(type(event["times"]) is int and event["times"] >= 1, "its event is repeated no whole number of times")
         return int(event["times"]) * units(canonical(event["event"]), a)
     if kind in inner:
+        need(type(event["events"]) is list, "its event has no list of parts")
         parts = [units(canonical(part), a) for part in event["events"]]
         return sum(parts) if kind == "composed" else max(parts, default=0)
-    need(type(event[LEAVES[kind]]) is float and 0 < event[LEAVES[kind]] < float("inf"), "its event has no such figure")
+    need(type(event[LEAVES[kind]]) is float and event[LEAVES[kind]] > 0, "its event has no such figure")
     x = Fraction(event[LEAVES[kind]])
     if kind == "sampled":
         need(type(event["numerator"]) is int and 0 <= event["numerator"] <= 2**64, "its event samples at no rate")
@@ -162,13 +219,24 @@ def epsilon_of(rho: Decimal, delta: Decimal) -> Decimal:
         return Decimal(int(mp.floor(least * (1 - mpf(10) ** -12) * 10**6))) / 10**6
 
 
+def figure_of(text: str) -> Decimal:
+    """Return a figure as its owner wrote it."""
+    need(re.fullmatch(FIGURE, text) and Decimal(text).adjusted() >= -99, "a figure of its budget is none")  # noqa: PLR2004 - the page's
+    return Decimal(text)
+
+
 def terms_of(declared: Body, n: int) -> Body:
     """Return the terms that follow from a declared budget and the number of units."""
     digits = len(str(n - 1)) if n > 1 else 0
-    delta = Decimal(declared.get("delta") or f"1e-{max(5, digits + 2)}")
-    need((declared.get("rho") is None) != (declared.get("epsilon") is None), "its budget is no epsilon and no rho")
-    rho = declared.get("rho")
-    epsilon = Decimal(declared["epsilon"]) if rho is None else epsilon_of(Decimal(rho), delta)
+    words = {"epsilon", "rho", "delta"}
+    need(set(declared) <= words | {"accept_delta", "accept_weak_privacy"}, "its budget is declared by unknown words")
+    need(all(type(declared[name]) is bool for name in set(declared) - words), "what it accepts is not true or false")
+    told = {name: figure_of(declared[name]) for name in words & set(declared) if declared[name] is not None}
+    need(("rho" in told) != ("epsilon" in told) and all(told.values()), "its budget is no epsilon and no rho")
+    delta = told.get("delta", Decimal(f"1e-{max(5, digits + 2)}"))
+    need(delta <= Decimal("0.01"), "its delta is too large")
+    epsilon = epsilon_of(told["rho"], delta) if "rho" in told else told["epsilon"]
+    need(epsilon > 0, "its budget is too small")
     e, d = float(epsilon), float(delta)
     leading = max(range(2, 10_001), key=lambda a: (e - log1p(-1 / a) + log(d * a) / (a - 1)) / a)
     weights: dict[int, Decimal] = {}
@@ -177,15 +245,13 @@ def terms_of(declared: Body, n: int) -> Body:
         weights[max(order, 2)] = weights.get(max(order, 2), Decimal(0)) + Decimal(weight)
     caps = {a: cap(epsilon, w * delta, a) for a, w in weights.items()}
     orders = [a for a in weights if caps[a] > 0]
+    need(orders, "its budget is too small")
     shape = {"orders": orders, "weights": [weights[a] for a in orders], "delta": delta}
     return {**shape, "epsilon": epsilon, "caps_nano": [caps[a] for a in orders]}
 
 
 def read_terms(told: Body) -> Body:
     """Return terms as an entry tells them, to compare."""
-    need(
-        set(told) == {"epsilon", "delta", "orders", "weights", "caps_nano", "declared"}, "its terms have other members"
-    )
     figures = {name: Decimal(told[name]) for name in ("epsilon", "delta")}
     weights = [Decimal(weight) for weight in told["weights"]]
     return {"orders": told["orders"], "weights": weights, **figures, "caps_nano": told["caps_nano"]}
@@ -217,12 +283,15 @@ class Ledger:
         need((entry["prev_hash"], entry["hash"]) == (previous, self.head), "its hash does not follow")
         body = json.loads(text)
         need(canonical(body) == text, "its body is not in the canonical form")
+        json.dumps(body, ensure_ascii=False).encode()  # no half of a surrogate pair
         need(body["v"] == 2, f"it is of version {body['v']}, which section 8 is about")  # noqa: PLR2004 - the version
         shown = ("seq", "kind", "job", "attempt", "chunk")
         need([entry[name] for name in shown] == [body[name] for name in shown], "it is shown as something else")
         self.scope = self.scope or body["scope"]
         need((body["scope"], body["seq"]) == (self.scope, self.seq), "it is missing, or of another scope")
-        need(set(body) == COMMON | MEMBERS.get(body["kind"], set()), "its members are not those of its kind")
+        need(fits(COMMON | MEMBERS[body["kind"]], body), "its members are not those of its kind")
+        shown_at = datetime.fromtimestamp(body["at"], UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        need(entry["created_at"] == shown_at, "it is shown as of another time")
         need((body["kind"] == "open") == (self.seq == 1), "the first entry opens the scope, and no other")
         need(body["at"] == int(body["at"]) and body["at"] >= self.at, "its time goes back, or is no whole second")
         due: Moves = getattr(self, body["kind"])(body) or {}
@@ -249,7 +318,6 @@ class Ledger:
     def open(self, body: Body) -> None:
         """Open the scope's account."""
         self.owner, self.units = body["actor"], body["units"]
-        need(type(self.units) is int and self.units >= 1, "n is no count")
         need(body["account"] == self.scope, "the scope's account has another name")
         self.set_terms(body, None)
 
@@ -266,11 +334,12 @@ class Ledger:
         """Section 4: a budget's terms, or those of a part of the scope's."""
         share = Fraction(1) if declared == {"cap": "all"} else None
         if set(declared) == {"share"}:
-            share = Fraction(declared["share"])
+            share = Fraction(figure_of(declared["share"]))
         if share is None:
             return terms_of(declared, self.units)
         scope = self.accounts[self.scope]
         kept = {name: scope[name] for name in ("orders", "weights", "delta", "epsilon")}
+        need(share <= 1 and any(int(share * one) for one in scope["caps_nano"]), "its share is none")
         return kept | {"caps_nano": [int(share * one) for one in scope["caps_nano"]]}
 
     def set_terms(self, body: Body, principal: str | None) -> None:
@@ -292,16 +361,14 @@ class Ledger:
 
     def reserve(self, body: Body) -> Moves:
         """Reserve a job's worst case."""
-        need(body["job"] and body["job"] not in self.jobs, "its job was reserved for before, or is none")
+        need(body["job"] is not None and body["job"] not in self.jobs, "its job was reserved for before, or is none")
         need((body["attempt"], body["chunk"]) == (0, 0) and not self.frozen and not self.waits, "the scope was frozen")
         need(
             body["dataset"] in self.datasets or not self.datasets, "the records that it reads never came into the scope"
         )
         runs = body["schedule"]
-        need(all(type(times) is int and times >= 1 for times, _ in runs), "its schedule has empty runs")
         need(all(one[1] != two[1] for one, two in pairwise(runs)), "two runs of its schedule are alike")
         need(1 <= sum(times for times, _ in runs) <= 100, "a job has 1 to 100 chunks")  # noqa: PLR2004 - the page's
-        need(type(body["retry_allowance"]) is int and body["retry_allowance"] >= 0, "its allowance is no count")
         events = [canonical(event) for times, event in runs for _ in range(times)]
         payers = {name for name in body["accounts"] if name != self.scope}
         need(self.scope in body["accounts"], "the scope's account pays nothing")
@@ -326,7 +393,6 @@ class Ledger:
         job |= {"charged": dict.fromkeys(held, ZERO), "drawn": Counter(), "paid": 0, "attempt": 0, "due": 0}
         job["draws"] = body["draws"]
         self.jobs[body["job"]] = job
-        need(type(body["draws"]) is int and 0 <= body["draws"] < 2**63, "its draws are no count")
         self.count(job, body["draws"])
         return {name: (ZERO, amount) for name, amount in held.items()}
 
@@ -412,7 +478,6 @@ class Ledger:
 
     def upload(self, body: Body) -> None:
         """Note records that came into the scope."""
-        need(type(body["rows"]) is int and body["rows"] > 0, "its number of rows is none")
         need(body["dataset"] not in self.datasets, "its dataset came into the scope before")
         self.datasets.add(body["dataset"])
 

@@ -189,6 +189,18 @@ class Client(LedgerCalls, SignedResources, PeopleResources):
         asked = federated.over(job, datasets, models=models)
         return Estimate.model_validate(self._wire.post("/v1/estimates", asked))
 
+    def power(self, job: Spec, coefficient: str, size: float, power: float = 0.8) -> Estimate:
+        """Return what it takes to find an effect; `goal` has the smallest mu and number of units, and the power.
+
+        Args:
+            job: as for `estimate`; without a privacy target the smallest one that finds it is planned.
+            coefficient: as estimates and summaries name it.
+            size: in declared units.
+            power: how often a two-sided test at the job's level shall find it.
+        """
+        effect = {"coefficient": coefficient, "size": size, "power": power}
+        return self.estimate({**job, "goal": {"effect": effect}})
+
     def plan(self, wanted: Spec) -> AnyPlan:
         """Plan a method from public figures, or solve for the one that `find` names; no dataset is needed."""
         return read_plan(self._wire.post("/v1/plans", dict(wanted)))

@@ -45,6 +45,10 @@ class PredictedWidth(View):
     """The same without privacy noise."""
     ratio: float
     """The one over the other."""
+    lowest: float | None = None
+    """No median width is below it, whatever the columns are within what is declared; None: not told."""
+    highest: float | None = None
+    """Nor above it; None: no upper end until something is declared, assumed or learned."""
 
 
 class UsefulFrom(View):
@@ -56,6 +60,15 @@ class UsefulFrom(View):
     """At this privacy target; None: at no number of units."""
 
 
+class ForeseenFlag(View):
+    """A flag that a job may end with, and so without intervals."""
+
+    flag: str
+    """In words, as a summary has it."""
+    when: str
+    """in any case, as predicted, or at worst."""
+
+
 class Prediction(View):
     """Interval widths as predicted before any record is read."""
 
@@ -63,6 +76,10 @@ class Prediction(View):
     """Of the intervals, such as 0.95."""
     coefficients: list[PredictedWidth]
     """One line each."""
+    informative: bool | None = None
+    """Whether intervals are at most twice as wide as non-private ones wherever in their ranges; None: not told."""
+    flags: list[ForeseenFlag] = Field(default_factory=list)
+    """With which the job may end; of methods that check themselves."""
     useful_from: UsefulFrom
     """Where intervals begin to be worth having."""
     spread: list[str] = Field(default_factory=list)
@@ -80,6 +97,12 @@ class Goal(View):
     """Width of the plan that is shown, in declared units."""
     met: bool
     """Whether that is at most what is wanted."""
+    highest: float | None = None
+    """Upper end of that width; None: none is known."""
+    power: float | None = None
+    """How often the wanted effect is found by the plan that is shown; None: a width was wanted."""
+    detectable: float | None = None
+    """Smallest effect that it finds as often as wanted, in declared units; None: a width was wanted."""
     nonprivate_width: float
     """Width without privacy noise, in declared units."""
     mu: str | None

@@ -35,6 +35,8 @@ class Coefficient(View):
     """At every level, where several were asked for; else empty."""
     flags: tuple[str, ...] = ()
     """What a method found wrong with it, in words; all but `clamped` withhold its interval."""
+    foreseen_error: float | None = None
+    """The standard error that the plan foresees with what the job learned; None of methods that learn nothing."""
 
 
 class Scale(View):

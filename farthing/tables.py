@@ -8,7 +8,7 @@ from rich.text import Text
 
 from farthing import federated, network_tables
 from farthing.console import plain_table, site_name
-from farthing.estimate_views import Estimate, Excess, ExcessGoal, Goal, Prediction
+from farthing.estimate_views import Estimate, Excess, ExcessGoal, Goal, PredictedWidth, Prediction
 from farthing.key_views import Key, Principal
 from farthing.results import Coefficient, Comparison, Ellipsoid, Interval, OddsRatio, RateRatio, Summary
 from farthing.views import Access, Cap, Dataset, Validation, Worker
@@ -98,6 +98,8 @@ def estimate(found: Estimate) -> RenderableType:
     if found.bound is not None:
         bound = found.bound
         said = "vacuous: no better than what is known without training" if bound.vacuous else "informative"
+        if not bound.vacuous and found.prediction is not None and not found.prediction.informative:
+            said = "better than nothing; how wide intervals are hangs on what is not known yet"
         theory = [
             ("bounds", bound.quantity),
             ("value", _number(bound.value)),
@@ -123,7 +125,10 @@ def _goal(found: Goal) -> RenderableType:
         ("coefficient", found.coefficient),
         ("wanted width", _number(found.at_most)),
         ("predicted", f"{_number(found.predicted)}, {'met' if found.met else 'not met'}"),
+        ("at most", "-" if found.highest is None else _number(found.highest)),
         ("without privacy", _number(found.nonprivate_width)),
+        *([] if found.power is None else [("found so often", f"{found.power:.2f}")]),
+        *([] if found.detectable is None else [("smallest effect found", _number(found.detectable))]),
         ("smallest mu", "none: sampling alone is wider" if found.mu is None else found.mu),
         ("smallest n", "-" if found.units is None else f"{found.units:,}"),
     ]
@@ -159,13 +164,14 @@ def _excess_goal(found: ExcessGoal) -> RenderableType:
 def _prediction(found: Prediction) -> list[RenderableType]:
     """Show the predicted widths of the intervals."""
     rows = [
-        (one.name, _number(one.width), _number(one.nonprivate_width), f"{one.ratio:.2f}") for one in found.coefficients
+        (one.name, _number(one.width), _range(one), _number(one.nonprivate_width), f"{one.ratio:.2f}")
+        for one in found.coefficients
     ]
     widths = plain_table(
         f"predicted widths of {100 * found.level:g} % intervals",
         rows,
         left=("coefficient",),
-        right=("private", "non-private", "ratio"),
+        right=("private", "between", "non-private", "ratio"),
     )
     useful = [
         ("at this n, from mu", found.useful_from.mu or "-"),
@@ -177,11 +183,19 @@ def _prediction(found: Prediction) -> list[RenderableType]:
         said = [
             _said(
                 f"{names}: taken as spread over the whole declared range. What fills less of its range has wider "
-                'intervals; give its deviation in the job\'s "assume".'
+                'intervals; give its deviation in the job\'s "assume", or declare it with the column.'
             ),
             "",
         ]
+    for one in found.flags:
+        said += [_said(f"{one.when}: {one.flag}; all intervals would be withheld."), ""]
     return [widths, "", *said, plain_table("within twice the non-private width", useful)]
+
+
+def _range(one: PredictedWidth) -> str:
+    """Show between which ends a width may lie; without an upper end as far as anybody has said."""
+    low = "-" if one.lowest is None else _number(one.lowest, 3)
+    return f"{low} .. {'?' if one.highest is None else _number(one.highest, 3)}"
 
 
 def _between(interval: tuple[float | None, float | None] | None, digits: int = 4) -> str:

@@ -30,6 +30,10 @@ def estimate(
     width: Annotated[
         str | None, typer.Option(help="such as age=0.1: what an interval no wider than that takes")
     ] = None,
+    effect: Annotated[
+        str | None, typer.Option(help="such as age=0.02: what it takes to find an effect of that size")
+    ] = None,
+    power: Annotated[float, typer.Option(help="how often it shall be found")] = 0.8,
     excess: Annotated[float | None, typer.Option(help="such as 0.1: what an excess risk of at most that takes")] = None,
     clients: Datasets = None,
     models: Models = None,
@@ -39,13 +43,17 @@ def estimate(
 ) -> None:
     """Price a job and predict its intervals; reads no record. Or its excess risk."""
     asked = read(job, "job")
-    if width is not None and excess is not None:
-        complain("--width and --excess: ask for one of them")
+    if sum(one is not None for one in (width, effect, excess)) > 1:
+        complain("--width, --effect and --excess: ask for one of them")
         raise typer.Exit(WRONG_INPUT)
     if excess is not None:
         asked = {**asked, "goal": {"excess_risk": {"at_most": excess}}}
     if width is not None:
-        asked = {**asked, "goal": {"width": _wanted(width)}}
+        name, size = _wanted(width, "--width")
+        asked = {**asked, "goal": {"width": {"coefficient": name, "at_most": size}}}
+    if effect is not None:
+        name, size = _wanted(effect, "--effect")
+        asked = {**asked, "goal": {"effect": {"coefficient": name, "size": size, "power": power}}}
     with Client(url, secret) as client:
         found = client.estimate(asked, datasets=clients, models=models)
     out.print_json(found.model_dump_json()) if as_json else out.print(tables.estimate(found))
@@ -67,13 +75,13 @@ def plan(
     out.print_json(found.model_dump_json()) if as_json else out.print(plans.shown(found))
 
 
-def _wanted(width: str) -> dict[str, str | float]:
+def _wanted(given: str, option: str) -> tuple[str, float]:
     """Read `age=0.1`; names may have an equals sign of their own."""
-    name, _, size = width.rpartition("=")
+    name, _, size = given.rpartition("=")
     try:
-        return {"coefficient": name, "at_most": float(size)}
+        return name, float(size)
     except ValueError:
-        complain(f"--width {width}: write it as age=0.1")
+        complain(f"{option} {given}: write it as age=0.1")
         raise typer.Exit(WRONG_INPUT) from None
 
 

@@ -138,6 +138,30 @@ def test_what_the_default_cannot_fit_is_refused_and_never_fitted_by_another_meth
     assert pointer in [one["pointer"] for one in answer.json()["errors"]], answer.text
 
 
+def test_an_owner_declares_deviations_and_an_analyst_asks_what_finds_an_effect(service: Embedded) -> None:
+    """Before and after: the width lies between the ends; false alarm 1 in 1,000 by the formula's own scatter."""
+    own = [{**one, "deviation": 1.0, "typical": 0.0} if one["name"] in NAMES else one for one in COLUMNS]
+    named = service.upload(ordinary(), columns=own, budget={"epsilon": "19", "delta": "1e-6"})
+    assert [one.get("deviation") for one in service.get(f"/v1/datasets/{named}")["columns"][:2]] == [1.0, 1.0]
+    body = {"dataset": named, "model": LOGISTIC, "assume": {"base_rate": 0.3}}
+    with Client(service.url, KEY) as client:
+        found = client.power(body, "x1", 0.1, power=0.9)
+        assert found.goal is not None
+        assert found.goal.power >= 0.9
+        assert found.goal.detectable <= 0.1
+        assert found.prediction.informative
+        assert found.prediction.spread == []
+        expected = {one.name: one for one in found.prediction.coefficients}
+        model = client.train({**body, "privacy": {"mu": found.goal.mu}})
+        for line in model.table().coefficients:
+            width = line.interval[1] - line.interval[0]
+            assert expected[line.name].lowest < width < expected[line.name].highest
+            assert 0.7 < line.std_error / line.foreseen_error < 1.35
+    refused = service.http.post("/v1/estimates", json=body | {"goal": {"effect": {"coefficient": "x1", "size": 1e-6}}})
+    assert refused.status_code == 422, refused.text
+    assert [one["pointer"] for one in refused.json()["errors"]] == ["/goal/effect/size"]
+
+
 TOYS = {"kind": "logistic", "target": "y", "features": ["age", "job"]}
 
 
@@ -151,6 +175,7 @@ def test_three_owners_fit_one_model_together_with_intervals(service: Embedded) -
     release = service.get(f"/v1/models/{model}")["release"]
     assert release["units"] == sum(federated.SIZES)
     assert release["checks"]["job"] == []
+    assert release["checks"]["foreseen"] == [], "the plan of one client says nothing of all"
     lines = {line["name"]: line for line in service.get(f"/v1/models/{model}/summary")["coefficients"]}
     for name, truth in {"intercept": -2.5, "age": 0.05, "job[b]": 0.0, "job[c]": 0.0}.items():
         assert abs(lines[name]["estimate"] - truth) < 6 * lines[name]["std_error"], lines

@@ -37,7 +37,10 @@ from core.privacy.events import (
 )
 from core.privacy.renyi import cost_nano
 from core.service.budgets import budget_view
+from core.service.context import Context
 from core.service.scopes import _entry as entry_view
+from core.service.views import rfc3339
+from core.settings import ServiceSettings
 from core.store import queries
 from core.store.access import principals
 from core.store.claims import Claim
@@ -99,7 +102,8 @@ def exported(database: Database, scope_id: str) -> list[str]:
 def shown(database: Database, scope_id: str) -> dict[str, Any]:
     """Return what the service says of a scope's budget."""
     with database.read() as session:
-        view = budget_view(session, session.get_one(Scope, scope_id), "pr_nobody").model_dump(mode="json")
+        context = Context(ServiceSettings(), database)
+        view = budget_view(context, session, session.get_one(Scope, scope_id), "pr_nobody").model_dump(mode="json")
         held = ledger.balance(session, scope_id)
     amounts = {"spent_nano": held.spent, "reserved_nano": held.reserved, "caps_nano": held.terms.caps_nano}
     return view | {name: list(told) for name, told in amounts.items()}
@@ -331,7 +335,8 @@ def hashed_anew(told: list[dict[str, Any]], *, renumber: bool = True) -> list[st
         text = outsider.canonical(body)
         digest = "sha256:" + sha256(f"{previous}\n{text}".encode()).hexdigest()
         columns = {name: body[name] for name in ("seq", "kind", "job", "attempt", "chunk")}
-        made.append(json.dumps({**columns, "body": text, "prev_hash": previous, "hash": digest, "created_at": ""}))
+        shown = {"body": text, "prev_hash": previous, "hash": digest, "created_at": rfc3339(body["at"])}
+        made.append(json.dumps(columns | shown))
         previous = digest
     return made
 
@@ -595,10 +600,10 @@ FORGERIES: dict[Change, str] = {
     accept_for_the_owner: "nothing waits for this word",
     use_an_idle_slot: "it moves .* follows",
     draw_without_end: "its jobs may draw more than its terms have room for",
-    draw_less_than_nothing: "its draws are no count",
+    draw_less_than_nothing: "its members are not those of its kind",
     give_back_draws: "it gives back draws that may have been made",
     go_back_in_time: "its time goes back",
-    write_a_float: "it moves .* follows",
+    write_a_float: "its members are not those of its kind",
     add_a_word: "its members are not those of its kind",
 }
 """Each with what gives it away."""

@@ -24,6 +24,10 @@ class Assumed(Frozen):
     frequencies: dict[Name, tuple[_Frequency, ...]] = Field(
         default_factory=dict, max_length=500, description="of a category's values, in their declared order; sum to 1"
     )
+    explained: Annotated[float, Field(ge=0, lt=1)] | None = Field(
+        default=None,
+        description="largest R^2 of a column by the others, for the upper ends of widths; null: .75",
+    )
     residual_scale: _Positive | None = Field(default=None, description="of a linear model's errors")
     base_rate: _Positive | None = Field(
         default=None, description="how often the second value of a logistic model's target comes; a mean count"

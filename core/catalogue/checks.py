@@ -47,6 +47,12 @@ class Checks(Frozen):
         description="by coefficient, the part of its variance that is a public guess and not learned"
     )
 
+    foreseen: tuple[float, ...] = Field(
+        default=(),
+        description="by coefficient, the standard error that the plan foresees with what was learned, in declared "
+        "units; actual ones of slopes are within .7 to 1.35 of it in sound cells",
+    )
+
     @property
     def withheld(self) -> tuple[int, ...]:
         """The places of coefficients without an interval."""

@@ -84,6 +84,11 @@ Whole = Annotated[int, Field(strict=True, ge=-MAX_INTEGER, le=MAX_INTEGER)]
 Day = Annotated[date, BeforeValidator(_iso_date)]
 
 _TYPICAL = "a public guess of the middle of this column; features are centred there, for tighter intervals"
+_DEVIATION = "a public guess of this column's standard deviation (of dates, in days): for predictions, never for a fit"
+Deviation = Annotated[
+    Finite | None,
+    Field(description=_DEVIATION, exclude_if=lambda given: given is None),  # as columns were before there was any
+]
 _FILL = "value that stands for a missing one; without it such a row becomes a null record"
 
 
@@ -107,6 +112,17 @@ def _within(value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401 - numbers 
     return value
 
 
+def _within_range(deviation: float | None, info: ValidationInfo) -> float | None:
+    """Refuse a deviation that no values within the bounds have: half of them at either end have the largest."""
+    lower, upper = info.data.get("lower"), info.data.get("upper")
+    if deviation is None or lower is None or upper is None:
+        return deviation
+    width = (upper - lower).days if isinstance(lower, date) else upper - lower
+    if not 0 < deviation <= width / 2:
+        raise ValueError(f"must be above 0 and at most half of the declared range, {width / 2:g}")
+    return deviation
+
+
 class NumberColumn(Frozen):
     """A number; values outside [lower, upper] are clamped."""
 
@@ -117,9 +133,11 @@ class NumberColumn(Frozen):
     missing: Codes = ()
     typical: Finite | None = Field(default=None, description=_TYPICAL)
     fill: Finite | None = Field(default=None, description=_FILL)
+    deviation: Deviation = None
 
     _above = field_validator("upper")(_above)
     _within = field_validator("typical", "fill")(_within)
+    _within_range = field_validator("deviation")(_within_range)
 
 
 class IntegerColumn(Frozen):
@@ -132,9 +150,11 @@ class IntegerColumn(Frozen):
     missing: Codes = ()
     typical: Finite | None = Field(default=None, description=_TYPICAL)
     fill: Whole | None = Field(default=None, description=_FILL)
+    deviation: Deviation = None
 
     _above = field_validator("upper")(_above)
     _within = field_validator("typical", "fill")(_within)
+    _within_range = field_validator("deviation")(_within_range)
 
 
 class DateColumn(Frozen):
@@ -147,9 +167,11 @@ class DateColumn(Frozen):
     missing: Codes = ()
     typical: Day | None = Field(default=None, description=_TYPICAL)
     fill: Day | None = Field(default=None, description=_FILL)
+    deviation: Deviation = None
 
     _above = field_validator("upper")(_above)
     _within = field_validator("typical", "fill")(_within)
+    _within_range = field_validator("deviation")(_within_range)
 
 
 def _differ(values: tuple[str, ...]) -> tuple[str, ...]:
@@ -353,6 +375,13 @@ def centre_of(column: Ordered | ArrayColumn) -> float:
 def numbers_in(column: Column) -> int:
     """Return how many numbers a record has in a column."""
     return column.numbers if isinstance(column, ArrayColumn) else 1
+
+
+def plain(column: Column) -> Column:
+    """Return a column without what predictions alone are made of."""
+    if not isinstance(column, Ordered) or column.deviation is None:
+        return column
+    return column.model_copy(update={"deviation": None})
 
 
 def find(columns: Sequence[Column], name: str) -> Column | None:

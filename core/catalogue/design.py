@@ -29,6 +29,7 @@ from core.catalogue.columns import (
     Scalar,
     bounds_of,
     centre_of,
+    plain,
 )
 from core.catalogue.models import AnyModel, PhaseRetrievalModel, PoissonModel
 from core.catalogue.network.layers import Shape
@@ -298,6 +299,7 @@ def make_design(columns: Sequence[Column], model: AnyModel) -> Design:
         Invalid: the target or a feature is unknown, doubled or of a type the model cannot use (pointers
             /model/target, /model/features/k).
     """
+    columns = tuple(map(plain, columns))
     target_column = target_of(columns, model)
     used = used_by(columns, model)
     target = _target_coding(target_column, model)

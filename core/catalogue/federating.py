@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from core.catalogue.columns import Column, Unit
+from core.catalogue.columns import Column, Unit, plain
 from core.catalogue.design import Design
 from core.catalogue.jobs import JobSpec
 from core.catalogue.method import Bound
@@ -96,7 +96,7 @@ def check_alike(clients: Sequence[Client], design: Design) -> None:
     first = clients[0]
     wrong: list[FieldError] = []
     for place, client in enumerate(clients[1:], start=1):
-        declared = {column.name: column for column in client.columns}
+        declared = {column.name: plain(column) for column in client.columns}
         found = [
             f"has no column `{column.name}`"
             if column.name not in declared

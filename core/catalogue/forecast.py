@@ -13,13 +13,27 @@ from statistics import fmean
 from typing import Final, Self
 
 from pydantic import Field, model_validator
+from scipy.special import ndtr, ndtri
 
+from core.catalogue.assumed import Assumed
 from core.catalogue.columns import Coded, Column
 from core.catalogue.jobs import JobSpec
 from core.catalogue.losses import Clip
+from core.catalogue.modelling import encoded_loss
 from core.catalogue.models import NetworkModel
 from core.catalogue.planning import PlannedJob, plan_job
+from core.catalogue.predicted_covariance import Outlook
 from core.catalogue.prediction import MOST_COEFFICIENTS, PredictedWidth, make_outlook, predict
+from core.catalogue.whitened_newton import WhitenedNewton
+from core.catalogue.width_ranges import (
+    ForeseenFlag,
+    RangedWidth,
+    foreseen_flags,
+    informative,
+    outcome_of,
+    ranged,
+    with_declared,
+)
 from core.errors import FieldError, Invalid
 from core.privacy.amounts import PrivacyTarget, format_figure
 from core.privacy.budget import Terms
@@ -39,6 +53,19 @@ class WantedWidth(Frozen):
     at_most: float = Field(gt=0, allow_inf_nan=False, description="in declared units")
 
 
+class WantedEffect(Frozen):
+    """How small an effect a two-sided test at the job's level shall find."""
+
+    coefficient: str = Field(max_length=200, description="as estimates and summaries name it")
+    size: float = Field(gt=0, allow_inf_nan=False, description="in declared units, of either sign")
+    power: float = Field(default=0.8, gt=0.05, lt=1, description="how often it shall be found")
+
+    def width(self, level: float) -> float:
+        """Return how wide an interval at that level may be."""
+        beyond = float(ndtri(0.5 + level / 2))
+        return 2 * beyond * self.size / (beyond + float(ndtri(self.power)))
+
+
 class WantedExcess(Frozen):
     """How far the mean loss, its ridge included, may be above its least value."""
 
@@ -49,14 +76,15 @@ class Goal(Frozen):
     """What is wanted of a job: one thing."""
 
     width: WantedWidth | None = None
+    effect: WantedEffect | None = Field(default=None, description="a power calculation: the width that finds it")
     excess_risk: WantedExcess | None = Field(
         default=None, description="for methods that bound it: kl_spider, proximal_point, adaptive_gd"
     )
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        if (self.width is None) == (self.excess_risk is None):
-            raise ValueError("give either width or excess_risk")
+        if sum(one is not None for one in (self.width, self.effect, self.excess_risk)) != 1:
+            raise ValueError("give one of width, effect and excess_risk")
         return self
 
 
@@ -71,10 +99,19 @@ class Forecast(Frozen):
     """Interval widths as predicted for the public reference design; no record was read."""
 
     level: float
-    coefficients: tuple[PredictedWidth, ...]
+    coefficients: tuple[RangedWidth, ...]
+    informative: bool = Field(
+        description="whether private intervals are at most twice as wide as non-private ones wherever in their ranges "
+        "widths lie; false where the outcome may be worth any little"
+    )
+    flags: tuple[ForeseenFlag, ...] = Field(
+        default=(), description="with which the job may end, without intervals then; of methods that check themselves"
+    )
     useful_from: UsefulFrom
     spread: tuple[str, ...] = Field(
-        default=(), description="numbers taken as spread over their declared range, for want of a deviation in `assume`"
+        default=(),
+        description="numbers taken as spread over their declared range, for want of a declared deviation, or one in "
+        "`assume`",
     )
 
 
@@ -85,6 +122,16 @@ class Reached(Frozen):
     at_most: float
     predicted: float = Field(description="width of the plan that is shown")
     met: bool = Field(description="whether that is at most what is wanted")
+    highest: float | None = Field(
+        default=None, description="upper end of that width; null: none until something is declared or learned"
+    )
+    power: float | None = Field(
+        default=None,
+        description="how often the wanted effect would be found at the predicted width; null: of no effect",
+    )
+    detectable: float | None = Field(
+        default=None, description="the smallest effect that would be found as often as wanted; null: of no effect"
+    )
     nonprivate_width: float
     mu: str | None = Field(description="the smallest at this number of units; null: sampling alone is wider")
     units: int | None = Field(description="the smallest number at the shown privacy target; null: above 10^10")
@@ -113,15 +160,33 @@ class Asker:
         privacy = PrivacyTarget(mu=Decimal(format_figure(mu, "up")))
         return replace(self, spec=self.spec.model_copy(update={"privacy": privacy}))
 
-    def predicted(self, planned: PlannedJob) -> tuple[PredictedWidth, ...] | None:
-        """Return the widths of a plan; None where none are predicted."""
+    def outlook(self, planned: PlannedJob) -> Outlook | None:
+        """Return what the widths of a plan are predicted from; None where none are predicted."""
         model, inference = planned.spec.model, planned.spec.inference
         if isinstance(model, NetworkModel):
             return None
         if not inference.intervals or isinstance(model.weights, Clip) or planned.facts.dimension > MOST_COEFFICIENTS:
             return None
-        outlook = make_outlook(planned.design, model, self.spec.assume)
-        return predict(outlook, planned.facts, planned.spec.optimizer, inference)
+        return make_outlook(planned.design, model, self.assumed(planned))
+
+    def assumed(self, planned: PlannedJob) -> Assumed:
+        """Return what is assumed of the records, and what their owner declares of other numbers."""
+        return with_declared(self.columns, planned.design, self.spec.assume)
+
+    def predicted(self, planned: PlannedJob) -> tuple[PredictedWidth, ...] | None:
+        """Return the widths of a plan; None where none are predicted."""
+        outlook = self.outlook(planned)
+        if outlook is None:
+            return None
+        return predict(outlook, planned.facts, planned.spec.optimizer, planned.spec.inference)
+
+    def ranged(self, planned: PlannedJob, widths: tuple[PredictedWidth, ...]) -> tuple[RangedWidth, ...]:
+        """Return the widths of a plan with both ends of each."""
+        outlook, model = self.outlook(planned), planned.spec.model
+        assert outlook is not None, "widths were predicted"
+        assert not isinstance(model, NetworkModel), "nothing is predicted of them"
+        described = (planned.design, model, self.assumed(planned))
+        return ranged(widths, outlook, described, planned.facts, planned.spec.optimizer)
 
     def attempt(self) -> tuple[PredictedWidth, ...] | None:
         """Return the widths; None also where the job cannot be planned."""
@@ -140,11 +205,13 @@ def forecast(asker: Asker, planned: PlannedJob) -> Forecast | None:
     def useful(found: tuple[PredictedWidth, ...]) -> bool:
         return fmean(log(one.ratio) for one in found) <= log(USEFUL_RATIO)
 
-    mu = smallest_mu(asker, useful)
-    known = {} if asker.spec.assume is None else asker.spec.assume.deviations
+    mu, known = smallest_mu(asker, useful), asker.assumed(planned).deviations
+    told, flags = _checked(asker, planned)
     return Forecast(
         level=planned.spec.inference.level,
-        coefficients=widths,
+        coefficients=asker.ranged(planned, widths),
+        informative=told,
+        flags=flags,
         useful_from=UsefulFrom(mu=None if mu is None else format_figure(mu, "up"), units=smallest_units(asker, useful)),
         spread=tuple(
             column.name
@@ -152,6 +219,16 @@ def forecast(asker: Asker, planned: PlannedJob) -> Forecast | None:
             if not isinstance(column, Coded) and column.name not in known
         ),
     )
+
+
+def _checked(asker: Asker, planned: PlannedJob) -> tuple[bool, tuple[ForeseenFlag, ...]]:
+    """Say whether the intervals will be worth having in any case, and with which flags a job may end."""
+    optimizer, model, outlook = planned.spec.optimizer, planned.spec.model, asker.outlook(planned)
+    if not isinstance(optimizer, WhitenedNewton) or outlook is None or isinstance(model, NetworkModel):
+        return False, ()
+    loss = encoded_loss(model, planned.design)
+    outcome = outcome_of(outlook, planned.design, loss, asker.assumed(planned))
+    return informative(outcome, planned.facts, optimizer), foreseen_flags(outcome, planned.facts, optimizer)
 
 
 def smallest_mu(asker: Asker, good: Callable[[tuple[PredictedWidth, ...]], bool]) -> float | None:
@@ -196,12 +273,12 @@ def _smallest(holds: Callable[[float], bool], limits: tuple[float, float, float]
     return high
 
 
-def reach(asker: Asker, wanted: WantedWidth, *, privacy_given: bool) -> tuple[PlannedJob, Reached]:
+def reach(asker: Asker, wanted: WantedWidth | WantedEffect, *, privacy_given: bool) -> tuple[PlannedJob, Reached]:
     """Return the plan to show and what the goal takes.
 
     Args:
         asker: the job; without a privacy target of its own, that of the plan to show is what the goal takes.
-        wanted: a coefficient, and how wide its interval may be.
+        wanted: a coefficient, and how wide its interval may be, or which effect shall be found.
         privacy_given: whether the job says what it is worth.
 
     Raises:
@@ -210,13 +287,18 @@ def reach(asker: Asker, wanted: WantedWidth, *, privacy_given: bool) -> tuple[Pl
     """
     planned = asker.plan()
     widths = asker.predicted(planned)
+    pointer, at_most = "/goal/width", 0.0
+    if isinstance(wanted, WantedEffect):
+        pointer, at_most = "/goal/effect", wanted.width(planned.spec.inference.level)
+    else:
+        at_most = wanted.at_most
     if widths is None:
-        raise unreachable("/goal/width", "no widths are predicted of such a job: ask for intervals, of a smaller model")
+        raise unreachable(pointer, "no widths are predicted of such a job: ask for intervals, of a smaller model")
     place = next((place for place, one in enumerate(widths) if one.name == wanted.coefficient), None)
     if place is None:
         names = ", ".join(one.name for one in widths[:10])
-        raise unreachable("/goal/width/coefficient", f"is no coefficient of this model; it has {names}")
-    mu = smallest_mu(asker, lambda found: found[place].width <= wanted.at_most)
+        raise unreachable(f"{pointer}/coefficient", f"is no coefficient of this model; it has {names}")
+    mu = smallest_mu(asker, lambda found: found[place].width <= at_most)
     if mu is not None and not privacy_given:
         asker = asker.worth(mu)
         planned = asker.plan()
@@ -224,24 +306,39 @@ def reach(asker: Asker, wanted: WantedWidth, *, privacy_given: bool) -> tuple[Pl
         assert widths is not None, "as before"
     shown = widths[place]
     if mu is None and not privacy_given:
-        needed = ceil(asker.units * (shown.nonprivate_width / wanted.at_most) ** 2)
+        times = shown.nonprivate_width / at_most
+        needed = ceil(asker.units * times * times) if times * times < MOST_UNITS else f"more than {MOST_UNITS:.0e}"
         raise unreachable(
-            "/goal/width/at_most",
+            f"{pointer}/{'size' if isinstance(wanted, WantedEffect) else 'at_most'}",
             f"no privacy target reaches it: without privacy the interval is {shown.nonprivate_width:.3g} wide; that "
             f"takes at least {needed} units, or a wider one",
         )
     units: int | None = asker.units
     if privacy_given:
-        units = smallest_units(asker, lambda found: found[place].width <= wanted.at_most)
+        units = smallest_units(asker, lambda found: found[place].width <= at_most)
+    power, detectable = _power(wanted, shown.width, planned.spec.inference.level)
     return planned, Reached(
         coefficient=wanted.coefficient,
-        at_most=wanted.at_most,
+        at_most=at_most,
         predicted=shown.width,
-        met=shown.width <= wanted.at_most,
+        met=shown.width <= at_most,
+        highest=asker.ranged(planned, widths)[place].highest,
+        power=power,
+        detectable=detectable,
         nonprivate_width=shown.nonprivate_width,
         mu=None if mu is None else format_figure(mu, "up"),
         units=units,
     )
+
+
+def _power(wanted: WantedWidth | WantedEffect, width: float, level: float) -> tuple[float | None, float | None]:
+    """Return how often a wanted effect is found with intervals of such a width, and which is as often as wanted."""
+    if isinstance(wanted, WantedWidth):
+        return None, None
+    beyond = float(ndtri(0.5 + level / 2))
+    error = width / (2 * beyond)
+    found = float(ndtr(wanted.size / error - beyond) + ndtr(-wanted.size / error - beyond))
+    return found, error * (beyond + float(ndtri(wanted.power)))
 
 
 def unreachable(pointer: str, detail: str) -> Invalid:

@@ -20,6 +20,7 @@ from pydantic import Field
 from scipy.special import ndtr, ndtri
 
 from core.catalogue.assumed import Assumed
+from core.catalogue.checks import Learned
 from core.catalogue.columns import Coded
 from core.catalogue.design import Design
 from core.catalogue.jobs import Inference
@@ -40,6 +41,8 @@ COVERAGE_PRICE: Final = 20.0
 COVERAGE_SLACK: Final = 0.005
 NORMAL_CURVATURE: Final = 0.8
 """Mean second derivative of a Huber loss in residual scales, normal residuals."""
+RATES_DIFFER: Final = 0.85
+"""Of a logistic model's second derivative at equal chances of all records: what is left where chances differ."""
 COUNT_REACH: Final = 1.15
 LARGEST_COUNT: Final = 6.0
 """Roots of the mean by which the largest count that is seen passes the mean, where rates vary."""
@@ -130,11 +133,44 @@ def whitened_widths(
         times = optimizer.widening(facts, NORMAL_CURVATURE, loss.c)
     elif isinstance(loss, Poisson):
         assert loss.cap is not None, "planned"
-        times = optimizer.widening(facts, mean, min(loss.cap, COUNT_REACH * (mean + LARGEST_COUNT * sqrt(mean) + 2)))
+        times = optimizer.widening(facts, mean, count_reach(mean, loss.cap))
     else:
         times = optimizer.widening(facts, mean, 1.0)
     nonprivate = 2 * float(ndtri(0.5 + inference.level / 2)) * _sampling_deviations(outlook, facts)
     return times * nonprivate, nonprivate
+
+
+def count_reach(mean: float, cap: float) -> float:
+    """Return the cap that is learned of counts with a mean."""
+    return min(cap, COUNT_REACH * (mean + LARGEST_COUNT * sqrt(mean) + 2))
+
+
+def learned_errors(optimizer: WhitenedNewton, facts: Facts, learned: Learned, to_declared: Array) -> tuple[float, ...]:
+    """Return the standard errors that are foreseen once columns and outcome have been looked at, in declared units.
+
+    In the learned encoding E the Hessian is about c times the identity, so a covariance without privacy is about
+    E'E/(n c) in encoded units, and intervals widen alike.
+
+    Args:
+        optimizer: nothing open.
+        facts: public.
+        learned: by the job.
+        to_declared: from encoded units, shape (p, p).
+    """
+    match optimizer.planned_loss:
+        case Huber() as loss:
+            curvature, bound, size = NORMAL_CURVATURE, loss.c, learned.residual_scale or 1.0
+        case Poisson():
+            assert learned.base_rate is not None, "it was learned"
+            assert learned.cap is not None, "it was learned"
+            curvature, bound, size = learned.base_rate, learned.cap, 1.0
+        case _:
+            assert learned.base_rate is not None, "it was learned"
+            curvature, bound, size = RATES_DIFFER * learned.base_rate * (1 - learned.base_rate), 1.0, 1.0
+    rows = to_declared @ np.array(learned.encoding).T
+    alone = np.sqrt((rows**2).sum(-1) / (facts.units * curvature))
+    found = size * optimizer.widening(facts, curvature, bound) * alone
+    return tuple(found.tolist())
 
 
 def demerit(outlook: Outlook, facts: Facts, optimizer: AnySettings, inference: Inference) -> float:

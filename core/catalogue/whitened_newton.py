@@ -284,16 +284,21 @@ class WhitenedNewton(AbstractSettings):
         private = (self.bound_of_weights * b / self.mu) ** 2 / (facts.units * GRADIENT_SHARE * curvature)
         return WIDTH_FACTOR * sqrt(_KAPPA[self.planned_loss.kind] + private)
 
-    def hessian_noise(self, facts: Facts, curvature: float) -> float:
+    def hessian_noise(self, facts: Facts, curvature: float, peak: float | None = None) -> float:
         """Return the spectral noise of both last Hessians together over the mean second derivative.
 
         Above 1 a job ends with `too many coefficients`.
+
+        Args:
+            facts: public.
+            curvature: c, mean second derivative of the loss at the truth.
+            peak: the largest second derivative, of a Poisson model the cap to be expected; None: the loss's.
         """
         assert self.mu is not None, "plan first"
         share = self.shares.first_hessian + self.shares.last_hessian
         moved = sqrt(2) if facts.adjacency is Adjacency.REPLACE_ONE else 1.0
         loss = self.planned_loss
-        peak = 1.0 if isinstance(loss, Huber) else loss.curvature_peak
+        peak = peak or (1.0 if isinstance(loss, Huber) else loss.curvature_peak)
         deviation = moved * self.bound_of_weights**2 * peak / facts.units
         return 2 * sqrt(facts.dimension) * deviation / (self.mu * sqrt(share)) / curvature
 

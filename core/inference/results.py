@@ -84,7 +84,10 @@ def table(released: Released, levels: Sequence[float]) -> list[dict[str, Any]]:
 
 def flags_beside(released: Released, place: int) -> dict[str, Any]:
     """Return what is said beside a coefficient, in words, of methods that check their estimate."""
-    return {} if released.checks is None else {"flags": list(released.checks.words(place))}
+    if released.checks is None:
+        return {}
+    foreseen = released.checks.foreseen
+    return {"flags": list(released.checks.words(place)), "foreseen_error": foreseen[place] if foreseen else None}
 
 
 def shown_errors(released: Released) -> list[float | None]:

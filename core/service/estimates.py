@@ -98,6 +98,8 @@ class Quote(Plan):
     grant_id: str | None
     head: str
     grant: Balance | None
+    columns: tuple[Column, ...]
+    """As the dataset declares them."""
 
 
 class Plans:
@@ -195,6 +197,7 @@ def quote(session: Session, context: Context, caller: Caller, spec: JobSpec) -> 
         account=account,
         site=dataset.site,
         grant=None if grant is None else balance_of(grant),
+        columns=tuple(asker.columns),
     )
 
 
@@ -325,14 +328,14 @@ FORECASTS: Final = Forecasts(1024)
 
 def _foresee(quoted: Quote, spec: EstimateSpec) -> Foreseen:
     """Predict, and plan again for what is wanted."""
-    design, facts = quoted.planned.design, quoted.planned.facts
-    columns = (*design.columns, *(() if design.array is None else (design.array,)), design.target_column)
-    asker = Asker(spec.job(), columns, facts.units, facts.adjacency, quoted.account.terms)
+    facts = quoted.planned.facts
+    asker = Asker(spec.job(), quoted.columns, facts.units, facts.adjacency, quoted.account.terms)
     planned = quoted.planned
     reached: Reached | ReachedExcess | None = None
     privacy_given = "privacy" in spec.model_fields_set
-    if spec.goal is not None and spec.goal.width is not None:
-        planned, reached = reach(asker, spec.goal.width, privacy_given=privacy_given)
+    wanted = None if spec.goal is None else spec.goal.width or spec.goal.effect
+    if wanted is not None:
+        planned, reached = reach(asker, wanted, privacy_given=privacy_given)
     elif spec.goal is not None and spec.goal.excess_risk is not None:
         reached = reach_excess(asker, planned, spec.goal.excess_risk, privacy_given=privacy_given)
     return Foreseen(planned, forecast(asker, planned), foresee_excess(planned), reached)

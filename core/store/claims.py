@@ -1,6 +1,7 @@
 """Who holds a job: the fence that every write of an attempt carries, and the ledger's own state.
 
-A fence is the ledger's random epoch and a number that grows with every claim and every way out of one. It is checked
+A fence is the ledger's random epoch and a number that grows with every claim, at random, and with every way out of one:
+a claim that a restored backup has forgotten is nobody's, and never the next one's. It is checked
 under the job's row lock together with the state and the lease, so a supervisor or a child that was stopped past its
 lease and woke up again can neither spend nor publish.
 """
@@ -21,6 +22,8 @@ from core.store.tables import Job, Secret
 
 EPOCH: Final = "ledger-epoch"
 FROZEN: Final = "ledger-frozen"
+FENCE_BITS: Final = 44
+"""Two claims have one number by chance once in 2**44; a column of 63 bits holds half a million claims of one job."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,11 @@ def thaw_ledger(session: Session) -> None:
     """Draw a new epoch, so that no fence from before is valid, and go on."""
     put_secret(session, EPOCH, secrets.token_hex(16))
     session.execute(delete(Secret).where(Secret.name == FROZEN))
+
+
+def next_fence(job: Job) -> int:
+    """Return the number of a job's next claim: above all before it, and drawn, for a backup may have forgotten some."""
+    return job.fence + 1 + secrets.randbits(FENCE_BITS)
 
 
 def lock_job(session: Session, job_id: str) -> Job:

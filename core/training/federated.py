@@ -15,6 +15,7 @@ import torch
 from core.catalogue.planning import PlannedJob
 from core.errors import Diverged, Forsaken, Misled
 from core.inference.network import RELEASED, AnyReleased
+from core.inference.released import Released
 from core.oracle import Answer
 from core.oracle.federation import KEPT, TOLD, ClientMeter, Federation, Rounds
 from core.privacy.reports import weakest_of
@@ -271,7 +272,10 @@ def blaming(teller: int | None, meters: Sequence[ClientMeter]) -> Iterator[None]
 def of_all(released: AnyReleased, seat: Seat, units: int) -> AnyReleased:
     """Return a release as one of so many units; nothing is claimed of one that a lost client has a part in."""
     claim = released.certificate if seat.size == seat.asked else None
-    return released.model_copy(update={"units": units, "certificate": claim})
+    whole = released.model_copy(update={"units": units, "certificate": claim})
+    if not isinstance(whole, Released) or whole.checks is None:
+        return whole
+    return whole.model_copy(update={"checks": whole.checks.model_copy(update={"foreseen": ()})})  # of one client alone
 
 
 def _own_problem(

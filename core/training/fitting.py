@@ -15,6 +15,8 @@ from core.catalogue.losses import Huber, Logistic, Loss, Mallows, Poisson, Weigh
 from core.catalogue.modelling import encoded_loss
 from core.catalogue.models import NetworkModel, RegressionModel
 from core.catalogue.planning import PlannedJob
+from core.catalogue.prediction import learned_errors
+from core.catalogue.whitened_newton import WhitenedNewton
 from core.inference.about import known_scale
 from core.inference.estimate import Estimate, Sandwich
 from core.inference.network import AnyReleased, ReleasedNetwork, read_released
@@ -162,7 +164,7 @@ def describe(planned: PlannedJob, order: Order, fitted: Release[Fitted], charged
         weights=_newer_weights(model.weights),
         ridge=model.ridge,
         certificate=_claim(planned, order, estimate),
-        checks=_shown(checks, planned.design),
+        checks=_shown(checks, planned, order.units),
         iterates=_iterates(estimate),
     )
 
@@ -174,10 +176,17 @@ def learned_loss(loss: Loss, learned: Learned, design: Design) -> Loss:
     return loss.model_copy(update={"cap": learned.cap}) if isinstance(loss, Poisson) else loss
 
 
-def _shown(checks: Checks | None, design: Design) -> Checks | None:
-    """Return checks as they are shown: a declared lower bound of 0 is where many records may well lie."""
+def _shown(checks: Checks | None, planned: PlannedJob, units: int) -> Checks | None:
+    """Return checks as they are shown: a declared lower bound of 0 is where many records may well lie.
+
+    Beside them what the plan foresees with what was learned.
+    """
     if checks is None:
         return None
+    design, optimizer = planned.design, planned.spec.optimizer
+    assert isinstance(optimizer, WhitenedNewton), "no other method checks itself"
+    facts = planned.facts.model_copy(update={"units": units})
+    foreseen = learned_errors(optimizer, facts, checks.learned, design.to_declared()[0])
     zero = {one.name for one in design.columns if not isinstance(one, Coded) and bounds_of(one)[0] == 0}
     columns = tuple(
         look.model_copy(update={"clamped": tuple(end for end in look.clamped if end != "lower")})
@@ -185,7 +194,8 @@ def _shown(checks: Checks | None, design: Design) -> Checks | None:
         else look
         for look, feature in zip(checks.learned.columns, design.features, strict=True)
     )
-    return checks.model_copy(update={"learned": checks.learned.model_copy(update={"columns": columns})})
+    learned = checks.learned.model_copy(update={"columns": columns})
+    return checks.model_copy(update={"learned": learned, "foreseen": foreseen})
 
 
 def _iterates(estimate: Estimate) -> tuple[tuple[float, ...], ...] | None:

@@ -26,7 +26,7 @@ def test_widths_are_predicted_beside_those_without_privacy(admin: httpx.Client, 
     assert prediction["level"] == 0.95
     assert len(prediction["coefficients"]) == found["coefficients"]
     for one in prediction["coefficients"]:
-        assert set(one) == {"name", "width", "nonprivate_width", "ratio"}
+        assert set(one) == {"name", "width", "nonprivate_width", "ratio", "lowest", "highest"}
         assert one["ratio"] == pytest.approx(one["width"] / one["nonprivate_width"])
     assert set(prediction["useful_from"]) == {"mu", "units"}
     assert told(admin, job(dataset, mu="2", inference={"intervals": False}))["prediction"] is None

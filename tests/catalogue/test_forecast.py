@@ -147,5 +147,5 @@ def test_jobs_without_intervals_have_none() -> None:
 
 @pytest.mark.parametrize("wanted", [{}, {"width": goal(1.0), "excess_risk": WantedExcess(at_most=1.0)}])
 def test_a_goal_is_one_thing(wanted: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="either width or excess_risk"):
+    with pytest.raises(ValueError, match="give one of width, effect and excess_risk"):
         Goal(**wanted)

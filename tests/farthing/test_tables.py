@@ -80,7 +80,7 @@ def test_an_estimate_shows_what_is_reserved_beside_the_price() -> None:
 
 
 def test_an_estimate_shows_predicted_widths_and_what_a_goal_takes() -> None:
-    width = {"name": "age", "width": 0.02, "nonprivate_width": 0.016, "ratio": 1.25}
+    width = {"name": "age", "width": 0.02, "nonprivate_width": 0.016, "ratio": 1.25, "lowest": 0.01, "highest": None}
     goal = {"coefficient": "age", "at_most": 0.01, "predicted": 0.02, "met": False, "nonprivate_width": 0.016}
     quoted = {
         "cost": {"percent": "2.5", "epsilon_alone": "0.4", "rho": "0.005", "mu": "0.1"},
@@ -91,11 +91,12 @@ def test_an_estimate_shows_predicted_widths_and_what_a_goal_takes() -> None:
         "prediction": {"level": 0.95, "coefficients": [width], "useful_from": {"mu": "0.03", "units": 2500}},
         "goal": goal | {"mu": None, "units": 12_345},
     }
-    quoted["prediction"]["spread"] = ["age", "income"]
+    quoted["prediction"] |= {"spread": ["age", "income"], "flags": [{"flag": "too few events", "when": "at worst"}]}
     lines = [" ".join(line.split()) for line in shown(tables.estimate(Estimate.model_validate(quoted)))]
     for said in (
         "predicted widths of 95 % intervals",
-        "age 0.02 0.016 1.25",
+        "age 0.02 0.01 .. ? 0.016 1.25",
+        "at worst: too few events; all intervals would be withheld.",
         "at this n, from mu 0.03",
         "at this mu, from n 2,500",
         "predicted 0.02, not met",

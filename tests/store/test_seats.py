@@ -149,7 +149,7 @@ def test_nothing_is_claimed_until_all_sites_are_there_and_then_everything_is(eac
     with each.database.read() as session:
         clients = federations.clients_of(session, job_id)
         assert [client.worker for client in clients] == ["worker of a", "worker of b"]
-        assert len({client.fence for client in clients} | {client.id for client in clients}) == 3
+        assert len({client.fence for client in clients} | {client.id for client in clients}) == 4
     for worker in (each.a, each.b):
         found = worker.taken(job_id)
         assert found is not None

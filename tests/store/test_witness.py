@@ -8,7 +8,7 @@ from sqlalchemy import delete, select, text
 from core.errors import BudgetExhausted, Conflict, LedgerFrozen, StaleAttempt
 from core.privacy.events import Zcdp, compose
 from core.privacy.renyi import cost_nano
-from core.store.claims import Claim, freeze_ledger, refuse_if_frozen
+from core.store.claims import Claim, epoch, freeze_ledger, refuse_if_frozen
 from core.store.database import Database
 from core.store.identities import was_paid
 from core.store.jobs import jobs
@@ -20,7 +20,7 @@ from core.store.witness import witness_file
 from core.store.witness.comparing import compare, guard
 from core.store.witness.reconciling import reconcile
 from core.store.witness.witness import Witness
-from tests.support.store import STEP, Place, make_place, submit
+from tests.support.store import STEP, Place, backed_up, make_place, put_back, submit
 
 LEASE = 60.0
 
@@ -89,6 +89,24 @@ def test_a_ledger_that_only_grows_agrees(database: Database, place: Place, witne
         assert seen.head == ledger.verify(session, place.scope_id).head
     assert seen.seq == 3
     assert seen.taken[place.scope_id][: len(held.reserved)] == list(held.reserved)
+
+
+def test_a_backup_from_before_a_claim_gives_nobody_a_second_reading(
+    database: Database, place: Place, witness: Witness
+) -> None:
+    """A claim is no entry, so the witness agrees. The worker that had it goes on beside the one that takes it anew."""
+    submit_witnessed(database, place, witness)
+    database.run(epoch)  # drawn long ago
+    before = backed_up(database)
+    old = database.run(jobs.claim, "w", LEASE)
+    assert old is not None
+    put_back(database, before)
+    assert compare(database, witness) == []
+    new = database.run(jobs.claim, "v", LEASE)
+    assert new is not None
+    database.run(ledger.spend, new, 0, None, 0)
+    with pytest.raises(StaleAttempt):
+        database.run(ledger.spend, old, 0, None, 0)  # it would read the chunk that the other has paid for
 
 
 def test_what_is_reconciled_was_paid_though_the_entries_that_said_so_are_lost(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from sqlalchemy import update
+from sqlalchemy import text, update
 from sqlalchemy.engine import make_url
 from sqlalchemy.orm import Session
 
@@ -59,6 +59,36 @@ def empty_postgresql(url: str) -> None:
         for table in Base.metadata.sorted_tables:
             connection.execute(f'DELETE FROM "{table.name}"')
         connection.execute("UPDATE alembic_version SET version_num = %s", (head,))
+
+
+Tables = dict[str, list[dict[str, Any]]]
+
+
+def backed_up(database: Database) -> Tables:
+    """Return every row of a database."""
+    with database.read() as session:
+        return {
+            table.name: [dict(row) for row in session.execute(table.select()).mappings()]
+            for table in Base.metadata.sorted_tables
+        }
+
+
+def put_back(database: Database, tables: Tables) -> None:
+    """Put every row of a database back to what it was, past its triggers, as restoring a backup does."""
+    with database.write() as session:
+        if session.get_bind().dialect.name == "sqlite":
+            session.execute(text("PRAGMA defer_foreign_keys = ON"))
+            for trigger in (
+                session.execute(text("SELECT name FROM sqlite_master WHERE type = 'trigger'")).scalars().all()
+            ):
+                session.execute(text(f'DROP TRIGGER "{trigger}"'))
+        else:
+            session.execute(text("SET LOCAL session_replication_role = replica"))
+        for table in reversed(Base.metadata.sorted_tables):
+            session.execute(table.delete())
+        for table in Base.metadata.sorted_tables:
+            if tables[table.name]:
+                session.execute(table.insert(), tables[table.name])
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session, aliased
 
 from core.errors import StaleAttempt
 from core.store.access import rights
-from core.store.claims import Claim, hold
+from core.store.claims import Claim, hold, next_fence
 from core.store.ids import new_id
 from core.store.jobs.arrows import LOST, add_event, end, end_cancelled, end_failed, leave_attempt, requeue, settle
 from core.store.ledger import chain, ledger
@@ -98,7 +98,7 @@ def claim_clients(session: Session, job: Job, at: float, seated: Mapping[str, st
         assert client.state == "queued", f"{client.id} of {job.id} is {client.state} while the job waits"
         client.state = "running"
         client.attempt += 1
-        client.fence_epoch, client.fence = job.fence_epoch, client.fence + 1
+        client.fence_epoch, client.fence = job.fence_epoch, next_fence(client)
         client.worker, client.lease_until = seated.get(client.site, job.worker), job.lease_until
         client.started_at = client.started_at or at
         started = Attempt(

@@ -21,7 +21,7 @@ from core.errors import StaleAttempt
 from core.privacy.events import EVENT, NOTHING
 from core.store import clock
 from core.store.access import rights
-from core.store.claims import Claim, epoch, hold, lock_job, refuse_if_frozen
+from core.store.claims import Claim, epoch, hold, lock_job, next_fence, refuse_if_frozen
 from core.store.ids import new_id
 from core.store.jobs import federations, withdrawals
 from core.store.jobs.arrows import DRAINED, LOST, add_event, end, end_cancelled, end_failed, leave_attempt, requeue
@@ -211,7 +211,7 @@ def take(
         "state": "running",
         "attempt": job.attempt + 1,
         "fence_epoch": epoch(session),
-        "fence": job.fence + 1,
+        "fence": next_fence(job),
         "worker": worker,
         "lease_until": at + lease_seconds,
         "started_at": job.started_at or at,

@@ -17,7 +17,8 @@ VERSION: Final = 2
 SLOTS: Final = 4
 _MOST: Final = 2**63 - 1
 
-Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=0, le=253_402_300_799)]
+"""Since the epoch, up to the end of the year 9999."""
 Nano = Annotated[int, Field(ge=-_MOST, le=_MOST)]
 Slots = tuple[Nano, Nano, Nano, Nano]
 """Nano-nats at the four orders of an account; slots that its terms do not use are 0."""
@@ -72,7 +73,10 @@ class Body(BaseModel):
         Raises:
             ValueError: it has not the form of this kind.
         """
-        return cls.model_validate_json(text, strict=True)
+        found = cls.model_validate_json(text, strict=True)
+        if found.v == VERSION and canonical(found.model_dump(mode="json", exclude_unset=True)) != text:
+            raise ValueError("a number in it is written as of another type")
+        return found
 
     def follow(self, tally: "Tally") -> None:
         """Check that the entry follows from those before it, and change their sum; each kind says how.

@@ -29,6 +29,8 @@ def modernised(text: str) -> tuple[str, str]:
     told = {name: value for name, value in body.items() if name not in _SAID_TWICE.get(kind, set())}
     if kind == "open":
         told["unit"] = None
+    elif kind == "grant":
+        told["closed"] = False
     elif kind == "reserve":
         told.setdefault("retry_allowance", 0)
         told["draws"], told["dataset"] = 0, None

@@ -150,6 +150,7 @@ class Charge(Body):
         demand(self.chunk == len(job.schedule.events), "it is not of the end of the schedule")
         demand(self.attempt is not None and self.attempt >= job.attempt, "it is of an attempt before the last")
         rest = rest_of(job, self.scope, tally.accounts[self.scope].terms)
+        demand(all(one[1] != two[1] for one, two in pairwise(self.event)), "two runs are of the same event")
         told = [event for count, event in self.event for _ in range(min(count, len(rest) + 1))]
         demand(told == rest or not job.exact, "its events are not those left of the schedule and the allowance")
         tally.move(self, dict(job.held), {one: minus(amount) for one, amount in job.held.items()})
@@ -196,7 +197,7 @@ class Compensate(Body):
 
     KIND: ClassVar[str] = "compensate"
 
-    fraction: Annotated[str, Field(pattern=r"^\d{1,18}(/\d{1,18})?$")]
+    fraction: Annotated[str, Field(pattern=r"^[0-9]{1,18}(/[0-9]{1,18})?$")]
     reason: str
     actor: str
 

@@ -5,7 +5,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, ClassVar, Final
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 
 from core.privacy.amounts import parse_figure
 from core.privacy.budget import NANO, Terms, renewed
@@ -20,15 +20,25 @@ ACCEPTANCES: Final = ("accept_delta", "accept_weak_privacy")
 """Words of a declared budget that change none of its terms."""
 
 
+def _as_written(text: str) -> str:
+    if str(Decimal(text)) != text:
+        raise ValueError("it is written otherwise than a decimal is")
+    return text
+
+
+Written = Annotated[str, AfterValidator(_as_written)]
+"""A decimal as Python writes it."""
+
+
 class TermsBody(BaseModel):
     """What a budget promises and the caps that keep it; `declared` is the budget as its owner wrote it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    epsilon: str
-    delta: str
+    epsilon: Written
+    delta: Written
     orders: tuple[int, ...]
-    weights: tuple[str, ...]
+    weights: tuple[Written, ...]
     caps_nano: tuple[int, ...]
     declared: dict[str, JsonValue]
 
@@ -48,7 +58,7 @@ class TermsBody(BaseModel):
         known = {"epsilon", "rho", "delta", *ACCEPTANCES}
         demand(self.declared.keys() <= known, "its budget is declared by unknown words")
         accepted = [self.declared.get(name, True) for name in ACCEPTANCES]
-        demand(all(one in {True, False} for one in accepted), "what it accepts is neither true nor false")
+        demand(all(isinstance(one, bool) for one in accepted), "what it accepts is neither true nor false")
         told = {name: self.declared.get(name) for name in ("epsilon", "rho", "delta")}
         words = [value if isinstance(value, str) else None for value in told.values()]
         demand(words == list(told.values()), "figures of its budget are no strings")
@@ -123,7 +133,7 @@ class Grant(Still):
     terms: TermsBody
     principal: str
     actor: str
-    closed: bool = False
+    closed: bool
 
     def follow(self, tally: Tally) -> None:
         """Derive the terms; a ceiling that was used keeps its orders, weights and delta."""
@@ -157,7 +167,9 @@ class Grant(Still):
         if declared.keys() == {"share"}:
             share = declared["share"]
             demand(isinstance(share, str), "its share is no string")
-            return part_of(scope, Fraction(parse_figure(share)))
+            part = Fraction(parse_figure(share))
+            demand(part <= 1, "its share is more than the budget")
+            return part_of(scope, part)
         return self.terms.due(tally.units, self.v)
 
 

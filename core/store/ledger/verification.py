@@ -165,17 +165,8 @@ class Verifier:
 
     def _follow(self, row: Any) -> None:  # noqa: ANN401 - a row of nine columns
         """Follow one entry."""
-        tally = self._tally
-        demand(row.seq == tally.seq + 1, f"entry {tally.seq + 1} is missing")
-        demand(row.prev_hash == self._head, "it does not follow the entry before it")
-        demand(row.hash == chain.link(self._head, row.body), "its hash is not that of its body")
-        body = kinds.read(row.body)
-        told = (body.seq, body.kind, body.job, body.attempt, body.chunk, body.at)
-        kept = (row.seq, row.kind, row.job_id, row.attempt, row.chunk, row.created_at)
-        demand(told == kept, "its columns say something else than its body")
-        kinds.follow(tally, body)
-        self._head = row.hash
-        demand(self._known is None or self._known[0] != tally.seq or self._known == self.place, _REPLACED)
+        self._head = follow(self._tally, self._head, row)
+        demand(self._known is None or self._known[0] != self._tally.seq or self._known == self.place, _REPLACED)
 
     def _over_before(self, job_id: str) -> JobTally | None:
         """Return a job that was over before this page: its entries are followed again, without their movements."""
@@ -186,6 +177,29 @@ class Verifier:
         for text in self._session.execute(of_it.order_by(Entry.seq)).scalars():
             kinds.read(text).follow(shadow)
         return shadow.live.get(job_id) or shadow.over.get(job_id)
+
+
+def follow(tally: Tally, head: str, row: Any) -> str:  # noqa: ANN401 - a row of nine columns
+    """Follow an entry by what its row has, and return its hash.
+
+    Args:
+        tally: what the entries before it add up to.
+        head: the hash of the last of them.
+        row: `seq`, `kind`, `job_id`, `attempt`, `chunk`, `body`, `prev_hash`, `hash`, `created_at`.
+
+    Raises:
+        BrokenChain: it does not follow.
+        ArithmeticError, AssertionError, KeyError, TypeError, ValueError: it is no entry, or none that could follow.
+    """
+    demand(row.seq == tally.seq + 1, f"entry {tally.seq + 1} is missing")
+    demand(row.prev_hash == head, "it does not follow the entry before it")
+    demand(row.hash == chain.link(head, row.body), "its hash is not that of its body")
+    body = kinds.read(row.body)
+    told = (body.seq, body.kind, body.job, body.attempt, body.chunk, body.at)
+    kept = (row.seq, row.kind, row.job_id, row.attempt, row.chunk, row.created_at)
+    demand(told == kept, "its columns say something else than its body")
+    kinds.follow(tally, body)
+    return str(row.hash)
 
 
 def _reason_of(error: Exception) -> str:

@@ -1,0 +1,227 @@
+"""Between which ends the width of an interval may lie, as far as what was declared and assumed tells; and which flags.
+
+A prediction is of one public reference. What its inputs may be instead, and nobody has learned yet, is a range: a
+number may deviate by half of its declared range at most, and by as little as it likes; a base rate may be anything. So
+most ranges have no upper end until the owner declares deviations, the analyst assumes them, or a job has learned them.
+
+The formula itself errs by LOW to HIGH in sound cells (`benchmarks.trust`), and columns that explain each other widen
+intervals: by as much as `explained` says, of private and non-private ones alike. Whatever goes wrong beyond that is
+flagged by the job, and its interval withheld.
+"""
+
+from collections.abc import Sequence
+from math import sqrt
+from typing import Final, Literal, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from core.catalogue.assumed import Assumed
+from core.catalogue.checks import JobCheck
+from core.catalogue.columns import Coded, Column, Ordered
+from core.catalogue.design import Design
+from core.catalogue.loss_bases import AbstractRobust
+from core.catalogue.losses import Logistic, Loss, Poisson
+from core.catalogue.modelling import encoded_loss
+from core.catalogue.models import RegressionModel
+from core.catalogue.predicted_covariance import Outlook
+from core.catalogue.prediction import NORMAL_CURVATURE, PredictedWidth, count_reach
+from core.catalogue.whitened_newton import WhitenedNewton
+from core.privacy.facts import Facts, Frozen
+
+Array = NDArray[np.float64]
+T = TypeVar("T")
+LOW, HIGH = 0.7, 1.35
+"""Between which multiples of the formula standard errors lie in sound cells."""
+EXPLAINED: Final = 0.75
+"""R^2 of a column by the others, where nothing else is assumed."""
+UNIFORM_PART: Final = 1 / sqrt(3)
+"""Deviation of a uniform column over the largest that its bounds allow."""
+EVENTS_PER_COEFFICIENT: Final = 10
+USEFUL_RATIO: Final = 2.0
+
+
+class RangedWidth(PredictedWidth):
+    """One coefficient's interval: a width as predicted, and between which ends it may lie."""
+
+    lowest: float = Field(description="no median width is below it, whatever the columns are within what is declared")
+    highest: float | None = Field(description="nor above it; null: no upper end until something is declared or learned")
+
+
+class ForeseenFlag(Frozen):
+    """A flag that the job may end with, and so without intervals."""
+
+    flag: JobCheck
+    when: Literal["in any case", "as predicted", "at worst"] = Field(
+        description="at worst: for some value of what is neither declared nor assumed, such as a rare outcome"
+    )
+
+
+class Signal(NamedTuple):
+    """What the outcome contributes: the mean second derivative, and the bound of the score."""
+
+    curvature: float
+    bound: float
+    size: float = 1.0
+    """Of the residual scale, over the reference's."""
+    events: float | None = None
+    """Of the rarer outcome, or counts, for each unit."""
+
+
+class Outcome(NamedTuple):
+    """The outcome as it is taken to be, and at both ends of what it may be; None: it may be worth nothing."""
+
+    usual: Signal
+    best: Signal
+    worst: Signal | None
+
+
+def ranged(
+    widths: tuple[PredictedWidth, ...],
+    outlook: Outlook,
+    described: tuple[Design, RegressionModel, Assumed],
+    facts: Facts,
+    optimizer: object,
+) -> tuple[RangedWidth, ...]:
+    """Put the ends beside each width; of a method that does not learn where columns lie no upper end is known.
+
+    Args:
+        widths: as predicted.
+        outlook: that they were predicted by.
+        described: design, filled model, and what is assumed or declared of the columns.
+        facts: of the job.
+        optimizer: nothing open.
+    """
+    design, model, assumed = described
+    outcome = outcome_of(outlook, design, encoded_loss(model, design), assumed)
+    least = _least(outlook, design, assumed)
+    narrow = outcome.best.size * sqrt(outcome.usual.curvature / outcome.best.curvature)
+    wide: list[bool] = [False] * len(widths)
+    low, high = 1.0, 0.0
+    if isinstance(optimizer, WhitenedNewton):
+        low = optimizer.widening(facts, outcome.best.curvature, outcome.best.bound)
+        wide = _known(design, assumed)
+        if outcome.worst is not None:
+            others = 1 - (EXPLAINED if assumed.explained is None else assumed.explained)
+            times = optimizer.widening(facts, outcome.worst.curvature, outcome.worst.bound)
+            high = HIGH * times * outcome.worst.size / sqrt(others)
+    return tuple(
+        RangedWidth(
+            **one.model_dump(),
+            lowest=LOW * low * narrow * one.nonprivate_width * part,
+            highest=high * one.nonprivate_width if high and known else None,
+        )
+        for one, part, known in zip(widths, _shared(least, len(widths)), _shared(wide, len(widths)), strict=True)
+    )
+
+
+def foreseen_flags(outcome: Outcome, facts: Facts, optimizer: WhitenedNewton) -> tuple[ForeseenFlag, ...]:
+    """Return the flags of a whole job that public figures tell of."""
+
+    def budget(one: Signal) -> bool:
+        return optimizer.hessian_noise(facts, one.curvature, peak=_peak(optimizer, one)) > 1
+
+    def few(one: Signal) -> bool:
+        return one.events is not None and one.events * facts.units < EVENTS_PER_COEFFICIENT * facts.dimension
+
+    found: list[ForeseenFlag] = []
+    flags: tuple[JobCheck, JobCheck] = ("too many coefficients", "too few events")
+    for flag, raised in zip(flags, (budget, few), strict=True):
+        if raised(outcome.best):
+            found.append(ForeseenFlag(flag=flag, when="in any case"))
+        elif raised(outcome.usual):
+            found.append(ForeseenFlag(flag=flag, when="as predicted"))
+        elif outcome.worst is None or raised(outcome.worst):
+            found.append(ForeseenFlag(flag=flag, when="at worst"))
+    return tuple(found)
+
+
+def informative(outcome: Outcome, facts: Facts, optimizer: WhitenedNewton) -> bool:
+    """Say whether private intervals are at most twice as wide as non-private ones wherever in the range they lie."""
+    if outcome.worst is None or foreseen_flags(outcome, facts, optimizer):
+        return False
+    return HIGH * optimizer.widening(facts, outcome.worst.curvature, outcome.worst.bound) <= USEFUL_RATIO
+
+
+def outcome_of(outlook: Outlook, design: Design, loss: Loss, assumed: Assumed) -> Outcome:
+    """Return what the outcome is taken for, and what else it may be."""
+    mean = float(outlook.reference.curvature[0, 0])
+    match loss:
+        case Logistic():
+            rate = assumed.base_rate or 0.5
+            usual = Signal(mean, 1.0, events=min(rate, 1 - rate))
+            return Outcome(usual, usual, usual if assumed.base_rate is not None else None)
+        case Poisson():
+            assert loss.cap is not None, "plan first"
+            usual = Signal(mean, count_reach(mean, loss.cap), events=mean)
+            most = Signal(loss.cap, loss.cap, events=loss.cap)
+            typical = getattr(design.target_column, "typical", None) is not None
+            return Outcome(usual, usual, usual) if assumed.base_rate or typical else Outcome(usual, most, None)
+        case AbstractRobust():
+            usual = Signal(NORMAL_CURVATURE, loss.c)
+            if assumed.residual_scale is not None:
+                return Outcome(usual, usual, usual)
+            assert loss.scale is not None, "plan first"
+            return Outcome(usual, usual._replace(size=0.0), usual._replace(size=1 / loss.scale))
+    usual = Signal(mean, 1.0)
+    return Outcome(usual, usual, None)
+
+
+def _peak(optimizer: WhitenedNewton, outcome: Signal) -> float | None:
+    """Return the largest second derivative that is to be expected; None: the loss's own."""
+    return outcome.bound if isinstance(optimizer.loss, Poisson) else None
+
+
+def _least(outlook: Outlook, design: Design, assumed: Assumed) -> list[float]:
+    """Return for each coefficient the least part of the predicted width that unknown columns allow."""
+    columns = {column.name: column for column in design.columns}
+    found = []
+    for place, feature in enumerate(design.features):
+        if feature.column is None:
+            found.append(1.0 if all(_known(design, assumed)) else _centred(outlook, place))
+            continue
+        column = columns[feature.column]
+        if isinstance(column, Coded):
+            found.append(1.0 if column.name in assumed.frequencies else sqrt(2 / len(column.values)))
+        else:
+            found.append(1.0 if column.name in assumed.deviations else UNIFORM_PART)
+    return found
+
+
+def _centred(outlook: Outlook, place: int) -> float:
+    """Return the deviation that the intercept has where all columns are centred, over the predicted one."""
+    reference, row = outlook.reference, outlook.to_declared[place]
+    inverse = np.linalg.inv(reference.curvature)
+    whole = float(row @ inverse @ reference.score @ inverse @ row)
+    alone = row[place] ** 2 * float(reference.score[place, place]) / float(reference.curvature[place, place]) ** 2
+    return min(1.0, sqrt(alone / whole))
+
+
+def _known(design: Design, assumed: Assumed) -> list[bool]:
+    """Say of each coefficient whether all that its non-private width hangs on is declared or assumed."""
+    columns = {column.name: column for column in design.columns}
+
+    def spread(name: str) -> bool:
+        return name in (assumed.frequencies if isinstance(columns[name], Coded) else assumed.deviations)
+
+    def placed(name: str) -> bool:
+        column = columns[name]
+        return isinstance(column, Coded) or name in assumed.means or column.typical is not None
+
+    everything = all(spread(name) and placed(name) for name in columns)
+    return [everything if feature.column is None else spread(feature.column) for feature in design.features]
+
+
+def _shared(one: list[T], count: int) -> list[T]:
+    """Return as many as there are widths: each class of a multinomial model has the same."""
+    return one * (count // len(one))
+
+
+def with_declared(columns: Sequence[Column], design: Design, assumed: Assumed | None) -> Assumed:
+    """Return what is assumed, and of other numbers of the model the deviation that their owner declares."""
+    used = {column.name for column in design.columns}
+    own = {column.name: column.deviation for column in columns if isinstance(column, Ordered)}
+    known = {name: number for name, number in own.items() if number is not None and name in used}
+    assumed = assumed or Assumed()
+    return assumed.model_copy(update={"deviations": known | assumed.deviations})
