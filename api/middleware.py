@@ -7,7 +7,7 @@ from typing import Any
 import structlog
 from anyio import to_thread
 from starlette.datastructures import MutableHeaders
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.errors import problem
@@ -19,6 +19,8 @@ from core.store.ids import new_id
 log = structlog.get_logger("farthing.api")
 
 JOB_ID = re.compile(r"job_[0-9a-z]{26}")
+MOST_PARAMETERS = 100
+"""Of a query; parsing each takes as long as a small request."""
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -78,7 +80,13 @@ class Envelope:
                     text = "A path or a query holds no NUL; databases could not store it."
                     await problem(request, 422, "invalid-request", text)(scope, receive, reply)
                     return
+                if scope["query_string"].count(b"&") >= MOST_PARAMETERS:
+                    text = f"A query has {MOST_PARAMETERS} parameters at most."
+                    await problem(request, 422, "invalid-request", text)(scope, receive, reply)
+                    return
                 await self._app(scope, receive, reply)
+            except ClientDisconnect:  # in the middle of a body: there is nobody left to answer
+                log.info("client-gone")
             except Exception as error:  # noqa: BLE001 - the last net: the answer must not carry the error's text
                 log.error("unhandled", **describe(error))  # noqa: TRY400 - a traceback may hold data
                 if not begun:

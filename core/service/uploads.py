@@ -304,6 +304,7 @@ def _limits(settings: ServiceSettings, room_bytes: int) -> Limits:
         columns=settings.max_columns,
         seconds=settings.decode_seconds,
         memory_bytes=settings.decode_memory_bytes,
+        free_bytes=settings.min_free_disk_bytes,
     )
 
 
