@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.errors import problem
 from api.metrics import Metrics
-from api.trail import Trail
+from api.trail import Trail, is_upload, told_of
 from core.logs import describe
 from core.store.ids import new_id
 
@@ -111,8 +111,8 @@ class Envelope:
         line = None if getattr(request.state, "told", False) else self._trail.line(request, status)
         if line is not None:
             await to_thread.run_sync(self._trail.record, line)
-        code = getattr(request.state, "code", None)
-        self._metrics.seen(method, route, status, seconds, code)
+        status, code = told_of(method, route, status, getattr(request.state, "code", None))
+        self._metrics.seen(method, route, status, None if is_upload(method, route) else seconds, code)
         fields: dict[str, Any] = {"method": method, "route": route, "status": status, "seconds": round(seconds, 4)}
         caller = getattr(request.state, "caller", None)
         if caller is not None:
