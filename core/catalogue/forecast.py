@@ -17,6 +17,7 @@ from scipy.special import ndtr, ndtri
 
 from core.catalogue.assumed import Assumed
 from core.catalogue.columns import Coded, Column
+from core.catalogue.description_model import DescriptionModel
 from core.catalogue.jobs import JobSpec
 from core.catalogue.losses import Clip
 from core.catalogue.modelling import encoded_loss
@@ -163,7 +164,7 @@ class Asker:
     def outlook(self, planned: PlannedJob) -> Outlook | None:
         """Return what the widths of a plan are predicted from; None where none are predicted."""
         model, inference = planned.spec.model, planned.spec.inference
-        if isinstance(model, NetworkModel):
+        if isinstance(model, NetworkModel | DescriptionModel):
             return None
         if not inference.intervals or isinstance(model.weights, Clip) or planned.facts.dimension > MOST_COEFFICIENTS:
             return None

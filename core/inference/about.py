@@ -3,6 +3,7 @@
 from math import hypot
 from typing import Final
 
+from core.catalogue.description_model import DescriptionModel
 from core.catalogue.losses import Huber
 from core.catalogue.models import LinearModel, NetworkModel, RegressionModel
 from core.catalogue.network.model import Lora
@@ -21,7 +22,7 @@ def misfit(planned: PlannedJob, released: AnyReleased) -> str | None:
         if not isinstance(released, ReleasedNetwork):
             return f"is of the kind {released.kind}, not a network"
         return _network_misfit(planned, model, released)
-    if isinstance(released, ReleasedNetwork) or released.kind != model.kind:
+    if isinstance(model, DescriptionModel) or not isinstance(released, Released) or released.kind != model.kind:
         return f"is of the kind {released.kind}, not {model.kind}"
     return _encoding_misfit(planned, released) or _equation_misfit(planned, model, released) or _away(planned, released)
 
@@ -35,7 +36,7 @@ def _away(planned: PlannedJob, released: Released) -> str | None:
     return f"lies at {hypot(*theta):.4g} from zero, outside the radius of {radius:.4g}: raise /optimizer/radius"
 
 
-def _encoding_misfit(planned: PlannedJob, released: AnyReleased) -> str | None:
+def _encoding_misfit(planned: PlannedJob, released: Released | ReleasedNetwork) -> str | None:
     """Say in which column two designs differ first."""
     wanted, found = planned.design, released.design
     if found == wanted:

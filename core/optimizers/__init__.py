@@ -7,6 +7,7 @@ from torch import Tensor
 
 from core.catalogue.clipped.certified import CertifiedClippedSgd
 from core.catalogue.clipped.practical import ClippedSgd
+from core.catalogue.describe import Describe
 from core.catalogue.jobs import Inference
 from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
 from core.catalogue.kl.proximal_point import ProximalPoint
@@ -88,6 +89,8 @@ def iterate(settings: AnySettings, oracle: Oracle, points: Tensor | None = None)
             ended = select_model.iterate(settings, oracle, points)
         case WhitenedNewton():
             ended = whitened_newton.iterate(settings, oracle)
+        case Describe():
+            raise AssertionError("a description estimates nothing; see `core.optimizers.describe`")
         case _:
             assert_never(settings)
     return ended

@@ -6,14 +6,14 @@ Every answer names what the ones before told; counts are noised shares of record
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, sqrt
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from core.catalogue.look_questions import CellCounts, Cells, ResidualCellCounts
+from core.catalogue.look_questions import CellCounts, Cells, MagnitudeCounts, ResidualCellCounts, ValueCounts
 from core.catalogue.whitened_newton import COUNT_BINS_PER_OCTAVE, LEVELS, RESIDUAL_SPAN, SIZE_BINS, WhitenedNewton
 from core.oracle import Answer, Oracle
 from core.privacy.facts import Ranges
@@ -34,6 +34,19 @@ CAP_MARGIN: Final = 1.15
 LEAST_SIGMA: Final = 1e-3
 
 Ask = Callable[[int, tuple[Cells, ...]], Answer]
+
+
+class Looking(Protocol):
+    """Settings of a method that looks at columns."""
+
+    def cell_sigma(self) -> float:
+        """Return the noise multiplier of each level's cells of the columns."""
+
+    def size_question(self) -> MagnitudeCounts | None:
+        """Return the question for the sizes of numeric columns; None where there are none."""
+
+    def value_question(self) -> ValueCounts | None:
+        """Return the question for frequencies of two-valued columns; None where there are none."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +118,7 @@ def _by_cell(answer: Answer, named: tuple[Cells, ...], units: int) -> list[dict[
     return [{cell: next(told) for cell in cells} for cells in named]
 
 
-def look_at_columns(settings: WhitenedNewton, oracle: Oracle) -> Columns:
+def look_at_columns(settings: Looking, oracle: Oracle) -> Columns:
     """Ask where every column lies and how far it varies."""
     ranges, units, p = _ranges(oracle), oracle.facts.units, oracle.facts.dimension
     found = Columns(np.zeros(p), np.ones(p), np.zeros(p, dtype=np.bool_), np.zeros((p, 2), dtype=np.bool_))
@@ -130,7 +143,7 @@ def look_at_columns(settings: WhitenedNewton, oracle: Oracle) -> Columns:
     return found
 
 
-def _look_at_numbers(settings: WhitenedNewton, oracle: Oracle, medians: Quantiles, found: Columns) -> None:
+def _look_at_numbers(settings: Looking, oracle: Oracle, medians: Quantiles, found: Columns) -> None:
     """Fill centres, scales and ends of numeric columns."""
     ranges, units = _ranges(oracle), oracle.facts.units
     numbers = list(ranges.places("number"))

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from core.catalogue.planning import PlannedJob
 from core.inference.about import known_scale
+from core.inference.description import ReleasedDescription
 from core.inference.network import ReleasedNetwork, read_released
 from core.store.jobs.subjects import Subjects
 from core.training.network import PublicWeights, change_of
@@ -25,6 +26,7 @@ def points_of(planned: PlannedJob, subjects: Subjects | None, weights: PublicWei
     found: list[Tensor] = []
     for row in subjects.releases:
         released = read_released(row)
+        assert not isinstance(released, ReleasedDescription), "a description is no point"
         if isinstance(released, ReleasedNetwork):
             found.append(change_of(planned, weights, released).unsqueeze(0))
         else:
