@@ -2,13 +2,14 @@
 
 import csv
 import io
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
-from farthing import Client
+from farthing import Client, describing
+from farthing.cli import app
 from tests.support.embedded import KEY, SEEDS, Embedded
 
 ROWS = 4000
@@ -199,3 +200,37 @@ def test_shares_of_the_askers_choice(service: Embedded, dataset: str) -> None:
     assert shown["shares"] == {"look": 0.2, "means": 0.8}
     assert by_name(shown)["age"]["quantiles"] is None
     assert job["cost"]["spent"]["mu"] == "1"
+
+
+def test_the_sdk_describes_and_reads(service: Embedded, dataset: str) -> None:
+    with Client(service.url, KEY) as client:
+        what = describing(columns=["age", "group"], tables=[("age", "group")], edges={"age": [30, 50]})
+        made = client.describe(dataset, {"mu": "0.5"}, what)
+        found = made.description(0.9, about="records")
+        assert (found.level, found.model) == (0.9, made.id)
+        assert [one.value for one in found.column("group").frequencies.cells] == ["a", "b", "c"]
+        assert found.tables[0].rows == ("[0, 30)", "[30, 50)", "[50, 1000]")
+        lines = list(found.lines())
+        assert {line["statistic"] for line in lines} == {"mean", "mean within", "quantile", "frequency", "table"}
+        frame = pytest.importorskip("pandas").DataFrame(lines)
+        assert found.frame().equals(frame)
+        with pytest.raises(KeyError):
+            found.column("income")
+
+
+def test_the_command_line_describes(service: Embedded, dataset: str) -> None:
+    asked = ["describe", dataset, "--mu", "0.5", "--column", "age", "--column", "y", "--table", "age,y"]
+    reach = ["--url", service.url, "--key", KEY]
+    runner = CliRunner()
+    priced = runner.invoke(app, [*asked, "--price", *reach])
+    assert priced.exit_code == 0, priced.output
+    assert '"shares"' in priced.output
+    done = runner.invoke(app, [*asked, *reach])
+    assert done.exit_code == 0, done.output
+    assert "age by y" in done.output
+    model = next(word.strip(",.") for word in done.output.split() if word.startswith("mdl_"))
+    shown = runner.invoke(app, ["description", model, *reach])
+    assert shown.exit_code == 0, shown.output
+    assert "quantile 0.5" in shown.output
+    wrong = runner.invoke(app, ["describe", dataset, "--mu", "0.5", "--table", "age", *reach])
+    assert wrong.exit_code == 2
