@@ -334,6 +334,7 @@ class Describe(AbstractSettings):
                 Assumption(text="values are cut before they are summed", checked="static"),
                 Assumption(text="records are independent draws, for claims about a population", checked="declared"),
             ),
+            default_for=("description",),
             returns="means, quantiles, histograms, frequencies, tables and correlations, each with intervals",
         )
 
