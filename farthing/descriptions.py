@@ -53,7 +53,7 @@ class Figure(View):
     interval: tuple[float, float] | None
     """At the description's level; None where nothing can be claimed."""
     note: str | None
-    """Why there is none."""
+    """Why there is none; None: there is none."""
 
 
 class Quantile(Figure):
@@ -87,11 +87,11 @@ class Cell(Lost):
     share: float | None
     """Of the records with a value; None where the noise hides it."""
     std_error: float | None
-    """Of the share."""
+    """Of the share; None: there is none."""
     interval: tuple[float, float] | None
-    """Of the share."""
+    """Of the share; None: there is none."""
     note: str | None
-    """Why there is none."""
+    """Why there is none; None: there is none."""
 
 
 class Value(Cell):
@@ -151,19 +151,19 @@ class Column(View):
     unit: str | None
     """Of a date's figures; None: the column's own."""
     look: Look | None
-    """Of a number."""
+    """Of a number; None: not asked for."""
     missing: Cell | None
-    """Records without a value."""
+    """Records without a value; None: not asked for."""
     frequencies: Frequencies | None
-    """Of a category."""
+    """Of a category; None: not asked for."""
     histogram: Histogram | None
-    """Of a number."""
+    """Of a number; None: not asked for."""
     quantiles: tuple[Quantile, ...] | None
-    """Of a number."""
+    """Of a number; None: not asked for."""
     mean: Figure | None
-    """Every value within the declared bounds counted as it is."""
+    """Every value within the declared bounds counted as it is; None: not asked for."""
     mean_within: CutMean | None
-    """Where a number fills a small part of its bounds: of values drawn in to learned ends."""
+    """Where a number fills a small part of its bounds: of values drawn in to learned ends; None: not asked for."""
 
 
 class Table(View):

@@ -234,3 +234,86 @@ def test_the_command_line_describes(service: Embedded, dataset: str) -> None:
     assert "quantile 0.5" in shown.output
     wrong = runner.invoke(app, ["describe", dataset, "--mu", "0.5", "--table", "age", *reach])
     assert wrong.exit_code == 2
+
+
+LOGISTIC = {"kind": "logistic", "target": "y", "features": ["age", "income", "group"]}
+
+
+def test_a_later_job_takes_the_look_from_a_description(
+    service: Embedded, dataset: str, described: tuple[dict[str, Any], str]
+) -> None:
+    """Its plan has no look, its shares sum to one without, and its view says whose look it is."""
+    _, named = described
+    body = {"model": LOGISTIC, "optimizer": {"kind": "whitened_newton"}, "privacy": {"mu": "1"}}
+    with_look = service.http.post("/v1/estimates", json={"dataset": dataset, **body, "models": [named]}).json()
+    without = service.http.post("/v1/estimates", json={"dataset": dataset, **body}).json()
+    assert with_look["cost"]["rho"] == without["cost"]["rho"]
+    assert with_look["plan"]["looked"] is True
+    assert "cell_counts" not in with_look["plan"]["sigma"]
+    assert with_look["plan"]["sigma"]["second_moments"] == pytest.approx(
+        without["plan"]["sigma"]["second_moments"] * 0.94**0.5
+    )
+    job, model = run(service, dataset, **body, models=[named])
+    assert job["models"] == [named]
+    assert float(job["cost"]["spent"]["mu"]) == pytest.approx(1.0, rel=1e-6)
+    found = service.get(f"/v1/models/{model}")
+    assert found["models"] == [named]
+    look = by_name(service.get(f"/v1/models/{named}/description"))
+    pairs = zip(found["release"]["design"]["features"], found["release"]["checks"]["learned"]["columns"], strict=True)
+    for feature, learned in pairs:
+        if feature["name"] in {"age", "income"}:
+            own = look[feature["name"]]["look"]
+            assert learned["centre"] == pytest.approx((own["centre"] - feature["centre"]) / feature["scale"])
+            assert learned["scale"] == pytest.approx(own["scale"] / feature["scale"])
+    lines = {line["name"]: line for line in service.get(f"/v1/models/{model}/summary")["coefficients"]}
+    assert lines["group[b]"]["interval"] is not None
+    truth = np.log(0.6 / 0.4) - np.log(0.2 / 0.8)
+    assert abs(lines["group[b]"]["estimate"] - truth) < 6 * lines["group[b]"]["std_error"]
+
+
+def test_a_look_that_does_not_fit_is_refused_by_name(
+    service: Embedded, dataset: str, described: tuple[dict[str, Any], str]
+) -> None:
+    _, whole = described
+    _, part = run(service, dataset, **request(columns=["age", "group"], statistics=["means"]))
+    other = service.upload(People().csv(), columns=COLUMNS, budget={"epsilon": "8", "delta": "1e-6"})
+    body = {"model": LOGISTIC, "optimizer": {"kind": "whitened_newton"}, "privacy": {"mu": "0.1"}}
+    _, model = run(service, dataset, **body)
+    for target, names, words in (
+        (dataset, [part], "does not describe the column income"),
+        (other, [whole], "of another scope"),
+        (dataset, [model], "takes its look from a description"),
+        (dataset, ["mdl_" + 26 * "0"], "does not exist"),
+        (dataset, [whole, part], "names 2"),
+    ):
+        answer = service.try_submit(target, **body, models=names)
+        assert answer.status_code == 422, answer.text
+        assert "/models" in answer.text
+        assert words in answer.text, answer.text
+    only_age = body | {"model": {"kind": "logistic", "target": "y", "features": ["group"]}}
+    answer = service.try_submit(dataset, **only_age, models=[part])
+    assert "has no frequencies of the column group" in answer.text
+    answer = service.try_submit(dataset, **body | {"optimizer": {"kind": "whitened_newton", "looked": True}})
+    assert "/optimizer/looked" in answer.text
+
+
+def test_a_look_that_waits_for_approval_or_was_rejected_is_refused(service: Embedded) -> None:
+    """Whoever asks for approval decides whether a description may be read, and named."""
+    owned = service.upload(People().csv(), columns=COLUMNS, budget={"epsilon": "8", "delta": "1e-6"}, approval=True)
+    cheap = request(columns=["age"], statistics=["means"]) | {"privacy": {"mu": "0.1"}}
+    jobs = [service.wait(service.submit(owned, **cheap)) for _ in range(2)]
+    models = [service.get(f"/v1/jobs/{job['id']}")["result"]["model"] for job in jobs]
+    body = {
+        "model": {"kind": "logistic", "target": "y", "features": ["age"]},
+        "optimizer": {"kind": "whitened_newton"},
+        "privacy": {"mu": "0.1"},
+    }
+    waiting = service.try_submit(owned, **body, models=models[:1])
+    assert waiting.status_code == 422, waiting.text
+    assert "is pending" in waiting.text
+    assert service.http.post(f"/v1/models/{models[0]}/approve").status_code == 200
+    assert service.try_submit(owned, **body, models=models[:1]).status_code == 202
+    assert service.http.post(f"/v1/models/{models[1]}/reject").status_code == 200
+    rejected = service.try_submit(owned, **body, models=models[1:])
+    assert rejected.status_code == 422, rejected.text
+    assert "/models/0" in rejected.text

@@ -8,6 +8,9 @@ from core.catalogue.losses import Huber
 from core.catalogue.models import LinearModel, NetworkModel, RegressionModel
 from core.catalogue.network.model import Lora
 from core.catalogue.planning import PlannedJob
+from core.catalogue.whitened_newton import WhitenedNewton
+from core.inference import looks
+from core.inference.description import ReleasedDescription
 from core.inference.network import AnyReleased, ReleasedNetwork
 from core.inference.released import Released, equation_of, residual_scale
 
@@ -18,6 +21,10 @@ SAME_SCALE: Final = 1e-6
 def misfit(planned: PlannedJob, released: AnyReleased) -> str | None:
     """Say why a released model is no point for a planned job, in words that follow its name; None where it is one."""
     model = planned.spec.model
+    if isinstance(planned.spec.optimizer, WhitenedNewton):
+        if not isinstance(released, ReleasedDescription):
+            return f"is a {released.kind} model: whitened_newton takes its look from a description (`describe`)"
+        return looks.misfit(planned.design, released)
     if isinstance(model, NetworkModel):
         if not isinstance(released, ReleasedNetwork):
             return f"is of the kind {released.kind}, not a network"

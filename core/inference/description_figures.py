@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.stats import binom, norm
+from scipy.special import gammaln, ndtr, ndtri, xlog1py, xlogy
 
 from core.inference.description import Counts, Products, Sums
 
@@ -52,14 +52,25 @@ def above(units: float, share: float, excess: float, noise: float) -> float:
     spread = units * share * (1 - share)
     if spread == 0 or spread > EXACT_BELOW:
         deviation = sqrt(spread + noise**2)
-        return float(norm.sf(excess / deviation)) if deviation else float(excess <= 0)
+        return float(ndtr(-excess / deviation)) if deviation else float(excess <= 0)
     whole, mean = round(units), units * share
     reach = WINDOW * sqrt(spread) + 12
     number = np.arange(max(0, int(mean - reach)), min(whole, int(mean + reach)) + 1)
-    weights = binom.pmf(number, whole, share)
+    weights = _binomial(number, whole, share)
     if noise == 0:
         return float(weights[number - whole * share >= excess - 1e-9].sum())
-    return float(weights @ norm.sf((excess - number + whole * share) / noise))
+    return float(weights @ ndtr((number - whole * share - excess) / noise))
+
+
+def _binomial(number: NDArray[np.int64], units: int, share: float) -> Array:
+    """Return the chances of so many of `units`; `scipy.stats` would do, and takes half a second to import."""
+    ways = gammaln(units + 1) - gammaln(number + 1) - gammaln(units - number + 1)
+    return np.asarray(np.exp(ways + xlogy(number, share) + xlog1py(units - number, -share)))
+
+
+def _reach(level: float) -> float:
+    """Return how many standard deviations a normal interval reaches."""
+    return float(-ndtri((1 - level) / 2))
 
 
 def _limits(tail: float, units: float, count: float, missing: float, size: int, noise: float) -> tuple[float, float]:
@@ -114,7 +125,7 @@ def _share(
     share = min(max(count / present, 0.0), 1.0)
     own = noise * (1.0 if alone else sqrt(1 + share**2)) / present
     if about == "records":
-        reach = norm.isf((1 - level) / 2) * own
+        reach = _reach(level) * own
         middle = count / present
         return Figure(share, own, (min(max(middle - reach, 0.0), 1.0), max(min(middle + reach, 1.0), 0.0)))
     found = _limits((1 - level) / 2, units, count, missing, size, noise)
@@ -123,7 +134,7 @@ def _share(
 
 def counted(found: Counts, size: int, level: float) -> Iterator[Figure]:
     """Yield each cell's number of these records, within 0 and n; noise is all that it errs by."""
-    reach = norm.isf((1 - level) / 2) * found.deviation
+    reach = _reach(level) * found.deviation
     for one in found.counts:
         lower, upper = (min(max(one + sign * reach, 0.0), float(size)) for sign in (-1, 1))
         yield Figure(min(max(one, 0.0), float(size)), found.deviation, (lower, upper))
@@ -192,7 +203,7 @@ def mean(found: Sums, size: int, level: float, about: About, *, cut: bool) -> Fi
     if about == "population":
         variance += spread**2 / (size * whole)
     error, middle = found.cut.reach * sqrt(variance), found.cut.centre + found.cut.reach * z
-    reach = float(norm.isf((1 - level) / 2)) * error
+    reach = _reach(level) * error
     ends = [min(max(one, 0.0), 1.0) for one in (middle - reach, middle, middle + reach)]
     return Figure(ends[1], error, (ends[0], ends[2]))
 
@@ -229,7 +240,7 @@ def correlations(found: Products, size: int, level: float, about: About) -> list
             sampled = (max(found.influences[pair], 0.0) / whole + found.influence_deviation / whole) / (size * whole)
         tried = np.linspace(-1, 1, GRID)
         variance = noise**2 * _noise_factor(tried, means[[one, other]] / scales, scales) + sampled * found.cap
-        within = tried[np.abs(told - tried) <= norm.isf((1 - level) / 2) * np.sqrt(variance)]
+        within = tried[np.abs(told - tried) <= _reach(level) * np.sqrt(variance)]
         estimate = min(max(told, -1.0), 1.0)
         at = float(np.interp(estimate, tried, variance))
         ends = (float(within[0]), float(within[-1])) if within.size else (estimate, estimate)

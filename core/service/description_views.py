@@ -10,7 +10,7 @@ class FigureView(View):
     """A number with its interval, in the column's own units."""
 
     estimate: Paid[float | None]
-    """Null where the noise hides it."""
+    """The value; null: the noise hides it."""
     std_error: Paid[float | None]
     """Of sampling and noise, or of noise alone; null for quantiles, whose intervals are not made of one."""
     interval: Paid[tuple[float, float] | None]
@@ -48,11 +48,11 @@ class CellView(LostView):
     """How many records lie in a cell."""
 
     share: Paid[float | None]
-    """Of the records with a value; of `missing`, of all records. Null where the noise hides how many have one."""
+    """Of the records with a value; of `missing`, of all records. null: the noise hides it."""
     std_error: Paid[float | None]
-    """Of the share."""
+    """Of the share; null: there is none."""
     interval: Paid[tuple[float, float] | None]
-    """Of the share, at the level that was asked for."""
+    """Of the share, at the level that was asked for; null: there is none."""
     note: Paid[str | None]
     """Why there is none; null: nothing is wrong."""
 
@@ -114,19 +114,19 @@ class ColumnView(View):
     unit: Declared[str | None]
     """Of a date's figures; null: the column's own."""
     look: LookView | None
-    """Of a number."""
+    """Of a number; null: not asked for."""
     missing: CellView | None
-    """Records without a value."""
+    """Records without a value; null: not asked for."""
     frequencies: FrequenciesView | None
-    """Of a category."""
+    """Of a category; null: not asked for."""
     histogram: HistogramView | None
-    """Of a number."""
+    """Of a number; null: not asked for."""
     quantiles: list[QuantileView] | None
-    """Of a number."""
+    """Of a number; null: not asked for."""
     mean: FigureView | None
-    """Of a number, every value within the declared bounds counted as it is."""
+    """Of a number, every value within the declared bounds counted as it is; null: not asked for."""
     mean_within: CutMeanView | None
-    """Where a number fills a small part of its bounds: the mean of values drawn in to learned ends."""
+    """Where a number fills a small part of its bounds: its mean within learned ends; null: not asked for, or the same."""
 
 
 class TableView(View):

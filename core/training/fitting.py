@@ -44,7 +44,7 @@ from core.training.network import (
     merged,
 )
 from core.training.order import Order
-from core.training.points import points_of
+from core.training.points import look_of, points_of
 
 ROUNDING: Final = 1e-9
 """What a scale may pass its floor by and still be at it."""
@@ -94,8 +94,9 @@ def train(planned: PlannedJob, order: Order, meter: LedgerMeter, oracle: Oracle,
     if isinstance(planned.spec.model, DescriptionModel):
         return _describe_columns(planned, order, meter, oracle)
     shifts = torch.from_numpy(planned.design.baseline_shifts())
-    points = points_of(planned, order.subjects, weights)
-    fitted = fit_and_infer(planned.spec.optimizer, planned.spec.inference, oracle, shifts, points)
+    looked = look_of(planned, order.subjects)
+    points = None if looked is not None else points_of(planned, order.subjects, weights)
+    fitted = fit_and_infer(planned.spec.optimizer, planned.spec.inference, oracle, shifts, points, looked)
     return describe(planned, order, fitted, meter.charged)
 
 
