@@ -126,7 +126,7 @@ class ColumnView(View):
     mean: FigureView | None
     """Of a number, every value within the declared bounds counted as it is; null: not asked for."""
     mean_within: CutMeanView | None
-    """Where a number fills a small part of its bounds: its mean within learned ends; null: not asked for, or the same."""
+    """Where a number fills a small part of its bounds: its mean within learned ends; null: none, or the same."""
 
 
 class TableView(View):
