@@ -185,7 +185,7 @@ class Asker:
         """Return the widths of a plan with both ends of each."""
         outlook, model = self.outlook(planned), planned.spec.model
         assert outlook is not None, "widths were predicted"
-        assert not isinstance(model, NetworkModel), "nothing is predicted of them"
+        assert not isinstance(model, NetworkModel | DescriptionModel), "nothing is predicted of them"
         described = (planned.design, model, self.assumed(planned))
         return ranged(widths, outlook, described, planned.facts, planned.spec.optimizer)
 
@@ -225,7 +225,11 @@ def forecast(asker: Asker, planned: PlannedJob) -> Forecast | None:
 def _checked(asker: Asker, planned: PlannedJob) -> tuple[bool, tuple[ForeseenFlag, ...]]:
     """Say whether the intervals will be worth having in any case, and with which flags a job may end."""
     optimizer, model, outlook = planned.spec.optimizer, planned.spec.model, asker.outlook(planned)
-    if not isinstance(optimizer, WhitenedNewton) or outlook is None or isinstance(model, NetworkModel):
+    if (
+        not isinstance(optimizer, WhitenedNewton)
+        or outlook is None
+        or isinstance(model, NetworkModel | DescriptionModel)
+    ):
         return False, ()
     loss = encoded_loss(model, planned.design)
     outcome = outcome_of(outlook, planned.design, loss, asker.assumed(planned))
