@@ -17,7 +17,6 @@ from core.errors import Refusal
 from core.logs import configure
 from core.settings import ServiceSettings
 
-_MOST_HEAD_BYTES: Final = 64 * 1024
 _IDLE_SECONDS: Final = 5
 _BACKLOG: Final = 512
 _SPARE_CONNECTIONS: Final = 64
@@ -65,7 +64,6 @@ def main(arguments: list[str] | None = None) -> None:
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=10,
-        h11_max_incomplete_event_size=_MOST_HEAD_BYTES,
         timeout_keep_alive=_IDLE_SECONDS,
         limit_concurrency=settings.max_connections + _SPARE_CONNECTIONS,
         backlog=_BACKLOG,

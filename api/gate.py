@@ -31,6 +31,9 @@ RETRY_SECONDS: Final = 1
 _TOGETHER_SECONDS: Final = 2.0
 """Who has asked within so long is there beside others."""
 _LONGEST_REST_SECONDS: Final = 10.0
+_MOST_TAKEN: Final = 4096
+_FREE_SECONDS: Final = 1.0
+"""So much of short requests in a row is nobody's harm; beyond it a principal has its share of the time."""
 
 
 class Gate:
@@ -39,12 +42,19 @@ class Gate:
     def __init__(self, context: Context, door: Door) -> None:
         settings = context.settings
         self._seen: OrderedDict[str, float] = OrderedDict()
+        self._taken: dict[str, tuple[float, float]] = {}
         self._holders: Together[str | None, bool] = Together(self._hold, "holders")
         self._context = context
         self._door = door
         wait_seconds = settings.place_seconds
         self._slots = {
-            Work.LIGHT: Slots("requests", settings.max_requests, settings.max_requests_per_principal, wait_seconds),
+            Work.LIGHT: Slots(
+                "requests",
+                settings.max_requests,
+                settings.max_requests_per_principal,
+                wait_seconds,
+                self._rest_of_light,
+            ),
             Work.HEAVY: Slots(
                 "long computations", settings.max_heavy, settings.max_heavy_per_principal, wait_seconds, self._rest
             ),
@@ -92,11 +102,34 @@ class Gate:
         All threads share one interpreter: whoever computes without a pause makes each request of others wait many
         times. Who is alone has all of it.
         """
-        since = time.monotonic() - _TOGETHER_SECONDS
-        if not any(at >= since for one, at in self._seen.items() if one != who):
+        if self._is_alone(who):
             return 0.0
         settings = self._context.settings
         return min(_LONGEST_REST_SECONDS, held_seconds * (settings.max_heavy_per_principal / settings.heavy_share - 1))
+
+    def _rest_of_light(self, who: str, held_seconds: float) -> float:
+        """Return how long a place for short requests rests: not at all, but for who takes them without a pause.
+
+        What is short alone is long a hundred times a second. So what each principal's requests take is counted, less
+        its share of the time that has gone by; above a second of it places rest until that has gone by as well.
+        """
+        now, share = time.monotonic(), self._context.settings.light_share
+        taken, at = self._taken.get(who, (0.0, now))
+        taken = max(0.0, taken - share * (now - at)) + held_seconds
+        self._taken[who] = taken, now
+        if len(self._taken) > _MOST_TAKEN:
+            self._taken = {
+                one: (seconds, since)
+                for one, (seconds, since) in self._taken.items()
+                if seconds > share * (now - since)
+            }
+        if taken <= _FREE_SECONDS or self._is_alone(who):
+            return 0.0
+        return min(_LONGEST_REST_SECONDS, (taken - _FREE_SECONDS) / share)
+
+    def _is_alone(self, who: str) -> bool:
+        since = time.monotonic() - _TOGETHER_SECONDS
+        return not any(at >= since for one, at in self._seen.items() if one != who)
 
     async def identify(self, request: Request, cost: Cost) -> Caller | None:
         """Return who sends a request, None where no key is needed; the one place where a request is authenticated.

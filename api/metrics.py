@@ -32,10 +32,11 @@ class Metrics:
             "farthing_request_seconds", "Time to the first byte of an answer.", ["route"], registry=self._registry
         )
 
-    def seen(self, method: str, route: str, status: int, seconds: float, code: str | None) -> None:
-        """Count one answered request, and its code where it was refused."""
+    def seen(self, method: str, route: str, status: int, seconds: float | None, code: str | None) -> None:
+        """Count one answered request, its time unless that is its asker's affair, and its code where it was refused."""
         self._requests.labels(method, route, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
+        if seconds is not None:
+            self._seconds.labels(route).observe(seconds)
         if code is not None:
             self._refusals.labels(code).inc()
 

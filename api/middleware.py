@@ -7,18 +7,20 @@ from typing import Any
 import structlog
 from anyio import to_thread
 from starlette.datastructures import MutableHeaders
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.errors import problem
 from api.metrics import Metrics
-from api.trail import Trail
+from api.trail import Trail, is_upload, told_of
 from core.logs import describe
 from core.store.ids import new_id
 
 log = structlog.get_logger("farthing.api")
 
 JOB_ID = re.compile(r"job_[0-9a-z]{26}")
+MOST_PARAMETERS = 100
+"""Of a query; parsing each takes as long as a small request."""
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -78,7 +80,13 @@ class Envelope:
                     text = "A path or a query holds no NUL; databases could not store it."
                     await problem(request, 422, "invalid-request", text)(scope, receive, reply)
                     return
+                if scope["query_string"].count(b"&") >= MOST_PARAMETERS:
+                    text = f"A query has {MOST_PARAMETERS} parameters at most."
+                    await problem(request, 422, "invalid-request", text)(scope, receive, reply)
+                    return
                 await self._app(scope, receive, reply)
+            except ClientDisconnect:  # in the middle of a body: there is nobody left to answer
+                log.info("client-gone")
             except Exception as error:  # noqa: BLE001 - the last net: the answer must not carry the error's text
                 log.error("unhandled", **describe(error))  # noqa: TRY400 - a traceback may hold data
                 if not begun:
@@ -103,8 +111,8 @@ class Envelope:
         line = None if getattr(request.state, "told", False) else self._trail.line(request, status)
         if line is not None:
             await to_thread.run_sync(self._trail.record, line)
-        code = getattr(request.state, "code", None)
-        self._metrics.seen(method, route, status, seconds, code)
+        status, code = told_of(method, route, status, getattr(request.state, "code", None))
+        self._metrics.seen(method, route, status, None if is_upload(method, route) else seconds, code)
         fields: dict[str, Any] = {"method": method, "route": route, "status": status, "seconds": round(seconds, 4)}
         caller = getattr(request.state, "caller", None)
         if caller is not None:

@@ -15,7 +15,19 @@ _JOB_READS = ("/report", "/artifacts", "/artifacts/{name}")
 _UPLOADS = {("POST", "/v1/datasets"), ("PUT", "/v1/datasets/{dataset_id}/content")}
 _OF_THE_FILE = {409, 413, 422}
 _UPLOAD_REFUSED = (422, "upload-refused")
-"""How the trail tells of an upload that was refused for what is in it: which refusal it was is its owner's to know."""
+"""How the trail, the figures and the log tell of an upload that was refused for what is in it: why is its owner's."""
+
+
+def told_of(method: str, route: str, status: int, code: str | None) -> tuple[int, str | None]:
+    """Return status and code of an answer as anybody but its asker is told of them."""
+    if (method, route) in _UPLOADS and status in _OF_THE_FILE:
+        return _UPLOAD_REFUSED
+    return status, code
+
+
+def is_upload(method: str, route: str) -> bool:
+    """Tell whether a request brought records: how long it took tells what became of them."""
+    return (method, route) in _UPLOADS
 
 
 def _is_audited(method: str, route: str) -> bool:
@@ -40,9 +52,7 @@ class Trail:
         route = getattr(request.scope.get("route"), "path", "unknown")
         if caller is None or not _is_audited(request.method, route):
             return None
-        code = getattr(request.state, "code", None)
-        if (request.method, route) in _UPLOADS and status in _OF_THE_FILE:
-            status, code = _UPLOAD_REFUSED
+        status, code = told_of(request.method, route, status, getattr(request.state, "code", None))
         return Line(
             principal_id=caller.id,
             action=f"{request.method} {route}",

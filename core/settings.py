@@ -139,6 +139,9 @@ class ServiceSettings(BaseSettings):
     heavy_share: float = Field(
         default=0.25, gt=0, le=1, description="of the time that one principal computes, while others ask too"
     )
+    light_share: float = Field(
+        default=0.5, gt=0, description="of the time that one principal's short requests take, while others ask too"
+    )
     max_uploads: int = Field(default=8, ge=1, description="uploads that are received and decoded at a time")
     max_uploads_per_principal: int = Field(default=2, ge=1, description="the same, of one principal")
     max_streams: int = Field(default=512, ge=1, description="event streams and long polls that are open at a time")

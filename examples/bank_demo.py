@@ -65,7 +65,7 @@ def _free_port() -> int:
 def service(name: str) -> Iterator[Client]:
     """Run the embedded service in a folder that is removed afterwards; yield an administrator's client."""
     home = Path(tempfile.mkdtemp(prefix=f"farthing-{name}-"))
-    before = signal.signal(signal.SIGTERM, _leave)
+    before = signal.getsignal(signal.SIGTERM)
     try:
         with _service_under(home) as client:
             yield client
@@ -85,9 +85,14 @@ def _service_under(home: Path) -> Iterator[Client]:
     port, key = _free_port(), token_urlsafe(32)
     command = [sys.executable, "-m", "farthing.cli", "up", "--home", str(home), "--port", str(port)]
     log = home / "log.txt"
+    asked: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))  # what starts is stopped, so it starts first
     with log.open("wb") as sink:
         process = subprocess.Popen(command, env=os.environ | {"FARTHING_ADMIN_KEY": key}, stdout=sink, stderr=sink)
         try:
+            signal.signal(signal.SIGTERM, _leave)
+            if asked:
+                _leave(asked[0], None)
             with Client(f"http://127.0.0.1:{port}", key) as client:
                 _wait_until_ready(client, process, log)
                 yield client

@@ -6,6 +6,7 @@
 """
 
 from farthing.client import Client
+from farthing.descriptions import Description, describing
 from farthing.errors import FarthingError, JobFailed, Unreachable
 from farthing.estimate_views import Estimate
 from farthing.job_views import Event, Job
@@ -37,6 +38,7 @@ __all__ = [
     "Comparison",
     "Contrast",
     "Dataset",
+    "Description",
     "Ellipsoid",
     "Entry",
     "Estimate",
@@ -58,5 +60,6 @@ __all__ = [
     "Validation",
     "Verification",
     "WaldTest",
+    "describing",
     "network",
 ]

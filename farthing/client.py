@@ -14,6 +14,7 @@ import httpx
 
 from farthing import federated
 from farthing.arrays import write_npz
+from farthing.descriptions import describing
 from farthing.errors import FarthingError, JobFailed
 from farthing.estimate_views import Estimate
 from farthing.job_views import Event, Job
@@ -269,6 +270,26 @@ class Client(LedgerCalls, SignedResources, PeopleResources):
     def train(self, job: Spec) -> Model:
         """Submit a job, wait until it has succeeded, and return its model; raises as `submit` and `wait` do."""
         return self.model(str(self.wait(self.submit(job).id).model))
+
+    def describe(
+        self, dataset: str, privacy: Spec, what: Spec | None = None, *, shares: Mapping[str, float] | None = None
+    ) -> Model:
+        """Describe columns: submit the job, wait, and return what was released; `.description()` reads it.
+
+        Args:
+            dataset: `ds_...`.
+            privacy: one target, such as `{"mu": "0.3"}`.
+            what: made by `farthing.describing`; None: frequencies, quantiles and means of all columns.
+            shares: of mu squared, by statistic; None: planned.
+        """
+        optimizer = {"kind": "describe"} | ({} if shares is None else {"shares": dict(shares)})
+        asked = {
+            "dataset": dataset,
+            "model": dict(what or describing()),
+            "optimizer": optimizer,
+            "privacy": dict(privacy),
+        }
+        return self.train(asked)
 
     def cancel(self, job: str) -> Job:
         """Cancel a job; what it has not spent is given back."""

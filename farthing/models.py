@@ -7,6 +7,7 @@ from html import escape
 from importlib import import_module
 from typing import Any, Final
 
+from farthing.descriptions import Description
 from farthing.restrictions import parse_all
 from farthing.results import Comparison, Contrast, Ellipsoid, Interval, OddsRatio, RateRatio, Summary, WaldTest
 from farthing.wire import Wire
@@ -89,6 +90,15 @@ class Model:
             for one in self.table(level).coefficients
         ]
         return pandas.DataFrame(rows, index=pandas.Index(self.names, name="coefficient"))
+
+    def description(self, level: float | None = None, *, about: str = "population") -> Description:
+        """Return what a job that describes columns released.
+
+        Args:
+            level: of the intervals; None: the job's own.
+            about: `population`: intervals count sampling and noise; `records`: noise alone.
+        """
+        return Description.model_validate(self._read("description", level=level, about=about))
 
     def conf_int(
         self, level: Levels = None, *, method: str = "pointwise", coefficients: Sequence[str] | None = None

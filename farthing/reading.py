@@ -36,8 +36,28 @@ def summary(
             line(found.summary(level).rstrip())
         elif as_json:
             out.print_json(found.table(level).model_dump_json())
+        elif (table := found.table(level)).kind == "description":
+            line(found.summary(level).rstrip())
         else:
-            out.print(tables.summary(found.table(level)))
+            out.print(tables.summary(table))
+
+
+@app.command()
+def description(
+    model: ModelId,
+    level: OneLevel = None,
+    about: Annotated[
+        str, typer.Option(help="population: intervals count sampling and noise; records: noise alone")
+    ] = "population",
+    *,
+    as_json: Json = False,
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
+    """Print what a job that describes columns released. Each figure with its interval."""
+    with Client(url, secret) as client:
+        found = client.model(model).description(level, about=about)
+    out.print_json(found.model_dump_json()) if as_json else out.print(tables.description(found))
 
 
 @app.command()

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from farthing import federated, network_tables
 from farthing.console import plain_table, site_name
+from farthing.descriptions import Description
 from farthing.estimate_views import Estimate, Excess, ExcessGoal, Goal, PredictedWidth, Prediction
 from farthing.key_views import Key, Principal
 from farthing.results import Coefficient, Comparison, Ellipsoid, Interval, OddsRatio, RateRatio, Summary
@@ -201,6 +202,24 @@ def _range(one: PredictedWidth) -> str:
 def _between(interval: tuple[float | None, float | None] | None, digits: int = 4) -> str:
     low, high = interval or (None, None)
     return "-" if low is None and high is None else f"[{_number(low, digits)}, {_number(high, digits)}]"
+
+
+def description(found: Description) -> RenderableType:
+    """Show every figure of a description on a line of its own."""
+    rows = [
+        (
+            line["columns"],
+            " ".join(part for part in (line["statistic"], line["of"]) if part),
+            _number(line["estimate"]),
+            _number(line["std_error"]),
+            line["note"] or _between((line["lower"], line["upper"])),
+        )
+        for line in found.lines()
+    ]
+    title = f"description, n = {found.n:,}, model {found.model}"
+    right = ("estimate", "std. error", f"{found.level:g}")
+    said = [found.claim, *(f"Note: {note}" for note in found.notes)]
+    return Group(plain_table(title, rows, left=("column", "figure"), right=right), *said)
 
 
 def summary(found: Summary) -> RenderableType:

@@ -9,6 +9,7 @@ from farthing import federated, job_tables, plans, tables
 from farthing.client import Client
 from farthing.console import DEFAULT_URL, WRONG_INPUT, Json, Secret, Url, app, bar, complain, line, out, say
 from farthing.console import read_json as read
+from farthing.descriptions import describing
 from farthing.errors import JobFailed
 from farthing.job_views import Job
 
@@ -109,6 +110,45 @@ def train(
 
 
 @app.command()
+def describe(
+    dataset: Annotated[str, typer.Argument(help="ds_...")],
+    *,
+    mu: Annotated[str, typer.Option(help="what it may cost, such as 0.3")],
+    column: Annotated[list[str] | None, typer.Option(help="to describe; repeat it; default: all")] = None,
+    statistic: Annotated[
+        list[str] | None,
+        typer.Option(help="frequencies, missing, quantiles, histograms, means, correlations; repeat it"),
+    ] = None,
+    table: Annotated[list[str] | None, typer.Option(help="two columns to cross-tabulate, as a,b; repeat it")] = None,
+    dry: Annotated[
+        bool, typer.Option("--price", help="print the price and how it is divided, and run nothing")
+    ] = False,
+    url: Url = DEFAULT_URL,
+    secret: Secret = "",
+) -> None:
+    """Describe columns. Means, quantiles, histograms, frequencies, tables and correlations, with intervals."""
+    pairs = [tuple(pair.split(",")) for pair in table or ()]
+    if any(len(pair) != len(("one", "other")) for pair in pairs):
+        complain("--table: name two columns, as age,income")
+        raise typer.Exit(WRONG_INPUT)
+    asked = {
+        "dataset": dataset,
+        "model": describing(columns=column or None, statistics=statistic or None, tables=pairs),
+        "optimizer": {"kind": "describe"},
+        "privacy": {"mu": mu},
+    }
+    with Client(url, secret) as client:
+        if dry:
+            found = client.estimate(asked)
+            out.print(tables.estimate(found))
+            out.print_json(data={"shares": found.plan["shares"], "noise": found.plan.get("figures", {})})
+            return
+        queued = client.submit(asked)
+        say(f"{queued.id} is {queued.state}; Ctrl-C leaves it running")
+        _follow(client, queued)
+
+
+@app.command()
 def watch(job: JobId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
     """Watch a job to its end, and print its coefficient table."""
     with Client(url, secret) as client:
@@ -199,5 +239,9 @@ def _follow(client: Client, job: Job) -> None:
         )
         line(f"{done.id} {done.state}; its release {said}")
         return
-    out.print(tables.summary(client.summary(done.model)))
+    found = client.summary(done.model)
+    if found.kind == "description":
+        line(client.model(done.model).summary().rstrip())
+    else:
+        out.print(tables.summary(found))
     out.print(job_tables.cost(done) if done.federation is None else federated.clients(done))

@@ -12,9 +12,11 @@ from api.deps import Caller, Db
 from api.errors import problems
 from api.schemas import ContrastRequest, Paragraph, Predictions, PredictRows, RegionRequest, WaldRequest
 from core.errors import Conflict, FieldError, Forbidden, Invalid, ModelRetired, NotFound, Unauthenticated
+from core.inference.description_figures import About
 from core.inference.regions import Joint
 from core.service import models as service
 from core.service import readings
+from core.service.description_views import DescriptionView
 from core.service.views import ModelView
 
 router = APIRouter(
@@ -66,6 +68,21 @@ def get_summary(
     if kind == "html":
         return HTMLResponse(readings.summary_page(db, caller, model_id, levels))
     return readings.summary(db, caller, model_id, levels)
+
+
+@router.get("/{model_id}/description", responses=problems(Invalid))
+@costs(HEAVY_READ)
+def get_description(
+    model_id: ModelId,
+    caller: Caller,
+    db: Db,
+    level: Level = None,
+    about: Annotated[
+        About, Query(description="population: intervals count sampling and noise; records: noise alone")
+    ] = "population",
+) -> DescriptionView:
+    """Show what a job that describes columns released: each figure with its interval, in the columns' own units."""
+    return readings.description(db, caller, model_id, level, about)
 
 
 @router.get("/{model_id}/intervals", responses=problems(Invalid))

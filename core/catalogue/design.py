@@ -31,7 +31,7 @@ from core.catalogue.columns import (
     centre_of,
     plain,
 )
-from core.catalogue.models import AnyModel, PhaseRetrievalModel, PoissonModel
+from core.catalogue.models import PhaseRetrievalModel, PoissonModel, TrainedModel
 from core.catalogue.network.layers import Shape
 from core.catalogue.network.model import NetworkModel
 from core.catalogue.selection import some_of, target_of, used_by
@@ -86,7 +86,7 @@ class Design(Grown):
     Either of ordinary columns, or of one array, which then has no features of its own names.
     """
 
-    NEWER: ClassVar = frozenset({"array", "single"})
+    NEWER: ClassVar = frozenset({"array", "single", "keeps_missing"})
 
     features: tuple[Feature, ...]
     target: TargetCoding
@@ -94,6 +94,9 @@ class Design(Grown):
     target_column: Scalar
     array: ArrayColumn | None = Field(default=None, description="what is read instead of features")
     single: bool = Field(default=False, description="encoded features are kept in single precision, for a network")
+    keeps_missing: bool = Field(
+        default=False, description="a missing value is NaN and its record counts, for descriptions of columns"
+    )
 
     @model_validator(mode="after")
     def _either(self) -> "Design":
@@ -292,7 +295,7 @@ class Design(Grown):
         return without_tiny((number - feature.centre) / feature.scale)
 
 
-def make_design(columns: Sequence[Column], model: AnyModel) -> Design:
+def make_design(columns: Sequence[Column], model: TrainedModel) -> Design:
     """Return the encoding of `model`'s features and target, from declared columns alone.
 
     Raises:
@@ -355,7 +358,7 @@ def _coding(column: Ordered, *, centred: bool) -> tuple[float, float]:
     return centre_of(column), upper / 2 - lower / 2
 
 
-def _target_coding(column: Scalar, model: AnyModel) -> TargetCoding:
+def _target_coding(column: Scalar, model: TrainedModel) -> TargetCoding:
     if isinstance(column, Coded):
         return TargetCoding(column=column.name, kind="binary" if isinstance(column, BinaryColumn) else "category")
     if isinstance(model, PoissonModel):

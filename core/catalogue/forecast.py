@@ -17,6 +17,7 @@ from scipy.special import ndtr, ndtri
 
 from core.catalogue.assumed import Assumed
 from core.catalogue.columns import Coded, Column
+from core.catalogue.description_model import DescriptionModel
 from core.catalogue.jobs import JobSpec
 from core.catalogue.losses import Clip
 from core.catalogue.modelling import encoded_loss
@@ -163,7 +164,7 @@ class Asker:
     def outlook(self, planned: PlannedJob) -> Outlook | None:
         """Return what the widths of a plan are predicted from; None where none are predicted."""
         model, inference = planned.spec.model, planned.spec.inference
-        if isinstance(model, NetworkModel):
+        if isinstance(model, NetworkModel | DescriptionModel):
             return None
         if not inference.intervals or isinstance(model.weights, Clip) or planned.facts.dimension > MOST_COEFFICIENTS:
             return None
@@ -184,7 +185,7 @@ class Asker:
         """Return the widths of a plan with both ends of each."""
         outlook, model = self.outlook(planned), planned.spec.model
         assert outlook is not None, "widths were predicted"
-        assert not isinstance(model, NetworkModel), "nothing is predicted of them"
+        assert not isinstance(model, NetworkModel | DescriptionModel), "nothing is predicted of them"
         described = (planned.design, model, self.assumed(planned))
         return ranged(widths, outlook, described, planned.facts, planned.spec.optimizer)
 
@@ -224,7 +225,11 @@ def forecast(asker: Asker, planned: PlannedJob) -> Forecast | None:
 def _checked(asker: Asker, planned: PlannedJob) -> tuple[bool, tuple[ForeseenFlag, ...]]:
     """Say whether the intervals will be worth having in any case, and with which flags a job may end."""
     optimizer, model, outlook = planned.spec.optimizer, planned.spec.model, asker.outlook(planned)
-    if not isinstance(optimizer, WhitenedNewton) or outlook is None or isinstance(model, NetworkModel):
+    if (
+        not isinstance(optimizer, WhitenedNewton)
+        or outlook is None
+        or isinstance(model, NetworkModel | DescriptionModel)
+    ):
         return False, ()
     loss = encoded_loss(model, planned.design)
     outcome = outcome_of(outlook, planned.design, loss, asker.assumed(planned))

@@ -7,6 +7,7 @@ from pydantic import Field, TypeAdapter
 
 from core.catalogue.clipped.certified import CertifiedClippedSgd
 from core.catalogue.clipped.practical import ClippedSgd
+from core.catalogue.describe import Describe
 from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
 from core.catalogue.kl.proximal_point import ProximalPoint
 from core.catalogue.kl.spider import KlSpider
@@ -33,7 +34,8 @@ AnySettings = Annotated[
     | PerturbedSpider
     | Certify
     | SelectModel
-    | WhitenedNewton,
+    | WhitenedNewton
+    | Describe,
     Field(discriminator="kind"),
 ]
 SETTINGS: TypeAdapter[AnySettings] = TypeAdapter(AnySettings)
@@ -53,6 +55,7 @@ METHODS = (
     Certify,
     SelectModel,
     WhitenedNewton,
+    Describe,
 )
 
 

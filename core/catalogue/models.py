@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from core.catalogue.columns import Name
+from core.catalogue.description_model import DescriptionModel
 from core.catalogue.losses import Binary, Clip, Huber, Logistic, Mallows, Phase, Poisson, Robust, Weights
 from core.catalogue.network.model import NetworkModel as NetworkModel  # noqa: PLC0414 - where every kind is looked for
 from core.catalogue.nonconvex_losses import SmoothPhase
@@ -86,4 +87,6 @@ class PhaseRetrievalModel(_Linear):
 
 RegressionModel = LogisticModel | LinearModel | PoissonModel | MultinomialModel | PhaseRetrievalModel
 """What is fitted to a design: anything but networks."""
-AnyModel = Annotated[RegressionModel | NetworkModel, Field(discriminator="kind")]
+TrainedModel = RegressionModel | NetworkModel
+AnyModel = Annotated[TrainedModel | DescriptionModel, Field(discriminator="kind")]
+"""What a job may ask for; a description trains nothing."""

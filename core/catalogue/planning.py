@@ -7,6 +7,15 @@ from math import ceil, log2
 from core.catalogue.choices import choose
 from core.catalogue.columns import Column
 from core.catalogue.completion import complete, contradiction
+from core.catalogue.describe import Describe
+from core.catalogue.describing import (
+    described,
+    description_design,
+    description_facts,
+    make_layout,
+    refuse_for_descriptions,
+)
+from core.catalogue.description_model import DescriptionModel
 from core.catalogue.design import Design, make_design
 from core.catalogue.jobs import Inference, JobSpec, Resources
 from core.catalogue.kl.repeats import Repeats
@@ -14,7 +23,7 @@ from core.catalogue.landscape import hessian_smoothness, longest_square
 from core.catalogue.method import Bound
 from core.catalogue.methods import AnySettings
 from core.catalogue.modelling import encoded_loss, fill_model, make_facts
-from core.catalogue.models import LinearModel, NetworkModel, PhaseRetrievalModel, RegressionModel
+from core.catalogue.models import AnyModel, LinearModel, NetworkModel, PhaseRetrievalModel, RegressionModel
 from core.catalogue.network.planning import (
     clip_of,
     fill_network,
@@ -101,11 +110,12 @@ def plan_job(spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency:
     """
     _check_models(spec)
     _refuse_shared(spec)
+    refuse_for_descriptions(spec)
     spec = prepared(_begun(_numbered(spec)))
     design, model, facts = describe(spec, columns=columns, units=units, adjacency=adjacency)
     spec = _with_known(spec, design, model)
     mu, fits = spec.privacy.total_mu(terms), allowed(spec.privacy, terms)
-    if isinstance(model, NetworkModel):
+    if isinstance(model, NetworkModel | DescriptionModel):
         optimizer, inference = complete(spec.optimizer.calibrated(facts, fits), spec.inference, mu, facts)
     else:
         optimizer, inference = _completed(spec, design, model, facts, mu, fits)
@@ -173,14 +183,29 @@ def _begun(spec: JobSpec) -> JobSpec:
     return spec.model_copy(update={"optimizer": fill(spec.optimizer, start=start)})
 
 
-def _with_known(spec: JobSpec, design: Design, model: RegressionModel | NetworkModel) -> JobSpec:
+def _with_known(spec: JobSpec, design: Design, model: AnyModel) -> JobSpec:
     """Tell a method the loss where it asks, and one with rounds of escape how fast its Hessians change, where known."""
+    if isinstance(model, DescriptionModel):
+        return _with_layout(spec, design, model)
     if isinstance(spec.optimizer, WhitenedNewton) and not isinstance(model, NetworkModel):
         return spec.model_copy(update={"optimizer": told_of(spec.optimizer, model)})
     if not isinstance(spec.optimizer, EscapeFigures) or isinstance(model, NetworkModel) or not spec.optimizer.escapes:
         return spec
     found = hessian_smoothness(encoded_loss(model, design), model.weights, design.norm_bound)
     return spec.model_copy(update={"optimizer": fill(spec.optimizer, hessian_smoothness=found)})
+
+
+def _with_layout(spec: JobSpec, design: Design, model: DescriptionModel) -> JobSpec:
+    """Tell a description's method what is asked of which columns.
+
+    Raises:
+        Invalid: it was given, and says otherwise.
+    """
+    assert isinstance(spec.optimizer, Describe), "they go together"
+    layout = make_layout(design.columns, model)
+    if spec.optimizer.layout not in {None, layout}:
+        raise contradiction("/optimizer/layout", "does not agree with the model; leave it out")
+    return spec.model_copy(update={"optimizer": fill(spec.optimizer, layout=layout)})
 
 
 def _completed(
@@ -206,12 +231,16 @@ def _completed(
 
 def describe(
     spec: JobSpec, *, columns: Sequence[Column], units: int, adjacency: Adjacency
-) -> tuple[Design, RegressionModel | NetworkModel, Facts]:
+) -> tuple[Design, AnyModel, Facts]:
     """Return how a job's rows are encoded, its filled model, and what is public of its records, whatever it is worth.
 
     Raises:
         Invalid: as `plan_job` does.
     """
+    if isinstance(spec.model, DescriptionModel):
+        chosen = described(columns, spec.model)
+        named = spec.model.model_copy(update={"columns": tuple(column.name for column in chosen)})
+        return description_design(chosen), named, description_facts(chosen, units, adjacency)
     if isinstance(spec.model, NetworkModel):
         refuse_for_networks(spec)
         design = make_design(columns, spec.model)

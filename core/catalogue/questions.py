@@ -22,6 +22,7 @@ from core.catalogue.look_questions import (
 )
 from core.catalogue.question_bases import AbstractQuestion, Clipped
 from core.catalogue.reencoded_questions import ReencodedCurvature, ReencodedGradient
+from core.catalogue.table_questions import CutProducts, CutSums, InfluenceSquares, TableCounts
 from core.privacy.events import BoundedRange, Event
 from core.privacy.facts import Adjacency, Facts
 
@@ -251,7 +252,10 @@ Reencoded = SecondMoments | WeightSums | ReencodedGradient | ReencodedCurvature
 Looked = Counted | Reencoded
 """Sums with public arguments of their own, of methods that learn how to encode records."""
 
-Question = Annotated[Summed | GradientNorm | LeastGradient | Scored | Looked, Field(discriminator="kind")]
+Tabled = TableCounts | CutSums | CutProducts | InfluenceSquares
+"""Sums over the declared columns themselves, of jobs without a model."""
+
+Question = Annotated[Summed | GradientNorm | LeastGradient | Scored | Looked | Tabled, Field(discriminator="kind")]
 
 
 def gradient_of(question: Scored) -> Gradient:
@@ -266,5 +270,5 @@ def summed(question: Question) -> Summed:
         AssertionError: it is made of two.
     """
     assert not isinstance(question, LikelyStationary | FirstStationary), "scores are made of two sums"
-    assert not isinstance(question, Looked), "these are sums of their own"
+    assert not isinstance(question, Looked | Tabled), "these are sums of their own"
     return question.gradient() if isinstance(question, GradientNorm | LeastGradient) else question

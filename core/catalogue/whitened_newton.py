@@ -84,6 +84,7 @@ class WhitenedNewton(AbstractSettings):
 
     has_covariance: ClassVar = True
     federates: ClassVar = True
+    about: ClassVar = (0, 1)
 
     kind: Literal["whitened_newton"] = "whitened_newton"
     mu: Mu | None = Field(default=None, description="null: the job's")
@@ -102,6 +103,11 @@ class WhitenedNewton(AbstractSettings):
     numbers: Annotated[int, Field(ge=0)] | None = Field(default=None, description="numeric columns; null: as declared")
     two_valued: Annotated[int, Field(ge=0)] | None = Field(
         default=None, description="two-valued columns, those of a category's values included; null: as declared"
+    )
+
+    looked: bool | None = Field(
+        default=None,
+        description="the look at the columns is that of a description, which the job names in `models`; null: as named",
     )
 
     def plan(self, facts: Facts, mu: float) -> Self:
@@ -129,8 +135,9 @@ class WhitenedNewton(AbstractSettings):
 
     @property
     def shares(self) -> Shares:
-        """How mu^2 is divided."""
-        return POISSON_SHARES if isinstance(self.loss, Poisson) else SHARES
+        """How mu^2 is divided; without a look of its own, its share goes to all others in proportion."""
+        shares = POISSON_SHARES if isinstance(self.loss, Poisson) else SHARES
+        return Shares(0.0, *(share / (1 - shares.look) for share in shares[1:])) if self.looked else shares
 
     @property
     def planned_loss(self) -> Logistic | Huber | Poisson:
@@ -215,10 +222,11 @@ class WhitenedNewton(AbstractSettings):
     def _looks(self) -> Iterator[Looked]:
         """Yield the questions about columns and target, in order; what they name is learned."""
         assert self.numbers is not None, "plan first"
-        if self.numbers:
+        if self.numbers and not self.looked:
             cells = CellCounts(sigma=self.cell_sigma(), level=LEVELS, cells=(MOST_CELLS,) * self.numbers)
             yield from [cells] * LEVELS
-        yield from (one for one in (self.size_question(), self.value_question(), self.target_question()) if one)
+        own = () if self.looked else (self.size_question(), self.value_question())
+        yield from (one for one in (*own, self.target_question()) if one)
         if isinstance(self.loss, Huber):
             cells = CellCounts(
                 sigma=self.target_cell_sigma(), of="target", level=LEVELS, cells=(tuple(range(MOST_TARGET_CELLS)),)

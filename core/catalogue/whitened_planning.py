@@ -23,6 +23,12 @@ def prepared(spec: JobSpec) -> JobSpec:
     """
     if not isinstance(spec.optimizer, WhitenedNewton):
         return spec
+    named = bool(spec.models)
+    if spec.optimizer.looked not in {None, named}:
+        fix = "leave it out: it follows from whether /models names a description"
+        raise Invalid(f"/optimizer/looked does not agree with /models: {fix}.", FieldError("/optimizer/looked", fix))
+    spec = spec.model_copy(update={"optimizer": fill(spec.optimizer, looked=named)})
+    assert isinstance(spec.optimizer, WhitenedNewton), "it is the same method"
     planned = spec.optimizer.loss is not None  # a plan that is made again has scales and weights filled
     errors = [*_of_model(spec, planned=planned), *([] if planned else _of_inference(spec.inference))]
     if errors:

@@ -3,10 +3,14 @@
 from math import hypot
 from typing import Final
 
+from core.catalogue.description_model import DescriptionModel
 from core.catalogue.losses import Huber
 from core.catalogue.models import LinearModel, NetworkModel, RegressionModel
 from core.catalogue.network.model import Lora
 from core.catalogue.planning import PlannedJob
+from core.catalogue.whitened_newton import WhitenedNewton
+from core.inference import looks
+from core.inference.description import ReleasedDescription
 from core.inference.network import AnyReleased, ReleasedNetwork
 from core.inference.released import Released, equation_of, residual_scale
 
@@ -17,11 +21,15 @@ SAME_SCALE: Final = 1e-6
 def misfit(planned: PlannedJob, released: AnyReleased) -> str | None:
     """Say why a released model is no point for a planned job, in words that follow its name; None where it is one."""
     model = planned.spec.model
+    if isinstance(planned.spec.optimizer, WhitenedNewton):
+        if not isinstance(released, ReleasedDescription):
+            return f"is a {released.kind} model: whitened_newton takes its look from a description (`describe`)"
+        return looks.misfit(planned.design, released)
     if isinstance(model, NetworkModel):
         if not isinstance(released, ReleasedNetwork):
             return f"is of the kind {released.kind}, not a network"
         return _network_misfit(planned, model, released)
-    if isinstance(released, ReleasedNetwork) or released.kind != model.kind:
+    if isinstance(model, DescriptionModel) or not isinstance(released, Released) or released.kind != model.kind:
         return f"is of the kind {released.kind}, not {model.kind}"
     return _encoding_misfit(planned, released) or _equation_misfit(planned, model, released) or _away(planned, released)
 
@@ -35,7 +43,7 @@ def _away(planned: PlannedJob, released: Released) -> str | None:
     return f"lies at {hypot(*theta):.4g} from zero, outside the radius of {radius:.4g}: raise /optimizer/radius"
 
 
-def _encoding_misfit(planned: PlannedJob, released: AnyReleased) -> str | None:
+def _encoding_misfit(planned: PlannedJob, released: Released | ReleasedNetwork) -> str | None:
     """Say in which column two designs differ first."""
     wanted, found = planned.design, released.design
     if found == wanted:

@@ -19,6 +19,7 @@ from core.catalogue.network.layers import Activation, Pool2d, Shape, parameters_
 from core.catalogue.network.model import Lora, NetworkModel, trace
 from core.catalogue.network.trained import adapters, trained_count
 from core.errors import FieldError, Invalid
+from core.inference.description import ReleasedDescription
 from core.inference.network_graph import Single, make_graph, split
 from core.inference.released import Released
 from core.privacy.facts import Frozen, Grown
@@ -98,7 +99,7 @@ class ReleasedNetwork(Grown):
         return getattr(self.design.target_column, "values", None)
 
 
-AnyReleased = Released | ReleasedNetwork
+AnyReleased = Released | ReleasedNetwork | ReleasedDescription
 RELEASED: Final[TypeAdapter[AnyReleased]] = TypeAdapter(AnyReleased)
 """Reads a row of models of any kind."""
 
@@ -116,7 +117,8 @@ def pack_parameters(flat: NDArray[np.floating[Any]]) -> str:
 
 def read_released(row: Any) -> AnyReleased:  # noqa: ANN401 - a row's JSON
     """Return a model's row."""
-    return ReleasedNetwork.model_validate(row) if row.get("kind") == "network" else Released.model_validate(row)
+    kinds: dict[str, type[AnyReleased]] = {"network": ReleasedNetwork, "description": ReleasedDescription}
+    return kinds.get(row["kind"], Released).model_validate(row)
 
 
 def shown(row: dict[str, Any]) -> dict[str, Any]:
@@ -128,12 +130,15 @@ def shown(row: dict[str, Any]) -> dict[str, Any]:
     return told | {"parameters": released.count, "trained_parameters": released.trained}
 
 
-def refuse_network(released: AnyReleased, what: str) -> Released:
+def with_coefficients(released: AnyReleased, what: str) -> Released:
     """Return a release that has coefficients.
 
     Raises:
-        Invalid: it is a network's.
+        Invalid: it is a network's, or a description.
     """
+    if isinstance(released, ReleasedDescription):
+        fix = "ask for its description or its summary, or fit a regression model"
+        raise Invalid(f"A description has no coefficients, so no {what}.", FieldError("/model", fix))
     if isinstance(released, ReleasedNetwork):
         raise Invalid(
             f"A network has no coefficients, so no {what}.",

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from core.catalogue.clipped.certified import CertifiedClippedSgd
 from core.catalogue.clipped.practical import ClippedSgd
+from core.catalogue.describe import Describe
 from core.catalogue.jobs import Inference
 from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
 from core.catalogue.kl.proximal_point import ProximalPoint
@@ -21,6 +22,7 @@ from core.catalogue.second_order.selecting import SelectModel
 from core.catalogue.sufficient_statistics import SufficientStatistics
 from core.catalogue.whitened_newton import WhitenedNewton
 from core.inference.estimate import Estimate, Sandwich
+from core.inference.looks import Columns
 from core.inference.sandwich import infer
 from core.optimizers import (
     adaptive_gd,
@@ -48,13 +50,16 @@ class Fitted:
     sandwich: Sandwich | None
 
 
-def iterate(settings: AnySettings, oracle: Oracle, points: Tensor | None = None) -> tuple[Estimate, Status]:  # noqa: C901, PLR0912 - a case for each method
+def iterate(  # noqa: C901, PLR0912 - a case for each method
+    settings: AnySettings, oracle: Oracle, points: Tensor | None = None, looked: Columns | None = None
+) -> tuple[Estimate, Status]:
     """Run the method that these filled settings name and leave the door open.
 
     Args:
         settings: the method's, nothing open.
         oracle: the only way to the records.
         points: released before, shape (K, p), float64, encoded units; None for methods that are about none.
+        looked: where columns lie, of a description that the job names; None: it names none.
 
     Raises:
         Diverged: the last step left the public radius; decided from noised values only.
@@ -87,7 +92,9 @@ def iterate(settings: AnySettings, oracle: Oracle, points: Tensor | None = None)
             assert points is not None, "a job of this kind is about models"
             ended = select_model.iterate(settings, oracle, points)
         case WhitenedNewton():
-            ended = whitened_newton.iterate(settings, oracle)
+            ended = whitened_newton.iterate(settings, oracle, looked)
+        case Describe():
+            raise AssertionError("a description estimates nothing; see `core.optimizers.describe`")
         case _:
             assert_never(settings)
     return ended
@@ -109,6 +116,7 @@ def fit_and_infer(
     oracle: Oracle,
     shifts: Tensor | None = None,
     points: Tensor | None = None,
+    looked: Columns | None = None,
 ) -> Release[Fitted]:
     """Run a method, ask for the two matrices of its intervals where wanted, and close the door.
 
@@ -118,11 +126,12 @@ def fit_and_infer(
         oracle: the only way to the records.
         shifts: directions that move many coefficients together; see `infer`.
         points: of the released models that the job is about, shape (K, p).
+        looked: where columns lie, of a description that the job names.
 
     Raises:
         Diverged: as `iterate`; nothing is asked for the intervals then.
     """
-    estimate, status = iterate(settings, oracle, points)
+    estimate, status = iterate(settings, oracle, points, looked)
     if settings.has_covariance:
         sandwich = estimate.sandwich if inference.intervals else None
     else:

@@ -6,15 +6,16 @@ Every answer names what the ones before told; counts are noised shares of record
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, sqrt
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from core.catalogue.look_questions import CellCounts, Cells, ResidualCellCounts
+from core.catalogue.look_questions import CellCounts, Cells, MagnitudeCounts, ResidualCellCounts, ValueCounts
 from core.catalogue.whitened_newton import COUNT_BINS_PER_OCTAVE, LEVELS, RESIDUAL_SPAN, SIZE_BINS, WhitenedNewton
+from core.inference.looks import Columns, indicator_scales, unknown
 from core.oracle import Answer, Oracle
 from core.privacy.facts import Ranges
 
@@ -26,7 +27,6 @@ KEPT: Final = 1.5
 COUNT_CAUTION: Final = 3.0
 SPARSE_PART: Final = 8.0
 """A column in which nothing was seen has its declared range divided by this for a scale."""
-LEAST_INDICATOR_SCALE: Final = 0.1
 CLAMPED_PART: Final = 0.01
 NORMAL_QUARTILES: Final = 1.349
 NORMAL_MEDIAN: Final = 1.4826
@@ -34,6 +34,19 @@ CAP_MARGIN: Final = 1.15
 LEAST_SIGMA: Final = 1e-3
 
 Ask = Callable[[int, tuple[Cells, ...]], Answer]
+
+
+class Looking(Protocol):
+    """Settings of a method that looks at columns."""
+
+    def cell_sigma(self) -> float:
+        """Return the noise multiplier of each level's cells of the columns."""
+
+    def size_question(self) -> MagnitudeCounts | None:
+        """Return the question for the sizes of numeric columns; None where there are none."""
+
+    def value_question(self) -> ValueCounts | None:
+        """Return the question for frequencies of two-valued columns; None where there are none."""
 
 
 @dataclass(frozen=True)
@@ -45,18 +58,6 @@ class Quantiles:
     """Noised counts in both end cells, shape (columns, 2)."""
     deviation: float
     """Of the noise on a count."""
-
-
-@dataclass(frozen=True)
-class Columns:
-    """What was learned of every encoded feature, shape (p,) each; the intercept's centre is 0 and its scale 1."""
-
-    centre: Array
-    scale: Array
-    sparse: NDArray[np.bool_]
-    """Nothing was seen of how it varies."""
-    clamped: NDArray[np.bool_]
-    """At the lower and upper end of its range, shape (p, 2)."""
 
 
 def quantiles(ask: Ask, columns: int, fractions: Sequence[float], units: int) -> Quantiles:
@@ -105,10 +106,10 @@ def _by_cell(answer: Answer, named: tuple[Cells, ...], units: int) -> list[dict[
     return [{cell: next(told) for cell in cells} for cells in named]
 
 
-def look_at_columns(settings: WhitenedNewton, oracle: Oracle) -> Columns:
+def look_at_columns(settings: Looking, oracle: Oracle) -> Columns:
     """Ask where every column lies and how far it varies."""
     ranges, units, p = _ranges(oracle), oracle.facts.units, oracle.facts.dimension
-    found = Columns(np.zeros(p), np.ones(p), np.zeros(p, dtype=np.bool_), np.zeros((p, 2), dtype=np.bool_))
+    found = unknown(p)
     numbers, two = list(ranges.places("number")), list(ranges.places("two"))
     zero = torch.zeros(p, dtype=torch.float64)
     if numbers:
@@ -125,12 +126,11 @@ def look_at_columns(settings: WhitenedNewton, oracle: Oracle) -> Columns:
         shares = np.clip(shares, least, 1 - least)
         width = np.array([ranges.upper[at] - ranges.lower[at] for at in two])
         found.centre[two] = np.array([ranges.lower[at] for at in two]) + width * shares
-        least_scale = max(1 / sqrt(p), LEAST_INDICATOR_SCALE)
-        found.scale[two] = width * np.maximum(np.sqrt(shares * (1 - shares)), least_scale)
+        found.scale[two] = width * indicator_scales(shares, p)
     return found
 
 
-def _look_at_numbers(settings: WhitenedNewton, oracle: Oracle, medians: Quantiles, found: Columns) -> None:
+def _look_at_numbers(settings: Looking, oracle: Oracle, medians: Quantiles, found: Columns) -> None:
     """Fill centres, scales and ends of numeric columns."""
     ranges, units = _ranges(oracle), oracle.facts.units
     numbers = list(ranges.places("number"))

@@ -24,10 +24,10 @@ from core.catalogue.reencoded_questions import ReencodedCurvature, ReencodedGrad
 from core.catalogue.whitened_newton import TARGET_REACH, WhitenedNewton
 from core.inference.checking import Found, check
 from core.inference.estimate import Estimate, Sandwich
+from core.inference.looks import Columns
 from core.inference.shrinkage import TINY, assembled, positive_part, shrink
 from core.inference.whitened import Last, Told, Whitened, finish, newton_step
 from core.optimizers.column_look import (
-    Columns,
     base_rate,
     count_cap,
     look_at_columns,
@@ -93,17 +93,19 @@ class Encoded:
         return _above(theta, self.matrix)
 
 
-def iterate(settings: WhitenedNewton, oracle: Oracle) -> tuple[Estimate, Status]:
+def iterate(settings: WhitenedNewton, oracle: Oracle, looked: Columns | None = None) -> tuple[Estimate, Status]:
     """Estimate coefficients with their covariance.
 
     Args:
         settings: public settings, nothing open.
         oracle: the only way to the records, with ranges in its facts and an intercept first.
+        looked: where columns lie, of a description; None: the method looks itself.
 
     Returns:
         The estimate, in encoded units, its covariance and its checks.
     """
-    columns = look_at_columns(settings, oracle)
+    assert bool(settings.looked) == (looked is not None), "a look is paid for where none is given"
+    columns = look_at_columns(settings, oracle) if looked is None else looked
     loss, target = _look_at_target(settings, oracle)
     encoded, target = _whiten(settings, oracle, columns, loss, target)
     theta = _start(loss, encoded, target)

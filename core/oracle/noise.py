@@ -25,9 +25,11 @@ from core.catalogue.questions import (
     Looked,
     Question,
     Secant,
+    Tabled,
     summed,
 )
 from core.catalogue.reencoded_questions import ReencodedCurvature, ReencodedGradient
+from core.catalogue.table_questions import CutProducts, CutSums, InfluenceSquares, TableCounts
 from core.mechanisms.exponential import choose
 from core.mechanisms.gaussian import SHORT, noise_pieces, noise_symmetric, noise_vector
 from core.mechanisms.generator import Generator, SystemGenerator
@@ -52,7 +54,8 @@ Matrices = Curvature | Hessian | ReencodedCurvature | SecondMoments
 """Symmetric answers, noised on and above the diagonal."""
 
 _Counts = CellCounts | ResidualCellCounts | MagnitudeCounts | ValueCounts
-Vectors = Gradient | GradientDifference | HessianProduct | Secant | ReencodedGradient | WeightSums | _Counts
+_Tables = TableCounts | CutSums | CutProducts | InfluenceSquares
+Vectors = Gradient | GradientDifference | HessianProduct | Secant | ReencodedGradient | WeightSums | _Counts | _Tables
 """Sums that are told entry by entry, as they are."""
 
 
@@ -61,6 +64,9 @@ def grid_for(question: Question, facts: Facts, terms: int) -> Grid:  # noqa: PLR
     """Return the grid for a sum of at most `terms` clipped answers: route (b), whose proofs are in the lattice."""
     if isinstance(question, Looked):
         return _looked_grid(question, facts, terms)
+    if isinstance(question, Tabled):
+        size, diameter = question.shape(facts.dimension)[0], question.diameter(facts)
+        return vector_grid(question.bound(facts), terms, size, facts.adjacency, diameter)
     bound = question.bound(facts)
     match question:
         case Gradient() | GradientDifference() if facts.part_rows is not None:
@@ -147,7 +153,7 @@ def noised_mean(
         return paced(choice_seconds(len(scores)), lambda: decided(generator, question, scores))
     grid = grid_for(question, facts, terms)
     parameter = grid.parameter(question.sigma)
-    shape = (question if isinstance(question, Looked) else summed(question)).shape(facts.dimension)
+    shape = (question if isinstance(question, Looked | Tabled) else summed(question)).shape(facts.dimension)
     given = total.part.shape if isinstance(total, OpenSum) else total.shape
     assert given == shape or question.places == "list", "a sum has the question's shape"
     scale = parameter * grid.step / divisor

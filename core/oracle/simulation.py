@@ -20,6 +20,7 @@ from core.catalogue.questions import (
     Question,
     Scored,
     Summed,
+    Tabled,
     gradient_of,
     summed,
 )
@@ -176,7 +177,7 @@ class Simulation:
 
     def _chosen(
         self,
-        question: Summed | Looked,
+        question: Summed | Looked | Tabled,
         at: tuple[Tensor, Tensor | None],
         terms: int,
         *,
@@ -194,7 +195,7 @@ class Simulation:
         """Sum and noise."""
         if isinstance(question, AbstractScored):
             return self._decision(question, theta)
-        if isinstance(question, Looked):
+        if isinstance(question, Looked | Tabled):
             exact, units = self._chosen(question, (theta, None), self.facts.units), float(self.facts.units)
         else:
             exact, units = self._sum(summed(question), theta, other)

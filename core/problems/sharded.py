@@ -17,7 +17,7 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-from core.catalogue.questions import Looked, Question, summed
+from core.catalogue.questions import Looked, Question, Tabled, summed
 from core.privacy.facts import PART_UNITS, Facts, Grown, parts_in
 from core.problems import Problem
 from core.problems.blocks import BlockProblem
@@ -246,7 +246,7 @@ class Replica:
 
 def _told_shape(question: Question, dimension: int) -> tuple[int, ...]:
     """Return the shape of a sum."""
-    return (question if isinstance(question, Looked) else summed(question)).shape(dimension)
+    return (question if isinstance(question, Looked | Tabled) else summed(question)).shape(dimension)
 
 
 def _points(

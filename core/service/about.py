@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 
 from core.catalogue.planning import PlannedJob
 from core.catalogue.second_order.selecting import SelectModel
+from core.catalogue.whitened_newton import WhitenedNewton
 from core.errors import FieldError, Invalid, ModelRetired, NotFound
 from core.inference.about import misfit
 from core.inference.network import read_released
@@ -74,9 +75,24 @@ def _fault(
     if model.approval not in subjects.OPEN:
         return f"is {model.approval}: a job may be about it once its owner has approved it"
     fault = misfit(planned, read_released(model.release))
-    if fault is not None or not planned.spec.optimizer.needs_apart:
-        return fault
+    return fault or _of_others(session, planned, datasets, name)
+
+
+def _of_others(session: Session, planned: PlannedJob, datasets: Collection[Dataset], name: str) -> str | None:
+    """Say that a model was made of records that the method must not meet again, or of others than it reads."""
+    if isinstance(planned.spec.optimizer, WhitenedNewton):
+        return _elsewhere(session, datasets, name)
+    if not planned.spec.optimizer.needs_apart:
+        return None
     seen = subjects.origin(session, [name]).datasets & {dataset.id for dataset in datasets}
-    if seen:
-        return f"was made of the records of {min(seen)}: name a dataset that it has not seen"
-    return None
+    return f"was made of the records of {min(seen)}: name a dataset that it has not seen" if seen else None
+
+
+def _elsewhere(session: Session, datasets: Collection[Dataset], name: str) -> str | None:
+    """Say that a description is of other records than those that a job reads: its look may be wrong for them."""
+    made = subjects.origin(session, [name])
+    if made.datasets == {dataset.id for dataset in datasets}:
+        return None
+    if made.scopes != {dataset.scope_id for dataset in datasets}:
+        return "describes people of another scope: name a description of this dataset, or leave it out"
+    return f"describes {min(made.datasets)}: name a description of this dataset, or leave it out"

@@ -10,7 +10,7 @@ steps so that the next jobs can be stored meanwhile; `take` is both.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -305,22 +305,29 @@ class _Counter:
     def admit(self, draft: _Draft) -> Made:
         """Reserve for one job, for all of its clients or for none, or refuse it."""
         job = draft.job
+        self._each(
+            draft, lambda payer, _: self._check(draft.submission.caller, payer)
+        )  # what exists for a caller first
         for place, name in enumerate(draft.submission.spec.models):
             if name not in self.models:  # taken away since the plan was made
                 detail = f"{name} is kept no more"
                 raise Invalid(f"The job cannot be about this model: {detail}.", FieldError(f"/models/{place}", detail))
         queue.admit(self.live[job.owner_id], self.most_queued)
         reservation = ledger.Reservation(self.books)
-        for place, (payer, part) in enumerate(zip(draft.payers, draft.submission.plan.parts, strict=True)):
-            try:
-                self._check(draft.submission.caller, payer)
-                reservation.add(payer, part.schedule)
-            except Refusal as refusal:
-                if not job.is_federated:
-                    raise
-                raise federations.of_client(refusal, place, payer.dataset_id) from refusal
+        self._each(draft, lambda payer, part: reservation.add(payer, part.schedule))
         self.live[job.owner_id] += 1
         return Made(reservation.make(), job.device)
+
+    @staticmethod
+    def _each(draft: _Draft, do: Callable[[Job, Plan], None]) -> None:
+        """Do something for each client of a job; a refusal of one names its dataset."""
+        for place, (payer, part) in enumerate(zip(draft.payers, draft.submission.plan.parts, strict=True)):
+            try:
+                do(payer, part)
+            except Refusal as refusal:
+                if not draft.job.is_federated:
+                    raise
+                raise federations.of_client(refusal, place, payer.dataset_id) from refusal
 
     def _check(self, caller: Caller, job: Job) -> None:
         """Refuse what a caller may not ask of a dataset: access may have gone since the plan was made."""

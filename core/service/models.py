@@ -8,7 +8,7 @@ from safetensors.numpy import save
 from sqlalchemy.orm import Session
 
 from core.errors import Conflict, FieldError, Forbidden, Invalid, ModelRetired, NotFound
-from core.inference.network import AnyReleased, ReleasedNetwork, make_onnx, read_released, refuse_network, shown
+from core.inference.network import AnyReleased, ReleasedNetwork, make_onnx, read_released, shown, with_coefficients
 from core.inference.released import Released, declared, residual_scale
 from core.service.context import Caller, Context
 from core.service.scopes import viewer
@@ -59,10 +59,10 @@ def coefficients_of(context: Context, caller: Caller, model_id: str, what: str) 
 
     Raises:
         NotFound: it does not exist for the caller.
-        Invalid: it is a network, which has no `what`.
+        Invalid: it is a network or a description, which has no `what`.
     """
     released, job = released_by(context, caller, model_id)
-    return refuse_network(released, what), job
+    return with_coefficients(released, what), job
 
 
 def get(context: Context, caller: Caller, model_id: str) -> ModelView:
@@ -137,7 +137,7 @@ def export_json(context: Context, caller: Caller, model_id: str) -> dict[str, An
     """
     released, job = released_by(context, caller, model_id)
     told = {"format": "farthing-model", "version": 1, "model": model_id, "job": job.id}
-    if isinstance(released, ReleasedNetwork):
+    if not isinstance(released, Released):
         return told | {"released": released.model_dump(mode="json")}
     table, scale = declared(released), residual_scale(released)
     return told | {
@@ -155,12 +155,13 @@ def export_safetensors(context: Context, caller: Caller, model_id: str) -> bytes
 
     Raises:
         NotFound: it does not exist for the caller.
+        Invalid: it is a description.
     """
     released, job = released_by(context, caller, model_id)
     metadata = _metadata(model_id, job, released)
     if isinstance(released, ReleasedNetwork):
         return bytes(save(released.tensors, metadata))
-    table = declared(released)
+    table = declared(with_coefficients(released, "tensors"))
     tensors = {"coefficients": np.asarray(table.estimate, dtype=np.float64)}
     if table.covariance is not None:
         tensors["covariance"] = np.asarray(table.covariance, dtype=np.float64)

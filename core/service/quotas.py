@@ -38,11 +38,15 @@ def refuse_full(context: Context, caller: Caller, said_bytes: int) -> None:
         QuotaExceeded: the caller's files would take more than one principal's may.
         DiskFull: the service has too little free disk.
     """
-    folder = context.settings.home
-    if folder.exists() and shutil.disk_usage(folder).free - said_bytes < context.settings.min_free_disk_bytes:
-        raise DiskFull("The service has too little free disk to take this upload.", retry_after_seconds=60)
+    _leave_free(context, said_bytes)
     with context.database.read() as session:
         _admit(context, rows.usage(session, caller.id, context.settings.site).total + said_bytes)
+
+
+def _leave_free(context: Context, more_bytes: int = 0) -> None:
+    folder = context.settings.home
+    if folder.exists() and shutil.disk_usage(folder).free - more_bytes < context.settings.min_free_disk_bytes:
+        raise DiskFull("The service has too little free disk to take this upload.", retry_after_seconds=60)
 
 
 @contextmanager
@@ -51,6 +55,7 @@ def counted(context: Context, owner_id: str, pieces: Iterable[bytes]) -> Iterato
 
     Raises:
         QuotaExceeded: on the way, at the piece that passes what the owner may have.
+        DiskFull: on the way, as soon as the service has too little free disk.
     """
     upload_id, site = new_id("upl"), context.settings.site
 
@@ -68,6 +73,7 @@ def counted(context: Context, owner_id: str, pieces: Iterable[bytes]) -> Iterato
         for piece in pieces:
             received += len(piece)
             if received - noted >= _STEP_BYTES:
+                _leave_free(context)
                 context.database.run(grow, received)
                 noted = received
             yield piece

@@ -10,6 +10,8 @@ from core.catalogue.certificate import Records
 from core.errors import FieldError, Invalid
 from core.inference import (
     comparison,
+    description_summary,
+    description_text,
     hypotheses,
     network_predictions,
     network_summary,
@@ -20,10 +22,13 @@ from core.inference import (
     results,
     wording,
 )
+from core.inference.description import ReleasedDescription
+from core.inference.description_figures import About
 from core.inference.hypotheses import Alternative
-from core.inference.network import AnyReleased, ReleasedNetwork
+from core.inference.network import AnyReleased, ReleasedNetwork, with_coefficients
 from core.inference.regions import Joint
 from core.service.context import Caller, Context
+from core.service.description_views import DescriptionView
 from core.service.models import coefficients_of, released_by
 from core.service.promises import clients_promises
 from core.store.tables import Job
@@ -45,13 +50,31 @@ def summary(context: Context, caller: Caller, model_id: str, levels: Levels) -> 
 def _told(released: AnyReleased, levels: Levels) -> dict[str, Any]:
     if isinstance(released, ReleasedNetwork):
         return network_summary.summary(released)
+    if isinstance(released, ReleasedDescription):
+        return description_summary.summary(released, levels[0] if levels else None)
     return results.summary(released, levels)
 
 
 def summary_text(context: Context, caller: Caller, model_id: str, levels: Levels) -> str:
     """Return the same table as text, as statistics packages print it."""
     shown = summary(context, caller, model_id, levels)
-    return network_summary.summary_text(shown) if shown["kind"] == "network" else rendering.summary_text(shown)
+    texts = {"network": network_summary.summary_text, "description": description_text.summary_text}
+    return texts.get(shown["kind"], rendering.summary_text)(shown)
+
+
+def description(context: Context, caller: Caller, model_id: str, level: float | None, about: About) -> DescriptionView:
+    """Return a description's figures with intervals at one level, about the population or about the records.
+
+    Raises:
+        NotFound: it does not exist for the caller.
+        Invalid: it is no description.
+    """
+    released, job = released_by(context, caller, model_id)
+    if not isinstance(released, ReleasedDescription):
+        fix = "name what a job of the kind describe released, or ask for this model's summary"
+        raise Invalid(f"{model_id} is a {released.kind} model.", FieldError("/model", fix))
+    told = description_summary.summary(released, level, about)
+    return DescriptionView.model_validate({"model": model_id, "job": job.id, **told})
 
 
 def summary_page(context: Context, caller: Caller, model_id: str, levels: Levels) -> str:
@@ -60,6 +83,8 @@ def summary_page(context: Context, caller: Caller, model_id: str, levels: Levels
     released, _ = released_by(context, caller, model_id)
     if isinstance(released, ReleasedNetwork):
         return network_summary.summary_page(shown)
+    if isinstance(released, ReleasedDescription):
+        return description_text.summary_page(shown)
     return pages.summary_page(released, shown, results.table(released, pages.plot_levels(shown["levels"])))
 
 
@@ -166,4 +191,4 @@ def predict(
     released, _ = released_by(context, caller, model_id)
     if isinstance(released, ReleasedNetwork):
         return network_predictions.predict(model_id, released, rows, level)
-    return predictions.predict(released, rows, level)
+    return predictions.predict(with_coefficients(released, "predictions"), rows, level)

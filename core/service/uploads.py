@@ -304,6 +304,7 @@ def _limits(settings: ServiceSettings, room_bytes: int) -> Limits:
         columns=settings.max_columns,
         seconds=settings.decode_seconds,
         memory_bytes=settings.decode_memory_bytes,
+        free_bytes=settings.min_free_disk_bytes,
     )
 
 
@@ -345,4 +346,4 @@ def _fill(session: Session, caller: Caller, dataset: Dataset, metadata: Metadata
     arrived.compared.keep(session, dataset, metadata, overlaps)
     for scope_id in sorted({one.scope_id for one in leaving}):
         gone = [one.dataset_id for one in leaving if one.scope_id == scope_id]
-        identities.leave(session, scope_id, gone, dataset.owner_id, to=scope.id)
+        identities.leave(session, scope_id, gone, dataset.owner_id)

@@ -171,10 +171,13 @@ def counts(session: Session, keys: OwnerKeys, dataset_id: str, tag: str) -> byte
     return keys.open(f"{dataset_id} {tag}", found.sealed)
 
 
-def leave(session: Session, scope_id: str, datasets: Sequence[str], owner_id: str, to: str) -> None:
-    """Note that records left a scope, of which nobody was told anything, for another; it is frozen by an entry."""
+def leave(session: Session, scope_id: str, datasets: Sequence[str], owner_id: str) -> None:
+    """Note that records left a scope, of which nobody was told anything, for another; it is frozen by an entry.
+
+    The entry reads as one of the owner's own: that the records are in another scope now is the owner's alone to see.
+    """
     session.execute(update(Identity).where(Identity.dataset_id.in_(datasets)).values(moved=True))
-    reason = f"nothing was told of these records; they were declared anew, in {to}"
+    reason = "closed by its owner: nothing was told of its records"
     corrections.freeze(session, scope_id, reason, owner_id)
 
 

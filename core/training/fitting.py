@@ -10,6 +10,8 @@ from core import problems
 from core.catalogue.certificate import Certificate
 from core.catalogue.checks import Checks, Learned
 from core.catalogue.columns import Coded, bounds_of
+from core.catalogue.describe import Describe
+from core.catalogue.description_model import DescriptionModel
 from core.catalogue.design import Design
 from core.catalogue.losses import Huber, Logistic, Loss, Mallows, Poisson, Weights
 from core.catalogue.modelling import encoded_loss
@@ -18,15 +20,18 @@ from core.catalogue.planning import PlannedJob
 from core.catalogue.prediction import learned_errors
 from core.catalogue.whitened_newton import WhitenedNewton
 from core.inference.about import known_scale
+from core.inference.description import ReleasedDescription
 from core.inference.estimate import Estimate, Sandwich
 from core.inference.network import AnyReleased, ReleasedNetwork, read_released
 from core.inference.released import Flags, Released, fitted_loss_of
 from core.optimizers import Fitted, fit_and_infer
+from core.optimizers import describe as column_descriptions
 from core.oracle import Oracle, Release, Status
 from core.privacy.events import Event, compose
 from core.privacy.renyi import cost_nano
 from core.privacy.reports import report
 from core.problems import Problem
+from core.problems.table import TableProblem
 from core.store.records.records import Encoded
 from core.training.device import own_device
 from core.training.meter import LedgerMeter
@@ -39,7 +44,7 @@ from core.training.network import (
     merged,
 )
 from core.training.order import Order
-from core.training.points import points_of
+from core.training.points import look_of, points_of
 
 ROUNDING: Final = 1e-9
 """What a scale may pass its floor by and still be at it."""
@@ -56,9 +61,11 @@ def make_problem(planned: PlannedJob, records: Encoded, weights: PublicWeights) 
     """
     if isinstance(planned.spec.model, NetworkModel):
         return make_network_problem(planned, records, weights)
+    device = own_device()
+    if isinstance(planned.spec.model, DescriptionModel):
+        return TableProblem(torch.from_numpy(records.features).to(device), torch.from_numpy(records.present).to(device))
     model = _regression(planned)
     assert model.weights.bound is not None, "the planner fills it"
-    device = own_device()
     return problems.make_problem(
         torch.from_numpy(records.features).to(device),
         torch.from_numpy(records.target).to(device),
@@ -84,10 +91,32 @@ def train(planned: PlannedJob, order: Order, meter: LedgerMeter, oracle: Oracle,
     """
     if isinstance(planned.spec.model, NetworkModel):
         return _train_network(planned, order, meter, oracle, weights)
+    if isinstance(planned.spec.model, DescriptionModel):
+        return _describe_columns(planned, order, meter, oracle)
     shifts = torch.from_numpy(planned.design.baseline_shifts())
-    points = points_of(planned, order.subjects, weights)
-    fitted = fit_and_infer(planned.spec.optimizer, planned.spec.inference, oracle, shifts, points)
+    looked = look_of(planned, order.subjects)
+    points = None if looked is not None else points_of(planned, order.subjects, weights)
+    fitted = fit_and_infer(planned.spec.optimizer, planned.spec.inference, oracle, shifts, points, looked)
     return describe(planned, order, fitted, meter.charged)
+
+
+def _describe_columns(planned: PlannedJob, order: Order, meter: LedgerMeter, oracle: Oracle) -> ReleasedDescription:
+    """Ask about columns, and return every answer."""
+    model, settings = planned.spec.model, planned.spec.optimizer
+    assert isinstance(model, DescriptionModel), "asked of descriptions only"
+    assert isinstance(settings, Describe), "they go together"
+    answers = column_descriptions.iterate(settings, oracle)
+    assert settings.shares is not None, "the planner fills them"
+    return ReleasedDescription(
+        units=order.units,
+        steps=settings.steps,
+        level=planned.spec.inference.level,
+        model=model,
+        columns=planned.design.columns,
+        shares={name: share for name, share in settings.shares.model_dump().items() if share},
+        answers=answers.value,
+        privacy=report(_promised(order, meter.charged), order.terms, order.adjacency, declared=True),
+    )
 
 
 def _train_network(
@@ -254,5 +283,5 @@ def _newer_weights(weights: Weights) -> Weights | None:
 
 def _regression(planned: PlannedJob) -> RegressionModel:
     model = planned.spec.model
-    assert not isinstance(model, NetworkModel), "networks have rows of their own"
+    assert not isinstance(model, NetworkModel | DescriptionModel), "these have rows of their own"
     return model

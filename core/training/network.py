@@ -149,7 +149,7 @@ def describe_network(
     settings, facts = planned.spec.optimizer, planned.facts
     sampling = settings.sampling(facts)
     return ReleasedNetwork(
-        target=planned.spec.model.target,
+        target=network_of(planned).target,
         optimizer=settings.kind,
         units=facts.units,
         steps=steps,

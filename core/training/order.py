@@ -81,11 +81,19 @@ class Order:
 def read_order(session: Session, claim: Claim) -> Order:
     """Return what an attempt needs to know.
 
+    The scope's ledger is verified in the same snapshot: adjacency, n, terms, schedule, payments and whose records they
+    are decide the noise, and whoever can write into the database could change them for this one moment.
+
     Args:
         session: a read-only snapshot; nothing is locked, every later write checks the fence.
         claim: whose attempt it is.
+
+    Raises:
+        AssertionError: the ledger does not verify; the next sweep that sees it so freezes the scope.
     """
     job = session.get_one(Job, claim.job_id)
+    verified = ledger.verify(session, job.scope_id)
+    assert verified.ok, f"{job.scope_id} does not verify: {verified.reason}"
     dataset = session.get_one(Dataset, job.dataset_id)
     scope = session.get_one(Scope, job.scope_id)
     assert dataset.rows is not None, "a dataset that is ready has a public number of rows"

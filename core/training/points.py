@@ -4,10 +4,23 @@ import torch
 from torch import Tensor
 
 from core.catalogue.planning import PlannedJob
+from core.catalogue.whitened_newton import WhitenedNewton
 from core.inference.about import known_scale
+from core.inference.description import ReleasedDescription
+from core.inference.looks import Columns, columns_of
 from core.inference.network import ReleasedNetwork, read_released
 from core.store.jobs.subjects import Subjects
 from core.training.network import PublicWeights, change_of
+
+
+def look_of(planned: PlannedJob, subjects: Subjects | None) -> Columns | None:
+    """Return where a job's columns lie as the description that it names found it; None: it names none."""
+    if subjects is None or not isinstance(planned.spec.optimizer, WhitenedNewton):
+        return None
+    (row,) = subjects.releases
+    released = read_released(row)
+    assert isinstance(released, ReleasedDescription), "it was compared with the job when it came in"
+    return columns_of(planned.design, released)
 
 
 def points_of(planned: PlannedJob, subjects: Subjects | None, weights: PublicWeights) -> Tensor | None:
@@ -25,6 +38,7 @@ def points_of(planned: PlannedJob, subjects: Subjects | None, weights: PublicWei
     found: list[Tensor] = []
     for row in subjects.releases:
         released = read_released(row)
+        assert not isinstance(released, ReleasedDescription), "a description is no point"
         if isinstance(released, ReleasedNetwork):
             found.append(change_of(planned, weights, released).unsqueeze(0))
         else:

@@ -20,11 +20,12 @@ from fastapi.routing import APIRoute
 from api.app import create_app
 from api.body import StrictRoute, parse_json
 from api.cost import Work, cost_of
+from api.framing import Parsing
 from api.scan import MAX_DEPTH, scan
 from api.slots import Slots
 from core.errors import Invalid, ServiceBusy, TooLarge, TooManyAtOnce
 from core.settings import ServiceSettings
-from tests.support.api import Service, job, metadata, running, submit, upload
+from tests.support.api import Service, csv, job, metadata, running, submit, upload
 from tests.support.load import address_of, head, is_open, many_values, opened, status_of, wrong_cells
 
 BODY_SECONDS = 2.0
@@ -289,6 +290,91 @@ class TestBodies:
         finally:
             for connection in held:
                 connection.close()
+
+
+def answer_to(service: Service, sent: bytes) -> tuple[int, dict[str, Any]]:
+    """Return status and JSON of the answer to some bytes; the connection is read to its end."""
+    with opened(service, b"") as connection:
+        with contextlib.suppress(OSError):  # it may be refused before all of it is sent
+            connection.sendall(sent)
+        connection.settimeout(20)
+        answer = b""
+        with contextlib.suppress(OSError):
+            while piece := connection.recv(65536):
+                answer += piece
+    top, _, body = answer.partition(b"\r\n\r\n")
+    return int(top.split(b" ", 2)[1]), json.loads(body)
+
+
+class TestParsing:
+    """What comes is parsed before anybody is asked for a key; `tests.reliability.test_load` has the times."""
+
+    def test_a_head_has_so_many_lines_and_bytes(self, service: Service) -> None:
+        for lines in (b"".join(b"%x:\r\n" % number for number in range(200)), b"x: " + b"y" * 20_000 + b"\r\n"):
+            status, told = answer_to(service, head("/v1/jobs", None, 0)[:-2] + lines + b"\r\n")
+            assert (status, told["code"]) == (400, "invalid-request")
+            assert "lines at most" in told["detail"]
+            assert told["request_id"].startswith("req_")
+        more = [f"x{number}: y" for number in range(100)]
+        assert httpx.get(f"{service.url}/healthz", headers=[tuple(one.split(": ")) for one in more]).status_code == 200
+
+    def test_so_have_trailers(self, service: Service) -> None:
+        sent = head("/v1/jobs", service.key, 0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+        status, _ = answer_to(service, sent + b"2\r\n{}\r\n0\r\n" + b"a: b\r\n" * 200 + b"\r\n")
+        assert status == 400
+
+    @pytest.mark.parametrize("path", ["/v1/jobs", "/v1/optimizers", "/nowhere"])
+    def test_a_query_has_so_many_parameters(self, service: Service, path: str) -> None:
+        refused = service.client().get(f"{path}?" + "&".join(["a"] * 2000))
+        assert (refused.status_code, refused.json()["code"]) == (422, "invalid-request")
+
+    @pytest.mark.parametrize("keyed", [True, False])
+    def test_chunks_of_a_byte_are_refused(self, service: Service, keyed: bool) -> None:
+        sent = head("/v1/jobs", service.key if keyed else None, 0)
+        sent = sent.replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+        status, told = answer_to(service, sent + b"1\r\nx\r\n" * 20_000)
+        assert (status, told["code"]) == (400, "invalid-request")
+        assert "256 bytes" in told["detail"]
+
+    def test_some_small_chunks_and_many_larger_ones_are_taken(self, service: Service) -> None:
+        """Those who write a body as it comes: a line of it at a time where it is short."""
+        owner, _ = service.someone("owner")
+        rows = csv(3000, shift=77).splitlines(keepends=True)
+        top = (
+            '--x\r\nContent-Disposition: form-data; name="metadata"\r\n\r\n'
+            f'{json.dumps(metadata())}\r\n--x\r\nContent-Disposition: form-data; name="file"; filename="p.csv"\r\n'
+            "Content-Type: text/csv\r\n\r\n"
+        )
+        kind = {"Content-Type": "multipart/form-data; boundary=x"}
+        for rows_each, status in ((1, 400), (16, 201)):
+            pieces = [b"".join(rows[start : start + rows_each]) for start in range(0, len(rows), rows_each)]
+            with contextlib.suppress(httpx.WriteError):  # refused while it is still being sent
+                made = owner.post("/v1/datasets", content=iter([top.encode(), *pieces, b"\r\n--x--\r\n"]), headers=kind)
+                assert made.status_code == status, made.text
+
+    def test_who_hangs_up_in_the_middle_is_no_fault_of_ours(self, service: Service) -> None:
+        before = (service.home / "api.log").read_text().count('"unhandled"')
+        with opened(service, head("/v1/keys", service.key, 1000) + b'{"name"'):
+            time.sleep(0.5)
+        time.sleep(1)
+        assert (service.home / "api.log").read_text().count('"unhandled"') == before
+
+    def test_parsing_has_a_share_of_the_time(self) -> None:
+        parsing = Parsing()
+        assert parsing.rest(0.0001) == 0
+        assert parsing.rest(0.01) == pytest.approx(0.03, abs=0.005)
+        assert parsing.rest(0.01) == pytest.approx(0.06, abs=0.01), "all connections together"
+        assert parsing.rest(100) <= 10
+
+    def test_a_burst_of_new_connections_ends_as_many_idle_ones(self, hurried: Service) -> None:
+        """All of a burst were made before the first that it replaced was gone, so one made room for all: 503."""
+        for _ in range(3):
+            held = [socket.create_connection(address_of(hurried), timeout=5) for _ in range(600)]
+            try:
+                assert httpx.get(f"{hurried.url}/version", timeout=20).status_code == 200
+            finally:
+                for connection in held:
+                    connection.close()
 
 
 class TestErrors:

@@ -1,9 +1,10 @@
 """Attacks on access: a share that shares everything, roles that help themselves, and access that lingers."""
 
 import json
+import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import repeat
 from pathlib import Path
@@ -348,6 +349,131 @@ def test_what_changes_at_the_instant_of_a_submission_counts(database: Database, 
     assert isinstance(answer, NotFound) == (change != "narrowed")
     with database.read() as session:
         assert session.execute(select(Job.id)).all() == []
+
+
+class TestOfOthers:
+    """What keys of others do at the same time, and what they are told of what is not theirs."""
+
+    def test_caps_hold_while_two_principals_submit_at_once(self, service: Service) -> None:
+        (owner, _), (ann, first), (bob, second) = (service.someone(role) for role in ("owner", "analyst", "analyst"))
+        dataset = upload(owner)
+        owner.put(place(dataset, first), json={"budget_cap": {"share": "0.2"}})
+        owner.put(place(dataset, second), json={"budget_cap": "all"})
+        codes: list[Any] = []
+
+        def send(client: httpx.Client, mu: str) -> None:
+            codes.extend(submit(client, job(dataset["id"], mu=mu)).json().get("code") for _ in range(4))
+
+        together([lambda: send(ann, "0.12")] * 6 + [lambda: send(bob, "0.15")] * 6)
+        assert set(codes) == {None, "privacy-budget-reserved"}
+        used = {
+            one["principal"]: float(one["used"]["reserved"])
+            for one in owner.get(f"/v1/datasets/{dataset['id']}/access").json()["data"]
+        }
+        assert 80 < used[first["principal"]] <= 100
+        assert used[second["principal"]] == pytest.approx(
+            reserved(owner, dataset["id"]) - used[first["principal"]] / 5, abs=2
+        )
+        assert reserved(owner, dataset["id"]) <= 100
+        assert owner.post(f"/v1/scopes/{dataset['scope']}/verify").json()["ok"] is True
+
+    def test_access_that_comes_and_goes_admits_nothing_beside_its_cap(self, service: Service) -> None:
+        (owner, _), (bob, who) = service.someone("owner"), service.someone("analyst")
+        dataset, done = upload(owner), threading.Event()
+        statuses: list[int] = []
+
+        def flip() -> None:
+            while not done.is_set():
+                owner.put(place(dataset, who), json={"budget_cap": {"share": "0.1"}})
+                owner.delete(place(dataset, who))
+
+        def send() -> None:
+            statuses.extend(submit(bob, job(dataset["id"], mu="0.03")).status_code for _ in range(8))
+            done.set()
+
+        together([flip, *[send] * 4])
+        assert set(statuses) <= {202, 404, 409}
+        owner.put(place(dataset, who), json={"budget_cap": {"share": "0.1"}})
+        assert float(owner.get(place(dataset, who)).json()["used"]["reserved"]) <= 100
+        assert reserved(owner, dataset["id"]) <= 10
+        assert owner.post(f"/v1/scopes/{dataset['scope']}/verify").json()["ok"] is True
+
+    def test_a_key_sent_again_after_access_went_makes_nothing(self, service: Service) -> None:
+        (owner, _), (ann, who) = service.someone("owner"), service.someone("analyst")
+        dataset = upload(owner)
+        owner.put(place(dataset, who), json={"budget_cap": "all"})
+        body = job(dataset["id"], mu="0.05")
+        made = submit(ann, body, key="once")
+        owner.delete(place(dataset, who))
+        held = reserved(owner, dataset["id"])
+        again = submit(ann, body, key="once")
+        assert again.headers["Idempotency-Replayed"] == "true"
+        assert again.json() == made.json(), "what was answered before, and nothing of what came since"
+        clone = ann.post(f"/v1/jobs/{made.json()['id']}/clone", headers={"Idempotency-Key": "twice"})
+        assert clone.status_code == submit(ann, body, key="thrice").status_code == 404
+        assert ann.post("/v1/estimates", json=body).status_code == 404
+        assert reserved(owner, dataset["id"]) == held
+
+    @pytest.mark.parametrize("role", ["analyst", "owner"])
+    def test_what_is_anothers_is_as_if_it_were_not(self, service: Service, role: str) -> None:
+        (owner, _), (_, who), (stranger, _) = (service.someone(one) for one in ("owner", "analyst", role))
+        dataset = upload(owner)
+        owner.put(place(dataset, who), json={"budget_cap": "all"})
+        made = submit(owner, job(dataset["id"])).json()["id"]
+        real = {
+            "dataset_id": dataset["id"],
+            "scope_id": dataset["scope"],
+            "job_id": made,
+            "principal_id": who["principal"],
+            "key_id": who["id"],
+            "name": "report.json",
+        }
+        other = {name: value[:-4] + "0000" if name != "name" else value for name, value in real.items()}
+        asked = 0
+        for path, operations in stranger.get("/openapi.json").json()["paths"].items():
+            names = re.findall(r"\{(\w+)\}", path)
+            if not names or not set(names) <= real.keys():
+                continue
+            for method in operations:
+                told = {self._told(stranger, method, path, names) for names in (real, other)}
+                assert len(told) == 1, (method, path, told)
+                (status, _), asked = *told, asked + 1
+                assert status in {403, 404}, (method, path, told)  # 403: the role may not, whatever is named
+        assert asked > 25
+
+    def _told(self, client: httpx.Client, method: str, path: str, names: dict[str, str]) -> tuple[int, str]:
+        bodies: dict[str, Any] = {
+            "access": {"budget_cap": "all"},
+            "freeze": {"reason": "mine now"},
+            "acceptances": {"entry": 1, "reason": "mine now"},
+            "adjustments": {"job": names["job_id"], "reason": "mine now"},
+        }
+        body = next((body for word, body in bodies.items() if word in path), None)
+        content: dict[str, Any] = {} if body is None else {"json": body}
+        if path.endswith("/content"):
+            content = {"content": b"age\n1\n"}
+        headers = {"Idempotency-Key": "x"} | ({"Content-Type": "text/csv"} if "content" in content else {})
+        answer = client.request(method, path.format(**names), headers=headers, **(content if method != "get" else {}))
+        return answer.status_code, re.sub(r"(req|ds|sc|job|pr|key)_[0-9a-z]{26}", r"\1", answer.text)
+
+    def test_a_full_queue_tells_nothing_of_anothers_dataset(self, tmp_path: Path) -> None:
+        """At 6675922 it answered 429 where somebody had asked for the same job, and 404 else."""
+        with running(tmp_path, FARTHING_MAX_QUEUED_PER_PRINCIPAL="1") as full:
+            (owner, _), (stranger, _) = full.someone("owner"), full.someone("owner")
+            theirs, own = upload(owner)["id"], upload(stranger)["id"]
+            assert submit(owner, job(theirs)).status_code == 202, "planned, and remembered"
+            assert submit(stranger, job(own)).status_code == 202
+            assert submit(stranger, job(own)).status_code == 429
+            assert [submit(stranger, job(one)).status_code for one in (theirs, theirs[:-4] + "0000")] == [404, 404]
+
+
+def together(work: list[Callable[[], None]]) -> None:
+    """Do all of it at the same time."""
+    threads = [threading.Thread(target=one) for one in work]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 class TestStreams:

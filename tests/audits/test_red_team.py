@@ -163,7 +163,7 @@ def finished_job(database: Database, place: Place) -> str:
     """Run a job by the store's own functions to its end."""
     with database.write() as session:
         made = submit_row(session, place)
-        rest = {"model": {}, "optimizer": {}, "privacy": {}, "inference": {}}
+        rest = {"model": {}, "optimizer": {"kind": "noisy_newton"}, "privacy": {}, "inference": {}}
         made.spec = {**made.spec, **rest}
         job_id = made.id
     claim = database.run(jobs.claim, "w", 60.0)

@@ -3,15 +3,20 @@
 One service, rounds in turn, every attack bounded in connections, threads and time: see `tests.support.load`.
 """
 
+import io
+import json
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.support.api import Service, job, metadata, running, submit, upload
@@ -49,6 +54,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         dataset = upload(owner, shift=99)["id"]
         columns = [{"name": f"c{number}", "type": "number", "lower": 0, "upper": 1} for number in range(2000)]
         wide = owner.post("/v1/datasets", json={**metadata(), "columns": columns}).json()["id"]
+        for _ in range(100):
+            submit(owner, job(dataset, mu="0.002"))
         yield Place(service, honest, made["key"], submit(owner, job(dataset, mu="0.01")).json()["id"], wide)
 
 
@@ -143,6 +150,66 @@ def wrong_predictions(place: Place) -> AbstractContextManager[None]:
     return repeated(post(place, path, wrong_cells(), place.key), threads=4, pause_seconds=0.05)
 
 
+def many_lines(place: Place) -> AbstractContextManager[None]:
+    lines = b"".join(b"%x:\r\n" % number for number in range(8000))
+    return repeated(send(place, head("/v1/jobs", None, 0)[:-2] + lines + b"\r\n"), threads=4, pause_seconds=0.02)
+
+
+def many_parameters(place: Place) -> AbstractContextManager[None]:
+    path = "/v1/optimizers?" + "&".join("a" * 8000)
+    return repeated(send(place, head(path, None, 0, method="GET")), threads=4, pause_seconds=0.02)
+
+
+def tiny_chunks(place: Place) -> AbstractContextManager[None]:
+    return repeated(send(place, chunked(None)), threads=4, pause_seconds=0.02)
+
+
+def tiny_chunks_of_a_key(place: Place) -> AbstractContextManager[None]:
+    return repeated(send(place, chunked(place.key)), threads=4, pause_seconds=0.02)
+
+
+def long_lists(place: Place) -> AbstractContextManager[None]:
+    """Get pages of a hundred jobs, as many at a time as one principal may."""
+    return repeated(ask(place, "/v1/jobs?limit=100"), threads=24)
+
+
+def decoders(place: Place) -> AbstractContextManager[None]:
+    """Upload, two at a time, small files that take long to decode, and are refused at their end."""
+    columns = [{"name": f"c{number}", "type": "number", "lower": 0, "upper": 1} for number in range(20)]
+    table = pa.table({column["name"]: np.tile(np.arange(1000.0), 2000) for column in columns})
+    file = io.BytesIO()
+    pq.write_table(table, file)
+    declared = json.dumps({**metadata(), "columns": columns, "rows": 1})
+    parts: list[tuple[str, Any]] = [
+        ("metadata", (None, declared, "application/json")),
+        ("file", ("p.parquet", file.getvalue(), "application/vnd.apache.parquet")),
+    ]
+    attacker = place.service.client(place.key)
+
+    def once() -> None:
+        with suppress(httpx.HTTPError):
+            attacker.post("/v1/datasets", files=parts)
+
+    return repeated(once, threads=2, pause_seconds=0.05)
+
+
+def chunked(key: str | None) -> bytes:
+    """Return a request whose body comes in 50,000 chunks of one byte."""
+    sent = head("/v1/jobs", key, 0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+    return sent + b"1\r\nx\r\n" * 50_000
+
+
+def send(place: Place, sent: bytes) -> Callable[[], None]:
+    """Return what sends bytes on a connection of its own, as far as the service takes them, and hangs up."""
+
+    def once() -> None:
+        with opened(place.service, b"") as connection:
+            connection.settimeout(10)
+            connection.sendall(sent)
+
+    return once
+
+
 ATTACKS: list[Callable[[Place], AbstractContextManager[None]]] = [
     anonymous_bodies,
     bodies_of_a_key,
@@ -152,6 +219,12 @@ ATTACKS: list[Callable[[Place], AbstractContextManager[None]]] = [
     mock_cells,
     many_cells,
     wrong_predictions,
+    many_lines,
+    many_parameters,
+    tiny_chunks,
+    tiny_chunks_of_a_key,
+    long_lists,
+    decoders,
 ]
 
 

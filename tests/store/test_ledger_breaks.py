@@ -14,16 +14,18 @@ from sqlalchemy import select, text, update
 from sqlalchemy.orm import Session
 
 from core.privacy.budget import plan_orders, renewed, standing
-from core.privacy.events import Gaussian
+from core.privacy.events import EVENT, Gaussian
 from core.service.budgets import percent_view
 from core.store.access import principals
 from core.store.database import Database
+from core.store.jobs import jobs
 from core.store.ledger import ledger
 from core.store.ledger.accounts import balance_of, terms_of
 from core.store.tables import Account, Dataset, Job, Scope
 from core.store.witness.comparing import guard
 from core.store.witness.reconciling import reconcile
 from core.store.witness.witness import Witness
+from core.training.order import read_order
 from tests.store.test_forgeries import SCHEDULE, Bodies, history, of, rewrite, verify
 from tests.store.test_witness import pay_witnessed, roll_back
 from tests.support.store import DRAWS, Place, make_place, open_place, submit
@@ -131,6 +133,41 @@ def test_rows_beside_the_chain_are_what_its_entries_say(
     with database.write() as session:
         swap(session, place, session.execute(select(Job)).scalar_one())
     assert not verify(database, place.scope_id).ok
+
+
+def another_schedule(_: Session, __: Place, job: Job) -> None:
+    """Louder answers, with a specification that plans just these, which the trainer compares."""
+    job.schedule = [EVENT.dump_python(Gaussian(sigma=2.0))] * len(job.schedule)
+
+
+MOMENTS: dict[str, Callable[[Session, Place, Job], object]] = {
+    "half the noise": lambda session, place, _: setattr(
+        session.get_one(Scope, place.scope_id), "adjacency", "replace_one"
+    ),
+    "a larger n": lambda session, place, _: setattr(session.get_one(Scope, place.scope_id), "units", 10**6),
+    "louder answers": another_schedule,
+    **{name: SWAPS[name] for name in ("the job's records", "the dataset's rows")},
+}
+
+
+@pytest.mark.parametrize("flip", MOMENTS.values(), ids=MOMENTS.keys())
+def test_an_attempt_begins_with_nothing_but_what_the_ledger_says(
+    database: Database, place: Place, flip: Callable[[Session, Place, Job], object]
+) -> None:
+    """For one moment, as the trainer looks: what is put back before the next sweep is never seen by it."""
+    with database.write() as session:
+        ledger.note_upload(session, place.scope_id, the_dataset(session, place))
+        dataset = the_dataset(session, place)
+        dataset.location, dataset.location_digest, dataset.wrapped_key = "rec_a", "sha256:a", "v1.a.b"
+        submit(session, place, SCHEDULE)
+    claim = database.run(jobs.claim, "w", 60.0)
+    assert claim is not None
+    with database.read() as session:
+        assert read_order(session, claim).adjacency == "zero_out"
+    with database.write() as session:
+        flip(session, place, session.execute(select(Job)).scalar_one())
+    with database.read() as session, pytest.raises(AssertionError, match="does not verify"):
+        read_order(session, claim)
 
 
 def test_records_of_another_scope_are_not_read_at_this_one_s_cost(database: Database, place: Place) -> None:

@@ -13,12 +13,14 @@ missing), int32 codes for categories and int8 for binary columns (-1: missing), 
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -26,7 +28,7 @@ from typing import TYPE_CHECKING, NoReturn
 from pydantic import Field, TypeAdapter, ValidationError
 
 from core.catalogue.columns import ArrayColumn, Column, numbers_in
-from core.errors import FieldError, Invalid, Refusal, TooLarge
+from core.errors import DiskFull, FieldError, Invalid, Refusal, TooLarge
 from core.privacy.facts import Frozen
 from core.store.arrow import leave_pandas_out
 from core.store.decoding.likeness import Summarized
@@ -42,6 +44,8 @@ _ANSWER_BYTES = 16 * 2**20
 _BYTES_PER_CELL = 8
 _BATCH_BYTES = 8 * 2**20  # of the canonical file, however wide it is: a trainer holds one batch at a time
 _DISK_SLACK_BYTES = 64 * 2**20
+_FULL_SECONDS = 60
+_NICE = 10
 _MEDIA_TYPES = {
     "text/csv": "csv",
     "application/csv": "csv",
@@ -62,6 +66,7 @@ class Limits(Frozen):
     seconds: float = Field(default=600.0, gt=0)
     memory_bytes: int = Field(default=4 * 2**30, gt=0, description="address space of the child")
     bytes: int | None = Field(default=None, gt=0, description="of disk that the owner has left")
+    free_bytes: int = Field(default=0, ge=0, description="of disk that are to stay free, whoever else writes meanwhile")
 
 
 class Decoded(Frozen):
@@ -124,6 +129,7 @@ def decode_upload(
         Invalid: structure or types are wrong, the rows are not as many as declared, or the child crashed or passed a
             limit. Nothing is left behind.
         TooLarge: more rows, columns or cells than are taken.
+        DiskFull: it would leave less disk free than is to stay so.
     """
     source, target = _resolved(source), _resolved(target)
     try:
@@ -191,6 +197,8 @@ def _refuse(problem: _Problem | None) -> NoReturn:
             "The file could not be decoded within its limits.",
             FieldError("/file", "send fewer rows, or smaller row groups"),
         )
+    if problem.code == DiskFull.code:
+        raise DiskFull(problem.detail, retry_after_seconds=_FULL_SECONDS)
     kind = TooLarge if problem.code == TooLarge.code else Invalid
     raise kind(problem.detail, *(FieldError(*field) for field in problem.fields))
 
@@ -264,12 +272,19 @@ def decode(
             rows += batch.num_rows
             decoded = pa.record_batch(kept, schema=schema)
             for start in range(0, batch.num_rows, length):
+                _leave_free(target.path.parent, limits.free_bytes)
                 writer.write_batch(decoded.slice(start, length))
     report = ValidationReport(rows=rows, incomplete_rows=incomplete, columns=tuple(reports))
     with target.path.open("rb") as file:
         size, digest = target.path.stat().st_size, digest_of(file)
     records = None if summary is None else summary.finish()
     return Decoded(rows=rows, bytes=size, digest=digest, report=report, records=records)
+
+
+def _leave_free(folder: Path, least_bytes: int) -> None:
+    """Refuse to write on where little disk is free: by what was promised, others may be writing as well."""
+    if least_bytes and shutil.disk_usage(folder).free < least_bytes:
+        raise DiskFull("The service has too little free disk to take this upload.")
 
 
 def _kept_type(column: Column, kind: "pa.DataType") -> "pa.DataType":
@@ -288,6 +303,7 @@ def _main() -> None:
     leave_pandas_out()
     request = TypeAdapter(_Request).validate_python(_read_request())
     _limit(request.limits, sum(map(numbers_in, request.columns)))
+    _stand_back()
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     try:
         answer = _Answer(
@@ -315,6 +331,13 @@ def _exit_with_parent() -> None:
     while os.read(0, 1):  # not the buffered reader: its lock, held by a daemon thread, aborts a normal exit
         pass
     os._exit(1)
+
+
+def _stand_back() -> None:
+    """Let every other process go first, and be the first to end where the machine has no memory left."""
+    os.nice(_NICE)
+    with suppress(OSError):  # not Linux
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
 def _limit(limits: Limits, row_cells: int) -> None:

@@ -46,7 +46,7 @@ class Encoded:
     target: "npt.NDArray[np.float64]"
     """Shape (n,): 0/1, or the scaled number."""
     present: "npt.NDArray[np.bool_]"
-    """Shape (n,): false where a value the design needs is missing."""
+    """Shape (n,): false where a value the design needs is missing; true everywhere where the design keeps those."""
 
 
 def kept_of(dataset: Dataset) -> Kept:
@@ -119,10 +119,16 @@ def read_records(source: BinaryIO, design: Design, rows: range | None = None) ->
         stop = start + batch.num_rows
         values, present = {}, encoded.present[start:stop]
         present[:] = True
+        missing = {}
         for name in {*names, target}:
             values[name], known = _numbers(batch.column(name))
+            missing[name] = ~known
             present &= known
         design.encode_columns(values, encoded.features[start:stop])
+        if design.keeps_missing:
+            present[:] = True
+            for place, name in enumerate(names):
+                encoded.features[start:stop, place][missing[name]] = np.nan
         encoded.features[start:stop][~present] = 0
         encoded.target[start:stop] = (values[target] - design.target.centre) / design.target.scale
         encoded.target[start:stop][~present] = 0.0

@@ -1,0 +1,105 @@
+"""Where encoded features lie, as a look found it: of the job itself, or of a description that it names."""
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.catalogue.columns import Coded, bounds_of
+from core.catalogue.design import Design, Feature
+from core.inference.description import Counts, Look, ReleasedDescription
+
+LEAST_INDICATOR_SCALE: Final = 0.1
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What was learned of every encoded feature, shape (p,) each; the intercept's centre is 0 and its scale 1."""
+
+    centre: Array
+    scale: Array
+    sparse: NDArray[np.bool_]
+    """Nothing was seen of how it varies."""
+    clamped: NDArray[np.bool_]
+    """At the lower and upper end of its range, shape (p, 2)."""
+
+
+def unknown(features: int) -> Columns:
+    """Return columns of which nothing is known yet."""
+    return Columns(
+        np.zeros(features),
+        np.ones(features),
+        np.zeros(features, dtype=np.bool_),
+        np.zeros((features, 2), dtype=np.bool_),
+    )
+
+
+def indicator_scales(shares: Array, features: int) -> Array:
+    """Return the scales of indicators by how frequent they are, as parts of the distance of both their values."""
+    least = max(1 / sqrt(features), LEAST_INDICATOR_SCALE)
+    return np.maximum(np.sqrt(shares * (1 - shares)), least)
+
+
+def misfit(design: Design, released: ReleasedDescription) -> str | None:
+    """Say why a description cannot stand for a look at a model's columns, in words that follow its name."""
+    for column in design.columns:
+        place = released.place(column.name)
+        if place is None:
+            return f"does not describe the column {column.name}: leave it out of the model, or describe it too"
+        if released.columns[place] != column:
+            return f"describes the column {column.name} as it was declared otherwise"
+        if isinstance(column, Coded):
+            if _frequencies(released, place) is None:
+                return f"has no frequencies of the column {column.name}: describe it with them"
+        elif _look(released, place) is None:
+            return f"has no look at the column {column.name}: its share was 0"
+    return None
+
+
+def columns_of(design: Design, released: ReleasedDescription) -> Columns:
+    """Return what a description found of a design's features.
+
+    Raises:
+        AssertionError: it does not describe one of them; see `misfit`.
+    """
+    found = unknown(design.dimension)
+    for at, feature in enumerate(design.features):
+        place = None if feature.column is None else released.place(feature.column)
+        if place is None:
+            assert feature.column is None, "the description has every column"
+            continue
+        if feature.code is None:
+            look = _look(released, place)
+            assert look is not None, "a number was looked at"
+            column = released.columns[place]
+            assert not isinstance(column, Coded), "a category has codes"
+            lower, upper = bounds_of(column)
+            found.centre[at] = (lower + look.centre * (upper - lower) - feature.centre) / feature.scale
+            found.scale[at] = look.scale * (upper - lower) / feature.scale
+            found.sparse[at], found.clamped[at] = look.sparse, look.clamped
+        else:
+            counts = _frequencies(released, place)
+            assert counts is not None, "a category was counted"
+            found.centre[at], found.scale[at] = _indicator(counts, feature, released.units, design.dimension)
+    return found
+
+
+def _indicator(counts: Counts, feature: Feature, units: int, features: int) -> tuple[float, float]:
+    """Return centre and scale of an encoded indicator."""
+    assert feature.code is not None, "an indicator is of a value"
+    least = min(counts.deviation / units, 0.5)
+    share = min(max(counts.counts[feature.code] / units, least), 1 - least)
+    (scale,) = indicator_scales(np.array([share]), features)
+    return (share - feature.centre) / feature.scale, float(scale) / feature.scale
+
+
+def _look(released: ReleasedDescription, place: int) -> Look | None:
+    return next((one for one in released.answers.looks if one.column == place), None)
+
+
+def _frequencies(released: ReleasedDescription, place: int) -> Counts | None:
+    found = released.answers.of("frequencies")
+    return next((one for one in found if one.partition.axes[0].column == place), None)
