@@ -17,9 +17,7 @@ from core.privacy.facts import Ranges
 
 Array = NDArray[np.float64]
 LONGEST: Final = 5.0
-"""Deviation of the predictor, in logits or log rates, beyond which outcomes may be separated. Within LENGTH_DEVIATIONS
-of its own: where outcomes are nearly decided, steps end short."""
-LENGTH_DEVIATIONS: Final = 2.0
+"""Length of all slopes, in deviations of the predictor, beyond which outcomes are taken to be separated."""
 FARTHEST: Final = 8.0
 """One column's effect over two of its scales, beyond which the same is said of it."""
 ALIKE, ALIKE_IF_FAR = 2.0, 4.0
@@ -95,19 +93,11 @@ def _of_the_job(one: Found) -> tuple[JobCheck, ...]:
         said.append("not converged")
     if one.found.hessian_noise > 1:
         said.append("too many coefficients")
-    if one.kind != "huber" and _reach(one.found) > LONGEST:
+    if one.kind != "huber" and float(np.linalg.norm(one.found.theta[1:])) > LONGEST:
         said.append("separated")
     if one.events is not None and one.events < EVENTS_PER_PARAMETER * size:
         said.append("too few events")
     return tuple(said)
-
-
-def _reach(found: Whitened) -> float:
-    """Return the length of all slopes that the estimate does not exclude: two of its deviations above its own."""
-    slopes = found.theta[1:]
-    length = float(np.linalg.norm(slopes))
-    variance = float(slopes @ found.covariance[1:, 1:] @ slopes) / max(length, TINY) ** 2
-    return length + LENGTH_DEVIATIONS * sqrt(max(variance, 0.0))
 
 
 def _apart(one: Found) -> NDArray[np.bool_]:
