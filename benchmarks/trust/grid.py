@@ -32,7 +32,9 @@ GATE: Final = {
     "tails": Gated(Cell("zero_inflated", 2000, 4, 1.0, LOGISTIC, wide=100.0), stored=Stored(1.08, 1.03)),
     "small residuals": Gated(Cell("normal", 2000, 4, 1.0, SMALL, wide=10.0), stored=Stored(1.05, 1.03)),
     "counts": Gated(Cell("normal", 2000, 4, 1.0, COUNTS, adjacency=Adjacency.REPLACE_ONE), stored=Stored(3.1, 1.15)),
-    "short of budget": Gated(Cell("normal", 500, 6, 0.3, LOGISTIC), "below budget", stored=Stored(4.95, flagged=0.2)),
+    "short of budget": Gated(
+        Cell("normal", 500, 6, 0.3, LOGISTIC), "below budget", jobs=80, stored=Stored(5.05, flagged=0.2)
+    ),
     "alias": Gated(Cell("alias", 2000, 4, 1.0, LOGISTIC), "alias", named=ALIASED, jobs=30),
     "separated": Gated(Cell("separated", 2000, 4, 1.0, LOGISTIC), "separated", jobs=10),
     "certain": Gated(Cell("sure_fifth", 2000, 4, 1.0, LOGISTIC), "alias", named=(1,), jobs=30),
