@@ -64,8 +64,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     watcher: Watcher = app.state.watcher
     async with watcher.running(), upkeep.running(context):
         yield
-    context.labels.stop()
-    context.database.dispose()
+    await to_thread.run_sync(context.stop)
 
 
 def create_app(settings: ServiceSettings | None = None) -> FastAPI:

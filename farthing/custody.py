@@ -254,11 +254,11 @@ def entries(scope: ScopeId, *, as_json: Json = False, url: Url = DEFAULT_URL, se
 
 @app.command()
 def verify(scope: ScopeId, url: Url = DEFAULT_URL, secret: Secret = "") -> None:
-    """Have the service recompute a scope's chain, prices and sums. Status 1 when it is not whole."""
+    """Have the service recompute a scope's chain, prices and sums. Status 1 when it is not whole, or was not read."""
     with Client(url, secret) as client:
         found = client.verify(scope)
     out.print_json(found.model_dump_json())
-    if not found.ok:
+    if not found.ok or found.running:
         raise typer.Exit(1)
 
 

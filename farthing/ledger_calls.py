@@ -1,9 +1,13 @@
 """What a client asks of a scope's ledger."""
 
+import time
 from collections.abc import Iterator
+from typing import Final
 
 from farthing.views import Entry, Scope, Verification
 from farthing.wire import Wire
+
+_POLL_SECONDS: Final = 1.0
 
 
 class LedgerCalls:
@@ -19,9 +23,20 @@ class LedgerCalls:
         """Yield a scope's ledger, oldest first."""
         return map(Entry.model_validate, self._wire.pages(f"/v1/scopes/{scope}/entries"))
 
-    def verify(self, scope: str) -> Verification:
-        """Recompute a scope's chain, its prices and its sums; a mismatch freezes the scope."""
-        return Verification.model_validate(self._wire.post(f"/v1/scopes/{scope}/verify"))
+    def verify(self, scope: str, *, wait_seconds: float = 600.0) -> Verification:
+        """Have the service recompute a scope's chain, its prices and its sums; a mismatch freezes the scope.
+
+        Args:
+            scope: `sc_...`.
+            wait_seconds: for so long the end is waited for; a hundred thousand entries take about half a minute. After
+                that `running` is true, and the rest is of the pass before.
+        """
+        until = time.monotonic() + wait_seconds
+        while True:
+            found = Verification.model_validate(self._wire.post(f"/v1/scopes/{scope}/verify"))
+            if not found.running or time.monotonic() >= until:
+                return found
+            time.sleep(_POLL_SECONDS)
 
     def freeze(self, scope: str, reason: str) -> Scope:
         """Stop a scope from admitting jobs."""

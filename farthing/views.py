@@ -312,14 +312,18 @@ class Worker(View):
 
 
 class Verification(View):
-    """Whether a scope's chain of entries is whole."""
+    """Whether a scope's chain of entries is whole, as the service's last pass over all of it has found."""
 
-    ok: bool
-    """Whether all of it recomputes."""
+    running: bool = False
+    """Whether the pass that was asked for goes on; the rest is of the last one before it."""
+    ok: bool | None
+    """Whether all of it recomputes; None: no pass has ended yet."""
     entries: int | None = None
     """Lines that were read; None: not told."""
     head: str | None = None
     """SHA-256 of the last line that was read; None: not told."""
+    verified_at: str | None = None
+    """When the last line was read; None: not told."""
     first_bad: int | None = None
     """Number of the first line that does not recompute; None: all do."""
     reason: str | None = None

@@ -128,7 +128,7 @@ class Verifier:
         self._thread.start()
 
     def stop(self) -> None:
-        """Verify no more: what was begun is left after the scope that is being verified."""
+        """Verify no more: what was begun is left after some thousand entries."""
         self._stop.set()
         self._thread.join(_PATIENCE_SECONDS)
 

@@ -78,7 +78,8 @@ def give_access(
 def take_access(dataset_id: DatasetId, principal_id: PrincipalId, caller: Caller, db: Db) -> None:
     """Take a principal's access away: it sees the dataset no more, and reserves nothing; the ledger's lines stay.
 
-    Queued jobs end with `access-withdrawn` where a worker would take them. A job that runs goes on, unless somebody
+    Queued jobs end with `access-withdrawn` at the next sweep, or where a worker would take them, and what they reserved
+    is given back. A job that runs goes on, unless somebody
     cancels it, and its release waits for the owner's approval.
     """
     service.take(db, caller, dataset_id, principal_id)

@@ -56,7 +56,10 @@ def get_head(scope_id: ScopeId, caller: Caller, db: Db) -> HeadView:
 @router.post("/{scope_id}/verify")
 @costs(HEAVY_READ)
 def verify_scope(scope_id: ScopeId, caller: Caller, db: Db) -> VerificationView:
-    """Recompute the chain and its sums; a mismatch freezes the scope."""
+    """Recompute the chain and its sums; a mismatch freezes the scope.
+
+    The answer comes within seconds. Where `running` is true the recomputation goes on: ask again for its outcome.
+    """
     return service.verify(db, caller, scope_id)
 
 

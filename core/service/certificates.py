@@ -30,9 +30,10 @@ from core.store.jobs import federations
 from core.store.jobs.subjects import OPEN
 from core.store.ledger.accounts import terms_of
 from core.store.ledger.chain import canonical
+from core.store.ledger.rounds import freeze_unverified
 from core.store.ledger.schedules import runs_of
 from core.store.ledger.statements import Statement, before, reconciled, scopes_of, statement_of, upload_of
-from core.store.ledger.verification import freeze_unverified, verify
+from core.store.ledger.verification import verify
 from core.store.signing import installation, load_signing_keys
 from core.store.tables import TERMINAL_STATES, Account, Dataset, Job, Model, Scope
 

@@ -6,6 +6,7 @@ from typing import Literal
 from core.errors import Forbidden
 from core.service.bell import Bell, SilentBell
 from core.service.labels import Labels
+from core.service.passes import Passes
 from core.settings import ServiceSettings
 from core.store.database import Database
 
@@ -14,12 +15,19 @@ Role = Literal["owner", "analyst", "auditor", "admin"]
 
 @dataclass(frozen=True)
 class Context:
-    """One service: its settings, its database, the bell that is rung when a job waits, and epsilons of budgets."""
+    """One service: its settings, its database, the bell that is rung when a job waits, and work beside requests."""
 
     settings: ServiceSettings
     database: Database
     bell: Bell = field(default_factory=SilentBell)
     labels: Labels = field(default_factory=Labels)
+    passes: Passes = field(default_factory=Passes)
+
+    def stop(self) -> None:
+        """End what is done beside requests, and the connections to the database."""
+        self.labels.stop()
+        self.passes.stop()
+        self.database.dispose()
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,6 @@ from core.service.views import (
 )
 from core.store import queries
 from core.store.ledger import corrections, gaps, ledger
-from core.store.ledger.verification import freeze_unverified
-from core.store.ledger.verification import verify as verify_chain
 from core.store.queries import Viewer
 from core.store.tables import Entry, Scope
 
@@ -135,26 +133,32 @@ def _entry(entry: Entry) -> EntryView:
 
 
 def verify(context: Context, caller: Caller, scope_id: str) -> VerificationView:
-    """Recompute a scope's chain and sums in one snapshot; a mismatch freezes the scope.
+    """Recompute a scope's chain and sums, beside requests; a mismatch freezes the scope.
+
+    Where that takes long, the answer comes before its end, with the outcome of the last time; whoever asks again then
+    gets the outcome once it is there.
 
     Raises:
         NotFound: it does not exist for the caller.
+        LedgerBusy: the database went away meanwhile.
     """
     with context.database.read() as session:
-        scope = find(session, caller, scope_id)
-        found = verify_chain(session, scope.id)
-        frozen, told = scope.frozen_reason is not None, gap_views(scope)
-    if not found.ok and not frozen:
-        freeze_unverified(context.database, scope_id, found.reason or "", caller.id)
+        find(session, caller, scope_id)
+    outcome, goes_on = context.passes.ask(context.database, scope_id, caller.id)
+    with context.database.read() as session:
+        gaps_now = gap_views(find(session, caller, scope_id))
+    found = None if outcome is None else outcome.found
     return VerificationView(
         scope=scope_id,
-        ok=found.ok,
-        entries=found.entries,
-        head=found.head,
-        first_bad=found.first_bad_seq,
-        reason=found.reason,
-        unchecked=list(found.unchecked),
-        unwitnessed=told,
+        ok=found and found.ok,
+        entries=found and found.entries,
+        head=found and found.head,
+        first_bad=found and found.first_bad_seq,
+        reason=found and found.reason,
+        unchecked=list(found.unchecked) if found else [],
+        unwitnessed=gaps_now,
+        running=goes_on,
+        verified_at=outcome and rfc3339(outcome.at),
     )
 
 

@@ -276,16 +276,24 @@ class EntryView(View):
 
 
 class VerificationView(View):
-    """Whether a chain and its sums recompute; `first_bad` is the first entry that does not."""
+    """Whether a chain and its sums recompute, as the last pass over all of it has found; `running`: another goes on.
+
+    A pass is done beside requests. The answer comes within seconds: with the outcome of the pass that was asked for if
+    it has ended, and else with that of the one before; whoever asks again gets the outcome once it is there.
+    """
 
     scope: Drawn[str]
     """`sc_...`."""
-    ok: Operational[bool]
-    """Whether all of it recomputes."""
-    entries: Paid[int]
+    running: Operational[bool]
+    """Whether the pass that was asked for goes on; the rest is of the last one before it."""
+    ok: Operational[bool | None]
+    """Whether all of it recomputes; null: this process has ended no pass yet, and neither has the rest a value."""
+    entries: Paid[int | None]
     """Lines that were read."""
-    head: Drawn[str]
+    head: Drawn[str | None]
     """SHA-256 of the last line that was read."""
+    verified_at: Timed[str | None]
+    """When the last line was read, and the sums were compared."""
     first_bad: Operational[int | None]
     """Number of the first line that does not recompute; null: all do."""
     reason: Operational[str | None]

@@ -234,6 +234,12 @@ class Job(Base):
             sqlite_where=text("finished_at IS NULL"),
             postgresql_where=text("finished_at IS NULL"),
         ),
+        Index(
+            "ix_jobs_live_scope",
+            "scope_id",
+            sqlite_where=text("finished_at IS NULL"),
+            postgresql_where=text("finished_at IS NULL"),
+        ),
         Index("ix_jobs_federation", "federation_id", "place"),
         Index(
             "ix_jobs_certify",

@@ -14,10 +14,10 @@ from core.settings import ServiceSettings
 from core.store import datasets, queries, retention
 from core.store.claims import Claim
 from core.store.database import Database
-from core.store.jobs import absence, federations, jobs, seats, sweep, workers
+from core.store.jobs import absence, federations, jobs, seats, sweep, withdrawals, workers
 from core.store.jobs.federations import FederationClaim
 from core.store.jobs.sweep import Swept
-from core.store.ledger import verification
+from core.store.ledger.rounds import Rounds
 from core.store.records.encryption import Tampered
 from core.store.records.master_key import check_master_keys, load_master_keys
 from core.store.records.sealing import Reader
@@ -59,7 +59,7 @@ class Desk:
         self._witness = Witness(settings.witness_path)
         self._party = seats.Party(worker, settings.site)
         self.name = worker
-        self._rounds = verification.Rounds(database, settings.verify_seconds)
+        self._rounds = Rounds(database, settings.verify_seconds)
 
     def check_master_keys(self) -> None:
         """Refuse to serve without the master key that records are under: every job would fail at its whole price.
@@ -273,6 +273,10 @@ class Desk:
         limits = self._settings
         swept = self._run(sweep.sweep, limits.lease_seconds, limits.max_attempts, limits.queue_deadline_seconds)
         swept.parted = self._run(absence.lose_absent, limits.lease_seconds, limits.absent_seconds)
+        with _reaching(), self._database.read() as session:
+            owners = withdrawals.owners_without(session)
+        for owner_id in owners:  # one at a time: whoever holds one principal's lock waits for no other's
+            swept.withdrawn += self._run(withdrawals.end_waiting, owner_id, sweep.BATCH)
         swept.forgotten = self._run(retention.drop_states, limits.kept_state_seconds)
         swept.retired = self._run(retention.retire_models, limits.model_retention_seconds)
         return swept
@@ -338,7 +342,7 @@ class Desk:
         """Verify every chain that has grown since the last time, or is due; return why scopes were frozen.
 
         Args:
-            is_over: asked between two scopes; where it says so, the others are left for the next time.
+            is_over: asked between two slices; where it says so, the rest is left for the next time.
 
         Raises:
             Unreachable: the database does not answer.

@@ -28,6 +28,7 @@ branch_labels = None
 depends_on = None
 
 JSON = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
+LIVE_JOBS = {"ix_jobs_live": ["owner_id", "place"], "ix_jobs_live_scope": ["scope_id"]}
 JOB_COLUMNS = (
     sa.Column("allowance", JSON, nullable=False, server_default="{}"),
     sa.Column("allowance_spent", JSON, nullable=False, server_default="{}"),
@@ -114,14 +115,15 @@ def upgrade() -> None:
         sqlite_where=sa.text("state = 'queued' AND place IS NULL"),
         postgresql_where=sa.text("state = 'queued' AND place IS NULL"),
     )
-    # Jobs that have not ended, which every submission counts.
-    op.create_index(
-        "ix_jobs_live",
-        "jobs",
-        ["owner_id", "place"],
-        sqlite_where=sa.text("finished_at IS NULL"),
-        postgresql_where=sa.text("finished_at IS NULL"),
-    )
+    # Jobs that have not ended: every submission counts its principal's, and every verification compares its scope's.
+    for name, columns in LIVE_JOBS.items():
+        op.create_index(
+            name,
+            "jobs",
+            columns,
+            sqlite_where=sa.text("finished_at IS NULL"),
+            postgresql_where=sa.text("finished_at IS NULL"),
+        )
     op.create_index("ix_jobs_federation", "jobs", ["federation_id", "place"])
     op.create_index(
         "ix_jobs_certify",
@@ -472,7 +474,8 @@ def downgrade() -> None:
     op.drop_column("datasets", "wrapped_key")
     op.drop_index("ix_jobs_queued", table_name="jobs")
     op.drop_index("ix_jobs_certify", table_name="jobs")
-    op.drop_index("ix_jobs_live", table_name="jobs")
+    for name in LIVE_JOBS:
+        op.drop_index(name, table_name="jobs")
     op.drop_index("ix_jobs_federation", table_name="jobs")
     op.drop_index("ix_jobs_ended", table_name="jobs")
     for column in reversed(JOB_COLUMNS):

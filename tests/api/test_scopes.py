@@ -42,6 +42,8 @@ class TestLedger:
         assert admin.get(f"{place}/head").json() == {"scope": fresh["scope"], "seq": 6, "head": previous}
         checked = admin.post(f"{place}/verify").json()
         assert (checked["ok"], checked["entries"], checked["head"]) == (True, 6, previous)
+        assert checked["running"] is False
+        assert checked["verified_at"] is not None
 
     def test_tampering_is_named_and_freezes(self, service: Service, admin: httpx.Client, fresh: dict[str, Any]) -> None:
         submit(admin, job(fresh["id"]))

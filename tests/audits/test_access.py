@@ -26,6 +26,7 @@ from core.store.database import Database
 from core.store.jobs import jobs
 from core.store.ledger import ledger
 from core.store.tables import Job
+from core.training.desk import Desk
 from tests.support.api import COLUMNS, Service, csv, job, joined, metadata, running, submit, upload
 from tests.support.store import give, open_place
 
@@ -238,6 +239,35 @@ class TestTakenAway:
         assert reserved(owner, taken["id"]) == 0
         assert owner.post(f"/v1/scopes/{taken['scope']}/verify").json()["ok"] is True
 
+    def test_what_waits_in_vain_is_given_back_without_a_worker(self, service: Service) -> None:
+        """No worker takes jobs; the sweep frees what they hold of the owner's budget."""
+        (owner, _), (ann, who) = service.someone("owner"), service.someone("analyst")
+        (other, leaver), kept = service.someone("owner"), upload(owner)
+        taken, left = upload(owner, shift=7), upload(other, shift=8)
+        for dataset in (kept, taken):
+            owner.put(place(dataset, who), json={"budget_cap": "all"})
+        waiting = [submit(ann, job(taken["id"])).json()["id"] for _ in range(3)]
+        stays = submit(ann, job(kept["id"])).json()["id"]
+        of_leaver = submit(other, job(left["id"])).json()["id"]
+        owner.delete(place(taken, who))
+        admin = service.client()
+        admin.post(f"/v1/principals/{leaver['principal']}/disable", json={"reason": "left"})
+        assert reserved(owner, taken["id"]) > 0
+        with store(service) as database:
+            swept = Desk(database, service.settings, "w").sweep()
+        assert (reserved(owner, taken["id"]), reserved(admin, left["id"])) == (0, 0)
+        assert {*waiting, of_leaver} <= set(swept.withdrawn)
+        assert stays not in swept.withdrawn
+        assert reserved(owner, kept["id"]) > 0
+        for one in waiting:
+            view = ann.get(f"/v1/jobs/{one}").json()
+            assert (view["state"], view["error"], view["cost"]["spent"]["percent"]) == (
+                "failed", {"code": "access-withdrawn"}, "0"
+            )  # fmt: skip
+        assert ann.get(f"/v1/jobs/{stays}").json()["state"] == "queued"
+        ann.post(f"/v1/jobs/{stays}/cancel")
+        assert owner.post(f"/v1/scopes/{taken['scope']}/verify").json()["ok"] is True
+
     def test_jobs_of_a_disabled_principal_never_start(self, service: Service) -> None:
         owner, boss = service.someone("owner")
         dataset = upload(owner)
@@ -250,7 +280,10 @@ class TestTakenAway:
         assert reserved(admin, dataset["id"]) == 0
 
     @pytest.mark.parametrize(("quorum", "state"), [(1, "running"), (2, "failed")])
-    def test_every_client_of_a_federated_job_is_looked_at(self, service: Service, quorum: int, state: str) -> None:
+    @pytest.mark.parametrize("by", ["claim", "sweep"])
+    def test_every_client_of_a_federated_job_is_looked_at(
+        self, service: Service, quorum: int, state: str, by: str
+    ) -> None:
         ann, who = service.someone("analyst")
         owners = [service.someone("owner")[0] for _ in range(2)]
         datasets = [upload(owner, shift=40 + place) for place, owner in enumerate(owners)]
@@ -262,6 +295,9 @@ class TestTakenAway:
         assert made.status_code == 202, made.text
         owners[0].delete(place(datasets[0], who))
         with store(service) as database:
+            if by == "sweep":
+                Desk(database, service.settings, "w").sweep()
+                assert reserved(owners[0], datasets[0]["id"]) == 0
             drain(database)
         view = ann.get(f"/v1/jobs/{made.json()['id']}").json()
         assert view["state"] == state

@@ -6,23 +6,27 @@ one that an owner, an analyst or an operator would gain by.
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import delete, select, text
 from sqlalchemy.orm import Session
 
 from core.privacy.budget import FIRST_WEIGHTS, plan_orders
 from core.privacy.events import EVENT, Event, Gaussian
 from core.privacy.renyi import prefix_costs
+from core.store import clock
 from core.store.access import principals
 from core.store.database import Database
 from core.store.jobs import jobs
-from core.store.ledger import chain, ledger
-from core.store.ledger.accounts import terms_of
-from core.store.tables import Account, Entry, Job, Scope
+from core.store.ledger import chain, charged, kinds, ledger
+from core.store.ledger.accounts import lock_accounts, move, terms_of
+from core.store.ledger.bodies import slots
+from core.store.ledger.verification import Verifier
+from core.store.tables import Account, Entry, Job, Scope, ScopeEvent
 from tests.support.store import Place, make_place, submit
 
 SCHEDULE = (Gaussian(sigma=20.0), Gaussian(sigma=33.0), Gaussian(sigma=33.0))
@@ -78,6 +82,11 @@ def rewrite(
             head = following
         scope = session.get_one(Scope, scope_id)
         scope.seq, scope.head = len(bodies), head
+        scope.gaussian_rho = scope.other_rho = "0"
+        scope.unpriced = 0
+        session.execute(delete(ScopeEvent).where(ScopeEvent.scope_id == scope_id))
+        with suppress(KeyError, ValueError):  # a forgery that cannot be read is found all the same
+            charged.add_up(session, scope_id)
         for account_id, totals in sums.items():
             account = session.get_one(Account, account_id)
             for name, amounts in totals.items():
@@ -436,6 +445,69 @@ def test_a_prefix_that_was_rewritten_does_not_carry_new_entries(database: Databa
     with database.write() as session:
         submit(session, place, SCHEDULE[:1])
     assert list(rounds.go()) == [place.scope_id]
+
+
+def pay(database: Database, place: Place, price: Event) -> str:
+    """Have a job of one chunk pay, and end; return it."""
+    with database.write() as session:
+        submit(session, place, [price])
+    claim = database.run(jobs.claim, "w", 600.0)
+    assert claim is not None
+    database.run(ledger.spend, claim, 0, None, 0)
+    database.run(jobs.fail, claim, "gpu-unavailable", charge="spent")
+    return claim.job_id
+
+
+def test_a_correction_gives_back_no_more_although_what_it_gives_back_was_rewritten(database: Database) -> None:
+    """A verifier that has read the entries of a cheap job: they become a dear one's, and its charge is given back."""
+    place = make_place(database)
+    cheap, dear = pay(database, place, Gaussian(sigma=90.0)), pay(database, place, Gaussian(sigma=30.0))
+    rounds = ledger.Rounds(database, whole_seconds=1e9)
+    assert rounds.go() == {}
+    with database.write() as session:
+        drop_triggers(session)
+        found = (
+            session.execute(select(Entry).where(Entry.scope_id == place.scope_id).order_by(Entry.seq)).scalars().all()
+        )
+        dear_ones = {row.kind: json.loads(row.body) for row in found if row.job_id == dear}
+        for row in found:
+            if row.job_id == cheap:
+                row.body = chain.canonical(dear_ones[row.kind] | {"job": cheap, "seq": row.seq})
+        session.flush()
+        scope = ledger.lock_scope(session, place.scope_id)
+        account = lock_accounts(session, [place.scope_id])[0]
+        back = [-one for one in dear_ones["spend"]["accounts"][place.scope_id]["spent"]]
+        moved = {place.scope_id: move(account, spent=back, reserved=slots([]))}
+        content = {"accounts": moved, "fraction": "1", "reason": "no driver", "actor": place.principal_id}
+        at = clock.read(session)
+        chain.append(session, scope, kinds.Compensate, at=at, job_id=cheap, attempt=0, chunk=0, content=content)
+    assert list(rounds.go()) == [place.scope_id]
+
+
+def test_a_chain_is_followed_in_slices_to_the_same_end(database: Database) -> None:
+    """Jobs that ended slices before are corrected; entries come while it is followed."""
+    place = history(database)
+    paid = [pay(database, place, Gaussian(sigma=60.0 + k)) for k in range(3)]
+    database.run(ledger.compensate, place.scope_id, paid[0], Fraction(1), "no driver", place.principal_id)
+    with database.read() as session:
+        last = session.get_one(Scope, place.scope_id).seq
+    verifier, slices, late = Verifier(place.scope_id), 0, False
+    found = None
+    while found is None:
+        with database.read() as session:
+            found = verifier.advance(session, 1)
+        slices += 1
+        if slices == 2:
+            pay(database, place, Gaussian(sigma=70.0))
+            database.run(ledger.compensate, place.scope_id, paid[1], Fraction(1), "no driver", place.principal_id)
+        if verifier.place[0] > last and not late:  # the job's entries were followed, and let go of
+            late = True
+            database.run(ledger.compensate, place.scope_id, paid[2], Fraction(1, 2), "no driver", place.principal_id)
+    assert found.ok, found.reason
+    assert late
+    with database.read() as session:
+        assert verifier.place == (found.entries, found.head)
+        assert found == ledger.verify(session, place.scope_id)
 
 
 @pytest.mark.parametrize("price", [(Gaussian(sigma=40.0),), SCHEDULE])

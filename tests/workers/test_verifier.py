@@ -3,11 +3,13 @@
 import threading
 import time
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 
 import pytest
 import structlog
 from sqlalchemy import text, update
+from sqlalchemy.orm import Session
 
 from core.service.bell import make_bell
 from core.settings import ServiceSettings
@@ -112,14 +114,14 @@ def test_a_verification_that_takes_long_delays_no_lease(
     with database.write() as session:
         lost = submit(session, place).id
     assert database.run(jobs.claim, "w", 600.0) is not None
-    genuine, begun, enough = verification.Verifier.verify, threading.Event(), threading.Event()
+    genuine, begun, enough = verification.Verifier.advance, threading.Event(), threading.Event()
 
-    def slowly(self: verification.Verifier, session: object) -> verification.Verification:
+    def slowly(self: verification.Verifier, session: Session, most: float = inf) -> verification.Verification | None:
         begun.set()
         assert enough.wait(60.0), "nobody let it go on"
-        return genuine(self, session)  # type: ignore[arg-type]  # as called
+        return genuine(self, session, most)
 
-    monkeypatch.setattr(verification.Verifier, "verify", slowly)
+    monkeypatch.setattr(verification.Verifier, "advance", slowly)
 
     def freed() -> bool:
         with database.read() as session:

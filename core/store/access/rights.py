@@ -5,7 +5,7 @@ A role gives no such right: an admin sees every dataset, and spends of none that
 
 from collections.abc import Iterable
 
-from sqlalchemy import exists, or_, select
+from sqlalchemy import ColumnElement, and_, exists, or_, select
 from sqlalchemy.orm import Session
 
 from core.store.tables import Access, Account, Dataset, Principal
@@ -21,14 +21,18 @@ def allowed(session: Session, wanted: Iterable[Pair]) -> set[Pair]:
     its transaction ends.
     """
     pairs = set(wanted)
+    statement = select(Principal.id, Dataset.id).where(
+        Principal.id.in_({principal for principal, _ in pairs}),
+        Dataset.id.in_({dataset for _, dataset in pairs}),
+        may_use(),
+    )
+    return {(row[0], row[1]) for row in session.execute(statement)} & pairs
+
+
+def may_use() -> ColumnElement[bool]:
+    """Return the condition of a principal and a dataset, both in the statement, that it may use the budget now."""
     given = exists().where(Access.dataset_id == Dataset.id, Access.principal_id == Principal.id)
     capped = exists().where(
         Account.scope_id == Dataset.scope_id, Account.principal_id == Principal.id, Account.closed_at.is_(None)
     )
-    statement = select(Principal.id, Dataset.id).where(
-        Principal.id.in_({principal for principal, _ in pairs}),
-        Dataset.id.in_({dataset for _, dataset in pairs}),
-        Principal.disabled_at.is_(None),
-        or_(Dataset.owner_id == Principal.id, given & capped),
-    )
-    return {(row[0], row[1]) for row in session.execute(statement)} & pairs
+    return and_(Principal.disabled_at.is_(None), or_(Dataset.owner_id == Principal.id, given & capped))

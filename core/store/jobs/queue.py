@@ -33,7 +33,7 @@ def lock_live(session: Session, owner_ids: Iterable[str]) -> Counter[str]:
     """
     owners = sorted(set(owner_ids))
     for owner_id in owners:
-        _lock_owner(session, owner_id)
+        lock_owner(session, owner_id)
     live = select(Job.owner_id, func.count()).where(Job.owner_id.in_(owners), _is_one(), Job.finished_at.is_(None))
     return Counter({row[0]: row[1] for row in session.execute(live.group_by(Job.owner_id))})
 
@@ -135,7 +135,7 @@ def next_of_several(
 
 def _may_run(session: Session, owner_id: str, most_running: int) -> bool:
     """Lock an owner and tell whether one more job may run."""
-    _lock_owner(session, owner_id)
+    lock_owner(session, owner_id)
     return _running(session, owner_id).get(owner_id, 0) < most_running
 
 
@@ -171,7 +171,8 @@ def _running(session: Session, owner_id: str | None = None) -> dict[str, int]:
     return {row[0]: row[1] for row in session.execute(statement)}
 
 
-def _lock_owner(session: Session, owner_id: str) -> None:
+def lock_owner(session: Session, owner_id: str) -> None:
+    """Lock a principal's row, as everywhere before its jobs'."""
     session.execute(select(Principal.id).where(Principal.id == owner_id).with_for_update(key_share=True)).scalar_one()
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from core.catalogue.certificate import Records
-from core.store.tables import TERMINAL_STATES, Job, Model
+from core.store.tables import Job, Model
 
 OPEN: Final = ("not-needed", "approved")
 """Of a model that everybody may have for whom its job exists."""
@@ -100,5 +100,5 @@ def take(session: Session, model: Model) -> None:
 
 def live(session: Session) -> frozenset[str]:
     """Return the models that jobs are about which have not ended; who takes models away locks them first."""
-    specs = session.execute(select(Job.spec).where(Job.state.not_in(TERMINAL_STATES))).scalars()
+    specs = session.execute(select(Job.spec).where(Job.finished_at.is_(None))).scalars()
     return frozenset(name for spec in specs for name in spec.get("models", ()))

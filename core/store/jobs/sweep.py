@@ -34,6 +34,8 @@ class Swept:
     retired: list[str] = field(default_factory=list)
     parted: list[str] = field(default_factory=list)
     """Federated jobs that lost clients of sites that stayed away."""
+    withdrawn: list[str] = field(default_factory=list)
+    """Their owners may not use their data any more."""
 
 
 def sweep(session: Session, lease_seconds: float, max_attempts: int, queue_deadline_seconds: float) -> Swept:

@@ -38,8 +38,9 @@ from core.store.ledger.charged import executed, executed_by
 from core.store.ledger.corrections import compensate, freeze, unfreeze
 from core.store.ledger.opening import close_grant, note_upload, open_scope, set_grant
 from core.store.ledger.reserving import Books, Reservation, open_books, price, reserve
+from core.store.ledger.rounds import Rounds
 from core.store.ledger.schedules import MAX_CHUNKS, Schedule, is_stream, is_whole, runs_of
-from core.store.ledger.verification import Rounds, Verification, verify
+from core.store.ledger.verification import Verification, verify
 from core.store.tables import Account, Checkpoint, Entry, Job
 
 __all__ = [

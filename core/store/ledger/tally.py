@@ -176,13 +176,6 @@ class Tally:
         self.compensations: deque[float] = deque(maxlen=10)
         self.charged: Counter[Event] = Counter()
         self.remarks: set[str] = set()
-        self._moves = True
-
-    def shadow(self) -> "Tally":
-        """Return a tally with the same accounts that follows entries of one job again, without their movements."""
-        made = Tally(self.scope)
-        made.accounts, made.owner, made._moves = self.accounts, self.owner, False
-        return made
 
     def has(self, dataset: str) -> bool:
         """Say whether a dataset's records may be in the scope: they came into it, or no entry says what did."""
@@ -270,8 +263,7 @@ class Tally:
                 f"it moves {list(moved.spent)} spent and {list(moved.reserved)} reserved of {account_id}, where "
                 f"{due[0]} and {due[1]} follow from its events and the terms",
             )
-            if self._moves:
-                self._add(account_id, moved)
+            self._add(account_id, moved)
 
     def count(self, account_ids: Iterable[str], draws: int) -> None:
         """Count units of draws that a job reserves at some accounts, or gives back.
@@ -279,7 +271,7 @@ class Tally:
         Raises:
             BrokenChain: the terms of one have no room for so many.
         """
-        for account_id in account_ids if self._moves else ():
+        for account_id in account_ids:
             account = self.accounts[account_id]
             account.draws += draws
             most = most_draws(account.terms)

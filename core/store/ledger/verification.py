@@ -1,26 +1,24 @@
-"""A chain recomputed from its entries alone: hashes, columns, prices, caps and sums, in one snapshot.
+"""A chain recomputed from its entries alone: hashes, columns, prices, caps and sums.
 
 Every amount is priced anew from the schedule that its reservation froze, every cap derived from the budget as it was
 declared, and each entry must follow from those before it (`core.store.ledger.kinds`). A chain cannot tell that its
 whole tail was replaced by a consistent one; the witness can (`core.store.witness.witness`).
 
 What was verified is remembered by the process that did it, never in the database: whoever can rewrite the entries could
-rewrite that, too.
+rewrite that, too. Entries are only ever added, so that a chain is followed in slices, each in a snapshot of its own;
+with the last of them, in the same snapshot, all that the database remembers beside the chain is compared.
 """
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Final
 
 from sqlalchemy import select
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from core.store.database import Database
 from core.store.ledger import chain, kinds
-from core.store.ledger.corrections import freeze, mark_frozen
 from core.store.ledger.remembered import (
     ForgottenError,
     compare_accounts,
@@ -55,7 +53,9 @@ class Verification:
 
     ok: bool
     entries: int
+    """The number of the last entry, of the snapshot in which the chain ended."""
     head: str
+    """Its hash."""
     first_bad_seq: int | None = None
     """The first entry that does not follow from those before it; None where all do, or only a balance is wrong."""
     reason: str | None = None
@@ -63,8 +63,15 @@ class Verification:
     """What the entries do not say, so that it could not be checked."""
 
 
+class _CorrectedError(Exception):
+    """An entry is about a job that had ended before and was let go of."""
+
+
 class Verifier:
     """Follows one chain; called again, it goes on behind the last entry that it has verified.
+
+    Of jobs that have ended nothing is kept but of those that were corrected later. Where that is new, the chain is
+    followed again from its first entry: entries that were read once are never believed unread.
 
     Args:
         scope_id: whose chain.
@@ -74,10 +81,17 @@ class Verifier:
     def __init__(self, scope_id: str, known: tuple[int, str] | None = None) -> None:
         self._scope_id = scope_id
         self._known = known
-        self._tally = Tally(scope_id, self._over_before, lambda job: job in self._seen_before)
+        self._corrected: set[str] = set()
+        self._open: Session | None = None
+        self._verified = (0, "")
+        self._begin()
+
+    def _begin(self) -> None:
+        """Go back to before the first entry."""
+        self._tally = Tally(self._scope_id, self._ended_before, lambda job: job in self._seen_before)
         self._head = chain.GENESIS
         self._seen_before: set[str] = set()
-        self._open: Session | None = None
+        self._ended: dict[str, JobTally] = {}
 
     @property
     def place(self) -> tuple[int, str]:
@@ -86,30 +100,43 @@ class Verifier:
 
     @property
     def _session(self) -> Session:
-        assert self._open is not None, "only used within `verify`"
+        assert self._open is not None, "only used within `advance`"
         return self._open
 
     def verify(self, session: Session) -> Verification:
-        """Follow the chain to its end, and compare accounts and jobs with it.
+        """Follow the chain to its end in one snapshot; see `advance`."""
+        while (found := self.advance(session)) is None:
+            pass
+        return found
+
+    def advance(self, session: Session, most: float = inf) -> Verification | None:
+        """Follow some entries; at the end of the chain, compare what the database remembers beside it.
 
         Whatever goes wrong inside, but for the database itself, is a chain that cannot be verified: it is not ok. This
         object has then lost its place, and is of no further use.
 
         Args:
             session: a session of `Database.read`, so that all is of one snapshot.
+            most: entries to follow.
+
+        Returns:
+            The outcome; None while there are more entries.
         """
         self._open = session
         scope = session.get_one(Scope, self._scope_id, populate_existing=True)
-        told = scope.seq, scope.head
-        found = self._tally
+        told, found = (scope.seq, scope.head), self._tally
         try:
             demand(self._is_where_we_were(), _REPLACED)
-            for rows in self._pages():
-                self._follow_all(rows)
+            if not self._follow_some(most):
+                return None
             demand(self._known is None or found.seq >= self._known[0], _REPLACED)
             _compare_head(scope, found.seq, self._head)
         except DBAPIError:
             raise
+        except _CorrectedError:
+            self._known = max(self._known or (0, ""), self._verified)
+            self._begin()
+            return None
         except ForgottenError as error:
             return Verification(False, *told, None, str(error))
         except Exception as error:  # noqa: BLE001 - what cannot be followed is not verified, whatever the reason
@@ -139,17 +166,21 @@ class Verifier:
         last = select(Entry.hash).where(Entry.scope_id == self._scope_id, Entry.seq == self._tally.seq)
         return self._session.execute(last).scalar_one_or_none() == self._head
 
-    def _pages(self) -> Iterator[Sequence[Any]]:
-        """Yield the entries that are not verified yet, some at a time."""
-        after = self._tally.seq
-        while True:
-            page = select(*_COLUMNS).where(Entry.scope_id == self._scope_id, Entry.seq > after)
-            rows = self._session.execute(page.order_by(Entry.seq).limit(PAGE)).all()
+    def _follow_some(self, most: float) -> bool:
+        """Follow entries that are not verified yet, at most so many; tell whether that was the last of them."""
+        if not self._tally.seq:
+            made = select(Entry.job_id).where(Entry.scope_id == self._scope_id, Entry.kind == kinds.Compensate.KIND)
+            self._corrected |= {job for job in self._session.execute(made).scalars() if job is not None}
+        until = self._tally.seq + most
+        while self._tally.seq < until:
+            page = select(*_COLUMNS).where(Entry.scope_id == self._scope_id, Entry.seq > self._tally.seq)
+            wanted = min(PAGE, until - self._tally.seq)
+            rows = self._session.execute(page.order_by(Entry.seq).limit(int(wanted))).all()
             if rows:
-                yield rows
-            if len(rows) < PAGE:
-                return
-            after = rows[-1].seq
+                self._follow_all(rows)
+            if len(rows) < wanted:
+                return True
+        return False
 
     def _follow_all(self, rows: Sequence[Any]) -> None:
         """Follow some entries, and compare the jobs that they end with what the database remembers of them."""
@@ -161,22 +192,25 @@ class Verifier:
             self._follow(row)
         over = self._tally.over
         compare_jobs(self._scope_id, over, jobs_where(self._session, Job.id.in_(over.keys())))
+        self._ended |= {job: tally for job, tally in over.items() if job in self._corrected}
         over.clear()
+        self._verified = self.place
 
     def _follow(self, row: Any) -> None:  # noqa: ANN401 - a row of nine columns
         """Follow one entry."""
         self._head = follow(self._tally, self._head, row)
         demand(self._known is None or self._known[0] != self._tally.seq or self._known == self.place, _REPLACED)
 
-    def _over_before(self, job_id: str) -> JobTally | None:
-        """Return a job that was over before this page: its entries are followed again, without their movements."""
-        of_it = select(Entry.body).where(
-            Entry.job_id == job_id, Entry.scope_id == self._scope_id, Entry.seq <= self._tally.seq
-        )
-        shadow = self._tally.shadow()
-        for text in self._session.execute(of_it.order_by(Entry.seq)).scalars():
-            kinds.read(text).follow(shadow)
-        return shadow.live.get(job_id) or shadow.over.get(job_id)
+    def _ended_before(self, job_id: str) -> JobTally | None:
+        """Return a job that had ended before this page.
+
+        Raises:
+            _CorrectedError: it was not kept.
+        """
+        if job_id not in self._corrected:
+            self._corrected.add(job_id)
+            raise _CorrectedError(job_id)
+        return self._ended.get(job_id)
 
 
 def follow(tally: Tally, head: str, row: Any) -> str:  # noqa: ANN401 - a row of nine columns
@@ -221,70 +255,3 @@ def verify(session: Session, scope_id: str) -> Verification:
         scope_id: the scope.
     """
     return Verifier(scope_id).verify(session)
-
-
-def freeze_unverified(database: Database, scope_id: str, reason: str, actor: str) -> None:
-    """Freeze a scope whose chain was not verified, by an entry, or, where the chain takes none, without one."""
-    told = f"verification failed: {reason}"
-    try:
-        database.run(freeze, scope_id, told, actor)
-    except (IntegrityError, ValueError, AssertionError):  # a chain that was tampered with may take no entry
-        database.run(mark_frozen, scope_id, told)
-
-
-class Rounds:
-    """Verifies the chains of a database again and again: what is new each time, and all of it now and then.
-
-    How far it has come is kept here, in this process's memory: a process that starts verifies every chain whole.
-
-    Args:
-        database: the database.
-        whole_seconds: after so long a chain is verified whole again.
-    """
-
-    def __init__(self, database: Database, whole_seconds: float) -> None:
-        self._database = database
-        self._whole_seconds = whole_seconds
-        self._verifiers: dict[str, tuple[float, Verifier]] = {}
-        self._bad: dict[str, int] = {}
-
-    def go(self, is_over: Callable[[], bool] = lambda: False) -> dict[str, str]:
-        """Verify each scope whose chain has grown since the last time, or is due; freeze those that fail.
-
-        Args:
-            is_over: asked between two scopes; where it says so, the others are left for the next time.
-
-        Returns:
-            Why each scope failed that did not fail before at the same entry.
-        """
-        with self._database.read() as session:
-            scopes = {row.id: row.seq for row in session.execute(select(Scope.id, Scope.seq).order_by(Scope.id))}
-        failed: dict[str, str] = {}
-        for scope_id, seq in scopes.items():
-            if is_over():
-                break
-            if self._bad.get(scope_id) != seq and self._is_due(scope_id, seq):
-                found = self._verify(scope_id)
-                if not found.ok:
-                    failed[scope_id] = found.reason or ""
-        return failed
-
-    def _is_due(self, scope_id: str, seq: int) -> bool:
-        begun, verifier = self._verifiers.get(scope_id, (-inf, None))
-        if verifier is None:
-            return True
-        if time.monotonic() - begun >= self._whole_seconds:
-            self._verifiers[scope_id] = (time.monotonic(), Verifier(scope_id, verifier.place))
-            return True
-        return verifier.place[0] != seq
-
-    def _verify(self, scope_id: str) -> Verification:
-        _, verifier = self._verifiers.setdefault(scope_id, (time.monotonic(), Verifier(scope_id)))
-        with self._database.read() as session:
-            found = verifier.verify(session)
-        if not found.ok:
-            del self._verifiers[scope_id]
-            freeze_unverified(self._database, scope_id, found.reason or "", "verifier")
-            with self._database.read() as session:
-                self._bad[scope_id] = session.get_one(Scope, scope_id).seq
-        return found

@@ -18,7 +18,7 @@ from core.errors import FieldError, Invalid, TooLarge
 from core.settings import ServiceSettings
 from core.store.records.files import create
 from core.store.records.storage import open_storage
-from core.store.tables import TERMINAL_STATES, Job, PublicWeights
+from core.store.tables import Job, PublicWeights
 
 if TYPE_CHECKING:
     import numpy as np
@@ -227,7 +227,7 @@ def locations(session: Session) -> set[str]:
 
 def needed_by(session: Session, weights_id: str) -> str | None:
     """Return a job that has not ended and starts from these weights; None where there is none."""
-    live = select(Job.id, Job.spec).where(Job.state.not_in(TERMINAL_STATES))
+    live = select(Job.id, Job.spec).where(Job.finished_at.is_(None))
     return next((row[0] for row in session.execute(live) if row[1]["model"].get("pretrained") == weights_id), None)
 
 

@@ -17,7 +17,7 @@ from core.store.ledger.accounts import lock_accounts, lock_scope, move, read_slo
 from core.store.ledger.bodies import slots
 from core.store.ledger.scope_entries import draws_raised_to, raised_to
 from core.store.ledger.tally import AccountTally
-from core.store.tables import TERMINAL_STATES, Account, Job, Scope
+from core.store.tables import Account, Job, Scope
 from core.store.witness.comparing import NAME, is_own, risen
 from core.store.witness.witness import Witness, witnessed
 from core.store.witness.witness_file import Name, Seen
@@ -80,7 +80,7 @@ def _reconcile(
     for scope_id in unknown:
         # First, so that the range of time begins with the last entry that is there.
         gaps.note(session, lock_scope(session, scope_id), actor, "no witness knows what followed the entry before")
-    live = session.execute(select(Job.id).where(Job.state.not_in(TERMINAL_STATES)).order_by(Job.id)).scalars().all()
+    live = session.execute(select(Job.id).where(Job.finished_at.is_(None)).order_by(Job.id)).scalars().all()
     for job_id in live:
         job = lock_job(session, job_id)
         jobs.end_failed(session, job, clock.read(session), jobs.LOST, charge="all")

@@ -1,0 +1,86 @@
+"""The chains of a database verified again and again: what is new each time, and all of it now and then."""
+
+import time
+from collections.abc import Callable
+from math import inf
+from typing import Final
+
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
+
+from core.store.database import Database
+from core.store.ledger.corrections import freeze, mark_frozen
+from core.store.ledger.verification import Verification, Verifier
+from core.store.tables import Scope
+
+SLICE: Final = 2000
+"""Entries that are verified in one snapshot: a few tenths of a second, so that none is held for long."""
+
+
+def freeze_unverified(database: Database, scope_id: str, reason: str, actor: str) -> None:
+    """Freeze a scope whose chain was not verified, by an entry, or, where the chain takes none, without one."""
+    told = f"verification failed: {reason}"
+    try:
+        database.run(freeze, scope_id, told, actor)
+    except (IntegrityError, ValueError, AssertionError):  # a chain that was tampered with may take no entry
+        database.run(mark_frozen, scope_id, told)
+
+
+class Rounds:
+    """Verifies the chains of a database again and again: what is new each time, and all of it now and then.
+
+    How far it has come is kept here, in this process's memory: a process that starts verifies every chain whole.
+
+    Args:
+        database: the database.
+        whole_seconds: after so long a chain is verified whole again.
+    """
+
+    def __init__(self, database: Database, whole_seconds: float) -> None:
+        self._database = database
+        self._whole_seconds = whole_seconds
+        self._verifiers: dict[str, tuple[float, Verifier]] = {}
+        self._bad: dict[str, int] = {}
+
+    def go(self, is_over: Callable[[], bool] = lambda: False) -> dict[str, str]:
+        """Verify each scope whose chain has grown since the last time, or is due; freeze those that fail.
+
+        Args:
+            is_over: asked between two slices; where it says so, the rest is left for the next time.
+
+        Returns:
+            Why each scope failed that did not fail before at the same entry.
+        """
+        with self._database.read() as session:
+            scopes = {row.id: row.seq for row in session.execute(select(Scope.id, Scope.seq).order_by(Scope.id))}
+        failed: dict[str, str] = {}
+        for scope_id, seq in scopes.items():
+            if is_over():
+                break
+            if self._bad.get(scope_id) != seq and self._is_due(scope_id, seq):
+                found = self._verify(scope_id, is_over)
+                if found is not None and not found.ok:
+                    failed[scope_id] = found.reason or ""
+        return failed
+
+    def _is_due(self, scope_id: str, seq: int) -> bool:
+        begun, verifier = self._verifiers.get(scope_id, (-inf, None))
+        if verifier is None:
+            return True
+        if time.monotonic() - begun >= self._whole_seconds:
+            self._verifiers[scope_id] = (time.monotonic(), Verifier(scope_id, verifier.place))
+            return True
+        return verifier.place[0] != seq
+
+    def _verify(self, scope_id: str, is_over: Callable[[], bool]) -> Verification | None:
+        _, verifier = self._verifiers.setdefault(scope_id, (time.monotonic(), Verifier(scope_id)))
+        found = None
+        while found is None and not is_over():
+            with self._database.read() as session:
+                found = verifier.advance(session, SLICE)
+        if found is not None and not found.ok:
+            del self._verifiers[scope_id]
+            freeze_unverified(self._database, scope_id, found.reason or "", "verifier")
+            with self._database.read() as session:
+                self._bad[scope_id] = session.get_one(Scope, scope_id).seq
+        return found
