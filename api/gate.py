@@ -127,6 +127,12 @@ class Gate:
             return 0.0
         return min(_LONGEST_REST_SECONDS, (taken - _FREE_SECONDS) / share)
 
+    def pause(self, who: str, spent_seconds: float) -> float:
+        """Return how long an answer in pieces rests after a piece that took so long: as its place would at its end."""
+        if self._is_alone(who):
+            return 0.0
+        return min(_LONGEST_REST_SECONDS, spent_seconds * (1 / self._context.settings.heavy_share - 1))
+
     def _is_alone(self, who: str) -> bool:
         since = time.monotonic() - _TOGETHER_SECONDS
         return not any(at >= since for one, at in self._seen.items() if one != who)

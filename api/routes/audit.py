@@ -3,10 +3,11 @@
 import csv
 import io
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Annotated, Literal, TypeVar
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from api.body import StrictRoute
@@ -42,7 +43,10 @@ def list_audit(caller: Caller, db: Db, after: After = None, limit: Limit = 100) 
 )
 @costs(Cost(WATCHERS, Work.HEAVY))
 def export_audit(
-    caller: Caller, db: Db, kind: Annotated[Literal["jsonl", "csv"], Query(alias="format")] = "jsonl"
+    caller: Caller,
+    db: Db,
+    request: Request,
+    kind: Annotated[Literal["jsonl", "csv"], Query(alias="format")] = "jsonl",
 ) -> StreamingResponse:
     """Download the whole trail, oldest first; admins and auditors only."""
     caller.require("admin", "auditor")
@@ -50,7 +54,8 @@ def export_audit(
     lines = _csv(batches) if kind == "csv" else _jsonl(batches)
     media = "text/csv" if kind == "csv" else "application/x-ndjson"
     headers = {"Content-Disposition": f'attachment; filename="audit.{kind}"'}
-    return StreamingResponse(lines, media_type=media, headers=headers)
+    pieces = resting(lines, partial(request.app.state.gate.pause, caller.id))
+    return StreamingResponse(pieces, media_type=media, headers=headers)
 
 
 def while_valid(db: Context, caller: Principal, batches: Iterable[T]) -> Iterator[T]:
@@ -66,6 +71,19 @@ def while_valid(db: Context, caller: Principal, batches: Iterable[T]) -> Iterato
             if not keys.is_valid(db, caller):
                 raise Unauthenticated("The key of this request has ended, or its principal was disabled, meanwhile.")
         yield batch
+
+
+def resting(pieces: Iterator[T], pause: Callable[[float], float]) -> Iterator[T]:
+    """Yield pieces, each after a rest that depends on how long the one before took to make: others ask meanwhile."""
+    seconds = 0.0
+    while True:
+        time.sleep(seconds)
+        started = time.perf_counter()
+        piece = next(pieces, None)
+        if piece is None:
+            return
+        seconds = pause(time.perf_counter() - started)
+        yield piece
 
 
 def _jsonl(batches: Iterable[Sequence[AuditView]]) -> Iterator[bytes]:

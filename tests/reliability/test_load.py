@@ -10,15 +10,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from core.store.access import audit
+from core.store.access.audit import Line
 from tests.support.api import Service, job, metadata, running, submit, upload
 from tests.support.load import head, many_values, opened, ratio, repeated, status_of, wrong_cells
 
@@ -29,6 +32,8 @@ MOST = 2.0
 MOST_SECONDS = 3.0
 """For one honest answer, on a machine that does other work too."""
 LISTED = 5
+TRAIL = 60_000
+"""Lines of the audit trail."""
 
 
 @dataclass
@@ -42,6 +47,8 @@ class Place:
     job: str
     wide: str
     """A declared dataset of 2,000 columns."""
+    auditor: str
+    """An auditor's key."""
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +63,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         wide = owner.post("/v1/datasets", json={**metadata(), "columns": columns}).json()["id"]
         for _ in range(100):
             submit(owner, job(dataset, mu="0.002"))
-        yield Place(service, honest, made["key"], submit(owner, job(dataset, mu="0.01")).json()["id"], wide)
+        auditor = service.someone("auditor")[1]["key"]
+        database = service.database()
+        for _ in range(TRAIL // 10_000):
+            with database.write() as session:
+                line = Line(None, "GET /v1/datasets/{dataset_id}", "datasets/ds_1", 200, None, "req_1")
+                audit.append(session, [line] * 10_000)
+        database.dispose()
+        yield Place(service, honest, made["key"], submit(owner, job(dataset, mu="0.01")).json()["id"], wide, auditor)
 
 
 def post(place: Place, path: str, body: bytes, key: str | None) -> Callable[[], None]:
@@ -193,6 +207,11 @@ def decoders(place: Place) -> AbstractContextManager[None]:
     return repeated(once, threads=2, pause_seconds=0.05)
 
 
+def exports(place: Place) -> AbstractContextManager[None]:
+    """Download the whole trail, two at a time, again and again."""
+    return repeated(ask(replace(place, key=place.auditor), "/v1/audit/export"), threads=2)
+
+
 def chunked(key: str | None) -> bytes:
     """Return a request whose body comes in 50,000 chunks of one byte."""
     sent = head("/v1/jobs", key, 0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
@@ -225,6 +244,7 @@ ATTACKS: list[Callable[[Place], AbstractContextManager[None]]] = [
     tiny_chunks_of_a_key,
     long_lists,
     decoders,
+    exports,
 ]
 
 
@@ -240,3 +260,17 @@ def test_an_honest_tenant_waits_at_most_twice_as_long(place: Place, attack: Call
     assert felt <= MOST
     assert longest <= MOST_SECONDS
     assert place.service.process.poll() is None
+
+
+def test_a_download_of_the_trail_takes_no_memory_of_its_length(place: Place) -> None:
+    auditor = place.service.client(place.auditor)
+    process = psutil.Process(place.service.process.pid)
+    assert auditor.get("/v1/audit?limit=100").status_code == 200
+    for kind in ("jsonl", "csv"):
+        before, most, lines = process.memory_info().rss, 0, 0
+        with auditor.stream("GET", f"/v1/audit/export?format={kind}", timeout=300) as answer:
+            for piece in answer.iter_bytes():
+                lines += piece.count(b"\n")
+                most = max(most, process.memory_info().rss)
+        assert lines >= TRAIL
+        assert most - before < 40e6, f"{(most - before) / 1e6:.0f} MB of {lines} lines"
