@@ -8,7 +8,7 @@ from core.store import queries
 from core.store.access import audit
 from core.store.access.audit import Line
 from core.store.queries import Viewer
-from core.store.tables import Audit
+from core.store.service_tables import Audit
 
 _BATCH = 1000
 

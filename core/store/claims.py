@@ -18,7 +18,8 @@ from sqlalchemy.orm import Session
 
 from core.errors import LedgerFrozen, NotFound, StaleAttempt
 from core.store import clock
-from core.store.tables import Job, Secret
+from core.store.service_tables import Secret
+from core.store.tables import Job
 
 EPOCH: Final = "ledger-epoch"
 FROZEN: Final = "ledger-frozen"

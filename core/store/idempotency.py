@@ -21,7 +21,7 @@ from core.errors import IdempotencyKeyInFlight, IdempotencyKeyReused
 from core.store import clock
 from core.store.database import LOCK_TIMEOUT, sqlstate
 from core.store.ledger.chain import canonical
-from core.store.tables import Idempotency
+from core.store.service_tables import Idempotency
 
 
 class Name(NamedTuple):

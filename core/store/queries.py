@@ -9,16 +9,15 @@ from sqlalchemy import ColumnElement, String, cast, func, or_, select, true
 from sqlalchemy.orm import Session, aliased
 
 from core.store import clock
+from core.store.service_tables import Audit, Idempotency
 from core.store.tables import (
     Access,
     Account,
     ApiKey,
     Approval,
     Attempt,
-    Audit,
     Dataset,
     Entry,
-    Idempotency,
     Job,
     JobEvent,
     Label,

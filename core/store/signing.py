@@ -31,7 +31,7 @@ from core.store.claims import put_secret
 from core.store.database import Database
 from core.store.ids import new_id
 from core.store.records.files import create, replace, sync_folder
-from core.store.tables import Secret
+from core.store.service_tables import Secret
 
 ALGORITHM: Final = "Ed25519"
 INSTALLATION: Final = "installation"

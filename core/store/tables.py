@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
-from core.store import identity_tables  # noqa: F401 - these tables are of the same database
+from core.store import identity_tables, service_tables  # noqa: F401 - these tables are of the same database
 from core.store.base import Base, Id, Json, one_of
 
 JOB_STATES = ("queued", "running", "cancelling", "succeeded", "failed", "cancelled", "expired")
@@ -387,41 +387,3 @@ class PublicWeights(Base):
     digest: Mapped[str] = mapped_column(String(100))  # sha256:... of the file
     location: Mapped[str] = mapped_column(Text)  # of the file in the storage
     created_at: Mapped[float] = mapped_column(Float)
-
-
-class Idempotency(Base):
-    """A create request that was answered, or is being answered in an open transaction."""
-
-    __tablename__ = "idempotency"
-
-    principal_id: Mapped[str] = mapped_column(ForeignKey("principals.id"), primary_key=True)
-    route: Mapped[str] = mapped_column(String(100), primary_key=True)
-    key: Mapped[str] = mapped_column(String(200), primary_key=True)
-    request_hash: Mapped[str] = mapped_column(String(64))
-    status: Mapped[int | None] = mapped_column(Integer)
-    body: Mapped[Any | None] = mapped_column(Json)
-    created_at: Mapped[float] = mapped_column(Float)
-
-
-class Audit(Base):
-    """Who asked for what, and how it was answered: evt_...; append-only."""
-
-    __tablename__ = "audit"
-
-    id: Mapped[str] = mapped_column(Id, primary_key=True)
-    principal_id: Mapped[str | None] = mapped_column(Id, index=True)
-    action: Mapped[str] = mapped_column(String(100))
-    target: Mapped[str | None] = mapped_column(String(200), index=True)
-    status: Mapped[int] = mapped_column(Integer)
-    code: Mapped[str | None] = mapped_column(String(60))
-    request_id: Mapped[str] = mapped_column(String(60))
-    created_at: Mapped[float] = mapped_column(Float)
-
-
-class Secret(Base):
-    """Installation-wide values made once: the ledger's epoch, the installation's id."""
-
-    __tablename__ = "secrets"
-
-    name: Mapped[str] = mapped_column(String(40), primary_key=True)
-    value: Mapped[str] = mapped_column(String(200))

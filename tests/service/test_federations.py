@@ -37,7 +37,8 @@ from core.store.jobs.federations import FederationClaim
 from core.store.jobs.sweep import CONTACT, sweep
 from core.store.ledger import ledger, reserving
 from core.store.queries import JobFilter
-from core.store.tables import Account, Dataset, Entry, Job, Model, Scope, Secret
+from core.store.service_tables import Secret
+from core.store.tables import Account, Dataset, Entry, Job, Model, Scope
 from tests.service.conftest import Someone
 from tests.support.api import COLUMNS, job
 from tests.support.store import give, make_dataset, open_place

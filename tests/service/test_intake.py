@@ -28,7 +28,8 @@ from core.store.database import Database
 from core.store.ledger import ledger, reserving
 from core.store.ledger.accounts import Balance, balance_of
 from core.store.queries import JobFilter, Viewer
-from core.store.tables import Account, Audit, Entry, Idempotency, Job, JobEvent, Label
+from core.store.service_tables import Audit, Idempotency
+from core.store.tables import Account, Entry, Job, JobEvent, Label
 from tests.service.conftest import Someone
 from tests.support.api import COLUMNS, job
 from tests.support.embedded import ROOT

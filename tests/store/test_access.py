@@ -13,7 +13,8 @@ from core.store.access.audit import Line
 from core.store.database import Database
 from core.store.ids import new_id
 from core.store.ledger.chain import canonical, link
-from core.store.tables import ApiKey, Idempotency, Job
+from core.store.service_tables import Idempotency
+from core.store.tables import ApiKey, Job
 from tests.support.store import Place, make_place, submit
 
 ROUTE = "POST /v1/jobs"

@@ -13,7 +13,7 @@ from core.store.access import archives, audit
 from core.store.access.archives import AuditArchive
 from core.store.access.audit import Line
 from core.store.database import Database
-from core.store.tables import Audit
+from core.store.service_tables import Audit
 
 YEAR = 366 * 86400.0
 

@@ -19,7 +19,7 @@ from core.store import clock
 from core.store.access.audit import PAGE, Line, append
 from core.store.base import Base, Id
 from core.store.database import Database
-from core.store.tables import Audit
+from core.store.service_tables import Audit
 
 FIRST_HASH: Final = "sha256:" + "0" * 64
 ACTION: Final = "archive audit"

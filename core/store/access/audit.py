@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from core.store import clock
 from core.store.ids import new_id
-from core.store.tables import Audit
+from core.store.service_tables import Audit
 
 PAGE: Final = 1000
 

@@ -15,7 +15,8 @@ from core.store import clock
 from core.store.claims import put_secret, refuse_if_frozen
 from core.store.jobs import federations, jobs
 from core.store.ledger import ledger
-from core.store.tables import Attempt, Job, Secret
+from core.store.service_tables import Secret
+from core.store.tables import Attempt, Job
 
 CONTACT: Final = "sweeper-contact"
 BATCH: Final = 100

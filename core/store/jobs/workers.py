@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from core.store import clock
 from core.store.claims import put_secret
 from core.store.jobs.presence import Worker
-from core.store.tables import Secret
+from core.store.service_tables import Secret
 
 
 def see(

@@ -9,7 +9,8 @@ from sqlalchemy.orm import Session
 from core.errors import LedgerBusy, NotReady
 from core.store.claims import freeze_ledger, put_secret
 from core.store.database import Database
-from core.store.tables import Dataset, Job, Scope, Secret
+from core.store.service_tables import Secret
+from core.store.tables import Dataset, Job, Scope
 from core.store.witness.witness import DAMAGED, MISSING, Witness, hashes_at, mark_witnessed, server_identity, witnessed
 from core.store.witness.witness_file import Name
 
