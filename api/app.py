@@ -90,7 +90,7 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         separate_input_output_schemas=False,
-        responses=errors.problems(LedgerBusy, DatabaseAway),
+        responses=errors.UNREADABLE | errors.problems(LedgerBusy, DatabaseAway),
     )
     app.state.context = context
     app.state.metrics = Metrics()

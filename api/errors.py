@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -69,13 +69,17 @@ def problems(*refusals: type[Refusal]) -> dict[int | str, dict[str, Any]]:
     by_status: dict[int, list[str]] = {}
     for refusal in refusals:
         by_status.setdefault(status_of(refusal), []).append(f"`{refusal.code}`: {refusal.__doc__}")
-    return {
-        status: {
-            "description": " ".join(texts),
-            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
-        }
-        for status, texts in by_status.items()
-    }
+    return {status: _shown(" ".join(texts)) for status, texts in by_status.items()}
+
+
+def _shown(text: str) -> dict[str, Any]:
+    return {"description": text, "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+
+
+UNREADABLE: Final[dict[int | str, dict[str, Any]]] = {
+    400: _shown("`invalid-request`: The request cannot be read: its head is too long, or its body is framed twice.")
+}
+"""The OpenAPI response that any endpoint may give, for what is refused before it is known which endpoint was asked."""
 
 
 def problem(

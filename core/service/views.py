@@ -289,11 +289,11 @@ class VerificationView(View):
     ok: Operational[bool | None]
     """Whether all of it recomputes; null: this process has ended no pass yet, and neither has the rest a value."""
     entries: Paid[int | None]
-    """Lines that were read."""
+    """Lines that were read; null: no pass has ended yet."""
     head: Drawn[str | None]
-    """SHA-256 of the last line that was read."""
+    """SHA-256 of the last line that was read; null: no pass has ended yet."""
     verified_at: Timed[str | None]
-    """When the last line was read, and the sums were compared."""
+    """When the last line was read, and the sums were compared; null: no pass has ended yet."""
     first_bad: Operational[int | None]
     """Number of the first line that does not recompute; null: all do."""
     reason: Operational[str | None]
