@@ -128,15 +128,17 @@ def whitened_widths(
 ) -> tuple[Array, Array]:
     """Return the same for a method that re-encodes: all coefficients widen alike, however far columns reach."""
     loss = optimizer.planned_loss
-    mean = float(outlook.reference.curvature[0, 0])
+    mean, differ = float(outlook.reference.curvature[0, 0]), 1.0
     if isinstance(loss, Huber):
         times = optimizer.widening(facts, NORMAL_CURVATURE, loss.c)
     elif isinstance(loss, Poisson):
         assert loss.cap is not None, "planned"
         times = optimizer.widening(facts, mean, count_reach(mean, loss.cap))
     else:
-        times = optimizer.widening(facts, mean, 1.0)
-    nonprivate = 2 * float(ndtri(0.5 + inference.level / 2)) * _sampling_deviations(outlook, facts)
+        differ = RATES_DIFFER
+        times = optimizer.widening(facts, differ * mean, 1.0)
+    quantile = 2 * float(ndtri(0.5 + inference.level / 2))
+    nonprivate = quantile * _sampling_deviations(outlook, facts) / sqrt(differ)  # the reference has slopes of zero
     return times * nonprivate, nonprivate
 
 

@@ -26,7 +26,7 @@ from core.catalogue.losses import Logistic, Loss, Poisson
 from core.catalogue.modelling import encoded_loss
 from core.catalogue.models import RegressionModel
 from core.catalogue.predicted_covariance import Outlook
-from core.catalogue.prediction import NORMAL_CURVATURE, PredictedWidth, count_reach
+from core.catalogue.prediction import NORMAL_CURVATURE, RATES_DIFFER, PredictedWidth, count_reach
 from core.catalogue.whitened_newton import WhitenedNewton
 from core.privacy.facts import Facts, Frozen
 
@@ -150,8 +150,9 @@ def outcome_of(outlook: Outlook, design: Design, loss: Loss, assumed: Assumed) -
     match loss:
         case Logistic():
             rate = assumed.base_rate or 0.5
-            usual = Signal(mean, 1.0, events=min(rate, 1 - rate))
-            return Outcome(usual, usual, usual if assumed.base_rate is not None else None)
+            best = Signal(mean, 1.0, events=min(rate, 1 - rate))
+            usual = best._replace(curvature=RATES_DIFFER * mean)
+            return Outcome(usual, best, usual if assumed.base_rate is not None else None)
         case Poisson():
             assert loss.cap is not None, "plan first"
             usual = Signal(mean, count_reach(mean, loss.cap), events=mean)

@@ -28,7 +28,7 @@ CELLS = {
     "linear, wide bounds": Cell("normal", 2000, 6, 1.0, Outcome("linear"), wide=10.0),
     "counts": Cell("normal", 4000, 6, 1.0, Outcome("poisson", 2.0)),
 }
-JOBS = 5
+JOBS = 25
 every = pytest.mark.parametrize("name", CELLS)
 
 
