@@ -160,7 +160,7 @@ def change_a_value(told: list[dict[str, Any]], draw: st.DrawFn) -> None:
     where[name] = fresh
     if draw(st.booleans()):  # the same wherever the same was said of this job: it may still add up
         for other in told:
-            for there, key in list(places_in(other)) if other["job"] == body["job"] is not None else ():
+            for there, key in list(places_in(other)) if other.get("job") == body.get("job") is not None else ():
                 if key == name and outsider.canonical(there[key]) == outsider.canonical(was):
                     there[key] = fresh
 

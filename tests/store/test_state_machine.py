@@ -43,7 +43,7 @@ from core.store.access import principals
 from core.store.claims import Claim, put_secret
 from core.store.database import Database
 from core.store.datasets import give_access
-from core.store.jobs import jobs
+from core.store.jobs import jobs, withdrawals
 from core.store.jobs.sweep import CONTACT, sweep
 from core.store.ledger import allowance, gaps, ledger
 from core.store.ledger.accounts import balance_of
@@ -234,7 +234,8 @@ class Ledger(RuleBasedStateMachine):
     )
     def reserve(self, schedule: tuple[Event, ...], times: int, by_analyst: bool) -> None:
         facts = self.facts
-        names = [SCOPE, GRANT] if by_analyst and facts.grant_is_open else [SCOPE]
+        by_analyst = by_analyst and facts.grant_is_open  # without a cap that is open there is no access
+        names = [SCOPE, GRANT] if by_analyst else [SCOPE]
         job = Model(schedule, times, {name: facts.terms[name].orders for name in names})
         fit = {
             name: {one: fits(facts.total(name, one), job.reserved(one), facts.terms[one]) for one in names}
@@ -385,8 +386,18 @@ class Ledger(RuleBasedStateMachine):
         self.database.run(gaps.accept, self.place.scope_id, entry, "so be it", self.place.principal_id)
         self.facts.gap = None
 
+    def withdraw(self) -> None:
+        """Jobs that wait for whose cap was closed end, charged what they had spent, as the sweep has them."""
+        if self.facts.grant_is_open:
+            return
+        self.database.run(withdrawals.end_waiting, self.analyst, len(self.jobs))
+        for job in self.running("queued"):
+            if GRANT in job.payers:
+                job.state = "failed"
+
     @rule(chunks=st.integers(0, 3), keep=st.booleans())
     def claim(self, chunks: int, keep: bool) -> None:
+        self.withdraw()
         claim = self.database.run(jobs.claim, "w", LEASE)
         waiting = self.running("queued")
         assert (claim is None) is (not waiting)
