@@ -195,6 +195,8 @@ class Ledger(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        if guard(self.database, self.witness):  # what the history before has left
+            reconcile(self.database, self.witness, without=True)
         self.place = make_place(self.database, SMALL)
         with self.database.write() as session:
             self.analyst = principals.create(session, "Anna", "analyst").id
@@ -204,8 +206,6 @@ class Ledger(RuleBasedStateMachine):
         self.backup: tuple[Tables, Facts] | None = None
         self.seen: dict[str, Price] = {}
         self.seen_draws: dict[str, int] = {}
-        if guard(self.database, self.witness):
-            reconcile(self.database, self.witness, without=True)
         self.look()
 
     @property
