@@ -5,6 +5,8 @@ from dataclasses import replace
 from itertools import product
 from typing import Final
 
+from benchmarks.trust.fresh_linear import SEED as LINEAR_SEED
+from benchmarks.trust.fresh_linear import TUNING, TUNING_SEED
 from benchmarks.trust.fresh_third import CERTAINLY, FAR, THIRD
 from benchmarks.trust.fresh_third import SEED as THIRD_SEED
 from benchmarks.trust.jobs import Cell
@@ -34,6 +36,7 @@ def more_rows() -> Iterator[Row]:
     yield from _wrong_models()
     yield from _populations()
     yield from _adjacencies()
+    yield from linear_rows()
     for cell, mu in product(LADDERS, LADDER):
         yield Row(replace(cell, mu=mu))
     yield from _large()
@@ -61,6 +64,28 @@ def _far() -> Iterator[Row]:
     for shape, (units, dimension, mu, base) in product(FAR, sizes):
         cell = Cell(shape, units, dimension, mu, Outcome("logistic", base))
         yield Row(cell, "separated" if shape == "nearly_decided" else "sound", THIRD_SEED + 2)
+
+
+def linear_rows() -> Iterator[Row]:
+    """Yield linear models with small residuals, with close columns, and means of skewed errors."""
+    sizes = ((4000, 6, 0.3), (4000, 6, 1.0), (20_000, 9, 0.5))
+    small: tuple[Noise, ...] = ("hundredth", "thousandth", "thirtieth")
+    skewed: tuple[Noise, ...] = ("exponential", "lognormal_errors", "gamma_half", "pareto", "amounts", "growing")
+
+    def row(shape: str, size: tuple[int, int, float], noise: Noise, wide: float, *, squares: bool) -> Row:
+        cell = Cell(shape, *size, Outcome("linear", noise=noise), wide, least_squares=squares)
+        tried = {shape, noise} & set(TUNING)
+        return Row(cell, "sound", TUNING_SEED if tried else LINEAR_SEED)
+
+    for shape, size in product(("close_pair", "subtotal", "trends", "chain"), sizes):
+        yield row(shape, size, "normal", 1.0, squares=False)
+    for noise, size in product(small, sizes):
+        yield row("normal", size, noise, 10.0, squares=False)
+    for noise, size in product(skewed, (*sizes, (2000, 4, 1.0), (20_000, 4, 3.0))):
+        yield row("normal", size, noise, 10.0, squares=True)
+    yield row("subtotal", (8000, 5, 1.0), "thirtieth", 10.0, squares=True)
+    yield row("indicators", (8000, 8, 1.0), "amounts", 10.0, squares=True)
+    yield row("lognormal", (8000, 5, 1.0), "growing", 10.0, squares=True)
 
 
 def _dispersed() -> Iterator[Row]:

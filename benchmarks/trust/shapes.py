@@ -14,7 +14,19 @@ from scipy.special import expit
 
 Array = NDArray[np.float64]
 Kind = Literal["logistic", "linear", "poisson"]
-Noise = Literal["normal", "t2", "heteroskedastic", "small", "overdispersed", "wild", "contaminated"]
+Errors = Literal[
+    "exponential",
+    "lognormal_errors",
+    "hundredth",
+    "thousandth",
+    "thirtieth",
+    "gamma_half",
+    "pareto",
+    "amounts",
+    "growing",
+]
+"""Of linear models: functions of these names in `benchmarks.trust.fresh_linear`."""
+Noise = Literal["normal", "t2", "heteroskedastic", "small", "overdispersed", "wild", "contaminated"] | Errors
 Lacking = Literal["nothing", "square", "product"]
 SLOPES: Final = (0.5, -0.5, 0.25, 0.0)
 REACH: Final = 4.5
@@ -162,6 +174,8 @@ def lacked(values: Array, lacking: Lacking) -> Array:
 
 def outcomes(draws: np.random.Generator, columns: Columns, outcome: Outcome) -> tuple[Array, Array]:
     """Return outcomes and the true coefficients, intercept first."""
+    from benchmarks.trust.fresh_linear import ERRORS  # noqa: PLC0415 - made of what is here
+
     predictor = (columns.values - columns.centre) @ columns.slopes + lacked(columns.values, outcome.lacking)
     units, slopes = len(predictor), columns.slopes
     if outcome.kind == "logistic":
@@ -185,6 +199,8 @@ def outcomes(draws: np.random.Generator, columns: Columns, outcome: Outcome) -> 
             error = error * 0.1
         elif outcome.noise == "contaminated":
             error = np.where(draws.random(units) < 0.05, 10 * error, error)
+        elif outcome.noise in ERRORS:
+            error = ERRORS[outcome.noise](draws, columns.values)
         target = start + predictor + error
     return target, np.r_[start - columns.centre @ slopes, slopes]
 
@@ -199,13 +215,14 @@ def draw(
 ) -> DataSet:
     """Return a fresh data set of a shape, or a sample with replacement of a population."""
     from benchmarks.trust.fresh import FRESH  # noqa: PLC0415 - shapes that are made of the functions here
+    from benchmarks.trust.fresh_linear import LINEAR_SHAPES  # noqa: PLC0415 - as above
     from benchmarks.trust.fresh_second import SECOND  # noqa: PLC0415 - as above
     from benchmarks.trust.fresh_third import FAR, THIRD  # noqa: PLC0415 - as above
     from benchmarks.trust.populations import NAMES, population  # noqa: PLC0415 - as above
 
     if shape in NAMES:
         return population(shape).sample(draws, units)
-    columns = (TUNED | FRESH | SECOND | THIRD | FAR)[shape](draws, units, count)
+    columns = (TUNED | FRESH | SECOND | THIRD | FAR | LINEAR_SHAPES)[shape](draws, units, count)
     target, truth = outcomes(draws, columns, outcome)
     if shape == "separated":
         target = (columns.values[:, 0] > 0).astype(float)
