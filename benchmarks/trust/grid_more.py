@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Final
 
+from benchmarks.trust.fresh_fourth import fourth_rows
 from benchmarks.trust.fresh_linear import SEED as LINEAR_SEED
 from benchmarks.trust.fresh_linear import TUNING, TUNING_SEED
 from benchmarks.trust.fresh_third import CERTAINLY, FAR, THIRD
@@ -33,6 +34,7 @@ def more_rows() -> Iterator[Row]:
     yield from _certain()
     yield from _dispersed()
     yield from _far()
+    yield from fourth_rows()
     yield from _wrong_models()
     yield from _populations()
     yield from _adjacencies()

@@ -215,6 +215,7 @@ def draw(
 ) -> DataSet:
     """Return a fresh data set of a shape, or a sample with replacement of a population."""
     from benchmarks.trust.fresh import FRESH  # noqa: PLC0415 - shapes that are made of the functions here
+    from benchmarks.trust.fresh_fourth import FOURTH  # noqa: PLC0415 - as above
     from benchmarks.trust.fresh_linear import LINEAR_SHAPES  # noqa: PLC0415 - as above
     from benchmarks.trust.fresh_second import SECOND  # noqa: PLC0415 - as above
     from benchmarks.trust.fresh_third import FAR, THIRD  # noqa: PLC0415 - as above
@@ -222,7 +223,8 @@ def draw(
 
     if shape in NAMES:
         return population(shape).sample(draws, units)
-    columns = (TUNED | FRESH | SECOND | THIRD | FAR | LINEAR_SHAPES)[shape](draws, units, count)
+    made = TUNED | FRESH | SECOND | THIRD | FAR | LINEAR_SHAPES | FOURTH
+    columns = made[shape](draws, units, count)
     target, truth = outcomes(draws, columns, outcome)
     if shape == "separated":
         target = (columns.values[:, 0] > 0).astype(float)
