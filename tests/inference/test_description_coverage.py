@@ -1,8 +1,8 @@
 """Intervals of descriptions cover what they say they do, on fresh data of shapes that nothing was tuned on.
 
 Each case draws new data for every job and asks through the real door, with the system's noise. A share of intervals is
-compared with .95 less 4.5 simulation deviations: false alarm 1 in 290,000 each, jobs counted as one where figures of
-one job go together.
+compared with the least that .95 shows by the binomial law: false alarm 1 in 300,000 each, jobs counted as one where
+figures of one job go together.
 """
 
 from collections.abc import Callable
@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from scipy.stats import binom
 
 from core.catalogue.columns import CategoryColumn, NumberColumn, Scalar
 from core.catalogue.describe import Describe
@@ -30,12 +31,16 @@ from core.problems.table import TableProblem
 Array = NDArray[np.float64]
 LEVEL = 0.95
 FRACTIONS = (0.25, 0.5, 0.75)
-POPULATION = 400_000
 
 
 def least(jobs: int) -> float:
     """Return the smallest share that .95 would show with probability 1 - 3e-6."""
-    return LEVEL - 4.5 * sqrt(LEVEL * (1 - LEVEL) / jobs)
+    return float(binom.ppf(3e-6, jobs, LEVEL)) / jobs
+
+
+def population(units: int) -> int:
+    """Return how many records stand for the truth: 40 for each of a job's, so that their own error does not count."""
+    return 40 * max(units, 10_000)
 
 
 def ask(
@@ -83,7 +88,7 @@ def judged(shape: Shape, units: int, mu: float, jobs: int, adjacency: Adjacency)
     column = NumberColumn(name="x", lower=shape.lower, upper=shape.upper)
     model = DescriptionModel(statistics=("quantiles", "means", "histograms", "missing"), bins=6)
     draws = np.random.default_rng([units, jobs])
-    whole = shape.encoded(np.random.default_rng(1), POPULATION)
+    whole = shape.encoded(np.random.default_rng(1), population(units))
     known = np.sort(whole[np.isfinite(whole)])
     quantiles = np.quantile(known, FRACTIONS, method="inverted_cdf")
     held: dict[str, list[float]] = {"mean": [], "mean within": [], "quantiles": [], "histogram": [], "missing": []}
@@ -103,7 +108,7 @@ def judged(shape: Shape, units: int, mu: float, jobs: int, adjacency: Adjacency)
         shares = figures.shares(bins, units, LEVEL, "population")
         held["histogram"].append(np.mean([holds(one, truth) for one, truth in zip(shares, truths, strict=True)]))
         (lost,) = figures.shares(answers.of("missing")[0], units, LEVEL, "population")
-        held["missing"].append(holds(lost, 1 - len(known) / POPULATION, 2e-3))
+        held["missing"].append(holds(lost, 1 - len(known) / population(units), 2e-3))
     return {name: float(np.mean(some)) for name, some in held.items()}
 
 
@@ -162,7 +167,7 @@ def test_tables_and_correlations(units: int, mu: float) -> None:
         d = np.where(draws.random(count) < 0.05, 2, draws.random(count) < 1 / (1 + np.exp(-2 * shared)))
         return np.column_stack(((a.clip(-8, 8) + 8) / 16, b.clip(0, 60) / 60, 1e-4 * draws.random(count), d))
 
-    whole, draws = draw(np.random.default_rng(0), POPULATION), np.random.default_rng(units)
+    whole, draws = draw(np.random.default_rng(0), population(units)), np.random.default_rng(units)
     held: dict[str, list[float]] = {"correlation": [], "tables": []}
     for _ in range(60):
         answers = ask(columns, draw(draws, units), model, mu, Adjacency.ZERO_OUT)
@@ -175,7 +180,7 @@ def test_tables_and_correlations(units: int, mu: float) -> None:
         for counts in answers.of("tables"):
             axis, other = counts.partition.axes
             cell = 3 * np.digitize(whole[:, axis.column], axis.edges or ()) + whole[:, other.column].astype(int)
-            truths = np.bincount(cell, minlength=counts.partition.cells - 1) / POPULATION
+            truths = np.bincount(cell, minlength=counts.partition.cells - 1) / len(whole)
             shares = figures.shares(counts, units, LEVEL, "population")
             held["tables"].append(np.mean([holds(one, p, 1e-4) for one, p in zip(shares, truths, strict=True)]))
     for name, some in held.items():

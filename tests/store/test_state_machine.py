@@ -204,6 +204,7 @@ class Ledger(RuleBasedStateMachine):
         self.facts = Facts()
         self.grant_id = ""
         self.backup: tuple[Tables, Facts] | None = None
+        self.backup_knows_the_witness = False
         self.seen: dict[str, Price] = {}
         self.seen_draws: dict[str, int] = {}
         self.look()
@@ -308,7 +309,7 @@ class Ledger(RuleBasedStateMachine):
     @precondition(lambda self: self.backup is None)
     @rule()
     def back_up(self) -> None:
-        self.backup = backed_up(self.database), deepcopy(self.facts)
+        self.backup, self.backup_knows_the_witness = (backed_up(self.database), deepcopy(self.facts)), True
 
     @precondition(lambda self: self.backup is not None)
     @rule(seen=st.booleans())
@@ -323,9 +324,13 @@ class Ledger(RuleBasedStateMachine):
         valid = [job.claim for job in self.jobs.values()]
         self.facts.stale = [claim for claim in gone if claim not in valid]
         if not guard(self.database, self.witness):
+            assert self.backup_knows_the_witness
             return
         with pytest.raises(LedgerFrozen), self.database.write() as session:
             submit(session, self.place)
+        if not self.backup_knows_the_witness:  # it names the one that was lost before today's was begun
+            self.go_on_without_witness()
+            return
         reconcile(self.database, self.witness)
         self.end_all()
         for name, terms in self.facts.terms.items():
@@ -355,6 +360,10 @@ class Ledger(RuleBasedStateMachine):
         """Nobody knows what may be missing: the ledger goes on where its owner accepts that."""
         assert isinstance(self.witness.path, Path)
         self.witness.path.unlink()
+        self.backup_knows_the_witness = False
+        self.go_on_without_witness()
+
+    def go_on_without_witness(self) -> None:
         with pytest.raises(Conflict):
             reconcile(self.database, self.witness)
         reconcile(self.database, self.witness, without=True)

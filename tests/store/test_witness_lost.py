@@ -4,7 +4,7 @@ At 9f63d67 an empty witness counted as agreement: a database put back to before 
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -124,23 +124,28 @@ def test_a_payment_does_not_fill_an_emptied_witness_again(
             process.keep(database, job_id)
 
 
-def after_reading(monkeypatch: pytest.MonkeyPatch, witness: Witness, act: Callable[[], object], time: int = 1) -> None:
-    """Have others act once, right after this witness has been read so many times from here on."""
+def after_reading(
+    monkeypatch: pytest.MonkeyPatch, witness: Witness, act: Callable[[], object], times: Sequence[int] = (1,)
+) -> None:
+    """Have others act right after this witness has been read for these times, counted from here on."""
     place = witness._place
-    genuine, turns = place.known, iter([False] * (time - 1) + [True])
+    genuine, turns = place.known, iter([time in times for time in range(1, max(times) + 1)])
 
     def known(*args: Any, **options: Any) -> Any:
         found = dict(genuine(*args, **options))
         if next(turns, False):
+            place.known = genuine  # what the others read is not counted
             act()
+            place.known = known
         return found
 
     monkeypatch.setattr(place, "known", known)
 
 
 @pytest.mark.parametrize("who", ["the same process", "another"])
+@pytest.mark.parametrize("times", [(2,), (2, 3)], ids=["once", "and again while that is read once more"])
 def test_what_others_write_meanwhile_is_no_loss(
-    database: Database, place: Place, witness: Witness, who: str, monkeypatch: pytest.MonkeyPatch
+    database: Database, place: Place, witness: Witness, who: str, times: Sequence[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until this test, a comparison beside a payment of another thread froze the ledger."""
     writer = witness if who == "the same process" else Witness(witness.path)
@@ -149,7 +154,7 @@ def test_what_others_write_meanwhile_is_no_loss(
         pay_witnessed(database, place, writer)
         pay_witnessed(database, make_place(database), writer)
 
-    after_reading(monkeypatch, witness, pay, time=2)  # whether it can be read at all is tried first
+    after_reading(monkeypatch, witness, pay, times)  # whether it can be read at all is tried first
     assert watch(database, witness) == []
     database.run(refuse_if_frozen)
     assert compare(database, witness) == []
