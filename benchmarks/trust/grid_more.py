@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Final
 
+from benchmarks.trust.fresh_counts import count_rows
 from benchmarks.trust.fresh_fourth import fourth_rows
 from benchmarks.trust.fresh_linear import SEED as LINEAR_SEED
 from benchmarks.trust.fresh_linear import TUNING, TUNING_SEED
@@ -39,6 +40,7 @@ def more_rows() -> Iterator[Row]:
     yield from _populations()
     yield from _adjacencies()
     yield from linear_rows()
+    yield from count_rows()
     for cell, mu in product(LADDERS, LADDER):
         yield Row(replace(cell, mu=mu))
     yield from _large()

@@ -26,7 +26,9 @@ Errors = Literal[
     "growing",
 ]
 """Of linear models: functions of these names in `benchmarks.trust.fresh_linear`."""
-Noise = Literal["normal", "t2", "heteroskedastic", "small", "overdispersed", "wild", "contaminated"] | Errors
+Counts = Literal["geometric", "eightfold", "thirtyfold", "absent", "two_groups", "in_visits", "steady"]
+"""Laws of counts: functions of these names in `benchmarks.trust.fresh_counts`."""
+Noise = Literal["normal", "t2", "heteroskedastic", "small", "overdispersed", "wild", "contaminated"] | Errors | Counts
 Lacking = Literal["nothing", "square", "product"]
 SLOPES: Final = (0.5, -0.5, 0.25, 0.0)
 REACH: Final = 4.5
@@ -174,6 +176,7 @@ def lacked(values: Array, lacking: Lacking) -> Array:
 
 def outcomes(draws: np.random.Generator, columns: Columns, outcome: Outcome) -> tuple[Array, Array]:
     """Return outcomes and the true coefficients, intercept first."""
+    from benchmarks.trust.fresh_counts import COUNTED  # noqa: PLC0415 - made of what is here
     from benchmarks.trust.fresh_linear import ERRORS  # noqa: PLC0415 - made of what is here
 
     predictor = (columns.values - columns.centre) @ columns.slopes + lacked(columns.values, outcome.lacking)
@@ -188,7 +191,8 @@ def outcomes(draws: np.random.Generator, columns: Columns, outcome: Outcome) -> 
             mean = mean * draws.gamma(2.0, 0.5, units)
         elif outcome.noise == "wild":
             mean = mean * draws.gamma(0.25, 4.0, units)
-        target = draws.poisson(mean).astype(float)
+        law = COUNTED.get(outcome.noise, np.random.Generator.poisson)
+        target = np.asarray(law(draws, mean), dtype=np.float64)
     else:
         start, error = 1.0, draws.normal(size=units)
         if outcome.noise == "t2":
