@@ -31,7 +31,7 @@ GATE: Final = {
     "rare": Gated(Cell("normal", 4000, 6, 1.0, Outcome("logistic", 0.03)), stored=Stored(1.26, 1.08)),
     "tails": Gated(Cell("zero_inflated", 2000, 4, 1.0, LOGISTIC, wide=100.0), stored=Stored(1.08, 1.03)),
     "small residuals": Gated(Cell("normal", 2000, 4, 1.0, SMALL, wide=10.0), stored=Stored(1.05, 1.03)),
-    "counts": Gated(Cell("normal", 2000, 4, 1.0, COUNTS, adjacency=Adjacency.REPLACE_ONE), stored=Stored(3.1, 1.15)),
+    "counts": Gated(Cell("normal", 2000, 4, 1.0, COUNTS, adjacency=Adjacency.REPLACE_ONE), stored=Stored(1.31, 1.06)),
     "short of budget": Gated(
         Cell("normal", 500, 6, 0.3, LOGISTIC), "below budget", jobs=80, stored=Stored(5.05, flagged=0.2)
     ),

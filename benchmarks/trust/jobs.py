@@ -226,7 +226,7 @@ def compared(
         nonprivate=to_declared @ own + offset,
         nonprivate_error=_errors(to_declared, own_covariance),
         plain_error=plain_error,
-        foreseen=plain_error * settings.widening(plan.facts, curvature, bound),
+        foreseen=plain_error * settings.widening(plan.facts, curvature, bound, learned.variance_ratio or 1.0),
         rival=_errors(to_declared, rival),
         words=(*estimate.checks.job, *(word for words in estimate.checks.coefficients for word in words)),
     )

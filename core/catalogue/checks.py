@@ -30,7 +30,17 @@ class Learned(Frozen):
     weight_bound: float = Field(description="t of the weights min(1, t^2/|E x|^2)")
     base_rate: float | None = Field(default=None, description="of a logistic model's target; a mean count")
     residual_scale: float | None = Field(default=None, description="in encoded units")
-    cap: float | None = Field(default=None, description="largest count and mean of a Poisson model")
+    cap: float | None = Field(default=None, description="largest count of a Poisson model")
+    rate_cap: float | None = Field(
+        default=None, description="M of a Poisson model: a record of rate mu above it has weight M/mu"
+    )
+    cut: float | None = Field(default=None, description="of a Poisson model: where weighted residuals are cut")
+    dispersion: float | None = Field(
+        default=None, description="a of a Poisson model: the cut takes counts' variance for mu + a mu^2"
+    )
+    variance_ratio: float | None = Field(
+        default=None, description="of a Poisson model: variance of weighted residuals over that of a Poisson law"
+    )
 
 
 class Checks(Frozen):

@@ -154,6 +154,33 @@ class MagnitudeCounts(AbstractCounts):
         return self.columns
 
 
+class ResidualMagnitudeCounts(AbstractCounts):
+    """Shares of records by the size of v (y - mu): `bins` intervals of sizes whose ends fall by a constant ratio.
+
+    mu = exp((E x).theta) at a point theta and an encoding E, see `core.catalogue.reencoded_questions`, and
+    v = min(1, M/mu) with M = `rate_cap`. Interval k holds sizes from top/r^(k+1) to top/r^k with r = 2^(1/per_octave);
+    the first holds all larger ones too, the last all smaller ones. Sensitivity: see `AbstractCounts`, with one column.
+    """
+
+    places: ClassVar = "encoded"
+
+    kind: Literal["residual_magnitude_counts"] = "residual_magnitude_counts"
+    rate_cap: Positive
+    top: Positive
+    bins: Annotated[int, Field(gt=1, le=200)]
+    per_octave: Annotated[int, Field(gt=0, le=16)] = 1
+
+    @property
+    def sets(self) -> int:
+        """All intervals."""
+        return self.bins
+
+    @property
+    def read(self) -> int:
+        """1: a record has one residual."""
+        return 1
+
+
 class ValueCounts(AbstractCounts):
     """Shares of records with the second value of each two-valued column, or of the target.
 

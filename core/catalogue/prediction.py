@@ -30,7 +30,7 @@ from core.catalogue.models import MultinomialModel, RegressionModel
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.predicted_covariance import Outlook, covariance_of, inverted, noised_matrices, penalised
 from core.catalogue.reference import reference_of
-from core.catalogue.whitened_newton import WhitenedNewton
+from core.catalogue.whitened_newton import WIDTH_FACTOR, WhitenedNewton
 from core.privacy.facts import Facts, Frozen
 
 Array = NDArray[np.float64]
@@ -43,9 +43,6 @@ NORMAL_CURVATURE: Final = 0.8
 """Mean second derivative of a Huber loss in residual scales, normal residuals."""
 RATES_DIFFER: Final = 0.85
 """Of a logistic model's second derivative at equal chances of all records: what is left where chances differ."""
-COUNT_REACH: Final = 1.15
-LARGEST_COUNT: Final = 6.0
-"""Roots of the mean by which the largest count that is seen passes the mean, where rates vary."""
 
 
 class PredictedWidth(Frozen):
@@ -133,7 +130,7 @@ def whitened_widths(
         times = optimizer.widening(facts, NORMAL_CURVATURE, loss.c)
     elif isinstance(loss, Poisson):
         assert loss.cap is not None, "planned"
-        times = optimizer.widening(facts, mean, count_reach(mean, loss.cap))
+        times = optimizer.widening(facts, mean, optimizer.count_cuts(facts, mean, sqrt(mean), loss.cap)[1])
     else:
         differ = RATES_DIFFER
         times = optimizer.widening(facts, differ * mean, 1.0)
@@ -142,36 +139,52 @@ def whitened_widths(
     return times * nonprivate, nonprivate
 
 
-def count_reach(mean: float, cap: float) -> float:
-    """Return the cap that is learned of counts with a mean."""
-    return min(cap, COUNT_REACH * (mean + LARGEST_COUNT * sqrt(mean) + 2))
-
-
-def learned_errors(optimizer: WhitenedNewton, facts: Facts, learned: Learned, to_declared: Array) -> tuple[float, ...]:
+def learned_errors(
+    optimizer: WhitenedNewton, facts: Facts, learned: Learned, theta: Array, to_declared: Array
+) -> tuple[float, ...]:
     """Return the standard errors that are foreseen once columns and outcome have been looked at, in declared units.
 
     In the learned encoding E the Hessian is about c times the identity, so a covariance without privacy is about
-    E'E/(n c) in encoded units, and intervals widen alike.
+    E'E/(n c) in encoded units, and intervals widen alike. A Poisson model's is that of a normal predictor with slopes
+    s, c times ((1, s'), (s, I + s s')): rates rise with the predictor, which its intercept shows most.
 
     Args:
         optimizer: nothing open.
         facts: public.
         learned: by the job.
+        theta: the estimate in encoded units, shape (p,).
         to_declared: from encoded units, shape (p, p).
     """
     match optimizer.planned_loss:
         case Huber() as loss:
             curvature, bound, size = NORMAL_CURVATURE, loss.c, learned.residual_scale or 1.0
         case Poisson():
-            assert learned.base_rate is not None, "it was learned"
-            assert learned.cap is not None, "it was learned"
-            curvature, bound, size = learned.base_rate, learned.cap, 1.0
+            return _count_errors(optimizer, facts, learned, theta, to_declared)
         case _:
             assert learned.base_rate is not None, "it was learned"
             curvature, bound, size = RATES_DIFFER * learned.base_rate * (1 - learned.base_rate), 1.0, 1.0
     rows = to_declared @ np.array(learned.encoding).T
     alone = np.sqrt((rows**2).sum(-1) / (facts.units * curvature))
     found = size * optimizer.widening(facts, curvature, bound) * alone
+    return tuple(found.tolist())
+
+
+def _count_errors(
+    optimizer: WhitenedNewton, facts: Facts, learned: Learned, theta: Array, to_declared: Array
+) -> tuple[float, ...]:
+    """Return the same of a Poisson model."""
+    assert learned.base_rate is not None, "it was learned"
+    assert learned.cut is not None, "it was learned"
+    encoding = np.array(learned.encoding)
+    slopes = np.linalg.solve(encoding.T, theta)[1:]
+    inverse = np.eye(len(theta))
+    inverse[0, 0] += float(slopes @ slopes)
+    inverse[0, 1:] = inverse[1:, 0] = -slopes
+    rows = to_declared @ encoding.T
+    sampled, noised = (np.einsum("ij,jk,ik->i", rows, one, rows) for one in (inverse, inverse @ inverse))
+    sampling, private = optimizer.variances(facts, learned.base_rate, learned.cut)
+    dispersed = sampling * (learned.variance_ratio or 1.0)
+    found = WIDTH_FACTOR * np.sqrt((dispersed * sampled + private * noised) / (facts.units * learned.base_rate))
     return tuple(found.tolist())
 
 

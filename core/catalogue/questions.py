@@ -16,6 +16,7 @@ from core.catalogue.look_questions import (
     CellCounts,
     MagnitudeCounts,
     ResidualCellCounts,
+    ResidualMagnitudeCounts,
     SecondMoments,
     ValueCounts,
     WeightSums,
@@ -243,7 +244,7 @@ Summed = Gradient | GradientDifference | Secant | Curvature | Hessian | HessianP
 Scored = LikelyStationary | FirstStationary
 """Made of two sums at each of a list of points, a gradient's and a Hessian's."""
 
-Counted = CellCounts | ResidualCellCounts | MagnitudeCounts | ValueCounts
+Counted = CellCounts | ResidualCellCounts | MagnitudeCounts | ResidualMagnitudeCounts | ValueCounts
 """Counts of records in public sets: integers, which the lattice carries without any error."""
 
 Reencoded = SecondMoments | WeightSums | ReencodedGradient | ReencodedCurvature

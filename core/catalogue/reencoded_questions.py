@@ -13,12 +13,13 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from core.catalogue.losses import Huber, Logistic, Poisson
+from core.catalogue.count_losses import CutPoisson
+from core.catalogue.losses import Huber, Logistic
 from core.catalogue.question_bases import AbstractQuestion
 from core.privacy.facts import Adjacency, Facts
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Reencodable = Annotated[Logistic | Huber | Poisson, Field(discriminator="kind")]
+Reencodable = Annotated[Logistic | Huber | CutPoisson, Field(discriminator="kind")]
 """Losses of one margin with known bounds; a residual scale is in the units of the re-encoded target."""
 
 

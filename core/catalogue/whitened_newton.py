@@ -11,10 +11,12 @@ from typing import Annotated, ClassVar, Final, Literal, NamedTuple, Self
 
 from pydantic import Field
 
+from core.catalogue.count_losses import CutPoisson
 from core.catalogue.look_questions import (
     CellCounts,
     MagnitudeCounts,
     ResidualCellCounts,
+    ResidualMagnitudeCounts,
     SecondMoments,
     ValueCounts,
     WeightSums,
@@ -67,11 +69,17 @@ class Shares(NamedTuple):
     last_hessian: float = 0.12
     scores: float = 0.05
     weights: float = 0.01
+    residuals: float = 0.0
+    """A Poisson model's alone: how large its residuals are."""
 
 
 SHARES: Final = Shares()
-POISSON_SHARES: Final = Shares(target=0.02, step_gradients=0.06)
-"""A Poisson model's cap is worth more than its target's share."""
+POISSON_SHARES: Final = Shares(step_gradients=0.06, residuals=0.01)
+LEAST_CUT, CUT_NOISE = 2.75, 0.25
+"""Residuals of counts are cut at no less than so many of their deviations; farther where the noise that a cut at one
+deviation brings, beside the sampling error, leaves room up to the second."""
+LEAST_RATE_CAP, RATE_CAP_NOISE = 3.0, 0.25
+"""The same of the largest rate that weighs as much as any, over the mean rate, and of the Hessian's noise."""
 
 
 class WhitenedNewton(AbstractSettings):
@@ -195,6 +203,27 @@ class WhitenedNewton(AbstractSettings):
             case Huber():
                 return None
 
+    def count_cuts(self, facts: Facts, rate: float, deviation: float, cap: float) -> tuple[float, float]:
+        """Return M and b, a Poisson model's largest full rate and largest residual.
+
+        Args:
+            facts: public; with the budget they say how far a cut may lie.
+            rate: mean count.
+            deviation: of residuals.
+            cap: largest count, beyond which neither need lie.
+        """
+        assert self.mu is not None, "plan first"
+        replaced = facts.adjacency is Adjacency.REPLACE_ONE
+        noise = self.bound_of_weights / (self.mu * sqrt(GRADIENT_SHARE * facts.units)) * (2 if replaced else 1)
+        spectral = self._spectral_noise(facts, 1.0)
+        most = max(LEAST_RATE_CAP, RATE_CAP_NOISE / spectral) * rate
+        return min(most, max(cap, rate)), min(max(LEAST_CUT, CUT_NOISE / noise) * deviation, max(cap, deviation))
+
+    def residual_question(self, rate_cap: float, top: float) -> ResidualMagnitudeCounts:
+        """Return the question for the sizes of a Poisson model's residuals."""
+        sigma, per_octave = self.sigma(self.shares.residuals), COUNT_BINS_PER_OCTAVE
+        return ResidualMagnitudeCounts(sigma=sigma, rate_cap=rate_cap, top=top, bins=COUNT_BINS, per_octave=per_octave)
+
     def moment_question(self, centre: float = 0.0, unit: float = 1.0) -> SecondMoments:
         """Return the question for second moments with a target so encoded."""
         sigma = self.sigma(self.shares.moments)
@@ -246,11 +275,11 @@ class WhitenedNewton(AbstractSettings):
 
     def _sums(self) -> Iterator[Looked]:
         """Yield the questions of the steps and of the covariance, in order."""
-        loss = self.planned_loss
-        loss = loss.model_copy(update={"scale": 1.0}) if isinstance(loss, Huber) else loss
-        bound = self.bound_of_weights
+        loss, bound = _reencoded(self.planned_loss), self.bound_of_weights
         pairs = zip(self.gradient_sigmas(), self.hessian_sigmas(), strict=True)
-        for gradient, hessian in pairs:
+        for step, (gradient, hessian) in enumerate(pairs):
+            if step == self.damped_steps and isinstance(loss, CutPoisson):
+                yield self.residual_question(loss.rate_cap, loss.cut)
             yield ReencodedGradient(sigma=gradient, loss=loss, weight_bound=bound)
             yield ReencodedCurvature(sigma=hessian, of="hessian", loss=loss, weight_bound=bound)
         yield ReencodedCurvature(sigma=self.sigma(self.shares.scores), of="score", loss=loss, weight_bound=bound)
@@ -276,7 +305,7 @@ class WhitenedNewton(AbstractSettings):
         matrices = [question for question in encoded if len(question.shape(facts.dimension)) > 1]
         return len(self.questions()) - len(encoded) + facts.dimension * (len(encoded) + len(matrices))
 
-    def widening(self, facts: Facts, curvature: float, score_bound: float) -> float:
+    def widening(self, facts: Facts, curvature: float, score_bound: float, variance_ratio: float = 1.0) -> float:
         """Return how much wider than a non-private interval one is foreseen to be, for any identified coefficient.
 
         SE = 1.12 sqrt(kappa/(n c) + t^2 b^2/((n mu)^2 G c^2)) for a slope per deviation of its column, beside
@@ -285,12 +314,18 @@ class WhitenedNewton(AbstractSettings):
         Args:
             facts: public.
             curvature: c, mean second derivative of the loss at the truth.
-            score_bound: b; of a Poisson model the cap that is to be expected.
+            score_bound: b; of a Poisson model that of `count_cuts`.
+            variance_ratio: how many times the scores vary as the model says; the non-private interval does, too.
         """
+        sampling, private = self.variances(facts, curvature, score_bound)
+        return WIDTH_FACTOR * sqrt(sampling + private / variance_ratio)
+
+    def variances(self, facts: Facts, curvature: float, score_bound: float) -> tuple[float, float]:
+        """Return kappa, and t^2 b^2/(n mu^2 G c), which the noise adds to it."""
         assert self.mu is not None, "plan first"
         b = score_bound * (2 if facts.adjacency is Adjacency.REPLACE_ONE else 1)
         private = (self.bound_of_weights * b / self.mu) ** 2 / (facts.units * GRADIENT_SHARE * curvature)
-        return WIDTH_FACTOR * sqrt(_KAPPA[self.planned_loss.kind] + private)
+        return _KAPPA[self.planned_loss.kind], private
 
     def hessian_noise(self, facts: Facts, curvature: float, peak: float | None = None) -> float:
         """Return the spectral noise of both last Hessians together over the mean second derivative.
@@ -300,19 +335,26 @@ class WhitenedNewton(AbstractSettings):
         Args:
             facts: public.
             curvature: c, mean second derivative of the loss at the truth.
-            peak: the largest second derivative, of a Poisson model the cap to be expected; None: the loss's.
+            peak: the largest second derivative, of a Poisson model M of `count_cuts`; None: the loss's.
         """
+        loss = self.planned_loss
+        peak = peak or (1.0 if isinstance(loss, Huber) else loss.curvature_peak)
+        return self._spectral_noise(facts, peak) / curvature
+
+    def _spectral_noise(self, facts: Facts, peak: float) -> float:
+        """Return the spectral noise of both last Hessians together."""
         assert self.mu is not None, "plan first"
         share = self.shares.first_hessian + self.shares.last_hessian
         moved = sqrt(2) if facts.adjacency is Adjacency.REPLACE_ONE else 1.0
-        loss = self.planned_loss
-        peak = peak or (1.0 if isinstance(loss, Huber) else loss.curvature_peak)
         deviation = moved * self.bound_of_weights**2 * peak / facts.units
-        return 2 * sqrt(facts.dimension) * deviation / (self.mu * sqrt(share)) / curvature
+        return 2 * sqrt(facts.dimension) * deviation / (self.mu * sqrt(share))
 
     def figures(self, facts: Facts) -> dict[str, float | int | None]:
         """Return what the noise of the Hessians comes to; above 1 a job ends with `too many coefficients`."""
-        return {"hessian_noise": self.hessian_noise(facts, _CURVATURE[self.planned_loss.kind])}
+        loss, peak = self.planned_loss, None
+        if isinstance(loss, Poisson):
+            peak, _ = self.count_cuts(facts, 1.0, 1.0, loss.curvature_peak)
+        return {"hessian_noise": self.hessian_noise(facts, _CURVATURE[loss.kind], peak)}
 
     def bound(self, facts: Facts) -> Bound:
         """Predict how far noise moves the estimate from the non-private one, in deviations of the linear predictor.
@@ -323,11 +365,11 @@ class WhitenedNewton(AbstractSettings):
         assert self.mu is not None, "plan first"
         loss = self.planned_loss
         curvature = _CURVATURE[loss.kind]
-        gradient = ReencodedGradient(
-            sigma=self.sigma(GRADIENT_SHARE),
-            loss=loss.model_copy(update={"scale": 1.0}) if isinstance(loss, Huber) else loss,
-            weight_bound=self.bound_of_weights,
-        )
+        own = _reencoded(loss)
+        if isinstance(own, CutPoisson):
+            rate_cap, cut = self.count_cuts(facts, 1.0, 1.0, own.cut)
+            own = CutPoisson(rate_cap=rate_cap, cut=cut)
+        gradient = ReencodedGradient(sigma=self.sigma(GRADIENT_SHARE), loss=own, weight_bound=self.bound_of_weights)
         value = noise_norm(gradient.sigma * gradient.sensitivity(facts), facts.dimension, 1) / curvature
         return Bound(
             quantity="distance of the private from the weighted non-private estimate, to first order, in deviations of "
@@ -357,3 +399,14 @@ class WhitenedNewton(AbstractSettings):
             returns="coefficients with intervals; what fails a check is flagged, and its interval withheld",
             default_for=("logistic", "linear", "poisson"),
         )
+
+
+def _reencoded(loss: Logistic | Huber | Poisson) -> Logistic | Huber | CutPoisson:
+    """Return what re-encoded rows are asked for before anything is learned, as wide as may be."""
+    match loss:
+        case Huber():
+            return loss.model_copy(update={"scale": 1.0})
+        case Poisson():
+            return CutPoisson(rate_cap=loss.curvature_peak, cut=loss.curvature_peak)
+        case Logistic():
+            return loss

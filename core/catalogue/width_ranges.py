@@ -26,7 +26,7 @@ from core.catalogue.losses import Logistic, Loss, Poisson
 from core.catalogue.modelling import encoded_loss
 from core.catalogue.models import RegressionModel
 from core.catalogue.predicted_covariance import Outlook
-from core.catalogue.prediction import NORMAL_CURVATURE, RATES_DIFFER, PredictedWidth, count_reach
+from core.catalogue.prediction import NORMAL_CURVATURE, RATES_DIFFER, PredictedWidth
 from core.catalogue.whitened_newton import WhitenedNewton
 from core.privacy.facts import Facts, Frozen
 
@@ -59,7 +59,7 @@ class ForeseenFlag(Frozen):
 
 
 class Signal(NamedTuple):
-    """What the outcome contributes: the mean second derivative, and the bound of the score."""
+    """What the outcome contributes: the mean second derivative, and the bound of the score, or the largest count."""
 
     curvature: float
     bound: float
@@ -100,11 +100,11 @@ def ranged(
     wide: list[bool] = [False] * len(widths)
     low, high = 1.0, 0.0
     if isinstance(optimizer, WhitenedNewton):
-        low = optimizer.widening(facts, outcome.best.curvature, outcome.best.bound)
+        low = _widening(optimizer, facts, outcome.best)
         wide = _known(design, assumed)
         if outcome.worst is not None:
             others = 1 - (EXPLAINED if assumed.explained is None else assumed.explained)
-            times = optimizer.widening(facts, outcome.worst.curvature, outcome.worst.bound)
+            times = _widening(optimizer, facts, outcome.worst)
             high = HIGH * times * outcome.worst.size / sqrt(others)
     return tuple(
         RangedWidth(
@@ -120,7 +120,7 @@ def foreseen_flags(outcome: Outcome, facts: Facts, optimizer: WhitenedNewton) ->
     """Return the flags of a whole job that public figures tell of."""
 
     def budget(one: Signal) -> bool:
-        return optimizer.hessian_noise(facts, one.curvature, peak=_peak(optimizer, one)) > 1
+        return optimizer.hessian_noise(facts, one.curvature, peak=_peak(optimizer, facts, one)) > 1
 
     def few(one: Signal) -> bool:
         return one.events is not None and one.events * facts.units < EVENTS_PER_COEFFICIENT * facts.dimension
@@ -141,7 +141,7 @@ def informative(outcome: Outcome, facts: Facts, optimizer: WhitenedNewton) -> bo
     """Say whether private intervals are at most twice as wide as non-private ones wherever in the range they lie."""
     if outcome.worst is None or foreseen_flags(outcome, facts, optimizer):
         return False
-    return HIGH * optimizer.widening(facts, outcome.worst.curvature, outcome.worst.bound) <= USEFUL_RATIO
+    return HIGH * _widening(optimizer, facts, outcome.worst) <= USEFUL_RATIO
 
 
 def outcome_of(outlook: Outlook, design: Design, loss: Loss, assumed: Assumed) -> Outcome:
@@ -155,7 +155,7 @@ def outcome_of(outlook: Outlook, design: Design, loss: Loss, assumed: Assumed) -
             return Outcome(usual, best, usual if assumed.base_rate is not None else None)
         case Poisson():
             assert loss.cap is not None, "plan first"
-            usual = Signal(mean, count_reach(mean, loss.cap), events=mean)
+            usual = Signal(mean, loss.cap, events=mean)
             most = Signal(loss.cap, loss.cap, events=loss.cap)
             typical = getattr(design.target_column, "typical", None) is not None
             return Outcome(usual, usual, usual) if assumed.base_rate or typical else Outcome(usual, most, None)
@@ -169,9 +169,19 @@ def outcome_of(outlook: Outlook, design: Design, loss: Loss, assumed: Assumed) -
     return Outcome(usual, usual, None)
 
 
-def _peak(optimizer: WhitenedNewton, outcome: Signal) -> float | None:
+def _widening(optimizer: WhitenedNewton, facts: Facts, one: Signal) -> float:
+    """Return how much wider intervals are than non-private ones; counts are taken to vary as a Poisson law says."""
+    bound = one.bound
+    if isinstance(optimizer.loss, Poisson):
+        _, bound = optimizer.count_cuts(facts, one.curvature, sqrt(one.curvature), one.bound)
+    return optimizer.widening(facts, one.curvature, bound)
+
+
+def _peak(optimizer: WhitenedNewton, facts: Facts, one: Signal) -> float | None:
     """Return the largest second derivative that is to be expected; None: the loss's own."""
-    return outcome.bound if isinstance(optimizer.loss, Poisson) else None
+    if not isinstance(optimizer.loss, Poisson):
+        return None
+    return optimizer.count_cuts(facts, one.curvature, sqrt(one.curvature), one.bound)[0]
 
 
 def _least(outlook: Outlook, design: Design, assumed: Assumed) -> list[float]:

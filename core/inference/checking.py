@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.catalogue.checks import Checks, CoefficientCheck, ColumnLook, JobCheck, Learned
+from core.catalogue.count_losses import CutPoisson
 from core.inference.shrinkage import TINY
 from core.inference.whitened import EXCESS, MOST_GUESSED, Kind, Told, Whitened
 from core.privacy.facts import Ranges
@@ -52,6 +53,9 @@ class Found:
     events: float | None
     residual_scale: float | None
     cap: float | None
+    cut: CutPoisson | None
+    """Of a Poisson model's residuals."""
+    variance_ratio: float | None
     weight_bound: float
 
 
@@ -180,4 +184,8 @@ def _learned(one: Found) -> Learned:
         base_rate=one.rate,
         residual_scale=one.residual_scale,
         cap=one.cap,
+        rate_cap=one.cut.rate_cap if one.cut else None,
+        cut=one.cut.cut if one.cut else None,
+        dispersion=one.cut.dispersion if one.cut else None,
+        variance_ratio=one.variance_ratio,
     )

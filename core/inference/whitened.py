@@ -33,6 +33,8 @@ DOUBTED_PART: Final = 0.3
 """Scores short of what weights explain are believed so far; dispersion beyond it more readily."""
 _DISPERSION: Final[dict[Kind, float]] = {"logistic": 1.0, "huber": 1.0, "poisson": 2.0}
 MOST_GUESSED: Final = 0.3
+DOUBT: Final = 0.5
+"""Part of an assumed law's correction that may be wrong."""
 EXCESS: Final = 1.3
 """Allowed over the last gradient's 99.9 % point, for what the normal law leaves out."""
 
@@ -63,6 +65,8 @@ class Last:
     units: int
     unidentified: float
     """Plausible deviation of the predictor along a hidden direction."""
+    doubtful: Array | None = None
+    """What the equation has of a law that was assumed, shape (p,); half of it is counted as an error."""
 
     @property
     def moved(self) -> float:
@@ -131,6 +135,9 @@ def finish(last: Last) -> Whitened:
     private = (1 - omega) ** 2 * (first**2 + left / size) + omega**2 * second**2
     private += shrunk.kept * (hessian.deviation * distance) ** 2
     noise = private * inverse @ inverse / drift**2
+    if last.doubtful is not None:
+        shift = DOUBT * inverse @ last.doubtful
+        noise = noise + np.outer(shift, shift)
     hiding = vectors[:, hidden] @ vectors[:, hidden].T
     guess = last.unidentified**2 * hiding
     wandering = shrunk.kept * (last.hessians[0].deviation * last.moved) ** 2

@@ -178,8 +178,8 @@ def base_rate(settings: WhitenedNewton, oracle: Oracle) -> tuple[float, float]:
     return rate, units * min(told, 1 - told)
 
 
-def count_cap(settings: WhitenedNewton, oracle: Oracle) -> float:
-    """Return where counts and means are cut: above the largest size that was seen, at most the declared bound."""
+def look_at_counts(settings: WhitenedNewton, oracle: Oracle) -> tuple[float, float]:
+    """Return a largest count, above the largest size that was seen and at most as declared, and the mean square."""
     question = settings.target_question()
     assert question is not None, "a count is asked about"
     answer, units = oracle.ask(question, _zero(oracle)), oracle.facts.units
@@ -187,11 +187,14 @@ def count_cap(settings: WhitenedNewton, oracle: Oracle) -> float:
     highest = _ranges(oracle).target[1]
     first = largest_seen(counts, deviation, COUNT_CAUTION)
     if first is None:
-        return highest
+        return highest, 0.0
     if counts[first] < COUNT_CAUTION * deviation:
         first += 1
-    edge = (highest + 0.5) * float(2.0 ** (-first / COUNT_BINS_PER_OCTAVE))
-    return min(highest, float(ceil(CAP_MARGIN * edge + 0.5)))
+    edges = (highest + 0.5) * 2.0 ** (-np.arange(len(counts)) / COUNT_BINS_PER_OCTAVE)
+    kept = np.where(counts[first:] > KEPT * deviation, counts[first:], 0.0)
+    sizes = edges[first:] * 2.0 ** (-0.5 / COUNT_BINS_PER_OCTAVE) - 0.5
+    cap = min(highest, float(ceil(CAP_MARGIN * float(edges[first]) + 0.5)))
+    return cap, float((kept * sizes**2).sum()) / units
 
 
 def target_scale(settings: WhitenedNewton, oracle: Oracle) -> tuple[float, float]:

@@ -19,21 +19,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from core.catalogue.count_losses import CutPoisson
 from core.catalogue.losses import Huber, Logistic, Poisson
 from core.catalogue.reencoded_questions import ReencodedCurvature, ReencodedGradient
 from core.catalogue.whitened_newton import TARGET_REACH, WhitenedNewton
 from core.inference.checking import Found, check
+from core.inference.counts import correction
 from core.inference.estimate import Estimate, Sandwich
 from core.inference.looks import Columns
 from core.inference.shrinkage import TINY, assembled, positive_part, shrink
-from core.inference.whitened import Last, Told, Whitened, finish, newton_step
+from core.inference.whitened import Kind, Last, Told, Whitened, finish, newton_step
 from core.optimizers.column_look import (
     base_rate,
-    count_cap,
     look_at_columns,
+    look_at_counts,
     residual_scale,
     target_scale,
 )
+from core.optimizers.count_look import CutCounts, look_at_residuals, walking_cut
 from core.oracle import Answer, Oracle, Status
 
 Array = NDArray[np.float64]
@@ -62,6 +65,8 @@ class Target(NamedTuple):
     """Of the second outcome, or a mean count."""
     events: float | None
     """How many of the rarer outcome, or counts, there are, as told."""
+    square: float = 0.0
+    """Mean square of counts, as told."""
 
 
 @dataclass(frozen=True)
@@ -114,9 +119,10 @@ def iterate(settings: WhitenedNewton, oracle: Oracle, looked: Columns | None = N
         theta, target = theta / sigma, target._replace(unit=target.unit * sigma)
     door = _Door(settings, oracle, encoded, loss, target)
     theta = _walk(settings, door, theta)
+    door.look_at_residuals(theta)
     last = _last_answers(settings, door, theta)
     found = finish(last)
-    return _told(settings, oracle, columns, encoded, loss, target, found), Status.FINISHED
+    return _told(settings, oracle, columns, encoded, door, target, found), Status.FINISHED
 
 
 def _above(theta: Array, matrix: Array) -> Tensor:
@@ -131,8 +137,8 @@ def _look_at_target(settings: WhitenedNewton, oracle: Oracle) -> tuple[Logistic 
             rate, events = base_rate(settings, oracle)
             return loss, Target(0.0, 1.0, rate, events)
         case Poisson():
-            cap = count_cap(settings, oracle)
-            return loss.model_copy(update={"cap": cap}), Target(0.0, 1.0, None, None)
+            cap, square = look_at_counts(settings, oracle)
+            return loss.model_copy(update={"cap": cap}), Target(0.0, 1.0, None, None, square)
         case Huber():
             centre, unit = target_scale(settings, oracle)
             return loss.model_copy(update={"scale": 1.0}), Target(centre, unit, None, None)
@@ -210,39 +216,66 @@ class _Door:
         loss: Logistic | Huber | Poisson,
         target: Target,
     ) -> None:
-        self._settings, self._oracle, self._encoded = settings, oracle, encoded
-        self.loss, self.units = loss, oracle.facts.units
-        self._shared = {
-            "loss": loss,
-            "weight_bound": settings.bound_of_weights,
-            "target_centre": target.centre,
-            "target_unit": target.unit,
-        }
+        self._settings, self._oracle, self._encoded, self._target = settings, oracle, encoded, target
+        self.told, self.units = loss, oracle.facts.units
+        self.counts: CutCounts | None = None
+        self.asked: Logistic | Huber | CutPoisson
+        if isinstance(loss, Poisson):
+            assert target.rate is not None, "it was told"
+            self.asked = walking_cut(settings, oracle, target.rate, loss.curvature_peak, target.square)
+        else:
+            self.asked = loss
+
+    @property
+    def kind(self) -> Kind:
+        """Of the model's loss."""
+        return self.told.kind
 
     @property
     def peak(self) -> float:
         """Largest second derivative of the loss."""
-        return self.loss.curvature_peak
+        return self.asked.curvature_peak
+
+    def look_at_residuals(self, theta: Array) -> None:
+        """Of counts, ask how large residuals are at a point, and cut them by that from here on."""
+        if isinstance(self.asked, CutPoisson):
+            at, cap = self._encoded.at(theta), self.told.curvature_peak
+            self.counts = look_at_residuals(self._settings, self._oracle, at, theta, self.asked, cap)
+            self.asked = self.counts.loss
+
+    def doubtful(self, theta: Array) -> Array | None:
+        """Return what a cut adds to the equation by a law that is assumed."""
+        return correction(self.asked, theta) if isinstance(self.asked, CutPoisson) else None
+
+    def _shared(self, sigma: float) -> dict[str, object]:
+        return {
+            "sigma": sigma,
+            "loss": self.asked,
+            "weight_bound": self._settings.bound_of_weights,
+            "target_centre": self._target.centre,
+            "target_unit": self._target.unit,
+        }
 
     def gradient(self, theta: Array, sigma: float) -> Told:
         """Return a noised gradient."""
-        question = ReencodedGradient.model_validate({"sigma": sigma, **self._shared})
+        question = ReencodedGradient.model_validate(self._shared(sigma))
         return _as_told(self._oracle.ask(question, self._encoded.at(theta)))
 
     def matrix(self, theta: Array, sigma: float, of: str = "hessian") -> Told:
         """Return a noised Hessian, or scores."""
-        question = ReencodedCurvature.model_validate({"sigma": sigma, "of": of, **self._shared})
+        question = ReencodedCurvature.model_validate(self._shared(sigma) | {"of": of})
         return _as_told(self._oracle.ask(question, self._encoded.at(theta)))
 
     def explained(self) -> float:
         """Return what weights below one make of the ratio of scores to Hessian where the model is right."""
-        if isinstance(self.loss, Huber):
-            return EXPLAINED_BY_WIDE_CUTS if self.loss.c > WIDE_CUT else EXPLAINED
+        if isinstance(self.asked, Huber):
+            return EXPLAINED_BY_WIDE_CUTS if self.asked.c > WIDE_CUT else EXPLAINED
+        weighed = self.counts.weighed if self.counts else 1.0
         question = self._settings.weight_question()
         once, deviation = _as_told(self._oracle.ask(question, self._encoded.at(np.zeros(len(self._encoded.matrix)))))
         if deviation >= 0.1 * once[0]:
-            return EXPLAINED
-        return float(np.clip(once[1] / max(once[0], TINY), 0.5, 1.0))
+            return EXPLAINED * weighed
+        return float(np.clip(once[1] / max(once[0], TINY), 0.5, 1.0)) * weighed
 
 
 def _as_told(answer: Answer) -> Told:
@@ -258,7 +291,7 @@ def _walk(settings: WhitenedNewton, door: _Door, theta: Array) -> Array:
         hessian = door.matrix(theta, hessian_sigma)
         part = positive_part(float(gradient @ gradient), len(theta) * deviation**2)
         step = newton_step(hessian, gradient, door.peak, STEP_FLOOR) * part
-        theta = theta - _no_longer(step, _LONGEST_STEP[door.loss.kind])
+        theta = theta - _no_longer(step, _LONGEST_STEP[door.kind])
     return theta
 
 
@@ -268,13 +301,13 @@ def _last_answers(settings: WhitenedNewton, door: _Door, theta: Array) -> Last:
     (first_gradient, first_hessian), (last_gradient, last_hessian) = sigmas
     gradient, deviation = door.gradient(theta, first_gradient)
     hessian = door.matrix(theta, first_hessian)
-    step = _no_longer(newton_step(hessian, gradient, door.peak), 2 * _LONGEST_STEP[door.loss.kind])
+    step = _no_longer(newton_step(hessian, gradient, door.peak), 2 * _LONGEST_STEP[door.kind])
     before, theta = theta, theta - step
     second = door.gradient(theta, last_gradient)
     again = door.matrix(theta, last_hessian)
     scores = door.matrix(theta, settings.sigma(settings.shares.scores), "score")
     return Last(
-        kind=door.loss.kind,
+        kind=door.kind,
         before=before,
         theta=theta,
         gradients=(Told(gradient, deviation), second),
@@ -284,6 +317,7 @@ def _last_answers(settings: WhitenedNewton, door: _Door, theta: Array) -> Last:
         explained=door.explained(),
         units=door.units,
         unidentified=settings.unidentified_deviation,
+        doubtful=door.doubtful(theta),
     )
 
 
@@ -292,11 +326,12 @@ def _told(
     oracle: Oracle,
     columns: Columns,
     encoded: Encoded,
-    loss: Logistic | Huber | Poisson,
+    door: _Door,
     target: Target,
     found: Whitened,
 ) -> Estimate:
     """Return the estimate in encoded units."""
+    loss = door.told
     unit = target.unit if isinstance(loss, Huber) else 1.0
     back = unit * encoded.matrix.T
     theta = back @ found.theta
@@ -320,6 +355,8 @@ def _told(
             events=target.events,
             residual_scale=unit if isinstance(loss, Huber) else None,
             cap=loss.cap if isinstance(loss, Poisson) else None,
+            cut=door.asked if isinstance(door.asked, CutPoisson) else None,
+            variance_ratio=door.counts.variance_ratio if door.counts else None,
             weight_bound=settings.bound_of_weights,
         )
     )

@@ -12,6 +12,7 @@ from core.catalogue.look_questions import (
     CellCounts,
     MagnitudeCounts,
     ResidualCellCounts,
+    ResidualMagnitudeCounts,
     SecondMoments,
     ValueCounts,
     WeightSums,
@@ -53,7 +54,7 @@ from core.problems.neural.parts import OpenSum, closed, is_here
 Matrices = Curvature | Hessian | ReencodedCurvature | SecondMoments
 """Symmetric answers, noised on and above the diagonal."""
 
-_Counts = CellCounts | ResidualCellCounts | MagnitudeCounts | ValueCounts
+_Counts = CellCounts | ResidualCellCounts | MagnitudeCounts | ResidualMagnitudeCounts | ValueCounts
 _Tables = TableCounts | CutSums | CutProducts | InfluenceSquares
 Vectors = Gradient | GradientDifference | HessianProduct | Secant | ReencodedGradient | WeightSums | _Counts | _Tables
 """Sums that are told entry by entry, as they are."""
@@ -94,7 +95,14 @@ def _looked_grid(question: Looked, facts: Facts, terms: int) -> Grid:
             return matrix_grid(bound, terms, size, facts.adjacency)
         case ReencodedGradient():
             return vector_grid(bound, terms, size, facts.adjacency)
-        case CellCounts() | ResidualCellCounts() | MagnitudeCounts() | ValueCounts() | WeightSums():
+        case (
+            CellCounts()
+            | ResidualCellCounts()
+            | MagnitudeCounts()
+            | ResidualMagnitudeCounts()
+            | ValueCounts()
+            | WeightSums()
+        ):
             return vector_grid(bound, terms, size, facts.adjacency, question.diameter(facts))
     assert_never(question)
 

@@ -17,10 +17,12 @@ from typing import NamedTuple, assert_never
 import torch
 from torch import Tensor
 
+from core.catalogue.count_losses import CutPoisson
 from core.catalogue.look_questions import (
     CellCounts,
     MagnitudeCounts,
     ResidualCellCounts,
+    ResidualMagnitudeCounts,
     SecondMoments,
     ValueCounts,
     WeightSums,
@@ -30,6 +32,7 @@ from core.catalogue.questions import Counted, Looked, Reencoded
 from core.catalogue.reencoded_questions import ReencodedCurvature, ReencodedGradient
 from core.privacy.facts import Facts, Ranges
 from core.problems.blocks import clean, mirror
+from core.problems.counts import CutPoissonRecords
 from core.problems.limits import LARGEST_SUM
 from core.problems.losses import ordinary, per_record, record_weights
 from core.problems.terms import Records
@@ -104,6 +107,11 @@ def _counts(question: Counted, ranges: Ranges, theta: Tensor, block: Records) ->
             residual = ((block.target - question.target_centre) / question.target_unit - margin).abs()
             present = present & residual.isfinite()
             return _in_cells([(residual, 0.0, question.span)], present, question.level, (question.cells,))
+        case ResidualMagnitudeCounts():
+            at = theta.to(block.features.device)
+            mean = torch.exp((block.features @ at[1:].mT) @ at[0])
+            weight = (question.rate_cap / mean).clamp(max=1.0)
+            sizes = [((mean.clamp(max=question.rate_cap) - weight * block.target).abs(), question.top)]
         case MagnitudeCounts(of="target"):
             assert question.columns == 1, "the target is one column"
             sizes = [((block.target + 0.5).abs(), ranges.target[1] + 0.5)]
@@ -139,7 +147,7 @@ def _in_cells(
     return torch.cat(found)
 
 
-def _by_size(sizes: Tensor, present: Tensor, top: float, question: MagnitudeCounts) -> Tensor:
+def _by_size(sizes: Tensor, present: Tensor, top: float, question: MagnitudeCounts | ResidualMagnitudeCounts) -> Tensor:
     """Return how many present sizes lie in each interval."""
     place = ((sizes / top).log2() * -question.per_octave).floor()
     place = place.clamp(0.0, question.bins - 1.0)
@@ -207,7 +215,7 @@ def _reencoded(question: Reencoded, encoding: Tensor, block: Records) -> _Rows:
 
 def _numbers(question: ReencodedGradient | ReencodedCurvature, rows: _Rows, theta: Tensor) -> Tensor:
     """Return the number that multiplies each record's x or x x', zero where it is not finite."""
-    loss = per_record(question.loss)
+    loss = CutPoissonRecords(question.loss) if isinstance(question.loss, CutPoisson) else per_record(question.loss)
     margin = rows.features @ theta
     target = (rows.target - question.target_centre) / question.target_unit
     bends = isinstance(question, ReencodedCurvature) and question.of == "hessian"

@@ -4,6 +4,7 @@ from collections import Counter
 from math import isfinite
 from typing import Any, Final
 
+import numpy as np
 import torch
 
 from core import problems
@@ -193,7 +194,7 @@ def describe(planned: PlannedJob, order: Order, fitted: Release[Fitted], charged
         weights=_newer_weights(model.weights),
         ridge=model.ridge,
         certificate=_claim(planned, order, estimate),
-        checks=_shown(checks, planned, order.units),
+        checks=_shown(checks, planned, order.units, theta),
         iterates=_iterates(estimate),
     )
 
@@ -205,7 +206,7 @@ def learned_loss(loss: Loss, learned: Learned, design: Design) -> Loss:
     return loss.model_copy(update={"cap": learned.cap}) if isinstance(loss, Poisson) else loss
 
 
-def _shown(checks: Checks | None, planned: PlannedJob, units: int) -> Checks | None:
+def _shown(checks: Checks | None, planned: PlannedJob, units: int, theta: tuple[float, ...]) -> Checks | None:
     """Return checks as they are shown: a declared lower bound of 0 is where many records may well lie.
 
     Beside them what the plan foresees with what was learned.
@@ -215,7 +216,7 @@ def _shown(checks: Checks | None, planned: PlannedJob, units: int) -> Checks | N
     design, optimizer = planned.design, planned.spec.optimizer
     assert isinstance(optimizer, WhitenedNewton), "no other method checks itself"
     facts = planned.facts.model_copy(update={"units": units})
-    foreseen = learned_errors(optimizer, facts, checks.learned, design.to_declared()[0])
+    foreseen = learned_errors(optimizer, facts, checks.learned, np.array(theta), design.to_declared()[0])
     zero = {one.name for one in design.columns if not isinstance(one, Coded) and bounds_of(one)[0] == 0}
     columns = tuple(
         look.model_copy(update={"clamped": tuple(end for end in look.clamped if end != "lower")})

@@ -10,10 +10,12 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
+from core.catalogue.count_losses import CutPoisson
 from core.catalogue.look_questions import (
     CellCounts,
     MagnitudeCounts,
     ResidualCellCounts,
+    ResidualMagnitudeCounts,
     SecondMoments,
     ValueCounts,
     WeightSums,
@@ -33,11 +35,12 @@ from core.problems.linear import LinearProblem
 from tests.support.grey_box import check_neighbours, neighbours, run
 from tests.support.problems import LOGISTIC, WEIGHTS, facts, repeatable_generator
 
-LOSSES: dict[str, Logistic | Huber | Poisson] = {
+LOSSES: dict[str, Logistic | Huber | CutPoisson] = {
     "logistic": Logistic(),
     "huber": Huber(c=1.345, scale=1.0),
     "least squares": Huber(c=4.5, scale=1.0),
-    "poisson": Poisson(cap=6.0),
+    "counts": CutPoisson(rate_cap=6.0, cut=5.0),
+    "dispersed counts": CutPoisson(rate_cap=6.0, cut=40.0, dispersion=0.5),
 }
 BOUND = 1.7
 """t of the weights."""
@@ -56,7 +59,8 @@ SIZES = MagnitudeCounts(sigma=1.0, columns=COLUMNS, bins=22)
 COUNTS = MagnitudeCounts(sigma=1.0, of="target", columns=1, bins=44, per_octave=2)
 ONES = ValueCounts(sigma=1.0, columns=VALUES)
 EVENTS = ValueCounts(sigma=1.0, of="target", columns=1)
-COUNTED = (CELLS, QUARTILES, RESIDUALS, SIZES, COUNTS, ONES, EVENTS)
+COUNT_RESIDUALS = ResidualMagnitudeCounts(sigma=1.0, rate_cap=6.0, top=20.0, bins=44, per_octave=2)
+COUNTED = (CELLS, QUARTILES, RESIDUALS, SIZES, COUNTS, COUNT_RESIDUALS, ONES, EVENTS)
 MOMENTS = SecondMoments(sigma=1.0, weight_bound=BOUND, target_centre=0.5, target_unit=0.5)
 LEVERS = WeightSums(sigma=1.0, weight_bound=BOUND)
 every_adjacency = pytest.mark.parametrize("adjacency", list(Adjacency))
@@ -75,9 +79,10 @@ class Case:
 def _reencoded() -> list[Case]:
     cases = [Case("moments", MOMENTS, reached=0.85), Case("weights", LEVERS)]
     for name, loss in LOSSES.items():
-        cases.append(Case(f"gradient, {name}", ReencodedGradient(sigma=1.0, loss=loss, weight_bound=BOUND), loss))
+        model = Poisson(cap=1e7) if isinstance(loss, CutPoisson) else loss
+        cases.append(Case(f"gradient, {name}", ReencodedGradient(sigma=1.0, loss=loss, weight_bound=BOUND), model))
         cases += [
-            Case(f"{of}, {name}", ReencodedCurvature(sigma=1.0, of=of, loss=loss, weight_bound=BOUND), loss, 0.95)
+            Case(f"{of}, {name}", ReencodedCurvature(sigma=1.0, of=of, loss=loss, weight_bound=BOUND), model, 0.95)
             for of in ("hessian", "score")
         ]
     return cases
@@ -86,7 +91,7 @@ def _reencoded() -> list[Case]:
 CASES = _reencoded() + [Case(f"{one.kind} {number}", one) for number, one in enumerate(COUNTED)]
 every = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 ENCODED = [case for case in CASES if case.question.places == "encoded"]
-WEIGHED = [case for case in ENCODED if not isinstance(case.question, ResidualCellCounts)]
+WEIGHED = [case for case in ENCODED if not isinstance(case.question, ResidualCellCounts | ResidualMagnitudeCounts)]
 
 
 def known(units: int, adjacency: Adjacency, loss: Loss = LOGISTIC) -> Facts:
