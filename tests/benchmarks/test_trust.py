@@ -199,7 +199,8 @@ FORETOLD_JOBS: Final = 20
 def test_widths_come_out_as_an_estimate_with_true_deviations_foretold(name: str) -> None:
     """Within .7 to 1.35 in the median over twenty jobs and all coefficients but the intercept.
 
-    Run once more where it fails. Not where noise rules: there the noise of Hessians widens intervals by a third more, which no prediction has.
+    Run once more where it fails. Not where noise rules: there the noise of Hessians widens intervals by a third more,
+    which no prediction has.
     """
     ratio = _found_over_foretold(GATE[name], first=5000)
     if not 0.7 < ratio < 1.35:
