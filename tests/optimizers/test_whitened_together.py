@@ -88,6 +88,6 @@ def test_at_an_ordinary_budget_noise_is_that_of_three(name: str) -> None:
     """Each owner adds its own: sqrt(3) times the deviation of one door's; nothing is six standard errors off."""
     scene = Scene(CELLS[name])
     one, three = scene.fitted(scene.door()), by_clients(scene)
-    assert float((errors(three) / errors(one)).min()) > 0.98
+    assert float((errors(three) / errors(one)).min()) > 0.9  # noise is a small part of some errors, whose rest is told
     apart = (one.theta - three.theta).abs() / (errors(one) ** 2 + errors(three) ** 2).sqrt()
     assert float(apart.max()) < 6, apart
