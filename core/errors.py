@@ -1,6 +1,7 @@
 """Expected failures. Each is a `Refusal` with a stable code; `api/errors.py` gives each its HTTP status.
 
-The docstring of a class is its title. Anything unexpected is an assertion and may crash.
+The docstring of a class is its title. What the guarantee rests on is checked by `ensure`, which also holds under
+`python -O`; other assertions are for types and tests.
 """
 
 from dataclasses import dataclass
@@ -251,6 +252,27 @@ class Diverged(Refusal):
     """An iterate left the public radius; decided from noised values only."""
 
     code = "diverged"
+
+
+class PrivacyInvariantError(AssertionError):
+    """Something that the guarantee rests on does not hold: a fault of ours, raised under `python -O` too.
+
+    Nobody catches it to go on; an attempt that ends so is charged its full price.
+    """
+
+
+def ensure(holds: bool, what: str) -> None:  # noqa: FBT001 - it reads as an assertion does
+    """Raise where something does not hold that the guarantee rests on.
+
+    Args:
+        holds: the condition.
+        what: what should hold, in words.
+
+    Raises:
+        PrivacyInvariantError: it does not.
+    """
+    if not holds:
+        raise PrivacyInvariantError(what)
 
 
 class Forsaken(Exception):

@@ -14,6 +14,8 @@ from typing import Any, Final
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, WrappedLogger
 
+from core.errors import ensure
+
 MOST_PLACES: Final = 12
 
 
@@ -74,7 +76,8 @@ def describe(error: BaseException) -> dict[str, Any]:
     places: list[str] = []
     trace = error.__traceback__
     while trace is not None:
-        places.append(f"{trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}")
+        if trace.tb_frame.f_code is not ensure.__code__:  # who called it is the place
+            places.append(f"{trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}")
         trace = trace.tb_next
     return {"error": type(error).__name__, "at": places[-MOST_PLACES:]}
 

@@ -4,6 +4,7 @@ FARTHING_..._FILE names a file that holds the setting instead, so that no secret
 """
 
 import os
+import sys
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
@@ -175,6 +176,13 @@ class ServiceSettings(BaseSettings):
         """Read arguments first, then FARTHING_..., then the files that FARTHING_..._FILE names."""
         del dotenv_settings, file_secret_settings
         return init_settings, env_settings, Files(settings_cls)
+
+    @model_validator(mode="after")
+    def _checks_types(self) -> Self:
+        """Refuse `python -O`: what the guarantee rests on is checked there too, but other assertions are not."""
+        if sys.flags.optimize:
+            raise ValueError("Farthing does not run under python -O or PYTHONOPTIMIZE: start it without them.")
+        return self
 
     @model_validator(mode="after")
     def _share_the_ledger(self) -> Self:

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from core.errors import ensure
 from core.mechanisms.generator import Generator
 
 PROBABILITY_BITS: Final = 128
@@ -64,7 +65,7 @@ class CumulativeTable:
         mask = (1 << WORD_BITS) - 1
         self.high = np.array([value >> WORD_BITS for value in scaled], dtype=np.uint64)
         self.low = np.array([value & mask for value in scaled], dtype=np.uint64)
-        assert self.high.size < UNDECIDED, "a guide tells events from cells"
+        ensure(self.high.size < UNDECIDED, "a guide tells events from cells")
         self.first, self.guide = self._guides()
 
     def _guides(self) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from core.errors import ensure
 from core.mechanisms.cumulative import GUIDE_BITS, WORD_BITS, Words
 from core.mechanisms.generator import ROOM_BEHIND, Generator
 from core.mechanisms.strips import Strips
@@ -134,5 +135,5 @@ class Room:
 
     def drawn(self, count: int) -> NDArray[np.int64]:
         """Return the place of so many draws: the very same object where it is all of them."""
-        assert count <= self._drawn.size, "there is room"
+        ensure(count <= self._drawn.size, "there is room")
         return self._drawn if count == self._drawn.size else self._drawn[:count]

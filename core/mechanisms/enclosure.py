@@ -24,6 +24,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from core.errors import ensure
 from core.mechanisms.lattice import UNIT_ROUNDOFF
 
 LARGEST_ENTRY: Final = 2.0**53
@@ -37,18 +38,18 @@ def least_eigenvalue(matrix: NDArray[np.int64], cap: float) -> int:
         cap: N, public: no eigenvalue is larger in size.
 
     Raises:
-        AssertionError: what was computed could not be shown to be as close as that.
+        PrivacyInvariantError: what was computed could not be shown to be as close as that.
     """
-    assert cap < LARGEST_ENTRY, "entries are floats exactly"
-    assert int(np.abs(matrix).max()) <= cap, "no entry is above the cap on the norm"
-    assert bool((matrix == matrix.T).all()), "the matrix is symmetric"
+    ensure(cap < LARGEST_ENTRY, "entries are floats exactly")
+    ensure(int(np.abs(matrix).max()) <= cap, "no entry is above the cap on the norm")
+    ensure(bool((matrix == matrix.T).all()), "the matrix is symmetric")
     exact = matrix.astype(np.float64)
     values, vectors = np.linalg.eigh(exact)
     least, vector, tolerance = float(values[0]), vectors[:, 0], _tolerance(len(matrix), cap)
     quotient = float(vector @ (exact @ vector)) / float(vector @ vector)
-    assert quotient <= least + tolerance / 2, "no eigenvalue is below all quotients"
+    ensure(quotient <= least + tolerance / 2, "no eigenvalue is below all quotients")
     shifted = exact - (least - tolerance) * np.eye(len(matrix))
-    assert _has_root(shifted), "no eigenvalue is below the least one"
+    ensure(_has_root(shifted), "no eigenvalue is below the least one")
     return floor(least)
 
 

@@ -33,6 +33,7 @@ from itertools import accumulate
 from math import isfinite
 from typing import Final
 
+from core.errors import ensure
 from core.mechanisms.generator import Generator
 
 POINT_BITS: Final = 168
@@ -67,9 +68,9 @@ def choose(generator: Generator, scores: Sequence[int], parameter: float) -> int
 
 def weights(scores: Sequence[int], parameter: float) -> list[int]:
     """Return 2^256 exp(-(score - least) / parameter), each within 2^-167 of it relative to the largest."""
-    assert len(scores) > 0, "there is something to choose"
-    assert isfinite(parameter), "a parameter is a number"
-    assert parameter > 0, "a parameter is positive"
+    ensure(len(scores) > 0, "there is something to choose")
+    ensure(isfinite(parameter), "a parameter is a number")
+    ensure(parameter > 0, "a parameter is positive")
     exact, least, largest = Fraction(parameter), min(scores), (1 << (WHOLE_BITS + POINT_BITS)) - 1
     numerator, denominator = exact.denominator << POINT_BITS, exact.numerator
     return [_exponential(min(largest, (score - least) * numerator // denominator)) for score in scores]

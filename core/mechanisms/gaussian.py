@@ -21,6 +21,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from core.errors import ensure
 from core.mechanisms.draws import Draws
 from core.mechanisms.generator import Generator, SystemGenerator
 from core.mechanisms.strips import Strips
@@ -63,13 +64,13 @@ class DiscreteGaussian:
     __slots__ = ("distance", "draws", "sigma", "strips")
 
     def __init__(self, parameter: float) -> None:
-        assert isfinite(parameter), "the parameter is a number"
-        assert SMALLEST_PARAMETER <= parameter <= LARGEST_PARAMETER, "the parameter is in [0.5, 2**50]"
+        ensure(isfinite(parameter), "the parameter is a number")
+        ensure(SMALLEST_PARAMETER <= parameter <= LARGEST_PARAMETER, "the parameter is in [0.5, 2**50]")
         self.sigma = float(parameter)
         self.strips: Final = Strips(self.sigma, _fine(self.sigma))
         self.draws: Final = Draws(self.strips)
         self.distance = self.strips.distance()
-        assert self.distance <= DISTANCE_CAP, "the structure keeps its promise"
+        ensure(self.distance <= DISTANCE_CAP, "the structure keeps its promise")
 
     def draw(self, generator: Generator, size: int) -> NDArray[np.int64]:
         """Return `size` independent draws, shape (size,).

@@ -16,6 +16,8 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
+from core.errors import ensure
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -100,7 +102,7 @@ class SystemGenerator(Generator):
 
     def bits(self, count: int) -> NDArray[np.uint64]:
         """Return `count` words that no other generator, job or process draws, shape (count,)."""
-        assert count >= 0, "a count of words is not negative"
+        ensure(count >= 0, "a count of words is not negative")
         if self.__identity != (os.getpid(), _Forks.count):
             self.rekey()
         size = WORD_BYTES * count
@@ -112,11 +114,11 @@ class SystemGenerator(Generator):
         size = WORD_BYTES * count
         if size > len(_ZEROS):
             return self.bits(count)
-        assert room.size >= count + ROOM_BEHIND, "a cipher asks for room for a block more"
+        ensure(room.size >= count + ROOM_BEHIND, "a cipher asks for room for a block more")
         if self.__identity != (os.getpid(), _Forks.count):
             self.rekey()
         written = self.__stream.update_into(_ZEROS[:size], room.view(np.uint8).data)
-        assert written == size, "a stream is as long as what it is added to"
+        ensure(written == size, "a stream is as long as what it is added to")
         return room[:count]
 
     def ahead(self, law: float, size: int, draw: Callable[[int], NDArray[np.int64]]) -> NDArray[np.int64]:
@@ -185,7 +187,7 @@ class SimulationGenerator(Generator):
     __slots__ = ("_floats", "_words", "seed")
 
     def __init__(self, seed: int) -> None:
-        assert 0 <= seed < SEEDS, "a seed is in [0, 2**32)"
+        ensure(0 <= seed < SEEDS, "a seed is in [0, 2**32)")
         import torch  # noqa: PLC0415 - only simulations need it; a job's fresh process shall not wait for it here
 
         self.seed = seed
@@ -194,7 +196,7 @@ class SimulationGenerator(Generator):
 
     def bits(self, count: int) -> NDArray[np.uint64]:
         """Return the next `count` words of the seed's stream, shape (count,)."""
-        assert count >= 0, "a count of words is not negative"
+        ensure(count >= 0, "a count of words is not negative")
         return np.asarray(self._words.random_raw(count), dtype=np.uint64)
 
     def normal(self, *shape: int) -> "Tensor":

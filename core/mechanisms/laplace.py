@@ -29,6 +29,7 @@ from functools import lru_cache
 from math import isfinite
 from typing import Final
 
+from core.errors import ensure
 from core.mechanisms.generator import Generator
 
 PROBABILITY_BITS: Final = 128
@@ -50,8 +51,8 @@ def draw(generator: Generator, scale: float, count: int) -> list[int]:
         scale: b, taken as the rational number that it is, between 2^-10 and 2^60.
         count: how many.
     """
-    assert isfinite(scale), "a scale is a number"
-    assert SMALLEST_SCALE <= scale <= LARGEST_SCALE, "a scale is an ordinary number"
+    ensure(isfinite(scale), "a scale is a number")
+    ensure(SMALLEST_SCALE <= scale <= LARGEST_SCALE, "a scale is an ordinary number")
     chances = _chances(scale)
     words = generator.bits(count * 2 * len(chances) * (PROBABILITY_BITS // WORD_BITS)).tolist()
     bits = iter([high << WORD_BITS | low for high, low in zip(words[::2], words[1::2], strict=True)])
@@ -74,8 +75,8 @@ def first_below(generator: Generator, scores: Sequence[int], threshold: int, *, 
         moved: D, by how much a score moves at most between neighbours.
         sigma: s; the answer is (2/s)-differentially private.
     """
-    assert len(scores) > 0, "there is something to choose"
-    assert moved > 0, "scores move by something"
+    ensure(len(scores) > 0, "there is something to choose")
+    ensure(moved > 0, "scores move by something")
     (shift,) = draw(generator, sigma * moved * _UP, 1)
     noises = draw(generator, 2 * sigma * moved * _UP, len(scores))
     below = [score + noise <= threshold + shift for score, noise in zip(scores, noises, strict=True)]

@@ -23,6 +23,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from core.errors import ensure
 from core.privacy.facts import PART_UNITS, Adjacency, parts_in
 
 STEPS_PER_CLIP: Final = 2**20
@@ -74,8 +75,8 @@ class Grid:
 
     def parameter(self, sigma: float) -> float:
         """Return the parameter of integer noise that is `sigma` times the sensitivity."""
-        assert isfinite(sigma), "a noise multiplier is a number"
-        assert sigma > 0, "a noise multiplier is positive"
+        ensure(isfinite(sigma), "a noise multiplier is a number")
+        ensure(sigma > 0, "a noise multiplier is positive")
         return sigma * self.sensitivity * _ROUNDED_UP
 
 
@@ -88,7 +89,7 @@ def exact_grid(clip: float, adjacency: Adjacency) -> Grid:
     positive semidefinite terms is not claimed, since truncation of entries need not keep them semidefinite: use route
     (b) for those.
     """
-    assert _is_size(clip), "a clip is positive and finite"
+    ensure(_is_size(clip), "a clip is positive and finite")
     rows = 2 if adjacency is Adjacency.REPLACE_ONE else 1
     return Grid(step=clip / STEPS_PER_CLIP, sensitivity=rows * ROW_BOUND, error=0.0)
 
@@ -108,10 +109,10 @@ def truncate_rows(rows: NDArray[np.float64], clip: float) -> NDArray[np.int64]:
     Returns:
         Integers, shape (n, d); each row's norm is at most ROW_BOUND.
     """
-    assert rows.ndim == 2, "rows have shape (n, d)"  # noqa: PLR2004 - as the text says
-    assert rows.dtype == np.float64, "rows are float64: accumulation in less is not covered by any proof here"
-    assert rows.shape[1] <= LARGEST_DIMENSION, "the integer norm check holds up to 2^20 coordinates"
-    assert _is_size(clip), "a clip is positive and finite"
+    ensure(rows.ndim == 2, "rows have shape (n, d)")  # noqa: PLR2004 - as the text says
+    ensure(rows.dtype == np.float64, "rows are float64: accumulation in less is not covered by any proof here")
+    ensure(rows.shape[1] <= LARGEST_DIMENSION, "the integer norm check holds up to 2^20 coordinates")
+    ensure(_is_size(clip), "a clip is positive and finite")
     finite = np.isfinite(rows).all(axis=1, keepdims=True)
     values = np.where(finite, rows, 0.0)
     # Norms by the largest entry, so that neither huge nor denormal rows overflow or vanish.
@@ -160,15 +161,15 @@ def bounded_error_grid(clip: float, units: int, coordinates: int, multiple: floa
         coordinates: D, the number of coordinates noised: d, or p (p + 1) / 2 on and above the diagonal.
         multiple: sensitivity of the exact sum over its terms' bound, as `vector_grid` and `matrix_grid` prove it.
     """
-    assert _is_size(clip), "a clip is positive and finite"
-    assert units > 0, "a sum has at least one term"
-    assert coordinates > 0, "a sum has at least one coordinate"
-    assert multiple > 0, "a sensitivity is positive"
+    ensure(_is_size(clip), "a clip is positive and finite")
+    ensure(units > 0, "a sum has at least one term")
+    ensure(coordinates > 0, "a sum has at least one coordinate")
+    ensure(multiple > 0, "a sensitivity is positive")
     bound = clip * CHARGED_MARGIN
     step = ldexp(1.0, frexp(clip)[1] - 21)  # in (C/2^21, C/2^20]
-    assert step >= _SMALLEST_STEP, "the clip is far above the smallest floats"
+    ensure(step >= _SMALLEST_STEP, "the clip is far above the smallest floats")
     part_bits = min(_MOST_PART_BITS, _TOTAL_BITS - frexp(units * bound / step)[1])
-    assert part_bits > 0, "the sum fits 63 bits"
+    ensure(part_bits > 0, "the sum fits 63 bits")
     roundings = (min(units, PART_UNITS) + 2) * UNIT_ROUNDOFF
     error = roundings / (1 - roundings) * units * bound + units * sqrt(coordinates) * 2.0**-1073
     error += parts_in(units) * sqrt(coordinates) * ldexp(step, -part_bits - 1)
@@ -197,7 +198,7 @@ def vector_grid(clip: float, units: int, dimension: int, adjacency: Adjacency, d
         adjacency: when records are neighbours.
         diameter: D; None: 2 C.
     """
-    assert diameter is None or clip <= diameter <= 2 * clip, "terms are up to C apart from zero, and 2 C from others"
+    ensure(diameter is None or clip <= diameter <= 2 * clip, "terms are up to C apart from zero, and 2 C from others")
     changed = 2.0 if diameter is None else diameter / clip
     return bounded_error_grid(clip, units, dimension, changed if adjacency is Adjacency.REPLACE_ONE else 1.0)
 
@@ -258,16 +259,16 @@ def network_grid(clip: float, part_rows: int, terms: int, dimension: int, adjace
         dimension: D, the number of coordinates.
         adjacency: when records are neighbours.
     """
-    assert _is_size(clip), "a clip is positive and finite"
-    assert min(part_rows, terms, dimension) > 0, "a sum has terms and coordinates"
+    ensure(_is_size(clip), "a clip is positive and finite")
+    ensure(min(part_rows, terms, dimension) > 0, "a sum has terms and coordinates")
     bound = clip * CHARGED_MARGIN
     step = ldexp(1.0, frexp(clip)[1] - 21)  # in (C/2^21, C/2^20]
-    assert step >= _SMALLEST_STEP, "the clip is far above the smallest floats"
+    ensure(step >= _SMALLEST_STEP, "the clip is far above the smallest floats")
     part_bits = min(_MOST_PART_BITS, _TOTAL_BITS - frexp(terms * bound / step)[1])
-    assert part_bits > 0, "the sum fits 63 bits"
+    ensure(part_bits > 0, "the sum fits 63 bits")
     rows = min(part_rows, terms)
     roundings = (rows + 2) * SINGLE_ROUNDOFF
-    assert roundings < 1 / 2, "single precision has room for so many terms"
+    ensure(roundings < 1 / 2, "single precision has room for so many terms")
     part = SINGLE_ROUNDOFF / (1 - roundings) * sqrt(rows * deepest_squares(rows)) * bound
     part += rows * sqrt(dimension) * _UNDERFLOW
     truncated = sqrt(dimension) * ldexp(step, -part_bits)
@@ -286,7 +287,7 @@ def deepest_squares(leaves: int) -> int:
     m-1 and 1 there. Without 2..b on both sides, the a - 1 depths 2..a are no more than b+1..m-1, f being increasing,
     and f(a) + f(b) <= f(m - 1) + f(1), f being convex and a + b = (m - 1) + 1. With a = 1 it is ours.
     """
-    assert leaves > 0, "a tree has leaves"
+    ensure(leaves > 0, "a tree has leaves")
     return (leaves + 2) ** 2 + sum((depth + 3) ** 2 for depth in range(1, leaves))
 
 
@@ -301,8 +302,8 @@ def norm_grid(grid: Grid) -> Grid:
 
 def round_parts(total: NDArray[np.int64], grid: Grid) -> NDArray[np.int64]:
     """Return the nearest grid points of a sum of parts, as integers of the same shape; ties go up."""
-    assert total.dtype == np.int64, "parts add up as integers"
-    assert grid.part_bits > 0, "this grid is for sums of parts"
+    ensure(total.dtype == np.int64, "parts add up as integers")
+    ensure(grid.part_bits > 0, "this grid is for sums of parts")
     rounded = np.asarray(total + 2 ** (grid.part_bits - 1), dtype=np.int64)
     rounded >>= grid.part_bits
     return rounded

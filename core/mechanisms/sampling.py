@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from core.errors import ensure
 from core.mechanisms.generator import SEEDS, WORD_BYTES, Generator, SimulationGenerator
 from core.mechanisms.shuffle import compiled_shuffle, shuffle
 from core.native.library import Kernel, address, library
@@ -65,11 +66,11 @@ def rate_parts(rate: float) -> int:
     Every float at least 2^-12 is met exactly.
 
     Raises:
-        AssertionError: the rate is outside [2^-64, 1]; settings refuse it long before.
+        PrivacyInvariantError: the rate is outside [2^-64, 1]; settings refuse it long before.
     """
-    assert 0 < rate <= 1, "a Poisson rate is in (0, 1]"
+    ensure(0 < rate <= 1, "a Poisson rate is in (0, 1]")
     parts = int(Fraction(rate) * RATE_UNIT)
-    assert parts > 0, "a Poisson rate is at least 2^-64"
+    ensure(parts > 0, "a Poisson rate is at least 2^-64")
     return parts
 
 
@@ -174,7 +175,7 @@ def poisson_mask(generator: Generator, parts: int, units: int) -> NDArray[np.boo
     Returns:
         The mask, shape (n,). Its sum is secret: select by it, or by a list of a public length.
     """
-    assert 0 <= parts <= RATE_UNIT, "a rate is at most one"
+    ensure(0 <= parts <= RATE_UNIT, "a rate is at most one")
     groups = _groups(parts)
     return _mask(groups.decide(generator, groups.leading(generator, -(-units // _TOGETHER))), units)
 
@@ -197,7 +198,7 @@ def padded_length(parts: int, units: int) -> int:
         parts: k, in (0, 2^64].
         units: n.
     """
-    assert 0 < parts <= RATE_UNIT, "a rate is in (0, 1]"
+    ensure(0 < parts <= RATE_UNIT, "a rate is in (0, 1]")
     rate = parts / RATE_UNIT
     first, last = min(int(units * rate), units), units
     while first < last:
@@ -354,7 +355,7 @@ def permutation(generator: Generator, count: int) -> NDArray[np.int64]:
 
 def integer(generator: Generator, below: int) -> int:
     """Return a uniform integer in [0, below), by rejection."""
-    assert 0 < below <= RATE_UNIT, "the range has 1 to 2^64 values"
+    ensure(0 < below <= RATE_UNIT, "the range has 1 to 2^64 values")
     last = RATE_UNIT - RATE_UNIT % below
     while True:
         word = int(generator.bits(1)[0])
@@ -381,7 +382,7 @@ def normal(generator: Generator, size: int) -> NDArray[np.float64]:
 
 def direction(generator: Generator, dimension: int) -> NDArray[np.float64]:
     """Return a uniformly random unit vector, shape (dimension,)."""
-    assert dimension > 0, "a direction has at least one coordinate"
+    ensure(dimension > 0, "a direction has at least one coordinate")
     while True:
         vector = normal(generator, dimension)
         length = float(np.linalg.norm(vector))

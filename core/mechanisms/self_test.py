@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from core.errors import ensure
 from core.mechanisms.gaussian import DiscreteGaussian, noise_vector
 from core.mechanisms.generator import Generator, SystemGenerator
 from core.mechanisms.lattice import vector_grid
@@ -92,7 +93,7 @@ class _Same(Generator):
 
     def bits(self, count: int) -> NDArray[np.uint64]:
         drawn, self._words = self._words[:count], self._words[count:]
-        assert drawn.size == count, "there are words for all draws"
+        ensure(drawn.size == count, "there are words for all draws")
         return drawn
 
 
@@ -213,7 +214,7 @@ def self_test() -> str:
         What an operator is told of the kernels.
 
     Raises:
-        AssertionError: they do not; the worker must not start.
+        PrivacyInvariantError: they do not; the worker must not start.
         CalledProcessError, TimeoutExpired: a fresh process could not draw at all.
     """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
@@ -224,10 +225,10 @@ def self_test() -> str:
             command, env=environment, stdout=subprocess.PIPE, text=True, timeout=_PATIENCE_SECONDS, check=True
         )
         told = child.stdout.splitlines()
-        assert len(told) == LINES, "a fresh process, and a fork of it, say what they draw"
+        ensure(len(told) == LINES, "a fresh process, and a fork of it, say what they draw")
         lines += told
-    assert distinct(lines), "fresh processes draw the same noise: the system's source of randomness is broken"
-    assert twins_agree(), "compiled kernels give other numbers than NumPy: build them anew, or remove the library"
+    ensure(distinct(lines), "fresh processes draw the same noise: the system's source of randomness is broken")
+    ensure(twins_agree(), "compiled kernels give other numbers than NumPy: build them anew, or remove the library")
     return library()[1]
 
 

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from core.errors import ensure
 from core.mechanisms.generator import Generator
 from core.native.library import Kernel, address
 
@@ -27,8 +28,8 @@ def shuffle(generator: Generator, rows: NDArray[np.int64], included: NDArray[np.
         rows: shape (L,), contiguous.
         included: shape (L,), contiguous, reordered alike.
     """
-    assert included.shape == rows.shape == (len(rows),), "every slot counts or does not"
-    assert len(rows) > 0, "a list has slots"
+    ensure(included.shape == rows.shape == (len(rows),), "every slot counts or does not")
+    ensure(len(rows) > 0, "a list has slots")
     again = True
     while again:
         places, again = _places_by(generator.bits(len(rows) - 1))

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from core.errors import ensure
 from core.mechanisms.lattice import Grid, round_parts
 from core.native.library import Kernel, address
 from core.native.signatures import TELL, TELL_OPEN
@@ -46,11 +47,11 @@ def tell_noised(
         told: written, rounded where it is in single precision; it may begin where the sum does, in its memory.
         kernel: compiled; None: NumPy does it.
     """
-    assert total.dtype == np.int64, "parts add up as integers"
+    ensure(total.dtype == np.int64, "parts add up as integers")
     single = told.dtype == np.float32
-    assert single or told.dtype == np.float64, "answers are floats of double or single precision"
-    assert total.shape == told.shape == (total.size,), "vectors of one length"
-    assert grid.part_bits > 0, "this grid is for sums of parts"
+    ensure(single or told.dtype == np.float64, "answers are floats of double or single precision")
+    ensure(total.shape == told.shape == (total.size,), "vectors of one length")
+    ensure(grid.part_bits > 0, "this grid is for sums of parts")
     if kernel is not None:
         _tell(kernel, address(total), address(told), total.size, pieces, grid, scale, single=single)
         return
@@ -65,12 +66,12 @@ def _covering(pieces: Iterable[tuple[int, NDArray[np.int64]]], size: int) -> Ite
     """Yield pieces of noise, checking that they cover a sum, each coordinate once."""
     done = 0
     for start, noise in pieces:
-        assert start == done, "pieces follow one another"
-        assert noise.dtype == np.int64, "noise is added to integers"
+        ensure(start == done, "pieces follow one another")
+        ensure(noise.dtype == np.int64, "noise is added to integers")
         done += noise.size
-        assert done <= size, "there is noise for this sum alone"
+        ensure(done <= size, "there is noise for this sum alone")
         yield start, noise
-    assert done == size, "every coordinate has its noise"
+    ensure(done == size, "every coordinate has its noise")
 
 
 def tell_in_place(
@@ -95,7 +96,7 @@ def tell_in_place(
         kernel: compiled, and there.
     """
     assert kernel is not None, "without kernels NumPy tells it"
-    assert grid.part_bits > 0, "this grid is for sums of parts"
+    ensure(grid.part_bits > 0, "this grid is for sums of parts")
     _tell(kernel, sums, sums, size, pieces, grid, scale, single=single)
 
 
@@ -139,13 +140,13 @@ def tell_open(
         kernel: compiled, and there. Its twin is `core.problems.neural.parts.write_truncated` before `tell_noised`.
 
     Raises:
-        AssertionError: a number of the part is none, or no sum of parts is so large; nothing may be told.
+        PrivacyInvariantError: a number of the part is none, or no sum of parts is so large; nothing may be told.
     """
     assert kernel is not None, "without kernels a sum's integers are made first"
-    assert part.dtype == np.float32, "parts are in single precision"
-    assert total is None or total.dtype == np.int64, "parts add up as integers"
-    assert total is None or total.shape == part.shape, "vectors of one length"
-    assert grid.part_bits > 0, "this grid is for sums of parts"
+    ensure(part.dtype == np.float32, "parts are in single precision")
+    ensure(total is None or total.dtype == np.int64, "parts add up as integers")
+    ensure(total is None or total.shape == part.shape, "vectors of one length")
+    ensure(grid.part_bits > 0, "this grid is for sums of parts")
     floats, sums, inverse = address(part), None if total is None else address(total), 1 / grid.part_step
     last, at = None, 0
     for start, noise in _covering(pieces, part.size):
@@ -153,4 +154,4 @@ def tell_open(
             last, at = noise, address(noise)
         before = None if sums is None else sums + _BYTES * start
         within = kernel(floats + part.itemsize * start, inverse, before, at, noise.size, grid.part_bits, scale)
-        assert within, "every part is finite and within its public bound"
+        ensure(bool(within), "every part is finite and within its public bound")

@@ -7,6 +7,7 @@ from typing import Final
 from torch import Tensor
 
 from core.catalogue.questions import Question
+from core.errors import ensure
 from core.oracle import Answer, Meter
 from core.privacy.events import NOTHING, Disjoint, Event, compose
 
@@ -80,7 +81,7 @@ class Account:
         Raises:
             StaleAttempt: from the meter, when the job is no longer ours. Nothing was drawn then.
         """
-        assert self._open, "the door is closed: its value was released"
+        ensure(self._open, "the door is closed: its value was released")
         known = self.meter.recall(question, theta, other)
         if known is not None:
             return known
@@ -95,7 +96,7 @@ class Account:
         Raises:
             StaleAttempt: from the meter, when the job is no longer ours. Nothing was drawn then.
         """
-        assert self._open, "the door is closed: its value was released"
+        ensure(self._open, "the door is closed: its value was released")
         if self._prepaid and event is self._last[1] and part == self._last[0]:
             self._prepaid -= 1
             self._again += 1
@@ -107,7 +108,7 @@ class Account:
 
     def close(self) -> Event:
         """Let nothing more be asked and return what was drawn."""
-        assert self._open, "the door is closed: its value was released"
+        ensure(self._open, "the door is closed: its value was released")
         self._open = False
         return self.total()
 

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from core.errors import ensure
+
 
 class Course:
     """Counts the units that are behind, pass after pass; no batch is of two passes.
@@ -22,7 +24,7 @@ class Course:
     """
 
     def __init__(self, units: int, passes: int = 1, behind: int = 0) -> None:
-        assert 0 <= behind <= units * passes, "no more is behind than there is"
+        ensure(0 <= behind <= units * passes, "no more is behind than there is")
         self._units, self._passes, self.behind = units, passes, behind
 
     def first(self, batch: int) -> int | None:

@@ -19,6 +19,7 @@ from torch import Tensor
 from core.catalogue.hessian_questions import AbstractScored
 from core.catalogue.question_bases import Clipped
 from core.catalogue.questions import Gradient, GradientDifference, GradientNorm, Question, Scored, Summed, gradient_of
+from core.errors import ensure
 from core.mechanisms import sampling
 from core.mechanisms.generator import SystemGenerator, require_system
 from core.oracle import Answer, Coins, Meter, Release, Status
@@ -97,9 +98,9 @@ class AbstractDoor(ABC):
         generator: SystemGenerator,
         blocks: Mapping[str, Tensor] | None = None,
     ) -> None:
-        assert facts.units == problem.units, "the facts count these records"
-        assert facts.dimension == problem.dimension, "the facts describe these records"
-        assert problem.lanes is None, "a scope has one set of records"
+        ensure(facts.units == problem.units, "the facts count these records")
+        ensure(facts.dimension == problem.dimension, "the facts describe these records")
+        ensure(problem.lanes is None, "a scope has one set of records")
         self._problem = problem
         self._generator = require_system(generator)
         self._account = Account(meter)
@@ -158,19 +159,19 @@ class AbstractDoor(ABC):
 
         Raises:
             StaleAttempt: the job is no longer ours; no record was read.
-            AssertionError: a wrong shape, a closed door, or a stream without the units: a programming error.
+            PrivacyInvariantError: a wrong shape, a closed door, or a stream without the units: a programming error.
         """
         known = self._about(question)
         shape = theta.shape
-        assert len(shape) == known.ndim, "lanes exist in simulations only"
-        assert shape[-1] == self._problem.dimension, "parameters have shape (p,), or (K, p) for a list"
-        assert shape[0] > 0, "a list has points"
+        ensure(len(shape) == known.ndim, "lanes exist in simulations only")
+        ensure(shape[-1] == self._problem.dimension, "parameters have shape (p,), or (K, p) for a list")
+        ensure(shape[0] > 0, "a list has points")
         encoded = (self._problem.dimension + 1, self._problem.dimension)
-        assert question.places != "encoded" or shape == encoded, "an encoding is a square matrix below its point"
-        assert theta.dtype in {torch.float64, self.precision}, "parameters are float64, or single where a network is"
-        assert (other is not None) == (question.places == "pair"), "pairs are asked at two points, all else at one"
-        assert other is None or other.shape == shape, "both points have one shape"
-        assert other is None or other.dtype == theta.dtype, "both points have one precision"
+        ensure(question.places != "encoded" or shape == encoded, "an encoding is a square matrix below its point")
+        ensure(theta.dtype in {torch.float64, self.precision}, "parameters are float64, or single where a network is")
+        ensure((other is not None) == (question.places == "pair"), "pairs are asked at two points, all else at one")
+        ensure(other is None or other.shape == shape, "both points have one shape")
+        ensure(other is None or other.dtype == theta.dtype, "both points have one precision")
         part, length = self._priced_part(question), self._moves_by(question)
         return self._account.answer(
             part, known.event, question, theta, other, lambda: self._draw(question, theta, other), length
@@ -236,8 +237,8 @@ class AbstractDoor(ABC):
 
     def block(self, name: str) -> Self:
         """Return the door to a named set of records; it shares this one's meter and closes with it."""
-        assert name != EVERYTHING, "a block has a name"
-        assert name in self._members, "blocks are named when the door is made"
+        ensure(name != EVERYTHING, "a block has a name")
+        ensure(name in self._members, "blocks are named when the door is made")
         door = copy(self)
         door._part = name  # noqa: SLF001 - a copy of our own
         return door
@@ -283,7 +284,7 @@ class FullDoor(AbstractDoor):
     _selected: tuple[Question, Selection] | None = None
 
     def _event(self, question: Question) -> Event:
-        assert question.batch is None, "batches are for streams"
+        ensure(question.batch is None, "batches are for streams")
         return event_of(question)
 
     def _select(self, question: Question) -> Selection:
@@ -329,16 +330,16 @@ def _members(units: int, blocks: Mapping[str, Tensor]) -> dict[str, Tensor | Non
     """Return masks by name, and that of the rest; None stands for all."""
     if not blocks:
         return {EVERYTHING: None}
-    assert EVERYTHING not in blocks, "a block has a name"
+    ensure(EVERYTHING not in blocks, "a block has a name")
     counted = torch.zeros(units, dtype=torch.int64)
     for mask in blocks.values():
-        assert mask.shape == (units,), "a block is a mask over all records"
-        assert mask.dtype == torch.bool, "a block is a mask over all records"
-        assert bool(mask.any()), "a block has records"
+        ensure(mask.shape == (units,), "a block is a mask over all records")
+        ensure(mask.dtype == torch.bool, "a block is a mask over all records")
+        ensure(bool(mask.any()), "a block has records")
         counted += mask
-    assert int(counted.max()) == 1, "blocks share no record"
+    ensure(int(counted.max()) == 1, "blocks share no record")
     rest = counted == 0
-    assert bool(rest.any()), "some records are in no block"
+    ensure(bool(rest.any()), "some records are in no block")
     return {EVERYTHING: rest, **blocks}
 
 

@@ -31,7 +31,7 @@ from torch import Tensor
 
 from core.catalogue.hessian_questions import Hessian, HessianProduct
 from core.catalogue.questions import Curvature, Gradient, GradientDifference, Looked, Question
-from core.errors import Forsaken
+from core.errors import Forsaken, ensure
 from core.oracle import Answer, Coins, Meter, Oracle, Release, Status, means, points
 from core.oracle.common_coins import CommonCoins, Count
 from core.privacy.events import Event
@@ -293,7 +293,7 @@ class Federation:
 
     def keep(self, state: dict[str, Tensor], step: int) -> None:
         """Offer the state after `step` steps, as every client does."""
-        assert TOLD not in state, "a method's state has names of its own"
+        ensure(TOLD not in state, "a method's state has names of its own")
         self._meter.own.keep({**state, TOLD: torch.tensor(self._told.count)}, step)
 
     def release(self, value: T, status: Status) -> Release[T]:

@@ -6,6 +6,7 @@ from typing import Final
 from torch import Tensor
 
 from core.catalogue.questions import Question
+from core.errors import ensure
 from core.oracle import Answer
 from core.privacy.events import Event
 from core.privacy.renyi import cost_nano
@@ -75,12 +76,12 @@ class CountingMeter:
         """Note a total.
 
         Raises:
-            AssertionError: it passes the price, shrinks, or is out of order.
+            PrivacyInvariantError: it passes the price, shrinks, or is out of order.
         """
-        assert self.affords(total), "what is drawn never passes what was priced"
+        ensure(self.affords(total), "what is drawn never passes what was priced")
         cost = cost_nano(total, self._orders)
-        assert all(new >= old for new, old in zip(cost, self._paid, strict=True)), "a total only grows"
-        assert position > (self.positions[-1] if self.positions else 0), "positions follow one another"
+        ensure(all(new >= old for new, old in zip(cost, self._paid, strict=True)), "a total only grows")
+        ensure(position > (self.positions[-1] if self.positions else 0), "positions follow one another")
         self._paid = cost
         self.totals.append(total)
         self.positions.append(position)

@@ -31,6 +31,7 @@ from core.catalogue.questions import (
 )
 from core.catalogue.reencoded_questions import ReencodedCurvature, ReencodedGradient
 from core.catalogue.table_questions import CutProducts, CutSums, InfluenceSquares, TableCounts
+from core.errors import ensure
 from core.mechanisms.exponential import choose
 from core.mechanisms.gaussian import SHORT, noise_pieces, noise_symmetric, noise_vector
 from core.mechanisms.generator import Generator, SystemGenerator
@@ -163,7 +164,7 @@ def noised_mean(
     parameter = grid.parameter(question.sigma)
     shape = (question if isinstance(question, Looked | Tabled) else summed(question)).shape(facts.dimension)
     given = total.part.shape if isinstance(total, OpenSum) else total.shape
-    assert given == shape or question.places == "list", "a sum has the question's shape"
+    ensure(given == shape or question.places == "list", "a sum has the question's shape")
     scale = parameter * grid.step / divisor
     if isinstance(question, Vectors):
         return Answer(_noised(total, grid, parameter, divisor, generator, theta.dtype), scale)
@@ -197,7 +198,7 @@ def _noised(
     short = size <= SHORT
     pieces = [(0, noise_vector(generator, parameter, size))] if short else noise_pieces(generator, parameter, size)
     if isinstance(total, OpenSum) and TELLS_OPEN and precision == torch.float32 and is_here(total.part, precision):
-        assert total.step == grid.part_step, "a part is told on the grid that it is charged by"
+        ensure(total.step == grid.part_step, "a part is told on the grid that it is charged by")
         tell_open(total.part.numpy(), None if total.total is None else total.total.numpy(), pieces, grid, scale)
         return total.part
     integers, single = closed(total).cpu(), precision == torch.float32

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from core.catalogue.questions import Gradient, Question
-from core.errors import AdjacencyMismatch
+from core.errors import AdjacencyMismatch, ensure
 from core.mechanisms import sampling
 from core.mechanisms.generator import SystemGenerator
 from core.oracle import Meter
@@ -117,7 +117,7 @@ class PoissonDoor(AbstractSampleDoor):
     ) -> None:
         if facts.adjacency is Adjacency.REPLACE_ONE:
             raise AdjacencyMismatch(POISSON_MISMATCH)
-        assert 0 < parts <= sampling.RATE_UNIT, "a rate is in (0, 1]"
+        ensure(0 < parts <= sampling.RATE_UNIT, "a rate is in (0, 1]")
         super().__init__(problem, facts, meter, generator, blocks)
         self._parts = parts
         self._by_rows = by_rows
@@ -153,8 +153,8 @@ class PoissonDoor(AbstractSampleDoor):
 @lru_cache(maxsize=64)  # a method asks the same few questions in every step
 def sampled(question: Question, parts: int) -> Event:
     """Return what an answer about a Poisson sample of rate parts / 2^64 costs; see `core.oracle.door.event_of`."""
-    assert question.batch is None, "batches are for streams"
-    assert question.places != "list", "no price is known of a choice from a sample"
+    ensure(question.batch is None, "batches are for streams")
+    ensure(question.places != "list", "no price is known of a choice from a sample")
     return Sampled(numerator=parts, sigma=question.sigma)
 
 
@@ -193,7 +193,7 @@ class StreamDoor(AbstractSampleDoor):
     ) -> None:
         super().__init__(problem, facts, meter, generator, blocks)
         orders = np.atleast_2d(orders)
-        assert orders.shape[1] <= problem.units, "no unit has two places in an order"
+        ensure(orders.shape[1] <= problem.units, "no unit has two places in an order")
         # Shared with the doors to blocks, which are copies: what one reads, none reads again.
         self._streams = {
             name: Stream(
@@ -214,7 +214,7 @@ class StreamDoor(AbstractSampleDoor):
 
     def affords(self, question: Question, then: Question | None = None) -> bool:
         """Say whether price and units are left for this question; a stream affords one at a time."""
-        assert then is None, "two questions of a stream may be of two passes"
+        ensure(then is None, "two questions of a stream may be of two passes")
         return self._streams[self._part].first(batch_of(question)) is not None and super().affords(question)
 
     def _select(self, question: Question) -> Selection:

@@ -27,6 +27,7 @@ from torch import Tensor
 
 from core.catalogue.hessian_questions import FirstStationary
 from core.catalogue.questions import Scored, gradient_of
+from core.errors import ensure
 from core.mechanisms.enclosure import eigenvalue_error, least_eigenvalue
 from core.mechanisms.exponential import choose
 from core.mechanisms.generator import Generator
@@ -95,7 +96,7 @@ def score_of(
     scales, divisor = scales_of(question, facts, read.terms), read.divisor
     slope, bend = round_parts(sums[0], scales.slope), round_parts(sums[1], scales.bend)
     if facts.ridge:
-        assert facts.scale is None, "no penalty on a scale"
+        ensure(facts.scale is None, "no penalty on a scale")
         moved = facts.ridge * theta.numpy() * (divisor / scales.slope.step)
         slope = slope + np.rint(moved.clip(-MOST_STEPS, MOST_STEPS)).astype(np.int64)
     steep = integer_norm(slope) - _whole(question.alpha * divisor / scales.slope.step)

@@ -19,6 +19,7 @@ from pydantic import (
     model_validator,
 )
 
+from core.errors import ensure
 from core.privacy.acceptance import refuse_large_delta, refuse_weak
 from core.privacy.budget import NANO, Terms, default_delta, plan_orders, terms_from_rho
 from core.privacy.conversions import gdp_mu, mu_of_rho
@@ -96,8 +97,8 @@ def format_figure(value: float | Decimal, rounding: Rounding, digits: int = SHOW
     Figures of 10,000 and more keep all their whole digits. A float's own error, up to 1e-12 of it, is not shown:
     the float .30000000000000004 rounds up to "0.3".
     """
-    assert isfinite(value), "a figure shown to people is finite"
-    assert value >= 0, "a figure shown to people is at least 0"
+    ensure(isfinite(value), "a figure shown to people is finite")
+    ensure(value >= 0, "a figure shown to people is at least 0")
     slack = Decimal(0 if isinstance(value, Decimal) else "1e-12")
     exact = Decimal(value) * (1 - slack if rounding == "up" else 1 + slack)
     direction = ROUND_CEILING if rounding == "up" else ROUND_FLOOR

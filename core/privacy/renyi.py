@@ -32,6 +32,7 @@ from functools import lru_cache
 from math import ceil
 from typing import Final, assert_never
 
+from core.errors import ensure
 from core.privacy.events import BoundedRange, Composed, Disjoint, Event, Gaussian, Pure, Repeated, Sampled, Zcdp
 
 MAX_NANO = 2**62
@@ -53,7 +54,7 @@ def cost(event: Event, order: int) -> float:
 
     It is rounded up to 1e-30 nats, then to the nearest float, and saturates at `MAX_NANO` nano-nats.
     """
-    assert order >= 2, "Renyi prices are kept at integer orders from 2"  # noqa: PLR2004 - the smallest integer above 1
+    ensure(order >= 2, "Renyi prices are kept at integer orders from 2")  # noqa: PLR2004 - the smallest integer above 1
     return min(_fine(event, order), _MAX_FINE) / _PER_NAT
 
 

@@ -46,6 +46,7 @@ from torch import Tensor
 
 from core.catalogue.losses import Weights
 from core.catalogue.questions import Gradient, LeastGradient, Question, Summed, summed
+from core.errors import ensure
 from core.privacy.facts import PART_UNITS, Facts
 from core.problems.limits import LARGEST_SUM
 from core.problems.losses import record_weights
@@ -90,14 +91,14 @@ class BlockProblem(ABC):
         numbers: int = 1,
         diameter: float | None = None,
     ) -> None:
-        assert features.dtype == torch.float64, "features are float64"
-        assert target.dtype == torch.float64, "targets are float64"
-        assert valid.dtype == torch.bool, "presence is boolean"
-        assert features.ndim in (2, 3), "features have shape (n, d) or (R, n, d)"
-        assert features.is_contiguous(), "blocks of rows are contiguous"
-        assert target.shape == valid.shape == features.shape[:-1], "every record has a target and a presence"
+        ensure(features.dtype == torch.float64, "features are float64")
+        ensure(target.dtype == torch.float64, "targets are float64")
+        ensure(valid.dtype == torch.bool, "presence is boolean")
+        ensure(features.ndim in (2, 3), "features have shape (n, d) or (R, n, d)")
+        ensure(features.is_contiguous(), "blocks of rows are contiguous")
+        ensure(target.shape == valid.shape == features.shape[:-1], "every record has a target and a presence")
         assert weights.bound is not None, "plan first"
-        assert weights.bound >= SMALLEST_BOUND, "a weight bound is an ordinary positive number"
+        ensure(weights.bound >= SMALLEST_BOUND, "a weight bound is an ordinary positive number")
         self.dimension = dimension
         self._diameter = diameter
         found = clean(features.view(-1, features.shape[-1]), valid.reshape(-1))
@@ -146,14 +147,14 @@ class BlockProblem(ABC):
 
         Memory beyond the records is O(block + the answer). A list of points is one sum after the other.
         """
-        assert self.lanes is None, "lanes are summed in floats"
+        ensure(self.lanes is None, "lanes are summed in floats")
         if isinstance(question, LeastGradient):
             one = question.gradient()
             sums = [self.integer_sum(one, facts, point, step, rows=rows, included=included) for point in theta]
             return torch.stack(sums)
-        assert theta.shape == (self.dimension,), "parameters have shape (p,)"
+        ensure(theta.shape == (self.dimension,), "parameters have shape (p,)")
         read = self.units if rows is None else len(rows)
-        assert included is None or included.shape == (read,), "a mask is over what is read"
+        ensure(included is None or included.shape == (read,), "a mask is over what is read")
         question = summed(question)
         at = self._point(question, facts, theta, other)
         layout, width = self._layout(question), self._width
@@ -165,7 +166,7 @@ class BlockProblem(ABC):
             while some := list(islice(parts, together)):
                 steps = torch.stack(some).div_(step) if len(some) > 1 else some[0].div_(step)
                 largest = float(torch.linalg.vector_norm(steps, inf))
-                assert largest < LARGEST_SUM, "every part is finite and within its public bound"
+                ensure(largest < LARGEST_SUM, "every part is finite and within its public bound")
                 integers = steps.round_().to(torch.int64)
                 total = total + (integers.sum(0) if len(some) > 1 else integers)
             assert isinstance(total, Tensor), "there is one part at least"
@@ -178,7 +179,7 @@ class BlockProblem(ABC):
             The shapes of the answers, lanes first where a point or the records have them. Memory beyond the records is
             O(block), and O(R times the answer) for lanes.
         """
-        assert theta.shape[-1] == self.dimension, "parameters have shape (..., p)"
+        ensure(theta.shape[-1] == self.dimension, "parameters have shape (..., p)")
         question = summed(question)
         at = self._point(question, facts, theta, other)
         if self.lanes is not None:
@@ -205,16 +206,16 @@ class BlockProblem(ABC):
 
     def _point(self, question: Summed, facts: Facts, theta: Tensor, other: Tensor | None) -> Point:
         """Check what is promised of an answer and where it is asked."""
-        assert question.bound(facts) >= SMALLEST_BOUND, "a clip is an ordinary positive number"
+        ensure(question.bound(facts) >= SMALLEST_BOUND, "a clip is an ordinary positive number")
         if isinstance(question, Gradient) and question.diameter(facts) < 2 * question.bound(facts):
             assert self._diameter is not None, "no diameter is proved here"
-            assert self._diameter <= question.diameter(facts), "gradients may lie as far apart as is proved"
-        assert theta.dtype == torch.float64, "parameters are float64"
-        assert (other is not None) == (question.places == "pair"), "pairs are asked at two points, all else at one"
+            ensure(self._diameter <= question.diameter(facts), "gradients may lie as far apart as is proved")
+        ensure(theta.dtype == torch.float64, "parameters are float64")
+        ensure((other is not None) == (question.places == "pair"), "pairs are asked at two points, all else at one")
         if other is None:
             return Point(theta)
-        assert other.dtype == torch.float64, "parameters are float64"
-        assert other.shape == theta.shape, "two points have one shape"
+        ensure(other.dtype == torch.float64, "parameters are float64")
+        ensure(other.shape == theta.shape, "two points have one shape")
         return Point(theta.to(self._records.features.device), other.to(self._records.features.device))
 
     def _blocks(self, rows: Tensor | None, included: Tensor | None) -> Iterator[Records]:

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 import torch
 import torch.distributed as dist
 
-from core.errors import Forsaken
+from core.errors import Forsaken, ensure
 from core.problems.team import TAG_BYTES, Team
 
 _LONGEST_MESSAGE: Final = 2**30
@@ -87,7 +87,7 @@ class DistributedCircle:
         Raises:
             Forsaken: somebody has gone.
         """
-        assert len(message) <= _LONGEST_MESSAGE, "a message is short"
+        ensure(len(message) <= _LONGEST_MESSAGE, "a message is short")
         self._sent += 1
         body = _bytes(message + self._team.tag(*_signed(self.place, self._sent, message)))
         length = _bytes(len(message).to_bytes(_LENGTH_BYTES, "big"))
@@ -105,7 +105,7 @@ class DistributedCircle:
         Raises:
             Forsaken: it has gone, sends nothing in time, or somebody else speaks for it.
         """
-        assert place != self.place, "nobody sends to himself"
+        ensure(place != self.place, "nobody sends to himself")
         size = int.from_bytes(self._take(place, _LENGTH_BYTES), "big")
         if size > _LONGEST_MESSAGE:
             raise Forsaken

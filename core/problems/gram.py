@@ -11,6 +11,7 @@ from torch import Tensor
 
 from core.catalogue.kl.problems import Constants, least_squares
 from core.catalogue.questions import Gradient, GradientDifference, Question, summed
+from core.errors import ensure
 from core.privacy.facts import Facts
 from core.problems.grouped import in_steps
 
@@ -76,8 +77,8 @@ class GramProblem:
         included: Tensor | None = None,
     ) -> Tensor:
         """Return the sum of all units' answers, int64, in steps: the float sum, rounded once."""
-        assert rows is None, "a Gram matrix knows no single unit"
-        assert included is None, "a Gram matrix knows no single unit"
+        ensure(rows is None, "a Gram matrix knows no single unit")
+        ensure(included is None, "a Gram matrix knows no single unit")
         return in_steps(self.bounded_sum(summed(question), facts, theta, other=other), step)
 
     def bounded_sum(self, question: Question, facts: Facts, theta: Tensor, *, other: Tensor | None = None) -> Tensor:
@@ -91,10 +92,10 @@ class GramProblem:
         for point in (theta, other):
             self._assert_unclipped(point, question.gradient_clip(facts))
         longest = float(torch.linalg.vector_norm(moved, dim=-1).amax())
-        assert self.row_bound**2 * longest <= question.bound(facts) * _ROUNDING, "the cap would cut some difference"
+        ensure(self.row_bound**2 * longest <= question.bound(facts) * _ROUNDING, "the cap would cut some difference")
         return self.units * (moved @ self._gram)
 
     def _assert_unclipped(self, theta: Tensor, clip: float) -> None:
         largest = float(torch.linalg.vector_norm(theta, dim=-1).amax())
         reach = self.row_bound * (self.row_bound * largest + self.label_bound)
-        assert reach <= clip * _ROUNDING, f"a gradient may be as long as {reach:g}, and the clip is {clip:g}"
+        ensure(reach <= clip * _ROUNDING, f"a gradient may be as long as {reach:g}, and the clip is {clip:g}")

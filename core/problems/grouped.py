@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from core.catalogue.questions import Gradient, GradientDifference, Question, summed
+from core.errors import ensure
 from core.privacy.facts import PART_UNITS, Facts
 from core.problems import SyntheticProblem
 from core.problems.limits import LARGEST_SUM
@@ -31,8 +32,8 @@ class GroupedProblem(ABC):
     lanes = None
 
     def __init__(self, counts: tuple[int, ...], dimension: int) -> None:
-        assert min(counts) >= 0, "counts are not negative"
-        assert len(counts) + 2 <= PART_UNITS, "a sum over kinds errs by no more than one over a part's units"
+        ensure(min(counts) >= 0, "counts are not negative")
+        ensure(len(counts) + 2 <= PART_UNITS, "a sum over kinds errs by no more than one over a part's units")
         self._counts = torch.tensor(counts, dtype=torch.float64).unsqueeze(-1)
         self.units = sum(counts)
         self.dimension = dimension
@@ -74,7 +75,7 @@ class GroupedProblem(ABC):
             return self._counts
         rows = torch.arange(self.units) if rows is None else rows
         counted = torch.ones_like(rows, dtype=torch.bool) if included is None else included
-        assert counted.shape == rows.shape, "a mask is over what is read"
+        ensure(counted.shape == rows.shape, "a mask is over what is read")
         ends = self._counts.squeeze(-1).cumsum(0)
         kinds = torch.searchsorted(ends, rows.double(), right=True)
         return torch.bincount(kinds, counted.double(), minlength=len(ends)).unsqueeze(-1)
@@ -112,8 +113,8 @@ class Copies:
     lanes = None
 
     def __init__(self, problem: SyntheticProblem, times: int) -> None:
-        assert times >= 1, "a record is there at least once"
-        assert problem.lanes is None, "copies are of one set of records"
+        ensure(times >= 1, "a record is there at least once")
+        ensure(problem.lanes is None, "copies are of one set of records")
         self._problem, self._times = problem, times
         self.units, self.dimension = problem.units * times, problem.dimension
 
@@ -146,7 +147,7 @@ class Copies:
 def in_steps(total: Tensor, step: float) -> Tensor:
     """Return a float sum as the nearest whole steps, int64."""
     steps = total / step
-    assert float(steps.abs().amax()) < LARGEST_SUM, "every sum is finite and within its public bound"
+    ensure(float(steps.abs().amax()) < LARGEST_SUM, "every sum is finite and within its public bound")
     return steps.round().to(torch.int64)
 
 

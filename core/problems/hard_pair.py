@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from core.catalogue.kl.problems import Constants
+from core.errors import ensure
 from core.problems.grouped import GroupedProblem
 
 
@@ -31,10 +32,10 @@ class HardPair(GroupedProblem):
 
     def __init__(self, units: int, epsilon: float, kappa: float, *, mirrored: bool = False) -> None:
         differing = round(1 / epsilon)
-        assert abs(differing * epsilon - 1) < 1e-9, "1/epsilon counts records"  # noqa: PLR2004 - rounding
-        assert differing <= units, "no more records differ than there are"
-        assert (units + differing) % 2 == 0, "half of n + 1/epsilon counts records"
-        assert kappa >= 2, "sharp minima"  # noqa: PLR2004 - the theorem's
+        ensure(abs(differing * epsilon - 1) < 1e-9, "1/epsilon counts records")  # noqa: PLR2004 - rounding
+        ensure(differing <= units, "no more records differ than there are")
+        ensure((units + differing) % 2 == 0, "half of n + 1/epsilon counts records")
+        ensure(kappa >= 2, "sharp minima")  # noqa: PLR2004 - the theorem's
         many, few = (units + differing) // 2, (units - differing) // 2
         super().__init__((few, many) if mirrored else (many, few), 1)
         self.kappa = kappa
@@ -102,7 +103,7 @@ class LinearFamily(GroupedProblem):
 
     def __init__(self, units: int, signs: Tensor, *, lipschitz: float = 1.0, distance: float = 1.0) -> None:
         some, dimension = signs.shape
-        assert 4 * some <= units, "a quarter of the records at most has a direction"
+        ensure(4 * some <= units, "a quarter of the records at most has a direction")
         super().__init__((1,) * some + (units - some,), dimension)
         self._lipschitz, self._distance = lipschitz, distance
         self._strength = some * lipschitz / (4 * units * distance)

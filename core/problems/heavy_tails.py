@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from core.catalogue.clipped.heavy_tails import IsotropicPareto, SkewedPareto, SymmetricStable
+from core.errors import ensure
 from core.problems.streams import Draws, FixedRecords, Population
 
 Law = IsotropicPareto | SkewedPareto | SymmetricStable
@@ -82,7 +83,7 @@ class NoisySlope(Population):
         steepness: float = 1.0,
     ) -> None:
         super().__init__(lanes, units, dimension)
-        assert steepness == 1 or shape == "root", "a steepness is the root's"
+        ensure(steepness == 1 or shape == "root", "a steepness is the root's")
         self.law, self._shape, self._steepness = law, shape, steepness
 
     def excess(self, theta: Tensor) -> Tensor:

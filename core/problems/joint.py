@@ -32,6 +32,7 @@ from torch import Tensor
 from core.catalogue.hessian_questions import Hessian, HessianProduct
 from core.catalogue.losses import Huber, Mallows, gradient_bound, gradient_diameter
 from core.catalogue.questions import Curvature, Gradient, GradientDifference, Secant, Summed
+from core.errors import ensure
 from core.privacy.facts import Facts
 from core.problems.blocks import BlockProblem, margins, mirror, slopes
 from core.problems.terms import Factors, Layout, Point, Records, Sums
@@ -51,7 +52,7 @@ class JointProblem(BlockProblem):
     """
 
     def __init__(self, features: Tensor, target: Tensor, present: Tensor, loss: Huber, weights: Mallows) -> None:
-        assert loss.joint, "with a known scale the predictor is linear"
+        ensure(loss.joint, "with a known scale the predictor is linear")
         self._c = loss.c
         self._kappa = loss.kappa
         self._gradient_bound = gradient_bound(loss, weights)

@@ -54,6 +54,7 @@ from core.catalogue.questions import (
     Summed,
     summed,
 )
+from core.errors import ensure
 from core.privacy.facts import PART_UNITS, Facts
 from core.problems import looking
 from core.problems import rows as compiled
@@ -120,8 +121,8 @@ class LinearProblem(BlockProblem):
             return self._single_gradient(question, facts, theta, step, rows, included)
         read = self.units if rows is None else rows.shape[0]
         if self._is_short and isinstance(question, Gradient | GradientNorm) and read <= self._rows_per_block:
-            assert other is None, "gradients are asked at one point"
-            assert included is None or included.shape == (read,), "a mask is over what is read"
+            ensure(other is None, "gradients are asked at one point")
+            ensure(included is None or included.shape == (read,), "a mask is over what is read")
             return self._short_gradient(question, facts, theta, step, rows, included)
         return super().integer_sum(question, facts, theta, step, other=other, rows=rows, included=included)
 
@@ -133,7 +134,7 @@ class LinearProblem(BlockProblem):
 
     def _looked_at(self, rows: Tensor | None, included: Tensor | None) -> looking.Blocks:
         """Return records in blocks; a question with public arguments of its own is about one set of them."""
-        assert self.lanes is None, "such questions are asked without lanes"
+        ensure(self.lanes is None, "such questions are asked without lanes")
         return looking.Blocks(self._blocks(rows, included), PART_UNITS // self._rows_per_block)
 
     def block_rows(self, question: Question, facts: Facts) -> int:
@@ -151,8 +152,8 @@ class LinearProblem(BlockProblem):
     ) -> Tensor:
         """Return the sum in single precision, of records that are rounded once."""
         assert isinstance(question, Gradient), "only gradients are summed in single precision"
-        assert facts.part_rows == self.single_rows, "parts are as large as is charged"
-        assert theta.shape == (self.dimension,), "parameters have shape (p,)"
+        ensure(facts.part_rows == self.single_rows, "parts are as large as is charged")
+        ensure(theta.shape == (self.dimension,), "parameters have shape (p,)")
         self._point(question, facts, theta, None)
         if self._single is None:
             self._single = SingleRecords(self._records)
@@ -168,7 +169,7 @@ class LinearProblem(BlockProblem):
         included: Tensor | None,
     ) -> Tensor:
         """Return the sum over one block, its operations being those of the walk over many, or of compiled code."""
-        assert theta.shape == (self.dimension,), "parameters have shape (p,)"
+        ensure(theta.shape == (self.dimension,), "parameters have shape (p,)")
         beside = self._beside_for(question, facts, theta)
         # By the number of all processes' records, so that one process and several make the same integers.
         if beside.compiled is not None and facts.units <= self._rows_per_block:
@@ -186,14 +187,14 @@ class LinearProblem(BlockProblem):
             np.maximum(numbers, block.lowest, out=numbers)
         steps = np.dot(numbers, block.features)
         steps /= step
-        assert np.abs(steps).max() < LARGEST_SUM, "every part is finite and within its public bound"
+        ensure(np.abs(steps).max() < LARGEST_SUM, "every part is finite and within its public bound")
         return torch.from_numpy(np.rint(steps, out=steps).astype(np.int64))
 
     def _beside_for(self, question: Gradient | GradientNorm, facts: Facts, theta: Tensor) -> "_Beside":
         """Return the records with the limits of a question's clip; what is public of it is checked once."""
         last = self._asked
         if self._beside is not None and last is not None and last[0] is question and last[1] is facts:
-            assert theta.dtype == torch.float64, "parameters are float64"
+            ensure(theta.dtype == torch.float64, "parameters are float64")
             return self._beside
         gradient = summed(question)
         assert isinstance(gradient, Gradient), "a norm is that of a gradient"
@@ -228,7 +229,7 @@ class LinearProblem(BlockProblem):
     def _factors(self, question: Summed, facts: Facts, records: Records, at: Point) -> Factors:
         """Return each record's number g, clipped; its term is g, g x or g x x^T."""
         bound = question.bound(facts)
-        assert bound >= SMALLEST_BOUND, "a clip is an ordinary positive number"
+        ensure(bound >= SMALLEST_BOUND, "a clip is an ordinary positive number")
         match question:
             case Gradient():
                 return Factors(linear=self._gradients(bound, records, _margin(records, at.theta)).unsqueeze(-2))
@@ -336,7 +337,7 @@ class _Beside:
         if len(self._copied) != len(rows):  # torch puts both at multiples of 64 bytes
             self._copied = torch.empty(len(rows), self.all.features.shape[1], dtype=torch.float64)
             self._beside = torch.empty(len(rows), self._rows.shape[1], dtype=torch.float64)
-        assert 0 <= rows.min() <= rows.max() < len(self._rows), "a list names records"
+        ensure(0 <= rows.min() <= rows.max() < len(self._rows), "a list names records")
         self.all.features.take(rows, axis=0, out=self._copied.numpy(), mode="clip")
         self._rows.take(rows, axis=0, out=self._beside.numpy(), mode="clip")
         if included is not None:

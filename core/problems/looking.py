@@ -30,6 +30,7 @@ from core.catalogue.look_questions import (
 from core.catalogue.losses import Mallows
 from core.catalogue.questions import Counted, Looked, Reencoded
 from core.catalogue.reencoded_questions import ReencodedCurvature, ReencodedGradient
+from core.errors import ensure
 from core.privacy.facts import Facts, Ranges
 from core.problems.blocks import clean, mirror
 from core.problems.counts import CutPoissonRecords
@@ -57,12 +58,12 @@ def integer_sum(question: Looked, facts: Facts, theta: Tensor, step: float, reco
     """
     if isinstance(question, Counted):
         unit = round(1 / step)
-        assert unit * step == 1, "a count is a whole number of steps"
+        ensure(unit * step == 1, "a count is a whole number of steps")
         return _counted(question, facts, theta, records) * unit
     total = torch.zeros(question.shape(facts.dimension), dtype=torch.int64)  # of a process without rows, too
     for part in _parts(question, theta, records):
         steps = part / step
-        assert float(steps.abs().max()) < LARGEST_SUM, "every part is finite and within its public bound"
+        ensure(float(steps.abs().max()) < LARGEST_SUM, "every part is finite and within its public bound")
         total = total + steps.round_().to(torch.int64).cpu()
     return _mirrored(total)
 
@@ -98,7 +99,7 @@ def _counts(question: Counted, ranges: Ranges, theta: Tensor, block: Records) ->
             return _in_cells(numbers, present, question.level, question.cells)
         case CellCounts():
             places = ranges.places("number")
-            assert len(places) == question.read, "cells are named for every numeric column"
+            ensure(len(places) == question.read, "cells are named for every numeric column")
             numbers = [(block.features[:, at], ranges.lower[at], ranges.upper[at]) for at in places]
             return _in_cells(numbers, present, question.level, question.cells)
         case ResidualCellCounts():
@@ -113,20 +114,20 @@ def _counts(question: Counted, ranges: Ranges, theta: Tensor, block: Records) ->
             weight = (question.rate_cap / mean).clamp(max=1.0)
             sizes = [((mean.clamp(max=question.rate_cap) - weight * block.target).abs(), question.top)]
         case MagnitudeCounts(of="target"):
-            assert question.columns == 1, "the target is one column"
+            ensure(question.columns == 1, "the target is one column")
             sizes = [((block.target + 0.5).abs(), ranges.target[1] + 0.5)]
         case MagnitudeCounts():
             places = ranges.places("number")
-            assert len(places) == question.read, "all numeric columns are read together"
+            ensure(len(places) == question.read, "all numeric columns are read together")
             sizes = [
                 ((block.features[:, at] - float(theta[at])).abs(), ranges.upper[at] - ranges.lower[at]) for at in places
             ]
         case ValueCounts(of="target"):
-            assert question.columns == 1, "the target is one column"
+            ensure(question.columns == 1, "the target is one column")
             return (present & (block.target > sum(ranges.target) / 2)).sum().reshape(1)
         case ValueCounts():
             places = ranges.places("two")
-            assert len(places) == question.read, "all two-valued columns are read together"
+            ensure(len(places) == question.read, "all two-valued columns are read together")
             middles = block.features.new_tensor([(ranges.lower[at] + ranges.upper[at]) / 2 for at in places])
             return (present.unsqueeze(-1) & (block.features[:, list(places)] > middles)).sum(0)
         case _:

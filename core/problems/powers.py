@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from core.catalogue.kl.problems import Constants, power
+from core.errors import ensure
 from core.problems.grouped import GroupedProblem
 
 
@@ -33,7 +34,7 @@ class PowerProblem(GroupedProblem):
         radius: float = 1.0,
         steepness: float = 1.0,
     ) -> None:
-        assert steepness == 1 or dimension == 1, "sides are of a line"
+        ensure(steepness == 1 or dimension == 1, "sides are of a line")
         super().__init__((units,), dimension)
         self._exponent, self._coefficient = exponent, coefficient
         self._radius, self._steepness = radius, steepness

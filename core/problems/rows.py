@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from core.errors import ensure
 from core.native.library import Kernel, library
 from core.native.signatures import MARGINS, SINGLE_MARGINS, SINGLE_SUM, SUM
 from core.problems.terms import Records, overwrite
@@ -42,10 +43,10 @@ KERNELS = kernels_of(library()[0])
 
 def place(tensor: Tensor, dtype: torch.dtype, size: int) -> int:
     """Return where a vector begins, checking that a kernel can walk it."""
-    assert tensor.dtype == dtype, "a kernel is told what numbers it reads"
-    assert tensor.shape == (size,), "a kernel is told how many numbers it reads"
-    assert tensor.is_contiguous(), "a kernel walks one number after the other"
-    assert tensor.is_cpu, "a kernel reads a processor's memory"
+    ensure(tensor.dtype == dtype, "a kernel is told what numbers it reads")
+    ensure(tensor.shape == (size,), "a kernel is told how many numbers it reads")
+    ensure(tensor.is_contiguous(), "a kernel walks one number after the other")
+    ensure(tensor.is_cpu, "a kernel reads a processor's memory")
     return tensor.data_ptr()
 
 
@@ -61,8 +62,8 @@ class Block:
     def __init__(self, kernels: Kernels, records: Records, highest: Tensor | None) -> None:
         self._kernels, self._records, self._highest = kernels, records, highest
         self._units, self._width = records.features.shape
-        assert records.features.dtype == torch.float64, "features are float64"
-        assert records.features.is_contiguous(), "rows stand one after the other"
+        ensure(records.features.dtype == torch.float64, "features are float64")
+        ensure(records.features.is_contiguous(), "rows stand one after the other")
         self._features = records.features.data_ptr()
         self._weights = place(records.weights, torch.float64, self._units)
         self._limits = None if highest is None else place(highest, torch.float64, self._units)
@@ -71,7 +72,7 @@ class Block:
 
     def of(self, rows: Tensor, included: Tensor | None) -> "Block":
         """Return a copy of the records of a list; zeros stand in place of those that are left out."""
-        assert bool(((rows >= 0) & (rows < self._units)).all()), "a list names records"
+        ensure(bool(((rows >= 0) & (rows < self._units)).all()), "a list names records")
         highest = None if self._highest is None else self._highest.index_select(0, rows)
         if highest is not None and included is not None:
             overwrite(highest, included)
@@ -89,5 +90,5 @@ class Block:
         broken = self._kernels.sum(
             self._features, units, width, scored, self._at, self._weights, self._limits, left, step, total.data_ptr()
         )
-        assert not broken, "every part is finite and within its public bound"
+        ensure(not broken, "every part is finite and within its public bound")
         return total

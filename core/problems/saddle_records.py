@@ -11,6 +11,7 @@ from torch import Tensor
 
 from core.catalogue.hessian_questions import Hessian, HessianProduct
 from core.catalogue.questions import Gradient, Question
+from core.errors import ensure
 from core.privacy.facts import PART_UNITS, Facts
 from core.problems.grouped import in_steps, within
 
@@ -40,7 +41,7 @@ class ComponentMoments:
 
     def bounded_sum(self, question: Question, facts: Facts, theta: Tensor, *, other: Tensor | None = None) -> Tensor:
         """Return the sum over records at one point of shape (p,), none of them cut."""
-        assert self.is_uncut(question, facts, theta), "what is cut is no function of the moments"
+        ensure(self.is_uncut(question, facts, theta), "what is cut is no function of the moments")
         square, eye = theta.square().sum(), torch.eye(self.dimension, dtype=theta.dtype)
         if isinstance(question, Gradient):
             return self.units * square * theta - self._moments @ theta
@@ -60,8 +61,8 @@ class ComponentMoments:
         included: Tensor | None = None,
     ) -> Tensor:
         """Return the sum in steps, int64; there are no records of which some could be read."""
-        assert rows is None, "records are known by their sum"
-        assert included is None, "records are known by their sum"
+        ensure(rows is None, "records are known by their sum")
+        ensure(included is None, "records are known by their sum")
         return in_steps(self.bounded_sum(question, facts, theta, other=other), step)
 
 
@@ -83,7 +84,7 @@ class ComponentRecords:
     lanes = None
 
     def __init__(self, rows: Tensor) -> None:
-        assert rows.dtype == torch.float64, "records are float64"
+        ensure(rows.dtype == torch.float64, "records are float64")
         self._rows = rows
         self.units, self.dimension = rows.shape
         longest = float(torch.linalg.vector_norm(rows, dim=-1).max())
@@ -130,7 +131,7 @@ class ComponentRecords:
         sizes = torch.maximum(3 * square, w.square().sum(-1))
         scales = torch.where(kept.squeeze(-1), (question.clip / sizes).clamp(max=1.0), 0.0)
         if isinstance(question, Hessian):
-            assert facts.hessian_rank in {None, self.dimension}, "these Hessians have every rank"
+            ensure(facts.hessian_rank in {None, self.dimension}, "these Hessians have every rank")
             bent = square * torch.eye(self.dimension, dtype=theta.dtype) + 2 * torch.outer(theta, theta)
             return scales.sum() * bent - w.mT @ (w * scales.unsqueeze(-1))
         assert other is not None, "a product is with a vector"

@@ -14,6 +14,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from core.errors import ensure
 from core.problems.streams import Draws, Population
 
 
@@ -87,7 +88,7 @@ class PrincipalComponent(SaddlePopulation):
 
     def __init__(self, spectrum: tuple[float, ...], units: int, radius: float, lanes: int = 1) -> None:
         super().__init__(lanes, units, len(spectrum))
-        assert list(spectrum) == sorted(spectrum, reverse=True), "the largest eigenvalue comes first"
+        ensure(list(spectrum) == sorted(spectrum, reverse=True), "the largest eigenvalue comes first")
         self.spectrum = torch.tensor(spectrum, dtype=torch.float64)
         self.radius = radius
 

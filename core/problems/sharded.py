@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from core.catalogue.questions import Looked, Question, Tabled, summed
+from core.errors import ensure
 from core.privacy.facts import PART_UNITS, Facts, Grown, parts_in
 from core.problems import Problem
 from core.problems.blocks import BlockProblem
@@ -81,7 +82,7 @@ def shard_of(units: int, rank: int, size: int) -> range:
         rank: which process.
         size: how many there are.
     """
-    assert 0 <= rank < size, "a rank is one of the team's"
+    ensure(0 <= rank < size, "a rank is one of the team's")
     parts = parts_in(units)
     first, last = (parts * edge // size for edge in (rank, rank + 1))
     return range(min(units, first * PART_UNITS), min(units, last * PART_UNITS))
@@ -118,7 +119,7 @@ class ShardedProblem:
     lanes = None
 
     def __init__(self, own: Problem, units: int, team: Team, *, whole: bool = False) -> None:
-        assert team.leads, "the leader asks"
+        ensure(team.leads, "the leader asks")
         self.units = units
         self.dimension = own.dimension
         self._member = member_of(own, units, team, whole=whole)
@@ -141,7 +142,7 @@ class ShardedProblem:
 
         Rows cannot be chosen by their numbers where each process holds its own.
         """
-        assert rows is None or self.by_rows, "lists of rows are summed by processes that hold all of them"
+        ensure(rows is None or self.by_rows, "lists of rows are summed by processes that hold all of them")
         told = Sum(
             question=question,
             facts=facts,
@@ -167,7 +168,7 @@ class Shard:
     def __init__(self, own: Problem, units: int, team: Team) -> None:
         self._own = own
         self._rows = shard_of(units, team.rank, team.size)
-        assert own.units == len(self._rows), "every process holds its own rows"
+        ensure(own.units == len(self._rows), "every process holds its own rows")
         self._units = units
         self._team = team
 
@@ -180,8 +181,8 @@ class Shard:
         included: Tensor | None = None,
     ) -> Tensor:
         """Sum the rows that are this process's own; see `Member`."""
-        assert rows is None, "a list of rows is read by who holds them all"
-        assert told.listed is None, "a list of rows is read by who holds them all"
+        ensure(rows is None, "a list of rows is read by who holds them all")
+        ensure(told.listed is None, "a list of rows is read by who holds them all")
         theta, other = _points(self._team, told, self._own.dimension, theta, other)
         own = None
         if told.masked:
@@ -204,7 +205,7 @@ class Replica:
     """
 
     def __init__(self, own: NetworkProblem | BlockProblem, units: int, team: Team) -> None:
-        assert own.units == units, "every process holds all rows"
+        ensure(own.units == units, "every process holds all rows")
         self._own, self._team = own, team
 
     def join(
@@ -223,7 +224,7 @@ class Replica:
         else:
             known = rows
             rows = team.share(torch.empty(told.listed, dtype=torch.int64) if known is None else known.clone())
-            assert known is None or torch.equal(rows, known), "a stream's batches are read in its order"
+            ensure(known is None or torch.equal(rows, known), "a stream's batches are read in its order")
         if told.masked:
             included = _mask(team, len(rows), included)
         block = self._own.block_rows(told.question, told.facts)

@@ -38,6 +38,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from core.errors import ensure
 from core.problems import rows as compiled
 from core.problems.limits import LARGEST_SUM, LEAST_SINGLE, SMALLEST_SINGLE_STEP
 from core.problems.rows import Score, place
@@ -112,10 +113,10 @@ class SingleRecords:
             rows: as `core.problems.Problem` has them; parts are then those of the list.
             included: as above.
         """
-        assert bound >= SMALLEST_CLIP, "a clip is an ordinary positive number"
-        assert SMALLEST_SINGLE_STEP < step < 1 / SMALLEST_SINGLE_STEP, "single precision holds the step and its inverse"
+        ensure(bound >= SMALLEST_CLIP, "a clip is an ordinary positive number")
+        ensure(SMALLEST_SINGLE_STEP < step < 1 / SMALLEST_SINGLE_STEP, "single precision holds a step and its inverse")
         read = self.units if rows is None else len(rows)
-        assert included is None or included.shape == (read,), "a mask is over what is read"
+        ensure(included is None or included.shape == (read,), "a mask is over what is read")
         if self._compiled is not None:
             return self._compiled.gradient(score, theta, bound, step, rows, included, self.units)
         left = None if included is None else included.numpy()
@@ -139,7 +140,7 @@ class SingleRecords:
                 parts = parts.reshape(-1, self._width)
                 parts *= np.float32(1 / step)
                 flat = parts.reshape(-1)
-                assert np.dot(flat, flat) < LARGEST_SUM**2, "every part is finite and within its public bound"
+                ensure(np.dot(flat, flat) < LARGEST_SUM**2, "every part is finite and within its public bound")
                 total += parts.astype(np.int64).sum(0)
         return torch.from_numpy(total)
 
@@ -148,7 +149,7 @@ class SingleRecords:
 
         Zeros stand in place of records that are left out.
         """
-        assert 0 <= rows.min() <= rows.max() < self.units, "a list names records"
+        ensure(0 <= rows.min() <= rows.max() < self.units, "a list names records")
         filled = -(-len(rows) // PART_ROWS) * PART_ROWS
         if len(self._listed) != filled:
             self._listed = torch.zeros(filled, self._table.shape[1], dtype=torch.float64).numpy()
@@ -208,7 +209,7 @@ class _Compiled:
             wrong = self._kernels.single_margins(
                 table, *self._in_row, units, some, kept, count, at, rounded, margin.data_ptr(), target.data_ptr()
             )
-            assert not wrong, "a list names records"
+            ensure(not wrong, "a list names records")
             scores = score(margin, target)  # a name of its own: it must last as long as its place is used
             broken = self._kernels.single_sum(
                 table,
@@ -225,7 +226,7 @@ class _Compiled:
                 part,
                 total.data_ptr(),
             )
-            assert not broken, "every part is finite and within its public bound"
+            ensure(not broken, "every part is finite and within its public bound")
         return total
 
 

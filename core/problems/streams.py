@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from core.catalogue.questions import Gradient, GradientDifference, Question
+from core.errors import ensure
 from core.privacy.facts import Facts
 
 
@@ -36,7 +37,7 @@ class LaneRecords(ABC):
     """
 
     def __init__(self, lanes: int, units: int, dimension: int) -> None:
-        assert lanes >= 1, "there is at least one run"
+        ensure(lanes >= 1, "there is at least one run")
         self.lanes, self.units, self.dimension = lanes, units, dimension
 
     @abstractmethod
@@ -68,7 +69,7 @@ class Population(LaneRecords):
         """Return the gradients of so many new records, the same at two points each, as `gradients` does at one.
 
         Raises:
-            AssertionError: this law tells none; one that methods with differences are studied on overrides this.
+            PrivacyInvariantError: this law tells none; one that methods with differences are studied on overrides this.
         """
         raise AssertionError(f"{type(self).__name__} tells no gradient_difference: {before.shape}, {after.shape}")
 
@@ -107,9 +108,9 @@ class FixedRecords(LaneRecords):
 
 def _clipped(found: Tensor, bound: float) -> Tensor:
     """Shorten gradients, shape (..., p), to a bound, in place; those of known laws and records are all finite."""
-    assert found.dtype == torch.float64, "a float of fewer bits makes zeros of uniform draws, and infinities of those"
+    ensure(found.dtype == torch.float64, "a float of fewer bits makes zeros of uniform draws, and infinities of those")
     lengths = torch.linalg.vector_norm(found, dim=-1, keepdim=True)
-    assert bool(lengths.isfinite().all()), "no draw is infinite: a zero entered a power below zero"
+    ensure(bool(lengths.isfinite().all()), "no draw is infinite: a zero entered a power below zero")
     return found.mul_(bound / lengths.clamp_(min=bound))
 
 
@@ -128,7 +129,7 @@ def poisson_rows(draws: Draws, lanes: int, units: int, rate: float) -> tuple[Ten
     Returns:
         Indices and whether they count, both of shape (R, m); an index that does not count is 0.
     """
-    assert 0 < rate < 1, "a sample leaves some records out"
+    ensure(0 < rate < 1, "a sample leaves some records out")
     expected = units * rate
     some = int(expected + 6 * (expected * (1 - rate)) ** 0.5) + 8
     places = torch.full((lanes, 1), -1.0, dtype=torch.float64)

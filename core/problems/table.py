@@ -26,6 +26,7 @@ from core.catalogue.table_questions import (
     TableCounts,
     parts_of,
 )
+from core.errors import ensure
 from core.privacy.facts import PART_UNITS, Facts
 from core.problems import looking
 from core.problems.limits import LARGEST_SUM
@@ -49,9 +50,9 @@ class TableProblem:
     lanes: Final = None
 
     def __init__(self, values: Tensor, present: Tensor) -> None:
-        assert values.ndim == 2, "a row for each record"  # noqa: PLR2004 - as the sentence says
-        assert values.dtype == torch.float64, "values are float64"
-        assert present.shape == values.shape[:1], "every record has a presence"
+        ensure(values.ndim == 2, "a row for each record")  # noqa: PLR2004 - as the sentence says
+        ensure(values.dtype == torch.float64, "values are float64")
+        ensure(present.shape == values.shape[:1], "every record has a presence")
         self._values = values
         self._present = present
 
@@ -79,27 +80,27 @@ class TableProblem:
         """Return the sum over records, int64, in steps; see `core.problems.Problem`.
 
         Raises:
-            AssertionError: the question is about a model, or about a list of records.
+            PrivacyInvariantError: the question is about a model, or about a list of records.
         """
-        assert other is None, "columns are asked about at one point"
-        assert rows is None, "columns are asked about in full"
+        ensure(other is None, "columns are asked about at one point")
+        ensure(rows is None, "columns are asked about in full")
         if isinstance(question, CellCounts | MagnitudeCounts):
             return looking.integer_sum(question, facts, theta, step, looking.Blocks(self._looked_at(included), 1))
         assert isinstance(question, Tabled), "columns answer questions about columns"
         if isinstance(question, TableCounts):
             unit = round(1 / step)
-            assert unit * step == 1, "a count is a whole number of steps"
+            ensure(unit * step == 1, "a count is a whole number of steps")
             return self._counts(question, included) * unit
         total = torch.zeros(question.shape(self.dimension), dtype=torch.int64)
         for part in self._parts(question, included):
             steps = part / step
-            assert float(steps.abs().max()) < LARGEST_SUM, "every part is finite and within its public bound"
+            ensure(float(steps.abs().max()) < LARGEST_SUM, "every part is finite and within its public bound")
             total += steps.round_().to(torch.int64).cpu()
         return total
 
     def bounded_sum(self, question: Question, facts: Facts, theta: Tensor, *, other: Tensor | None = None) -> Tensor:
         """Return the same sum in floats, for synthetic records; see `core.problems.SyntheticProblem`."""
-        assert other is None, "columns are asked about at one point"
+        ensure(other is None, "columns are asked about at one point")
         if isinstance(question, CellCounts | MagnitudeCounts):
             return looking.float_sum(question, facts, theta, looking.Blocks(self._looked_at(None), 1))
         assert isinstance(question, Tabled), "columns answer questions about columns"

@@ -22,6 +22,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from core.errors import ensure
+
 LEADER: Final = 0
 _LOOPBACK: Final = "lo" if sys.platform == "linux" else "lo0"
 _INTERFACES: Final = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
@@ -43,7 +45,7 @@ class Team:
         key: 32 bytes, everybody's.
 
     Raises:
-        AssertionError: somebody has another key.
+        PrivacyInvariantError: somebody has another key.
 
     Attributes:
         rank: which one this is; 0 leads.
@@ -51,7 +53,7 @@ class Team:
     """
 
     def __init__(self, device: torch.device, key: bytes) -> None:
-        assert len(key) == _KEY_BYTES, "a team has a key"
+        ensure(len(key) == _KEY_BYTES, "a team has a key")
         self.rank: Final = dist.get_rank()
         self.size: Final = dist.get_world_size()
         self._device = device
@@ -59,7 +61,7 @@ class Team:
         self._key = hmac.digest(key, b"".join(self._from_all(secrets.token_bytes(_KEY_BYTES))), sha256)
         shown = self._from_all(self.tag(bytes([self.rank])))
         proven = (self.tag(bytes([rank])) for rank in range(self.size))
-        assert all(map(hmac.compare_digest, shown, proven)), "everybody has the team's key"
+        ensure(all(map(hmac.compare_digest, shown, proven)), "everybody has the team's key")
 
     @property
     def leads(self) -> bool:
@@ -68,25 +70,25 @@ class Team:
 
     def tell(self, text: str) -> None:
         """Give every follower a text; for the leader."""
-        assert self.leads, "followers listen"
+        ensure(self.leads, "followers listen")
         content = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
-        assert 0 < len(content) <= _LONGEST_TEXT, "a message is short"
+        ensure(0 < len(content) <= _LONGEST_TEXT, "a message is short")
         dist.broadcast(torch.tensor([len(content)]), LEADER)
         self.share(content)
 
     def hear(self) -> str:
         """Return what the leader tells next; for followers."""
-        assert not self.leads, "the leader tells"
+        ensure(not self.leads, "the leader tells")
         length = torch.zeros(1, dtype=torch.int64)
         dist.broadcast(length, LEADER)
-        assert 0 < int(length) <= _LONGEST_TEXT, "a message is short"
+        ensure(0 < int(length) <= _LONGEST_TEXT, "a message is short")
         return bytes(self.share(torch.empty(int(length), dtype=torch.uint8)).tolist()).decode()
 
     def share(self, tensor: Tensor) -> Tensor:
         """Return the leader's tensor, on the CPU; followers give one of the same shape and type to be filled.
 
         Raises:
-            AssertionError: it is not the leader's, or not its next one.
+            PrivacyInvariantError: it is not the leader's, or not its next one.
         """
         shared = tensor.cpu().contiguous()
         dist.broadcast(shared, LEADER)
@@ -94,7 +96,7 @@ class Team:
         tag = self.tag(self._told.to_bytes(8, "big"), shared.numpy().tobytes())
         shown = torch.frombuffer(bytearray(tag), dtype=torch.uint8)
         dist.broadcast(shown, LEADER)
-        assert hmac.compare_digest(bytes(shown.tolist()), tag), "only the leader tells"
+        ensure(hmac.compare_digest(bytes(shown.tolist()), tag), "only the leader tells")
         return shared
 
     def add_up(self, total: Tensor) -> Tensor:
@@ -103,7 +105,7 @@ class Team:
         Args:
             total: int64, of one shape everywhere. No sum of some of them may pass 63 bits.
         """
-        assert total.dtype == torch.int64, "only integers add up to the same in any order"
+        ensure(total.dtype == torch.int64, "only integers add up to the same in any order")
         added = total.to(self._device, copy=True).contiguous()
         dist.reduce(added, LEADER, op=dist.ReduceOp.SUM)
         return added
@@ -141,7 +143,7 @@ def meet(rank: int, size: int, place: str, *, key: bytes, patience_seconds: floa
 
     Raises:
         RuntimeError: somebody did not come in time.
-        AssertionError: somebody has another key.
+        PrivacyInvariantError: somebody has another key.
     """
     patience = timedelta(seconds=patience_seconds)
     scheme, where = place.split("://", 1)
@@ -226,5 +228,5 @@ def _greeted(device: torch.device, key: bytes) -> Team:
     """Return a team that has added up once: connections are made now, not while records are open."""
     team = Team(device, key)
     ones = team.add_up(torch.ones(1, dtype=torch.int64))
-    assert not team.leads or int(ones) == team.size, "everybody is here"
+    ensure(not team.leads or int(ones) == team.size, "everybody is here")
     return team

@@ -18,7 +18,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError, OperationalError
 from sqlalchemy.orm import Session, sessionmaker
 
-from core.errors import DatabaseAway, Forbidden, LedgerBusy, NotReady
+from core.errors import DatabaseAway, Forbidden, LedgerBusy, NotReady, ensure
 
 try:
     from pysqlite3 import dbapi2 as sqlite
@@ -273,7 +273,7 @@ class Database:
 
     def backup(self, path: Path) -> None:
         """Write a consistent copy of a SQLite database to `path`, which must not exist yet."""
-        assert self.is_sqlite, "PostgreSQL is backed up with its own tools"
+        ensure(self.is_sqlite, "PostgreSQL is backed up with its own tools")
         connection = self._writer.raw_connection()
         try:
             connection.driver_connection.execute("VACUUM INTO ?", (str(path),))  # type: ignore[union-attr]  # is open

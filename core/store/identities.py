@@ -21,6 +21,7 @@ from sqlalchemy.dialects.postgresql import insert as insert_postgresql
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 from sqlalchemy.orm import Session
 
+from core.errors import ensure
 from core.privacy.facts import Frozen
 from core.store.decoding.likeness import Summarized, Summary, tag_of
 from core.store.identity_tables import Identity, IdentityCounts, IdentityKey
@@ -128,7 +129,7 @@ def keep(session: Session, keys: OwnerKeys, dataset: Dataset, kept: Kept, record
     plain = kept.model_dump_json().encode()
     names = sum(len(json.dumps(name)) for name in kept.summary.columns)
     room = _ROOM + names + _ROOM_FOR_A_COLUMN * len(kept.summary.columns)
-    assert len(plain) <= room, "overlaps and statement are bounded"
+    ensure(len(plain) <= room, "overlaps and statement are bounded")
     sealed = keys.seal(dataset.id, plain.ljust(room))
     session.add(Identity(dataset_id=dataset.id, owner_id=dataset.owner_id, site=dataset.site, sealed=sealed))
     for one in records.counts:

@@ -15,7 +15,7 @@ from safetensors.torch import load, save
 from core.catalogue.columns import Column
 from core.catalogue.jobs import JobSpec
 from core.catalogue.planning import PlannedJob, plan_job
-from core.errors import Diverged, Forsaken, LedgerFrozen, StaleAttempt
+from core.errors import Diverged, Forsaken, LedgerFrozen, StaleAttempt, ensure
 from core.inference.network import RELEASED, AnyReleased
 from core.problems.sharded import ShardedProblem
 from core.settings import ServiceSettings
@@ -100,7 +100,7 @@ def replan(order: Order) -> PlannedJob:
     """Return what follows from the stored job: nothing is open in it, so planning it again changes nothing.
 
     Raises:
-        AssertionError: it would not draw what was reserved.
+        PrivacyInvariantError: it would not draw what was reserved.
     """
     planned = plan_job(
         JobSpec.model_validate(order.spec),
@@ -109,7 +109,7 @@ def replan(order: Order) -> PlannedJob:
         adjacency=order.adjacency,
         terms=order.terms,
     )
-    assert planned.schedule == order.schedule, "what will be drawn is what was reserved"
+    ensure(planned.schedule == order.schedule, "what will be drawn is what was reserved")
     return planned
 
 

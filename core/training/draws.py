@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from core.catalogue.planning import PlannedJob
 from core.catalogue.questions import Question
 from core.catalogue.sampling import PoissonSampling
+from core.errors import ensure
 from core.privacy.draws import MOST_COUNTED, SAMPLE_DRAWS
 
 
@@ -38,10 +39,10 @@ class DrawCount:
         """Count an answer before it is drawn.
 
         Raises:
-            AssertionError: the run would draw more than its job has reserved.
+            PrivacyInvariantError: the run would draw more than its job has reserved.
         """
         drawn = self.drawn + question.draws(self.dimension, points) + self.beside
-        assert drawn <= self.most, "a run draws no more than was reserved for it"
+        ensure(drawn <= self.most, "a run draws no more than was reserved for it")
         self.drawn = drawn
 
     def tell(self) -> None:

@@ -20,6 +20,7 @@ from core.catalogue.models import NetworkModel, RegressionModel
 from core.catalogue.planning import PlannedJob
 from core.catalogue.prediction import learned_errors
 from core.catalogue.whitened_newton import WhitenedNewton
+from core.errors import ensure
 from core.inference.about import known_scale
 from core.inference.description import ReleasedDescription
 from core.inference.estimate import Estimate, Sandwich
@@ -88,7 +89,7 @@ def train(planned: PlannedJob, order: Order, meter: LedgerMeter, oracle: Oracle,
 
     Raises:
         Diverged: an iterate left the public radius.
-        AssertionError: something is not finite.
+        PrivacyInvariantError: something is not finite.
     """
     if isinstance(planned.spec.model, NetworkModel):
         return _train_network(planned, order, meter, oracle, weights)
@@ -130,7 +131,7 @@ def _train_network(
     privacy = report(_promised(order, meter.charged), order.terms, order.adjacency, declared=True)
     parameters, adapters = merged(planned, weights, estimate.theta), low_rank(planned, weights, estimate.theta)
     claim = _claim(planned, order, estimate)
-    assert fitted.status is not Status.NONE, "no network is selected; the planner refuses it"
+    ensure(fitted.status is not Status.NONE, "no network is selected; the planner refuses it")
     ended: Ended = "stopped" if fitted.status is Status.STOPPED else "finished"
     return describe_network(planned, parameters, ended, int(estimate.steps), claim, privacy, adapters)
 
@@ -161,14 +162,14 @@ def describe(planned: PlannedJob, order: Order, fitted: Release[Fitted], charged
         charged: all that was paid for the job, by all attempts.
 
     Raises:
-        AssertionError: something is not finite.
+        PrivacyInvariantError: something is not finite.
     """
     model, inference = _regression(planned), planned.spec.inference
     estimate, sandwich = fitted.value.estimate, fitted.value.sandwich
     theta = tuple(estimate.theta.tolist())
     covariance = None if sandwich is None else tuple(tuple(row) for row in sandwich.covariance.tolist())
-    assert all(isfinite(value) for value in theta), "a release is finite"
-    assert all(isfinite(value) for row in covariance or () for value in row), "a release is finite"
+    ensure(all(isfinite(value) for value in theta), "a release is finite")
+    ensure(all(isfinite(value) for row in covariance or () for value in row), "a release is finite")
     assert model.weights.bound is not None, "the planner fills it"
     loss, checks = fitted_loss_of(model, planned.design), estimate.checks
     if checks is not None:
@@ -232,11 +233,11 @@ def _iterates(estimate: Estimate) -> tuple[tuple[float, ...], ...] | None:
     """Return the iterates that a method released beside its estimate.
 
     Raises:
-        AssertionError: something is not finite.
+        PrivacyInvariantError: something is not finite.
     """
     if estimate.iterates is None:
         return None
-    assert bool(estimate.iterates.isfinite().all()), "a release is finite"
+    ensure(bool(estimate.iterates.isfinite().all()), "a release is finite")
     return tuple(tuple(one) for one in estimate.iterates.tolist())
 
 

@@ -30,6 +30,7 @@ from typing import Final, NoReturn, Protocol
 from torch import Tensor
 
 from core.catalogue.questions import Question
+from core.errors import ensure
 from core.oracle import Answer
 from core.privacy.events import NOTHING, Composed, Event, Repeated, compose
 from core.privacy.renyi import Leaf, cost_nano
@@ -113,10 +114,10 @@ class LedgerMeter:
         Raises:
             StaleAttempt: the job is no longer ours.
             Drained: this attempt was asked to stop; nothing of this total is paid, and what it was told is kept.
-            AssertionError: the total passes the reservation; a method drew more than its price.
+            PrivacyInvariantError: the total passes the reservation; a method drew more than its price.
         """
         del position  # the total says it all: chunks are counted by their worth
-        assert not self._recalled, "what an earlier attempt was told comes before anything new"
+        ensure(not self._recalled, "what an earlier attempt was told comes before anything new")
         drawn = total if isinstance(total, Repeated) else Repeated(event=total, times=1)
         if drawn.event != self._covered.event or drawn.times > self._covered.times:
             price = self._price(total)
@@ -157,14 +158,14 @@ class LedgerMeter:
         One that was not given yet is about to be drawn, and is counted.
 
         Raises:
-            AssertionError: another question than then; the method is not deterministic given its answers. Or it draws
-                more than was reserved for it.
+            PrivacyInvariantError: another question than then; the method is not deterministic given its answers. Or
+                it draws more than was reserved for it.
         """
         if not self._recalled:
             self._draws.add(question, len(theta) if question.places == "list" else 1)
             return None
         noted = self._recalled.popleft()
-        assert noted.answers(question, theta, other), "a resumed method asks again what it asked before"
+        ensure(noted.answers(question, theta, other), "a resumed method asks again what it asked before")
         return noted.answer
 
     def note(self, question: Question, theta: Tensor, answer: Answer, other: Tensor | None = None) -> None:
@@ -175,7 +176,7 @@ class LedgerMeter:
 
     def keep(self, state: dict[str, Tensor], step: int) -> None:
         """Hold a state, in place of the answers noted before."""
-        assert not self._recalled, "what an earlier attempt was told comes before a new state"
+        ensure(not self._recalled, "what an earlier attempt was told comes before a new state")
         self._answers.clear()  # first: what a network was told is as long as its state
         self._state = {name: held(value) for name, value in state.items()}
         self._step = step
@@ -188,14 +189,14 @@ class LedgerMeter:
         """Pay for the next chunks until their number is enough, each payment with all that was told before it.
 
         Raises:
-            StaleAttempt, Drained, AssertionError: as `cover` does.
+            StaleAttempt, Drained, PrivacyInvariantError: as `cover` does.
         """
         if enough(self._paid):
             return
         told = self._told()
         self._drain_if_asked(told)
         while not enough(self._paid):
-            assert self._paid < len(self._schedule), "what is drawn never passes what was priced"
+            ensure(self._paid < len(self._schedule), "what is drawn never passes what was priced")
             self._till.spend(self._paid, told if self._paid else None, self._step)
             self._charged[self._schedule[self._paid]] += 1
             self._paid += 1

@@ -14,6 +14,7 @@ from core.catalogue.network.model import NetworkModel
 from core.catalogue.network.trained import DOWN, UP, trained_parameters
 from core.catalogue.planning import PlannedJob
 from core.catalogue.sampling import PoissonSampling
+from core.errors import ensure
 from core.inference.network import ReleasedNetwork, Training, pack_parameters
 from core.mechanisms.public_start import draw_start
 from core.privacy.reports import Report
@@ -39,7 +40,7 @@ def start_of(planned: PlannedJob, given: PublicWeights) -> dict[str, Tensor]:
     model = network_of(planned)
     drawn = draw_start(model.layers, planned.design.shape, model.train)
     for name, values in given.items():
-        assert drawn[name].shape == values.shape, "the planner compared the shapes"
+        ensure(drawn[name].shape == values.shape, "the planner compared the shapes")
     return {name: torch.from_numpy(given[name].copy()) if name in given else at for name, at in drawn.items()}
 
 
@@ -144,7 +145,7 @@ def describe_network(
         adapters: the low-rank changes that were merged into the parameters.
 
     Raises:
-        AssertionError: a parameter is not finite.
+        PrivacyInvariantError: a parameter is not finite.
     """
     settings, facts = planned.spec.optimizer, planned.facts
     sampling = settings.sampling(facts)

@@ -14,6 +14,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from core.catalogue.questions import Question
+from core.errors import ensure
 from core.oracle import Answer
 
 _QUESTION: Final[TypeAdapter[Question]] = TypeAdapter(Question)
@@ -56,7 +57,7 @@ class Notes:
         """Return the bytes that are stored, in the safetensors format."""
         tensors = {} if self.state is None else dict(self.state)
         taken = any(name.startswith(_ANSWER) or name == _DRAWN for name in tensors)
-        assert not taken, "a method's state has names of its own"
+        ensure(not taken, "a method's state has names of its own")
         if self.drawn:
             tensors[_DRAWN] = torch.tensor(self.drawn)
         for number, noted in enumerate(self.answers):

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from sqlalchemy.orm import Session
 
+from core.errors import ensure
 from core.privacy.budget import Terms
 from core.privacy.events import EVENT, Event
 from core.privacy.facts import Adjacency
@@ -89,11 +90,11 @@ def read_order(session: Session, claim: Claim) -> Order:
         claim: whose attempt it is.
 
     Raises:
-        AssertionError: the ledger does not verify; the next sweep that sees it so freezes the scope.
+        PrivacyInvariantError: the ledger does not verify; the next sweep that sees it so freezes the scope.
     """
     job = session.get_one(Job, claim.job_id)
     verified = ledger.verify(session, job.scope_id)
-    assert verified.ok, f"{job.scope_id} does not verify: {verified.reason}"
+    ensure(verified.ok, f"{job.scope_id} does not verify: {verified.reason}")
     dataset = session.get_one(Dataset, job.dataset_id)
     scope = session.get_one(Scope, job.scope_id)
     assert dataset.rows is not None, "a dataset that is ready has a public number of rows"

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from core.catalogue.planning import PlannedJob
 from core.catalogue.whitened_newton import WhitenedNewton
+from core.errors import ensure
 from core.inference.about import known_scale
 from core.inference.description import ReleasedDescription
 from core.inference.looks import Columns, columns_of
@@ -45,5 +46,5 @@ def points_of(planned: PlannedJob, subjects: Subjects | None, weights: PublicWei
             own = torch.tensor(released.iterates or (released.theta,), dtype=torch.float64)
             found.append(own if known_scale(planned, released) is None else own[:, :-1])
     points = torch.cat(found)
-    assert points.shape[-1] == planned.facts.dimension, "they were compared with the job when it came in"
+    ensure(points.shape[-1] == planned.facts.dimension, "they were compared with the job when it came in")
     return points

@@ -15,6 +15,7 @@ from torch import Tensor
 from core.catalogue.models import NetworkModel
 from core.catalogue.planning import PlannedJob
 from core.catalogue.sampling import PoissonSampling, StreamSampling
+from core.errors import PrivacyInvariantError, ensure
 from core.oracle.account import EVERYTHING, Account
 from core.oracle.samples import batch_of, sampled
 from core.privacy.events import Event
@@ -161,22 +162,22 @@ class Receipts:
 
     def note(self, paid: Paid) -> None:
         """Take note of the next payment."""
-        assert paid.chunks == self.chunks + 1, "chunks are paid in their order"
+        ensure(paid.chunks == self.chunks + 1, "chunks are paid in their order")
         self.chunks = paid.chunks
 
     def spend(self, chunk: int, state: bytes | None, step: int) -> None:
         """Agree that a chunk is paid.
 
         Raises:
-            AssertionError: nobody said so.
+            PrivacyInvariantError: nobody said so.
         """
         del state, step
-        assert chunk < self.chunks, "nothing is read before its payment was told"
+        ensure(chunk < self.chunks, "nothing is read before its payment was told")
 
     def keep(self, state: bytes, step: int) -> None:
         """Refuse: the leader keeps."""
         del state, step
-        raise AssertionError("followers keep nothing")
+        raise PrivacyInvariantError("followers keep nothing")
 
 
 def follow(team: Team, settings: ServiceSettings) -> None:
@@ -184,7 +185,7 @@ def follow(team: Team, settings: ServiceSettings) -> None:
 
     Raises:
         RuntimeError: the leader has gone.
-        AssertionError: the leader asks for what is not paid for, or for anything else it should not.
+        PrivacyInvariantError: the leader asks for what is not paid for, or for anything else it should not.
     """
     opened = _TOLD.validate_json(team.hear())
     assert isinstance(opened, Opened), "records are opened first"
@@ -220,13 +221,13 @@ class Books:
         """Count one more sum, and return the rows that it must be of; None where that is the leader's to say.
 
         Raises:
-            AssertionError: it is not paid for, or not of the kind that the job asks.
+            PrivacyInvariantError: it is not paid for, or not of the kind that the job asks.
         """
         if self._stream is None:
             self._account.cover(EVERYTHING, _price(self._planned, told))
             return None
         batch = batch_of(told.question)
-        assert told.listed == batch, "a stream is read by batches"
+        ensure(told.listed == batch, "a stream is read by batches")
         self._account.cover(self._stream.pass_of(batch), told.question.event(), self._stream.length(batch))
         return torch.from_numpy(self._stream.read(batch))
 
@@ -235,10 +236,10 @@ def _price(planned: PlannedJob, told: Sum) -> Event:
     """Return what an answer costs that the leader asks a sum for.
 
     Raises:
-        AssertionError: the leader asks for all records where samples are paid for.
+        PrivacyInvariantError: the leader asks for all records where samples are paid for.
     """
     sampling = planned.spec.optimizer.sampling(planned.facts)
     if not isinstance(sampling, PoissonSampling):
         return told.question.event()
-    assert told.masked, "samples are paid for, not all records"
+    ensure(told.masked, "samples are paid for, not all records")
     return sampled(told.question, sampling.parts)

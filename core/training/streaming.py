@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from core.catalogue.sampling import StreamSampling
+from core.errors import ensure
 from core.privacy.events import NOTHING, Event, compose
 from core.training.draws import DrawCount
 from core.training.meter import LedgerMeter, Till
@@ -61,9 +62,10 @@ class StreamMeter(LedgerMeter):
             till, payers, schedule, kept=kept, kept_chunks=paid_chunks, charged=charged, stop=stop, draws=draws
         )
         self._chunks, beyond = divmod(len(schedule), sampling.passes)
-        assert beyond == 0, "passes have as many chunks each"
-        assert all(event == NOTHING or not at % self._chunks for at, event in enumerate(schedule)), (
-            "the first chunk of a pass pays for all of it"
+        ensure(beyond == 0, "passes have as many chunks each")
+        ensure(
+            all(event == NOTHING or not at % self._chunks for at, event in enumerate(schedule)),
+            "the first chunk of a pass pays for all of it",
         )
         self._chunk = sampling.chunk
         self.reach = min(units, self._chunks * self._chunk)
@@ -78,14 +80,15 @@ class StreamMeter(LedgerMeter):
         Raises:
             StaleAttempt: the job is no longer ours.
             Drained: this attempt was asked to stop; the chunk is not paid, and what it was told is kept.
-            AssertionError: the total passes what the stream costs so far, or the stream has no such batch.
+            PrivacyInvariantError: the total passes what the stream costs so far, or the stream has no such batch.
         """
-        assert not self._recalled, "what an earlier attempt was told comes before anything new"
+        ensure(not self._recalled, "what an earlier attempt was told comes before anything new")
         end = self.skipped + position
-        assert end > self._behind, "batches are read one after the other"
+        ensure(end > self._behind, "batches are read one after the other")
         over, last = divmod(end - 1, self.reach)
-        assert self._within(self._price(total), min(over * self._chunks + 1, len(self._schedule))), (
-            "what is drawn never passes what was priced"
+        ensure(
+            self._within(self._price(total), min(over * self._chunks + 1, len(self._schedule))),
+            "what is drawn never passes what was priced",
         )
         needed = over * self._chunks + last // self._chunk + 1
         self._pay_until(lambda chunks: chunks >= needed)

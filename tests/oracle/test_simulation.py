@@ -1,7 +1,7 @@
 """The simulation: lanes, silence, and the same scale as a real door."""
 
 from math import sqrt
-from time import perf_counter
+from time import process_time
 
 import pytest
 import torch
@@ -137,15 +137,15 @@ def test_no_scope_and_no_system_generator_is_behind_it() -> None:
 
 
 def test_many_lanes_take_seconds() -> None:
-    """2,000 lanes of 50 steps and a curvature took 0.7 s on one core; 10 s leaves room for busy machines."""
+    """2,000 lanes of 50 steps and a curvature took 0.7 s of a core; ten times that fails, however busy it is."""
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(2000, 1000, 4, generator=generator, dtype=torch.float64)
     y = (torch.rand(2000, 1000, generator=generator) < 0.5).double()
     records = LinearProblem(x, y, torch.ones(2000, 1000, dtype=torch.bool), LOSSES[0], WEIGHTS)
     oracle = Simulation(records, facts(1000, 4), SimulationGenerator(1))
-    start = perf_counter()
+    start = process_time()
     theta = torch.zeros(4, dtype=torch.float64)
     for _ in range(50):
         theta = theta - oracle.ask(QUESTIONS[0], theta).value
     oracle.ask(QUESTIONS[2], theta)
-    assert perf_counter() - start < 10
+    assert process_time() - start < 10

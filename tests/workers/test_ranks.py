@@ -197,7 +197,7 @@ def test_what_is_not_paid_is_not_summed(tmp_path: Path, payments: int) -> None:
         assert scene.status not in (0, -signal.SIGKILL)
         told = hear(scene.pipe)
         assert told is not None
-        assert (told.error, told.rank) == ("AssertionError", 1), "why it failed is told as a trainer's failure is"
+        assert (told.error, told.rank) == ("PrivacyInvariantError", 1), "it is told as a trainer's failure is"
         assert told.at[-1].startswith("core.training.ranks:"), "where nobody said that it was paid"
 
 

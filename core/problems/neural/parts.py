@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 
+from core.errors import ensure
 from core.native.library import Kernel
 from core.native.signatures import TRUNCATE
 from core.problems.limits import LARGEST_SUM, SMALLEST_SINGLE_STEP
@@ -34,17 +35,17 @@ def write_truncated(
         kernel: compiled, for parts in single precision; None: torch and NumPy do it.
 
     Raises:
-        AssertionError: a number of the part is none, or reaches LARGEST_SUM steps; the total is then nobody's.
+        PrivacyInvariantError: a number of the part is none, or reaches LARGEST_SUM steps; the total is then nobody's.
     """
-    assert SMALLEST_SINGLE_STEP < step < 1 / SMALLEST_SINGLE_STEP, "single precision holds the step and its inverse"
+    ensure(SMALLEST_SINGLE_STEP < step < 1 / SMALLEST_SINGLE_STEP, "single precision holds the step and its inverse")
     if kernel and is_here(part, torch.float32):
-        assert is_here(total, torch.int64), "integers add up where floats did"
-        assert total.shape == part.shape == (len(part),), "a part has all coordinates"
+        ensure(is_here(total, torch.int64), "integers add up where floats did")
+        ensure(total.shape == part.shape == (len(part),), "a part has all coordinates")
         within = bool(kernel(part.data_ptr(), len(part), 1 / step, total.data_ptr(), adding))
-        assert within, "every part is finite and within its public bound"
+        ensure(within, "every part is finite and within its public bound")
         return
     part.mul_(1 / step)
-    assert _is_within(part), "every part is finite and within its public bound"
+    ensure(_is_within(part), "every part is finite and within its public bound")
     if not adding:
         total.copy_(part)
     elif part.device.type == "cpu":

@@ -41,6 +41,7 @@ from core.catalogue.network.layers import Embedding, Layer, Shape, output_of
 from core.catalogue.network.model import Loss, Train
 from core.catalogue.network.trained import placed, start_parameters, trained_parameters
 from core.catalogue.questions import Gradient, GradientDifference, Question, summed
+from core.errors import ensure
 from core.privacy.facts import Facts
 from core.problems.neural.differences import SMALLEST_BOUND, Measured, changes
 from core.problems.neural.grams import numbers_saved
@@ -98,15 +99,15 @@ class NetworkProblem:
         train: Train = "all",
         micro: int | None = None,
     ) -> None:
-        assert features.ndim == 2, "records are rows of numbers"  # noqa: PLR2004 - as the text says
-        assert present.dtype == torch.bool, "presence is boolean"
-        assert target.shape == present.shape == features.shape[:1], "every record has a target and a presence"
-        assert micro is None or micro > 0, "a pass has rows"
+        ensure(features.ndim == 2, "records are rows of numbers")  # noqa: PLR2004 - as the text says
+        ensure(present.dtype == torch.bool, "presence is boolean")
+        ensure(target.shape == present.shape == features.shape[:1], "every record has a target and a presence")
+        ensure(micro is None or micro > 0, "a pass has rows")
         (outputs,) = output_of(layers, given)
         first = layers[0]
         self._tokens = first.tokens if isinstance(first, Embedding) else None
         started, moved = start_parameters(layers, given, train), trained_parameters(layers, given, train)
-        assert initial.shape == (sum(one.size for one in started),), "a start has all parameters"
+        ensure(initial.shape == (sum(one.size for one in started),), "a start has all parameters")
         self._layers, self._loss, self._given, self._micro = layers, loss, given, micro
         kept = present & usable(loss, target, outputs) & cleaned(features, self._tokens)
         features.masked_fill_(~kept.unsqueeze(-1), 0)
@@ -208,7 +209,7 @@ class NetworkProblem:
     ) -> Iterator[Tensor]:
         """Yield the float sum of each part, shape (p,), overwritten by the next one's; weights with channels last."""
         measure = self._measure(question, facts, theta, other)
-        assert torch.get_float32_matmul_precision() == "highest", "no sum is made in less than single precision"
+        ensure(torch.get_float32_matmul_precision() == "highest", "no sum is made in less than single precision")
         size, micro = self._sizes(question, facts)
         total, filled, width = self._room(), 0, min(size, micro)
         for slots in self._batches(rows, included, micro):
@@ -227,16 +228,16 @@ class NetworkProblem:
         """Return what makes summands of some records."""
         asked = summed(question)
         assert isinstance(asked, Gradient | GradientDifference), "networks have gradients and their changes only"
-        assert (other is not None) == isinstance(asked, GradientDifference), "changes are between two points"
-        assert theta.shape == (self.dimension,), "parameters have shape (p,)"
+        ensure((other is not None) == isinstance(asked, GradientDifference), "changes are between two points")
+        ensure(theta.shape == (self.dimension,), "parameters have shape (p,)")
         clip = asked.bound(facts) if isinstance(asked, Gradient) else asked.gradient_clip(facts)
-        assert clip >= SMALLEST_CLIP, "a clip is an ordinary positive number"
+        ensure(clip >= SMALLEST_CLIP, "a clip is an ordinary positive number")
         before = self._weights(theta)
         if other is None:
             return lambda slots: self._measured(before, slots, clip)
-        assert other.shape == theta.shape, "both points are of one network"
+        ensure(other.shape == theta.shape, "both points are of one network")
         after, bound = self._weights(other), asked.bound(facts)
-        assert bound >= SMALLEST_BOUND, "a cap is an ordinary positive number"
+        ensure(bound >= SMALLEST_BOUND, "a cap is an ordinary positive number")
 
         def changed(slots: Slots) -> Measured:
             earlier = self._measured(before, slots, clip)
@@ -250,7 +251,7 @@ class NetworkProblem:
         assert size is not None, "sums of networks have parts of a public number of rows"
         pair = isinstance(question, GradientDifference)  # two passes, and rows of all parameters, also in double
         micro = self._micro or micro_rows(size, 2 * self._numbers + 4 * self.dimension if pair else self._numbers)
-        assert size % micro == 0 or micro % size == 0, "micro-batches tile parts, or parts them"
+        ensure(size % micro == 0 or micro % size == 0, "micro-batches tile parts, or parts them")
         return size, micro
 
     def block_rows(self, question: Question, facts: Facts) -> int:
@@ -260,7 +261,7 @@ class NetworkProblem:
     def _batches(self, rows: Tensor | None, included: Tensor | None, micro: int) -> Iterator[Slots]:
         """Yield records, `micro` at a time; how many there are is public."""
         size = self.units if rows is None else len(rows)
-        assert included is None or included.shape == (size,), "every row that is read counts or does not"
+        ensure(included is None or included.shape == (size,), "every row that is read counts or does not")
         rows, included = (None if one is None else one.to(self._device) for one in (rows, included))
         for at in range(0, size, micro):
             some = slice(at, at + micro)

@@ -16,7 +16,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, or_, select, update
 from sqlalchemy.orm import Session
 
-from core.errors import Conflict, NotFound
+from core.errors import Conflict, NotFound, ensure
 from core.store import clock
 from core.store.access.supplied import OURS, refuse_weak
 from core.store.ids import new_id
@@ -50,7 +50,7 @@ def create(session: Session, name: str, role: str) -> Principal:
         name: for people.
         role: ``owner``, ``analyst``, ``auditor`` or ``admin``.
     """
-    assert role in ROLES, f"{role} is not a role"
+    ensure(role in ROLES, f"{role} is not a role")
     principal = Principal(id=new_id("pr"), name=name, role=role, created_at=clock.read(session))
     session.add(principal)
     session.flush()

@@ -13,6 +13,7 @@ from hashlib import blake2b, shake_128
 from typing import Any
 
 from core.catalogue.columns import ArrayColumn, Coded, Column, DateColumn, IntegerColumn, Scalar
+from core.errors import ensure
 
 MAX_MOCK_ROWS = 10_000
 MAX_MOCK_CELLS = 50_000
@@ -33,7 +34,7 @@ def mock_rows(columns: Sequence[Column], rows: int, *, seed: int = 0) -> Iterato
 
 def mock_csv(columns: Sequence[Column], rows: int, *, seed: int = 0) -> str:
     """Return made-up rows as a CSV text with a header, fit to be uploaded under the same declaration of no arrays."""
-    assert not any(isinstance(column, ArrayColumn) for column in columns), "a CSV file holds no arrays"
+    ensure(not any(isinstance(column, ArrayColumn) for column in columns), "a CSV file holds no arrays")
     text = io.StringIO()
     writer = csv.DictWriter(text, [column.name for column in columns], lineterminator="\n")
     writer.writeheader()

@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 from sqlalchemy.orm import Session
 
+from core.errors import ensure
 from core.store.ledger import ledger
 from core.store.tables import FAILURE_CODES, TERMINAL_STATES, Attempt, Job, JobEvent
 
@@ -39,8 +40,8 @@ def requeue(session: Session, job: Job, at: float, outcome: str) -> None:
 
 def end(session: Session, job: Job, state: str, at: float, **data: object) -> None:
     """Put a job into a final state; its line is the last of its history."""
-    assert job.state not in TERMINAL_STATES, f"{job.id} has ended"
-    assert state in TERMINAL_STATES, f"{state} is not final"
+    ensure(job.state not in TERMINAL_STATES, f"{job.id} has ended")
+    ensure(state in TERMINAL_STATES, f"{state} is not final")
     job.state = state
     job.finished_at = at
     add_event(session, job, state, at, **data)
@@ -54,7 +55,7 @@ def settle(session: Session, job: Job, reason: str) -> None:
 
 def end_failed(session: Session, job: Job, at: float, code: str, *, charge: Literal["spent", "all"]) -> None:
     """Fail a job with one of the public codes."""
-    assert code in FAILURE_CODES, f"{code} is not a failure code"
+    ensure(code in FAILURE_CODES, f"{code} is not a failure code")
     if charge == "all" and not job.is_federated:
         ledger.charge_all(session, job, code)
     else:

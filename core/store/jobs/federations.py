@@ -17,7 +17,7 @@ from typing import Any, Literal
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session, aliased
 
-from core.errors import StaleAttempt
+from core.errors import StaleAttempt, ensure
 from core.store.access import rights
 from core.store.claims import Claim, hold, next_fence
 from core.store.ids import new_id
@@ -95,7 +95,7 @@ def claim_clients(session: Session, job: Job, at: float, seated: Mapping[str, st
         seated: the supervisor of each site's clients, where it is another than the job's.
     """
     for client in _live(clients_of(session, job.id, lock=True)):
-        assert client.state == "queued", f"{client.id} of {job.id} is {client.state} while the job waits"
+        ensure(client.state == "queued", f"{client.id} of {job.id} is {client.state} while the job waits")
         client.state = "running"
         client.attempt += 1
         client.fence_epoch, client.fence = job.fence_epoch, next_fence(client)
@@ -253,7 +253,7 @@ def finish(session: Session, claim: Claim, release: Mapping[str, Any]) -> Model 
     if any(one.state in RUNNING for one in clients):
         session.flush()
         return None
-    assert _decide(session, parent, clients, at), "a job whose release was handed in ends"
+    ensure(_decide(session, parent, clients, at), "a job whose release was handed in ends")
     leave_attempt(session, parent, at, parent.failure or parent.state)
     session.flush()
     return session.execute(select(Model).where(Model.job_id == parent.id)).scalar_one_or_none()

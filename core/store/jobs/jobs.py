@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
-from core.errors import StaleAttempt
+from core.errors import StaleAttempt, ensure
 from core.privacy.events import EVENT, NOTHING
 from core.store import clock
 from core.store.access import rights
@@ -222,7 +222,7 @@ def take(
         .values(values)
         .execution_options(synchronize_session=False)
     )
-    assert taken.rowcount == 1, f"{job.id} was locked as queued and is not"  # type: ignore[attr-defined]  # of a cursor
+    ensure(taken.rowcount == 1, f"{job.id} was locked as queued and is not")  # type: ignore[attr-defined]  # of a cursor
     session.refresh(job)
     session.add(Attempt(job_id=job.id, number=job.attempt, fence=job.fence, worker=worker, started_at=at))
     add_event(session, job, "running", at, attempt=job.attempt)

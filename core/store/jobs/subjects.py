@@ -8,6 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from core.catalogue.certificate import Records
+from core.errors import ensure
 from core.store.tables import Job, Model
 
 OPEN: Final = ("not-needed", "approved")
@@ -66,13 +67,13 @@ def subjects_of(session: Session, job: Job) -> Subjects | None:
     """Return the models that a job is about; None where it is about none.
 
     Raises:
-        AssertionError: one is gone; see `live`.
+        PrivacyInvariantError: one is gone; see `live`.
     """
     named = job.spec.get("models", ())
     if not named:
         return None
     found = {model.id: model for model in session.execute(select(Model).where(Model.id.in_(named))).scalars()}
-    assert all(name in found and found[name].approval in OPEN for name in named), "they stay while the job is live"
+    ensure(all(name in found and found[name].approval in OPEN for name in named), "they stay while the job is live")
     readers = _payers(session, [job])
     relation = origin(session, named).relation(
         {reader.dataset_id for reader in readers}, {reader.scope_id for reader in readers}

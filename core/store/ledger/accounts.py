@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
-from core.errors import NotFound
+from core.errors import NotFound, ensure
 from core.privacy.budget import Terms
 from core.store.ledger.bodies import SLOTS, slots
 from core.store.tables import Account, Job, Scope
@@ -77,7 +77,7 @@ def move(account: Account, *, spent: Iterable[int], reserved: Iterable[int]) -> 
     for name, change in movement.items():
         for slot, amount in enumerate(change, start=1):
             total = getattr(account, f"{name}_{slot}") + amount
-            assert total >= 0, f"{name} of {account.id} would fall below zero"
+            ensure(total >= 0, f"{name} of {account.id} would fall below zero")
             setattr(account, f"{name}_{slot}", total)
     return movement
 

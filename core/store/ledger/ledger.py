@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
+from core.errors import ensure
 from core.privacy.budget import covers
 from core.privacy.draws import MOST_RUNS
 from core.privacy.events import EVENT
@@ -100,8 +101,8 @@ def spend(session: Session, claim: Claim, chunk: int, state: bytes | None, step:
     due = _due(session, job)
     if chunk < due and _is_paid(session, job, chunk):
         return
-    assert chunk == due, f"chunk {chunk} of {job.id} cannot be paid where chunk {due} is due"
-    assert chunk < len(job.schedule), f"{job.id} has {len(job.schedule)} chunks only"
+    ensure(chunk == due, f"chunk {chunk} of {job.id} cannot be paid where chunk {due} is due")
+    ensure(chunk < len(job.schedule), f"{job.id} has {len(job.schedule)} chunks only")
     if state is not None:
         _store(session, job, state, chunk, at)
     if chunk < job.chunks_spent:
@@ -150,7 +151,7 @@ def _pay_again(session: Session, job: Job, chunk: int, at: float) -> None:
     """Pay for a chunk that was paid before and lost."""
     taken = {account.id: allowance.again(job, account, [chunk]) for account in _payers(session, job)}
     covered = all(covers(allowance.rest(job, account_id), amount) for account_id, amount in taken.items())
-    assert covered, "a job with lost chunks is only queued again where its allowance covers them"
+    ensure(covered, "a job with lost chunks is only queued again where its allowance covers them")
     content = {"event": runs_of(job.schedule[chunk : chunk + 1]), "again": True}
     _spend(session, job, at, kinds.Spend, lambda account: taken[account.id], chunk=chunk, content=content)
     allowance.take(job, taken)
@@ -171,7 +172,7 @@ def _spend(
     moved = {}
     for account in lock_accounts(session, paying(job)):
         amount = amount_of(account)
-        assert covers(read_slots(account, "reserved"), amount), "a reservation covers its chunks"
+        ensure(covers(read_slots(account, "reserved"), amount), "a reservation covers its chunks")
         moved[account.id] = move(account, spent=amount, reserved=[-part for part in amount])
     told = {"accounts": moved, **content}
     chain.append(session, scope, form, at=at, job_id=job.id, attempt=job.attempt, chunk=chunk, content=told)

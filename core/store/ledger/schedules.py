@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
+from core.errors import ensure
 from core.privacy.budget import Terms
 from core.privacy.events import EVENT, NOTHING, Event, compose
 from core.privacy.renyi import prefix_costs
@@ -31,7 +32,7 @@ class Schedule:
     """
 
     def __init__(self, events: Sequence[Event], retry_allowance: int = 0, *, draws: int) -> None:
-        assert 1 <= len(events) <= MAX_CHUNKS, "a job has 1 to 100 chunks"
+        ensure(1 <= len(events) <= MAX_CHUNKS, "a job has 1 to 100 chunks")
         self.retry_allowance = retry_allowance
         self.draws = draws
         self.price: Any = EVENT.dump_python(compose(Counter(events)), mode="json")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from core.catalogue.design import Design
 from core.catalogue.tiny import drop_tiny
+from core.errors import ensure
 from core.settings import ServiceSettings
 from core.store.records.encryption import Decrypting
 from core.store.records.files import closed_on_failure, digest_of
@@ -71,7 +72,7 @@ def open_records(settings: ServiceSettings, kept: Kept, key: bytes | None = None
         NotReady: the storage does not answer, or there is no master key, or another one than they were stored under.
         FileNotFoundError: the file is gone.
         Tampered: file or key are not those that were stored.
-        AssertionError: an unencrypted file is not the one that was stored.
+        PrivacyInvariantError: an unencrypted file is not the one that was stored.
     """
     if kept.wrapped_key is not None:
         key = key or load_master_keys(settings).unwrap(kept.dataset_id, kept.wrapped_key)
@@ -80,7 +81,7 @@ def open_records(settings: ServiceSettings, kept: Kept, key: bytes | None = None
             return Decrypting(file, key, kept.dataset_id)  # type: ignore[return-value] # reads like one
     file = open_storage(settings).open(kept.location)
     with closed_on_failure(file):
-        assert digest_of(file) == kept.digest, "the stored records are not those that were decoded"
+        ensure(digest_of(file) == kept.digest, "the stored records are not those that were decoded")
         file.seek(0)
         return file
 
@@ -98,7 +99,7 @@ def read_records(source: BinaryIO, design: Design, rows: range | None = None) ->
             at, which tells how long they are.
 
     Raises:
-        AssertionError: the file is cut short.
+        PrivacyInvariantError: the file is cut short.
         Tampered: a part that is needed is not the one that was stored.
     """
     import numpy as np  # noqa: PLC0415 - the API, which imports this module's layer, never reads records
@@ -134,7 +135,7 @@ def read_records(source: BinaryIO, design: Design, rows: range | None = None) ->
         encoded.target[start:stop][~present] = 0.0
         drop_tiny(encoded.target[start:stop])
         start = stop
-    assert start == len(wanted), "the stored records are cut short"
+    ensure(start == len(wanted), "the stored records are cut short")
     return encoded
 
 

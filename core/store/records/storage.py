@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from core.errors import NotReady
+from core.errors import NotReady, ensure
 from core.settings import ServiceSettings
 from core.store.records.bucket import SCHEME, Bucket
 from core.store.records.files import copy, sync_file, sync_folder
@@ -194,5 +194,5 @@ def _open(place: str) -> Storage:
 
 
 def _checked(name: str) -> str:
-    assert re.fullmatch(NAME, name), "a name is one of ours, and no path"
+    ensure(re.fullmatch(NAME, name) is not None, "a name is one of ours, and no path")
     return name

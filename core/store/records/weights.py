@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from core.errors import FieldError, Invalid, TooLarge
+from core.errors import FieldError, Invalid, TooLarge, ensure
 from core.settings import ServiceSettings
 from core.store.records.files import create
 from core.store.records.storage import open_storage
@@ -190,11 +190,11 @@ def read_weights(settings: ServiceSettings, kept: KeptWeights) -> "dict[str, npt
     Raises:
         NotReady: the storage does not answer.
         FileNotFoundError: the file is gone.
-        AssertionError: it is not the one that was stored.
+        PrivacyInvariantError: it is not the one that was stored.
     """
     with open_storage(settings).open(kept.location) as file:
         content = file.read()
-    assert f"sha256:{sha256(content).hexdigest()}" == kept.digest, "the stored weights are not those that were taken"
+    ensure(f"sha256:{sha256(content).hexdigest()}" == kept.digest, "the stored weights are not those that were taken")
     return _load(content)
 
 
