@@ -101,6 +101,8 @@ def _line(line: dict[str, Any]) -> str:
         return "-" if line[name] is None else f"{line[name]:.3f}".removeprefix("0")
 
     def size(name: str) -> str:
+        if line[name] is None:
+            return "-"
         return f"{line[name]:.2f}" if line[name] < MOST_SHOWN else f"over {MOST_SHOWN}"
 
     cells = [

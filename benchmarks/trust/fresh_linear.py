@@ -85,7 +85,7 @@ def thirtieth(draws: np.random.Generator, values: Array) -> Array:
 
 def gamma_half(draws: np.random.Generator, values: Array) -> Array:
     """Return gamma errors of shape a half and deviation 1, less their mean."""
-    return (draws.gamma(0.5, size=len(values)) - 0.5) / np.sqrt(0.5)
+    return (draws.gamma(0.5, size=len(values)) - 0.5) * 2**0.5
 
 
 def pareto(draws: np.random.Generator, values: Array) -> Array:

@@ -57,8 +57,9 @@ class Verdict:
     flagged: float
     flagged_named: float
     """Of the coefficients that ought to be flagged."""
-    noise: float
-    """Root mean square of (estimate - non-private) over the claimed noise, in the median over coefficients."""
+    noise: float | None
+    """Root mean square over jobs of (estimate - non-private)/(the job's own claimed noise), where an interval was
+    given, in the median over coefficients; None where none was."""
     sampling: float
     """Median claimed sampling deviation over the weighted non-private one."""
     rival: float
@@ -94,7 +95,6 @@ def judge(jobs: Sequence[Job], named: Sequence[int] = ()) -> Verdict:
     ought = list(named) or slice(None)
     away = (np.abs(estimate - truth) > SILENT * error) & ~flagged
     sampling = np.sqrt(np.maximum(error**2 - noise**2, 0.0))
-    spread = np.sqrt(((estimate - exact) ** 2).mean(0) / np.maximum((noise**2).mean(0), TINY))
     return Verdict(
         jobs=len(jobs),
         dimension=estimate.shape[1],
@@ -109,7 +109,7 @@ def judge(jobs: Sequence[Job], named: Sequence[int] = ()) -> Verdict:
         foreseen=float(np.median(error / np.maximum(all_of("foreseen"), TINY))),
         flagged=float(flagged.mean()),
         flagged_named=float(flagged[:, ought].mean()),
-        noise=float(np.median(spread)),
+        noise=_spread((estimate - exact) / np.maximum(noise, TINY), ~flagged),
         sampling=float(np.median(np.median(sampling / exact_error, 0))),
         rival=float(np.median(np.median(error / np.maximum(all_of("rival"), TINY), 0))),
         silent=float(away.any(1).mean()),
@@ -128,6 +128,13 @@ def _worst(covered: NDArray[np.bool_], counted: NDArray[np.bool_]) -> float | No
     """Return the coverage of the worst coefficient among those that most jobs did not flag."""
     columns = [place for place in range(counted.shape[1]) if counted[:, place].mean() >= SEEN_PART]
     return min((float(covered[counted[:, place], place].mean()) for place in columns), default=None)
+
+
+def _spread(errors: Array, counted: NDArray[np.bool_]) -> float | None:
+    """Return the root mean square of standardized errors, in the median over coefficients that most jobs have."""
+    columns = [place for place in range(counted.shape[1]) if counted[:, place].mean() >= SEEN_PART]
+    each = [np.sqrt((errors[counted[:, place], place] ** 2).mean()) for place in columns]
+    return float(np.median(each)) if each else None
 
 
 @dataclass(frozen=True)
@@ -181,7 +188,7 @@ def _of_a_sound_cell(found: Verdict, expected: Expected, stored: Stored) -> list
         flags = max(MOST_FLAGGED, MOST_FLAGS_OF_PROTOTYPE * flags + 2 * sqrt(flags * (1 - flags) * one_job))
     if flags is not None and found.flagged > flags:
         said.append(f"flags {found.flagged:.3f} of coefficients that are sound")
-    if not LEAST_NOISE <= found.noise <= MOST_NOISE:
+    if found.noise is not None and not LEAST_NOISE <= found.noise <= MOST_NOISE:
         said.append(f"noise is {found.noise:.2f} of what is claimed")
     if min(found.least_width, found.sampling) < LEAST_WIDTH:
         said.append(f"narrower than non-private: {found.least_width:.2f}, its sampling part {found.sampling:.2f}")

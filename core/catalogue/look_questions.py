@@ -95,32 +95,27 @@ class CellCounts(AbstractCounts):
         return len(self.cells)
 
 
-class ResidualCellCounts(AbstractCounts):
-    """Shares of records whose absolute residual lies in named dyadic cells of [0, span).
+class LinearResidualCounts(AbstractCounts):
+    """Shares of records by the size of their residual: `bins` intervals of sizes whose ends fall by a constant ratio.
 
     The residual is (y - target_centre)/target_unit - (E x).theta at a point theta and an encoding E, see
-    `core.catalogue.reencoded_questions`. One at span or beyond lies in the last cell. Sensitivity: see
-    `AbstractCounts`, with one column.
+    `core.catalogue.reencoded_questions`. Interval k holds sizes from top/r^(k+1) to top/r^k with r = 2^(1/per_octave);
+    the first holds all larger ones, the last all smaller ones. Sensitivity: see `AbstractCounts`, with one column.
     """
 
     places: ClassVar = "encoded"
 
-    kind: Literal["residual_cell_counts"] = "residual_cell_counts"
-    level: Level
-    cells: Cells
-    span: Positive
+    kind: Literal["linear_residual_counts"] = "linear_residual_counts"
+    bins: Annotated[int, Field(gt=1, le=200)]
+    per_octave: Annotated[int, Field(gt=0, le=16)] = 1
+    top: Positive
     target_centre: Number
     target_unit: Positive
 
-    @model_validator(mode="after")
-    def _disjoint(self) -> Self:
-        _refuse_shared((self.cells,), self.level)
-        return self
-
     @property
     def sets(self) -> int:
-        """How many cells are named."""
-        return len(self.cells)
+        """How many intervals there are."""
+        return self.bins
 
     @property
     def read(self) -> int:

@@ -14,8 +14,8 @@ from pydantic import Field
 from core.catalogue.hessian_questions import FirstStationary, Hessian, HessianProduct, LikelyStationary
 from core.catalogue.look_questions import (
     CellCounts,
+    LinearResidualCounts,
     MagnitudeCounts,
-    ResidualCellCounts,
     ResidualMagnitudeCounts,
     SecondMoments,
     ValueCounts,
@@ -244,7 +244,7 @@ Summed = Gradient | GradientDifference | Secant | Curvature | Hessian | HessianP
 Scored = LikelyStationary | FirstStationary
 """Made of two sums at each of a list of points, a gradient's and a Hessian's."""
 
-Counted = CellCounts | ResidualCellCounts | MagnitudeCounts | ResidualMagnitudeCounts | ValueCounts
+Counted = CellCounts | LinearResidualCounts | MagnitudeCounts | ResidualMagnitudeCounts | ValueCounts
 """Counts of records in public sets: integers, which the lattice carries without any error."""
 
 Reencoded = SecondMoments | WeightSums | ReencodedGradient | ReencodedCurvature

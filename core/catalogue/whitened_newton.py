@@ -14,8 +14,8 @@ from pydantic import Field
 from core.catalogue.count_losses import CutPoisson
 from core.catalogue.look_questions import (
     CellCounts,
+    LinearResidualCounts,
     MagnitudeCounts,
-    ResidualCellCounts,
     ResidualMagnitudeCounts,
     SecondMoments,
     ValueCounts,
@@ -33,17 +33,18 @@ LEVELS: Final = 16
 """Of dyadic cells: a quantile is found to the declared range divided by 2^16."""
 MOST_CELLS: Final = (0, 1, 2, 3)
 """In place of what a level names of a column: two children at most, and both ends."""
-MOST_TARGET_CELLS: Final = 8
-"""Of the target: the same for three quartiles."""
 SIZE_BINS: Final = 22
 COUNT_BINS: Final = 44
 COUNT_BINS_PER_OCTAVE: Final = 2
-RESIDUAL_SPAN: Final = 16.0
-"""Residuals are looked for up to so many of the target's own units."""
+RESIDUAL_BINS: Final = 64
+RESIDUAL_BINS_PER_OCTAVE: Final = 2
+"""Residuals are looked for from the target's declared range down to the 2^32-th of it."""
 WEIGHT_PER_PARAMETER: Final = 1.3
 TARGET_REACH: Final = 3.0
 """A linear model's target enters second moments cut at so many of its own units."""
 PLANNED_STEPS: Final = 3
+LINEAR_STEPS: Final = 4
+"""The last one cuts residuals where the model does, those before farther out."""
 LEAST_SQUARES_CUT: Final = 4.5
 """c of the Huber loss that stands for least squares: residuals beyond it are drawn in."""
 WIDTH_FACTOR: Final = 1.12
@@ -56,7 +57,7 @@ Family = Annotated[Logistic | Huber | Poisson, Field(discriminator="kind")]
 
 
 class Shares(NamedTuple):
-    """Of mu^2; they sum to 1, for a linear model to 0.99: it asks for no sums of weights."""
+    """Of mu^2; they sum to 1."""
 
     look: float = 0.06
     target: float = 0.01
@@ -80,6 +81,10 @@ LEAST_CUT, CUT_NOISE = 2.75, 0.25
 deviation brings, beside the sampling error, leaves room up to the second."""
 LEAST_RATE_CAP, RATE_CAP_NOISE = 3.0, 0.25
 """The same of the largest rate that weighs as much as any, over the mean rate, and of the Hessian's noise."""
+LINEAR_SHARES: Final = Shares(target=0.03, scores=0.04, weights=0.0)
+"""It asks for no sums of weights, and for residuals' sizes at each point that short steps come to."""
+MEDIAN_PART: Final = 0.25
+"""Of what a linear model has for its target; the rest is for sizes, of the target itself and of residuals."""
 
 
 class WhitenedNewton(AbstractSettings):
@@ -125,7 +130,7 @@ class WhitenedNewton(AbstractSettings):
         return fill(
             self,
             mu=mu,
-            damped_steps=PLANNED_STEPS,
+            damped_steps=LINEAR_STEPS if isinstance(self.loss, Huber) else PLANNED_STEPS,
             weight_bound=sqrt(WEIGHT_PER_PARAMETER * facts.dimension + 1),
             numbers=len(facts.ranges.places("number")),
             two_valued=len(facts.ranges.places("two")),
@@ -144,7 +149,8 @@ class WhitenedNewton(AbstractSettings):
     @property
     def shares(self) -> Shares:
         """How mu^2 is divided; without a look of its own, its share goes to all others in proportion."""
-        shares = POISSON_SHARES if isinstance(self.loss, Poisson) else SHARES
+        own = {"poisson": POISSON_SHARES, "huber": LINEAR_SHARES}
+        shares = own.get(self.planned_loss.kind, SHARES)
         return Shares(0.0, *(share / (1 - shares.look) for share in shares[1:])) if self.looked else shares
 
     @property
@@ -176,8 +182,22 @@ class WhitenedNewton(AbstractSettings):
         return self.sigma(self.column_shares()[0] / 2, LEVELS)
 
     def target_cell_sigma(self) -> float:
-        """Return the noise multiplier of each level's cells of a linear model's target, and of its residuals."""
-        return self.sigma(self.shares.target / 2, LEVELS)
+        """Return the noise multiplier of each level's cells of a linear model's target."""
+        return self.sigma(MEDIAN_PART * self.shares.target, LEVELS)
+
+    def linear_residual_question(
+        self, top: float = 1.0, centre: float = 0.0, unit: float = 1.0
+    ) -> LinearResidualCounts:
+        """Return the question for the sizes of a linear model's residuals, which each of its points has."""
+        assert self.damped_steps is not None, "plan first"
+        return LinearResidualCounts(
+            sigma=self.sigma((1 - MEDIAN_PART) * self.shares.target, self.damped_steps + 2),
+            bins=RESIDUAL_BINS,
+            per_octave=RESIDUAL_BINS_PER_OCTAVE,
+            top=top,
+            target_centre=centre,
+            target_unit=unit,
+        )
 
     def size_question(self) -> MagnitudeCounts | None:
         """Return the question for the sizes of numeric columns; None where there are none."""
@@ -257,21 +277,12 @@ class WhitenedNewton(AbstractSettings):
         own = () if self.looked else (self.size_question(), self.value_question())
         yield from (one for one in (*own, self.target_question()) if one)
         if isinstance(self.loss, Huber):
-            cells = CellCounts(
-                sigma=self.target_cell_sigma(), of="target", level=LEVELS, cells=(tuple(range(MOST_TARGET_CELLS)),)
-            )
+            cells = CellCounts(sigma=self.target_cell_sigma(), of="target", level=LEVELS, cells=(MOST_CELLS,))
             yield from [cells] * LEVELS
+            yield self.linear_residual_question()
         yield self.moment_question()
         if isinstance(self.loss, Huber):
-            residuals = ResidualCellCounts(
-                sigma=self.target_cell_sigma(),
-                level=LEVELS,
-                cells=MOST_CELLS,
-                span=RESIDUAL_SPAN,
-                target_centre=0.0,
-                target_unit=1.0,
-            )
-            yield from [residuals] * LEVELS
+            yield self.linear_residual_question()
 
     def _sums(self) -> Iterator[Looked]:
         """Yield the questions of the steps and of the covariance, in order."""
@@ -282,6 +293,8 @@ class WhitenedNewton(AbstractSettings):
                 yield self.residual_question(loss.rate_cap, loss.cut)
             yield ReencodedGradient(sigma=gradient, loss=loss, weight_bound=bound)
             yield ReencodedCurvature(sigma=hessian, of="hessian", loss=loss, weight_bound=bound)
+            if isinstance(loss, Huber) and self.damped_steps is not None and step < self.damped_steps:
+                yield self.linear_residual_question()
         yield ReencodedCurvature(sigma=self.sigma(self.shares.scores), of="score", loss=loss, weight_bound=bound)
         if not isinstance(loss, Huber):
             yield self.weight_question()

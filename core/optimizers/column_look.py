@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from core.catalogue.look_questions import CellCounts, Cells, MagnitudeCounts, ResidualCellCounts, ValueCounts
-from core.catalogue.whitened_newton import COUNT_BINS_PER_OCTAVE, LEVELS, RESIDUAL_SPAN, SIZE_BINS, WhitenedNewton
+from core.catalogue.look_questions import CellCounts, Cells, MagnitudeCounts, ValueCounts
+from core.catalogue.whitened_newton import COUNT_BINS_PER_OCTAVE, LEVELS, SIZE_BINS, WhitenedNewton
 from core.inference.looks import Columns, indicator_scales, unknown
 from core.oracle import Answer, Oracle
 from core.privacy.facts import Ranges
@@ -28,10 +28,7 @@ COUNT_CAUTION: Final = 3.0
 SPARSE_PART: Final = 8.0
 """A column in which nothing was seen has its declared range divided by this for a scale."""
 CLAMPED_PART: Final = 0.01
-NORMAL_QUARTILES: Final = 1.349
-NORMAL_MEDIAN: Final = 1.4826
 CAP_MARGIN: Final = 1.15
-LEAST_SIGMA: Final = 1e-3
 
 Ask = Callable[[int, tuple[Cells, ...]], Answer]
 
@@ -197,31 +194,15 @@ def look_at_counts(settings: WhitenedNewton, oracle: Oracle) -> tuple[float, flo
     return cap, float((kept * sizes**2).sum()) / units
 
 
-def target_scale(settings: WhitenedNewton, oracle: Oracle) -> tuple[float, float]:
-    """Return a linear model's target's centre and own unit: median, and quartiles' distance over a normal law's."""
+def target_centre(settings: WhitenedNewton, oracle: Oracle) -> float:
+    """Return a linear model's target's median."""
     sigma, (lower, upper) = settings.target_cell_sigma(), _ranges(oracle).target
 
     def ask(level: int, named: tuple[Cells, ...]) -> Answer:
         return oracle.ask(CellCounts(sigma=sigma, of="target", level=level, cells=named), _zero(oracle))
 
-    low, middle, high = quantiles(ask, 1, (0.25, 0.5, 0.75), oracle.facts.units).places[0]
-    width = upper - lower
-    return lower + width * middle, width * max((high - low) / NORMAL_QUARTILES, 4 / 2**LEVELS)
-
-
-def residual_scale(settings: WhitenedNewton, oracle: Oracle, at: Tensor, centre: float, unit: float) -> float:
-    """Return the residual scale at a point, in the target's own units: the median size, times a normal law's factor."""
-    sigma = settings.target_cell_sigma()
-
-    def ask(level: int, named: tuple[Cells, ...]) -> Answer:
-        (cells,) = named
-        question = ResidualCellCounts(
-            sigma=sigma, level=level, cells=cells, span=RESIDUAL_SPAN, target_centre=centre, target_unit=unit
-        )
-        return oracle.ask(question, at)
-
-    (place,) = quantiles(ask, 1, (0.5,), oracle.facts.units).places[0]
-    return max(NORMAL_MEDIAN * RESIDUAL_SPAN * float(place), LEAST_SIGMA)
+    (middle,) = quantiles(ask, 1, (0.5,), oracle.facts.units).places[0]
+    return float(lower + (upper - lower) * middle)
 
 
 def _zero(oracle: Oracle) -> Tensor:

@@ -10,7 +10,7 @@ covariance of z, so that x = E v for an encoded row v and a public matrix E. A s
 about unit variance; theta' x = (E' theta)' v.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log, sqrt
 from typing import Final, NamedTuple
 
@@ -27,25 +27,30 @@ from core.inference.checking import Found, check
 from core.inference.counts import correction
 from core.inference.estimate import Estimate, Sandwich
 from core.inference.looks import Columns
+from core.inference.residuals import scale_of
 from core.inference.shrinkage import TINY, assembled, positive_part, shrink
 from core.inference.whitened import Kind, Last, Told, Whitened, finish, newton_step
 from core.optimizers.column_look import (
     base_rate,
     look_at_columns,
     look_at_counts,
-    residual_scale,
-    target_scale,
+    target_centre,
 )
 from core.optimizers.count_look import CutCounts, look_at_residuals, walking_cut
+from core.optimizers.linear_walk import Place, sizes_at, walk
 from core.oracle import Answer, Oracle, Status
 
 Array = NDArray[np.float64]
 LEAST_WEIGHT: Final = 0.2
 LEAST_VARIANCE: Final = 0.6
 """Variances are raised to it, so that rare values and long tails are not blown up until their rows weigh nothing."""
+SPARSE_VARIANCE: Final = 0.3
+"""Below it that is so of a column; others fall short of LEAST_VARIANCE by their shape."""
 COVARIANCE_FLOOR: Final = 0.02
 LEAST_COVARIANCE: Final = 0.05
 NOISE_FLOOR: Final = 0.75
+LEAST_UNIT: Final = 2.0**-14
+"""Of a linear model's target, as a part of its range."""
 LONGEST_START: Final = 1.5
 _LONGEST_STEP: Final = {"logistic": 1.5, "poisson": 1.0, "huber": 1e9}
 STEP_FLOOR: Final = 0.05
@@ -87,6 +92,8 @@ class Encoded:
     """m, shape (p - 1,)."""
     deviation: float
     """Of the noise on a moment."""
+    raised: Array
+    """What was added to variances, of (1, z), shape (p, p)."""
 
     @property
     def typical(self) -> Array:
@@ -115,10 +122,11 @@ def iterate(settings: WhitenedNewton, oracle: Oracle, looked: Columns | None = N
     encoded, target = _whiten(settings, oracle, columns, loss, target)
     theta = _start(loss, encoded, target)
     if isinstance(loss, Huber):
-        sigma = residual_scale(settings, oracle, encoded.at(theta), target.centre, target.unit)
-        theta, target = theta / sigma, target._replace(unit=target.unit * sigma)
-    door = _Door(settings, oracle, encoded, loss, target)
-    theta = _walk(settings, door, theta)
+        encoded, target, theta = _walk_linear(settings, oracle, encoded, loss, target, theta)
+        door = _Door(settings, oracle, encoded, loss, target)
+    else:
+        door = _Door(settings, oracle, encoded, loss, target)
+        theta = _walk(settings, door, theta)
     door.look_at_residuals(theta)
     last = _last_answers(settings, door, theta)
     found = finish(last)
@@ -140,7 +148,10 @@ def _look_at_target(settings: WhitenedNewton, oracle: Oracle) -> tuple[Logistic 
             cap, square = look_at_counts(settings, oracle)
             return loss.model_copy(update={"cap": cap}), Target(0.0, 1.0, None, None, square)
         case Huber():
-            centre, unit = target_scale(settings, oracle)
+            centre = target_centre(settings, oracle)
+            size = oracle.facts.dimension
+            alone = sizes_at(settings, oracle, Place(np.zeros(size), np.eye(size), 1.0), centre)
+            unit = max(scale_of(alone), LEAST_UNIT * alone.edges[1])
             return loss.model_copy(update={"scale": 1.0}), Target(centre, unit, None, None)
 
 
@@ -162,15 +173,24 @@ def _whiten(
     mean = told[0, 1:size] / weight
     covariance = told[1:size, 1:size] / weight - np.outer(mean, mean)
     shrunk = shrink(covariance, deviation / weight, LEAST_COVARIANCE)
-    raised = assembled(shrunk.vectors, shrunk.values)
-    raised += np.diag(np.maximum(0.0, LEAST_VARIANCE - np.diag(raised)))
-    values, vectors = np.linalg.eigh(raised)
+    found = assembled(shrunk.vectors, shrunk.values)
+    short = np.maximum(0.0, LEAST_VARIANCE - np.diag(found))
+    values, vectors = np.linalg.eigh(found + np.diag(short))
     floor = max(COVARIANCE_FLOOR, NOISE_FLOOR * shrunk.kept * deviation / weight * sqrt(size))
     whitening = assembled(vectors, 1 / np.sqrt(np.maximum(values, floor)))
     whitened = np.eye(size)
     whitened[1:, 1:] = whitening
     whitened[1:, 0] = -whitening @ mean
-    made = Encoded(whitened @ simple, simple, told, weight, whitening, mean, deviation)
+    made = Encoded(
+        whitened @ simple,
+        simple,
+        told,
+        weight,
+        whitening,
+        mean,
+        deviation,
+        np.diag(np.pad(np.where(np.diag(found) < SPARSE_VARIANCE, short, 0.0), (1, 0))),
+    )
     if isinstance(loss, Poisson):
         assert loss.cap is not None, "it was learned"
         rate = max(float(told[0, size]) / weight * loss.cap, 3 * deviation / weight * loss.cap, LEAST_RATE)
@@ -293,6 +313,22 @@ def _walk(settings: WhitenedNewton, door: _Door, theta: Array) -> Array:
         step = newton_step(hessian, gradient, door.peak, STEP_FLOOR) * part
         theta = theta - _no_longer(step, _LONGEST_STEP[door.kind])
     return theta
+
+
+def _walk_linear(
+    settings: WhitenedNewton, oracle: Oracle, encoded: Encoded, loss: Huber, target: Target, theta: Array
+) -> tuple[Encoded, Target, Array]:
+    """Take the short steps of a linear model; return where they end, with the encoding and the unit there."""
+
+    def door_at(place: Place, cut: float) -> _Door:
+        wide, own = loss.model_copy(update={"c": cut}), replace(encoded, matrix=place.encoding)
+        return _Door(settings, oracle, own, wide, target._replace(unit=place.unit))
+
+    simple_to_encoded = encoded.matrix @ np.linalg.inv(encoded.simple)
+    raised = simple_to_encoded @ encoded.raised @ simple_to_encoded.T
+    begin = Place(theta, encoded.matrix, target.unit)
+    end = walk(settings, oracle, begin, door_at, loss.c, target.centre, raised)
+    return replace(encoded, matrix=end.encoding), target._replace(unit=end.unit), end.theta
 
 
 def _last_answers(settings: WhitenedNewton, door: _Door, theta: Array) -> Last:

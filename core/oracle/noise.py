@@ -10,8 +10,8 @@ from torch import Tensor
 from core.catalogue.hessian_questions import AbstractScored, FirstStationary, Hessian, HessianProduct, LikelyStationary
 from core.catalogue.look_questions import (
     CellCounts,
+    LinearResidualCounts,
     MagnitudeCounts,
-    ResidualCellCounts,
     ResidualMagnitudeCounts,
     SecondMoments,
     ValueCounts,
@@ -55,7 +55,7 @@ from core.problems.neural.parts import OpenSum, closed, is_here
 Matrices = Curvature | Hessian | ReencodedCurvature | SecondMoments
 """Symmetric answers, noised on and above the diagonal."""
 
-_Counts = CellCounts | ResidualCellCounts | MagnitudeCounts | ResidualMagnitudeCounts | ValueCounts
+_Counts = CellCounts | LinearResidualCounts | MagnitudeCounts | ResidualMagnitudeCounts | ValueCounts
 _Tables = TableCounts | CutSums | CutProducts | InfluenceSquares
 Vectors = Gradient | GradientDifference | HessianProduct | Secant | ReencodedGradient | WeightSums | _Counts | _Tables
 """Sums that are told entry by entry, as they are."""
@@ -98,7 +98,7 @@ def _looked_grid(question: Looked, facts: Facts, terms: int) -> Grid:
             return vector_grid(bound, terms, size, facts.adjacency)
         case (
             CellCounts()
-            | ResidualCellCounts()
+            | LinearResidualCounts()
             | MagnitudeCounts()
             | ResidualMagnitudeCounts()
             | ValueCounts()

@@ -20,8 +20,8 @@ from torch import Tensor
 from core.catalogue.count_losses import CutPoisson
 from core.catalogue.look_questions import (
     CellCounts,
+    LinearResidualCounts,
     MagnitudeCounts,
-    ResidualCellCounts,
     ResidualMagnitudeCounts,
     SecondMoments,
     ValueCounts,
@@ -37,6 +37,8 @@ from core.problems.counts import CutPoissonRecords
 from core.problems.limits import LARGEST_SUM
 from core.problems.losses import ordinary, per_record, record_weights
 from core.problems.terms import Records
+
+_Sized = MagnitudeCounts | LinearResidualCounts | ResidualMagnitudeCounts
 
 
 class Blocks(NamedTuple):
@@ -102,12 +104,11 @@ def _counts(question: Counted, ranges: Ranges, theta: Tensor, block: Records) ->
             ensure(len(places) == question.read, "cells are named for every numeric column")
             numbers = [(block.features[:, at], ranges.lower[at], ranges.upper[at]) for at in places]
             return _in_cells(numbers, present, question.level, question.cells)
-        case ResidualCellCounts():
+        case LinearResidualCounts():
             at = theta.to(block.features.device)
             margin = (block.features @ at[1:].mT) @ at[0]
             residual = ((block.target - question.target_centre) / question.target_unit - margin).abs()
-            present = present & residual.isfinite()
-            return _in_cells([(residual, 0.0, question.span)], present, question.level, (question.cells,))
+            sizes = [(residual, question.top)]
         case ResidualMagnitudeCounts():
             at = theta.to(block.features.device)
             mean = torch.exp((block.features @ at[1:].mT) @ at[0])
@@ -148,7 +149,7 @@ def _in_cells(
     return torch.cat(found)
 
 
-def _by_size(sizes: Tensor, present: Tensor, top: float, question: MagnitudeCounts | ResidualMagnitudeCounts) -> Tensor:
+def _by_size(sizes: Tensor, present: Tensor, top: float, question: _Sized) -> Tensor:
     """Return how many present sizes lie in each interval."""
     place = ((sizes / top).log2() * -question.per_octave).floor()
     place = place.clamp(0.0, question.bins - 1.0)

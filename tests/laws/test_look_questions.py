@@ -13,8 +13,8 @@ from torch import Tensor
 from core.catalogue.count_losses import CutPoisson
 from core.catalogue.look_questions import (
     CellCounts,
+    LinearResidualCounts,
     MagnitudeCounts,
-    ResidualCellCounts,
     ResidualMagnitudeCounts,
     SecondMoments,
     ValueCounts,
@@ -54,7 +54,7 @@ RANGES = Ranges(
 WIDTH = 1 + COLUMNS + VALUES
 CELLS = CellCounts(sigma=1.0, level=3, cells=((0, 3), (1, 6, 7), (2, 5)))
 QUARTILES = CellCounts(sigma=1.0, of="target", level=2, cells=((0, 3),))
-RESIDUALS = ResidualCellCounts(sigma=1.0, level=4, cells=(0, 3, 15), span=4.0, target_centre=0.5, target_unit=0.5)
+RESIDUALS = LinearResidualCounts(sigma=1.0, bins=9, per_octave=2, top=4.0, target_centre=0.5, target_unit=0.5)
 SIZES = MagnitudeCounts(sigma=1.0, columns=COLUMNS, bins=22)
 COUNTS = MagnitudeCounts(sigma=1.0, of="target", columns=1, bins=44, per_octave=2)
 ONES = ValueCounts(sigma=1.0, columns=VALUES)
@@ -91,7 +91,7 @@ def _reencoded() -> list[Case]:
 CASES = _reencoded() + [Case(f"{one.kind} {number}", one) for number, one in enumerate(COUNTED)]
 every = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 ENCODED = [case for case in CASES if case.question.places == "encoded"]
-WEIGHED = [case for case in ENCODED if not isinstance(case.question, ResidualCellCounts | ResidualMagnitudeCounts)]
+WEIGHED = [case for case in ENCODED if not isinstance(case.question, LinearResidualCounts | ResidualMagnitudeCounts)]
 
 
 def known(units: int, adjacency: Adjacency, loss: Loss = LOGISTIC) -> Facts:
@@ -228,8 +228,6 @@ def test_cells_that_share_a_record_are_refused(cells: tuple[tuple[int, ...], ...
     """Named twice, a cell would count a record twice."""
     with pytest.raises(ValidationError):
         CellCounts(sigma=1.0, level=3, cells=cells)
-    with pytest.raises(ValidationError):
-        ResidualCellCounts(sigma=1.0, level=3, cells=cells[0], span=1.0, target_centre=0.0, target_unit=1.0)
 
 
 def everything(oracle: Oracle) -> Tensor:

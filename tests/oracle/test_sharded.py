@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from core.catalogue.hessian_questions import Hessian, HessianProduct
-from core.catalogue.look_questions import CellCounts, ResidualCellCounts
+from core.catalogue.look_questions import CellCounts, LinearResidualCounts
 from core.catalogue.losses import Logistic
 from core.catalogue.questions import (
     Curvature,
@@ -112,7 +112,7 @@ def test_counts_and_sums_over_reencoded_rows_are_those_of_one_process(team: Team
     encoding = torch.vstack([point(4, seed) for seed in range(5)])
     asked = [question for question in settings.questions() if not isinstance(question, CellCounts)]
     asked += [CellCounts(sigma=1.0, level=3, cells=((0, 3, 4), (1, 7)))]
-    asked += [ResidualCellCounts(sigma=1.0, level=3, cells=(0, 2), span=4.0, target_centre=0.1, target_unit=2.0)]
+    asked += [LinearResidualCounts(sigma=1.0, bins=8, top=4.0, target_centre=0.1, target_unit=2.0)]
     for question in asked:
         step = grid_for(question, public, units).part_step
         theta = encoding if question.places == "encoded" else point(4, 9)

@@ -1,0 +1,180 @@
+"""The short steps of a linear model: residuals are measured again, and columns re-encoded again, after each of them.
+
+The scale of residuals is first that of a fit of noised moments. Where the true one is a hundredth of the target's, that
+is the error of the start, so it is asked for again at each point that a step has come to, by one question of counts.
+And each step's Hessian shows how columns vary together in the encoding so far: directions along which nearly aliased
+columns differ are hidden by the first moments' noise, and stand out once others are brought to their size.
+
+Sensitivity: that of each question, one Gaussian answer each; all else is post-processing of noised answers.
+Failure: none; what is wrong with an estimate is said by its checks.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import sqrt
+from typing import Final, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from core.catalogue.whitened_newton import WhitenedNewton
+from core.inference.residuals import Sizes, edges_of, scale_of, spread_of
+from core.inference.shrinkage import assembled, positive_part, shrink
+from core.inference.whitened import Told, newton_step
+from core.oracle import Oracle
+from core.privacy.facts import Adjacency, Facts
+
+Array = NDArray[np.float64]
+COVARIANCE_FLOOR: Final = 0.02
+LEAST_COVARIANCE: Final = 0.05
+NOISE_FLOOR: Final = 0.75
+NORMAL_PART: Final = 0.8
+"""Mean second derivative, about."""
+STEP_FLOOR: Final = 0.05
+LEAST_CUT, WIDEST_CUT = 1.345, 6.0
+STEP_NOISE: Final = 0.25
+"""Residual scales that a step's noise may come to in length."""
+SETTLED: Final = 0.6
+"""Of the unit before a step: a unit that has fallen less shows what residuals are, else where the steps have come to."""
+MOST_GROWTH: Final = 2.0
+LEAST_OF_NOISE: Final = 0.5
+"""Residuals after a step are taken to vary at least by this part of the step's own noise, and at most MOST_GROWTH times
+as much as before: what lies beyond is the noise of the counts."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A point with the public encoding of rows and of the target that it is in."""
+
+    theta: Array
+    encoding: Array
+    """E, shape (p, p)."""
+    unit: float
+    """Of the target, in its encoded units."""
+
+    def measured_in(self, scale: float) -> "Place":
+        """Return the same point in another unit, given in units of this one."""
+        return replace(self, theta=self.theta / scale, unit=self.unit * scale)
+
+    def seen_by(self, change: Array) -> "Place":
+        """Return the same point in other coordinates, x' = T x."""
+        return replace(self, theta=np.linalg.solve(change.T, self.theta), encoding=change @ self.encoding)
+
+
+class Door(Protocol):
+    """Questions about re-encoded rows, at one place."""
+
+    @property
+    def peak(self) -> float:
+        """Largest second derivative of the loss."""
+
+    def gradient(self, theta: Array, sigma: float) -> Told:
+        """Return a noised gradient."""
+
+    def matrix(self, theta: Array, sigma: float) -> Told:
+        """Return a noised Hessian."""
+
+
+def walking_cut(settings: WhitenedNewton, facts: Facts) -> float:
+    """Return where short steps cut residuals, in their scales: far out, as far as the noise allows.
+
+    A step towards Huber's estimate with a small c goes too far where the error is of many scales and lies along few
+    directions, as it does if columns tell nearly all of the target. With few residuals beyond the cut it arrives.
+    """
+    adjacency = 2.0 if facts.adjacency is Adjacency.REPLACE_ONE else 1.0
+    length = adjacency * settings.bound_of_weights * sqrt(facts.dimension) / facts.units / NORMAL_PART
+    return float(np.clip(STEP_NOISE / (length * settings.gradient_sigmas()[0]), LEAST_CUT, WIDEST_CUT))
+
+
+def walk(
+    settings: WhitenedNewton,
+    oracle: Oracle,
+    place: Place,
+    door_at: Callable[[Place, float], Door],
+    cut: float,
+    centre: float,
+    raised: Array,
+) -> Place:
+    """Take the short steps of a linear model.
+
+    Args:
+        settings: public settings, nothing open.
+        oracle: the only way to the records.
+        place: where it begins.
+        door_at: questions in a place's encoding, with residuals cut at so many scales.
+        cut: the model's own, for the last step.
+        centre: of the target, in encoded units.
+        raised: what was added to variances when the first encoding was made, in its coordinates, shape (p, p).
+    """
+    assert settings.damped_steps is not None, "plan first"
+    pairs = list(zip(settings.gradient_sigmas(), settings.hessian_sigmas(), strict=True))
+    first, design, fallen = place.encoding, None, 0.0
+    wide = walking_cut(settings, oracle.facts)
+    place = place.measured_in(scale_of(sizes_at(settings, oracle, place, centre)))
+    for number, (gradient_sigma, hessian_sigma) in enumerate(pairs[: settings.damped_steps], 1):
+        final = number == settings.damped_steps
+        settled = fallen > SETTLED  # else the unit is that of where steps have come to, not of residuals
+        door = door_at(place, cut if settled else wide)
+        gradient, deviation = door.gradient(place.theta, gradient_sigma)
+        hessian = door.matrix(place.theta, hessian_sigma)
+        length = len(gradient) * deviation**2
+        step = newton_step(hessian, gradient, door.peak, STEP_FLOOR) * positive_part(float(gradient @ gradient), length)
+        place = replace(place, theta=place.theta - step)
+        so_far = place.encoding @ np.linalg.inv(first)
+        design = pooled(design, hessian)
+        change = whitening(design, so_far @ raised @ so_far.T)
+        design, place = seen_by(design, change), place.seen_by(change)
+        sizes = sizes_at(settings, oracle, place, centre)
+        told = max(scale_of(sizes), spread_of(sizes)) if final and not settled else scale_of(sizes)
+        fallen = min(max(told, LEAST_OF_NOISE * sqrt(length) / NORMAL_PART), MOST_GROWTH)
+        place = place.measured_in(fallen)
+    return place
+
+
+def sizes_at(settings: WhitenedNewton, oracle: Oracle, place: Place, centre: float) -> Sizes:
+    """Ask how large residuals are, in units of the place."""
+    ranges = oracle.facts.ranges
+    assert ranges is not None, "the planner says where columns lie"
+    lower, upper = ranges.target
+    question = settings.linear_residual_question((upper - lower) / place.unit, centre, place.unit)
+    answer = oracle.ask(question, torch.from_numpy(np.vstack((place.theta, place.encoding))))
+    edges = edges_of(question.top, question.bins, question.per_octave)
+    return Sizes(answer.value.numpy(), answer.scale, edges)
+
+
+def pooled(before: Told | None, hessian: Told) -> Told:
+    """Return how columns vary together by all Hessians so far, of mean eigenvalue one, weighted by precision.
+
+    Residuals differ from step to step, so a Hessian is known up to a factor; its share of the noise goes with it.
+    """
+    mean = max(float(np.trace(hessian.value)) / len(hessian.value), 0.5 * hessian.deviation)
+    own = Told(hessian.value / mean, hessian.deviation / mean)
+    if before is None:
+        return own
+    weights = before.deviation**-2, own.deviation**-2
+    value: Array = (weights[0] * before.value + weights[1] * own.value) / sum(weights)
+    return Told(value, sum(weights) ** -0.5)
+
+
+def seen_by(told: Told, change: Array) -> Told:
+    """Return a matrix in other coordinates, with the root mean square of its entries' noise there."""
+    return Told(change @ told.value @ change.T, told.deviation * float((change**2).sum()) / len(change))
+
+
+def whitening(design: Told, raised: Array) -> Array:
+    """Return a map of coordinates, T, after which columns are nearer to uncorrelated, of unit variance.
+
+    Only what stands clear of the noise is taken out. While the noise's edge is beyond the mean eigenvalue, it hides
+    how small any other one is: T is the identity.
+
+    Args:
+        design: of mean eigenvalue one, as told.
+        raised: in the same coordinates, what is added to variances so that rare values are not blown up.
+    """
+    size = len(design.value)
+    if 2 * design.deviation * sqrt(size) > 1:
+        return np.eye(size)
+    found = shrink(design.value + raised, design.deviation, LEAST_COVARIANCE)
+    floor = max(COVARIANCE_FLOOR * found.mean, NOISE_FLOOR * found.kept * design.deviation * sqrt(size))
+    return assembled(found.vectors, 1 / np.sqrt(np.maximum(found.values, floor)))
