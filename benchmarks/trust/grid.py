@@ -25,12 +25,14 @@ class Gated(Row):
     stored: Stored | None = None
 
 
+HUNDREDTH: Final = Outcome("linear", noise="hundredth")
 GATE: Final = {
     "loud": Gated(Cell("normal", 2000, 6, 0.3, LOGISTIC), stored=Stored(1.54, 1.06)),
     "noisy": Gated(Cell("normal", 2000, 3, 0.1, LOGISTIC), jobs=60, stored=Stored(2.79, 1.03)),
     "rare": Gated(Cell("normal", 4000, 6, 1.0, Outcome("logistic", 0.03)), stored=Stored(1.26, 1.08)),
     "tails": Gated(Cell("zero_inflated", 2000, 4, 1.0, LOGISTIC, wide=100.0), stored=Stored(1.08, 1.03)),
     "small residuals": Gated(Cell("normal", 2000, 4, 1.0, SMALL, wide=10.0), stored=Stored(1.05, 1.03)),
+    "close columns": Gated(Cell("close_pair", 2000, 5, 0.5, HUNDREDTH, wide=10.0), stored=Stored(1.12, 1.01)),
     "counts": Gated(Cell("normal", 2000, 4, 1.0, COUNTS, adjacency=Adjacency.REPLACE_ONE), stored=Stored(1.31, 1.06)),
     "short of budget": Gated(
         Cell("normal", 500, 6, 0.3, LOGISTIC), "below budget", jobs=80, stored=Stored(5.05, flagged=0.2)

@@ -36,7 +36,9 @@ LEAST_CUT, WIDEST_CUT = 1.345, 6.0
 STEP_NOISE: Final = 0.25
 """Residual scales that a step's noise may come to in length."""
 SETTLED: Final = 0.6
-"""Of the unit before a step: a unit that has fallen less shows what residuals are, else where the steps have come to."""
+SHORT: Final = 1.0
+"""A unit that has fallen to no less than the first part of itself, by a step shorter than the second, shows what
+residuals are; else it is that of where steps have come to."""
 MOST_GROWTH: Final = 2.0
 LEAST_OF_NOISE: Final = 0.5
 """Residuals after a step are taken to vary at least by this part of the step's own noise, and at most MOST_GROWTH times
@@ -59,7 +61,8 @@ class Place:
 
     def seen_by(self, change: Array) -> "Place":
         """Return the same point in other coordinates, x' = T x."""
-        return replace(self, theta=np.linalg.solve(change.T, self.theta), encoding=change @ self.encoding)
+        theta = np.asarray(np.linalg.solve(change.T, self.theta), dtype=np.float64)
+        return replace(self, theta=theta, encoding=change @ self.encoding)
 
 
 class Door(Protocol):
@@ -109,12 +112,11 @@ def walk(
     """
     assert settings.damped_steps is not None, "plan first"
     pairs = list(zip(settings.gradient_sigmas(), settings.hessian_sigmas(), strict=True))
-    first, design, fallen = place.encoding, None, 0.0
+    first, design, settled = place.encoding, None, False
     wide = walking_cut(settings, oracle.facts)
     place = place.measured_in(scale_of(sizes_at(settings, oracle, place, centre)))
     for number, (gradient_sigma, hessian_sigma) in enumerate(pairs[: settings.damped_steps], 1):
         final = number == settings.damped_steps
-        settled = fallen > SETTLED  # else the unit is that of where steps have come to, not of residuals
         door = door_at(place, cut if settled else wide)
         gradient, deviation = door.gradient(place.theta, gradient_sigma)
         hessian = door.matrix(place.theta, hessian_sigma)
@@ -127,8 +129,9 @@ def walk(
         design, place = seen_by(design, change), place.seen_by(change)
         sizes = sizes_at(settings, oracle, place, centre)
         told = max(scale_of(sizes), spread_of(sizes)) if final and not settled else scale_of(sizes)
-        fallen = min(max(told, LEAST_OF_NOISE * sqrt(length) / NORMAL_PART), MOST_GROWTH)
-        place = place.measured_in(fallen)
+        times = min(max(told, LEAST_OF_NOISE * sqrt(length) / NORMAL_PART), MOST_GROWTH)
+        place = place.measured_in(times)
+        settled = times > SETTLED and float(np.linalg.norm(step)) < SHORT
     return place
 
 

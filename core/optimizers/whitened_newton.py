@@ -181,16 +181,8 @@ def _whiten(
     whitened = np.eye(size)
     whitened[1:, 1:] = whitening
     whitened[1:, 0] = -whitening @ mean
-    made = Encoded(
-        whitened @ simple,
-        simple,
-        told,
-        weight,
-        whitening,
-        mean,
-        deviation,
-        np.diag(np.pad(np.where(np.diag(found) < SPARSE_VARIANCE, short, 0.0), (1, 0))),
-    )
+    raised = np.diag(np.pad(np.where(np.diag(found) < SPARSE_VARIANCE, short, 0.0), (1, 0)))
+    made = Encoded(whitened @ simple, simple, told, weight, whitening, mean, deviation, raised)
     if isinstance(loss, Poisson):
         assert loss.cap is not None, "it was learned"
         rate = max(float(told[0, size]) / weight * loss.cap, 3 * deviation / weight * loss.cap, LEAST_RATE)

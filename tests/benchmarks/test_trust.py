@@ -28,7 +28,7 @@ from core.catalogue.prediction import make_outlook, predict
 from core.catalogue.whitened_newton import WhitenedNewton
 from core.inference import checking, whitened
 from core.inference.whitened import Last, Told, Whitened
-from core.optimizers import column_look
+from core.optimizers import column_look, linear_walk
 from core.optimizers import whitened_newton as method
 from core.privacy.events import Event
 from core.privacy.facts import Facts
@@ -133,6 +133,12 @@ def _nothing_wrong(one: checking.Found) -> Checks:
     return found.model_copy(update={"job": (), "coefficients": ((),) * len(found.coefficients)})
 
 
+def _encoded_once(design: Told, raised: Array) -> Array:
+    """Leave columns in the encoding of the first moments."""
+    assert design.value.shape == raised.shape
+    return np.eye(len(raised))
+
+
 FINISH, SCORES, MATRIX, CHECK = whitened.finish, whitened._scores, method._Door.matrix, checking.check
 FROM_ZERO: Final = [(method, "_walk", _first_step_only), (method, "_start", _start_at_zero)]
 UNLIMITED: Final = dict.fromkeys(method._LONGEST_STEP, 1e9)
@@ -155,6 +161,11 @@ PLANTED: Final[dict[str, tuple[str, list[tuple[object, str, object]]]]] = {
     "no steps": ("rare", FROM_ZERO),
     "no steps, and no flag of it": ("rare", [*FROM_ZERO, (checking, "EXCESS", 1e9)]),
     "steps of any length": ("short of budget", [(method, "_LONGEST_STEP", UNLIMITED), (method, "LONGEST_START", 1e9)]),
+    "columns encoded once": ("close columns", [(linear_walk, "whitening", _encoded_once)]),
+    "residuals measured once": (
+        "close columns",
+        [(linear_walk, "LEAST_OF_NOISE", 1e9), (linear_walk, "MOST_GROWTH", 1.0)],
+    ),
     "no look": ("tails", [(column_look, "_look_at_numbers", _unlooked)]),
     "a look that nobody paid for": ("tails", [(WhitenedNewton, "schedule", _unpaid)]),
     "no flags": ("alias", [(method, "check", _nothing_wrong)]),

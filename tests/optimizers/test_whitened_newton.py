@@ -108,8 +108,7 @@ def test_it_asks_what_was_priced_in_that_order_and_no_answer_moves_a_price(name:
     pairs = zip(oracle.questions, scene.settings.questions(), strict=True)
     assert all(one.draws(size) <= planned.draws(size) for one, planned in pairs), "no answer draws more than planned"
     worth = sum(event.sigma**-2 for event in scene.plan.schedule if isinstance(event, Gaussian))
-    unspent = SHARES.weights if scene.settings.planned_loss.kind == "huber" else 0.0
-    assert worth == pytest.approx(1.0 - unspent, rel=1e-9), "mu is 1"
+    assert worth == pytest.approx(1.0, rel=1e-9), "mu is 1"
     assert sum(SHARES) == pytest.approx(1.0)
 
 
