@@ -110,14 +110,14 @@ def test_the_paper_s_method_is_still_there_by_its_name(service: Embedded, datase
     assert found["method"]["kind"] == found["plan"]["kind"] == "noisy_newton"
     assert "Avella-Medina" in found["method"]["source"]
     listed = {one["kind"]: one["default_for"] for one in service.get("/v1/optimizers")["data"]}
-    assert listed.pop(USUAL) == ["logistic", "linear", "poisson"]
+    assert listed.pop(USUAL) == ["logistic", "multinomial", "linear", "poisson"]
     assert {kind: models for kind, models in listed.items() if models} == {"describe": ["description"]}
 
 
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [
-        ({"model": {"kind": "multinomial", "target": "group", "features": ["x0"]}}, "/optimizer"),
+        ({"model": {"kind": "multinomial", "target": "group", "features": ["x0"], "ridge": 0.1}}, "/model/ridge"),
         ({"model": {"kind": "phase_retrieval", "target": "count", "features": ["x0"]}}, "/optimizer"),
         ({"model": LOGISTIC | {"ridge": 0.1}}, "/model/ridge"),
         ({"model": LOGISTIC | {"intercept": False}}, "/model/intercept"),

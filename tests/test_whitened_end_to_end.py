@@ -143,7 +143,7 @@ def test_counts_and_numbers(service: Embedded, dataset: str, model: dict[str, An
     [
         ({"model": LOGISTIC | {"intercept": False}}, "/model/intercept"),
         ({"model": LOGISTIC | {"ridge": 0.1}}, "/model/ridge"),
-        ({"model": {"kind": "multinomial", "target": "group", "features": ["age"]}}, "/optimizer/kind"),
+        ({"model": {"kind": "multinomial", "target": "group", "weights": {"bound": 2.0}}}, "/model/weights"),
         ({"model": SCORES | {"loss": {"kind": "huber", "scale": 2.0}}}, "/model/loss/scale"),
         ({"model": SCORES | {"loss": {"kind": "huber", "joint": True}}}, "/model/loss"),
         ({"model": COUNTS | {"loss": {"kind": "poisson", "c": 3.0}}}, "/model/loss/c"),

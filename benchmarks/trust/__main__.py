@@ -9,10 +9,14 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from benchmarks.trust.class_cells import ClassRow, class_rows
+from benchmarks.trust.class_jobs import run_classes
+from benchmarks.trust.class_shapes import SEED
 from benchmarks.trust.grid import rows
 from benchmarks.trust.jobs import run
 from benchmarks.trust.row import Row, stored_of
@@ -30,6 +34,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--most-units", type=int, default=10**9, help="leave larger cells out")
     parser.add_argument("--least-units", type=int, default=0, help="leave smaller cells out")
     parser.add_argument("--only", default="", help="only cells whose names contain it")
+    parser.add_argument("--multinomial", action="store_true", help="the grid of multinomial models instead")
     parser.add_argument("--fresh", action="store_true", help="only shapes that nothing was tuned on")
     parser.add_argument("--out", type=Path, default=Path("trust.jsonl"))
     parser.add_argument("--table", action="store_true", help="print the file, a line a cell")
@@ -44,8 +49,10 @@ def main(arguments: list[str]) -> int:
     commit, began = commit_of(), time.monotonic()
     done = {line["cell"] for line in read(asked.out) if line["commit"] == commit and line["jobs"] >= asked.jobs}
     missed = 0
-    for place, row in enumerate(rows()):
-        left_out = not asked.least_units <= row.cell.units <= asked.most_units or (asked.fresh and row.seed == 1)
+    grid: Iterable[Row | ClassRow] = class_rows() if asked.multinomial else rows()
+    for place, row in enumerate(grid):
+        left_out = not asked.least_units <= row.cell.units <= asked.most_units
+        left_out = left_out or (asked.fresh and row.seed in {1, SEED})
         if place % asked.of != asked.part or left_out or row.cell.name in done or asked.only not in row.cell.name:
             continue
         if time.monotonic() - began > asked.seconds:
@@ -58,15 +65,20 @@ def main(arguments: list[str]) -> int:
     return int(missed > 0)
 
 
-def judged(row: Row, jobs: int) -> dict[str, Any]:
+def judged(row: Row | ClassRow, jobs: int) -> dict[str, Any]:
     """Run a cell and return its figures, with the rules it breaks."""
-    found = judge([run(row.cell, (row.seed, number)) for number in range(jobs)], row.named)
+    seeds = [(row.seed, number) for number in range(jobs)]
+    if isinstance(row, ClassRow):
+        stored, each = None, [run_classes(row.cell, seed) for seed in seeds]
+    else:
+        stored, each = stored_of(row.cell), [run(row.cell, seed) for seed in seeds]
+    found = judge(each, row.named)
     return {
         "cell": row.cell.name,
         "expected": row.expected,
         "seed": row.seed,
         **asdict(found),
-        "broken": broken(found, row.expected, stored_of(row.cell)),
+        "broken": broken(found, row.expected, stored),
     }
 
 

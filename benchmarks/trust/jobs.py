@@ -15,6 +15,7 @@ from benchmarks.trust.rival import objective_perturbation
 from benchmarks.trust.shapes import DataSet, Outcome, draw
 from core.catalogue.columns import BinaryColumn, Column, NumberColumn
 from core.catalogue.jobs import JobSpec
+from core.catalogue.losses import Multinomial
 from core.catalogue.modelling import encoded_loss
 from core.catalogue.planning import PlannedJob, plan_job
 from core.catalogue.whitened_newton import WhitenedNewton
@@ -205,17 +206,19 @@ def compared(
     assert estimate.sandwich is not None, "and has a covariance"
     settings, learned = plan.spec.optimizer, estimate.checks.learned
     assert isinstance(settings, WhitenedNewton), "as planned"
+    loss = settings.planned_loss
+    assert not isinstance(loss, Multinomial), "several classes have cells of their own"
     to_declared, offset = plan.design.to_declared()
     covariance, sampling = estimate.sandwich.covariance.numpy(), estimate.sandwich.plain.numpy()
-    own, own_covariance = minimum(settings.planned_loss, learned, records, estimate.theta.numpy())
-    plain, plain_covariance = minimum(settings.planned_loss, learned, records, estimate.theta.numpy(), weighted=False)
+    own, own_covariance = minimum(loss, learned, records, estimate.theta.numpy())
+    plain, plain_covariance = minimum(loss, learned, records, estimate.theta.numpy(), weighted=False)
     error, plain_error = _errors(to_declared, covariance), _errors(to_declared, plain_covariance)
-    curvature, bound = sandwich_of(settings.planned_loss, learned)
+    curvature, bound = sandwich_of(loss, learned)
     withheld = np.zeros(plan.design.dimension, dtype=np.bool_)
     rival = objective_perturbation(plan.facts, settings, learned, records, (plain, plain_covariance))
     truth = data.truth
     if everybody is not None:
-        truth = to_declared @ minimum(settings.planned_loss, learned, everybody, own)[0] + offset
+        truth = to_declared @ minimum(loss, learned, everybody, own)[0] + offset
     withheld[list(estimate.checks.withheld)] = True
     return Job(
         estimate=to_declared @ estimate.theta.numpy() + offset,

@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.trust.exact import Array, derivatives
 from core.catalogue.checks import Learned
-from core.catalogue.losses import Huber, Poisson
+from core.catalogue.losses import Huber, Multinomial, Poisson
 from core.catalogue.whitened_newton import WhitenedNewton
 from core.privacy.facts import Adjacency, Facts
 
@@ -35,6 +35,7 @@ def objective_perturbation(
     """
     loss, ranges = settings.planned_loss, facts.ranges
     assert ranges is not None, "the planner says where columns lie"
+    assert not isinstance(loss, Multinomial), "several classes have cells of their own"
     assert settings.mu is not None, "as planned"
     features, target = records
     theta, covariance = plain

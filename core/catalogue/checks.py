@@ -8,8 +8,8 @@ from core.privacy.facts import Frozen
 
 JobCheck = Literal["not converged", "too many coefficients", "separated", "too few events"]
 """Said of a whole job: none of its coefficients has an interval then."""
-CoefficientCheck = Literal["not identified", "separated", "scale outside the plan"]
-"""Said of one coefficient, whose interval is withheld."""
+CoefficientCheck = Literal["not identified", "separated", "scale outside the plan", "too few events"]
+"""Said of one coefficient, whose interval is withheld; events of one of several classes."""
 
 
 class ColumnLook(Frozen):
@@ -29,6 +29,7 @@ class Learned(Frozen):
     encoding: tuple[tuple[float, ...], ...] = Field(description="E, shape (p, p), applied to encoded rows")
     weight_bound: float = Field(description="t of the weights min(1, t^2/|E x|^2)")
     base_rate: float | None = Field(default=None, description="of a logistic model's target; a mean count")
+    class_rates: tuple[float, ...] | None = Field(default=None, description="of a category's values, in their order")
     residual_scale: float | None = Field(default=None, description="in encoded units")
     cap: float | None = Field(default=None, description="largest count of a Poisson model")
     rate_cap: float | None = Field(
@@ -71,4 +72,5 @@ class Checks(Frozen):
 
     def words(self, place: int) -> tuple[str, ...]:
         """Return what is said beside one coefficient, in words."""
-        return (*self.job, *self.coefficients[place], *(("clamped",) if self.learned.columns[place].clamped else ()))
+        column = self.learned.columns[place % len(self.learned.columns)]  # classes share them
+        return (*self.job, *self.coefficients[place], *(("clamped",) if column.clamped else ()))

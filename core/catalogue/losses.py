@@ -137,6 +137,12 @@ class Multinomial(AbstractLoss):
     classes: Annotated[int, Field(ge=2, le=100)] | None = Field(default=None, description="null: as declared")
 
     @property
+    def known_classes(self) -> int:
+        """K, once it is filled."""
+        assert self.classes is not None, "plan first"
+        return self.classes
+
+    @property
     def score_bound(self) -> float:
         """Sqrt(2), 1 for two classes."""
         assert self.classes is not None, "plan first"

@@ -188,7 +188,7 @@ def _with_known(spec: JobSpec, design: Design, model: AnyModel) -> JobSpec:
     if isinstance(model, DescriptionModel):
         return _with_layout(spec, design, model)
     if isinstance(spec.optimizer, WhitenedNewton) and not isinstance(model, NetworkModel):
-        return spec.model_copy(update={"optimizer": told_of(spec.optimizer, model)})
+        return spec.model_copy(update={"optimizer": told_of(spec.optimizer, model, design)})
     if not isinstance(spec.optimizer, EscapeFigures) or isinstance(model, NetworkModel) or not spec.optimizer.escapes:
         return spec
     found = hessian_smoothness(encoded_loss(model, design), model.weights, design.norm_bound)

@@ -24,7 +24,7 @@ from core.catalogue.checks import Learned
 from core.catalogue.columns import Coded
 from core.catalogue.design import Design
 from core.catalogue.jobs import Inference
-from core.catalogue.losses import Huber, Poisson
+from core.catalogue.losses import Huber, Multinomial, Poisson
 from core.catalogue.methods import AnySettings, WithIntervals
 from core.catalogue.models import MultinomialModel, RegressionModel
 from core.catalogue.noisy_gd import NoisyGradientDescent
@@ -131,6 +131,9 @@ def whitened_widths(
     elif isinstance(loss, Poisson):
         assert loss.cap is not None, "planned"
         times = optimizer.widening(facts, mean, optimizer.count_cuts(facts, mean, sqrt(mean), loss.cap)[1])
+    elif isinstance(loss, Multinomial):
+        differ = RATES_DIFFER  # chances of all classes are alike in the reference
+        times = optimizer.widening(facts, differ / loss.known_classes, sqrt(2))
     else:
         differ = RATES_DIFFER
         times = optimizer.widening(facts, differ * mean, 1.0)
@@ -155,6 +158,8 @@ def learned_errors(
         theta: the estimate in encoded units, shape (p,).
         to_declared: from encoded units, shape (p, p).
     """
+    if isinstance(optimizer.planned_loss, Multinomial):
+        return _learned_of_classes(optimizer, facts, learned, to_declared)
     match optimizer.planned_loss:
         case Huber() as loss:
             curvature, bound, size = NORMAL_CURVATURE, loss.c, learned.residual_scale or 1.0
@@ -186,6 +191,27 @@ def _count_errors(
     dispersed = sampling * (learned.variance_ratio or 1.0)
     found = WIDTH_FACTOR * np.sqrt((dispersed * sampled + private * noised) / (facts.units * learned.base_rate))
     return tuple(found.tolist())
+
+
+def _learned_of_classes(
+    optimizer: WhitenedNewton, facts: Facts, learned: Learned, to_declared: Array
+) -> tuple[float, ...]:
+    """Return the same for every class but the baseline, class after class.
+
+    With frequencies pi, S^-1 of U'(diag(pi) - pi pi')U gives class k against class 0 the variance 1/pi_k + 1/pi_0 over
+    n, and S^-2, which noise is multiplied by, v = 1/pi_k^2 + 1/pi_0^2 - (1/pi_k - 1/pi_0)^2/K: so c is their ratio.
+    """
+    assert learned.class_rates is not None, "they were learned"
+    rates, classes = np.array(learned.class_rates), len(learned.class_rates)
+    rows = to_declared @ np.array(learned.encoding).T
+    found: list[float] = []
+    for rate in rates[1:]:
+        sampling = 1 / rate + 1 / rates[0]
+        noise = 1 / rate**2 + 1 / rates[0] ** 2 - (1 / rate - 1 / rates[0]) ** 2 / classes
+        times = optimizer.widening(facts, RATES_DIFFER * sampling / noise, sqrt(2))
+        alone = np.sqrt((rows**2).sum(-1) * sampling / (facts.units * RATES_DIFFER))
+        found.extend((times * alone).tolist())
+    return tuple(found)
 
 
 def demerit(outlook: Outlook, facts: Facts, optimizer: AnySettings, inference: Inference) -> float:

@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from core.catalogue.class_questions import ClassCounts, ClassCurvature, ClassGradient, ClassMoments
 from core.catalogue.hessian_questions import FirstStationary, Hessian, HessianProduct, LikelyStationary
 from core.catalogue.look_questions import (
     CellCounts,
@@ -244,10 +245,13 @@ Summed = Gradient | GradientDifference | Secant | Curvature | Hessian | HessianP
 Scored = LikelyStationary | FirstStationary
 """Made of two sums at each of a list of points, a gradient's and a Hessian's."""
 
-Counted = CellCounts | LinearResidualCounts | MagnitudeCounts | ResidualMagnitudeCounts | ValueCounts
+Counted = CellCounts | LinearResidualCounts | MagnitudeCounts | ResidualMagnitudeCounts | ValueCounts | ClassCounts
 """Counts of records in public sets: integers, which the lattice carries without any error."""
 
-Reencoded = SecondMoments | WeightSums | ReencodedGradient | ReencodedCurvature
+ClassSum = ClassMoments | ClassGradient | ClassCurvature
+"""Such sums of a multinomial model."""
+
+Reencoded = SecondMoments | WeightSums | ReencodedGradient | ReencodedCurvature | ClassSum
 """Sums over re-encoded rows."""
 
 Looked = Counted | Reencoded

@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar, Final, Literal, NamedTuple, Self
 
 from pydantic import Field
 
+from core.catalogue.class_questions import ClassCounts, ClassCurvature, ClassGradient, ClassMoments
 from core.catalogue.count_losses import CutPoisson
 from core.catalogue.look_questions import (
     CellCounts,
@@ -21,7 +22,7 @@ from core.catalogue.look_questions import (
     ValueCounts,
     WeightSums,
 )
-from core.catalogue.losses import Huber, Logistic, Poisson
+from core.catalogue.losses import Huber, Logistic, Multinomial, Poisson
 from core.catalogue.method import AbstractSettings, Assumption, Bound, Card
 from core.catalogue.planning_rules import CONFIDENCE, Mu, fill, noise_norm
 from core.catalogue.questions import Looked
@@ -52,8 +53,12 @@ GRADIENT_SHARE: Final = 0.34
 """Of both precise gradients together, in predictions of widths."""
 _CURVATURE: Final = {"logistic": 0.2125, "poisson": 1.0, "huber": 0.8}
 """Mean second derivative with equal odds, mean 1, or normal residuals."""
-_KAPPA: Final = {"logistic": 0.95, "poisson": 0.95, "huber": 0.8}
-Family = Annotated[Logistic | Huber | Poisson, Field(discriminator="kind")]
+CLASS_PEAK: Final = 0.5
+"""Of several classes' second derivative in contrasts."""
+CLASSES_DIFFER: Final = 0.85
+"""Of what equal chances of all records would make of it, where they differ."""
+_KAPPA: Final = {"logistic": 0.95, "multinomial": 0.95, "poisson": 0.95, "huber": 0.8}
+Family = Annotated[Logistic | Multinomial | Huber | Poisson, Field(discriminator="kind")]
 
 
 class Shares(NamedTuple):
@@ -131,7 +136,7 @@ class WhitenedNewton(AbstractSettings):
             self,
             mu=mu,
             damped_steps=LINEAR_STEPS if isinstance(self.loss, Huber) else PLANNED_STEPS,
-            weight_bound=sqrt(WEIGHT_PER_PARAMETER * facts.dimension + 1),
+            weight_bound=sqrt(WEIGHT_PER_PARAMETER * len(facts.ranges.kinds) + 1),
             numbers=len(facts.ranges.places("number")),
             two_valued=len(facts.ranges.places("two")),
         )
@@ -154,7 +159,7 @@ class WhitenedNewton(AbstractSettings):
         return Shares(0.0, *(share / (1 - shares.look) for share in shares[1:])) if self.looked else shares
 
     @property
-    def planned_loss(self) -> Logistic | Huber | Poisson:
+    def planned_loss(self) -> Logistic | Multinomial | Huber | Poisson:
         """The loss, once it is filled."""
         assert self.loss is not None, "plan first"
         return self.loss
@@ -211,12 +216,14 @@ class WhitenedNewton(AbstractSettings):
             return None
         return ValueCounts(sigma=self.sigma(self.column_shares()[1]), columns=self.two_valued)
 
-    def target_question(self) -> ValueCounts | MagnitudeCounts | None:
-        """Return the one question about a binary target or a count; None for a linear model, which asks for cells."""
+    def target_question(self) -> ValueCounts | ClassCounts | MagnitudeCounts | None:
+        """Return the one question about a category or a count; None for a linear model, which asks for cells."""
         sigma = self.sigma(self.shares.target)
         match self.planned_loss:
             case Logistic():
                 return ValueCounts(sigma=sigma, of="target", columns=1)
+            case Multinomial() as loss:
+                return ClassCounts(sigma=sigma, classes=loss.known_classes)
             case Poisson():
                 per_octave = COUNT_BINS_PER_OCTAVE
                 return MagnitudeCounts(sigma=sigma, of="target", columns=1, bins=COUNT_BINS, per_octave=per_octave)
@@ -244,10 +251,12 @@ class WhitenedNewton(AbstractSettings):
         sigma, per_octave = self.sigma(self.shares.residuals), COUNT_BINS_PER_OCTAVE
         return ResidualMagnitudeCounts(sigma=sigma, rate_cap=rate_cap, top=top, bins=COUNT_BINS, per_octave=per_octave)
 
-    def moment_question(self, centre: float = 0.0, unit: float = 1.0) -> SecondMoments:
-        """Return the question for second moments with a target so encoded."""
+    def moment_question(self, centre: float = 0.0, unit: float = 1.0) -> SecondMoments | ClassMoments:
+        """Return the question for second moments with a target so encoded, or with classes."""
         sigma = self.sigma(self.shares.moments)
         bound = self.bound_of_weights
+        if isinstance(self.loss, Multinomial):
+            return ClassMoments(sigma=sigma, weight_bound=bound, classes=self.loss.known_classes)
         return SecondMoments(sigma=sigma, weight_bound=bound, target_centre=centre, target_unit=unit)
 
     def weight_question(self) -> WeightSums:
@@ -284,9 +293,23 @@ class WhitenedNewton(AbstractSettings):
         if isinstance(self.loss, Huber):
             yield self.linear_residual_question()
 
+    def _class_sums(self, classes: int) -> Iterator[Looked]:
+        """Yield the questions of the steps and of the covariance of several classes, in order."""
+        bound = self.bound_of_weights
+        for gradient, hessian in zip(self.gradient_sigmas(), self.hessian_sigmas(), strict=True):
+            yield ClassGradient(sigma=gradient, classes=classes, weight_bound=bound)
+            yield ClassCurvature(sigma=hessian, of="hessian", classes=classes, weight_bound=bound)
+        scores = self.sigma(self.shares.scores)
+        yield ClassCurvature(sigma=scores, of="score", classes=classes, weight_bound=bound)
+        yield self.weight_question()
+
     def _sums(self) -> Iterator[Looked]:
         """Yield the questions of the steps and of the covariance, in order."""
-        loss, bound = _reencoded(self.planned_loss), self.bound_of_weights
+        planned, bound = self.planned_loss, self.bound_of_weights
+        if isinstance(planned, Multinomial):
+            yield from self._class_sums(planned.known_classes)
+            return
+        loss = _reencoded(planned)
         pairs = zip(self.gradient_sigmas(), self.hessian_sigmas(), strict=True)
         for step, (gradient, hessian) in enumerate(pairs):
             if step == self.damped_steps and isinstance(loss, CutPoisson):
@@ -351,7 +374,8 @@ class WhitenedNewton(AbstractSettings):
             peak: the largest second derivative, of a Poisson model M of `count_cuts`; None: the loss's.
         """
         loss = self.planned_loss
-        peak = peak or (1.0 if isinstance(loss, Huber) else loss.curvature_peak)
+        usual = {"huber": 1.0, "multinomial": CLASS_PEAK}  # in residual scales; in contrasts, of two classes too
+        peak = peak or usual.get(loss.kind, loss.curvature_peak)
         return self._spectral_noise(facts, peak) / curvature
 
     def _spectral_noise(self, facts: Facts, peak: float) -> float:
@@ -360,14 +384,26 @@ class WhitenedNewton(AbstractSettings):
         share = self.shares.first_hessian + self.shares.last_hessian
         moved = sqrt(2) if facts.adjacency is Adjacency.REPLACE_ONE else 1.0
         deviation = moved * self.bound_of_weights**2 * peak / facts.units
-        return 2 * sqrt(facts.dimension) * deviation / (self.mu * sqrt(share))
+        loss, spread = self.loss, 2 * sqrt(facts.dimension)
+        if isinstance(loss, Multinomial):  # its noise is on coordinates: sqrt((p + 1) K) in place of 2 sqrt(p (K - 1))
+            features = facts.dimension // (loss.known_classes - 1)
+            spread = sqrt((features + 1) * loss.known_classes)
+        return spread * deviation / (self.mu * sqrt(share))
+
+    @property
+    def _usual_curvature(self) -> float:
+        """The mean second derivative with equal odds, mean 1 or normal residuals."""
+        loss = self.planned_loss
+        if isinstance(loss, Multinomial):
+            return CLASSES_DIFFER / loss.known_classes
+        return _CURVATURE[loss.kind]
 
     def figures(self, facts: Facts) -> dict[str, float | int | None]:
         """Return what the noise of the Hessians comes to; above 1 a job ends with `too many coefficients`."""
         loss, peak = self.planned_loss, None
         if isinstance(loss, Poisson):
             peak, _ = self.count_cuts(facts, 1.0, 1.0, loss.curvature_peak)
-        return {"hessian_noise": self.hessian_noise(facts, _CURVATURE[loss.kind], peak)}
+        return {"hessian_noise": self.hessian_noise(facts, self._usual_curvature, peak)}
 
     def bound(self, facts: Facts) -> Bound:
         """Predict how far noise moves the estimate from the non-private one, in deviations of the linear predictor.
@@ -376,13 +412,17 @@ class WhitenedNewton(AbstractSettings):
         columns are as they were learned to be; c is what the loss has with equal odds, mean 1 or normal residuals.
         """
         assert self.mu is not None, "plan first"
-        loss = self.planned_loss
-        curvature = _CURVATURE[loss.kind]
-        own = _reencoded(loss)
-        if isinstance(own, CutPoisson):
-            rate_cap, cut = self.count_cuts(facts, 1.0, 1.0, own.cut)
-            own = CutPoisson(rate_cap=rate_cap, cut=cut)
-        gradient = ReencodedGradient(sigma=self.sigma(GRADIENT_SHARE), loss=own, weight_bound=self.bound_of_weights)
+        loss, sigma, bound = self.planned_loss, self.sigma(GRADIENT_SHARE), self.bound_of_weights
+        curvature = self._usual_curvature
+        gradient: ClassGradient | ReencodedGradient
+        if isinstance(loss, Multinomial):
+            gradient = ClassGradient(sigma=sigma, classes=loss.known_classes, weight_bound=bound)
+        else:
+            own = _reencoded(loss)
+            if isinstance(own, CutPoisson):
+                rate_cap, cut = self.count_cuts(facts, 1.0, 1.0, own.cut)
+                own = CutPoisson(rate_cap=rate_cap, cut=cut)
+            gradient = ReencodedGradient(sigma=sigma, loss=own, weight_bound=bound)
         value = noise_norm(gradient.sigma * gradient.sensitivity(facts), facts.dimension, 1) / curvature
         return Bound(
             quantity="distance of the private from the weighted non-private estimate, to first order, in deviations of "
@@ -405,12 +445,14 @@ class WhitenedNewton(AbstractSettings):
             adjacency=tuple(Adjacency),
             assumptions=(
                 Assumption(text="each unit's gradient is bounded (the weights see to it)", checked="static"),
-                Assumption(text="the model is logistic, linear or Poisson, with an intercept", checked="static"),
+                Assumption(
+                    text="the model is logistic, multinomial, linear or Poisson, with an intercept", checked="static"
+                ),
                 Assumption(text="columns vary within their declared ranges as the look found", checked="runtime"),
                 Assumption(text="the last steps converged, and directions are identified", checked="runtime"),
             ),
             returns="coefficients with intervals; what fails a check is flagged, and its interval withheld",
-            default_for=("logistic", "linear", "poisson"),
+            default_for=("logistic", "multinomial", "linear", "poisson"),
         )
 
 

@@ -5,13 +5,15 @@ from typing import Final
 from core.catalogue.columns import Coded, bounds_of
 from core.catalogue.design import Design
 from core.catalogue.jobs import Inference, JobSpec
-from core.catalogue.losses import Huber, Logistic, Mallows, Poisson, Squared
-from core.catalogue.models import LinearModel, LogisticModel, PoissonModel, RegressionModel
+from core.catalogue.losses import Huber, Logistic, Mallows, Multinomial, Poisson, Squared
+from core.catalogue.models import LinearModel, LogisticModel, MultinomialModel, PoissonModel, RegressionModel
 from core.catalogue.planning_rules import fill
 from core.catalogue.whitened_newton import LEAST_SQUARES_CUT, WhitenedNewton
 from core.errors import FieldError, Invalid
 from core.privacy.facts import Facts, Ranges
 
+MOST_PARAMETERS: Final = 1000
+"""Of all classes: a Hessian has a quarter of this many squared numbers, each noised."""
 _OWN: Final = "whitened_newton has its own: leave it out"
 
 
@@ -33,8 +35,8 @@ def prepared(spec: JobSpec) -> JobSpec:
     errors = [*_of_model(spec, planned=planned), *([] if planned else _of_inference(spec.inference))]
     if errors:
         raise Invalid(
-            f"whitened_newton, the default for logistic, linear and poisson models, does not offer this: see "
-            f"{errors[0].pointer}, or name another method under /optimizer.",
+            f"whitened_newton, the default for logistic, multinomial, linear and poisson models, does not offer this: "
+            f"see {errors[0].pointer}, or name another method under /optimizer.",
             *errors,
         )
     if isinstance(spec.model, LinearModel) and isinstance(spec.model.loss, Squared):
@@ -46,15 +48,15 @@ def prepared(spec: JobSpec) -> JobSpec:
 def _of_model(spec: JobSpec, *, planned: bool) -> list[FieldError]:
     """Return what is wrong with the model."""
     model = spec.model
-    if not isinstance(model, LogisticModel | LinearModel | PoissonModel):
-        detail = "is for logistic, linear and poisson models: take noisy_newton or noisy_gd"
+    if not isinstance(model, LogisticModel | MultinomialModel | LinearModel | PoissonModel):
+        detail = "is for logistic, multinomial, linear and poisson models: take noisy_newton or noisy_gd"
         return [FieldError("/optimizer/kind", detail)]
     errors = []
     if not model.intercept:
         errors.append(FieldError("/model/intercept", "must be true: columns are centred by what is learned"))
     if model.ridge:
         errors.append(FieldError("/model/ridge", "must be 0: columns are re-encoded; take noisy_newton for a ridge"))
-    loss = model.loss
+    loss = Logistic() if isinstance(model, MultinomialModel) else model.loss  # which leaves nothing to choose either
     offered = Logistic | Squared | Poisson | Huber
     if not isinstance(loss, offered) or (isinstance(loss, Huber) and loss.joint):
         errors.append(
@@ -84,8 +86,18 @@ def with_model_of(spec: JobSpec, planned: JobSpec) -> JobSpec:
     return spec
 
 
-def told_of(optimizer: WhitenedNewton, model: RegressionModel) -> WhitenedNewton:
-    """Return the settings with the filled model's loss; a residual scale is learned, so it counts in its own units."""
+def told_of(optimizer: WhitenedNewton, model: RegressionModel, design: Design) -> WhitenedNewton:
+    """Return the settings with the filled model's loss; a residual scale is learned, so it counts in its own units.
+
+    Raises:
+        Invalid: so many classes and features that their matrices would be too large.
+    """
+    if isinstance(model, MultinomialModel):
+        parameters = (design.classes - 1) * design.dimension
+        if parameters > MOST_PARAMETERS:
+            fix = f"has {parameters} coefficients in all classes; at most {MOST_PARAMETERS} by whitened_newton"
+            raise Invalid(f"/model/features {fix}.", FieldError("/model/features", f"{fix}: leave out features"))
+        return fill(optimizer, loss=Multinomial(classes=design.classes))
     assert isinstance(model, LogisticModel | LinearModel | PoissonModel), "others were refused"
     loss = Huber(c=model.loss.c, scale=1.0) if isinstance(model.loss, Huber) else model.loss
     return fill(optimizer, loss=loss)

@@ -22,7 +22,7 @@ from core.catalogue.checks import JobCheck
 from core.catalogue.columns import Coded, Column, Ordered
 from core.catalogue.design import Design
 from core.catalogue.loss_bases import AbstractRobust
-from core.catalogue.losses import Logistic, Loss, Poisson
+from core.catalogue.losses import Logistic, Loss, Multinomial, Poisson
 from core.catalogue.modelling import encoded_loss
 from core.catalogue.models import RegressionModel
 from core.catalogue.predicted_covariance import Outlook
@@ -153,6 +153,11 @@ def outcome_of(outlook: Outlook, design: Design, loss: Loss, assumed: Assumed) -
             best = Signal(mean, 1.0, events=min(rate, 1 - rate))
             usual = best._replace(curvature=RATES_DIFFER * mean)
             return Outcome(usual, best, usual if assumed.base_rate is not None else None)
+        case Multinomial():
+            # Ten records of the rarest class for each of its own coefficients, which are one part in K - 1 of all.
+            rarest = (loss.known_classes - 1) / loss.known_classes
+            best = Signal(1 / loss.known_classes, sqrt(2), events=rarest)
+            return Outcome(best._replace(curvature=RATES_DIFFER * best.curvature), best, None)
         case Poisson():
             assert loss.cap is not None, "plan first"
             usual = Signal(mean, loss.cap, events=mean)

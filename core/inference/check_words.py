@@ -13,6 +13,7 @@ _SAID: Final = {
 _SAID_OF_ONE: Final = {
     "not identified": "not identified: an alias of others, or no records there, or noise hides it",
     "separated": "separated, or not seen: its records have nearly all one outcome",
+    "too few events": "fewer than ten records of its class, or of the baseline's, for each of its coefficients",
     "scale outside the plan": "no variation was seen: the column's bounds are too wide for its scale to be learned",
 }
 
@@ -25,7 +26,7 @@ def checked(released: Released) -> list[str]:
     said = [_SAID[one] for one in checks.job]
     for name, flags in zip(released.names, checks.coefficients, strict=True):
         said += [f"The interval of {name} is withheld; {_SAID_OF_ONE[one]}." for one in flags]
-    for name, column in zip(released.names, checks.learned.columns, strict=True):
+    for name, column in zip(released.design.names, checks.learned.columns, strict=True):
         for end in column.clamped:
             said.append(
                 f"Many records have {name} at its declared {end} bound: where values beyond it were cut, its "

@@ -26,6 +26,13 @@ class Columns:
     clamped: NDArray[np.bool_]
     """At the lower and upper end of its range, shape (p, 2)."""
 
+    @property
+    def simple(self) -> Array:
+        """The map from encoded rows to (1, z), z = (feature - centre)/scale, shape (p, p)."""
+        matrix: Array = np.diag(1 / self.scale)
+        matrix[1:, 0] = -self.centre[1:] / self.scale[1:]
+        return matrix
+
 
 def unknown(features: int) -> Columns:
     """Return columns of which nothing is known yet."""

@@ -12,6 +12,7 @@ from core.catalogue.jobs import Inference
 from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
 from core.catalogue.kl.proximal_point import ProximalPoint
 from core.catalogue.kl.spider import KlSpider
+from core.catalogue.losses import Multinomial
 from core.catalogue.methods import AnySettings
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
@@ -37,6 +38,7 @@ from core.optimizers import (
     proximal_point,
     select_model,
     sufficient_statistics,
+    whitened_classes,
     whitened_newton,
 )
 from core.oracle import Oracle, Release, Status
@@ -92,7 +94,8 @@ def iterate(  # noqa: C901, PLR0912 - a case for each method
             assert points is not None, "a job of this kind is about models"
             ended = select_model.iterate(settings, oracle, points)
         case WhitenedNewton():
-            ended = whitened_newton.iterate(settings, oracle, looked)
+            several = isinstance(settings.loss, Multinomial)
+            ended = (whitened_classes if several else whitened_newton).iterate(settings, oracle, looked)
         case Describe():
             raise AssertionError("a description estimates nothing; see `core.optimizers.describe`")
         case _:

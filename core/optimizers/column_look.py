@@ -105,10 +105,11 @@ def _by_cell(answer: Answer, named: tuple[Cells, ...], units: int) -> list[dict[
 
 def look_at_columns(settings: Looking, oracle: Oracle) -> Columns:
     """Ask where every column lies and how far it varies."""
-    ranges, units, p = _ranges(oracle), oracle.facts.units, oracle.facts.dimension
+    ranges, units = _ranges(oracle), oracle.facts.units
+    p = len(ranges.kinds)
     found = unknown(p)
     numbers, two = list(ranges.places("number")), list(ranges.places("two"))
-    zero = torch.zeros(p, dtype=torch.float64)
+    zero = _zero(oracle)
     if numbers:
         sigma = settings.cell_sigma()
 
@@ -137,7 +138,9 @@ def _look_at_numbers(settings: Looking, oracle: Oracle, medians: Quantiles, foun
     found.clamped[numbers] = medians.ends > max(CAUTION * medians.deviation, CLAMPED_PART * units)
     question = settings.size_question()
     assert question is not None, "there are numeric columns"
-    answer = oracle.ask(question, torch.from_numpy(found.centre.copy()))
+    centres = _zero(oracle)
+    centres[: len(found.centre)] = torch.from_numpy(found.centre)
+    answer = oracle.ask(question, centres)
     counts, deviation = (answer.value * units).numpy().reshape(len(numbers), SIZE_BINS), answer.scale * units
     middles = 2.0 ** -(np.arange(SIZE_BINS) + 0.5)
     for at, own, wide in zip(numbers, counts, width, strict=True):

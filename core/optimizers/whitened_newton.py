@@ -10,17 +10,16 @@ covariance of z, so that x = E v for an encoded row v and a public matrix E. A s
 about unit variance; theta' x = (E' theta)' v.
 """
 
-from dataclasses import dataclass, replace
-from math import log, sqrt
+from dataclasses import replace
+from math import log
 from typing import Final, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from core.catalogue.count_losses import CutPoisson
-from core.catalogue.losses import Huber, Logistic, Poisson
+from core.catalogue.losses import Huber, Logistic, Multinomial, Poisson
 from core.catalogue.reencoded_questions import ReencodedCurvature, ReencodedGradient
 from core.catalogue.whitened_newton import TARGET_REACH, WhitenedNewton
 from core.inference.checking import Found, check
@@ -28,7 +27,7 @@ from core.inference.counts import correction
 from core.inference.estimate import Estimate, Sandwich
 from core.inference.looks import Columns
 from core.inference.residuals import scale_of
-from core.inference.shrinkage import TINY, assembled, positive_part, shrink
+from core.inference.shrinkage import TINY, positive_part
 from core.inference.whitened import Kind, Last, Told, Whitened, finish, newton_step
 from core.optimizers.column_look import (
     base_rate,
@@ -38,17 +37,10 @@ from core.optimizers.column_look import (
 )
 from core.optimizers.count_look import CutCounts, look_at_residuals, walking_cut
 from core.optimizers.linear_walk import Place, sizes_at, walk
+from core.optimizers.whitening import Encoded, above, encoded_by
 from core.oracle import Answer, Oracle, Status
 
 Array = NDArray[np.float64]
-LEAST_WEIGHT: Final = 0.2
-LEAST_VARIANCE: Final = 0.6
-"""Variances are raised to it, so that rare values and long tails are not blown up until their rows weigh nothing."""
-SPARSE_VARIANCE: Final = 0.3
-"""Below it that is so of a column; others fall short of LEAST_VARIANCE by their shape."""
-COVARIANCE_FLOOR: Final = 0.02
-LEAST_COVARIANCE: Final = 0.05
-NOISE_FLOOR: Final = 0.75
 LEAST_UNIT: Final = 2.0**-14
 """Of a linear model's target, as a part of its range."""
 LONGEST_START: Final = 1.5
@@ -72,37 +64,6 @@ class Target(NamedTuple):
     """How many of the rarer outcome, or counts, there are, as told."""
     square: float = 0.0
     """Mean square of counts, as told."""
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """A public encoding of rows with the moments that it was made of."""
-
-    matrix: Array
-    """E, shape (p, p)."""
-    simple: Array
-    """The map to (1, z), shape (p, p)."""
-    moments: Array
-    """Of (1, z, y0), as told, shape (p + 1, p + 1)."""
-    weight: float
-    """Mean weight."""
-    whitening: Array
-    """A, shape (p - 1, p - 1)."""
-    mean: Array
-    """m, shape (p - 1,)."""
-    deviation: float
-    """Of the noise on a moment."""
-    raised: Array
-    """What was added to variances, of (1, z), shape (p, p)."""
-
-    @property
-    def typical(self) -> Array:
-        """A row v of all columns' means, as told, shape (p,)."""
-        return np.asarray(np.linalg.solve(self.simple, np.concatenate(([1.0], self.mean))), dtype=np.float64)
-
-    def at(self, theta: Array) -> Tensor:
-        """Return a point above the encoding, as questions about re-encoded rows take it."""
-        return _above(theta, self.matrix)
 
 
 def iterate(settings: WhitenedNewton, oracle: Oracle, looked: Columns | None = None) -> tuple[Estimate, Status]:
@@ -133,13 +94,10 @@ def iterate(settings: WhitenedNewton, oracle: Oracle, looked: Columns | None = N
     return _told(settings, oracle, columns, encoded, door, target, found), Status.FINISHED
 
 
-def _above(theta: Array, matrix: Array) -> Tensor:
-    return torch.from_numpy(np.vstack((theta, matrix)))
-
-
 def _look_at_target(settings: WhitenedNewton, oracle: Oracle) -> tuple[Logistic | Huber | Poisson, Target]:
     """Ask about the target; return the loss with what was learned, and the target's encoding."""
     loss = settings.planned_loss
+    assert not isinstance(loss, Multinomial), "several classes have steps of their own"
     match loss:
         case Logistic():
             rate, events = base_rate(settings, oracle)
@@ -160,29 +118,16 @@ def _whiten(
 ) -> tuple[Encoded, Target]:
     """Ask for second moments, and make the encoding of their inverse root."""
     size = oracle.facts.dimension
-    simple = np.diag(1 / columns.scale)
-    simple[1:, 0] = -columns.centre[1:] / columns.scale[1:]
+    simple = columns.simple
     centre, unit = {
         "logistic": (0.5, 1.0),
         "poisson": (0.0, loss.cap if isinstance(loss, Poisson) and loss.cap else 1.0),
         "huber": (target.centre, TARGET_REACH * target.unit),
     }[loss.kind]
-    answer = oracle.ask(settings.moment_question(centre, unit), _above(np.zeros(size), simple))
+    answer = oracle.ask(settings.moment_question(centre, unit), above(np.zeros(size), simple))
     told, deviation = answer.value.numpy(), answer.scale
-    weight = max(float(told[0, 0]), LEAST_WEIGHT)
-    mean = told[0, 1:size] / weight
-    covariance = told[1:size, 1:size] / weight - np.outer(mean, mean)
-    shrunk = shrink(covariance, deviation / weight, LEAST_COVARIANCE)
-    found = assembled(shrunk.vectors, shrunk.values)
-    short = np.maximum(0.0, LEAST_VARIANCE - np.diag(found))
-    values, vectors = np.linalg.eigh(found + np.diag(short))
-    floor = max(COVARIANCE_FLOOR, NOISE_FLOOR * shrunk.kept * deviation / weight * sqrt(size))
-    whitening = assembled(vectors, 1 / np.sqrt(np.maximum(values, floor)))
-    whitened = np.eye(size)
-    whitened[1:, 1:] = whitening
-    whitened[1:, 0] = -whitening @ mean
-    raised = np.diag(np.pad(np.where(np.diag(found) < SPARSE_VARIANCE, short, 0.0), (1, 0)))
-    made = Encoded(whitened @ simple, simple, told, weight, whitening, mean, deviation, raised)
+    made = encoded_by(told, deviation, simple)
+    weight = made.weight
     if isinstance(loss, Poisson):
         assert loss.cap is not None, "it was learned"
         rate = max(float(told[0, size]) / weight * loss.cap, 3 * deviation / weight * loss.cap, LEAST_RATE)

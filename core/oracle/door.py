@@ -153,7 +153,8 @@ class AbstractDoor(ABC):
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
         """Pay for, sum, noise and return an answer at theta, shape (p,), and at `other` for pairs, of one precision.
 
-        A question about a list is asked at theta of shape (K, p), one about re-encoded rows at (p + 1, p).
+        A question about a list is asked at theta of shape (K, p), one about re-encoded rows at a point above its
+        encoding.
 
         What an earlier attempt of the same job was told at this place is returned as it was, without reading.
 
@@ -166,8 +167,8 @@ class AbstractDoor(ABC):
         ensure(len(shape) == known.ndim, "lanes exist in simulations only")
         ensure(shape[-1] == self._problem.dimension, "parameters have shape (p,), or (K, p) for a list")
         ensure(shape[0] > 0, "a list has points")
-        encoded = (self._problem.dimension + 1, self._problem.dimension)
-        ensure(question.places != "encoded" or shape == encoded, "an encoding is a square matrix below its point")
+        rows = self._features + 1
+        ensure(question.places != "encoded" or shape[0] == rows, "an encoding has a row for each feature")
         ensure(theta.dtype in {torch.float64, self.precision}, "parameters are float64, or single where a network is")
         ensure((other is not None) == (question.places == "pair"), "pairs are asked at two points, all else at one")
         ensure(other is None or other.shape == shape, "both points have one shape")
@@ -176,6 +177,12 @@ class AbstractDoor(ABC):
         return self._account.answer(
             part, known.event, question, theta, other, lambda: self._draw(question, theta, other), length
         )
+
+    @property
+    def _features(self) -> int:
+        """The number of features: of parameters, or where each class has its own fewer."""
+        ranges = self.facts.ranges
+        return self._problem.dimension if ranges is None else len(ranges.kinds)
 
     def _about(self, question: Question) -> _Known:
         """Return what is known of a question."""

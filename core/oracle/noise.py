@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from core.catalogue.class_questions import ClassCounts, ClassCurvature, ClassGradient, ClassMoments
 from core.catalogue.hessian_questions import AbstractScored, FirstStationary, Hessian, HessianProduct, LikelyStationary
 from core.catalogue.look_questions import (
     CellCounts,
@@ -18,6 +19,7 @@ from core.catalogue.look_questions import (
     WeightSums,
 )
 from core.catalogue.questions import (
+    ClassSum,
     Curvature,
     Gradient,
     GradientDifference,
@@ -55,9 +57,10 @@ from core.problems.neural.parts import OpenSum, closed, is_here
 Matrices = Curvature | Hessian | ReencodedCurvature | SecondMoments
 """Symmetric answers, noised on and above the diagonal."""
 
-_Counts = CellCounts | LinearResidualCounts | MagnitudeCounts | ResidualMagnitudeCounts | ValueCounts
+_Counts = CellCounts | LinearResidualCounts | MagnitudeCounts | ResidualMagnitudeCounts | ValueCounts | ClassCounts
 _Tables = TableCounts | CutSums | CutProducts | InfluenceSquares
-Vectors = Gradient | GradientDifference | HessianProduct | Secant | ReencodedGradient | WeightSums | _Counts | _Tables
+_Looked = ReencodedGradient | WeightSums | ClassSum | _Counts
+Vectors = Gradient | GradientDifference | HessianProduct | Secant | _Looked | _Tables
 """Sums that are told entry by entry, as they are."""
 
 
@@ -94,7 +97,7 @@ def _looked_grid(question: Looked, facts: Facts, terms: int) -> Grid:
     match question:
         case ReencodedCurvature() | SecondMoments():
             return matrix_grid(bound, terms, size, facts.adjacency)
-        case ReencodedGradient():
+        case ReencodedGradient() | ClassGradient():
             return vector_grid(bound, terms, size, facts.adjacency)
         case (
             CellCounts()
@@ -102,7 +105,10 @@ def _looked_grid(question: Looked, facts: Facts, terms: int) -> Grid:
             | MagnitudeCounts()
             | ResidualMagnitudeCounts()
             | ValueCounts()
+            | ClassCounts()
             | WeightSums()
+            | ClassMoments()
+            | ClassCurvature()
         ):
             return vector_grid(bound, terms, size, facts.adjacency, question.diameter(facts))
     assert_never(question)

@@ -17,6 +17,7 @@ from typing import NamedTuple, assert_never
 import torch
 from torch import Tensor
 
+from core.catalogue.class_questions import ClassCounts, ClassCurvature, ClassGradient, ClassMoments
 from core.catalogue.count_losses import CutPoisson
 from core.catalogue.look_questions import (
     CellCounts,
@@ -33,6 +34,7 @@ from core.catalogue.reencoded_questions import ReencodedCurvature, ReencodedGrad
 from core.errors import ensure
 from core.privacy.facts import Facts, Ranges
 from core.problems.blocks import clean, mirror
+from core.problems.class_sums import EncodedRows, class_sum
 from core.problems.counts import CutPoissonRecords
 from core.problems.limits import LARGEST_SUM
 from core.problems.losses import ordinary, per_record, record_weights
@@ -54,7 +56,8 @@ def integer_sum(question: Looked, facts: Facts, theta: Tensor, step: float, reco
     Args:
         question: what to sum.
         facts: public; with ranges for counts of columns.
-        theta: public, shape (p,), or (p + 1, p) for a point above an encoding.
+        theta: public, shape (p,), or (p + 1, p) for a point above an encoding; a multinomial model's point is longer
+            than its rows, and the encoding is in the first p columns.
         step: a power of two; at most 1 for counts.
         records: what is left out has weight zero.
     """
@@ -123,6 +126,9 @@ def _counts(question: Counted, ranges: Ranges, theta: Tensor, block: Records) ->
             sizes = [
                 ((block.features[:, at] - float(theta[at])).abs(), ranges.upper[at] - ranges.lower[at]) for at in places
             ]
+        case ClassCounts():
+            sure = torch.where(present, block.target, 0.0).to(torch.int64)
+            return _tallied(sure, present, question.classes)
         case ValueCounts(of="target"):
             ensure(question.columns == 1, "the target is one column")
             return (present & (block.target > sum(ranges.target) / 2)).sum().reshape(1)
@@ -175,19 +181,10 @@ def _parts(question: Reencoded, theta: Tensor, records: Blocks) -> Iterator[Tens
         yield total
 
 
-class _Rows(NamedTuple):
-    """Re-encoded rows of a block with upper bounds of their norms, and their weights."""
-
-    features: Tensor
-    target: Tensor
-    norms: Tensor
-    weights: Tensor
-
-
 def _term_sum(question: Reencoded, theta: Tensor, block: Records) -> Tensor:
     """Return the sum of a block's terms."""
     at = theta.to(block.features.device)
-    rows = _reencoded(question, at[1:], block)
+    rows = _reencoded(question, at[1:, : block.features.shape[-1]], block)
     match question:
         case WeightSums(weight_bound=most):
             once = (rows.weights * rows.norms * rows.norms).clamp(max=most**2)
@@ -203,19 +200,21 @@ def _term_sum(question: Reencoded, theta: Tensor, block: Records) -> Tensor:
             limit = question.norm_bound / rows.norms / rows.norms
             numbers = torch.minimum(_numbers(question, rows, at[0]), limit)
             return rows.features.mT @ (rows.features * numbers.unsqueeze(-1))
+        case ClassMoments() | ClassGradient() | ClassCurvature():
+            return class_sum(question, rows, at[0])
     assert_never(question)
 
 
-def _reencoded(question: Reencoded, encoding: Tensor, block: Records) -> _Rows:
+def _reencoded(question: Reencoded, encoding: Tensor, block: Records) -> EncodedRows:
     """Return a block's rows in the public encoding, those that do not count as zeros."""
     features = (block.features @ encoding.mT).contiguous()
     norms, kept = clean(features, block.weights > 0)
     kept &= norms > 0  # a row of zeros adds nothing
     weights = record_weights(norms, Mallows(bound=question.weight_bound))
-    return _Rows(features, block.target, norms, torch.where(kept, weights, 0.0))
+    return EncodedRows(features, block.target, norms, torch.where(kept, weights, 0.0))
 
 
-def _numbers(question: ReencodedGradient | ReencodedCurvature, rows: _Rows, theta: Tensor) -> Tensor:
+def _numbers(question: ReencodedGradient | ReencodedCurvature, rows: EncodedRows, theta: Tensor) -> Tensor:
     """Return the number that multiplies each record's x or x x', zero where it is not finite."""
     loss = CutPoissonRecords(question.loss) if isinstance(question.loss, CutPoisson) else per_record(question.loss)
     margin = rows.features @ theta

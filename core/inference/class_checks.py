@@ -1,0 +1,181 @@
+"""What is wrong with a multinomial estimate of whitened Newton, by class and coefficient; all from answers paid for.
+
+As `core.inference.checking`, whose thresholds these are; what is said of a class's coefficients is said against the
+baseline, so what concerns the baseline's records concerns all.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+
+from core.catalogue.checks import Checks, CoefficientCheck, ColumnLook, JobCheck, Learned
+from core.inference.checking import (
+    ALIKE,
+    ALIKE_IF_FAR,
+    EVENTS_PER_PARAMETER,
+    FARTHEST,
+    FIVEFOLD,
+    KNOWN_NOISE,
+    LONGEST,
+)
+from core.inference.class_coordinates import effective
+from core.inference.class_whitened import WhitenedClasses
+from core.inference.looks import Columns
+from core.inference.shrinkage import TINY
+from core.inference.whitened import EXCESS, MOST_GUESSED, Told
+from core.privacy.facts import Ranges
+
+Array = NDArray[np.float64]
+LEAST_CHANCE: Final = 1e-3
+"""Taken for the least chance of all other classes together."""
+MOST_CHANCE: Final = 0.5
+"""A class that the estimate gives more than this in a cell is not missing there."""
+
+
+@dataclass(frozen=True)
+class FoundClasses:
+    """All that checks are made of; features in their encoded order, shape (p,) or (p, p)."""
+
+    found: WhitenedClasses
+    basis: Array
+    """U, shape (K, m)."""
+    theta: Array
+    """Encoded units, each class but the baseline, shape (m, p)."""
+    back: Array
+    """From contrasts and re-encoded columns to those, shape (m p, m p)."""
+    ranges: Ranges
+    encoding: Array
+    typical: Array
+    """An encoded row of all columns' means, as told."""
+    columns: Columns
+    rates: Array
+    """Of all classes, as told, shape (K,)."""
+    events: Array
+    """How many records each class has, as told, shape (K,)."""
+    weight_bound: float
+
+
+def check_classes(one: FoundClasses) -> Checks:
+    """Return what is wrong, of the job and by class and coefficient, with what was learned."""
+    found, (contrasts, features) = one.found, one.theta.shape
+    variance = np.einsum("ij,jk,ik->i", one.back, found.covariance, one.back)
+    guessed, unlearned = (
+        np.einsum("ij,jk,ik->i", one.back, part, one.back) / np.maximum(variance, TINY)
+        for part in (found.guess, found.unlearned)
+    )
+    empty = found.least_noise < KNOWN_NOISE
+    apart, few = _apart(one), _few(one)
+    said: list[tuple[CoefficientCheck, ...]] = []
+    for place in range(contrasts * features):
+        level, column = divmod(place, features)
+        own: list[CoefficientCheck] = []
+        if guessed[place] > MOST_GUESSED or (empty and unlearned[place] > max(MOST_GUESSED, 2 * guessed[place])):
+            own.append("not identified")
+        if apart[level, column]:
+            own.append("separated")
+        if one.columns.sparse[column]:
+            own.append("scale outside the plan")
+        if few[level]:
+            own.append("too few events")
+        said.append(tuple(own))
+    return Checks(
+        job=_of_the_job(one),
+        coefficients=tuple(said),
+        learned=_learned(one),
+        gradient_excess=found.excess,
+        hessian_noise=found.hessian_noise,
+        unidentified=tuple(guessed.tolist()),
+    )
+
+
+def _of_the_job(one: FoundClasses) -> tuple[JobCheck, ...]:
+    """Return what is wrong with all coefficients."""
+    said: list[JobCheck] = []
+    if one.found.excess > EXCESS:
+        said.append("not converged")
+    if one.found.hessian_noise > 1:
+        said.append("too many coefficients")
+    slopes = one.basis @ one.found.theta.reshape(one.theta.shape)[:, 1:]
+    if max(float(np.linalg.norm(slope - slopes, axis=1).max()) for slope in slopes) > LONGEST:
+        said.append("separated")
+    return tuple(said)
+
+
+def _few(one: FoundClasses) -> NDArray[np.bool_]:
+    """Say which classes, the baseline left out, have fewer than ten records a coefficient; or it has."""
+    few: NDArray[np.bool_] = one.events < EVENTS_PER_PARAMETER * one.theta.shape[1]
+    found: NDArray[np.bool_] = few[1:] | few[0]
+    return found
+
+
+def _apart(one: FoundClasses) -> NDArray[np.bool_]:
+    """Say which coefficients are so large, or whose records so lack a class, that classes may be separated there."""
+    lower, upper = np.array(one.ranges.lower), np.array(one.ranges.upper)
+    two = np.array([kind == "two" for kind in one.ranges.kinds])
+    reach = np.abs(one.theta) * np.where(two, upper - lower, 2 * one.columns.scale)
+    far: NDArray[np.bool_] = (reach > FARTHEST) & (np.arange(len(two)) > 0)
+    for place in np.flatnonzero(two):
+        lacks = _lacks(one, int(place), lower, upper)
+        far[:, place] |= lacks[1:] | lacks[0]
+    return far
+
+
+def _lacks(one: FoundClasses, place: int, lower: Array, upper: Array) -> NDArray[np.bool_]:
+    """Say which classes may have no record among those with one of an indicator's values, shape (K,).
+
+    If so, a coefficient without end fits best. At each precise gradient's point a class's records of one value can be
+    counted: with a'x = 1 for them and 0 for others, a'H_kk a adds up w q_k (1 - q_k) and a'g_k adds up w times the
+    chance less the class, so that a'H_kk a/(1 - q_k) - a'g_k is the count where all have the same chance.
+    """
+    size, found = len(lower), one.found
+    values = np.eye(size)
+    values[place, place], values[place, 0] = upper[place] - lower[place], lower[place]
+    rows = one.encoding @ values
+    back, typical = np.linalg.inv(rows), np.linalg.solve(values, one.typical)
+    last, lacks = found.last, np.zeros(len(one.basis), dtype=np.bool_)
+    points = list(zip((last.before, last.theta), last.gradients, last.hessians, strict=True))
+    for along, value in ((back[place], 1.0), (back[0] - back[place], 0.0)):
+        middle = rows @ (typical + np.where(np.arange(size) == place, value - typical, 0.0))
+        counts = [_class_counts(one, along, middle, *point) for point in points]
+        sharp = [deviation**-2 for _, deviation in counts]
+        count = sum(told * weight for (told, _), weight in zip(counts, sharp, strict=True)) / sum(sharp)
+        effects = np.r_[0.0, one.theta[:, place] * (upper - lower)[place]]
+        against = (1 - 2 * value) * (effects - effects.mean())
+        chances = softmax(one.basis @ last.theta.reshape(one.theta.shape) @ middle)
+        none = count * np.sqrt(sum(sharp)) < np.where(against > FIVEFOLD, ALIKE_IF_FAR, ALIKE)
+        lacks |= none & (chances < MOST_CHANCE)
+    return lacks
+
+
+def _class_counts(
+    one: FoundClasses, along: Array, middle: Array, theta: Array, gradient: Told, hessian: Told
+) -> tuple[Array, Array]:
+    """Return each class's weighted count among one value's records, and the deviations of its noise, shape (K,)."""
+    contrasts, features = one.theta.shape
+    chances = softmax(one.basis @ theta.reshape(contrasts, features) @ middle)
+    times = 1 / np.maximum(1 - chances, LEAST_CHANCE)
+    bent = np.einsum("i,aibj,j->ab", along, hessian.value.reshape((contrasts, features) * 2), along)
+    own = np.einsum("ka,ab,kb->k", one.basis, bent, one.basis)
+    pull = one.basis @ (gradient.value.reshape(contrasts, features) @ along)
+    length, of_class = float(along @ along), (one.basis**2).sum(1)
+    quadratic = hessian.deviation / effective(contrasts, features)
+    spread = (times * quadratic * length * of_class) ** 2 + gradient.deviation**2 * length * of_class
+    return times * own - pull, np.sqrt(spread)
+
+
+def _learned(one: FoundClasses) -> Learned:
+    """Return what the job learned of columns and classes."""
+    looks = zip(one.columns.centre, one.columns.scale, one.columns.clamped, strict=True)
+    columns = []
+    for centre, scale, (low, high) in looks:
+        ends = (*(("lower",) if low else ()), *(("upper",) if high else ()))
+        columns.append(ColumnLook.model_validate({"centre": float(centre), "scale": float(scale), "clamped": ends}))
+    return Learned(
+        columns=tuple(columns),
+        encoding=tuple(tuple(row) for row in one.encoding.tolist()),
+        weight_bound=one.weight_bound,
+        class_rates=tuple(one.rates.tolist()),
+    )
