@@ -104,7 +104,7 @@ def compared_classes(
     assert isinstance(settings, WhitenedNewton), "as planned"
     one, start = plan.design.to_declared()
     blocks = len(estimate.theta) // len(one)
-    to_declared: Array = np.kron(np.eye(blocks), one)
+    to_declared = np.asarray(np.kron(np.eye(blocks), one), dtype=np.float64)
     offset = np.tile(start, blocks)
     theta = estimate.theta.numpy()
     own, own_covariance, _ = class_minimum(learned, records, theta)

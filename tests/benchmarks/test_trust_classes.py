@@ -1,0 +1,73 @@
+"""The fast part of the gate of multinomial models, and planted bugs that it must see. Fresh data sets for every job.
+
+False alarms: a cell's rules are those of `benchmarks.trust.verdicts`, with slacks of 2 and 2.8 simulation deviations;
+seeds of data are fixed, noise is the system's own.
+"""
+
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+from benchmarks.trust.class_cells import ClassCell, ClassRow
+from benchmarks.trust.class_jobs import run_classes
+from benchmarks.trust.verdicts import Verdict, broken, judge
+from core.inference import class_checks, class_whitened
+from core.inference.class_whitened import LastAnswers, WhitenedClasses
+from core.optimizers import whitened_classes
+
+GATE = {
+    "noisy": (ClassRow(ClassCell("normal", 2000, 3, 0.3, 3)), 30),
+    "uneven": (ClassRow(ClassCell("normal", 4000, 6, 1.0, 4, "uneven")), 30),
+    "alias": (ClassRow(ClassCell("alias", 4000, 4, 1.0, 3), "alias", named=(1, 2, 5, 6)), 20),
+    "decided": (ClassRow(ClassCell("normal", 4000, 4, 1.0, 3, "decided"), "separated"), 10),
+    "never": (ClassRow(ClassCell("indicators", 4000, 4, 1.0, 3, "never"), "alias", named=(5,)), 20),
+}
+
+
+def judged(name: str) -> tuple[Verdict, list[str]]:
+    row, jobs = GATE[name]
+    found = judge([run_classes(row.cell, (row.seed, number)) for number in range(jobs)], row.named)
+    return found, broken(found, row.expected)
+
+
+@pytest.mark.parametrize("name", GATE)
+def test_a_cell_keeps_the_rules(name: str) -> None:
+    found, said = judged(name)
+    assert said == [], found
+
+
+def test_noise_left_out_of_the_variance_is_seen() -> None:
+    """Planted bug: sampling variance alone."""
+    genuine = class_whitened.finish_classes
+
+    def silent(last: LastAnswers) -> WhitenedClasses:
+        found = genuine(last)
+        return replace(found, covariance=found.sampling + 1e-9 * np.eye(len(found.theta)))
+
+    with patch.object(whitened_classes, "finish_classes", silent):
+        assert judged("noisy")[1]
+
+
+def test_class_flags_off_is_seen() -> None:
+    """Planted bug: no flag says that a class is not seen at a value, or that columns are aliases."""
+    with (
+        patch.object(class_checks, "_lacks", lambda one, *_: np.zeros(len(one.basis), dtype=np.bool_)),
+        patch.object(class_checks, "FARTHEST", 1e9),
+        patch.object(class_checks, "MOST_GUESSED", 2.0),
+    ):
+        assert any("nothing identifies" in words for words in judged("never")[1])
+        assert any("nothing identifies" in words for words in judged("alias")[1])
+
+
+def test_half_of_the_noise_is_seen() -> None:
+    """Planted bug: the variance reckons with half of the gradients' deviation."""
+
+    def smaller(last: LastAnswers) -> Any:
+        first, second = (one._replace(deviation=one.deviation / 2) for one in last.gradients)
+        return class_whitened.finish_classes(replace(last, gradients=(first, second)))
+
+    with patch.object(whitened_classes, "finish_classes", smaller):
+        assert judged("noisy")[1]
