@@ -31,6 +31,7 @@ from torch import Tensor
 from core.catalogue.hessian_questions import Hessian, HessianProduct
 from core.catalogue.losses import Clip, Mallows, Multinomial, curvature_bound, gradient_bound
 from core.catalogue.questions import Curvature, Gradient, GradientDifference, Looked, Question, Secant, Summed
+from core.errors import ensure
 from core.privacy.facts import PART_UNITS, Facts
 from core.problems import looking
 from core.problems.blocks import BlockProblem, margins, mirror, slopes
@@ -93,7 +94,7 @@ class MultinomialProblem(BlockProblem):
 
     def _looked_at(self, rows: Tensor | None, included: Tensor | None) -> looking.Blocks:
         """Return records in blocks; a question with public arguments of its own is about one set of them."""
-        assert self.lanes is None, "such questions are asked without lanes"
+        ensure(self.lanes is None, "such questions are asked without lanes")
         return looking.Blocks(self._blocks(rows, included), PART_UNITS // self._rows_per_block)
 
     def _layout(self, question: Summed) -> Layout:
