@@ -185,12 +185,14 @@ def tuning_rows() -> Iterator[Row]:
 
 
 def judging_rows() -> Iterator[Row]:
-    """Yield what judges the checks as they are now."""
+    """Yield what judges the checks as they are now.
+
+    Slopes of six to eight are long and finite: an interval that covers them is as good as a flag, so nothing is asked
+    but that what is not flagged is covered, and never silent.
+    """
     sizes = ((3000, 7, 0.3, 0.5), (1200, 4, 0.7, 0.5), (12_000, 12, 0.15, 0.35), (5000, 9, 0.8, 0.5))
     for shape in (*_JUDGED_DECIDED, *_JUDGED_STRONG, *_JUDGED_SOUND):
-        decided: Expected = "separated" if shape in _JUDGED_DECIDED else "sound"
-        if shape in _JUDGED_STRONG:
-            decided = "elsewhere"
+        decided: Expected = "elsewhere" if shape in (*_JUDGED_DECIDED, *_JUDGED_STRONG) else "sound"
         for units, dimension, mu, base in sizes:
             yield Row(Cell(shape, units, dimension, mu, Outcome("logistic", base)), decided, JUDGING_SEED)
     near = (

@@ -10,6 +10,7 @@ from typing import Final
 from benchmarks.trust.jobs import Cell
 from benchmarks.trust.shapes import Outcome
 from benchmarks.trust.verdicts import Expected, Stored
+from core.catalogue.whitened_newton import GRADIENT_SHARE, MOST_SLOPE_NOISE, SINGLE_DIRECTIONS
 from core.privacy.facts import Adjacency
 
 LOGISTIC: Final = Outcome("logistic")
@@ -43,8 +44,9 @@ PROTOTYPE: Final = Path(__file__).with_name("prototype.csv")
 def foretold(cell: Cell) -> Expected:
     """Return whether next to nothing ought to be flagged: by budget, events, base rate and coefficients alone.
 
-    Below the budget line the noise of the Hessian is larger than its mean eigenvalue, 2 s sqrt(p) > c; there, and with
-    fewer than ten events a coefficient, all may be flagged.
+    Below the budget line the noise of the Hessian is larger than its mean eigenvalue, 2 s sqrt(p) > c (for a logistic
+    model than .55 of it, or a slope's noise than .115 logits a deviation: what its estimate foretells); there, and
+    with fewer than ten events a coefficient, all may be flagged.
     """
     kind, base, size = cell.outcome.kind, cell.outcome.base, cell.dimension
     rarer = {"logistic": min(base, 1 - base), "poisson": base}.get(kind, 1.0)
@@ -55,7 +57,11 @@ def foretold(cell: Cell) -> Expected:
     }.get(kind, (1.0, 0.8))
     moved = sqrt(2) if cell.adjacency is Adjacency.REPLACE_ONE else 1.0
     deviation = moved * (1.3 * size + 1) * peak / (cell.units * cell.mu * sqrt(HESSIAN_SHARE))
-    if 2 * deviation * sqrt(size) > mean or cell.units * rarer < FEW * size:
+    hidden = 2 * deviation * sqrt(size) / mean
+    if hidden > (SINGLE_DIRECTIONS if kind == "logistic" else 1.0) or cell.units * rarer < FEW * size:
+        return "below budget"
+    noise = moved**2 * sqrt(1.3 * size + 1) / (cell.units * cell.mu * sqrt(GRADIENT_SHARE) * mean)
+    if kind == "logistic" and noise > MOST_SLOPE_NOISE:
         return "below budget"
     return "sound" if size <= MOST_DIMENSION and rarer >= LEAST_BASE else "elsewhere"
 

@@ -51,6 +51,10 @@ LEAST_SQUARES_CUT: Final = 4.5
 WIDTH_FACTOR: Final = 1.12
 GRADIENT_SHARE: Final = 0.34
 """Of both precise gradients together, in predictions of widths."""
+MOST_SLOPE_NOISE: Final = 0.115
+"""In logits a deviation: beyond it a logistic model's answers often do not exclude slopes that decide the outcome."""
+SINGLE_DIRECTIONS: Final = 0.55
+"""Spectral noise of a logistic model's Hessian beyond which it often hides single directions."""
 _CURVATURE: Final = {"logistic": 0.2125, "poisson": 1.0, "huber": 0.8}
 """Mean second derivative with equal odds, mean 1, or normal residuals."""
 CLASS_PEAK: Final = 0.5
@@ -397,6 +401,17 @@ class WhitenedNewton(AbstractSettings):
         if isinstance(loss, Multinomial):
             return CLASSES_DIFFER / loss.known_classes
         return _CURVATURE[loss.kind]
+
+    def slope_noise(self, facts: Facts, curvature: float) -> float:
+        """Return the deviation that noise alone gives a slope per deviation of its column, to first order.
+
+        Args:
+            facts: public.
+            curvature: c, mean second derivative of the loss at the truth.
+        """
+        assert self.mu is not None, "plan first"
+        moved = 2 if facts.adjacency is Adjacency.REPLACE_ONE else 1
+        return moved * self.bound_of_weights / (facts.units * self.mu * sqrt(GRADIENT_SHARE) * curvature)
 
     def figures(self, facts: Facts) -> dict[str, float | int | None]:
         """Return what the noise of the Hessians comes to; above 1 a job ends with `too many coefficients`."""

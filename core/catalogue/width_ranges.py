@@ -27,7 +27,7 @@ from core.catalogue.modelling import encoded_loss
 from core.catalogue.models import RegressionModel
 from core.catalogue.predicted_covariance import Outlook
 from core.catalogue.prediction import NORMAL_CURVATURE, RATES_DIFFER, PredictedWidth
-from core.catalogue.whitened_newton import WhitenedNewton
+from core.catalogue.whitened_newton import MOST_SLOPE_NOISE, SINGLE_DIRECTIONS, WhitenedNewton
 from core.privacy.facts import Facts, Frozen
 
 Array = NDArray[np.float64]
@@ -118,16 +118,21 @@ def ranged(
 
 def foreseen_flags(outcome: Outcome, facts: Facts, optimizer: WhitenedNewton) -> tuple[ForeseenFlag, ...]:
     """Return the flags of a whole job that public figures tell of."""
+    binary = isinstance(optimizer.loss, Logistic)
 
     def budget(one: Signal) -> bool:
-        return optimizer.hessian_noise(facts, one.curvature, peak=_peak(optimizer, facts, one)) > 1
+        most = SINGLE_DIRECTIONS if binary else 1.0
+        return optimizer.hessian_noise(facts, one.curvature, peak=_peak(optimizer, facts, one)) > most
+
+    def undecided(one: Signal) -> bool:
+        return binary and optimizer.slope_noise(facts, one.curvature) > MOST_SLOPE_NOISE
 
     def few(one: Signal) -> bool:
         return one.events is not None and one.events * facts.units < EVENTS_PER_COEFFICIENT * facts.dimension
 
     found: list[ForeseenFlag] = []
-    flags: tuple[JobCheck, JobCheck] = ("too many coefficients", "too few events")
-    for flag, raised in zip(flags, (budget, few), strict=True):
+    flags: tuple[JobCheck, ...] = ("too many coefficients", "separated", "too few events")
+    for flag, raised in zip(flags, (budget, undecided, few), strict=True):
         if raised(outcome.best):
             found.append(ForeseenFlag(flag=flag, when="in any case"))
         elif raised(outcome.usual):

@@ -7,7 +7,8 @@ from core.inference.released import Released
 _SAID: Final = {
     "not converged": "The last gradient is longer than noise explains: the steps had not arrived.",
     "too many coefficients": "Noise hides the Hessian: this budget does not carry so many coefficients.",
-    "separated": "The outcome may be separated: some combination of features tells it nearly without error.",
+    "separated": "The outcome may be separated: some combination of features tells it nearly without error, or the "
+    "answers are too noisy to exclude it.",
     "too few events": "There are fewer than ten of the rarer outcome for each coefficient.",
 }
 _SAID_OF_ONE: Final = {

@@ -26,6 +26,8 @@ ALIKE, ALIKE_IF_FAR = 2.0, 4.0
 second where the estimate says so too, by an effect of FIVEFOLD at least. The first misses one in 44 by itself."""
 FIVEFOLD: Final = 1.609
 """A logarithm of odds, or of rates."""
+EXCLUDED: Final = 2.5
+"""Deviations by which slopes that decide the outcome must be excluded."""
 EVENTS_PER_PARAMETER: Final = 10
 KNOWN_NOISE: Final = 0.2
 """Below it a direction that noise hides is known to have less than a tenth of the mean second derivative."""
@@ -97,7 +99,8 @@ def _of_the_job(one: Found) -> tuple[JobCheck, ...]:
         said.append("not converged")
     if one.found.hessian_noise > 1:
         said.append("too many coefficients")
-    if one.kind != "huber" and float(np.linalg.norm(one.found.theta[1:])) > LONGEST:
+    far = one.kind != "huber" and float(np.linalg.norm(one.found.theta[1:])) > LONGEST
+    if far or one.found.excluded < EXCLUDED:
         said.append("separated")
     if one.events is not None and one.events < EVENTS_PER_PARAMETER * size:
         said.append("too few events")

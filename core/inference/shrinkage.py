@@ -25,14 +25,17 @@ class Shrunk(NamedTuple):
     """Mean eigenvalue, before any floor."""
 
 
-def shrink(told: Array, deviation: float, least: float = 0.0) -> Shrunk:
+def shrink(told: Array, deviation: float, least: float = 0.0, shape: Array | None = None) -> Shrunk:
     """Shrink a noised symmetric matrix.
 
     Args:
         told: shape (p, p).
         deviation: of the noise on each entry on and above the diagonal.
         least: the mean eigenvalue is taken to be no less.
+        shape: what a multiple of is expected, of trace p, shape (p, p); None: the identity.
     """
+    if shape is not None:
+        return _around(shape, told, deviation, least)
     size = len(told)
     values, vectors = np.linalg.eigh((told + told.T) / 2)
     mean = float(values.mean())
@@ -40,6 +43,15 @@ def shrink(told: Array, deviation: float, least: float = 0.0) -> Shrunk:
     kept = kept_part(apart, deviation)
     mean = max(mean, least)
     return Shrunk(mean + drawn_in(apart, deviation, size, kept), vectors, kept, mean)
+
+
+def _around(shape: Array, told: Array, deviation: float, least: float) -> Shrunk:
+    """Shrink what a noised matrix has beyond a multiple of an expected one."""
+    mean = float(np.trace(told)) / len(told)
+    beyond = shrink(told - mean * shape, deviation)
+    mean = max(mean, least)
+    values, vectors = np.linalg.eigh(mean * shape + assembled(beyond.vectors, beyond.values))
+    return Shrunk(values, vectors, beyond.kept, mean)
 
 
 def kept_part(apart: Array, deviation: float) -> float:

@@ -5,14 +5,15 @@ second gradient. All is in the re-encoded coordinates, where columns have about 
 is in units of its residual scale. Post-processing of noised answers: nothing here costs anything or meets a record.
 """
 
-from dataclasses import dataclass
-from math import sqrt
+from dataclasses import dataclass, replace
+from math import inf, sqrt
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
+from core.inference.attenuation import carried, normal_hessian, onward
 from core.inference.shrinkage import TINY, assembled, drawn_in, kept_part, positive_part, shrink
 
 Array = NDArray[np.float64]
@@ -28,6 +29,10 @@ CLEAR: Final = 4.0
 CAUTION: Final = 0.25
 HIDDEN_DEVIATIONS: Final = 3.5
 HIDDEN_PART: Final = 0.01
+APART: Final = 1.0
+"""A hidden eigenvalue lies so far below what noise makes of equal ones: about the 95 % point of Tracy and Widom."""
+STRAIGHT: Final = 2.0
+"""Slopes up to which, in logits a deviation of the predictor, a step goes about as far as a straight line says."""
 LEAST_SCORES: Final = 0.3
 DOUBTED_PART: Final = 0.3
 """Scores short of what weights explain are believed so far; dispersion beyond it more readily."""
@@ -55,6 +60,8 @@ class Last:
     """theta_a."""
     theta: Array
     """theta_b."""
+    metric: Array
+    """Covariance of the re-encoded columns as far as it is known, shape (p, p), 0 for the intercept."""
     gradients: tuple[Told, Told]
     hessians: tuple[Told, Told]
     scores: Told
@@ -83,6 +90,8 @@ class Whitened:
     """Sampling, noise, and a public guess along hidden directions."""
     sampling: Array
     guess: Array
+    seen: Array
+    """Projector on what is not hidden."""
     unlearned: Array
     """The part of the covariance that lies along hidden eigenvectors of the Hessian, the guess included."""
     hessian: Array
@@ -97,6 +106,8 @@ class Whitened:
     """2 s sqrt(p) over the mean eigenvalue."""
     omega: float
     """Part of a Newton step that was taken last."""
+    excluded: float
+    """By how many deviations the answers exclude that the columns decide a binary outcome."""
 
 
 def newton_step(told: Told, gradient: Array, peak: float, part: float = MEAN_FLOOR) -> Array:
@@ -116,7 +127,8 @@ def finish(last: Last) -> Whitened:
     """Take the last, partial step, and reckon the covariance there."""
     size = len(last.theta)
     hessian = pooled(last.hessians, size)
-    shrunk = shrink(hessian.value, hessian.deviation, LEAST_MEAN_PART * last.peak)
+    shape = normal_hessian(last.theta) if last.kind == "logistic" else None
+    shrunk = shrink(hessian.value, hessian.deviation, LEAST_MEAN_PART * last.peak, shape)
     vectors = shrunk.vectors
     values = np.maximum(shrunk.values, _floor(shrunk.kept, hessian.deviation, size, MEAN_FLOOR * shrunk.mean))
     inverse, root = assembled(vectors, 1 / values), assembled_root(vectors, values)
@@ -125,16 +137,22 @@ def finish(last: Last) -> Whitened:
     length = float(gradient @ gradient)
     left = max(0.0, length - size * both) + CAUTION * sqrt(2 * size) * both
     omega = (left + size * first**2) / (left + size * both)
-    step = omega * (inverse @ gradient)
+    outward = _outward(last, omega)
+    step = inverse @ (omega * gradient + outward * float(outward @ gradient))
     along = np.einsum("ij,ik,kj->j", vectors, hessian.value, vectors)
     edge = hessian.deviation * sqrt(size)
     hidden = along < max(edge, HIDDEN_DEVIATIONS * hessian.deviation, HIDDEN_PART * shrunk.mean)
+    if shape is not None:
+        short = shrunk.mean * np.einsum("ij,ik,kj->j", vectors, shape, vectors) - along
+        hidden &= short > (2 * sqrt(size) + APART / size ** (1 / 6)) * hessian.deviation
     relative, drift = _scores(last, root, vectors, values, hidden)
     sampling = root @ relative @ root.T / max(last.units - size, last.units / 2) / drift**2
     distance = (1 - omega) * last.moved + float(np.linalg.norm(step))
     private = (1 - omega) ** 2 * (first**2 + left / size) + omega**2 * second**2
     private += shrunk.kept * (hessian.deviation * distance) ** 2
-    noise = private * inverse @ inverse / drift**2
+    whole = second**2 - (1 - omega) ** 2 * (first**2 + left / size) - omega**2 * second**2
+    fuller = max(0.0, whole) * np.outer(outward, outward) / (1 - omega)
+    noise = inverse @ (private * np.eye(size) + fuller) @ inverse / drift**2
     if last.doubtful is not None:
         shift = DOUBT * inverse @ last.doubtful
         noise = noise + np.outer(shift, shift)
@@ -142,11 +160,12 @@ def finish(last: Last) -> Whitened:
     guess = last.unidentified**2 * hiding
     wandering = shrunk.kept * (last.hessians[0].deviation * last.moved) ** 2
     covariance = sampling + noise + guess
-    return Whitened(
+    found = Whitened(
         theta=last.theta - step,
         covariance=(covariance + covariance.T) / 2,
         sampling=sampling,
         guess=guess,
+        seen=np.eye(size) - hiding,
         unlearned=hiding @ covariance @ hiding,
         hessian=hessian.value,
         last=last,
@@ -154,6 +173,43 @@ def finish(last: Last) -> Whitened:
         excess=length / (both + wandering) / float(chi2.ppf(0.999, size)),
         hessian_noise=2 * edge / max(shrunk.mean, TINY),
         omega=omega,
+        excluded=inf,
+    )
+    return _followed(found) if last.kind == "logistic" else found
+
+
+def _outward(last: Last, omega: float) -> Array:
+    """Return a vector v along the slopes such that omega g + v v'g takes a fuller step along them, where they are long.
+
+    Where a binary outcome is nearly decided, a step falls short of what a straight line says: none of the last
+    gradient is left unanswered then.
+    """
+    slopes = np.concatenate(([0.0], last.theta[1:]))
+    length = sqrt(float(slopes @ last.metric @ slopes))
+    if last.kind != "logistic" or length <= STRAIGHT:
+        return np.zeros(len(slopes))
+    part = min(1.0, length / STRAIGHT - 1)
+    found: Array = slopes / float(np.linalg.norm(slopes)) * sqrt((1 - omega) * part)
+    return found
+
+
+def _followed(found: Whitened) -> Whitened:
+    """Take the last step of a logistic model where its score is nearly linear, and carry the covariance along."""
+    before = found.last.theta
+    metric = found.seen @ found.last.metric @ found.seen
+    theta = onward(before, found.theta - before, metric)
+    carry = carried(before, theta, found.covariance - found.unlearned, metric)
+    covariance, sampling, guess, unlearned = (
+        carry.onto @ one @ carry.onto.T for one in (found.covariance, found.sampling, found.guess, found.unlearned)
+    )
+    return replace(
+        found,
+        theta=theta,
+        covariance=covariance + carry.further,
+        sampling=sampling,
+        guess=guess,
+        unlearned=unlearned,
+        excluded=carry.excluded,
     )
 
 

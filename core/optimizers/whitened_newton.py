@@ -22,6 +22,7 @@ from core.catalogue.count_losses import CutPoisson
 from core.catalogue.losses import Huber, Logistic, Multinomial, Poisson
 from core.catalogue.reencoded_questions import ReencodedCurvature, ReencodedGradient
 from core.catalogue.whitened_newton import TARGET_REACH, WhitenedNewton
+from core.inference.attenuation import onward
 from core.inference.checking import Found, check
 from core.inference.counts import correction
 from core.inference.estimate import Estimate, Sandwich
@@ -126,7 +127,10 @@ def _whiten(
     }[loss.kind]
     answer = oracle.ask(settings.moment_question(centre, unit), above(np.zeros(size), simple))
     told, deviation = answer.value.numpy(), answer.scale
-    made = encoded_by(told, deviation, simple)
+    ranges = oracle.facts.ranges
+    assert ranges is not None, "the planner says where columns lie"
+    number = np.array([kind == "number" for kind in ranges.kinds[1:]])
+    made = encoded_by(told, deviation, simple, number if isinstance(loss, Logistic) else None)
     weight = made.weight
     if isinstance(loss, Poisson):
         assert loss.cap is not None, "it was learned"
@@ -141,7 +145,7 @@ def _start(loss: Logistic | Huber | Poisson, encoded: Encoded, target: Target) -
     told, weight = encoded.moments, encoded.weight
     middle = float(told[0, size]) / weight
     slopes = encoded.whitening @ (told[1:size, size] / weight - middle * encoded.mean)
-    noise = (encoded.deviation / weight) ** 2 * float(np.trace(encoded.whitening @ encoded.whitening))
+    noise = (encoded.deviation / weight) ** 2 * float((encoded.whitening**2).sum())
     slopes = slopes * positive_part(float(slopes @ slopes), noise)
     if isinstance(loss, Huber):
         return np.concatenate(([middle * TARGET_REACH], slopes * TARGET_REACH))
@@ -187,6 +191,11 @@ class _Door:
     def kind(self) -> Kind:
         """Of the model's loss."""
         return self.told.kind
+
+    @property
+    def metric(self) -> Array:
+        """Covariance of the re-encoded columns as far as it is known."""
+        return self._encoded.metric
 
     @property
     def peak(self) -> float:
@@ -274,8 +283,10 @@ def _last_answers(settings: WhitenedNewton, door: _Door, theta: Array) -> Last:
     (first_gradient, first_hessian), (last_gradient, last_hessian) = sigmas
     gradient, deviation = door.gradient(theta, first_gradient)
     hessian = door.matrix(theta, first_hessian)
-    step = _no_longer(newton_step(hessian, gradient, door.peak), 2 * _LONGEST_STEP[door.kind])
-    before, theta = theta, theta - step
+    step = newton_step(hessian, gradient, door.peak)
+    if door.kind == "logistic":
+        step = theta - onward(theta, -step, door.metric)
+    before, theta = theta, theta - _no_longer(step, 2 * _LONGEST_STEP[door.kind])
     second = door.gradient(theta, last_gradient)
     again = door.matrix(theta, last_hessian)
     scores = door.matrix(theta, settings.sigma(settings.shares.scores), "score")
@@ -283,6 +294,7 @@ def _last_answers(settings: WhitenedNewton, door: _Door, theta: Array) -> Last:
         kind=door.kind,
         before=before,
         theta=theta,
+        metric=door.metric,
         gradients=(Told(gradient, deviation), second),
         hessians=(hessian, again),
         scores=scores,

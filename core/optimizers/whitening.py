@@ -1,7 +1,6 @@
 """The public encoding of rows that whitened Newton makes of what it learned: columns of about unit variance."""
 
 from dataclasses import dataclass
-from math import sqrt
 from typing import Final
 
 import numpy as np
@@ -9,17 +8,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from core.inference.shrinkage import assembled, shrink
+from core.optimizers.inverse_roots import whitening, whitening_of_numbers
 
 Array = NDArray[np.float64]
 LEAST_WEIGHT: Final = 0.2
-LEAST_VARIANCE: Final = 0.6
-"""Variances are raised to it, so that rare values and long tails are not blown up until their rows weigh nothing."""
-SPARSE_VARIANCE: Final = 0.3
-"""Below it that is so of a column; others fall short of LEAST_VARIANCE by their shape."""
-COVARIANCE_FLOOR: Final = 0.02
-LEAST_COVARIANCE: Final = 0.05
-NOISE_FLOOR: Final = 0.75
 
 
 def above(theta: Array, matrix: Array) -> Tensor:
@@ -52,6 +44,8 @@ class Encoded:
     """Of the noise on a moment."""
     raised: Array
     """What was added to variances, of (1, z), shape (p, p)."""
+    metric: Array
+    """Covariance of x as told, with what noise explains taken off and no variance above 1, shape (p, p)."""
 
     @property
     def typical(self) -> Array:
@@ -63,26 +57,26 @@ class Encoded:
         return above(theta, self.matrix)
 
 
-def encoded_by(told: Array, deviation: float, simple: Array) -> Encoded:
+def encoded_by(told: Array, deviation: float, simple: Array, number: NDArray[np.bool_] | None = None) -> Encoded:
     """Return the encoding that noised second moments make.
 
     Args:
         told: moments of (1, z) and maybe of more behind, shape (p or more, p or more).
         deviation: of the noise on a moment.
         simple: the map from encoded rows to (1, z), shape (p, p).
+        number: which columns are numbers, whose variances are divided out first, shape (p - 1,); None: none.
     """
     size = len(simple)
     weight = max(float(told[0, 0]), LEAST_WEIGHT)
     mean = told[0, 1:size] / weight
     covariance = told[1:size, 1:size] / weight - np.outer(mean, mean)
-    shrunk = shrink(covariance, deviation / weight, LEAST_COVARIANCE)
-    found = assembled(shrunk.vectors, shrunk.values)
-    short = np.maximum(0.0, LEAST_VARIANCE - np.diag(found))
-    values, vectors = np.linalg.eigh(found + np.diag(short))
-    floor = max(COVARIANCE_FLOOR, NOISE_FLOOR * shrunk.kept * deviation / weight * sqrt(size))
-    whitening = assembled(vectors, 1 / np.sqrt(np.maximum(values, floor)))
-    whitened = np.eye(size)
-    whitened[1:, 1:] = whitening
-    whitened[1:, 0] = -whitening @ mean
-    raised = np.diag(np.pad(np.where(np.diag(found) < SPARSE_VARIANCE, short, 0.0), (1, 0)))
-    return Encoded(whitened @ simple, simple, told, weight, whitening, mean, deviation, raised)
+    found = (
+        whitening(covariance, deviation / weight)
+        if number is None
+        else whitening_of_numbers(covariance, deviation / weight, mean, number)
+    )
+    whitened, metric = np.eye(size), np.zeros((size, size))
+    whitened[1:, 1:], metric[1:, 1:] = found.matrix, found.covariance
+    whitened[1:, 0] = -found.matrix @ mean
+    raised = np.diag(np.pad(found.raised, (1, 0)))
+    return Encoded(whitened @ simple, simple, told, weight, found.matrix, mean, deviation, raised, metric)

@@ -170,6 +170,7 @@ PLANTED: Final[dict[str, tuple[str, list[tuple[object, str, object]]]]] = {
     "a look that nobody paid for": ("tails", [(WhitenedNewton, "schedule", _unpaid)]),
     "no flags": ("alias", [(method, "check", _nothing_wrong)]),
     "no flag of hidden directions": ("alias", [(checking, "MOST_GUESSED", 9.0)]),
+    "no certificate of columns that decide": ("decided", [(checking, "EXCLUDED", -1e9)]),
     "no flag of outcomes that are all alike": (
         "certain",
         [(checking, "ALIKE", -1e9), (checking, "ALIKE_IF_FAR", -1e9)],
