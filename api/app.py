@@ -39,7 +39,7 @@ from api.together import Together
 from api.trail import Trail
 from api.watch import Watcher
 from core.catalogue.datasets import Metadata
-from core.errors import DatabaseAway, LedgerBusy
+from core.errors import DatabaseAway, LedgerBusy, UnsupportedCoding
 from core.service import health as readiness
 from core.service import intake, witnessing
 from core.service import jobs as job_cases
@@ -89,8 +89,9 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,  # a redirection's address would be made of what the client calls this host
         separate_input_output_schemas=False,
-        responses=errors.UNREADABLE | errors.problems(LedgerBusy, DatabaseAway),
+        responses=errors.UNREADABLE | errors.problems(UnsupportedCoding, LedgerBusy, DatabaseAway),
     )
     app.state.context = context
     app.state.metrics = Metrics()

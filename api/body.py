@@ -1,6 +1,7 @@
 """Routes behind the gate, whose JSON bodies are read strictly: so many bytes and values, finite numbers, sound text."""
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterator
 from math import isfinite
 from typing import Annotated, Any, Final, get_args, get_origin
@@ -11,6 +12,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
+from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from api.cost import Cost, Work, cost_of
@@ -159,24 +161,27 @@ def _is_list(annotation: object) -> bool:
     return get_origin(annotation) is list or any(_is_list(one) for one in get_args(annotation))
 
 
+_METHODS: Final[defaultdict[str, set[str]]] = defaultdict(set)
+"""By path, what all its routes together answer: a router asks the first of them alone."""
+
+
 class StrictRoute(APIRoute):
     """A route behind the gate; making one whose endpoint declares no cost fails."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - handed on
         super().__init__(*args, **kwargs)
         self.cost = cost_of(self.endpoint)
+        _METHODS[self.path] |= self.methods or set()
         self._queries = dict(sorted(_queries_of(self.dependant).items()))
 
     def work_of(self, request: Request) -> Work:
         """Return what a request of this route keeps busy: one that waits is a stream, whatever it is otherwise."""
-        waits = "wait" in request.headers.get("prefer", "") or "event-stream" in request.headers.get("accept", "")
-        return Work.STREAM if self.cost.may_wait and waits else self.cost.work
+        return Work.STREAM if self.cost.waits is not None and self.cost.waits(request.headers) else self.cost.work
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request whose path is this route's, if the gate lets it in."""
         if self.methods and scope["method"] not in self.methods:
-            await super().handle(scope, receive, send)
-            return
+            raise HTTPException(405, headers={"Allow": ", ".join(sorted(_METHODS[self.path]))})
         request = Request(scope, receive)
         gate: Gate = request.app.state.gate
         async with gate.admitted(request, self.cost, self.work_of(request)) as bounded:

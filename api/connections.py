@@ -15,6 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from api.errors import MEDIA_TYPE
 from api.framing import SLICE_BYTES, BoundedConnection, Parsing
+from api.middleware import KEPT_BACK
 from core.store.ids import new_id
 
 LINGER_SECONDS: Final = 10.0
@@ -68,8 +69,10 @@ class BoundedProtocol(H11Protocol):
 
     @property
     def is_answering(self) -> bool:
-        """Whether a request has come whole as far as its head, and its answer has not gone."""
-        return self.cycle is not None and not self.cycle.response_complete
+        """Whether a request has come whole as far as its head, and its answer has not gone, nor is kept back."""
+        if self.cycle is None or self.cycle.response_complete:
+            return False
+        return KEPT_BACK not in self.cycle.scope
 
     def abort(self) -> None:
         """End this connection at once, whatever is still to be sent."""

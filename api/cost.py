@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeVar
 
+from starlette.datastructures import Headers
+
 from core.errors import Forbidden
 from core.service.context import Role
 
@@ -45,7 +47,8 @@ class Cost:
         values: of its JSON body at most: numbers, texts, lists and objects, all counted.
         cells: made or changed for its answer at most: rows times columns. 0: the answer is a page or a document.
         errors: wrong fields that a refusal names at most.
-        may_wait: whether a client may have it wait until something happens; it is counted as a stream then.
+        waits: tells of a request's headers whether its client has it wait until something happens; it is counted as
+            a stream then, and None says that none ever does.
         counted: whether it counts against the rate of its principal, or of its address without one.
     """
 
@@ -55,7 +58,7 @@ class Cost:
     values: int = 0
     cells: int = 0
     errors: int = MOST_ERRORS
-    may_wait: bool = False
+    waits: Callable[[Headers], bool] | None = None
     counted: bool = True
 
 

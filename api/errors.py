@@ -38,6 +38,7 @@ STATUS: dict[type[Refusal], int] = {
     errors.StaleAttempt: 409,
     errors.TooLarge: 413,
     errors.UnsupportedMedia: 415,
+    errors.UnsupportedCoding: 415,
     errors.RateLimited: 429,
     errors.TooManyAtOnce: 429,
     errors.ServiceBusy: 503,
@@ -77,7 +78,9 @@ def _shown(text: str) -> dict[str, Any]:
 
 
 UNREADABLE: Final[dict[int | str, dict[str, Any]]] = {
-    400: _shown("`invalid-request`: The request cannot be read: its head is too long, or its body is framed twice.")
+    400: _shown(
+        "`invalid-request`: The request cannot be read: its head is too long, or says twice what it may say once."
+    )
 }
 """The OpenAPI response that any endpoint may give, for what is refused before it is known which endpoint was asked."""
 
@@ -118,6 +121,8 @@ def _refused(request: Request, refusal: Refusal) -> ProblemResponse:
         headers["Retry-After"] = str(seconds)
     if status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(refusal, errors.UnsupportedCoding):
+        headers["Accept-Encoding"] = "identity"  # RFC 9110, 15.5.16: what would be read
     return problem(
         request,
         status,

@@ -6,7 +6,6 @@ what stands beside the endpoint (`api.cost`).
 """
 
 import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -19,21 +18,31 @@ from starlette.types import Message, Receive
 
 from api.cost import SMALL_BODY_BYTES, Cost, Work, require
 from api.door import Door, Knock
-from api.slots import Slots
+from api.shares import LONGEST_REST_SECONDS, Presence, Shares
+from api.slots import Hold, Slots
 from api.together import Together
-from core.errors import BodyTooSlow, FieldError, Invalid, RateLimited, TooLarge, Unauthenticated
+from core.errors import (
+    BodyTooSlow,
+    FieldError,
+    Invalid,
+    RateLimited,
+    TooLarge,
+    Unauthenticated,
+    UnsupportedCoding,
+)
 from core.service import keys, quotas
 from core.service.context import Caller, Context
 from core.settings import ServiceSettings
 
 _BEARER: Final = "bearer"
 RETRY_SECONDS: Final = 1
-_TOGETHER_SECONDS: Final = 2.0
-"""Who has asked within so long is there beside others."""
-_LONGEST_REST_SECONDS: Final = 10.0
-_MOST_TAKEN: Final = 4096
 _FREE_SECONDS: Final = 1.0
-"""So much of short requests in a row is nobody's harm; beyond it a principal has its share of the time."""
+_HEAVY_DEBT_SECONDS: Final = 3.5
+"""Of long computations no more is remembered, so that one of a minute is not held against its principal for four."""
+_REFUSAL_SECONDS: Final = 0.004
+"""What a refusal is taken to cost: who it is, routes, an answer, a line of the log."""
+_REFUSAL_SHARE: Final = 0.1
+_FREE_REFUSALS_SECONDS: Final = 0.4
 
 
 class Gate:
@@ -41,8 +50,11 @@ class Gate:
 
     def __init__(self, context: Context, door: Door) -> None:
         settings = context.settings
-        self._seen: OrderedDict[str, float] = OrderedDict()
-        self._taken: dict[str, tuple[float, float]] = {}
+        self._here = Presence()
+        alone = self._here.is_alone
+        light = Shares(alone, settings.light_share, _FREE_SECONDS)
+        heavy = Shares(alone, settings.heavy_share, _FREE_SECONDS, _HEAVY_DEBT_SECONDS)
+        self._refused = Shares(alone, _REFUSAL_SHARE, _FREE_REFUSALS_SECONDS)
         self._holders: Together[str | None, bool] = Together(self._hold, "holders")
         self._context = context
         self._door = door
@@ -53,10 +65,10 @@ class Gate:
                 settings.max_requests,
                 settings.max_requests_per_principal,
                 wait_seconds,
-                self._rest_of_light,
+                light.rest,
             ),
             Work.HEAVY: Slots(
-                "long computations", settings.max_heavy, settings.max_heavy_per_principal, wait_seconds, self._rest
+                "long computations", settings.max_heavy, settings.max_heavy_per_principal, wait_seconds, heavy.rest
             ),
             Work.UPLOAD: Slots("uploads", settings.max_uploads, settings.max_uploads_per_principal),
             Work.STREAM: Slots("open streams", settings.max_streams, settings.max_streams_per_principal),
@@ -71,71 +83,70 @@ class Gate:
             RateLimited, TooManyAtOnce, ServiceBusy: its principal's minute or places, or the service's.
             QuotaExceeded, DiskFull: an upload that the owner, or the service, has no disk for.
             TooLarge, Invalid: the body is said to be larger than this endpoint takes.
+            UnsupportedCoding: the body is said to be packed.
         """
         caller = await self.identify(request, cost)
+        _refuse_packed(request)
         length = _length_of(request)
         most = _most_bytes(cost, self._context.settings)
         if length is not None and length > most > 0:
             raise TooLarge(f"A request body may have {most} bytes here.", limit_bytes=most)
-        who = f"address:{_address(request)}" if caller is None else caller.id
+        request.state.who = who = _who(request, caller)
         if cost.counted:
-            self._see(who)
+            self._here.note(who)
         if work is Work.LIGHT and cost.body_bytes is None and (length is None or length > SMALL_BODY_BYTES):
             work = Work.HEAVY
-        async with self._slots[work].held(who):
+        request.state.waits = work is Work.STREAM
+        async with self._slots[work].held(who) as request.state.hold:
             if work is Work.UPLOAD:
                 assert caller is not None, "uploads need a key"
                 await to_thread.run_sync(quotas.refuse_full, self._context, caller, length or 0)
             yield _Body(request.receive, most, work is Work.UPLOAD, self._context.settings).receive
 
-    def _see(self, who: str) -> None:
-        """Note who asks now; who has not for a while is forgotten."""
-        now = time.monotonic()
-        self._seen[who] = now
-        self._seen.move_to_end(who)
-        while next(iter(self._seen.values())) < now - _TOGETHER_SECONDS:
-            self._seen.popitem(last=False)
+    def late(self, request: Request) -> float:
+        """Return for how many seconds a refusal is kept back: not at all, but for who gets them without a pause.
 
-    def _rest(self, who: str, held_seconds: float) -> float:
-        """Return how long a place for long computations rests, so that nobody takes more than a share beside others.
-
-        All threads share one interpreter: whoever computes without a pause makes each request of others wait many
-        times. Who is alone has all of it.
+        What is refused before it has a place is counted nowhere else, and who sends it as fast as it can would take all
+        of the time.
         """
-        if self._is_alone(who):
+        if hasattr(request.state, "hold"):
             return 0.0
-        settings = self._context.settings
-        return min(_LONGEST_REST_SECONDS, held_seconds * (settings.max_heavy_per_principal / settings.heavy_share - 1))
+        caller: Caller | None = getattr(request.state, "caller", None)
+        return self._refused.rest(_who(request, caller), _REFUSAL_SECONDS)
 
-    def _rest_of_light(self, who: str, held_seconds: float) -> float:
-        """Return how long a place for short requests rests: not at all, but for who takes them without a pause.
+    @asynccontextmanager
+    async def short(self, request: Request) -> AsyncIterator[None]:
+        """Hold a place for short requests for a piece of the work of a request that waits otherwise.
 
-        What is short alone is long a hundred times a second. So what each principal's requests take is counted, less
-        its share of the time that has gone by; above a second of it places rest until that has gone by as well.
+        Raises:
+            TooManyAtOnce, ServiceBusy: there is none.
         """
-        now, share = time.monotonic(), self._context.settings.light_share
-        taken, at = self._taken.get(who, (0.0, now))
-        taken = max(0.0, taken - share * (now - at)) + held_seconds
-        self._taken[who] = taken, now
-        if len(self._taken) > _MOST_TAKEN:
-            self._taken = {
-                one: (seconds, since)
-                for one, (seconds, since) in self._taken.items()
-                if seconds > share * (now - since)
-            }
-        if taken <= _FREE_SECONDS or self._is_alone(who):
-            return 0.0
-        return min(_LONGEST_REST_SECONDS, (taken - _FREE_SECONDS) / share)
+        if not request.state.waits:  # it holds one all the while
+            yield
+            return
+        async with self._slots[Work.LIGHT].held(request.state.who):
+            yield
+
+    @asynccontextmanager
+    async def planning(self, request: Request) -> AsyncIterator[None]:
+        """Hold a place for long computations for what a short request has to compute first.
+
+        Raises:
+            TooManyAtOnce, ServiceBusy: there is none.
+        """
+        started = time.monotonic()
+        try:
+            async with self._slots[Work.HEAVY].held(request.state.who):
+                yield
+        finally:
+            hold: Hold = request.state.hold
+            hold.apart_seconds += time.monotonic() - started
 
     def pause(self, who: str, spent_seconds: float) -> float:
         """Return how long an answer in pieces rests after a piece that took so long: as its place would at its end."""
-        if self._is_alone(who):
+        if self._here.is_alone(who):
             return 0.0
-        return min(_LONGEST_REST_SECONDS, spent_seconds * (1 / self._context.settings.heavy_share - 1))
-
-    def _is_alone(self, who: str) -> bool:
-        since = time.monotonic() - _TOGETHER_SECONDS
-        return not any(at >= since for one, at in self._seen.items() if one != who)
+        return min(LONGEST_REST_SECONDS, spent_seconds * (1 / self._context.settings.heavy_share - 1))
 
     async def identify(self, request: Request, cost: Cost) -> Caller | None:
         """Return who sends a request, None where no key is needed; the one place where a request is authenticated.
@@ -220,6 +231,20 @@ def _most_bytes(cost: Cost, settings: ServiceSettings) -> int:
     if cost.work is Work.UPLOAD:  # the metadata and the boundaries of a form come on top of the file
         return settings.max_upload_bytes + settings.max_body_bytes
     return settings.max_body_bytes
+
+
+def _refuse_packed(request: Request) -> None:
+    """Refuse a body that is encoded, whichever way: read as it stands it could mean something else."""
+    said = ",".join(request.headers.getlist("content-encoding")).lower()
+    if set(said.replace(" ", "").replace("\t", "").split(",")) - {"", "identity"}:
+        raise UnsupportedCoding(
+            "A body is sent as it is: leave Content-Encoding out. Parquet and Arrow may be compressed inside.",
+            FieldError("#header/content-encoding", "send the body unpacked, without this header"),
+        )
+
+
+def _who(request: Request, caller: Caller | None) -> str:
+    return f"address:{_address(request)}" if caller is None else caller.id
 
 
 def _secret(request: Request) -> str | None:

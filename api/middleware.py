@@ -1,6 +1,9 @@
 """The envelope of every request: an id, headers, the access log, metrics, and a problem when something broke."""
 
+import asyncio
 import re
+from collections.abc import Sequence
+from http import HTTPStatus
 from time import perf_counter
 from typing import Any
 
@@ -13,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.errors import problem
 from api.metrics import Metrics
 from api.trail import Trail, is_upload, told_of
+from core.errors import Invalid, NotFound
 from core.logs import describe
 from core.store.ids import new_id
 
@@ -21,6 +25,8 @@ log = structlog.get_logger("farthing.api")
 JOB_ID = re.compile(r"job_[0-9a-z]{26}")
 MOST_PARAMETERS = 100
 """Of a query; parsing each takes as long as a small request."""
+KEPT_BACK = "farthing.kept_back"
+"""In the scope of a request whose refusal waits."""
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -35,11 +41,32 @@ _SEALS = {
 """Of every answer: a page of ours loads nothing and runs nothing, whatever its texts say, and no other frames it."""
 
 
-def _is_framed_twice(scope: Scope) -> bool:
+_SAID_ONCE = (b"authorization", b"content-type", b"idempotency-key", b"if-match", b"last-event-id")
+"""Headers of which two servers in a row could each heed another one."""
+
+
+def _is_framed_twice(names: Sequence[bytes]) -> bool:
     """Tell whether two servers in a row could see the end of a request at two places."""
-    names = [name for name, _ in scope["headers"]]
     framing = names.count(b"transfer-encoding"), names.count(b"content-length")
     return all(framing) or max(framing) > 1
+
+
+def _unreadable(scope: Scope) -> tuple[int, str] | None:
+    """Return status and text for a request that two servers in a row could read in two ways, or that nobody can."""
+    names = [name for name, _ in scope["headers"]]
+    if _is_framed_twice(names):
+        return 400, "A request says where its body ends once: by Content-Length or by Transfer-Encoding."
+    twice = [name.decode() for name in _SAID_ONCE if names.count(name) > 1]
+    if twice:
+        return 400, f"A request has one header {twice[0]} at most."
+    path, query = scope.get("raw_path", b""), scope["query_string"]
+    if b"%00" in path or b"%00" in query:
+        return 422, "A path or a query holds no NUL; databases could not store it."
+    if b"%2f" in path.lower():
+        return 404, "There is nothing at this address: no name in a path has a slash in it."
+    if query.count(b"&") >= MOST_PARAMETERS:
+        return 422, f"A query has {MOST_PARAMETERS} parameters at most."
+    return None
 
 
 class Envelope:
@@ -66,23 +93,19 @@ class Envelope:
             nonlocal begun
             if message["type"] == "http.response.start":
                 begun = True
-                await self._answered(request, message, perf_counter() - started)
+                seconds = perf_counter() - started
+                await _keep_back(request, message["status"])
+                await self._answered(request, message, seconds)
             await send(message)
 
         with structlog.contextvars.bound_contextvars(request_id=request.state.request_id):
             try:
-                if _is_framed_twice(scope):
-                    request.state.ends = True
-                    text = "A request says where its body ends once: by Content-Length or by Transfer-Encoding."
-                    await problem(request, 400, "invalid-request", text)(scope, receive, reply)
-                    return
-                if b"%00" in scope.get("raw_path", b"") or b"%00" in scope["query_string"]:
-                    text = "A path or a query holds no NUL; databases could not store it."
-                    await problem(request, 422, "invalid-request", text)(scope, receive, reply)
-                    return
-                if scope["query_string"].count(b"&") >= MOST_PARAMETERS:
-                    text = f"A query has {MOST_PARAMETERS} parameters at most."
-                    await problem(request, 422, "invalid-request", text)(scope, receive, reply)
+                wrong = _unreadable(scope)
+                if wrong is not None:
+                    status, text = wrong
+                    request.state.ends = status == HTTPStatus.BAD_REQUEST
+                    code = NotFound.code if status == HTTPStatus.NOT_FOUND else Invalid.code
+                    await problem(request, status, code, text)(scope, receive, reply)
                     return
                 await self._app(scope, receive, reply)
             except ClientDisconnect:  # in the middle of a body: there is nobody left to answer
@@ -122,6 +145,16 @@ class Envelope:
         if (job := _job_of(request, headers)) is not None:
             fields["job"] = job
         log.info("request", **fields)
+
+
+async def _keep_back(request: Request, status: int) -> None:
+    """Let a refusal wait a while for who gets them without a pause; its connection may be closed for another's."""
+    if status < HTTPStatus.BAD_REQUEST or status == HTTPStatus.INTERNAL_SERVER_ERROR:
+        return
+    seconds = request.app.state.gate.late(request)
+    if seconds > 0:
+        request.scope[KEPT_BACK] = True
+        await asyncio.sleep(seconds)
 
 
 def _job_of(request: Request, headers: MutableHeaders) -> str | None:

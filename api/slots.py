@@ -8,6 +8,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from core.errors import ServiceBusy, TooManyAtOnce
@@ -17,6 +18,14 @@ _KEPT_SHARE: Final = 4
 """The last quarter of all places goes only to who holds fewer than an equal share of them."""
 _QUEUED_EACH: Final = 4
 """Requests of one principal that wait, for each place that one may hold."""
+
+
+@dataclass
+class Hold:
+    """A place that somebody holds."""
+
+    apart_seconds: float = 0.0
+    """Of the time that it was held: spent waiting, or counted elsewhere."""
 
 
 class Slots:
@@ -47,8 +56,8 @@ class Slots:
         self._queues: dict[str, deque[asyncio.Future[None]]] = {}
 
     @asynccontextmanager
-    async def held(self, principal: str) -> AsyncIterator[None]:
-        """Hold a place for the length of the block.
+    async def held(self, principal: str) -> AsyncIterator[Hold]:
+        """Hold a place for the length of the block, and yield it.
 
         Raises:
             TooManyAtOnce: the principal holds as many as one may, or more than a fair share of what is left.
@@ -59,11 +68,11 @@ class Slots:
         else:
             await self._wait(principal)
         loop = asyncio.get_running_loop()
-        begun_at = loop.time()
+        begun_at, hold = loop.time(), Hold()
         try:
-            yield
+            yield hold
         finally:
-            seconds = self._rest_seconds(principal, loop.time() - begun_at)
+            seconds = self._rest_seconds(principal, max(0.0, loop.time() - begun_at - hold.apart_seconds))
             if seconds > 0:
                 loop.call_later(seconds, self._leave, principal)
             else:

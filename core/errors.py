@@ -182,6 +182,12 @@ class UnsupportedMedia(Refusal):
     code = "unsupported-media-type"
 
 
+class UnsupportedCoding(Refusal):
+    """The body is encoded; bodies are read as they are, so that nothing unpacks to more than was sent."""
+
+    code = "unsupported-content-coding"
+
+
 class RateLimited(Refusal):
     """Too many requests."""
 

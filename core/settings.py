@@ -136,7 +136,7 @@ class ServiceSettings(BaseSettings):
     max_requests: int = Field(default=64, ge=1, description="short requests that are answered at a time")
     max_requests_per_principal: int = Field(default=24, ge=1, description="the same, of one principal or address")
     max_heavy: int = Field(default=4, ge=1, description="long computations that are made at a time")
-    max_heavy_per_principal: int = Field(default=2, ge=1, description="the same, of one principal")
+    max_heavy_per_principal: int = Field(default=1, ge=1, description="the same, of one principal")
     heavy_share: float = Field(
         default=0.25, gt=0, le=1, description="of the time that one principal computes, while others ask too"
     )

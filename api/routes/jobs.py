@@ -4,6 +4,7 @@ import json
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Literal
@@ -41,6 +42,8 @@ from core.errors import (
     NotOfferedYet,
     RateLimited,
     ScopeFrozen,
+    ServiceBusy,
+    TooManyAtOnce,
     Unauthenticated,
 )
 from core.service import intake
@@ -60,6 +63,7 @@ _KEEP_ALIVE_SECONDS = 15.0
 _HOLD_SECONDS = 5.0
 """So long after a key is revoked its streams end, at the latest."""
 _RETRY_MILLISECONDS = 2000
+_STREAM = "text/event-stream"
 _PREFER_WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})\"?", re.ASCII)
 _ALONE = {
     "dataset": "ds_1",
@@ -104,7 +108,8 @@ async def _accept(request: Request, caller: Principal, spec: JobSpec, key: str, 
     state = request.app.state
     asked: Submission | Answer | None = intake.known(caller, spec, key, route)
     if asked is None:
-        asked = await to_thread.run_sync(intake.planned, state.context, caller, spec, key, route)
+        async with state.gate.planning(request):
+            asked = await to_thread.run_sync(intake.planned, state.context, caller, spec, key, route)
     if isinstance(asked, Submission):
         submission = replace(asked, line=state.trail.line(request, intake.ACCEPTED))
         stored: Answer = await state.intake.ask(submission)
@@ -159,7 +164,7 @@ def list_jobs(
 
 
 @router.get("/{job_id}", response_model=JobView, responses=problems(NotFound))
-@costs(Cost(ANYBODY, may_wait=True))
+@costs(Cost(ANYBODY, waits=lambda headers: _wait_of(headers.get("prefer")) > 0))
 async def get_job(
     job_id: JobId,
     caller: Caller,
@@ -167,19 +172,26 @@ async def get_job(
     prefer: Annotated[str | None, Header(description="`wait=30` answers once the job has ended, or after 30 s")] = None,
 ) -> Response:
     """Show a job; with `Prefer: wait=30`, wait for its end."""
-    asks: Together[tuple[Principal, str], JobView] = request.app.state.jobs
-    view = await asks.ask((caller, job_id))
+    state = request.app.state
+    asks: Together[tuple[Principal, str], JobView] = state.jobs
+    async with state.gate.short(request):
+        view = await asks.ask((caller, job_id))
     headers: dict[str, str] = {}
-    asked = _PREFER_WAIT.search(prefer or "")
-    if asked is not None:
-        seconds = min(int(asked[1]), MAX_WAIT_SECONDS)
+    seconds = _wait_of(prefer)
+    if seconds >= 0:
         headers["Preference-Applied"] = f"wait={seconds}"
-        state = request.app.state
-        if await _ended(state.watcher, job_id, seconds, partial(state.gate.holds, request)):
+    if seconds > 0 and await _ended(state.watcher, job_id, seconds, partial(state.gate.holds, request)):
+        async with state.gate.short(request):
             view = await asks.ask((caller, job_id))
     if view.finished_at is None:
         headers["Retry-After"] = "1"
     return Response(view.model_dump_json(), media_type="application/json", headers=headers)  # is checked already
+
+
+def _wait_of(prefer: str | None) -> int:
+    """Return for how many seconds a client wants its answer to wait; -1 where it does not say."""
+    asked = _PREFER_WAIT.search(prefer or "")
+    return -1 if asked is None else min(int(asked[1]), MAX_WAIT_SECONDS)
 
 
 async def _ended(watcher: Watcher, job_id: str, seconds: float, holds: Callable[[], Awaitable[bool]]) -> bool:
@@ -224,7 +236,7 @@ async def clone_job(job_id: JobId, key: IdempotencyKey, caller: Caller, db: Db, 
         **problems(NotFound),
     },
 )
-@costs(Cost(ANYBODY, may_wait=True))
+@costs(Cost(ANYBODY, waits=lambda headers: _STREAM in headers.get("accept", "")))
 async def list_events(
     job_id: JobId,
     caller: Caller,
@@ -236,16 +248,17 @@ async def list_events(
     limit: Limit = 100,
 ) -> Response:
     """Show a job's history as pages, or follow it as `text/event-stream` until it ends."""
-    if "text/event-stream" not in accept:
+    if _STREAM not in accept:
         most = capped(limit)
         found = await to_thread.run_sync(service.events, db, caller, job_id, after, most + 1)
         return Response(page(found, most, "seq").model_dump_json(), media_type="application/json")
     state = request.app.state
-    if not await state.existing.ask((caller, job_id)):
-        raise NotFound("There is no such job.")
-    follower = _Follower(db, caller, job_id, partial(state.gate.holds, request))
+    async with state.gate.short(request):
+        if not await state.existing.ask((caller, job_id)):
+            raise NotFound("There is no such job.")
+    follower = _Follower(db, caller, job_id, partial(state.gate.holds, request), partial(state.gate.short, request))
     lines = follower.lines(state.watcher, _resume_after(last_event_id, after))
-    return StreamingResponse(lines, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+    return StreamingResponse(lines, media_type=_STREAM, headers={"X-Accel-Buffering": "no"})
 
 
 def _resume_after(last_event_id: str | None, after: int) -> int | None:
@@ -264,14 +277,24 @@ class _Follower:
     job_id: str
     holds: Callable[[], Awaitable[bool]]
     """Whether its key is still good."""
+    short: Callable[[], AbstractAsyncContextManager[None]]
+    """Holds a place for what is read for this client alone."""
 
     async def lines(self, watcher: Watcher, place: int | None) -> AsyncIterator[str]:
         """Yield the history after `place`, then what happens, the terminal line last."""
+        try:
+            async for line in self._lines(watcher, place):
+                yield line
+        except (TooManyAtOnce, ServiceBusy):  # of places for what is read; the answer has begun
+            yield f"retry: {_RETRY_MILLISECONDS}\n\n"
+
+    async def _lines(self, watcher: Watcher, place: int | None) -> AsyncIterator[str]:
         ends_at = time.monotonic() + self.db.settings.stream_seconds
         async with watcher.following(self.job_id, lines=True) as feed:
             head = feed.head or Head("queued", 0)
             if place is None or place > head.seq:
-                view = await to_thread.run_sync(service.get, self.db, self.caller, self.job_id)
+                async with self.short():
+                    view = await to_thread.run_sync(service.get, self.db, self.caller, self.job_id)
                 yield f"id: {head.seq}\nevent: snapshot\ndata: {view.model_dump_json()}\n\n"
                 place = head.seq
             said_at = checked_at = time.monotonic()
@@ -296,7 +319,8 @@ class _Follower:
     async def _told(self, line: EventView) -> str:
         """Return a line for this client: whether it may see the job's model, nobody else's sight says."""
         if "model" in line.data:
-            own = await to_thread.run_sync(service.events, self.db, self.caller, self.job_id, line.seq - 1, 1)
+            async with self.short():
+                own = await to_thread.run_sync(service.events, self.db, self.caller, self.job_id, line.seq - 1, 1)
             line = own[0] if own else line.model_copy(update={"data": {}})
         data = json.dumps({"kind": line.kind, "created_at": line.created_at, **line.data})
         return f"id: {line.seq}\nevent: {line.kind}\ndata: {data}\n\n"

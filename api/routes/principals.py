@@ -36,12 +36,15 @@ def get_principal(principal_id: PrincipalId, caller: Caller, db: Db) -> Principa
 @router.post("/{principal_id}/disable", responses=problems(NotFound))
 @costs(Cost(by("admin"), body_bytes=None, values=FEW_VALUES))
 def disable_principal(principal_id: PrincipalId, body: WithReason, caller: Caller, db: Db) -> PrincipalStateView:
-    """Shut a principal out; all its keys answer 401 from now on, and none of its queued jobs starts. Admins only."""
+    """Shut a principal out; all its keys answer 401 from now on, and its queued jobs end. Admins only."""
     return service.disable(db, caller, principal_id, body.reason)
 
 
 @router.post("/{principal_id}/enable", responses=problems(NotFound))
 @costs(Cost(by("admin")))
 def enable_principal(principal_id: PrincipalId, caller: Caller, db: Db) -> PrincipalStateView:
-    """Let a principal in again, with the keys that were neither revoked nor have expired. Admins only."""
+    """Let a principal in again, with the keys that were neither revoked nor have expired. Admins only.
+
+    Nothing else comes back: jobs that waited have ended as `access-withdrawn`, and are submitted anew.
+    """
     return service.enable(db, caller, principal_id)

@@ -12,6 +12,7 @@ A network reads ordinary columns encoded so, without an intercept, or one array 
 single precision.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import sqrt
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
@@ -155,7 +156,10 @@ class Design(Grown):
         """
         if self.array is not None:
             return norm_of(self.array)
-        return sqrt(self.intercept + sum(self._reach(column) ** 2 for column in self.columns))
+        coded: dict[str | None, list[Feature]] = {}
+        for feature in self.features:
+            coded.setdefault(feature.column, []).append(feature)
+        return sqrt(self.intercept + sum(_reach(column, coded[column.name]) ** 2 for column in self.columns))
 
     @property
     def ordinary_norm(self) -> float:
@@ -168,17 +172,6 @@ class Design(Grown):
         assert not isinstance(self.target_column, Coded), "categories have codes"
         lower, upper = bounds_of(self.target_column)
         return max(abs(upper - self.target.centre), abs(lower - self.target.centre)) / self.target.scale
-
-    def _reach(self, column: Scalar) -> float:
-        """Return the largest norm of what one column adds to an encoded row."""
-        coded = [feature for feature in self.features if feature.column == column.name]
-        if isinstance(column, Coded):
-            here = [((1 - feature.centre) / feature.scale) ** 2 for feature in coded]
-            away = [(feature.centre / feature.scale) ** 2 for feature in coded]
-            return sqrt(sum(away) + max(0.0, *(one - other for one, other in zip(here, away, strict=True))))
-        lower, upper = bounds_of(column)
-        (feature,) = coded
-        return max(abs(upper - feature.centre), abs(lower - feature.centre)) / feature.scale
 
     def to_declared(self) -> "tuple[Array, Array]":
         """Return (A, offset), shapes (p, p) and (p,): coefficients in declared units are A @ encoded + offset.
@@ -318,8 +311,7 @@ def make_design(columns: Sequence[Column], model: TrainedModel) -> Design:
             f"The model would have {len(features)} coefficients; at most {MAX_DIMENSION} are offered.",
             FieldError("/model/features", "leave out features, or declare fewer values of a category"),
         )
-    names = [feature.name for feature in features]
-    doubled = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    doubled = next((name for name, times in Counter(feature.name for feature in features).items() if times > 1), None)
     if doubled is not None:
         raise Invalid(
             f"Two coefficients would both be called `{doubled}`.",
@@ -337,6 +329,22 @@ def _features(column: Scalar, *, centred: bool) -> Iterable[Feature]:
     else:
         centre, scale = _coding(column, centred=centred)
         yield Feature(name=column.name, column=column.name, centre=centre, scale=scale)
+
+
+def _reach(column: Scalar, coded: Sequence[Feature]) -> float:
+    """Return the largest norm of what one column adds to an encoded row.
+
+    Args:
+        column: of the design.
+        coded: its features.
+    """
+    if isinstance(column, Coded):
+        here = [((1 - feature.centre) / feature.scale) ** 2 for feature in coded]
+        away = [(feature.centre / feature.scale) ** 2 for feature in coded]
+        return sqrt(sum(away) + max(0.0, *(one - other for one, other in zip(here, away, strict=True))))
+    lower, upper = bounds_of(column)
+    (feature,) = coded
+    return max(abs(upper - feature.centre), abs(lower - feature.centre)) / feature.scale
 
 
 def _spread(values: int) -> tuple[float, float]:

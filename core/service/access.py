@@ -15,6 +15,7 @@ from core.privacy.caps import POINTER, changed_terms, declared_cap, terms_of_cap
 from core.service.budgets import cap_view
 from core.service.context import Caller, Context
 from core.service.datasets import find, find_own
+from core.service.principals import end_waiting
 from core.service.views import AccessView, rfc3339
 from core.store import datasets as rows
 from core.store import queries
@@ -131,9 +132,9 @@ def _capped(
 def take(context: Context, caller: Caller, dataset_id: str, principal_id: str) -> None:
     """Take a principal's access to a dataset away; with the last one in the scope its cap closes.
 
-    From then on it does not see the dataset, and reserves nothing. Its queued jobs end where a worker would take them;
-    what runs goes on, and its release waits for the owner's approval. What was released before stays the principal's.
-    Taking away what was not given changes nothing.
+    From then on it does not see the dataset, and reserves nothing. Its queued jobs end, and stay so if it is given
+    access again; what runs goes on, and its release waits for the owner's approval. What was released before stays the
+    principal's. Taking away what was not given changes nothing.
 
     Raises:
         NotFound: the dataset, or the principal, does not exist for the caller.
@@ -146,6 +147,7 @@ def take(context: Context, caller: Caller, dataset_id: str, principal_id: str) -
         take_in(session, caller.id, dataset_id, dataset.scope_id, principal_id)
 
     context.database.run(work)
+    end_waiting(context, principal_id)
 
 
 def take_in(session: Session, actor: str, dataset_id: str, scope_id: str | None, principal_id: str) -> None:

@@ -1,13 +1,17 @@
 """Use cases of principals: who there is, and who is shut out. Only admins shut out; auditors may look."""
 
+from contextlib import suppress
+
 from sqlalchemy.orm import Session
 
-from core.errors import Forbidden, NotFound
+from core.errors import Forbidden, NotFound, Refusal
 from core.service.context import Caller, Context
 from core.service.key_views import PrincipalStateView
 from core.service.views import rfc3339
 from core.store import queries
 from core.store.access import principals
+from core.store.jobs import withdrawals
+from core.store.jobs.sweep import BATCH
 from core.store.tables import Principal
 
 
@@ -40,7 +44,7 @@ def get(context: Context, caller: Caller, principal_id: str) -> PrincipalStateVi
 def disable(context: Context, caller: Caller, principal_id: str, reason: str) -> PrincipalStateView:
     """Shut a principal out: from the next request on every process refuses all its keys.
 
-    What waits in the queue is refused where a worker would take it; what runs goes on, and its release waits for the
+    What waits in the queue ends, and gives back what it reserved; what runs goes on, and its release waits for the
     data's owner.
 
     Raises:
@@ -54,18 +58,32 @@ def disable(context: Context, caller: Caller, principal_id: str, reason: str) ->
     def work(session: Session) -> PrincipalStateView:
         return _view(principals.disable(session, principal_id, reason))
 
-    return context.database.run(work)
+    disabled = context.database.run(work)
+    end_waiting(context, principal_id)
+    return disabled
 
 
 def enable(context: Context, caller: Caller, principal_id: str) -> PrincipalStateView:
     """Let a principal in again, with the keys that were neither revoked nor have expired.
 
+    Nothing else comes back: jobs that waited have ended, and streams begin anew.
+
     Raises:
         Forbidden: the caller is no admin.
         NotFound: there is none.
+        LedgerFrozen, LedgerBusy: what waits could not be ended first.
     """
     caller.require("admin")
+    while context.database.run(withdrawals.end_waiting, principal_id, BATCH):
+        pass
     return context.database.run(lambda session: _view(principals.enable(session, principal_id)))
+
+
+def end_waiting(context: Context, principal_id: str) -> None:
+    """End what a principal has waiting and may not begin, as the next sweep would where this cannot."""
+    with suppress(Refusal):
+        while context.database.run(withdrawals.end_waiting, principal_id, BATCH):
+            pass
 
 
 def _view(found: Principal) -> PrincipalStateView:

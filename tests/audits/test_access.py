@@ -16,7 +16,7 @@ from sqlalchemy import select
 
 from api.routes import audit as trail
 from core.catalogue.jobs import JobSpec
-from core.errors import LedgerBusy, NotFound, Unauthenticated
+from core.errors import LedgerBusy, NotFound, StaleAttempt, Unauthenticated
 from core.service import access, intake
 from core.service.context import Caller, Context
 from core.service.intake import Answer, Submission
@@ -199,6 +199,19 @@ class TestEscalation:
         assert submit(admin, job(dataset["id"])).status_code == 403
 
 
+def take_alone(service: Service, dataset: dict[str, Any], who: dict[str, Any]) -> None:
+    """Take access away as a process does that ends before it has ended what waits."""
+    with store(service) as database, database.write() as session:
+        principals.lock(session, who["principal"])
+        access.take_in(session, dataset["owner"], dataset["id"], dataset["scope"], who["principal"])
+
+
+def disable_alone(service: Service, who: dict[str, Any]) -> None:
+    """Disable a principal, the same."""
+    with store(service) as database, database.write() as session:
+        principals.disable(session, who["principal"], "left")
+
+
 class TestTakenAway:
     def test_sight_and_cap_go_and_the_lines_stay(self, service: Service) -> None:
         (owner, _), (ann, who) = service.someone("owner"), service.someone("analyst")
@@ -225,7 +238,7 @@ class TestTakenAway:
             owner.put(place(dataset, who), json={"budget_cap": "all"})
         waiting = [submit(ann, job(taken["id"])).json()["id"] for _ in range(3)]
         other = submit(ann, job(kept["id"])).json()["id"]
-        owner.delete(place(taken, who))
+        take_alone(service, taken, who)
         with store(service) as database:
             claimed = drain(database)
         assert other in claimed
@@ -249,9 +262,9 @@ class TestTakenAway:
         waiting = [submit(ann, job(taken["id"])).json()["id"] for _ in range(3)]
         stays = submit(ann, job(kept["id"])).json()["id"]
         of_leaver = submit(other, job(left["id"])).json()["id"]
-        owner.delete(place(taken, who))
+        take_alone(service, taken, who)
         admin = service.client()
-        admin.post(f"/v1/principals/{leaver['principal']}/disable", json={"reason": "left"})
+        disable_alone(service, leaver)
         assert reserved(owner, taken["id"]) > 0
         with store(service) as database:
             swept = Desk(database, service.settings, "w").sweep()
@@ -273,7 +286,7 @@ class TestTakenAway:
         dataset = upload(owner)
         waiting = submit(owner, job(dataset["id"])).json()["id"]
         admin = service.client()
-        admin.post(f"/v1/principals/{boss['principal']}/disable", json={"reason": "left"})
+        disable_alone(service, boss)
         with store(service) as database:
             assert waiting not in drain(database)
         assert admin.get(f"/v1/jobs/{waiting}").json()["error"] == {"code": "access-withdrawn"}
@@ -293,7 +306,7 @@ class TestTakenAway:
         body["federation"] = {"datasets": [one["id"] for one in datasets], "quorum": quorum}
         made = submit(ann, body)
         assert made.status_code == 202, made.text
-        owners[0].delete(place(datasets[0], who))
+        take_alone(service, datasets[0], who)
         with store(service) as database:
             if by == "sweep":
                 Desk(database, service.settings, "w").sweep()
@@ -306,6 +319,67 @@ class TestTakenAway:
         if state == "failed":
             assert view["error"] == {"code": "access-withdrawn"}
             assert reserved(owners[1], datasets[1]["id"]) == 0
+
+    @pytest.mark.parametrize("way", ["access", "principal"])
+    def test_what_comes_back_is_the_right_and_no_job(self, service: Service, way: str) -> None:
+        """At 2ee9d81 a job that waited came back to life, if nobody had swept meanwhile."""
+        (owner, _), (ann, who), admin = service.someone("owner"), service.someone("analyst"), service.client()
+        dataset = upload(owner)
+        owner.put(place(dataset, who), json={"budget_cap": "all"})
+        waiting = [submit(ann, job(dataset["id"])).json()["id"] for _ in range(3)]
+        headers = {"Accept": "text/event-stream"}
+        with ann.stream("GET", f"/v1/jobs/{waiting[0]}/events", headers=headers) as answer:
+            lines = answer.iter_lines()
+            assert next(lines) == "id: 1"
+            if way == "access":
+                owner.delete(place(dataset, who))
+            else:
+                admin.post(f"/v1/principals/{who['principal']}/disable", json={"reason": "by mistake"})
+                assert ann.get("/v1/me").status_code == 401
+            assert reserved(owner, dataset["id"]) == 0, "at once"
+            if way == "access":
+                owner.put(place(dataset, who), json={"budget_cap": "all"})
+            else:
+                assert admin.post(f"/v1/principals/{who['principal']}/enable").status_code == 200
+            assert [line for line in lines if line.startswith("event")][-1] == "event: failed"
+        assert ann.get("/v1/me").status_code == 200, "its key opens again"
+        with store(service) as database:
+            assert not drain(database) & set(waiting)
+        for one in waiting:
+            assert ann.get(f"/v1/jobs/{one}").json()["error"] == {"code": "access-withdrawn"}
+        assert submit(ann, job(dataset["id"])).status_code == 202
+        assert owner.post(f"/v1/scopes/{dataset['scope']}/verify").json()["ok"] is True
+
+    def test_what_waited_as_a_process_died_ends_before_its_principal_is_back(self, service: Service) -> None:
+        owner, who = service.someone("owner")
+        one = submit(owner, job(upload(owner)["id"])).json()["id"]
+        disable_alone(service, who)
+        assert service.client().post(f"/v1/principals/{who['principal']}/enable").status_code == 200
+        assert owner.get(f"/v1/jobs/{one}").json()["error"] == {"code": "access-withdrawn"}
+
+    def test_records_that_are_erased_while_a_job_runs_are_read_no_more(self, service: Service) -> None:
+        (owner, _), (ann, who) = service.someone("owner"), service.someone("analyst")
+        dataset = upload(owner)
+        owner.put(place(dataset, who), json={"budget_cap": "all"})
+        with store(service) as database:
+            drain(database)
+            one = submit(ann, job(dataset["id"])).json()["id"]
+            claim = database.run(jobs.claim, "w", 600.0)
+            assert claim is not None
+            assert claim.job_id == one
+            headers = {"Accept": "text/event-stream"}
+            with ann.stream("GET", f"/v1/jobs/{one}/events", headers=headers) as answer:
+                lines = answer.iter_lines()
+                assert next(lines) == "id: 1"
+                assert owner.delete(f"/v1/datasets/{dataset['id']}").status_code == 202
+                assert submit(ann, job(dataset["id"])).status_code in {404, 409}
+                with pytest.raises(StaleAttempt):
+                    database.run(ledger.spend, claim, 0, None, 0)
+                with pytest.raises(StaleAttempt):
+                    database.run(jobs.finish, claim, {}, "not-needed")
+                database.run(jobs.acknowledge_cancel, claim)
+                assert [line for line in lines if line.startswith("event")][-1] == "event: cancelled"
+        assert reserved(owner, dataset["id"]) == 0
 
     def test_what_runs_is_released_to_the_owner_alone(self, service: Service) -> None:
         """A release that was seen before stays; one made after access was taken away waits for the data's owner."""

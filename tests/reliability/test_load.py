@@ -23,7 +23,7 @@ import pytest
 from core.store.access import audit
 from core.store.access.audit import Line
 from tests.support.api import Service, job, metadata, running, submit, upload
-from tests.support.load import head, many_values, opened, ratio, repeated, status_of, wrong_cells
+from tests.support.load import hammered, head, many_values, opened, ratio, repeated, status_of, wrong_cells
 
 # Waits are of wall time, and beside other tests they say nothing: these run by themselves, with the slow ones.
 pytestmark = pytest.mark.slow
@@ -34,6 +34,10 @@ MOST_SECONDS = 3.0
 LISTED = 5
 TRAIL = 60_000
 """Lines of the audit trail."""
+
+
+DEEP = 60
+"""Columns of a dataset whose jobs take long to plan: the most of which widths are predicted."""
 
 
 @dataclass
@@ -49,6 +53,10 @@ class Place:
     """A declared dataset of 2,000 columns."""
     auditor: str
     """An auditor's key."""
+    dataset: str
+    """Of the attacker, with a hundred jobs."""
+    deep: str
+    """Of the attacker, with `DEEP` columns."""
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +78,24 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
                 line = Line(None, "GET /v1/datasets/{dataset_id}", "datasets/ds_1", 200, None, "req_1")
                 audit.append(session, [line] * 10_000)
         database.dispose()
-        yield Place(service, honest, made["key"], submit(owner, job(dataset, mu="0.01")).json()["id"], wide, auditor)
+        one = submit(owner, job(dataset, mu="0.01")).json()["id"]
+        yield Place(service, honest, made["key"], one, wide, auditor, dataset, deep_dataset(owner))
+
+
+def deep_dataset(owner: httpx.Client) -> str:
+    """Upload numbers in many columns, and return the dataset."""
+    columns: list[dict[str, Any]] = [
+        {"name": f"c{number}", "type": "number", "lower": 0, "upper": 1} for number in range(DEEP - 1)
+    ]
+    columns.append({"name": "y", "type": "binary", "values": ["no", "yes"]})
+    rows = np.random.default_rng(1).random((300, DEEP))
+    lines = [",".join([*(f"{cell:.4f}" for cell in row[1:]), "yes" if row[0] < 0.3 else "no"]) for row in rows]
+    file = "\n".join([",".join(column["name"] for column in columns), *lines, ""]).encode()
+    parts: list[tuple[str, Any]] = [
+        ("metadata", (None, json.dumps({**metadata(), "columns": columns}), "application/json")),
+        ("file", ("p.csv", file, "text/csv")),
+    ]
+    return str(owner.post("/v1/datasets", files=parts).json()["id"])
 
 
 def post(place: Place, path: str, body: bytes, key: str | None) -> Callable[[], None]:
@@ -212,6 +237,54 @@ def exports(place: Place) -> AbstractContextManager[None]:
     return repeated(ask(replace(place, key=place.auditor), "/v1/audit/export"), threads=2)
 
 
+def asking(place: Place, path: str, *lines: str, key: str | None = "") -> bytes:
+    """Return a request for a path with the attacker's key, or with another one, or none."""
+    return head(path, place.key if key == "" else key, 0, *lines, method="GET")
+
+
+def nowhere(place: Place) -> AbstractContextManager[None]:
+    """Ask for what is not there, without a key."""
+    return hammered(place.service, asking(place, "/v1/nowhere", key=None), 24)
+
+
+def unknown_keys(place: Place) -> AbstractContextManager[None]:
+    return hammered(place.service, asking(place, "/v1/me", key="far_" + "x" * 43), 24)
+
+
+def budgets(place: Place) -> AbstractContextManager[None]:
+    return hammered(place.service, asking(place, f"/v1/datasets/{place.dataset}/budget"), 24)
+
+
+def waits_of_nothing(place: Place) -> AbstractContextManager[None]:
+    """Ask for a job's end, and wait for no second of it."""
+    return hammered(place.service, asking(place, f"/v1/jobs/{place.job}", "Prefer: wait=0"), 64)
+
+
+def pages_said_to_be_streams(place: Place) -> AbstractContextManager[None]:
+    return hammered(place.service, asking(place, f"/v1/jobs/{place.job}/events", "Accept: event-stream"), 64)
+
+
+def reconnections(place: Place) -> AbstractContextManager[None]:
+    """Follow a job from a place that is none, hang up after the first line, and come again."""
+    lines = ("Accept: text/event-stream", "Last-Event-ID: garbage")
+    return hammered(place.service, asking(place, f"/v1/jobs/{place.job}/events", *lines), 24)
+
+
+def planned(place: Place, path: str) -> bytes:
+    """Return a request for the job that takes longest to plan; another one each time."""
+    body = job(place.deep, mu="0.0001", optimizer={"kind": "noisy_gd"}, labels={"number": "@" * 10})
+    text = json.dumps(body).encode()
+    return head(path, place.key, len(text), f"Idempotency-Key: {'@' * 10}") + text
+
+
+def plans_of_jobs(place: Place) -> AbstractContextManager[None]:
+    return hammered(place.service, planned(place, "/v1/jobs"), 16)
+
+
+def plans_of_estimates(place: Place) -> AbstractContextManager[None]:
+    return hammered(place.service, planned(place, "/v1/estimates"), 16)
+
+
 def chunked(key: str | None) -> bytes:
     """Return a request whose body comes in 50,000 chunks of one byte."""
     sent = head("/v1/jobs", key, 0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
@@ -245,6 +318,14 @@ ATTACKS: list[Callable[[Place], AbstractContextManager[None]]] = [
     long_lists,
     decoders,
     exports,
+    nowhere,
+    unknown_keys,
+    budgets,
+    waits_of_nothing,
+    pages_said_to_be_streams,
+    reconnections,
+    plans_of_jobs,
+    plans_of_estimates,
 ]
 
 

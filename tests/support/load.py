@@ -7,6 +7,8 @@ both. All of it is bounded in count and in time, and stays on the loopback addre
 import json
 import select
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +18,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from tests.support.api import Service
+from tests.support.api import ROOT, Service
 
 ROUNDS = 2
 SAMPLES = 50
@@ -92,6 +94,29 @@ def repeated(once: Callable[[], None], threads: int = 1, pause_seconds: float = 
         done.set()
         for worker in workers:
             worker.join(2 * LONGEST_SECONDS)
+
+
+@contextmanager
+def hammered(service: Service, request: bytes, connections: int) -> Iterator[None]:
+    """Send one request again and again from a process of its own for the length of the block; see `hammer`."""
+    host, port = address_of(service)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.hammer", host, str(port), str(connections)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    process.stdin.write(request)
+    process.stdin.close()
+    process.stdin = None
+    try:
+        time.sleep(1)  # until it has begun
+        yield
+    finally:
+        process.terminate()
+        said, _ = process.communicate(timeout=LONGEST_SECONDS)
+        sys.stdout.write(f"{said.decode()}\n")
 
 
 def waits(client: httpx.Client, path: str = "/v1/datasets?limit=5", samples: int = SAMPLES) -> list[float]:

@@ -20,6 +20,8 @@ from core.store.decoding.npz import read_npz
 from core.store.records.encryption import SealedFile
 
 _BLOCK_BYTES = 4 * 2**20
+_TEXT_BYTES = 2**30
+"""Of all columns of one block of a CSV: Arrow takes as much memory for each of them as the whole block has."""
 _HEADER_BYTES = 2 * 2**20
 _FOOTER_BYTES = 64 * 2**20
 
@@ -82,6 +84,7 @@ def _csv(source: SealedFile, columns: Sequence[Column], counter: Counter) -> Ite
     names, start, quoted = _header(source, counter)
     check_names(names, columns)
     wanted = [column.name for column in columns]
+    block_bytes = min(_BLOCK_BYTES, _TEXT_BYTES // len(wanted))
     with source.open() as content, pa.PythonFile(content, "r") as file:
         file.seek(start)
         if start >= content.size:
@@ -89,7 +92,7 @@ def _csv(source: SealedFile, columns: Sequence[Column], counter: Counter) -> Ite
         try:
             yield from pacsv.open_csv(
                 file,
-                read_options=pacsv.ReadOptions(column_names=names, block_size=_BLOCK_BYTES),
+                read_options=pacsv.ReadOptions(column_names=names, block_size=block_bytes),
                 parse_options=pacsv.ParseOptions(newlines_in_values=quoted),
                 convert_options=pacsv.ConvertOptions(
                     column_types=dict.fromkeys(wanted, pa.string()), include_columns=wanted
@@ -100,7 +103,7 @@ def _csv(source: SealedFile, columns: Sequence[Column], counter: Counter) -> Ite
                 return
             # the library's own text quotes the row
             raise unreadable(
-                "a row has more or fewer cells than the header, or is longer than 4 MiB",
+                f"a row has more or fewer cells than the header, or is longer than {block_bytes // 1024} KiB",
                 "give every row as many cells as the header has; quote cells that hold commas or line ends",
             ) from None
 

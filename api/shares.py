@@ -1,0 +1,71 @@
+"""How much of the service's time each principal may take while others ask, for one kind of work.
+
+What is short alone is long a hundred times a second. So what each principal takes is counted, less its share of the
+time that has gone by; beyond a moment that is free, whoever takes more waits until that has gone by as well.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+TOGETHER_SECONDS: Final = 2.0
+"""Who has asked within so long is there beside others."""
+LONGEST_REST_SECONDS: Final = 10.0
+_MOST_TAKEN: Final = 4096
+
+
+class Presence:
+    """Who has asked lately."""
+
+    def __init__(self) -> None:
+        self._seen: OrderedDict[str, float] = OrderedDict()
+
+    def note(self, who: str) -> None:
+        """Note who asks now; who has not for a while is forgotten."""
+        now = time.monotonic()
+        self._seen[who] = now
+        self._seen.move_to_end(who)
+        while next(iter(self._seen.values())) < now - TOGETHER_SECONDS:
+            self._seen.popitem(last=False)
+
+    def is_alone(self, who: str) -> bool:
+        """Tell whether nobody else has asked lately: who is alone has all of the service."""
+        since = time.monotonic() - TOGETHER_SECONDS
+        return not any(at >= since for one, at in self._seen.items() if one != who)
+
+
+class Shares:
+    """What each principal has taken of one kind of work, and how long it is to rest.
+
+    Args:
+        is_alone: tells whether a principal has nobody beside it.
+        share: of the time that goes by, for each principal.
+        free_seconds: so much in a row is nobody's harm.
+        most_seconds: more than that is not remembered.
+    """
+
+    def __init__(
+        self, is_alone: Callable[[str], bool], share: float, free_seconds: float, most_seconds: float = float("inf")
+    ) -> None:
+        self._is_alone = is_alone
+        self._share = share
+        self._free_seconds = free_seconds
+        self._most_seconds = most_seconds
+        self._taken: dict[str, tuple[float, float]] = {}
+
+    def rest(self, who: str, spent_seconds: float) -> float:
+        """Count what a principal took; return for how many seconds it is to take no more, 0 mostly."""
+        now = time.monotonic()
+        taken, at = self._taken.get(who, (0.0, now))
+        taken = min(self._most_seconds, max(0.0, taken - self._share * (now - at)) + spent_seconds)
+        self._taken[who] = taken, now
+        if len(self._taken) > _MOST_TAKEN:
+            self._taken = {
+                one: (seconds, since)
+                for one, (seconds, since) in self._taken.items()
+                if seconds > self._share * (now - since)
+            }
+        if taken <= self._free_seconds or self._is_alone(who):
+            return 0.0
+        return min(LONGEST_REST_SECONDS, (taken - self._free_seconds) / self._share)
