@@ -41,6 +41,8 @@ _HEAVY_DEBT_SECONDS: Final = 3.5
 """Of long computations no more is remembered, so that one of a minute is not held against its principal for four."""
 _REFUSAL_SECONDS: Final = 0.004
 """What a refusal is taken to cost: who it is, routes, an answer, a line of the log."""
+_QUEUED_TIMES: Final = 4
+"""Short requests of one principal that wait, for each that may be answered."""
 _REFUSAL_SHARE: Final = 0.1
 _FREE_REFUSALS_SECONDS: Final = 0.4
 
@@ -65,10 +67,16 @@ class Gate:
                 settings.max_requests,
                 settings.max_requests_per_principal,
                 wait_seconds,
+                _QUEUED_TIMES * settings.max_requests_per_principal,
                 light.rest,
             ),
             Work.HEAVY: Slots(
-                "long computations", settings.max_heavy, settings.max_heavy_per_principal, wait_seconds, heavy.rest
+                "long computations",
+                settings.max_heavy,
+                settings.max_heavy_per_principal,
+                wait_seconds,
+                settings.max_requests_per_principal,  # as many as it may have at a time, each of which may need a plan
+                heavy.rest,
             ),
             Work.UPLOAD: Slots("uploads", settings.max_uploads, settings.max_uploads_per_principal),
             Work.STREAM: Slots("open streams", settings.max_streams, settings.max_streams_per_principal),

@@ -16,8 +16,6 @@ from core.errors import ServiceBusy, TooManyAtOnce
 RETRY_SECONDS: Final = 2
 _KEPT_SHARE: Final = 4
 """The last quarter of all places goes only to who holds fewer than an equal share of them."""
-_QUEUED_EACH: Final = 4
-"""Requests of one principal that wait, for each place that one may hold."""
 
 
 @dataclass
@@ -36,6 +34,7 @@ class Slots:
         total: places of all principals together.
         each: places of one principal.
         wait_seconds: how long a request waits for a place at most; 0: it is refused at once.
+        queued: requests of one principal that may wait at a time.
         rest_seconds: how long a place stays taken after a principal has held it for so many seconds.
     """
 
@@ -45,12 +44,14 @@ class Slots:
         total: int,
         each: int,
         wait_seconds: float = 0.0,
+        queued: int = 0,
         rest_seconds: Callable[[str, float], float] = lambda principal, held_seconds: 0.0,  # noqa: ARG005 - named
     ) -> None:
         self._what = what
         self._total = total
         self._each = each
         self._wait_seconds = wait_seconds
+        self._queued = queued
         self._rest_seconds = rest_seconds
         self._held: Counter[str] = Counter()
         self._queues: dict[str, deque[asyncio.Future[None]]] = {}
@@ -81,7 +82,7 @@ class Slots:
     async def _wait(self, principal: str) -> None:
         """Wait for a turn; whoever gives it has taken the place already."""
         queue = self._queues.setdefault(principal, deque())
-        if not self._wait_seconds or len(queue) >= _QUEUED_EACH * self._each:
+        if not self._wait_seconds or len(queue) >= self._queued:
             self._forget(principal)
             raise self._refusal(principal)
         turn = asyncio.get_running_loop().create_future()

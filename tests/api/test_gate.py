@@ -177,7 +177,7 @@ class TestSlots:
 
     @pytest.mark.anyio
     async def test_who_holds_the_fewest_is_next(self) -> None:
-        slots = Slots("things", 2, 2, wait_seconds=5)
+        slots = Slots("things", 2, 2, wait_seconds=5, queued=2)
         held = await self._hold(slots, "a", "a")
         order: list[str] = []
 
@@ -194,7 +194,7 @@ class TestSlots:
 
     @pytest.mark.anyio
     async def test_a_wait_that_ends_leaves_nothing_behind(self) -> None:
-        slots = Slots("things", 1, 1, wait_seconds=0.05)
+        slots = Slots("things", 1, 1, wait_seconds=0.05, queued=1)
         held = await self._hold(slots, "a")
         with pytest.raises(ServiceBusy):
             await self._hold(slots, "b")
