@@ -218,6 +218,8 @@ class TestTakenAway:
         dataset = upload(owner)
         owner.put(place(dataset, who), json={"budget_cap": {"share": "0.5"}})
         submit(ann, job(dataset["id"]))
+        with store(service) as database:
+            assert drain(database), "what runs goes on"
         before = owner.get(place(dataset, who)).json()["used"]["reserved"]
         assert owner.delete(place(dataset, who)).status_code == 204
         assert owner.delete(place(dataset, who)).status_code == 204

@@ -20,7 +20,7 @@ from core.store.decoding.npz import read_npz
 from core.store.records.encryption import SealedFile
 
 _BLOCK_BYTES = 4 * 2**20
-_TEXT_BYTES = 2**30
+_TEXT_BYTES = 2**29
 """Of all columns of one block of a CSV: Arrow takes as much memory for each of them as the whole block has."""
 _HEADER_BYTES = 2 * 2**20
 _FOOTER_BYTES = 64 * 2**20
