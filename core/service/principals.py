@@ -74,6 +74,7 @@ def enable(context: Context, caller: Caller, principal_id: str) -> PrincipalStat
         LedgerFrozen, LedgerBusy: what waits could not be ended first.
     """
     caller.require("admin")
+    get(context, caller, principal_id)  # there is one
     while context.database.run(withdrawals.end_waiting, principal_id, BATCH):
         pass
     return context.database.run(lambda session: _view(principals.enable(session, principal_id)))

@@ -160,6 +160,8 @@ def test_only_admins_disable_and_never_themselves(service: Service) -> None:
     assert service.client().post("/v1/principals/pr_nobody/disable", json={"reason": "oops"}).status_code == 404
     listed = service.client().get("/v1/principals?limit=100").json()["data"]
     assert target["principal"] in {one["id"] for one in listed}
+    for verb, body in (("disable", {"json": {"reason": "left"}}), ("enable", {})):
+        assert service.client().post(f"/v1/principals/pr_nobody/{verb}", **body).status_code == 404
 
 
 def test_nobody_makes_or_sees_keys_of_others(service: Service) -> None:
