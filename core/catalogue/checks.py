@@ -11,6 +11,9 @@ JobCheck = Literal["not converged", "too many coefficients", "separated", "too f
 CoefficientCheck = Literal["not identified", "separated", "scale outside the plan", "too few events"]
 """Said of one coefficient, whose interval is withheld; events of one of several classes."""
 
+MOST_CLIPPED = 0.3
+"""Of a coefficient's variance, beyond which it is said that it stands for residuals that were cut off."""
+
 
 class ColumnLook(Frozen):
     """What was learned of one coefficient's column, in encoded units."""
@@ -57,6 +60,11 @@ class Checks(Frozen):
     unidentified: tuple[float, ...] = Field(
         description="by coefficient, the part of its variance that is a public guess and not learned"
     )
+    clipped: tuple[float, ...] = Field(
+        default=(),
+        description="of least squares, by coefficient, the part of its variance that stands for residuals that were "
+        "cut off: it widens the interval; empty where none were seen",
+    )
 
     foreseen: tuple[float, ...] = Field(
         default=(),
@@ -73,4 +81,5 @@ class Checks(Frozen):
     def words(self, place: int) -> tuple[str, ...]:
         """Return what is said beside one coefficient, in words."""
         column = self.learned.columns[place % len(self.learned.columns)]  # classes share them
-        return (*self.job, *self.coefficients[place], *(("clamped",) if column.clamped else ()))
+        cut = ("clipped",) if self.clipped and self.clipped[place] > MOST_CLIPPED else ()
+        return (*self.job, *self.coefficients[place], *(("clamped",) if column.clamped else ()), *cut)

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from core.catalogue.checks import MOST_CLIPPED
 from core.inference.released import Released
 
 _SAID: Final = {
@@ -27,6 +28,12 @@ def checked(released: Released) -> list[str]:
     said = [_SAID[one] for one in checks.job]
     for name, flags in zip(released.names, checks.coefficients, strict=True):
         said += [f"The interval of {name} is withheld; {_SAID_OF_ONE[one]}." for one in flags]
+    wide = [name for name, part in zip(released.names, checks.clipped, strict=False) if part > MOST_CLIPPED]
+    if wide:
+        said.append(
+            f"Residuals far out are cut, and the mean of what is cut off was seen: intervals of {', '.join(wide)} are "
+            "widened by how far it may move them. A larger budget does not narrow this part."
+        )
     for name, column in zip(released.design.names, checks.learned.columns, strict=True):
         for end in column.clamped:
             said.append(

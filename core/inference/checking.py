@@ -65,9 +65,9 @@ def check(one: Found) -> Checks:
     """Return what is wrong, of the job and by coefficient, with what was learned."""
     found, size = one.found, len(one.theta)
     variance = np.einsum("ij,jk,ik->i", one.back, found.covariance, one.back)
-    guessed, unlearned = (
+    guessed, unlearned, clipped = (
         np.einsum("ij,jk,ik->i", one.back, part, one.back) / np.maximum(variance, TINY)
-        for part in (found.guess, found.unlearned)
+        for part in (found.guess, found.unlearned, found.clipped)
     )
     empty = found.hessian_noise < KNOWN_NOISE  # hidden directions are where records say nothing, not where noise does
     apart = _apart(one)
@@ -88,6 +88,7 @@ def check(one: Found) -> Checks:
         gradient_excess=found.excess,
         hessian_noise=found.hessian_noise,
         unidentified=tuple(guessed.tolist()),
+        clipped=tuple(clipped.tolist()) if clipped.any() else (),
     )
 
 

@@ -72,6 +72,8 @@ class Last:
     units: int
     unidentified: float
     """Plausible deviation of the predictor along a hidden direction."""
+    excess: float = 0.0
+    """How far residuals that were cut off may move a mean, in residual scales."""
     doubtful: Array | None = None
     """What the equation has of a law that was assumed, shape (p,); half of it is counted as an error."""
 
@@ -98,6 +100,8 @@ class Whitened:
     """As told, pooled and not shrunk."""
     last: Last
     """The answers that all of it is made of."""
+    clipped: Array
+    """Of the sampling part, what stands for residuals that were cut off."""
     hidden: int
     """Eigenvectors along which noise hides the Hessian."""
     excess: float
@@ -147,6 +151,8 @@ def finish(last: Last) -> Whitened:
         hidden &= short > (2 * sqrt(size) + APART / size ** (1 / 6)) * hessian.deviation
     relative, drift = _scores(last, root, vectors, values, hidden)
     sampling = root @ relative @ root.T / max(last.units - size, last.units / 2) / drift**2
+    clipped = last.excess**2 * inverse @ inverse
+    sampling = sampling + clipped
     distance = (1 - omega) * last.moved + float(np.linalg.norm(step))
     private = (1 - omega) ** 2 * (first**2 + left / size) + omega**2 * second**2
     private += shrunk.kept * (hessian.deviation * distance) ** 2
@@ -169,6 +175,7 @@ def finish(last: Last) -> Whitened:
         unlearned=hiding @ covariance @ hiding,
         hessian=hessian.value,
         last=last,
+        clipped=clipped,
         hidden=int(hidden.sum()),
         excess=length / (both + wandering) / float(chi2.ppf(0.999, size)),
         hessian_noise=2 * edge / max(shrunk.mean, TINY),

@@ -98,8 +98,8 @@ def walk(
     cut: float,
     centre: float,
     raised: Array,
-) -> Place:
-    """Take the short steps of a linear model.
+) -> tuple[Place, Sizes]:
+    """Take the short steps of a linear model; return where they end, and how large residuals are there.
 
     Args:
         settings: public settings, nothing open.
@@ -114,7 +114,8 @@ def walk(
     pairs = list(zip(settings.gradient_sigmas(), settings.hessian_sigmas(), strict=True))
     first, design, settled = place.encoding, None, False
     wide = walking_cut(settings, oracle.facts)
-    place = place.measured_in(scale_of(sizes_at(settings, oracle, place, centre)))
+    sizes = sizes_at(settings, oracle, place, centre)
+    place, times = place.measured_in(scale_of(sizes)), 1.0
     for number, (gradient_sigma, hessian_sigma) in enumerate(pairs[: settings.damped_steps], 1):
         final = number == settings.damped_steps
         door = door_at(place, cut if settled else wide)
@@ -132,7 +133,7 @@ def walk(
         times = min(max(told, LEAST_OF_NOISE * sqrt(length) / NORMAL_PART), MOST_GROWTH)
         place = place.measured_in(times)
         settled = times > SETTLED and float(np.linalg.norm(step)) < SHORT
-    return place
+    return place, sizes._replace(edges=sizes.edges / times)
 
 
 def sizes_at(settings: WhitenedNewton, oracle: Oracle, place: Place, centre: float) -> Sizes:

@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 from core.catalogue.count_losses import CutPoisson
 from core.catalogue.losses import Huber, Logistic, Multinomial, Poisson
 from core.catalogue.reencoded_questions import ReencodedCurvature, ReencodedGradient
-from core.catalogue.whitened_newton import TARGET_REACH, WhitenedNewton
+from core.catalogue.whitened_newton import LEAST_SQUARES_CUT, TARGET_REACH, WhitenedNewton
 from core.inference.attenuation import onward
 from core.inference.checking import Found, check
 from core.inference.counts import correction
 from core.inference.estimate import Estimate, Sandwich
 from core.inference.looks import Columns
-from core.inference.residuals import scale_of
+from core.inference.residuals import excess_of, scale_of
 from core.inference.shrinkage import TINY, positive_part
 from core.inference.whitened import Kind, Last, Told, Whitened, finish, newton_step
 from core.optimizers.column_look import (
@@ -83,14 +83,15 @@ def iterate(settings: WhitenedNewton, oracle: Oracle, looked: Columns | None = N
     loss, target = _look_at_target(settings, oracle)
     encoded, target = _whiten(settings, oracle, columns, loss, target)
     theta = _start(loss, encoded, target)
+    excess = 0.0
     if isinstance(loss, Huber):
-        encoded, target, theta = _walk_linear(settings, oracle, encoded, loss, target, theta)
+        encoded, target, theta, excess = _walk_linear(settings, oracle, encoded, loss, target, theta)
         door = _Door(settings, oracle, encoded, loss, target)
     else:
         door = _Door(settings, oracle, encoded, loss, target)
         theta = _walk(settings, door, theta)
     door.look_at_residuals(theta)
-    last = _last_answers(settings, door, theta)
+    last = replace(_last_answers(settings, door, theta), excess=excess)
     found = finish(last)
     return _told(settings, oracle, columns, encoded, door, target, found), Status.FINISHED
 
@@ -263,8 +264,11 @@ def _walk(settings: WhitenedNewton, door: _Door, theta: Array) -> Array:
 
 def _walk_linear(
     settings: WhitenedNewton, oracle: Oracle, encoded: Encoded, loss: Huber, target: Target, theta: Array
-) -> tuple[Encoded, Target, Array]:
-    """Take the short steps of a linear model; return where they end, with the encoding and the unit there."""
+) -> tuple[Encoded, Target, Array, float]:
+    """Take the short steps of a linear model; return where they end, with the encoding and the unit there.
+
+    Beside them how far residuals that least squares cut off may move the mean, in their scale.
+    """
 
     def door_at(place: Place, cut: float) -> _Door:
         wide, own = loss.model_copy(update={"c": cut}), replace(encoded, matrix=place.encoding)
@@ -273,8 +277,9 @@ def _walk_linear(
     simple_to_encoded = encoded.matrix @ np.linalg.inv(encoded.simple)
     raised = simple_to_encoded @ encoded.raised @ simple_to_encoded.T
     begin = Place(theta, encoded.matrix, target.unit)
-    end = walk(settings, oracle, begin, door_at, loss.c, target.centre, raised)
-    return replace(encoded, matrix=end.encoding), target._replace(unit=end.unit), end.theta
+    end, sizes = walk(settings, oracle, begin, door_at, loss.c, target.centre, raised)
+    excess = excess_of(sizes, loss.c) if loss.c == LEAST_SQUARES_CUT else 0.0
+    return replace(encoded, matrix=end.encoding), target._replace(unit=end.unit), end.theta, excess
 
 
 def _last_answers(settings: WhitenedNewton, door: _Door, theta: Array) -> Last:
