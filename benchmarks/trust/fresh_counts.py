@@ -66,13 +66,17 @@ COUNTED: Final[dict[str, Callable[[np.random.Generator, Array], Array]]] = {
 
 
 def count_rows() -> Iterator[Row]:
-    """Yield each law at sizes of its own, then Poisson laws of means from .1 to 100."""
+    """Yield each law at sizes of its own, then Poisson laws of means from .1 to 100.
+
+    Two cells had ordinal scores at first, whose bounds, 1 to 5, lie beyond the scores once they are widened; of these the
+    first was run before that was seen, and was flagged.
+    """
     cells: tuple[tuple[str, int, int, float, float, Noise, float], ...] = (
         ("normal", 3000, 5, 1.0, 3.0, "geometric", 3.0),
         ("indicators", 10_000, 8, 0.4, 12.0, "geometric", 5.0),
         ("mixture", 6000, 6, 0.5, 1.0, "geometric", 4.0),
         ("normal", 6000, 6, 0.7, 5.0, "eightfold", 5.0),
-        ("ordinal", 12_000, 7, 0.5, 1.5, "eightfold", 10.0),
+        ("uniform_sums", 12_000, 7, 0.5, 1.5, "eightfold", 10.0),
         ("normal", 15_000, 5, 0.5, 30.0, "thirtyfold", 15.0),
         ("indicators", 6000, 4, 1.0, 60.0, "thirtyfold", 15.0),
         ("normal", 5000, 6, 0.6, 2.0, "absent", 3.0),
@@ -85,7 +89,7 @@ def count_rows() -> Iterator[Row]:
         ("indicators", 3000, 5, 1.0, 10.0, "steady", 2.0),
         ("normal", 12_000, 6, 0.5, 0.1, "normal", 1.0),
         ("indicators", 5000, 6, 0.5, 0.5, "normal", 2.0),
-        ("ordinal", 3000, 6, 0.8, 3.0, "normal", 3.0),
+        ("uniform_sums", 3000, 6, 0.8, 3.0, "normal", 3.0),
         ("uniform_sums", 7000, 12, 0.6, 5.0, "normal", 2.0),
         ("normal", 2500, 4, 1.0, 25.0, "normal", 4.0),
         ("mixture", 6000, 6, 0.4, 100.0, "normal", 40.0),

@@ -43,8 +43,15 @@ class Learned(Frozen):
         default=None, description="a of a Poisson model: the cut takes counts' variance for mu + a mu^2"
     )
     variance_ratio: float | None = Field(
-        default=None, description="of a Poisson model: variance of weighted residuals over that of a Poisson law"
+        default=None,
+        description="of a Poisson model: variance of weighted residuals over that of a Poisson law, by their sizes",
     )
+    score_ratio: float | None = Field(
+        default=None,
+        description="of a Poisson model: variance of the scores over that of a Poisson law, which the standard errors "
+        "allow for (quasi-Poisson's dispersion), as told",
+    )
+    score_ratio_error: float | None = Field(default=None, description="deviation of the noise on it")
 
 
 class Checks(Frozen):

@@ -11,7 +11,6 @@ from typing import Annotated, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
-from scipy.stats import nbinom, poisson
 
 from core.privacy.facts import Frozen
 
@@ -78,6 +77,8 @@ def law(mean: float, dispersion: float, most: int = MOST_VALUES) -> tuple[Array,
         dispersion: 0 for a Poisson law, else that of a negative binomial one.
         most: where more counts than these matter, they are put together, the larger the more.
     """
+    from scipy.stats import nbinom, poisson  # noqa: PLC0415 - slow to import, and no request needs it
+
     own = poisson(mean) if dispersion < SMALL_DISPERSION else nbinom(1 / dispersion, 1 / (1 + dispersion * mean))
     low, high = own.ppf(TAIL), own.ppf(1 - TAIL)
     if high - low < most:

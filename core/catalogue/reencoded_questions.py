@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from core.catalogue.count_losses import CutPoisson
-from core.catalogue.losses import Huber, Logistic
+from core.catalogue.losses import Huber, Logistic, Poisson
 from core.catalogue.question_bases import AbstractQuestion
 from core.privacy.facts import Adjacency, Facts
 
@@ -101,3 +101,14 @@ class ReencodedCurvature(AbstractReencoded):
         """Return bound/n, or sqrt(2) bound/n when a unit may change into any other."""
         factor = sqrt(2) if facts.adjacency is Adjacency.REPLACE_ONE and facts.dimension > 1 else 1.0
         return factor * self.bound(facts) / self.consumed(facts)
+
+
+def widest(loss: Logistic | Huber | Poisson) -> Logistic | Huber | CutPoisson:
+    """Return what re-encoded rows are asked for before anything is learned, as wide as may be."""
+    match loss:
+        case Huber():
+            return loss.model_copy(update={"scale": 1.0})
+        case Poisson():
+            return CutPoisson(rate_cap=loss.curvature_peak, cut=loss.curvature_peak)
+        case Logistic():
+            return loss

@@ -26,7 +26,7 @@ from core.catalogue.losses import Huber, Logistic, Multinomial, Poisson
 from core.catalogue.method import AbstractSettings, Assumption, Bound, Card
 from core.catalogue.planning_rules import CONFIDENCE, Mu, fill, noise_norm
 from core.catalogue.questions import Looked
-from core.catalogue.reencoded_questions import ReencodedCurvature, ReencodedGradient
+from core.catalogue.reencoded_questions import ReencodedCurvature, ReencodedGradient, widest
 from core.privacy.events import Event
 from core.privacy.facts import Adjacency, Facts
 
@@ -313,7 +313,7 @@ class WhitenedNewton(AbstractSettings):
         if isinstance(planned, Multinomial):
             yield from self._class_sums(planned.known_classes)
             return
-        loss = _reencoded(planned)
+        loss = widest(planned)
         pairs = zip(self.gradient_sigmas(), self.hessian_sigmas(), strict=True)
         for step, (gradient, hessian) in enumerate(pairs):
             if step == self.damped_steps and isinstance(loss, CutPoisson):
@@ -433,7 +433,7 @@ class WhitenedNewton(AbstractSettings):
         if isinstance(loss, Multinomial):
             gradient = ClassGradient(sigma=sigma, classes=loss.known_classes, weight_bound=bound)
         else:
-            own = _reencoded(loss)
+            own = widest(loss)
             if isinstance(own, CutPoisson):
                 rate_cap, cut = self.count_cuts(facts, 1.0, 1.0, own.cut)
                 own = CutPoisson(rate_cap=rate_cap, cut=cut)
@@ -469,14 +469,3 @@ class WhitenedNewton(AbstractSettings):
             returns="coefficients with intervals; what fails a check is flagged, and its interval withheld",
             default_for=("logistic", "multinomial", "linear", "poisson"),
         )
-
-
-def _reencoded(loss: Logistic | Huber | Poisson) -> Logistic | Huber | CutPoisson:
-    """Return what re-encoded rows are asked for before anything is learned, as wide as may be."""
-    match loss:
-        case Huber():
-            return loss.model_copy(update={"scale": 1.0})
-        case Poisson():
-            return CutPoisson(rate_cap=loss.curvature_peak, cut=loss.curvature_peak)
-        case Logistic():
-            return loss

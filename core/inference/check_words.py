@@ -40,4 +40,10 @@ def checked(released: Released) -> list[str]:
                 f"Many records have {name} at its declared {end} bound: where values beyond it were cut, its "
                 "coefficient is that of the cut column."
             )
+    ratio, error = checks.learned.score_ratio, checks.learned.score_ratio_error
+    if ratio is not None and error is not None:
+        said.append(
+            f"Counts vary {max(ratio, 0.0):.2g} times as much as a Poisson law says (deviation of the noise "
+            f"{error:.1g}); standard errors are the sandwich's and allow for it."
+        )
     return said

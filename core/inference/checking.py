@@ -192,4 +192,6 @@ def _learned(one: Found) -> Learned:
         cut=one.cut.cut if one.cut else None,
         dispersion=one.cut.dispersion if one.cut else None,
         variance_ratio=one.variance_ratio,
+        score_ratio=one.found.dispersed[0] if one.cut else None,
+        score_ratio_error=one.found.dispersed[1] if one.cut else None,
     )

@@ -112,6 +112,8 @@ class Whitened:
     """Part of a Newton step that was taken last."""
     excluded: float
     """By how many deviations the answers exclude that the columns decide a binary outcome."""
+    dispersed: tuple[float, float]
+    """The scores' variance over what the model and the weights explain, as told, with the deviation of its noise."""
 
 
 def newton_step(told: Told, gradient: Array, peak: float, part: float = MEAN_FLOOR) -> Array:
@@ -149,7 +151,7 @@ def finish(last: Last) -> Whitened:
     if shape is not None:
         short = shrunk.mean * np.einsum("ij,ik,kj->j", vectors, shape, vectors) - along
         hidden &= short > (2 * sqrt(size) + APART / size ** (1 / 6)) * hessian.deviation
-    relative, drift = _scores(last, root, vectors, values, hidden)
+    relative, drift, dispersed = _scores(last, root, vectors, values, hidden)
     sampling = root @ relative @ root.T / max(last.units - size, last.units / 2) / drift**2
     clipped = last.excess**2 * inverse @ inverse
     sampling = sampling + clipped
@@ -181,6 +183,7 @@ def finish(last: Last) -> Whitened:
         hessian_noise=2 * edge / max(shrunk.mean, TINY),
         omega=omega,
         excluded=inf,
+        dispersed=dispersed,
     )
     return _followed(found) if last.kind == "logistic" else found
 
@@ -240,8 +243,10 @@ def pooled(hessians: tuple[Told, Told], size: int) -> Told:
     return Told(value, (one + other) ** -0.5)
 
 
-def _scores(last: Last, root: Array, vectors: Array, values: Array, hidden: NDArray[np.bool_]) -> tuple[Array, float]:
-    """Return the scores relative to the Hessian, shrunk towards a multiple of it, and how far the Hessian drifted.
+def _scores(
+    last: Last, root: Array, vectors: Array, values: Array, hidden: NDArray[np.bool_]
+) -> tuple[Array, float, tuple[float, float]]:
+    """Return the scores relative to the Hessian, shrunk towards a multiple of it, the drift, dispersion.
 
     Where the model is right they are that multiple, which the weights' sums tell. More is dispersion and is believed;
     less is doubted, and where it stays it says that the Hessian is told too large.
@@ -263,4 +268,5 @@ def _scores(last: Last, root: Array, vectors: Array, values: Array, hidden: NDAr
     apart = eigen - told
     spread = drawn_in(apart, deviation, size, kept_part(apart, deviation))
     drift = 1.0 if last.kind == "huber" else float(np.clip(kappa / last.explained, 0.5, 1.0))
-    return assembled(axes, np.maximum(kappa + spread, LEAST_SCORES * kappa)), drift
+    dispersed = told / last.explained, sqrt(doubt) / last.explained
+    return assembled(axes, np.maximum(kappa + spread, LEAST_SCORES * kappa)), drift, dispersed

@@ -6,6 +6,7 @@ Every figure in it is public or released.
 from typing import Final
 
 from core.catalogue.certificate import Certificate, SecondOrder, Selection, ToldNorm
+from core.catalogue.checks import Checks
 from core.catalogue.loss_bases import AbstractRobust
 from core.catalogue.losses import Clip, Huber, Mallows, Poisson, Schweppe
 from core.catalogue.nonconvex_losses import AbstractPhase, SineLink
@@ -58,6 +59,15 @@ def title(released: Released) -> str:
     return f"{TITLES[released.kind]} of {released.target}, differentially private"
 
 
+def _of_counts(loss: Poisson, checks: Checks | None) -> str:
+    """Return a Poisson model's loss, as the method cut it."""
+    if checks is not None and checks.learned.cut is not None:
+        cuts = f"residuals cut at {checks.learned.cut:.4g}, the cut's mean taken back"
+        return f"Poisson loss ({cuts}; rates above {checks.learned.rate_cap:.4g} weigh less)"
+    residual = "" if loss.c is None else f", residuals cut at {loss.c:g}"
+    return f"Poisson loss (means and counts up to {loss.cap:g}{residual})"
+
+
 def loss_words(released: Released) -> str:
     """Return the loss as a phrase."""
     loss = released.fitted_loss
@@ -67,8 +77,7 @@ def loss_words(released: Released) -> str:
         known = "estimated" if isinstance(loss, Huber) and loss.joint else f"known, {loss.scale:g}"
         return f"{_LOSSES[loss.kind]} loss (c = {loss.c:g}, residual scale {known})"
     if isinstance(loss, Poisson):
-        residual = "" if loss.c is None else f", residuals cut at {loss.c:g}"
-        return f"Poisson loss (means and counts up to {loss.cap:g}{residual})"
+        return _of_counts(loss, released.checks)
     if isinstance(loss, SineLink):
         return f"squared loss, link m + {loss.amplitude:g} sin m"
     if isinstance(loss, AbstractPhase):

@@ -259,3 +259,21 @@ def test_a_split_that_answers_moved_would_be_seen() -> None:
 
     with patch.object(WhitenedNewton, "hessian_sigmas", louder), pytest.raises(AssertionError, match="never passes"):
         scene.fitted(scene.door())
+
+
+def test_it_says_how_far_counts_vary_beyond_their_law() -> None:
+    """Within a quarter of the non-private ratio of squared residuals to fitted means, ten noise deviations."""
+    for noise, wide in (("normal", 1.0), ("overdispersed", 5.0)):
+        outcome = Outcome("poisson", 4.0, noise)  # type: ignore[arg-type] # names of laws
+        scene = Scene(Cell("normal", 6000, 4, 5.0, outcome, wide))
+        checks = scene.fitted(scene.door()).checks
+        assert checks is not None
+        learned = checks.learned
+        assert learned.score_ratio is not None
+        assert learned.variance_ratio is not None
+        features, target = scene.records
+        plain, _ = minimum(scene.settings.planned_loss, learned, scene.records, np.zeros(4), weighted=False)
+        mean = np.exp(features @ plain)
+        ratio = float(((target - mean) ** 2).sum() / mean.sum())
+        assert learned.score_ratio == pytest.approx(ratio, rel=0.25)
+        assert learned.variance_ratio == pytest.approx(ratio, rel=0.25)
