@@ -68,8 +68,8 @@ COUNTED: Final[dict[str, Callable[[np.random.Generator, Array], Array]]] = {
 def count_rows() -> Iterator[Row]:
     """Yield each law at sizes of its own, then Poisson laws of means from .1 to 100.
 
-    Two cells had ordinal scores at first, whose bounds, 1 to 5, lie beyond the scores once they are widened; of these the
-    first was run before that was seen, and was flagged.
+    Two cells had ordinal scores at first, whose widened bounds lie beyond the scores; the first was run before that was
+    seen, and was flagged.
     """
     cells: tuple[tuple[str, int, int, float, float, Noise, float], ...] = (
         ("normal", 3000, 5, 1.0, 3.0, "geometric", 3.0),

@@ -244,10 +244,9 @@ class WhitenedNewton(AbstractSettings):
             cap: largest count, beyond which neither need lie.
         """
         assert self.mu is not None, "plan first"
-        replaced = facts.adjacency is Adjacency.REPLACE_ONE
-        noise = self.bound_of_weights / (self.mu * sqrt(GRADIENT_SHARE * facts.units)) * (2 if replaced else 1)
-        spectral = self._spectral_noise(facts, 1.0)
-        most = max(LEAST_RATE_CAP, RATE_CAP_NOISE / spectral) * rate
+        noise = self.bound_of_weights / (self.mu * sqrt(GRADIENT_SHARE * facts.units))
+        noise *= 2 if facts.adjacency is Adjacency.REPLACE_ONE else 1
+        most = max(LEAST_RATE_CAP, RATE_CAP_NOISE / self._spectral_noise(facts, 1.0)) * rate
         return min(most, max(cap, rate)), min(max(LEAST_CUT, CUT_NOISE / noise) * deviation, max(cap, deviation))
 
     def residual_question(self, rate_cap: float, top: float) -> ResidualMagnitudeCounts:
