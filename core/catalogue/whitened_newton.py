@@ -7,7 +7,7 @@ What it is called, assumes, costs and predicts; `core.optimizers.whitened_newton
 
 from collections.abc import Iterator, Sequence
 from math import sqrt
-from typing import Annotated, ClassVar, Final, Literal, NamedTuple, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field
 
@@ -27,6 +27,7 @@ from core.catalogue.method import AbstractSettings, Assumption, Bound, Card
 from core.catalogue.planning_rules import CONFIDENCE, Mu, fill, noise_norm
 from core.catalogue.questions import Looked
 from core.catalogue.reencoded_questions import ReencodedCurvature, ReencodedGradient, widest
+from core.catalogue.whitened_shares import POISSON_SHARES, SHARES, Shares
 from core.privacy.events import Event
 from core.privacy.facts import Adjacency, Facts
 
@@ -65,26 +66,6 @@ _KAPPA: Final = {"logistic": 0.95, "multinomial": 0.95, "poisson": 0.95, "huber"
 Family = Annotated[Logistic | Multinomial | Huber | Poisson, Field(discriminator="kind")]
 
 
-class Shares(NamedTuple):
-    """Of mu^2; they sum to 1."""
-
-    look: float = 0.06
-    target: float = 0.01
-    moments: float = 0.10
-    step_gradients: float = 0.07
-    step_hessians: float = 0.06
-    first_gradient: float = 0.17
-    last_gradient: float = 0.17
-    first_hessian: float = 0.18
-    last_hessian: float = 0.12
-    scores: float = 0.05
-    weights: float = 0.01
-    residuals: float = 0.0
-    """A Poisson model's alone: how large its residuals are."""
-
-
-SHARES: Final = Shares()
-POISSON_SHARES: Final = Shares(step_gradients=0.06, residuals=0.01)
 LEAST_CUT, CUT_NOISE = 2.75, 0.25
 """Residuals of counts are cut at no less than so many of their deviations; farther where the noise that a cut at one
 deviation brings, beside the sampling error, leaves room up to the second."""
