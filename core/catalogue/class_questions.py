@@ -23,6 +23,7 @@ list is noise of s, s/sqrt(2) or s/2 on the entries: at the same price half of w
 both diagonals.
 """
 
+from collections.abc import Iterator, Sequence
 from math import sqrt
 from typing import Annotated, ClassVar, Literal
 
@@ -160,3 +161,20 @@ class ClassCurvature(AbstractClassSum):
         """Return the bound over n, or the diameter over n when a unit may change into any other."""
         moved = self.diameter(facts) if facts.adjacency is Adjacency.REPLACE_ONE else self.bound(facts)
         return moved / self.consumed(facts)
+
+
+def class_sums(
+    classes: int, bound: float, pairs: Sequence[tuple[float, float]], scores: float
+) -> Iterator[ClassGradient | ClassCurvature]:
+    """Yield whitened Newton's gradients and Hessians of several classes, in order, and the scores.
+
+    Args:
+        classes: how many.
+        bound: t, of the weights.
+        pairs: noise multipliers of each gradient and of the Hessian beside it.
+        scores: that of the scores.
+    """
+    for gradient, hessian in pairs:
+        yield ClassGradient(sigma=gradient, classes=classes, weight_bound=bound)
+        yield ClassCurvature(sigma=hessian, of="hessian", classes=classes, weight_bound=bound)
+    yield ClassCurvature(sigma=scores, of="score", classes=classes, weight_bound=bound)

@@ -11,7 +11,8 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field
 
-from core.catalogue.class_questions import ClassCounts, ClassCurvature, ClassGradient, ClassMoments
+from core.catalogue import whitened_shares as parts
+from core.catalogue.class_questions import ClassCounts, ClassGradient, ClassMoments, class_sums
 from core.catalogue.count_losses import CutPoisson
 from core.catalogue.look_questions import (
     CellCounts,
@@ -23,11 +24,12 @@ from core.catalogue.look_questions import (
     WeightSums,
 )
 from core.catalogue.losses import Huber, Logistic, Multinomial, Poisson
-from core.catalogue.method import AbstractSettings, Assumption, Bound, Card
+from core.catalogue.method import AbstractSettings, Bound, Card
 from core.catalogue.planning_rules import CONFIDENCE, Mu, fill, noise_norm
 from core.catalogue.questions import Looked
 from core.catalogue.reencoded_questions import ReencodedCurvature, ReencodedGradient, widest
-from core.catalogue.whitened_shares import POISSON_SHARES, SHARES, Shares
+from core.catalogue.whitened_card import CARD
+from core.catalogue.whitened_shares import Shares
 from core.privacy.events import Event
 from core.privacy.facts import Adjacency, Facts
 
@@ -38,9 +40,6 @@ MOST_CELLS: Final = (0, 1, 2, 3)
 SIZE_BINS: Final = 22
 COUNT_BINS: Final = 44
 COUNT_BINS_PER_OCTAVE: Final = 2
-RESIDUAL_BINS: Final = 64
-RESIDUAL_BINS_PER_OCTAVE: Final = 2
-"""Residuals are looked for from the target's declared range down to the 2^32-th of it."""
 WEIGHT_PER_PARAMETER: Final = 1.3
 TARGET_REACH: Final = 3.0
 """A linear model's target enters second moments cut at so many of its own units."""
@@ -58,23 +57,8 @@ SINGLE_DIRECTIONS: Final = 0.55
 """Spectral noise of a logistic model's Hessian beyond which it often hides single directions."""
 _CURVATURE: Final = {"logistic": 0.2125, "poisson": 1.0, "huber": 0.8}
 """Mean second derivative with equal odds, mean 1, or normal residuals."""
-CLASS_PEAK: Final = 0.5
-"""Of several classes' second derivative in contrasts."""
-CLASSES_DIFFER: Final = 0.85
-"""Of what equal chances of all records would make of it, where they differ."""
 _KAPPA: Final = {"logistic": 0.95, "multinomial": 0.95, "poisson": 0.95, "huber": 0.8}
 Family = Annotated[Logistic | Multinomial | Huber | Poisson, Field(discriminator="kind")]
-
-
-LEAST_CUT, CUT_NOISE = 2.75, 0.25
-"""Residuals of counts are cut at no less than so many of their deviations; farther where the noise that a cut at one
-deviation brings, beside the sampling error, leaves room up to the second."""
-LEAST_RATE_CAP, RATE_CAP_NOISE = 3.0, 0.25
-"""The same of the largest rate that weighs as much as any, over the mean rate, and of the Hessian's noise."""
-LINEAR_SHARES: Final = Shares(target=0.03, scores=0.04, weights=0.0)
-"""It asks for no sums of weights, and for residuals' sizes at each point that short steps come to."""
-MEDIAN_PART: Final = 0.25
-"""Of what a linear model has for its target; the rest is for sizes, of the target itself and of residuals."""
 
 
 class WhitenedNewton(AbstractSettings):
@@ -139,8 +123,8 @@ class WhitenedNewton(AbstractSettings):
     @property
     def shares(self) -> Shares:
         """How mu^2 is divided; without a look of its own, its share goes to all others in proportion."""
-        own = {"poisson": POISSON_SHARES, "huber": LINEAR_SHARES}
-        shares = own.get(self.planned_loss.kind, SHARES)
+        own = {"poisson": parts.POISSON_SHARES, "huber": parts.LINEAR_SHARES}
+        shares = own.get(self.planned_loss.kind, parts.SHARES)
         return Shares(0.0, *(share / (1 - shares.look) for share in shares[1:])) if self.looked else shares
 
     @property
@@ -173,7 +157,7 @@ class WhitenedNewton(AbstractSettings):
 
     def target_cell_sigma(self) -> float:
         """Return the noise multiplier of each level's cells of a linear model's target."""
-        return self.sigma(MEDIAN_PART * self.shares.target, LEVELS)
+        return self.sigma(parts.MEDIAN_PART * self.shares.target, LEVELS)
 
     def linear_residual_question(
         self, top: float = 1.0, centre: float = 0.0, unit: float = 1.0
@@ -181,9 +165,9 @@ class WhitenedNewton(AbstractSettings):
         """Return the question for the sizes of a linear model's residuals, which each of its points has."""
         assert self.damped_steps is not None, "plan first"
         return LinearResidualCounts(
-            sigma=self.sigma((1 - MEDIAN_PART) * self.shares.target, self.damped_steps + 2),
-            bins=RESIDUAL_BINS,
-            per_octave=RESIDUAL_BINS_PER_OCTAVE,
+            sigma=self.sigma((1 - parts.MEDIAN_PART) * self.shares.target, self.damped_steps + 2),
+            bins=parts.RESIDUAL_BINS,
+            per_octave=parts.RESIDUAL_BINS_PER_OCTAVE,
             top=top,
             target_centre=centre,
             target_unit=unit,
@@ -227,8 +211,10 @@ class WhitenedNewton(AbstractSettings):
         assert self.mu is not None, "plan first"
         noise = self.bound_of_weights / (self.mu * sqrt(GRADIENT_SHARE * facts.units))
         noise *= 2 if facts.adjacency is Adjacency.REPLACE_ONE else 1
-        most = max(LEAST_RATE_CAP, RATE_CAP_NOISE / self._spectral_noise(facts, 1.0)) * rate
-        return min(most, max(cap, rate)), min(max(LEAST_CUT, CUT_NOISE / noise) * deviation, max(cap, deviation))
+        most = max(parts.LEAST_RATE_CAP, parts.RATE_CAP_NOISE / self._spectral_noise(facts, 1.0)) * rate
+        return min(most, max(cap, rate)), min(
+            max(parts.LEAST_CUT, parts.CUT_NOISE / noise) * deviation, max(cap, deviation)
+        )
 
     def residual_question(self, rate_cap: float, top: float) -> ResidualMagnitudeCounts:
         """Return the question for the sizes of a Poisson model's residuals."""
@@ -249,17 +235,16 @@ class WhitenedNewton(AbstractSettings):
 
     def gradient_sigmas(self) -> tuple[float, ...]:
         """Return the noise multipliers of all gradients, in order."""
-        assert self.damped_steps is not None, "plan first"
-        damped = self.sigma(self.shares.step_gradients, self.damped_steps)
-        last = (self.sigma(self.shares.first_gradient), self.sigma(self.shares.last_gradient))
-        return (*([damped] * self.damped_steps), *last)
+        shares = self.shares
+        return self._sigmas(shares.step_gradients, shares.first_gradient, shares.last_gradient)
 
     def hessian_sigmas(self) -> tuple[float, ...]:
         """Return the noise multipliers of all Hessians, in order."""
+        return self._sigmas(self.shares.step_hessians, self.shares.first_hessian, self.shares.last_hessian)
+
+    def _sigmas(self, walking: float, first: float, last: float) -> tuple[float, ...]:
         assert self.damped_steps is not None, "plan first"
-        damped = self.sigma(self.shares.step_hessians, self.damped_steps)
-        last = (self.sigma(self.shares.first_hessian), self.sigma(self.shares.last_hessian))
-        return (*([damped] * self.damped_steps), *last)
+        return (*[self.sigma(walking, self.damped_steps)] * self.damped_steps, self.sigma(first), self.sigma(last))
 
     def _looks(self) -> Iterator[Looked]:
         """Yield the questions about columns and target, in order; what they name is learned."""
@@ -277,21 +262,13 @@ class WhitenedNewton(AbstractSettings):
         if isinstance(self.loss, Huber):
             yield self.linear_residual_question()
 
-    def _class_sums(self, classes: int) -> Iterator[Looked]:
-        """Yield the questions of the steps and of the covariance of several classes, in order."""
-        bound = self.bound_of_weights
-        for gradient, hessian in zip(self.gradient_sigmas(), self.hessian_sigmas(), strict=True):
-            yield ClassGradient(sigma=gradient, classes=classes, weight_bound=bound)
-            yield ClassCurvature(sigma=hessian, of="hessian", classes=classes, weight_bound=bound)
-        scores = self.sigma(self.shares.scores)
-        yield ClassCurvature(sigma=scores, of="score", classes=classes, weight_bound=bound)
-        yield self.weight_question()
-
     def _sums(self) -> Iterator[Looked]:
         """Yield the questions of the steps and of the covariance, in order."""
         planned, bound = self.planned_loss, self.bound_of_weights
         if isinstance(planned, Multinomial):
-            yield from self._class_sums(planned.known_classes)
+            pairs = zip(self.gradient_sigmas(), self.hessian_sigmas(), strict=True)
+            yield from class_sums(planned.known_classes, bound, tuple(pairs), self.sigma(self.shares.scores))
+            yield self.weight_question()
             return
         loss = widest(planned)
         pairs = zip(self.gradient_sigmas(), self.hessian_sigmas(), strict=True)
@@ -358,7 +335,7 @@ class WhitenedNewton(AbstractSettings):
             peak: the largest second derivative, of a Poisson model M of `count_cuts`; None: the loss's.
         """
         loss = self.planned_loss
-        usual = {"huber": 1.0, "multinomial": CLASS_PEAK}  # in residual scales; in contrasts, of two classes too
+        usual = {"huber": 1.0, "multinomial": parts.CLASS_PEAK}  # in residual scales; in contrasts, of two classes too
         peak = peak or usual.get(loss.kind, loss.curvature_peak)
         return self._spectral_noise(facts, peak) / curvature
 
@@ -379,7 +356,7 @@ class WhitenedNewton(AbstractSettings):
         """The mean second derivative with equal odds, mean 1 or normal residuals."""
         loss = self.planned_loss
         if isinstance(loss, Multinomial):
-            return CLASSES_DIFFER / loss.known_classes
+            return parts.CLASSES_DIFFER / loss.known_classes
         return _CURVATURE[loss.kind]
 
     def slope_noise(self, facts: Facts, curvature: float) -> float:
@@ -432,20 +409,4 @@ class WhitenedNewton(AbstractSettings):
     @classmethod
     def card(cls) -> Card:
         """Return the catalogue entry."""
-        return Card(
-            kind="whitened_newton",
-            title="Whitened Newton",
-            paper="ours; steps and sandwich after Avella-Medina, Bradshaw, Loh (2023)",
-            native="mu-GDP",
-            adjacency=tuple(Adjacency),
-            assumptions=(
-                Assumption(text="each unit's gradient is bounded (the weights see to it)", checked="static"),
-                Assumption(
-                    text="the model is logistic, multinomial, linear or Poisson, with an intercept", checked="static"
-                ),
-                Assumption(text="columns vary within their declared ranges as the look found", checked="runtime"),
-                Assumption(text="the last steps converged, and directions are identified", checked="runtime"),
-            ),
-            returns="coefficients with intervals; what fails a check is flagged, and its interval withheld",
-            default_for=("logistic", "multinomial", "linear", "poisson"),
-        )
+        return CARD

@@ -1,4 +1,4 @@
-"""How whitened Newton divides mu^2 among its answers: fixed shares, whatever they say."""
+"""How whitened Newton divides mu^2 among its answers: fixed shares, whatever they say; constants of each kind of model."""
 
 from typing import Final, NamedTuple
 
@@ -23,3 +23,19 @@ class Shares(NamedTuple):
 
 SHARES: Final = Shares()
 POISSON_SHARES: Final = Shares(step_gradients=0.06, residuals=0.01)
+LEAST_CUT, CUT_NOISE = 2.75, 0.25
+"""Residuals of counts are cut at no less than so many of their deviations; farther where the noise that a cut at one
+deviation brings, beside the sampling error, leaves room up to the second."""
+LEAST_RATE_CAP, RATE_CAP_NOISE = 3.0, 0.25
+"""The same of the largest rate that weighs as much as any, over the mean rate, and of the Hessian's noise."""
+LINEAR_SHARES: Final = Shares(target=0.03, scores=0.04, weights=0.0)
+"""It asks for no sums of weights, and for residuals' sizes at each point that short steps come to."""
+MEDIAN_PART: Final = 0.25
+"""Of what a linear model has for its target; the rest is for sizes, of the target itself and of residuals."""
+RESIDUAL_BINS: Final = 64
+RESIDUAL_BINS_PER_OCTAVE: Final = 2
+"""Residuals are looked for from the target's declared range down to the 2^32-th of it."""
+CLASS_PEAK: Final = 0.5
+"""Of several classes' second derivative in contrasts."""
+CLASSES_DIFFER: Final = 0.85
+"""Of what equal chances of all records would make of it, where they differ."""
