@@ -1,4 +1,4 @@
-"""How whitened Newton divides mu^2 among its answers: fixed shares, whatever they say; constants of each kind of model."""
+"""How whitened Newton divides mu^2 among its answers: fixed shares, whatever they say; constants of kinds of models."""
 
 from typing import Final, NamedTuple
 
