@@ -40,24 +40,13 @@ MOST_CELLS: Final = (0, 1, 2, 3)
 SIZE_BINS: Final = 22
 COUNT_BINS: Final = 44
 COUNT_BINS_PER_OCTAVE: Final = 2
-WEIGHT_PER_PARAMETER: Final = 1.3
 TARGET_REACH: Final = 3.0
 """A linear model's target enters second moments cut at so many of its own units."""
-PLANNED_STEPS: Final = 3
-LINEAR_STEPS: Final = 4
-"""The last one cuts residuals where the model does, those before farther out."""
 LEAST_SQUARES_CUT: Final = 4.5
 """c of the Huber loss that stands for least squares: residuals beyond it are drawn in."""
 WIDTH_FACTOR: Final = 1.12
 GRADIENT_SHARE: Final = 0.34
 """Of both precise gradients together, in predictions of widths."""
-MOST_SLOPE_NOISE: Final = 0.115
-"""In logits a deviation: beyond it a logistic model's answers often do not exclude slopes that decide the outcome."""
-SINGLE_DIRECTIONS: Final = 0.55
-"""Spectral noise of a logistic model's Hessian beyond which it often hides single directions."""
-_CURVATURE: Final = {"logistic": 0.2125, "poisson": 1.0, "huber": 0.8}
-"""Mean second derivative with equal odds, mean 1, or normal residuals."""
-_KAPPA: Final = {"logistic": 0.95, "multinomial": 0.95, "poisson": 0.95, "huber": 0.8}
 Family = Annotated[Logistic | Multinomial | Huber | Poisson, Field(discriminator="kind")]
 
 
@@ -104,8 +93,8 @@ class WhitenedNewton(AbstractSettings):
         return fill(
             self,
             mu=mu,
-            damped_steps=LINEAR_STEPS if isinstance(self.loss, Huber) else PLANNED_STEPS,
-            weight_bound=sqrt(WEIGHT_PER_PARAMETER * len(facts.ranges.kinds) + 1),
+            damped_steps=parts.LINEAR_STEPS if isinstance(self.loss, Huber) else parts.PLANNED_STEPS,
+            weight_bound=sqrt(parts.WEIGHT_PER_PARAMETER * len(facts.ranges.kinds) + 1),
             numbers=len(facts.ranges.places("number")),
             two_valued=len(facts.ranges.places("two")),
         )
@@ -322,7 +311,7 @@ class WhitenedNewton(AbstractSettings):
         assert self.mu is not None, "plan first"
         b = score_bound * (2 if facts.adjacency is Adjacency.REPLACE_ONE else 1)
         private = (self.bound_of_weights * b / self.mu) ** 2 / (facts.units * GRADIENT_SHARE * curvature)
-        return _KAPPA[self.planned_loss.kind], private
+        return parts.KAPPA[self.planned_loss.kind], private
 
     def hessian_noise(self, facts: Facts, curvature: float, peak: float | None = None) -> float:
         """Return the spectral noise of both last Hessians together over the mean second derivative.
@@ -336,8 +325,7 @@ class WhitenedNewton(AbstractSettings):
         """
         loss = self.planned_loss
         usual = {"huber": 1.0, "multinomial": parts.CLASS_PEAK}  # in residual scales; in contrasts, of two classes too
-        peak = peak or usual.get(loss.kind, loss.curvature_peak)
-        return self._spectral_noise(facts, peak) / curvature
+        return self._spectral_noise(facts, peak or usual.get(loss.kind, loss.curvature_peak)) / curvature
 
     def _spectral_noise(self, facts: Facts, peak: float) -> float:
         """Return the spectral noise of both last Hessians together."""
@@ -357,7 +345,7 @@ class WhitenedNewton(AbstractSettings):
         loss = self.planned_loss
         if isinstance(loss, Multinomial):
             return parts.CLASSES_DIFFER / loss.known_classes
-        return _CURVATURE[loss.kind]
+        return parts.CURVATURE[loss.kind]
 
     def slope_noise(self, facts: Facts, curvature: float) -> float:
         """Return the deviation that noise alone gives a slope per deviation of its column, to first order.

@@ -39,3 +39,14 @@ CLASS_PEAK: Final = 0.5
 """Of several classes' second derivative in contrasts."""
 CLASSES_DIFFER: Final = 0.85
 """Of what equal chances of all records would make of it, where they differ."""
+WEIGHT_PER_PARAMETER: Final = 1.3
+LINEAR_STEPS: Final = 4
+"""The last one cuts residuals where the model does, those before farther out."""
+PLANNED_STEPS: Final = 3
+CURVATURE: Final = {"logistic": 0.2125, "poisson": 1.0, "huber": 0.8}
+"""Mean second derivative with equal odds, mean 1, or normal residuals."""
+KAPPA: Final = {"logistic": 0.95, "multinomial": 0.95, "poisson": 0.95, "huber": 0.8}
+MOST_SLOPE_NOISE: Final = 0.115
+"""In logits a deviation: beyond it a logistic model's answers often do not exclude slopes that decide the outcome."""
+SINGLE_DIRECTIONS: Final = 0.55
+"""Spectral noise of a logistic model's Hessian beyond which it often hides single directions."""

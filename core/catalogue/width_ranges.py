@@ -27,7 +27,8 @@ from core.catalogue.modelling import encoded_loss
 from core.catalogue.models import RegressionModel
 from core.catalogue.predicted_covariance import Outlook
 from core.catalogue.prediction import NORMAL_CURVATURE, RATES_DIFFER, PredictedWidth
-from core.catalogue.whitened_newton import MOST_SLOPE_NOISE, SINGLE_DIRECTIONS, WhitenedNewton
+from core.catalogue.whitened_newton import WhitenedNewton
+from core.catalogue.whitened_shares import MOST_SLOPE_NOISE, SINGLE_DIRECTIONS
 from core.privacy.facts import Facts, Frozen
 
 Array = NDArray[np.float64]
