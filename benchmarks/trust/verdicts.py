@@ -133,7 +133,8 @@ def _worst(covered: NDArray[np.bool_], counted: NDArray[np.bool_]) -> float | No
 def _spread(errors: Array, counted: NDArray[np.bool_]) -> float | None:
     """Return the root mean square of standardized errors, in the median over coefficients that most jobs have."""
     columns = [place for place in range(counted.shape[1]) if counted[:, place].mean() >= SEEN_PART]
-    each = [np.sqrt((errors[counted[:, place], place] ** 2).mean()) for place in columns]
+    with np.errstate(over="ignore"):  # where nothing is claimed, an error is beyond any number of deviations
+        each = [np.sqrt((errors[counted[:, place], place] ** 2).mean()) for place in columns]
     return float(np.median(each)) if each else None
 
 

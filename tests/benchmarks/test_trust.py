@@ -77,8 +77,9 @@ def _stale(hessians: tuple[Told, Told], size: int) -> Told:
     return hessians[0]
 
 
-def _no_drift(*given: Any) -> tuple[Array, float]:
-    return SCORES(*given)[0], 1.0
+def _no_drift(*given: Any) -> tuple[Array, float, tuple[float, float]]:
+    relative, _, dispersed = SCORES(*given)
+    return relative, 1.0, dispersed
 
 
 def _deaf(last: Last) -> Whitened:
