@@ -5,6 +5,7 @@ import secrets
 from pathlib import Path
 from typing import Final
 
+from core.store.witness.trusting import mark_keys
 from core.training.seat import Seat
 from core.training.taken import Taken
 from workers.gather import patience_seconds
@@ -24,6 +25,7 @@ def seated(order: Order, taken: Taken, folder: Path | None) -> list[Order]:
         folder: where they meet, for this user only, and for this attempt; None: other supervisors run some, too.
     """
     settings = order.settings.model_copy(update={"master_key": None, "master_key_file": Path(os.devnull)})
+    marks = tuple(key.secret.hex() for key in mark_keys(order.settings))
     key = (taken.meeting_key or secrets.token_bytes(_KEY_BYTES)).hex()
     return [
         order.model_copy(
@@ -40,6 +42,7 @@ def seated(order: Order, taken: Taken, folder: Path | None) -> list[Order]:
                     port=settings.meeting_port,
                     key=key,
                     patience_seconds=patience_seconds(settings),
+                    mark_keys=marks,
                     dataset_key=client.dataset_key,
                 ),
             }

@@ -1,8 +1,9 @@
 """Certificates: what a job drew, at what price, under which promise, and where the ledger says so, signed.
 
-Nothing is signed of a ledger that does not verify, whole and now: who can write into the database could otherwise have
-the installation sign what he likes. Verification compares with the entries all that a certificate shows of the
-scope, its budget, the job's schedule and payments, and whose records they are of.
+Nothing is signed of a ledger that does not verify now: who can write into the database could otherwise have the
+installation sign what he likes. Its chain is followed from its last mark on, and has to have the entry that the witness
+knows of; the entries that a certificate speaks of are hashed again, however old. All that a certificate shows of the
+scope, its budget, the job's schedule and payments, and whose records they are of, is compared with that.
 
 The payload follows from the job's rows and its scope's entries alone. Nothing in it depends on a record but through
 what was paid for: the parameters' digest is one of noised answers, as the parameters are. So whoever may see a job may
@@ -10,13 +11,12 @@ have its certificate, and two of one job have the same payload, byte for byte, u
 correction, a reconciliation) or its release is judged. When it was signed, and by which key, stands in the header.
 """
 
-from collections.abc import Callable, Collection
 from hashlib import sha256
 from typing import Any, Final
 
 from sqlalchemy.orm import Session
 
-from core.errors import Conflict, ScopeFrozen
+from core.errors import Conflict
 from core.inference.network import read_released
 from core.privacy.amounts import write_figure
 from core.privacy.facts import Adjacency
@@ -24,18 +24,18 @@ from core.service import jobs as cases
 from core.service import promises
 from core.service.context import Caller, Context
 from core.service.scopes import find as find_scope
+from core.service.signing import Ledgers, entries_at, signed
 from core.service.views import rfc3339
-from core.store import clock, queries
+from core.store import queries
 from core.store.jobs import federations
 from core.store.jobs.subjects import OPEN
 from core.store.ledger.accounts import terms_of
 from core.store.ledger.chain import canonical
-from core.store.ledger.rounds import freeze_unverified
 from core.store.ledger.schedules import runs_of
-from core.store.ledger.statements import Statement, before, reconciled, scopes_of, statement_of, upload_of
-from core.store.ledger.verification import verify
+from core.store.ledger.statements import Statement, before, scopes_of, statement_of, told_of_gap
 from core.store.signing import installation, load_signing_keys
 from core.store.tables import TERMINAL_STATES, Account, Dataset, Job, Model, Scope
+from core.store.witness.trusting import Trusted
 
 CERTIFICATE: Final = "farthing-certificate"
 HEAD: Final = "farthing-head"
@@ -57,10 +57,11 @@ def certificate(context: Context, caller: Caller, job_id: str) -> str:
     if cases.get(context, caller, job_id).finished_at is None:
         raise Conflict("The job has not ended: what it costs is not settled, and its certificate comes when it is.")
 
-    def told(session: Session, issuer: str) -> dict[str, Any]:
-        return payload(session, issuer, cases.find(session, caller, job_id), context.settings.visible_grid_seconds)
+    def told(session: Session, issuer: str, ledgers: Ledgers) -> dict[str, Any]:
+        job = cases.find(session, caller, job_id)
+        return payload(session, issuer, job, context.settings.visible_grid_seconds, ledgers)
 
-    return _signed(context, CERTIFICATE, caller, lambda session: scopes_of(session, job_id), told)
+    return signed(context, CERTIFICATE, caller, lambda session: scopes_of(session, job_id), told, job_id=job_id)
 
 
 def signed_head(context: Context, caller: Caller, scope_id: str) -> str:
@@ -72,47 +73,12 @@ def signed_head(context: Context, caller: Caller, scope_id: str) -> str:
         NotReady: there is no key to sign with.
     """
 
-    def told(session: Session, issuer: str) -> dict[str, Any]:
+    def told(session: Session, issuer: str, _: Ledgers) -> dict[str, Any]:
         scope = find_scope(session, caller, scope_id)
         head = {"object": "head", "version": VERSION, "issuer": issuer, "scope": scope.id}
         return head | {"seq": scope.seq, "hash": scope.head}
 
-    return _signed(context, HEAD, caller, lambda session: [find_scope(session, caller, scope_id).id], told)
-
-
-def _signed(
-    context: Context,
-    kind: str,
-    caller: Caller,
-    scopes: Callable[[Session], Collection[str]],
-    told: Callable[[Session, str], dict[str, Any]],
-) -> str:
-    """Return a payload signed, where the ledgers that it speaks of verify in the snapshot that it is of.
-
-    Args:
-        context: what there is to work with.
-        kind: of what is signed.
-        caller: who asks.
-        scopes: whose ledgers it speaks of.
-        told: makes the payload for this installation.
-
-    Raises:
-        ScopeFrozen: one of them does not verify, and is frozen now.
-        NotReady: there is no key to sign with.
-    """
-    keys = load_signing_keys(context.settings)
-    issuer = installation(context.database)
-    with context.database.read() as session:
-        found = {scope_id: verify(session, scope_id) for scope_id in scopes(session)}
-        bad = {scope_id: one.reason or "" for scope_id, one in found.items() if not one.ok}
-        if not bad:
-            return keys.sign(kind, canonical(told(session, issuer)), clock.read(session))
-    for scope_id, reason in bad.items():
-        freeze_unverified(context.database, scope_id, reason, caller.id)
-    raise ScopeFrozen(
-        "A ledger that this would speak of does not verify: nothing is signed of it, and its scope is frozen. Its "
-        "owner finds the entry with `farthing verify`."
-    )
+    return signed(context, HEAD, caller, lambda session: [find_scope(session, caller, scope_id).id], told)
 
 
 def published(context: Context) -> dict[str, Any]:
@@ -124,7 +90,7 @@ def published(context: Context) -> dict[str, Any]:
     return load_signing_keys(context.settings).published(installation(context.database))
 
 
-def payload(session: Session, issuer: str, job: Job, grid_seconds: float) -> dict[str, Any]:
+def payload(session: Session, issuer: str, job: Job, grid_seconds: float, ledgers: Ledgers) -> dict[str, Any]:
     """Return what the certificate of a job that has ended says, JSON-ready."""
     told = {
         "object": "certificate",
@@ -141,7 +107,9 @@ def payload(session: Session, issuer: str, job: Job, grid_seconds: float) -> dic
         "method": {name: job.spec[name] for name in METHOD if job.spec.get(name) is not None},
         "result": _result(queries.models_of(session, [job.id]).get(job.id)),
     }
-    return told | (_of_clients(session, issuer, job, grid_seconds) if job.is_federated else _of_scope(session, job))
+    if job.is_federated:
+        return told | _of_clients(session, issuer, job, grid_seconds, ledgers)
+    return told | _of_scope(session, job, ledgers[job.scope_id])
 
 
 def _result(model: Model | None) -> dict[str, Any] | None:
@@ -153,7 +121,7 @@ def _result(model: Model | None) -> dict[str, Any] | None:
     return {"model": model.id if shown else None, "digest": digest, "approval": model.approval}
 
 
-def _of_clients(session: Session, issuer: str, job: Job, grid_seconds: float) -> dict[str, Any]:
+def _of_clients(session: Session, issuer: str, job: Job, grid_seconds: float, ledgers: Ledgers) -> dict[str, Any]:
     """Return what a federated job's certificate says of its clients: digests, for not everybody sees every client.
 
     No promise is made to several scopes together, so there is no figure of the whole.
@@ -162,7 +130,7 @@ def _of_clients(session: Session, issuer: str, job: Job, grid_seconds: float) ->
         {
             "place": client.place,
             "state": client.state,
-            "certificate": _digest(payload(session, issuer, client, grid_seconds)),
+            "certificate": _digest(payload(session, issuer, client, grid_seconds, ledgers)),
         }
         for client in queries.clients_of(session, [job.id])[job.id]
         if client.state in TERMINAL_STATES
@@ -170,13 +138,14 @@ def _of_clients(session: Session, issuer: str, job: Job, grid_seconds: float) ->
     return {"quorum": federations.quorum_of(job), "clients": clients}
 
 
-def _of_scope(session: Session, job: Job) -> dict[str, Any]:
+def _of_scope(session: Session, job: Job, ledger: Trusted) -> dict[str, Any]:
     """Return what the certificate of a job, or a client, says of the scope that paid."""
     scope = session.get_one(Scope, job.scope_id)
     dataset = session.get_one(Dataset, job.dataset_id)
     terms = terms_of(session.get_one(Account, scope.id))
     said = statement_of(session, job)
-    upload = upload_of(session, dataset)
+    told = ledger.state.tally.uploads.get(dataset.id)
+    upload = None if told is None else entries_at(session, scope.id, [told.seq])[0]
     federation = None if job.federation_id is None else {"job": job.federation_id, "place": job.place}
     return {
         "federation": federation,
@@ -201,7 +170,7 @@ def _of_scope(session: Session, job: Job) -> dict[str, Any]:
         "nano_nats": said.amounts(len(terms.orders)),
         "promise": _promise(session, job),
         "software": _software(session, job),
-        "ledger": _ledger(session, scope.id, said),
+        "ledger": _ledger(session, ledger, said),
     }
 
 
@@ -223,14 +192,16 @@ def _software(session: Session, job: Job) -> list[dict[str, Any]]:
     return [{"attempt": attempt.number, "with": attempt.software} for attempt in opened]
 
 
-def _ledger(session: Session, scope_id: str, said: Statement) -> dict[str, Any]:
+def _ledger(session: Session, ledger: Trusted, said: Statement) -> dict[str, Any]:
     """Return where the scope's chain says all this, and what it says of times that it may have forgotten."""
     first, last = said.entries[0], said.entries[-1]
     return {
         "before": before(first),
         "first": {"seq": first.seq, "hash": first.hash},
         "last": {"seq": last.seq, "hash": last.hash},
-        "reconciled": reconciled(session, scope_id),
+        "reconciled": [
+            told_of_gap(entry) for entry in entries_at(session, first.scope_id, ledger.state.tally.reconciled)
+        ],
     }
 
 

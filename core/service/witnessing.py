@@ -6,6 +6,7 @@ from pathlib import Path
 
 from core.service.context import Context
 from core.store.witness import comparing
+from core.store.witness.trusting import Trust, ask_witness, mark_keys
 from core.store.witness.witness import Witness
 
 
@@ -31,6 +32,17 @@ def keep(context: Context, job_id: str | None = None, *, entries: Mapping[str, i
         LedgerBusy: it does not answer.
     """
     _witness(context).keep(context.database, job_id, entries=entries)
+
+
+def ask(context: Context, entries: Mapping[str, int]) -> Trust:
+    """Return what the witness knows of some scopes, once it knows of these entries, and what marks are made with.
+
+    Raises:
+        LedgerFrozen: the witness is gone.
+        LedgerBusy: it does not answer.
+    """
+    keep(context, entries=entries)
+    return ask_witness(_witness(context), entries.keys(), mark_keys(context.settings))
 
 
 def bury(context: Context, dataset_id: str) -> None:

@@ -23,6 +23,7 @@ from core.store.claims import Claim
 from core.store.database import Database
 from core.store.jobs import jobs
 from core.store.records.weights import read_weights
+from core.store.witness.trusting import mark_keys
 from core.training.device import make_sure_of_device, prepare_processor
 from core.training.doors import make_meter, open_door
 from core.training.fitting import train
@@ -57,9 +58,9 @@ def run(database: Database, settings: ServiceSettings, claim: Claim, stop: Calla
     """
     torch.set_num_threads(settings.trainer_threads)
     torch.set_num_interop_threads(1)
-    till = LedgerTill(database, claim, settings)
+    till = LedgerTill(database, claim, settings, mark_keys(settings))
     with in_phase(Phase.OPENING):
-        order = till.read(read_order, claim)
+        order = till.ask(read_order)
         released = unpack_release(order.kept)
     if released is None:
         released = _train(order, till, settings, stop, gather)

@@ -23,6 +23,7 @@ from core.store.records.master_key import check_master_keys, load_master_keys
 from core.store.records.sealing import Reader
 from core.store.tables import Dataset, Job
 from core.store.witness import comparing
+from core.store.witness.trusting import mark_keys
 from core.store.witness.witness import Witness
 from core.training.taken import Client, Offer, Taken
 from core.version import code_version
@@ -59,7 +60,7 @@ class Desk:
         self._witness = Witness(settings.witness_path)
         self._party = seats.Party(worker, settings.site)
         self.name = worker
-        self._rounds = Rounds(database, settings.verify_seconds)
+        self._rounds = Rounds(database, settings.verify_seconds, lambda: mark_keys(settings))
 
     def check_master_keys(self) -> None:
         """Refuse to serve without the master key that records are under: every job would fail at its whole price.

@@ -26,6 +26,7 @@ from core.settings import ServiceSettings
 from core.store.claims import Claim
 from core.store.database import Database
 from core.store.jobs import federations, jobs, seats
+from core.store.ledger.marks import MarkKey
 from core.store.records.records import open_records, read_records
 from core.training.attempt import in_phase, pack_release, planned_here, unpack_release
 from core.training.doors import make_meter, open_door
@@ -64,12 +65,12 @@ def run(database: Database, settings: ServiceSettings, claim: Claim, seat: Seat,
     """
     torch.set_num_threads(settings.trainer_threads)
     torch.set_num_interop_threads(1)
-    till = LedgerTill(database, claim, settings)
+    till = LedgerTill(database, claim, settings, [MarkKey(bytes.fromhex(key)) for key in seat.mark_keys])
     with in_phase(Phase.OPENING):
         circle = take(seat, till)
     try:
         with in_phase(Phase.OPENING):
-            order = till.read(read_order, claim)
+            order = till.ask(read_order)
             rounds = Rounds(circle)
             kept, teller = furthest(rounds, order.kept, most_known(order))
             released = unpack_release(kept)

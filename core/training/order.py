@@ -1,7 +1,7 @@
 """What an attempt is given, read from the database in one snapshot, and the ways it may end early."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -18,6 +18,8 @@ from core.store.ledger.accounts import terms_of
 from core.store.records.records import Kept, kept_of
 from core.store.records.weights import KeptWeights
 from core.store.tables import Account, Dataset, Job, PublicWeights, Scope
+from core.store.witness import trusting
+from core.store.witness.trusting import Trust
 
 
 class Phase(StrEnum):
@@ -79,22 +81,31 @@ class Order:
     """The released models that the job is about."""
 
 
-def read_order(session: Session, claim: Claim) -> Order:
+def read_order(session: Session, claim: Claim, trust: Trust) -> Order:
     """Return what an attempt needs to know.
 
-    The scope's ledger is verified in the same snapshot: adjacency, n, terms, schedule, payments and whose records they
-    are decide the noise, and whoever can write into the database could change them for this one moment.
+    The scope's ledger is verified in the same snapshot, from its last mark on, and has to have the entry that its
+    witness knows of: adjacency, n, terms, schedule, payments and whose records they are decide the noise, and whoever
+    can write into the database could change them, or the whole chain, for this one moment.
 
     Args:
         session: a read-only snapshot; nothing is locked, every later write checks the fence.
         claim: whose attempt it is.
+        trust: what the witness knew of the job's scope before the snapshot, and what marks are made with.
 
     Raises:
         PrivacyInvariantError: the ledger does not verify; the next sweep that sees it so freezes the scope.
     """
     job = session.get_one(Job, claim.job_id)
-    verified = ledger.verify(session, job.scope_id)
-    ensure(verified.ok, f"{job.scope_id} does not verify: {verified.reason}")
+    chain = trusting.follow(session, job.scope_id, trust)
+    ensure(chain.found.ok, f"{job.scope_id} does not verify: {chain.found.reason}")
+    ensure(job.id in chain.state.tally.live, "a job with a claim has not ended")
+    return stored_order(session, claim, chain.state.tally.live[job.id].drawn)
+
+
+def stored_order(session: Session, claim: Claim, charged: Mapping[Event, int]) -> Order:
+    """Return what the database says of an attempt, unverified; `charged` is what earlier ones paid for."""
+    job = session.get_one(Job, claim.job_id)
     dataset = session.get_one(Dataset, job.dataset_id)
     scope = session.get_one(Scope, job.scope_id)
     assert dataset.rows is not None, "a dataset that is ready has a public number of rows"
@@ -113,7 +124,7 @@ def read_order(session: Session, claim: Claim) -> Order:
         kept=None if checkpoint is None else checkpoint.state,
         kept_chunks=0 if checkpoint is None else checkpoint.chunk,
         paid_chunks=job.chunks_spent,
-        charged=ledger.executed_by(session, job),
+        charged=Counter(charged),
         weights=_weights(session, job),
         subjects=subjects_of(session, job),
     )

@@ -27,5 +27,8 @@ class Seat(Frozen):
     """By which they know one another, in hexadecimal digits; fresh in each attempt."""
     patience_seconds: float
     """How long to wait for what the others say."""
+    mark_keys: tuple[str, ...] = Field(default=(), repr=False)
+    """By which it tells what was verified of its ledger from what others write of it, in hexadecimal digits; they open
+    nothing."""
     dataset_key: str | None = Field(repr=False)
     """Opens this client's records, in hexadecimal digits; None: they were stored before there was encryption."""

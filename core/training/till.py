@@ -1,7 +1,7 @@
 """Payments of one attempt, committed whatever happens to the connection meanwhile."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
@@ -13,6 +13,9 @@ from core.store.claims import Claim
 from core.store.database import Database
 from core.store.jobs import jobs
 from core.store.ledger import ledger
+from core.store.ledger.marks import MarkKey
+from core.store.tables import Job
+from core.store.witness.trusting import Trust, ask_witness
 from core.store.witness.witness import Witness
 
 _PAUSE_SECONDS: Final = 0.05
@@ -33,15 +36,19 @@ class LedgerTill:
         database: the ledger.
         claim: the attempt.
         settings: for the lease, the grid on which progress shows, and the witness.
+        keys: under which marks of how far a ledger was verified count.
 
     Attributes:
         claim: the attempt.
     """
 
-    def __init__(self, database: Database, claim: Claim, settings: ServiceSettings) -> None:
+    def __init__(
+        self, database: Database, claim: Claim, settings: ServiceSettings, keys: Sequence[MarkKey] = ()
+    ) -> None:
         self._database = database
         self.claim: Final = claim
         self._witness = Witness(settings.witness_path)
+        self._keys = keys
         self._lease_seconds = settings.lease_seconds
         self._grid_seconds = settings.visible_grid_seconds
         self._shown_at = time.monotonic() - self._grid_seconds
@@ -80,6 +87,22 @@ class LedgerTill:
         def look() -> T:
             with self._database.read() as session:
                 return work(session, *args, **kwargs)
+
+        return self._insist(look)
+
+    def ask(self, work: Callable[[Session, Claim, Trust], T]) -> T:
+        """Return ``work(session, claim, trust)`` of one snapshot, and of what the witness knew before it.
+
+        Raises:
+            DBAPIError, LedgerBusy: database or witness could not be reached for a whole lease.
+        """
+
+        def look() -> T:
+            with self._database.read() as session:
+                scope_id = session.get_one(Job, self.claim.job_id).scope_id
+            trust = ask_witness(self._witness, [scope_id], self._keys)
+            with self._database.read() as session:
+                return work(session, self.claim, trust)
 
         return self._insist(look)
 

@@ -204,6 +204,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("job_id", "site", name=op.f("pk_seats")),
     )
     _keep_sums_of_what_was_charged()
+    _keep_how_far_chains_were_verified()
     _keep_identities_in_place_of_digests()
     _give_every_access_its_cap()
     _add_up_what_was_charged()
@@ -226,6 +227,21 @@ def _keep_sums_of_what_was_charged() -> None:
         sa.CheckConstraint("times >= 0", name=op.f("ck_scope_events_times")),
         sa.ForeignKeyConstraint(["scope_id"], ["scopes.id"], name=op.f("fk_scope_events_scope_id_scopes")),
         sa.PrimaryKeyConstraint("scope_id", "digest", name=op.f("pk_scope_events")),
+    )
+
+
+def _keep_how_far_chains_were_verified() -> None:
+    """Make the table of how far chains were verified; the first verification of each fills it."""
+    op.create_table(
+        "verified_heads",
+        sa.Column("scope_id", sa.String(length=40), nullable=False),
+        sa.Column("maker", sa.String(length=16), nullable=False),
+        sa.Column("seq", sa.BigInteger(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("code", sa.String(length=64), nullable=False),
+        sa.Column("made_at", sa.Float(), nullable=False),
+        sa.ForeignKeyConstraint(["scope_id"], ["scopes.id"], name=op.f("fk_verified_heads_scope_id_scopes")),
+        sa.PrimaryKeyConstraint("scope_id", "maker", name=op.f("pk_verified_heads")),
     )
 
 
@@ -453,6 +469,7 @@ def downgrade() -> None:
     op.drop_column("attempts", "software")
     _admit_first_kinds()
     _keep_all_lines()
+    op.drop_table("verified_heads")
     op.drop_table("scope_events")
     for column in ("unpriced", "other_rho", "gaussian_rho"):
         op.drop_column("scopes", column)

@@ -44,7 +44,7 @@ from core.store.jobs import jobs
 from core.store.ledger import ledger
 from core.store.tables import Dataset, Job
 from core.training.attempt import in_phase
-from core.training.order import Failed, Phase, read_order
+from core.training.order import Failed, Phase, stored_order
 from tests.support.api import Service, job, running, submit, upload
 from tests.support.embedded import ROOT
 from tests.support.store import STEP, Place, give, make_place
@@ -222,7 +222,7 @@ def test_a_job_reads_as_many_rows_as_its_own_dataset_has(database: Database, pla
     claim = database.run(jobs.claim, "w", 60.0)
     assert claim is not None
     with database.read() as session:
-        assert read_order(session, claim).units == 500
+        assert stored_order(session, claim, {}).units == 500
 
 
 class TestFailures:

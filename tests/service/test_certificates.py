@@ -20,15 +20,28 @@ from core.service.scopes import entries as read_entries
 from core.store.claims import Claim
 from core.store.jobs import jobs
 from core.store.ledger import gaps, ledger
+from core.store.ledger.chain import link
 from core.store.signing import rotate_signing_key
-from core.store.tables import Account, Attempt, Dataset, Job, Scope
+from core.store.tables import Account, Attempt, Dataset, Job, Scope, VerifiedHead
 from core.store.tables import Entry as Row
+from core.store.witness.trusting import mark_keys
 from core.version import software
 from farthing import certificates as checker
 from farthing.certificates import Signed
 from farthing.views import Entry
+from tests.store.test_forgeries import drop_triggers
 from tests.support.released import released
-from tests.support.store import STEP, Place, make_dataset, make_place, open_place, queue_federated, submit
+from tests.support.store import (
+    STEP,
+    Place,
+    backed_up,
+    make_dataset,
+    make_place,
+    open_place,
+    put_back,
+    queue_federated,
+    submit,
+)
 
 Someone = Callable[[Role], Caller]
 COARSE = Sampled(numerator=2**58, sigma=1.5)
@@ -312,21 +325,164 @@ CHANGES = (
 )
 
 
+def leave_mark(context: Context, place: Place) -> None:
+    """Verify a chain, as a supervisor does, and leave how far it was."""
+    rounds = ledger.Rounds(context.database, 1e9, lambda: mark_keys(context.settings))
+    assert rounds.go() == {}
+    with context.database.read() as session:
+        assert session.execute(select(VerifiedHead.seq).where(VerifiedHead.scope_id == place.scope_id)).scalar_one()
+
+
+def refused(context: Context, admin: Caller, place: Place, job_id: str) -> None:
+    with pytest.raises(ScopeFrozen, match="ledger"):
+        certificates.certificate(context, admin, job_id)
+    with context.database.read() as session:
+        assert session.get_one(Scope, place.scope_id).frozen_reason is not None
+
+
+@pytest.mark.parametrize("marked", [False, True])
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_a_row_that_was_changed_is_not_signed(
-    context: Context, admin: Caller, change: Callable[[Session, Place, str], None]
+    context: Context, admin: Caller, change: Callable[[Session, Place, str], None], *, marked: bool
 ) -> None:
     """With the database alone: no entry is touched, so the chain's hashes are what they were."""
     place = uploaded(context)
     job_id = failed(context, begin(context, place, chunks=2))
     honest = read(context, admin, job_id)
     checker.contained(honest, chain(context, admin, place.scope_id))
+    if marked:
+        leave_mark(context, place)
     with context.database.write() as session:
         change(session, place, job_id)
-    with pytest.raises(ScopeFrozen, match="ledger"):
-        certificates.certificate(context, admin, job_id)
+    refused(context, admin, place, job_id)
+
+
+def pay_less(session: Session, place: Place, job_id: str) -> None:
+    row = the_entry(session, place, job_id, "spend")
+    row.body = row.body.replace('"spent":[', '"spent":[1')
+
+
+def pay_less_by_its_own_hash(session: Session, place: Place, job_id: str) -> None:
+    pay_less(session, place, job_id)
+    row = the_entry(session, place, job_id, "spend")
+    row.hash = link(row.prev_hash, row.body)
+
+
+def leave_a_payment_out(session: Session, place: Place, job_id: str) -> None:
+    session.delete(the_entry(session, place, job_id, "spend"))
+
+
+def give_a_payment_to_nobody(session: Session, place: Place, job_id: str) -> None:
+    the_entry(session, place, job_id, "spend").job_id = None
+
+
+def call_a_payment_something_else(session: Session, place: Place, job_id: str) -> None:
+    the_entry(session, place, job_id, "spend").kind = "freeze"
+
+
+def leave_the_upload_out(session: Session, place: Place, _: str) -> None:
+    row = session.execute(select(Row).where(Row.scope_id == place.scope_id, Row.kind == "upload")).scalar_one()
+    session.delete(row)
+
+
+def name_other_rows_in_the_upload(session: Session, place: Place, _: str) -> None:
+    row = session.execute(select(Row).where(Row.scope_id == place.scope_id, Row.kind == "upload")).scalar_one()
+    row.body = row.body.replace('"rows":1000', '"rows":9000')
+
+
+def the_entry(session: Session, place: Place, job_id: str, kind: str) -> Row:
+    found = select(Row).where(Row.scope_id == place.scope_id, Row.job_id == job_id, Row.kind == kind)
+    return session.execute(found.order_by(Row.seq).limit(1)).scalar_one()
+
+
+OLD_ENTRIES = (
+    pay_less,
+    pay_less_by_its_own_hash,
+    leave_a_payment_out,
+    give_a_payment_to_nobody,
+    call_a_payment_something_else,
+    leave_the_upload_out,
+    name_other_rows_in_the_upload,
+)
+
+
+@pytest.mark.parametrize("change", OLD_ENTRIES, ids=lambda change: change.__name__)
+def test_an_entry_that_was_changed_far_below_the_mark_is_not_signed(
+    context: Context, admin: Caller, change: Callable[[Session, Place, str], None]
+) -> None:
+    """Nothing that a mark says depends on it: it is hashed again because it is shown."""
+    place = uploaded(context)
+    job_id = failed(context, begin(context, place, chunks=2))
+    for _ in range(2):
+        failed(context, begin(context, place, chunks=1))
+    leave_mark(context, place)
+    assert read(context, admin, job_id).payload["events"]["charged"]
+    with context.database.write() as session:
+        drop_triggers(session)
+        change(session, place, job_id)
+    refused(context, admin, place, job_id)
+
+
+def test_a_charge_given_back_before_the_mark_cannot_be_left_out(context: Context, admin: Caller) -> None:
+    place = uploaded(context)
+    with context.database.write() as session:
+        submit(session, place)
+    claim = context.database.run(jobs.claim, "worker", 60.0)
+    assert claim is not None
+    context.database.run(ledger.spend, claim, 0, None, 0)
+    job_id = failed(context, claim)
+    context.database.run(ledger.compensate, place.scope_id, job_id, Fraction(1), "it never ran", admin.id)
+    failed(context, begin(context, place, chunks=1))
+    leave_mark(context, place)
+    assert any(read(context, admin, job_id).payload["nano_nats"]["corrected"])
+    with context.database.write() as session:
+        drop_triggers(session)
+        the_entry(session, place, job_id, "compensate").job_id = None
+    refused(context, admin, place, job_id)
+
+
+def test_a_gap_before_the_mark_cannot_be_left_out(context: Context, admin: Caller) -> None:
+    place = uploaded(context)
+    job_id = failed(context, begin(context, place, chunks=1))
+    with context.database.write() as session:
+        gaps.note(session, ledger.lock_scope(session, place.scope_id), "operator", "the witness is lost")
+    leave_mark(context, place)
+    assert read(context, admin, job_id).payload["ledger"]["reconciled"]
+    with context.database.write() as session:
+        drop_triggers(session)
+        row = session.execute(select(Row).where(Row.kind == "unwitnessed")).scalar_one()
+        row.kind, row.body = "freeze", row.body.replace('"unwitnessed"', '"freeze"')
+    refused(context, admin, place, job_id)
+
+
+def test_a_database_put_back_to_before_an_entry_that_was_witnessed_signs_nothing(
+    context: Context, admin: Caller
+) -> None:
+    place = uploaded(context)
+    job_id = failed(context, begin(context, place, chunks=1))
+    leave_mark(context, place)
+    assert read(context, admin, job_id)
+    before = backed_up(context.database)
+    failed(context, begin(context, place, chunks=2))
+    assert certificates.signed_head(context, admin, place.scope_id)
+    put_back(context.database, before)
+    for ask in (
+        lambda: certificates.certificate(context, admin, job_id),
+        lambda: certificates.signed_head(context, admin, place.scope_id),
+    ):
+        with pytest.raises(ScopeFrozen):
+            ask()
+
+
+def test_a_certificate_leaves_a_mark_where_nobody_else_did(context: Context, admin: Caller) -> None:
+    place = uploaded(context)
+    job_id = failed(context, begin(context, place, [STEP] * 40, chunks=40))
+    first = certificates.certificate(context, admin, job_id)
     with context.database.read() as session:
-        assert session.get_one(Scope, place.scope_id).frozen_reason is not None
+        marked = session.execute(select(VerifiedHead.seq)).scalar_one()
+        assert marked == session.get_one(Scope, place.scope_id).seq
+    second = certificates.certificate(context, admin, job_id)
+    assert first.split(".")[1] == second.split(".")[1]
 
 
 def test_without_a_key_jobs_run_and_certificates_say_what_is_missing(context: Context, admin: Caller) -> None:

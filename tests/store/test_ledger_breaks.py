@@ -24,6 +24,7 @@ from core.store.ledger.accounts import balance_of, terms_of
 from core.store.tables import Account, Dataset, Job, Scope
 from core.store.witness.comparing import guard
 from core.store.witness.reconciling import reconcile
+from core.store.witness.trusting import ask_witness
 from core.store.witness.witness import Witness
 from core.training.order import read_order
 from tests.store.test_forgeries import SCHEDULE, Bodies, history, of, rewrite, verify
@@ -152,9 +153,11 @@ MOMENTS: dict[str, Callable[[Session, Place, Job], object]] = {
 
 @pytest.mark.parametrize("flip", MOMENTS.values(), ids=MOMENTS.keys())
 def test_an_attempt_begins_with_nothing_but_what_the_ledger_says(
-    database: Database, place: Place, flip: Callable[[Session, Place, Job], object]
+    database: Database, place: Place, tmp_path: Path, flip: Callable[[Session, Place, Job], object]
 ) -> None:
     """For one moment, as the trainer looks: what is put back before the next sweep is never seen by it."""
+    witness = Witness(tmp_path / "elsewhere" / "witness.jsonl")
+    assert guard(database, witness) == []
     with database.write() as session:
         ledger.note_upload(session, place.scope_id, the_dataset(session, place))
         dataset = the_dataset(session, place)
@@ -162,12 +165,14 @@ def test_an_attempt_begins_with_nothing_but_what_the_ledger_says(
         submit(session, place, SCHEDULE)
     claim = database.run(jobs.claim, "w", 60.0)
     assert claim is not None
+    witness.keep(database)
+    trust = ask_witness(witness, [place.scope_id], ())
     with database.read() as session:
-        assert read_order(session, claim).adjacency == "zero_out"
+        assert read_order(session, claim, trust).adjacency == "zero_out"
     with database.write() as session:
         flip(session, place, session.execute(select(Job)).scalar_one())
     with database.read() as session, pytest.raises(AssertionError, match="does not verify"):
-        read_order(session, claim)
+        read_order(session, claim, trust)
 
 
 def test_records_of_another_scope_are_not_read_at_this_one_s_cost(database: Database, place: Place) -> None:

@@ -36,7 +36,7 @@ from core.store.ledger import allowance
 from core.store.records.records import Encoded, open_records, read_records
 from core.training.attempt import replan
 from core.training.fitting import make_problem
-from core.training.order import Order, read_order
+from core.training.order import Order, stored_order
 from tests.support.federated import Federation
 
 LEAST_P = 1e-5
@@ -83,7 +83,7 @@ def transcripts(job: Federation) -> list[Transcript]:
         row = job.row(name)
         claim = Claim(row.id, row.attempt, row.fence_epoch, row.fence, row.request_id)
         with database.read() as session:
-            order = read_order(session, claim)
+            order = stored_order(session, claim, {})
         planned = replan(order)
         with open_records(job.service.settings, order.records) as file:
             encoded = read_records(file, planned.design)

@@ -23,7 +23,7 @@ from core.store.records.records import open_records, read_records
 from core.store.tables import Job
 from core.training.attempt import replan
 from core.training.fitting import make_problem
-from core.training.order import read_order
+from core.training.order import stored_order
 from tests.support.embedded import LINEAR, Embedded, embedded, readings, toy_csv
 from tests.workers.test_kills import charged, check, repeated
 from tests.workers.test_processes import gone, wait_for_follower
@@ -97,7 +97,7 @@ def check_integers(service: Embedded, job: str) -> None:
     database = service.database()
     with database.read() as session:
         row = session.get_one(Job, job)
-        order = read_order(session, Claim(row.id, row.attempt, row.fence_epoch, row.fence, row.request_id))
+        order = stored_order(session, Claim(row.id, row.attempt, row.fence_epoch, row.fence, row.request_id), {})
     database.dispose()
     planned = replan(order)
     with open_records(service.settings, order.records) as file:

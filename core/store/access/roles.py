@@ -22,7 +22,16 @@ UPLOADS: Final = Upload.__tablename__
 PREFIX: Final = "farthing_site_"
 _MADE_BY_THE_SERVICE: Final = frozenset({"principals", "api_keys", AuditArchive.__tablename__})
 _NEVER_CHANGED: Final = frozenset({"entries", "audit"})
-_DELETED_FROM: Final = ("access", "checkpoints", "idempotency", "public_weights", "seats", UPLOADS, "workers")
+_DELETED_FROM: Final = (
+    "access",
+    "checkpoints",
+    "idempotency",
+    "public_weights",
+    "seats",
+    UPLOADS,
+    "verified_heads",
+    "workers",
+)
 _COLUMNS: Final = {"principals": "name", "api_keys": "last_used_at, revoked_at"}
 """Without the right to change some column of a row nobody may lock it."""
 _GUARDED: Final = ("datasets", "identities", "identity_keys", "public_weights", "secrets", "seats", UPLOADS, "workers")

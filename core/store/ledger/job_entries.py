@@ -216,8 +216,10 @@ class Compensate(Body):
         tally.move(self, back, dict.fromkeys(back, ZERO))
         tally.compensations.append(self.at)
         job.is_compensated = True
+        assert self.job is not None, "its job was looked up"
+        tally.corrected[self.job] = self.seq
         if fraction == 1:
-            tally.charged -= job.drawn
+            tally.charged.subtract(job.drawn)  # below 0 where what was drawn is in `tally.before`
 
 
 def _charge(job: JobTally, body: Body) -> None:

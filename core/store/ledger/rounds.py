@@ -1,7 +1,7 @@
 """The chains of a database verified again and again: what is new each time, and all of it now and then."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Final
 
@@ -10,6 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from core.store.database import Database
 from core.store.ledger.corrections import freeze, mark_frozen
+from core.store.ledger.marks import EVERY, MarkKey, marked_seq, write_mark
 from core.store.ledger.verification import Verification, Verifier
 from core.store.tables import Scope
 
@@ -29,16 +30,21 @@ def freeze_unverified(database: Database, scope_id: str, reason: str, actor: str
 class Rounds:
     """Verifies the chains of a database again and again: what is new each time, and all of it now and then.
 
-    How far it has come is kept here, in this process's memory: a process that starts verifies every chain whole.
+    How far it has come is kept here, in this process's memory: a process that starts verifies every chain whole. What
+    it leaves in the database is for those who have to know at once (`core.store.ledger.marks`).
 
     Args:
         database: the database.
         whole_seconds: after so long a chain is verified whole again.
+        keys: returns what marks are made with, the present key first; nothing where there is none.
     """
 
-    def __init__(self, database: Database, whole_seconds: float) -> None:
+    def __init__(
+        self, database: Database, whole_seconds: float, keys: Callable[[], Sequence[MarkKey]] = lambda: ()
+    ) -> None:
         self._database = database
         self._whole_seconds = whole_seconds
+        self._keys = keys
         self._verifiers: dict[str, tuple[float, Verifier]] = {}
         self._bad: dict[str, int] = {}
 
@@ -83,4 +89,14 @@ class Rounds:
             freeze_unverified(self._database, scope_id, found.reason or "", "verifier")
             with self._database.read() as session:
                 self._bad[scope_id] = session.get_one(Scope, scope_id).seq
+        elif found is not None:
+            self._mark(scope_id, verifier)
         return found
+
+    def _mark(self, scope_id: str, verifier: Verifier) -> None:
+        """Leave in the database how far a chain was verified, where that is news."""
+        for key in self._keys()[:1]:
+            with self._database.read() as session:
+                marked = marked_seq(session, scope_id, key)
+            if marked == 0 or verifier.place[0] >= marked + EVERY:
+                self._database.run(write_mark, verifier.state, key)

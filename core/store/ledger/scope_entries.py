@@ -13,7 +13,7 @@ from core.privacy.caps import part_of
 from core.privacy.draws import most_draws
 from core.privacy.events import Event, Zcdp
 from core.store.ledger.bodies import SLOTS, Body, Seconds
-from core.store.ledger.tally import AccountTally, Amounts, Tally, demand, terms_of_budget
+from core.store.ledger.tally import AccountTally, Amounts, Tally, Uploaded, demand, terms_of_budget
 
 _ZERO: Final = [0] * SLOTS
 ACCEPTANCES: Final = ("accept_delta", "accept_weak_privacy")
@@ -113,12 +113,15 @@ class Upload(Still):
     fingerprint: str
     rows: Annotated[int, Field(ge=1)]
     actor: str
+    identity: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")] | None = None
+    """SHA-256 over sealed, padded texts under fresh random nonces: that they are there, and nothing of what they say.
+    Entries of before, and those of datasets of which nothing is kept, are without it."""
 
     def follow(self, tally: Tally) -> None:
         """Demand that they came into it once, and note them."""
         super().follow(tally)
         demand(self.dataset not in tally.uploads, f"{self.dataset} came into the scope before")
-        tally.uploads[self.dataset] = (self.fingerprint, self.rows, self.actor)
+        tally.uploads[self.dataset] = Uploaded(self.fingerprint, self.rows, self.actor, self.identity, self.seq)
 
 
 class Grant(Still):

@@ -3,17 +3,14 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from core.store.ledger.chain import canonical
 from core.store.ledger.charged import DRAWING
-from core.store.tables import Dataset, Entry, Job
-
-RECONCILED: Final = ("reconcile", "unwitnessed", "accept")
-"""Kinds that say that a backup was put in the ledger's place; after `unwitnessed`, payments may be missing."""
+from core.store.tables import Entry, Job
 
 
 @dataclass(frozen=True)
@@ -70,11 +67,13 @@ def scopes_of(session: Session, job_id: str) -> Sequence[str]:
     return sorted(session.execute(named.union(telling)).scalars())
 
 
-def upload_of(session: Session, dataset: Dataset) -> Entry | None:
-    """Return the entry by which a dataset's records came into its scope; None of one from before there were such."""
-    statement = select(Entry).where(Entry.scope_id == dataset.scope_id, Entry.kind == "upload").order_by(Entry.seq)
-    uploads = session.execute(statement).scalars()
-    return next((entry for entry in uploads if json.loads(entry.body)["dataset"] == dataset.id), None)
+def jobs_telling(session: Session, job_id: str, scope_id: str) -> Sequence[Job]:
+    """Return the jobs, of a job and its clients, that pay from a scope, or that its entries speak of, in order."""
+    is_one = (Job.id == job_id) | (Job.federation_id == job_id)
+    pays = Job.federation_id.is_(None) | Job.place.is_not(None)
+    told = select(Entry.job_id).where(Entry.scope_id == scope_id, Entry.job_id == Job.id).exists()
+    found = select(Job).where(is_one, ((Job.scope_id == scope_id) & pays) | told)
+    return session.execute(found.order_by(Job.id)).scalars().all()
 
 
 def before(entry: Entry) -> dict[str, Any]:
@@ -82,14 +81,8 @@ def before(entry: Entry) -> dict[str, Any]:
     return {"seq": entry.seq - 1, "hash": entry.prev_hash}
 
 
-def reconciled(session: Session, scope_id: str) -> list[dict[str, Any]]:
-    """Return a scope's reconciliations, and what its owner said of them, oldest first."""
-    statement = select(Entry).where(Entry.scope_id == scope_id, Entry.kind.in_(RECONCILED)).order_by(Entry.seq)
-    return [_told(entry) for entry in session.execute(statement).scalars()]
-
-
-def _told(entry: Entry) -> dict[str, Any]:
-    """Return one of them, with the range of time in which entries may be missing where there is one."""
+def told_of_gap(entry: Entry) -> dict[str, Any]:
+    """Return a reconciliation, or what an owner said of one, with the range of time in which entries may be missing."""
     body = json.loads(entry.body)
     missing = {name: body[name] for name in ("since", "until") if name in body}
-    return {"seq": entry.seq, "kind": entry.kind, "hash": entry.hash, **missing}
+    return {"seq": entry.seq, "kind": body["kind"], "hash": entry.hash, **missing}

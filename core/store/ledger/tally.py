@@ -8,16 +8,33 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Final, NamedTuple
 
 from core.privacy.amounts import parse_figure
 from core.privacy.budget import FIRST_WEIGHTS, WEIGHTS, Terms, covers, default_delta, plan_orders, terms_from_rho
 from core.privacy.draws import most_draws
 from core.privacy.events import Event
+from core.privacy.totals import Totals
 from core.store.ledger.bodies import SLOTS, Body, Movement
 from core.store.ledger.schedules import Schedule
 
 Amounts = dict[str, list[int]]
 """Nano-nats in four slots, by account."""
+
+
+RECONCILED: Final = ("reconcile", "unwitnessed", "accept")
+"""Kinds that say that a backup was put in the ledger's place; after `unwitnessed`, payments may be missing."""
+
+
+class Uploaded(NamedTuple):
+    """Records that came into a scope, as their entry says."""
+
+    fingerprint: str
+    rows: int
+    owner: str
+    identity: str | None
+    """SHA-256 of the sealed rows that later uploads are compared with; None where the entry does not say."""
+    seq: int
 
 
 class BrokenChain(ValueError):
@@ -137,7 +154,8 @@ class Tally:
         adjacency: of the scope.
         unit: of the scope, JSON-ready; None where version 1 does not say.
         accounts: by identifier; the scope's own has the scope's.
-        uploads: datasets whose records came into the scope, by identifier: fingerprint, rows and owner.
+        uploads: datasets whose records came into the scope, by identifier.
+        was_open_before_uploads: whether records may have come into it without an entry.
         live: jobs that are reserved for and not over.
         over: jobs that are over, until whoever follows the chain takes them out; then they are looked up.
         is_frozen: whether the scope is frozen by an entry.
@@ -145,7 +163,10 @@ class Tally:
         unwitnessed: the ranges of time in which entries may be missing: the number of the entry that says so, since
             and until when, and the number of the one by which the owner has accepted it, None before.
         compensations: times of the last ten corrections.
-        charged: the events that were charged and stay so, counted.
+        corrected: the number of the entry that gave back a share of a job's charge, by job.
+        reconciled: the numbers of the entries whose kinds are `RECONCILED`.
+        charged: the events that were charged and stay so, counted: those of entries after `before`.
+        before: what the events of the entries before add up to, where only that is known; None: there are none.
         remarks: what could not be checked.
     """
 
@@ -166,20 +187,32 @@ class Tally:
         self.adjacency = ""
         self.unit: object = None
         self.accounts: dict[str, AccountTally] = {}
-        self.uploads: dict[str, tuple[str, int, str]] = {}
-        self._was_open_before_uploads = False
+        self.uploads: dict[str, Uploaded] = {}
+        self.was_open_before_uploads = False
         self.live: dict[str, JobTally] = {}
         self.over: dict[str, JobTally] = {}
         self.is_frozen = False
         self.pending: int | None = None
         self.unwitnessed: list[tuple[int, float, float, int | None]] = []
         self.compensations: deque[float] = deque(maxlen=10)
+        self.corrected: dict[str, int] = {}
+        self.reconciled: list[int] = []
         self.charged: Counter[Event] = Counter()
+        self.before: Totals | None = None
         self.remarks: set[str] = set()
+
+    def look_up(self, find: Callable[[str], JobTally | None], was_seen: Callable[[str], bool]) -> None:
+        """Have jobs that were over before looked up in this way, as the arguments of the same names."""
+        self._find, self._was_seen = find, was_seen
+
+    @property
+    def totals(self) -> Totals:
+        """What all that was charged, and stays so, adds up to."""
+        return (self.before or Totals()).plus(self.charged)
 
     def has(self, dataset: str) -> bool:
         """Say whether a dataset's records may be in the scope: they came into it, or no entry says what did."""
-        return dataset in self.uploads or not self.uploads or self._was_open_before_uploads
+        return dataset in self.uploads or not self.uploads or self.was_open_before_uploads
 
     def enter(self, body: Body) -> None:
         """Check what every entry obeys, whatever its kind; its own rule comes after this.
@@ -202,7 +235,9 @@ class Tally:
     def leave(self, body: Body) -> None:
         """Count an entry as the last one."""
         self.seq, self.version, self.at = body.seq, body.v, max(body.at, self.at)
-        self._was_open_before_uploads |= body.v == 1
+        self.was_open_before_uploads |= body.v == 1
+        if body.kind in RECONCILED:
+            self.reconciled.append(body.seq)
 
     def job(self, body: Body) -> JobTally:
         """Return the job that an entry is about, live or ended.

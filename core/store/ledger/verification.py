@@ -4,9 +4,9 @@ Every amount is priced anew from the schedule that its reservation froze, every 
 declared, and each entry must follow from those before it (`core.store.ledger.kinds`). A chain cannot tell that its
 whole tail was replaced by a consistent one; the witness can (`core.store.witness.witness`).
 
-What was verified is remembered by the process that did it, never in the database: whoever can rewrite the entries could
-rewrite that, too. Entries are only ever added, so that a chain is followed in slices, each in a snapshot of its own;
-with the last of them, in the same snapshot, all that the database remembers beside the chain is compared.
+What was verified is remembered by the process that did it, and in the database under a code that its writers cannot
+make (`core.store.ledger.marks`). Entries are only ever added, so that a chain is followed in slices, each in a snapshot
+of its own; with the last of them, in the same snapshot, all that the database remembers beside the chain is compared.
 """
 
 from collections.abc import Sequence
@@ -28,6 +28,7 @@ from core.store.ledger.remembered import (
     compare_scope,
     jobs_where,
 )
+from core.store.ledger.states import BLOCK, State
 from core.store.ledger.tally import BrokenChain, JobTally, Tally, demand
 from core.store.tables import Entry, Job, Scope
 
@@ -76,20 +77,23 @@ class Verifier:
     Args:
         scope_id: whose chain.
         known: the number and the hash of an entry that was verified before, which must be there again.
+        mark: the state to go on from, which somebody vouches for; None: the first entry is the first to follow.
     """
 
-    def __init__(self, scope_id: str, known: tuple[int, str] | None = None) -> None:
+    def __init__(self, scope_id: str, known: tuple[int, str] | None = None, mark: State | None = None) -> None:
         self._scope_id = scope_id
         self._known = known
         self._corrected: set[str] = set()
         self._open: Session | None = None
         self._verified = (0, "")
-        self._begin()
+        self._begin(mark)
 
-    def _begin(self) -> None:
-        """Go back to before the first entry."""
-        self._tally = Tally(self._scope_id, self._ended_before, lambda job: job in self._seen_before)
-        self._head = chain.GENESIS
+    def _begin(self, mark: State | None = None) -> None:
+        """Go back to before the first entry, or to a state."""
+        self._tally = Tally(self._scope_id) if mark is None else mark.tally
+        self._tally.look_up(self._ended_before, lambda job: job in self._seen_before)
+        self._head = chain.GENESIS if mark is None else mark.head
+        self._heads = [] if mark is None else list(mark.heads)
         self._seen_before: set[str] = set()
         self._ended: dict[str, JobTally] = {}
 
@@ -97,6 +101,11 @@ class Verifier:
     def place(self) -> tuple[int, str]:
         """The number and the hash of the last entry that was verified."""
         return self._tally.seq, self._head
+
+    @property
+    def state(self) -> State:
+        """What the entries up to there add up to; it changes as this goes on."""
+        return State(self._tally, self._head, self._heads)
 
     @property
     def _session(self) -> Session:
@@ -199,6 +208,8 @@ class Verifier:
     def _follow(self, row: Any) -> None:  # noqa: ANN401 - a row of nine columns
         """Follow one entry."""
         self._head = follow(self._tally, self._head, row)
+        if self._tally.seq % BLOCK == 0:
+            self._heads.append(self._head)
         demand(self._known is None or self._known[0] != self._tally.seq or self._known == self.place, _REPLACED)
 
     def _ended_before(self, job_id: str) -> JobTally | None:

@@ -69,6 +69,10 @@ class MasterKey:
         """Return the key by which processes of several machines know one another."""
         return self._derive("team")
 
+    def of_marks(self) -> bytes:
+        """Return the key by which what was verified of ledgers is told from what others write of it."""
+        return self._derive("ledger marks")
+
     def _derive(self, purpose: str) -> bytes:
         """Return a key for one purpose, so that none is used for two."""
         return hmac.digest(self.secret, f"farthing master key: {purpose}".encode(), sha256)

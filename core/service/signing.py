@@ -1,0 +1,111 @@
+"""What is signed of ledgers: their chains followed from their last marks, and entries of before hashed again."""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+
+from core.errors import ScopeFrozen
+from core.service import witnessing
+from core.service.context import Caller, Context
+from core.store import clock
+from core.store.ledger.chain import canonical
+from core.store.ledger.ended import compare_ended
+from core.store.ledger.rounds import freeze_unverified
+from core.store.ledger.statements import jobs_telling, statement_of
+from core.store.ledger.tally import BrokenChain
+from core.store.signing import installation, load_signing_keys
+from core.store.tables import Entry, Scope
+from core.store.witness.trusting import Trust, Trusted, follow, leave_mark
+
+Ledgers = Mapping[str, Trusted]
+"""The chains that something signed speaks of, by scope."""
+_REFUSAL = (
+    "A ledger that this would speak of does not verify: nothing is signed of it, and its scope is frozen. Its "
+    "owner finds the entry with `farthing verify`."
+)
+
+
+def signed(
+    context: Context,
+    kind: str,
+    caller: Caller,
+    scopes: Callable[[Session], Collection[str]],
+    told: Callable[[Session, str, Ledgers], dict[str, Any]],
+    *,
+    job_id: str | None = None,
+) -> str:
+    """Return a payload signed, where the ledgers that it speaks of verify in the snapshot that it is of.
+
+    Args:
+        context: what there is to work with.
+        kind: of what is signed.
+        caller: who asks.
+        scopes: whose ledgers it speaks of.
+        told: makes the payload for this installation.
+        job_id: the job that it speaks of, with its clients.
+
+    Raises:
+        ScopeFrozen: one of them does not verify, and is frozen now.
+        NotReady: there is no key to sign with.
+        LedgerBusy, LedgerFrozen: the witness does not answer, or is gone.
+    """
+    keys = load_signing_keys(context.settings)
+    issuer = installation(context.database)
+    with context.database.read() as session:
+        heads = {scope_id: session.get_one(Scope, scope_id).seq for scope_id in scopes(session)}
+    trust = witnessing.ask(context, heads)
+    with context.database.read() as session:
+        ledgers = {scope_id: follow(session, scope_id, trust) for scope_id in scopes(session)}
+        bad = {scope_id: one.found.reason or "" for scope_id, one in ledgers.items() if not one.found.ok}
+        if not bad and job_id is not None:
+            bad = _changed(session, ledgers, job_id)
+        if not bad:
+            text = keys.sign(kind, canonical(told(session, issuer, ledgers)), clock.read(session))
+    if not bad:
+        _leave_marks(context, ledgers, trust)
+        return text
+    for scope_id, reason in bad.items():
+        freeze_unverified(context.database, scope_id, reason, caller.id)
+    raise ScopeFrozen(_REFUSAL)
+
+
+def _changed(session: Session, ledgers: Ledgers, job_id: str) -> dict[str, str]:
+    """Return why entries or rows of a job, or of its clients, are not what was verified, by scope."""
+    bad = {}
+    for scope_id, one in ledgers.items():
+        tally = one.state.tally
+        try:
+            shown = list(tally.reconciled)
+            for job in jobs_telling(session, job_id, scope_id):
+                if job.id not in tally.live:
+                    compare_ended(one.entries, tally, job, statement_of(session, job))
+                if job.dataset_id in tally.uploads:
+                    shown.append(tally.uploads[job.dataset_id].seq)
+            for entry in entries_at(session, scope_id, shown):
+                one.entries.confirm(entry)
+        except DBAPIError:
+            raise
+        except Exception as error:  # noqa: BLE001 - what cannot be read is not what was verified
+            bad[scope_id] = str(error) if isinstance(error, BrokenChain) else "an entry or a job cannot be read"
+    return bad
+
+
+def entries_at(session: Session, scope_id: str, places: Collection[int]) -> list[Entry]:
+    """Return the entries of some numbers, oldest first.
+
+    Raises:
+        BrokenChain: one of them is gone.
+    """
+    wanted = select(Entry).where(Entry.scope_id == scope_id, Entry.seq.in_(places)).order_by(Entry.seq)
+    found = list(session.execute(wanted).scalars()) if places else []
+    if len(found) != len(set(places)):
+        raise BrokenChain("entries that were verified before are gone")
+    return found
+
+
+def _leave_marks(context: Context, ledgers: Ledgers, trust: Trust) -> None:
+    for one in ledgers.values():
+        leave_mark(context.database, one, trust.keys)
