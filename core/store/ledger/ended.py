@@ -25,7 +25,7 @@ def compare_ended(rereader: Rereader, tally: Tally, job: Job, said: Statement) -
         ValueError, KeyError, TypeError, AttributeError: what is there is no entry.
     """
     remind(job.scope_id == tally.scope and bool(said.entries), f"{job.id} is of another scope than its entries say")
-    bodies = [_confirmed(rereader, entry) for entry in said.entries]
+    bodies = [kinds.read(entry.body) for entry in said.entries]
     first, ends = bodies[0], [body for body in bodies if isinstance(body, kinds.Settle | kinds.Charge)]
     remind(
         isinstance(first, kinds.Reserve) and bool(ends), f"{job.id} has no entry that reserves, or none that ends it"
@@ -35,16 +35,16 @@ def compare_ended(rereader: Rereader, tally: Tally, job: Job, said: Statement) -
     if job.id in tally.corrected:
         due.append(tally.corrected[job.id])
     remind(due == [entry.seq for entry in said.entries], f"entries of {job.id} are missing, or are another job's")
+    for entry, body in zip(said.entries, bodies, strict=True):
+        _confirm(rereader, entry, body)
     _compare_row(job, first, bodies)
 
 
-def _confirmed(rereader: Rereader, entry: Entry) -> Body:
+def _confirm(rereader: Rereader, entry: Entry, body: Body) -> None:
     rereader.confirm(entry)
-    body = kinds.read(entry.body)
     told = (body.seq, body.kind, body.job, body.attempt, body.chunk)
     kept = (entry.seq, entry.kind, entry.job_id, entry.attempt, entry.chunk)
     remind(told == kept, "an entry's columns say something else than its body")
-    return body
 
 
 def _compare_row(job: Job, first: kinds.Reserve, bodies: list[Body]) -> None:

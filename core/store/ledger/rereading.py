@@ -69,12 +69,13 @@ class Rereader:
         rows = select(Entry.seq, Entry.body).where(
             Entry.scope_id == state.tally.scope, Entry.seq > begin, Entry.seq <= end
         )
-        for row in self._session.execute(rows.order_by(Entry.seq), execution_options={"yield_per": _AT_ONCE}):
-            seq += 1
-            demand(row.seq == seq and row.body.isascii(), _CHANGED)
-            head = self._known[seq] = chain.link(head, row.body)
-            if job is not None and first <= seq <= last and name in row.body:
-                about.append(seq)
+        with self._session.execute(rows.order_by(Entry.seq), execution_options={"yield_per": _AT_ONCE}) as found:
+            for row in found:
+                seq += 1
+                demand(row.seq == seq and row.body.isascii(), _CHANGED)
+                head = self._known[seq] = chain.link(head, row.body)
+                if job is not None and first <= seq <= last and name in row.body:
+                    about.append(seq)
         due = state.head if end == state.tally.seq else state.heads[end // BLOCK - 1]
         demand((seq, head) == (end, due), _CHANGED)
         return about

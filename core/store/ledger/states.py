@@ -19,7 +19,7 @@ from core.store.ledger.bodies import canonical
 from core.store.ledger.schedules import Schedule
 from core.store.ledger.tally import AccountTally, JobTally, Tally, Uploaded
 
-BLOCK: Final = 256
+BLOCK: Final = 128
 """Of every so many entries the hash is kept, so that any entry can be hashed again between two that are known."""
 _PLAIN: Final = (
     "seq",
