@@ -2,10 +2,12 @@
 
 import json
 import time
+from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import delete, func, insert, select, text, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
@@ -57,6 +59,91 @@ def test_archives_are_chained_and_a_changed_file_is_found(database: Database, tm
             f"{first.file} was changed",
             f"{second.file} is not in {tmp_path}",
         ]
+
+
+Attack = Callable[[Session, Path, list[AuditArchive]], object]
+
+
+def lose_a_file(_: Session, folder: Path, made: list[AuditArchive]) -> None:
+    (folder / made[0].file).unlink()
+
+
+def cut_a_file(_: Session, folder: Path, made: list[AuditArchive]) -> None:
+    path = folder / made[1].file
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def exchange_two_files(_: Session, folder: Path, made: list[AuditArchive]) -> None:
+    first, second = folder / made[0].file, folder / made[1].file
+    texts = first.read_bytes(), second.read_bytes()
+    first.write_bytes(texts[1])
+    second.write_bytes(texts[0])
+
+
+def exchange_two_archives(session: Session, _: Path, made: list[AuditArchive]) -> None:
+    for seq, number in ((made[0].seq, 99), (made[1].seq, 1), (99, 2)):
+        session.execute(update(AuditArchive).where(AuditArchive.seq == seq).values(seq=number))
+
+
+def lose_the_newest(session: Session, folder: Path, made: list[AuditArchive]) -> None:
+    session.execute(delete(AuditArchive).where(AuditArchive.seq == made[-1].seq))
+    (folder / made[-1].file).unlink()
+
+
+def lose_the_newest_row(session: Session, _: Path, made: list[AuditArchive]) -> None:
+    session.execute(delete(AuditArchive).where(AuditArchive.seq == made[-1].seq))
+    session.execute(delete(Audit).where(Audit.action == archives.ACTION))
+
+
+def lose_the_first(session: Session, folder: Path, made: list[AuditArchive]) -> None:
+    session.execute(delete(AuditArchive).where(AuditArchive.seq == made[0].seq))
+    (folder / made[0].file).unlink()
+
+
+def replace_the_newest(session: Session, folder: Path, made: list[AuditArchive]) -> None:
+    """With another file and another digest; its own hash is left alone."""
+    (folder / made[-1].file).write_bytes(b"{}\n")
+    digest = f"sha256:{sha256(b'{}' + bytes([10])).hexdigest()}"
+    session.execute(update(AuditArchive).where(AuditArchive.seq == made[-1].seq).values(digest=digest))
+
+
+def bring_a_line_back(session: Session, _: Path, made: list[AuditArchive]) -> None:
+    line = {"action": "GET /v1/me", "status": 200, "request_id": "req_0", "created_at": 1.0}
+    session.execute(insert(Audit).values(id=made[0].first_id, **line))
+
+
+ATTACKS = (
+    lose_a_file,
+    cut_a_file,
+    exchange_two_files,
+    exchange_two_archives,
+    lose_the_newest,
+    lose_the_newest_row,
+    lose_the_first,
+    replace_the_newest,
+    bring_a_line_back,
+)
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda one: one.__name__)
+def test_whatever_is_done_to_archives_is_found(database: Database, tmp_path: Path, attack: Attack) -> None:
+    """By whoever has the folder and the database, triggers or not; at 2ee9d81 the newest could go, lines come back."""
+    for years in (4, 3, 2):
+        write(database, 5, time.time() - years * YEAR)
+        time.sleep(0.01)
+        assert archives.archive(database, tmp_path, 1.5 * YEAR) is not None
+    with database.read() as session:
+        assert archives.problems(session, tmp_path) == []
+        made = archives.known(session)
+    with database.write() as session:
+        if session.get_bind().dialect.name == "sqlite":
+            for name in session.execute(text("SELECT name FROM sqlite_master WHERE type = 'trigger'")).scalars().all():
+                session.execute(text(f'DROP TRIGGER "{name}"'))
+        else:
+            session.execute(text("SET LOCAL session_replication_role = replica"))
+        attack(session, tmp_path, made)
+    with database.read() as session:
+        assert archives.problems(session, tmp_path) != []
 
 
 @pytest.mark.parametrize("table", [Audit, AuditArchive])

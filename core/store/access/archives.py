@@ -6,7 +6,7 @@ So what is missing from the trail is accounted for, and a file that was changed 
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -137,19 +137,38 @@ def known(session: Session) -> list[AuditArchive]:
 def problems(session: Session, folder: Path) -> list[str]:
     """Return what is wrong with the archives, or with their files in a folder; nothing where all is well.
 
-    A file that is elsewhere is named, for whoever keeps it to look.
+    A file that is elsewhere is named, for whoever keeps it to look. Each archive left a line in the trail, which names
+    it: the last one cannot go from the table without its line, and that line goes into no other archive's file unseen.
     """
-    found, before = [], FIRST_HASH
-    for seq, one in enumerate(known(session), 1):
+    found, before, last_id = list[str](), FIRST_HASH, ""
+    archives = known(session)
+    for seq, one in enumerate(archives, 1):
         fields = {column.name: getattr(one, column.name) for column in AuditArchive.__table__.columns}
-        if one.seq != seq or one.prev_hash != before or one.hash != hash_of(fields):
+        follows = one.first_id > last_id and one.seq == seq
+        if not follows or one.prev_hash != before or one.hash != hash_of(fields):
             found.append(f"archive {one.seq} does not follow from the one before")
-        before = one.hash
+        before, last_id = one.hash, one.last_id
         path = folder / one.file
         if not path.is_file():
             found.append(f"{one.file} is not in {folder}")
         elif f"sha256:{_digest_of(path)}" != one.digest:
             found.append(f"{one.file} was changed")
+    return found + _unaccounted(session, folder, archives)
+
+
+def _unaccounted(session: Session, folder: Path, archives: Sequence[AuditArchive]) -> list[str]:
+    """Return what the trail and the folder tell of archives that the table does not, and lines that are back."""
+    files = {one.file for one in archives}
+    told = session.execute(select(Audit.target).where(Audit.action == ACTION, Audit.principal_id.is_(None))).scalars()
+    found = [
+        f"{name} was archived by a line of the trail, and no archive says so" for name in told if name not in files
+    ]
+    there = sorted(path.name for path in folder.glob("audit-*.jsonl"))
+    found += [f"{name} is of no archive" for name in there if name not in files]
+    if archives:
+        back = select(func.count()).select_from(Audit).where(Audit.id <= archives[-1].last_id)
+        if many := session.execute(back).scalar_one():
+            found.append(f"{many} lines of the trail are from before the end of the last archive")
     return found
 
 
