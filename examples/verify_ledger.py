@@ -66,6 +66,7 @@ def or_null(form: Form) -> Test:
 TEXT, FLAG, TIME, COUNT = typed(str), typed(bool), typed(float, 0, 253_402_300_799), typed(int, 1)
 FOUR, DRAWS = many(typed(int, 1 - 2**63, 2**63 - 1), 4), typed(int, 0, 2**63 - 1)
 DECIMAL: Test = lambda x: type(x) is str and str(Decimal(x)) == x  # noqa: E731 - a form as the others
+DIGEST: Test = lambda x: bool(re.fullmatch("sha256:[0-9a-f]{64}", x))  # noqa: E731
 RUNS: Test = lambda x: many(many(lambda _: True, 2))(x) and all(fits(COUNT, times) for times, _ in x)  # noqa: E731
 TERMS = {"epsilon": DECIMAL, "delta": DECIMAL, "orders": many(typed(int)), "weights": many(DECIMAL)}
 TERMS |= {"caps_nano": many(typed(int)), "declared": typed(dict)}
@@ -289,7 +290,8 @@ class Ledger:
         need([entry[name] for name in shown] == [body[name] for name in shown], "it is shown as something else")
         self.scope = self.scope or body["scope"]
         need((body["scope"], body["seq"]) == (self.scope, self.seq), "it is missing, or of another scope")
-        need(fits(COMMON | MEMBERS[body["kind"]], body), "its members are not those of its kind")
+        beside = {"identity": DIGEST} if body["kind"] == "upload" and "identity" in body else {}
+        need(fits(COMMON | MEMBERS[body["kind"]] | beside, body), "its members are not those of its kind")
         shown_at = datetime.fromtimestamp(body["at"], UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         need(entry["created_at"] == shown_at, "it is shown as of another time")
         need((body["kind"] == "open") == (self.seq == 1), "the first entry opens the scope, and no other")

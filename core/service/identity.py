@@ -12,9 +12,10 @@ from typing import Final
 from sqlalchemy.orm import Session
 
 from core.catalogue.datasets import UNPUBLISHED, Metadata
-from core.errors import Conflict, DuplicateDataset, FieldError, Forbidden, NearCopy
+from core.errors import Conflict, DuplicateDataset, FieldError, Forbidden, NearCopy, NotReady
 from core.service.context import Caller, Context
 from core.service.datasets import find, refuse_elsewhere
+from core.service.earlier import Earlier
 from core.service.views import IdentityView, OverlapView
 from core.store import identities
 from core.store.claims import refuse_if_frozen
@@ -46,6 +47,7 @@ class Comparison:
     owner_id: str
     site: str
     digest: str
+    earlier: Earlier
     records: Summarized | None = None
     """None before the file was decoded: then the same bytes are all that is found."""
     _found: dict[str, _Found] = field(default_factory=dict)
@@ -59,11 +61,16 @@ class Comparison:
         Raises:
             DuplicateDataset: use the dataset that there is, or join its scope.
             NearCopy: join the scope, or state why these are other people.
+            ScopeFrozen: what an earlier upload is compared with is gone, or was changed.
             LedgerFrozen: the ledger is behind its witness, and does not know what was paid.
         """
         same: list[Known] = []
         near: list[tuple[Known, float | None]] = []
-        for one in identities.known(session, self.owner_id, self.site):
+        known = identities.known(session, self.owner_id, self.site)
+        self.earlier.refuse_if_changed(session, {one.dataset_id for one in known})
+        for one in known:
+            if one.moved and one.dataset_id in self.earlier.left:
+                continue
             found = self._compare(session, one) if one.comparable else None
             if found is not None and found.same:
                 same.append(one)
@@ -117,11 +124,17 @@ def owner_keys(context: Context, owner_id: str) -> OwnerKeys:
     """Return an owner's keys at this site, made at their first upload.
 
     Raises:
-        NotReady: the master key is missing, or not the one that the owner's key is under.
+        NotReady: the master key is missing, or not the one that the owner's key is under; or that one is gone.
     """
     site, masters, name = context.settings.site, load_master_keys(context.settings), owner_name(owner_id)
     with context.database.read() as session:
         wrapped = identities.wrapped_key(session, owner_id, site)
+        lost = wrapped is None and identities.is_any_kept(session, owner_id, site)
+    if lost:
+        raise NotReady(
+            "The key under which this owner's uploads are compared with one another is gone from the database. Nothing "
+            "was stored; the operator restores table identity_keys from a backup."
+        )
     if wrapped is None:
         context.database.run(identities.add_key, owner_id, site, masters.current.wrap(name, new_key()))
         with context.database.read() as session:

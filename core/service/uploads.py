@@ -16,6 +16,7 @@ from core.privacy.acceptance import refuse_large_delta
 from core.service import quotas, scopes, witnessing
 from core.service.context import Caller, Context
 from core.service.datasets import RECORDS, dataset_view, find_own
+from core.service.earlier import earlier
 from core.service.identity import Comparison, owner_keys, published
 from core.service.views import DatasetView
 from core.settings import ServiceSettings
@@ -242,8 +243,8 @@ class _Stored:
         target = SealedFile(path=settings.spool_path / location, context=dataset_id)
         self._spooled = (received.file.path, target.path)
         self._location = location
-        compared = Comparison(keys, owner_id, settings.site, received.digest)
         try:
+            compared = Comparison(keys, owner_id, settings.site, received.digest, earlier(context, owner_id))
             self._check(compared, metadata, may_repeat=may_repeat)
             decoded = decode_upload(
                 received.file,
@@ -342,8 +343,8 @@ def _fill(session: Session, caller: Caller, dataset: Dataset, metadata: Metadata
     dataset.fingerprint = f"fp_{secrets.token_hex(16)}"
     dataset.request = published(metadata)
     session.flush()
-    ledger.note_upload(session, scope.id, dataset)
     arrived.compared.keep(session, dataset, metadata, overlaps)
+    ledger.note_upload(session, scope.id, dataset, identities.digest_of(session, dataset.id))
     for scope_id in sorted({one.scope_id for one in leaving}):
         gone = [one.dataset_id for one in leaving if one.scope_id == scope_id]
         identities.leave(session, scope_id, gone, dataset.owner_id)

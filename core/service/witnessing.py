@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
+from core.errors import LedgerBusy, NotReady
 from core.service.context import Context
 from core.store.witness import comparing
 from core.store.witness.trusting import Trust, ask_witness, mark_keys
@@ -43,6 +44,18 @@ def ask(context: Context, entries: Mapping[str, int]) -> Trust:
     """
     keep(context, entries=entries)
     return ask_witness(_witness(context), entries.keys(), mark_keys(context.settings))
+
+
+def erased(context: Context) -> set[str]:
+    """Return the datasets whose records were destroyed, as the witness knows.
+
+    Raises:
+        LedgerBusy: it does not answer.
+    """
+    try:
+        return _witness(context).erased()
+    except NotReady as error:
+        raise LedgerBusy(f"The witness: {error.detail}", retry_after_seconds=2) from error
 
 
 def bury(context: Context, dataset_id: str) -> None:

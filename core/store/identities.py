@@ -26,6 +26,7 @@ from core.privacy.facts import Frozen
 from core.store.decoding.likeness import Summarized, Summary, tag_of
 from core.store.identity_tables import Identity, IdentityCounts, IdentityKey
 from core.store.ledger import corrections
+from core.store.ledger.bodies import canonical
 from core.store.records.encryption import Tampered
 from core.store.tables import Dataset, Entry
 
@@ -100,6 +101,8 @@ class Known:
     scope_id: str
     state: str
     columns: Any
+    moved: bool
+    """Whether it is noted that its records left for another scope; a note that nobody vouches for."""
     comparable: bool
     """Whether something was kept of it here: not of another site's, nor of what came before there were summaries."""
 
@@ -151,19 +154,45 @@ def site_of(session: Session, dataset_id: str) -> str | None:
 
 
 def known(session: Session, owner_id: str, site: str) -> list[Known]:
-    """Return an owner's datasets that have a scope, but for those whose records left it for another, oldest first."""
+    """Return an owner's datasets that have a scope, oldest first."""
     here = (Identity.dataset_id == Dataset.id) & (Identity.site == site)
     statement = (
-        select(Dataset.id, Dataset.scope_id, Dataset.state, Dataset.columns, Identity.dataset_id.is_not(None))
+        select(
+            Dataset.id,
+            Dataset.scope_id,
+            Dataset.state,
+            Dataset.columns,
+            Identity.moved,
+            Identity.dataset_id.is_not(None),
+        )
         .outerjoin(Identity, here)
         .where(Dataset.owner_id == owner_id, Dataset.scope_id.is_not(None))
-        .where(Identity.moved.is_(None) | Identity.moved.is_(False))
         .order_by(Dataset.id)
     )
     return [
-        Known(dataset_id, scope_id, state, columns, comparable=bool(comparable))
-        for dataset_id, scope_id, state, columns, comparable in session.execute(statement)
+        Known(dataset_id, scope_id, state, columns, moved=bool(moved), comparable=bool(comparable))
+        for dataset_id, scope_id, state, columns, moved, comparable in session.execute(statement)
     ]
+
+
+def is_any_kept(session: Session, owner_id: str, site: str) -> bool:
+    """Say whether something is kept of any of an owner's uploads to a site."""
+    found = select(Identity.dataset_id).where(Identity.owner_id == owner_id, Identity.site == site).limit(1)
+    return session.execute(found).first() is not None
+
+
+def digest_of(session: Session, dataset_id: str) -> str | None:
+    """Return SHA-256 over all that is kept of a dataset, as it is sealed; None where nothing is.
+
+    Every seal has a fresh random nonce: the digest says nothing of what is sealed, and differs for the same records.
+    """
+    found = session.execute(select(Identity.site, Identity.sealed).where(Identity.dataset_id == dataset_id)).first()
+    if found is None:
+        return None
+    rows = select(IdentityCounts.tag, IdentityCounts.sealed).where(IdentityCounts.dataset_id == dataset_id)
+    parts = sorted([row.tag, sha256(row.sealed).hexdigest()] for row in session.execute(rows))
+    text = canonical([dataset_id, found.site, sha256(found.sealed).hexdigest(), parts])
+    return "sha256:" + sha256(text.encode("ascii")).hexdigest()
 
 
 def counts(session: Session, keys: OwnerKeys, dataset_id: str, tag: str) -> bytes:

@@ -108,8 +108,8 @@ def test_records_that_leave_freeze_the_scope_that_they_leave(database: Database,
         assert session.execute(kinds).scalars().all()[-1] == "freeze"
         assert ledger.verify(session, place.scope_id).ok
         assert session.get_one(Scope, scope_id).frozen_reason is None
-        known = [one.dataset_id for one in identities.known(session, place.principal_id, "")]
-        assert place.dataset_id not in known
+        known = {one.dataset_id: one.moved for one in identities.known(session, place.principal_id, "")}
+        assert known[place.dataset_id]
 
 
 def test_an_owners_key_is_made_once_and_wrapped_anew(database: Database, place: Place) -> None:

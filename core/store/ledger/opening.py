@@ -62,13 +62,14 @@ def open_scope(
     return scope
 
 
-def note_upload(session: Session, scope_id: str, dataset: Dataset) -> None:
+def note_upload(session: Session, scope_id: str, dataset: Dataset, identity: str | None = None) -> None:
     """Append to a scope's chain that records came into it, for which its owner answers.
 
     Args:
         session: an open write transaction.
         scope_id: the scope.
         dataset: the records' row, whose public facts are there.
+        identity: the digest of what is kept of them, sealed (`core.store.identities.digest_of`); None: nothing is.
     """
     scope = lock_scope(session, scope_id)
     content: dict[str, Any] = {
@@ -78,6 +79,8 @@ def note_upload(session: Session, scope_id: str, dataset: Dataset) -> None:
         "actor": dataset.owner_id,
         "accounts": {},
     }
+    if identity is not None:
+        content["identity"] = identity
     chain.append(session, scope, kinds.Upload, at=clock.read(session), content=content)
     session.flush()
 

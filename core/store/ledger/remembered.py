@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
+from core.store import identities
 from core.store.ledger import gaps
 from core.store.ledger.accounts import read_slots, terms_of
 from core.store.ledger.charged import executed, totals_of
@@ -43,12 +44,16 @@ def compare_scope(scope: Scope, tally: Tally) -> None:
 def compare_datasets(session: Session, scope_id: str, tally: Tally) -> None:
     """Compare whose records came into the scope, and which, with the entries that say so.
 
-    Of datasets from before there were such entries nothing can be compared.
+    Where every entry was followed, also what is kept of them to compare later uploads with. Of datasets from before
+    there were such entries nothing can be compared.
     """
     of_it = select(Dataset.id, Dataset.fingerprint, Dataset.rows, Dataset.owner_id).where(Dataset.scope_id == scope_id)
     kept = {row.id: (row.fingerprint, row.rows, row.owner_id) for row in session.execute(of_it)}
     for dataset_id, facts in tally.uploads.items():
         told = facts.fingerprint, facts.rows, facts.owner
+        if tally.before is None and facts.identity is not None:
+            same = identities.digest_of(session, dataset_id) == facts.identity
+            demand(same, f"what later uploads are compared with of {dataset_id} is gone, or was changed")
         demand(kept.get(dataset_id) == told, f"{dataset_id} is not, or not here, what its entry says")
 
 

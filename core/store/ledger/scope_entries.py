@@ -120,6 +120,8 @@ class Upload(Still):
     def follow(self, tally: Tally) -> None:
         """Demand that they came into it once, and note them."""
         super().follow(tally)
+        told = "identity" not in self.model_fields_set or self.identity is not None
+        demand(told, "what is kept of its records is null")
         demand(self.dataset not in tally.uploads, f"{self.dataset} came into the scope before")
         tally.uploads[self.dataset] = Uploaded(self.fingerprint, self.rows, self.actor, self.identity, self.seq)
 
