@@ -195,3 +195,5 @@ class Estimate(View):
     """In which it is paid, each before it reads."""
     if_lost: str | None = None
     """What becomes of it if its worker is lost; None of a federated job."""
+    notes: list[str] = Field(default_factory=list)
+    """What interactions, an offset or sampling weights change in what coefficients mean; a sentence each."""

@@ -117,7 +117,7 @@ def estimate(found: Estimate) -> RenderableType:
         parts += ["", shown]
     if found.prediction is not None:
         parts += ["", *_prediction(found.prediction)]
-    return Group(*parts)
+    return Group(*parts, *(Text(f"Note: {note}") for note in found.notes))
 
 
 def _goal(found: Goal) -> RenderableType:

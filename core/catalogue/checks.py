@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from core.privacy.facts import Frozen
+from core.privacy.facts import Frozen, Grown, Sampling
 
 JobCheck = Literal["not converged", "too many coefficients", "separated", "too few events"]
 """Said of a whole job: none of its coefficients has an interval then."""
@@ -25,8 +25,10 @@ class ColumnLook(Frozen):
     )
 
 
-class Learned(Frozen):
+class Learned(Grown):
     """The encoding and the figures that the job learned by noised answers; with them its weights are public."""
+
+    NEWER = frozenset({"offset", "sampling"})
 
     columns: tuple[ColumnLook, ...] = Field(description="by coefficient; the intercept has centre 0 and scale 1")
     encoding: tuple[tuple[float, ...], ...] = Field(description="E, shape (p, p), applied to encoded rows")
@@ -52,6 +54,8 @@ class Learned(Frozen):
         "allow for (quasi-Poisson's dispersion), as told",
     )
     score_ratio_error: float | None = Field(default=None, description="deviation of the noise on it")
+    offset: float | None = Field(default=None, description="mean offset, encoded; null: none, or a linear model's")
+    sampling: Sampling | None = Field(default=None, description="sampling weights over their declared upper bound")
 
 
 class Checks(Frozen):

@@ -10,11 +10,14 @@ encoded like a number. Coefficients in the units of the declared columns are an 
 
 A network reads ordinary columns encoded so, without an intercept, or one array column (`core.catalogue.arrays`), in
 single precision.
+
+Interactions, an offset and sampling weights enter as `core.catalogue.model_terms` says.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from math import sqrt
+from itertools import combinations
+from math import prod, sqrt
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -31,6 +34,18 @@ from core.catalogue.columns import (
     bounds_of,
     centre_of,
     plain,
+)
+from core.catalogue.model_terms import (
+    Factor,
+    OffsetCoding,
+    SamplingCoding,
+    hierarchical,
+    interaction_columns,
+    make_offset,
+    make_sampling,
+    product_bounds,
+    product_name,
+    products,
 )
 from core.catalogue.models import PhaseRetrievalModel, PoissonModel, TrainedModel
 from core.catalogue.network.layers import Shape
@@ -53,15 +68,18 @@ _ABSENT = "is missing: give every column the model uses"
 _Positive = Annotated[float, Field(gt=0)]
 
 
-class Feature(Frozen):
+class Feature(Grown):
     """One number of an encoded row; which column it comes from, and how."""
 
-    name: str = Field(description="`intercept`, the column's name, or `column[level]`")
-    column: str | None = Field(description="null for the intercept")
+    NEWER: ClassVar = frozenset({"factors"})
+
+    name: str = Field(description="`intercept`, the column's name, or `column[level]`; factors joined by `:`")
+    column: str | None = Field(description="null for the intercept; of an interaction its columns, joined by `:`")
     level: str | None = Field(default=None, description="the value of the column for which the feature is 1")
     code: int | None = Field(default=None, description="the level's place among the declared values")
     centre: float = 0.0
-    scale: _Positive = 1.0
+    scale: _Positive = Field(default=1.0, description="of an interaction the product of its factors'")
+    factors: tuple[Factor, ...] = Field(default=(), description="of an interaction: what is multiplied")
 
 
 class TargetCoding(Frozen):
@@ -87,7 +105,7 @@ class Design(Grown):
     Either of ordinary columns, or of one array, which then has no features of its own names.
     """
 
-    NEWER: ClassVar = frozenset({"array", "single", "keeps_missing"})
+    NEWER: ClassVar = frozenset({"array", "single", "keeps_missing", "aside", "offset", "sampling"})
 
     features: tuple[Feature, ...]
     target: TargetCoding
@@ -98,6 +116,10 @@ class Design(Grown):
     keeps_missing: bool = Field(
         default=False, description="a missing value is NaN and its record counts, for descriptions of columns"
     )
+
+    aside: tuple[Scalar, ...] = Field(default=(), description="columns of interactions that have no feature themselves")
+    offset: OffsetCoding | None = Field(default=None, description="what enters the predictor with coefficient one")
+    sampling: SamplingCoding | None = Field(default=None, description="how often a record counts")
 
     @model_validator(mode="after")
     def _either(self) -> "Design":
@@ -120,12 +142,22 @@ class Design(Grown):
     @property
     def record_bytes(self) -> int:
         """How much room an encoded record takes, its target included."""
-        return _NUMBER_BYTES[self.number_type] * self.dimension + _NUMBER_BYTES["float64"]
+        beside = 1 + (self.offset is not None) + (self.sampling is not None)
+        return _NUMBER_BYTES[self.number_type] * self.dimension + beside * _NUMBER_BYTES["float64"]
 
     @property
     def read(self) -> tuple[str, ...]:
-        """The names of the columns that are read for the features."""
-        return tuple(column.name for column in self.columns) if self.array is None else (self.array.name,)
+        """The names of the columns that are read beside the target, each once: those of the features first."""
+        return tuple(column.name for column in self.used)
+
+    @property
+    def used(self) -> tuple[Column, ...]:
+        """The columns that are read beside the target, each once: those of the features first."""
+        if self.array is not None:
+            return (self.array,)
+        beside = [coding.column for coding in (self.offset, self.sampling) if coding is not None]
+        every = (*self.columns, *self.aside, *beside)
+        return tuple({column.name: column for column in every}.values())
 
     @property
     def classes(self) -> int:
@@ -156,29 +188,61 @@ class Design(Grown):
         """
         if self.array is not None:
             return norm_of(self.array)
+        products = sum(reach**2 for reach in self._product_reaches().values())
         coded: dict[str | None, list[Feature]] = {}
         for feature in self.features:
+            if feature.factors:
+                continue
             coded.setdefault(feature.column, []).append(feature)
-        return sqrt(self.intercept + sum(_reach(column, coded[column.name]) ** 2 for column in self.columns))
+        return sqrt(self.intercept + sum(_reach(column, coded[column.name]) ** 2 for column in self.columns) + products)
 
     @property
     def ordinary_norm(self) -> float:
         """A norm that rows pass only where numbers lie further from `typical` than half their declared range."""
-        return sqrt(len(self.columns) + self.intercept)
+        return sqrt(len(self.columns) + self.intercept + len(self._product_reaches()))
 
     @property
     def target_reach(self) -> float:
         """The largest size of an encoded target: 1, and more where `typical` is off the middle of its bounds."""
+        return max(map(abs, self.target_bounds))
+
+    @property
+    def target_bounds(self) -> tuple[float, float]:
+        """Between which numbers an encoded target lies; a number's offset is taken from it."""
         assert not isinstance(self.target_column, Coded), "categories have codes"
-        lower, upper = bounds_of(self.target_column)
-        return max(abs(upper - self.target.centre), abs(lower - self.target.centre)) / self.target.scale
+        lower, upper = ((end - self.target.centre) / self.target.scale for end in bounds_of(self.target_column))
+        if self.offset is None or self.target.kind != "number":
+            return lower, upper
+        least, most = self.offset.bounds
+        return lower - most, upper - least
+
+    @property
+    def margin_offset(self) -> OffsetCoding | None:
+        """The offset, where it is not taken from the target: of a log or logit link."""
+        return None if self.target.kind == "number" else self.offset
+
+    def _product_reaches(self) -> dict[str, float]:
+        """Return the largest norm of what each interaction adds to an encoded row.
+
+        Of a category's values one at most is 1, so a row has one combination of them at most.
+        """
+        columns = {column.name: column for column in (*self.columns, *self.aside)}
+        found: dict[str, float] = {}
+        for feature in self.features:
+            if feature.factors:
+                assert feature.column is not None, "an interaction has columns"
+                reach = max(map(abs, product_bounds(feature.factors, columns)))
+                found[feature.column] = max(reach, found.get(feature.column, 0.0))
+        return found
 
     def to_declared(self) -> "tuple[Array, Array]":
         """Return (A, offset), shapes (p, p) and (p,): coefficients in declared units are A @ encoded + offset.
 
         Their covariance is A @ V @ A.T. With y = c + s (x.theta) and x_j = (v_j - c_j)/s_j, the coefficient of v_j is
         s theta_j/s_j and the intercept is c + s (theta_0 - sum_j theta_j c_j/s_j); c = 0 and s = 1 on the logit scale,
-        and c = 0 and s the root of the target's scale where the target is the margin's square.
+        and c = 0 and s the root of the target's scale where the target is the margin's square. A product of centred
+        numbers is multiplied out: prod_j (v_j - c_j)/s_j is the plain product over the s_j, and lower terms times
+        products of the other c_j, whose coefficients it moves.
         """
         import numpy as np  # noqa: PLC0415 - only those who transform coefficients pay for numpy
 
@@ -189,7 +253,14 @@ class Design(Grown):
         if self.intercept:
             centres = np.array([feature.centre for feature in self.features])
             matrix[0] -= unit * centres / scales
-            offset[0] = self.target.centre
+            offset[0] = self.target.centre - (0.0 if self.offset is None else self.offset.centre)
+        places = {_parts(feature): place for place, feature in enumerate(self.features)}
+        for place, feature in enumerate(self.features):
+            moved = [factor for factor in feature.factors if factor.centre]
+            for size in range(1, len(moved) + 1):
+                for some in combinations(moved, size):
+                    rest = frozenset((one.column, one.code) for one in feature.factors if one not in some)
+                    matrix[places[rest], place] += prod(-one.centre for one in some) * unit / feature.scale
         return matrix, offset
 
     def baseline_shifts(self) -> "Array":
@@ -226,9 +297,30 @@ class Design(Grown):
         """
         if self.array is not None:
             return self._encode_array(row, f"{pointer}/{_escape(self.array.name)}")
+        values = self._values((*self.columns, *self.aside), row, pointer)
+        return [self._feature(feature, values) for feature in self.features]
+
+    def encode_offset(self, row: Mapping[str, object], pointer: str = "") -> float:
+        """Return what enters a row's linear predictor beside its features, in encoded units; 0 without an offset.
+
+        Args:
+            row: as in `encode_row`.
+            pointer: as there.
+
+        Raises:
+            Invalid: the offset's column is absent, or its value is missing or cannot be read.
+        """
+        if self.offset is None:
+            return 0.0
+        values = self._values((self.offset.column,), row, pointer)
+        return self.offset.of(values[self.offset.column.name])
+
+    @staticmethod
+    def _values(columns: Sequence[Scalar], row: Mapping[str, object], pointer: str) -> dict[str, float]:
+        """Return a row's values as the store keeps them."""
         values: dict[str, float] = {}
         errors: list[FieldError] = []
-        for column in self.columns:
+        for column in columns:
             where = f"{pointer}/{_escape(column.name)}"
             if column.name not in row:
                 errors.append(FieldError(where, _ABSENT))
@@ -240,7 +332,7 @@ class Design(Grown):
                 values[column.name] = value
         if errors:
             raise Invalid(f"The row cannot be encoded: see {errors[0].pointer}.", *errors)
-        return [self._feature(feature, values) for feature in self.features]
+        return values
 
     def _encode_array(self, row: Mapping[str, object], where: str) -> list[float]:
         assert self.array is not None, "asked of designs with one"
@@ -269,6 +361,13 @@ class Design(Grown):
             if feature.column is None:
                 out[:, place] = 1.0
                 continue
+            if feature.factors:
+                column = np.ones(len(out))
+                for factor in feature.factors:
+                    column *= _factor(factor, values[factor.column])
+                drop_tiny(column)
+                out[:, place] = column
+                continue
             given = values[feature.column]
             numbers = given if feature.code is None else given == feature.code
             column = numbers.astype(np.float64)  # single precision comes last, once
@@ -283,6 +382,8 @@ class Design(Grown):
     def _feature(feature: Feature, values: Mapping[str, float]) -> float:
         if feature.column is None:
             return 1.0
+        if feature.factors:
+            return without_tiny(prod(factor.of(values[factor.column]) for factor in feature.factors))
         value = values[feature.column]
         number = float(value == feature.code) if feature.code is not None else value
         return without_tiny((number - feature.centre) / feature.scale)
@@ -306,6 +407,10 @@ def make_design(columns: Sequence[Column], model: TrainedModel) -> Design:
     features = [Feature(name=INTERCEPT, column=None)] if intercept else []
     for column in used:
         features.extend(_features(column, centred=intercept or network))
+    terms = interaction_columns(columns, model)
+    mains = [column.name for column in used]
+    for term, centred in zip(terms, hierarchical(terms, mains, intercept=intercept), strict=True):
+        features.extend(_products(term, centred=centred))
     if len(features) > MAX_DIMENSION:
         raise Invalid(
             f"The model would have {len(features)} coefficients; at most {MAX_DIMENSION} are offered.",
@@ -317,7 +422,25 @@ def make_design(columns: Sequence[Column], model: TrainedModel) -> Design:
             f"Two coefficients would both be called `{doubled}`.",
             FieldError("/model/features", "leave out one of the columns, or rename it in a new upload"),
         )
-    return Design(features=tuple(features), target=target, columns=used, target_column=target_column, single=network)
+    every = {column.name: column for term in terms for column in term}
+    return Design(
+        features=tuple(features),
+        target=target,
+        columns=used,
+        target_column=target_column,
+        single=network,
+        aside=tuple(column for name, column in every.items() if name not in mains),
+        offset=make_offset(columns, model, target.scale, centred=intercept),
+        sampling=make_sampling(columns, model),
+    )
+
+
+def _products(term: Sequence[Scalar], *, centred: bool) -> Iterable[Feature]:
+    """Yield the features of an interaction."""
+    column = ":".join(one.name for one in term)
+    for factors in products(term, centred=centred):
+        scale = prod(factor.scale for factor in factors)
+        yield Feature(name=product_name(factors, term), column=column, scale=scale, factors=factors)
 
 
 def _features(column: Scalar, *, centred: bool) -> Iterable[Feature]:
@@ -375,6 +498,24 @@ def _target_coding(column: Scalar, model: TrainedModel) -> TargetCoding:
         return TargetCoding(column=column.name, kind="square", scale=bounds_of(column)[1])
     centre, scale = _coding(column, centred=isinstance(model, NetworkModel) or model.intercept)
     return TargetCoding(column=column.name, kind="number", centre=centre, scale=scale)
+
+
+def _parts(feature: Feature) -> frozenset[tuple[str, int | None]]:
+    """Return what is multiplied: columns with the code of a value; nothing for the intercept."""
+    if feature.column is None:
+        return frozenset()
+    if not feature.factors:
+        return frozenset({(feature.column, feature.code)})
+    return frozenset((one.column, one.code) for one in feature.factors)
+
+
+def _factor(factor: Factor, values: "npt.NDArray[np.generic]") -> "Array":
+    """Return a column's factors, shape (rows,)."""
+    import numpy as np  # noqa: PLC0415 - as above
+
+    numbers = values if factor.code is None else values == factor.code
+    column: Array = numbers.astype(np.float64)
+    return column if factor.code is not None else (column - factor.centre) / factor.scale
 
 
 def _read(column: Scalar, value: object) -> float | None:

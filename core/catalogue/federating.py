@@ -92,7 +92,7 @@ def check_alike(clients: Sequence[Client], design: Design) -> None:
     Raises:
         Invalid: they do; names each dataset and column.
     """
-    used = (*design.columns, *(() if design.array is None else (design.array,)), design.target_column)
+    used = (*design.used, design.target_column)
     first = clients[0]
     wrong: list[FieldError] = []
     for place, client in enumerate(clients[1:], start=1):

@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from scipy.special import ndtr, ndtri
 
 from core.catalogue.assumed import Assumed
-from core.catalogue.columns import Coded, Column
+from core.catalogue.columns import ArrayColumn, Coded, Column
 from core.catalogue.description_model import DescriptionModel
 from core.catalogue.jobs import JobSpec
 from core.catalogue.losses import Clip
@@ -25,6 +25,7 @@ from core.catalogue.models import NetworkModel
 from core.catalogue.planning import PlannedJob, plan_job
 from core.catalogue.predicted_covariance import Outlook
 from core.catalogue.prediction import MOST_COEFFICIENTS, PredictedWidth, make_outlook, predict
+from core.catalogue.reference import sampling_of
 from core.catalogue.whitened_newton import WhitenedNewton
 from core.catalogue.width_ranges import (
     ForeseenFlag,
@@ -38,7 +39,7 @@ from core.catalogue.width_ranges import (
 from core.errors import FieldError, Invalid
 from core.privacy.amounts import PrivacyTarget, format_figure
 from core.privacy.budget import Terms
-from core.privacy.facts import Adjacency, Frozen
+from core.privacy.facts import Adjacency, Facts, Frozen
 
 LEAST_MU, MOST_MU = 1e-4, 1e4
 LEAST_UNITS, MOST_UNITS = 10, 10**10
@@ -174,12 +175,16 @@ class Asker:
         """Return what is assumed of the records, and what their owner declares of other numbers."""
         return with_declared(self.columns, planned.design, self.spec.assume)
 
+    def facts(self, planned: PlannedJob) -> Facts:
+        """Return a plan's facts, weights as they are declared or assumed."""
+        return planned.facts.model_copy(update={"sampling": sampling_of(planned.design, self.assumed(planned))})
+
     def predicted(self, planned: PlannedJob) -> tuple[PredictedWidth, ...] | None:
         """Return the widths of a plan; None where none are predicted."""
         outlook = self.outlook(planned)
         if outlook is None:
             return None
-        return predict(outlook, planned.facts, planned.spec.optimizer, planned.spec.inference)
+        return predict(outlook, self.facts(planned), planned.spec.optimizer, planned.spec.inference)
 
     def ranged(self, planned: PlannedJob, widths: tuple[PredictedWidth, ...]) -> tuple[RangedWidth, ...]:
         """Return the widths of a plan with both ends of each."""
@@ -187,7 +192,7 @@ class Asker:
         assert outlook is not None, "widths were predicted"
         assert not isinstance(model, NetworkModel | DescriptionModel), "nothing is predicted of them"
         described = (planned.design, model, self.assumed(planned))
-        return ranged(widths, outlook, described, planned.facts, planned.spec.optimizer)
+        return ranged(widths, outlook, described, self.facts(planned), planned.spec.optimizer)
 
     def attempt(self) -> tuple[PredictedWidth, ...] | None:
         """Return the widths; None also where the job cannot be planned."""
@@ -216,8 +221,8 @@ def forecast(asker: Asker, planned: PlannedJob) -> Forecast | None:
         useful_from=UsefulFrom(mu=None if mu is None else format_figure(mu, "up"), units=smallest_units(asker, useful)),
         spread=tuple(
             column.name
-            for column in planned.design.columns
-            if not isinstance(column, Coded) and column.name not in known
+            for column in planned.design.used
+            if not isinstance(column, Coded | ArrayColumn) and column.name not in known
         ),
     )
 
@@ -233,7 +238,8 @@ def _checked(asker: Asker, planned: PlannedJob) -> tuple[bool, tuple[ForeseenFla
         return False, ()
     loss = encoded_loss(model, planned.design)
     outcome = outcome_of(outlook, planned.design, loss, asker.assumed(planned))
-    return informative(outcome, planned.facts, optimizer), foreseen_flags(outcome, planned.facts, optimizer)
+    facts = asker.facts(planned)
+    return informative(outcome, facts, optimizer), foreseen_flags(outcome, facts, optimizer)
 
 
 def smallest_mu(asker: Asker, good: Callable[[tuple[PredictedWidth, ...]], bool]) -> float | None:

@@ -205,11 +205,13 @@ class ValueCounts(AbstractCounts):
 class SecondMoments(AbstractQuestion):
     """The weighted mean of u u', u = (E x, y0), shape (p + 1, p + 1), symmetric; noise on and above the diagonal.
 
-    E is an encoding, y0 = (y - target_centre)/target_unit cut to [-1, 1], and the weight w = min(1, t^2/|E x|^2).
+    E is an encoding, y0 = (y - target_centre)/target_unit cut to [-1, 1], and the weight w = min(1, t^2/|E x|^2). With
+    `offset_unit`, u = (E x, y0, o0) with o0 the record's offset, less `offset_centre`, over that unit, cut alike.
 
-    Sensitivity. w (|E x|^2 + y0^2) <= t^2 + 1, the Frobenius norm of one unit's matrix. Zeroing a unit moves the sum by
-    at most that; changing it by sqrt(2) times that, both matrices being positive semidefinite (see `Curvature`).
-    Attained by a long row along an axis; two of them on orthogonal axes, up to what their targets add.
+    Sensitivity. w (|E x|^2 + y0^2) <= t^2 + 1, the Frobenius norm of one unit's matrix, and t^2 + 2 with an offset.
+    Zeroing a unit moves the sum by at most that; changing it by sqrt(2) times that, both matrices being positive
+    semidefinite (see `Curvature`). Attained by a long row along an axis; two of them on orthogonal axes, up to what
+    their targets add.
     """
 
     places: ClassVar = "encoded"
@@ -218,15 +220,22 @@ class SecondMoments(AbstractQuestion):
     weight_bound: Positive
     target_centre: Number
     target_unit: Positive
+    offset_centre: Number = 0.0
+    offset_unit: Positive | None = None
+
+    @property
+    def beside(self) -> int:
+        """How many numbers stand beside E x."""
+        return 1 if self.offset_unit is None else 2
 
     def shape(self, dimension: int) -> tuple[int, ...]:
-        """Return (p + 1, p + 1)."""
-        return (dimension + 1, dimension + 1)
+        """Return (p + 1, p + 1), or (p + 2, p + 2)."""
+        return (dimension + self.beside, dimension + self.beside)
 
     def bound(self, facts: Facts) -> float:
-        """Return t^2 + 1, the bound on the Frobenius norm of one unit's matrix."""
+        """Return t^2 + 1, or t^2 + 2: the bound on the Frobenius norm of one unit's matrix."""
         del facts  # weights and cuts bound it
-        return self.weight_bound**2 + 1
+        return self.weight_bound**2 + self.beside
 
     def sensitivity(self, facts: Facts) -> float:
         """Return bound/n, or sqrt(2) bound/n when a unit may change into any other."""
@@ -237,27 +246,36 @@ class SecondMoments(AbstractQuestion):
 class WeightSums(AbstractQuestion):
     """The means of w |E x|^2 and of w^2 |E x|^2, shape (2,), w = min(1, t^2/|E x|^2) and E an encoding.
 
-    Sensitivity. Both numbers lie between 0 and t^2, so one unit's term and the difference of any two have norm at most
-    sqrt(2) t^2. Attained by a row of norm t.
+    With `sampled`, w has the record's sampling weight a in it, a factor between 0 and 1, and the means of t^2 a and of
+    t^2 a^2 follow: shape (4,).
+
+    Sensitivity. All numbers lie between 0 and t^2, so one unit's term and the difference of any two have norm at most
+    sqrt(2) t^2, or 2 t^2. Attained by a row of norm t.
     """
 
     places: ClassVar = "encoded"
 
     kind: Literal["weight_sums"] = "weight_sums"
     weight_bound: Positive
+    sampled: bool = False
+
+    @property
+    def sums(self) -> int:
+        """How many there are."""
+        return 4 if self.sampled else 2
 
     def shape(self, dimension: int) -> tuple[int, ...]:
-        """Return (2,)."""
-        del dimension  # there are two sums for any number of parameters
-        return (2,)
+        """Return (2,) or (4,)."""
+        del dimension  # as many for any number of parameters
+        return (self.sums,)
 
     def bound(self, facts: Facts) -> float:
-        """Return sqrt(2) t^2, the norm of one unit's term."""
+        """Return sqrt(2) t^2, or 2 t^2: the norm of one unit's term."""
         del facts  # the weights bound it
-        return sqrt(2) * self.weight_bound**2
+        return sqrt(self.sums) * self.weight_bound**2
 
     def diameter(self, facts: Facts) -> float:
-        """Return the same: both numbers are at least zero."""
+        """Return the same: no number is below zero."""
         return self.bound(facts)
 
     def sensitivity(self, facts: Facts) -> float:

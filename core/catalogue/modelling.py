@@ -101,9 +101,11 @@ def make_facts(
         target_bound=design.target_reach if isinstance(loss, Squared) else None,
         smoothness=smoothness(loss, weights, design.norm_bound),
         weak_convexity=weak_convexity(loss, weights, design.norm_bound),
-        start_gap=start_gap(loss, weights, design, start, model.ridge),
+        # With an offset in the margin, nothing is known of the loss at zero.
+        start_gap=None if design.margin_offset else start_gap(loss, weights, design, start, model.ridge),
         ridge=model.ridge,
         scale=scale,
+        sampling=None if design.sampling is None else design.sampling.expected(),
     )
 
 

@@ -28,8 +28,19 @@ RegressionLoss = Annotated[Robust, BeforeValidator(partial(_with_kind, "huber"))
 PhaseLoss = Annotated[Phase, BeforeValidator(partial(_with_kind, "smooth"))]
 
 
+Interactions = Annotated[
+    tuple[Annotated[tuple[Name, ...], Field(min_length=2, max_length=3)], ...],
+    Field(
+        max_length=200,
+        description='products of two or three columns, such as [["age", "smoker"]], called `age:smoker`; of a category '
+        "each value but the first",
+    ),
+]
+_GENERALISED = frozenset({"ridge", "interactions", "offset", "sampling_weights"})
+
+
 class _Linear(Grown):
-    NEWER: ClassVar = frozenset({"ridge"})
+    NEWER: ClassVar = frozenset({"ridge", "interactions"})
 
     target: Name
     features: tuple[Name, ...] | None = Field(default=None, min_length=1, description="default: all other columns")
@@ -37,19 +48,35 @@ class _Linear(Grown):
     ridge: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = Field(
         default=0.0, description="lambda of (lambda/2) |b|^2 on encoded coefficients, intercept included"
     )
+    interactions: Interactions = ()
 
 
-class LogisticModel(_Linear):
+class _Generalised(_Linear):
+    NEWER: ClassVar = _GENERALISED
+
+    offset: Name | None = Field(
+        default=None,
+        description="a number or integer column that enters the linear predictor with coefficient one; no feature "
+        "unless `features` names it",
+    )
+    sampling_weights: Name | None = Field(
+        default=None,
+        description="a number or integer column, declared lower bound 0 or more: each record counts so many times "
+        "over the declared upper bound, and estimates are those of the weighted population",
+    )
+
+
+class LogisticModel(_Generalised):
     """Logistic regression of a binary column, by likelihood or by squared errors of probabilities."""
 
-    NEWER: ClassVar = frozenset({"ridge", "loss"})
+    NEWER: ClassVar = _GENERALISED | {"loss"}
 
     kind: Literal["logistic"] = "logistic"
     loss: BinaryLoss = Logistic()
     weights: PlainWeights = Mallows()
 
 
-class LinearModel(_Linear):
+class LinearModel(_Generalised):
     """Robust linear regression of a number, integer or date column; with `sine_link` a non-linear link."""
 
     kind: Literal["linear"] = "linear"
@@ -57,10 +84,17 @@ class LinearModel(_Linear):
     weights: AnyWeights = Mallows()
 
 
-class PoissonModel(_Linear):
+class PoissonModel(_Generalised):
     """Poisson regression, log link, of a number or integer column whose declared lower bound is 0 or more."""
 
+    NEWER: ClassVar = _GENERALISED | {"exposure"}
+
     kind: Literal["poisson"] = "poisson"
+    exposure: Name | None = Field(
+        default=None,
+        description="a number or integer column, declared lower bound above 0, such as years at risk: its logarithm "
+        "enters the linear predictor with coefficient one",
+    )
     loss: Poisson = Poisson()
     weights: PlainWeights = Mallows()
 

@@ -125,7 +125,8 @@ def whitened_widths(
 ) -> tuple[Array, Array]:
     """Return the same for a method that re-encodes: all coefficients widen alike, however far columns reach."""
     loss = optimizer.planned_loss
-    mean, differ = float(outlook.reference.curvature[0, 0]), 1.0
+    counted = 1.0 if facts.sampling is None else facts.sampling.mean
+    mean, differ = float(outlook.reference.curvature[0, 0]) / counted, 1.0
     if isinstance(loss, Huber):
         times = optimizer.widening(facts, NORMAL_CURVATURE, loss.c)
     elif isinstance(loss, Poisson):
@@ -170,6 +171,8 @@ def learned_errors(
             curvature, bound, size = RATES_DIFFER * learned.base_rate * (1 - learned.base_rate), 1.0, 1.0
     rows = to_declared @ np.array(learned.encoding).T
     alone = np.sqrt((rows**2).sum(-1) / (facts.units * curvature))
+    if learned.sampling is not None:
+        facts, alone = facts.model_copy(update={"sampling": learned.sampling}), alone * sqrt(learned.sampling.effect)
     found = size * optimizer.widening(facts, curvature, bound) * alone
     return tuple(found.tolist())
 
@@ -187,6 +190,9 @@ def _count_errors(
     inverse[0, 1:] = inverse[1:, 0] = -slopes
     rows = to_declared @ encoding.T
     sampled, noised = (np.einsum("ij,jk,ik->i", rows, one, rows) for one in (inverse, inverse @ inverse))
+    if learned.sampling is not None:
+        facts = facts.model_copy(update={"sampling": learned.sampling})
+        sampled, noised = (one * learned.sampling.effect for one in (sampled, noised))
     sampling, private = optimizer.variances(facts, learned.base_rate, learned.cut)
     dispersed = sampling * (learned.variance_ratio or 1.0)
     found = WIDTH_FACTOR * np.sqrt((dispersed * sampled + private * noised) / (facts.units * learned.base_rate))

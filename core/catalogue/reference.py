@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from core.catalogue.assumed import Assumed
-from core.catalogue.columns import Coded, Column, bounds_of, centre_of
+from core.catalogue.columns import ArrayColumn, Coded, Column, bounds_of, centre_of
 from core.catalogue.design import Design
 from core.catalogue.loss_bases import AbstractRobust
 from core.catalogue.losses import (
@@ -42,6 +42,7 @@ from core.catalogue.modelling import encoded_loss
 from core.catalogue.models import RegressionModel
 from core.catalogue.nonconvex_losses import Brier
 from core.errors import FieldError, Invalid
+from core.privacy.facts import Sampling
 
 Array = NDArray[np.float64]
 POINTS: Final = 2048
@@ -78,7 +79,19 @@ def reference_of(
     assumed = assumed or Assumed()
     loss, weights = encoded_loss(model, design), model.weights
     points = _points(design, assumed, filled)
-    return expected(loss, weights, points, _spread_of(loss, design, assumed))
+    found = expected(loss, weights, points, _spread_of(loss, design, assumed))
+    sampling = sampling_of(design, assumed)
+    if sampling is None:
+        return found
+    return Reference(found.curvature * sampling.mean, found.score * sampling.square, found.scale)
+
+
+def sampling_of(design: Design, assumed: Assumed) -> Sampling | None:
+    """Return what weights are taken to be; None where there are none."""
+    coding = design.sampling
+    if coding is None:
+        return None
+    return coding.expected(assumed.means.get(coding.column.name), assumed.deviations.get(coding.column.name))
 
 
 def expected(loss: Loss, weights: Weights, points: Array, spread: float) -> Reference:
@@ -126,7 +139,7 @@ def scattered(count: int, salt: int) -> Array:
 def _points(design: Design, assumed: Assumed, filled: float) -> Array:
     """Return encoded rows, shape (POINTS, p)."""
     values: dict[str, NDArray[np.generic]] = {}
-    for salt, column in enumerate(design.columns):
+    for salt, column in enumerate((*design.columns, *design.aside)):
         spots = (np.argsort(scattered(POINTS, salt)) + 0.5) / POINTS
         values[column.name] = _values(column, spots, assumed, filled)
     rows = np.empty((POINTS, design.dimension))
@@ -258,8 +271,9 @@ def check_assumed(assumed: Assumed, design: Design, model: RegressionModel) -> N
         Invalid: with pointers below /assume.
     """
     loss = encoded_loss(model, design)
-    coded = {column.name: column for column in design.columns if isinstance(column, Coded)}
-    numbers = {column.name for column in design.columns} - coded.keys()
+    used = [column for column in design.used if not isinstance(column, ArrayColumn)]
+    coded = {column.name: column for column in used if isinstance(column, Coded)}
+    numbers = {column.name for column in used} - coded.keys()
     errors = []
     for field, known in (("means", numbers), ("deviations", numbers), ("frequencies", coded.keys())):
         errors += [

@@ -5,15 +5,21 @@ are those of no loss, so that no Hessian belongs to them. Hessians of losses tha
 positive semidefinite, which the answers to questions about them, and the covariance made of them, rest on.
 """
 
+from typing import Final
+
 from core.catalogue.jobs import Inference
 from core.catalogue.losses import Clip, Mallows
 from core.catalogue.methods import AnySettings
-from core.catalogue.models import MultinomialModel, PhaseRetrievalModel, RegressionModel
+from core.catalogue.models import LinearModel, LogisticModel, MultinomialModel, PhaseRetrievalModel, RegressionModel
 from core.catalogue.noisy_newton import NoisyNewton
+from core.catalogue.nonconvex_losses import Brier
 from core.catalogue.second_order.selecting import SelectModel
 from core.catalogue.sufficient_statistics import SufficientStatistics
 from core.errors import FieldError, Invalid
 from core.privacy.facts import Facts
+
+WITH_TERMS: Final = frozenset({"whitened_newton", "noisy_newton", "noisy_gd"})
+"""Methods that take sampling weights, and an offset in a log or logit link."""
 
 
 def refuse_unbounded(optimizer: AnySettings, inference: Inference, model: RegressionModel, facts: Facts) -> None:
@@ -40,6 +46,7 @@ def refuse_unbounded(optimizer: AnySettings, inference: Inference, model: Regres
         detail = "1 bounds no Hessian: use 2 or 3, or noisy_gd without intervals"
         errors.append(FieldError("/model/weights/power", detail))
     errors += _no_hessian(optimizer, model, facts)
+    errors += _no_terms(optimizer, model)
     if isinstance(inference.shares, str) and not optimizer.offers_intervals:
         errors.append(FieldError("/inference/shares", "is for methods with intervals; leave it out"))
     if errors:
@@ -48,6 +55,21 @@ def refuse_unbounded(optimizer: AnySettings, inference: Inference, model: Regres
     begins = not isinstance(optimizer, SufficientStatistics) and not optimizer.about[1]
     if isinstance(model, PhaseRetrievalModel) and begins:
         _refuse_saddle(optimizer)
+
+
+def _no_terms(optimizer: AnySettings, model: RegressionModel) -> list[FieldError]:
+    """Return why a method or a loss cannot have an offset in a log or logit link, or sampling weights."""
+    given = [name for name in ("offset", "exposure", "sampling_weights") if getattr(model, name, None) is not None]
+    errors = []
+    for name in given:
+        if isinstance(model, LinearModel) and name == "offset":
+            continue  # it is taken from the target, before any method sees it
+        if optimizer.kind not in WITH_TERMS:
+            detail = f"{optimizer.kind} does not offer it: take {', '.join(sorted(WITH_TERMS))}"
+            errors.append(FieldError(f"/model/{name}", detail))
+        elif name != "sampling_weights" and isinstance(model, LogisticModel) and isinstance(model.loss, Brier):
+            errors.append(FieldError(f"/model/{name}", "is for the logistic loss: leave it or /model/loss out"))
+    return errors
 
 
 def _no_hessian(optimizer: AnySettings, model: RegressionModel, facts: Facts) -> list[FieldError]:

@@ -58,6 +58,8 @@ class WhitenedNewton(AbstractSettings):
     residual scale and a Poisson cap are learned on the way. Intervals come with it, for no further answers.
     """
 
+    NEWER: ClassVar = frozenset({"weighted", "shifted"})
+
     has_covariance: ClassVar = True
     federates: ClassVar = True
     about: ClassVar = (0, 1)
@@ -81,6 +83,10 @@ class WhitenedNewton(AbstractSettings):
         default=None, description="two-valued columns, those of a category's values included; null: as declared"
     )
 
+    weighted: bool | None = Field(default=None, description="records have sampling weights; null: as the model says")
+    shifted: bool | None = Field(
+        default=None, description="an offset enters a log or logit link; null: as the model says"
+    )
     looked: bool | None = Field(
         default=None,
         description="the look at the columns is that of a description, which the job names in `models`; null: as named",
@@ -112,7 +118,10 @@ class WhitenedNewton(AbstractSettings):
     @property
     def shares(self) -> Shares:
         """How mu^2 is divided; without a look of its own, its share goes to all others in proportion."""
-        own = {"poisson": parts.POISSON_SHARES, "huber": parts.LINEAR_SHARES}
+        own = {
+            "poisson": parts.POISSON_SHARES,
+            "huber": parts.WEIGHTED_LINEAR_SHARES if self.weighted else parts.LINEAR_SHARES,
+        }
         shares = own.get(self.planned_loss.kind, parts.SHARES)
         return Shares(0.0, *(share / (1 - shares.look) for share in shares[1:])) if self.looked else shares
 
@@ -200,6 +209,7 @@ class WhitenedNewton(AbstractSettings):
         assert self.mu is not None, "plan first"
         noise = self.bound_of_weights / (self.mu * sqrt(GRADIENT_SHARE * facts.units))
         noise *= 2 if facts.adjacency is Adjacency.REPLACE_ONE else 1
+        noise /= 1.0 if facts.sampling is None else facts.sampling.mean
         most = max(parts.LEAST_RATE_CAP, parts.RATE_CAP_NOISE / self._spectral_noise(facts, 1.0)) * rate
         return min(most, max(cap, rate)), min(
             max(parts.LEAST_CUT, parts.CUT_NOISE / noise) * deviation, max(cap, deviation)
@@ -210,17 +220,33 @@ class WhitenedNewton(AbstractSettings):
         sigma, per_octave = self.sigma(self.shares.residuals), COUNT_BINS_PER_OCTAVE
         return ResidualMagnitudeCounts(sigma=sigma, rate_cap=rate_cap, top=top, bins=COUNT_BINS, per_octave=per_octave)
 
-    def moment_question(self, centre: float = 0.0, unit: float = 1.0) -> SecondMoments | ClassMoments:
-        """Return the question for second moments with a target so encoded, or with classes."""
-        sigma = self.sigma(self.shares.moments)
-        bound = self.bound_of_weights
+    def moment_question(
+        self, centre: float = 0.0, unit: float = 1.0, offset: tuple[float, float] | None = None
+    ) -> SecondMoments | ClassMoments:
+        """Return the question for second moments with a target so encoded, or with classes.
+
+        Args:
+            centre: of the target.
+            unit: of the target.
+            offset: the same of an offset; None: a placeholder, where there is one.
+        """
         if isinstance(self.loss, Multinomial):
+            sigma, bound = self.sigma(self.shares.moments), self.bound_of_weights
             return ClassMoments(sigma=sigma, weight_bound=bound, classes=self.loss.known_classes)
-        return SecondMoments(sigma=sigma, weight_bound=bound, target_centre=centre, target_unit=unit)
+        middle, half = offset or (0.0, 1.0)
+        return SecondMoments(
+            sigma=self.sigma(self.shares.moments),
+            weight_bound=self.bound_of_weights,
+            target_centre=centre,
+            target_unit=unit,
+            offset_centre=middle,
+            offset_unit=half if self.shifted else None,
+        )
 
     def weight_question(self) -> WeightSums:
         """Return the question for the sums of weights."""
-        return WeightSums(sigma=self.sigma(self.shares.weights), weight_bound=self.bound_of_weights)
+        sigma = self.sigma(self.shares.weights)
+        return WeightSums(sigma=sigma, weight_bound=self.bound_of_weights, sampled=bool(self.weighted))
 
     def gradient_sigmas(self) -> tuple[float, ...]:
         """Return the noise multipliers of all gradients, in order."""
@@ -269,7 +295,7 @@ class WhitenedNewton(AbstractSettings):
             if isinstance(loss, Huber) and self.damped_steps is not None and step < self.damped_steps:
                 yield self.linear_residual_question()
         yield ReencodedCurvature(sigma=self.sigma(self.shares.scores), of="score", loss=loss, weight_bound=bound)
-        if not isinstance(loss, Huber):
+        if self.weighted or not isinstance(loss, Huber):
             yield self.weight_question()
 
     def questions(self) -> tuple[Looked, ...]:
@@ -295,7 +321,8 @@ class WhitenedNewton(AbstractSettings):
         """Return how much wider than a non-private interval one is foreseen to be, for any identified coefficient.
 
         SE = 1.12 sqrt(kappa/(n c) + t^2 b^2/((n mu)^2 G c^2)) for a slope per deviation of its column, beside
-        1/sqrt(n c) without privacy: a re-encoding has both suffer from correlation alike.
+        1/sqrt(n c) without privacy: a re-encoding has both suffer from correlation alike. With sampling weights a of
+        mean m and design effect E a^2/m^2, c is m c and 1/(n c) is the design effect times that, private or not.
 
         Args:
             facts: public.
@@ -311,6 +338,7 @@ class WhitenedNewton(AbstractSettings):
         assert self.mu is not None, "plan first"
         b = score_bound * (2 if facts.adjacency is Adjacency.REPLACE_ONE else 1)
         private = (self.bound_of_weights * b / self.mu) ** 2 / (facts.units * GRADIENT_SHARE * curvature)
+        private /= 1.0 if facts.sampling is None else facts.sampling.square
         return parts.KAPPA[self.planned_loss.kind], private
 
     def hessian_noise(self, facts: Facts, curvature: float, peak: float | None = None) -> float:
@@ -333,6 +361,7 @@ class WhitenedNewton(AbstractSettings):
         share = self.shares.first_hessian + self.shares.last_hessian
         moved = sqrt(2) if facts.adjacency is Adjacency.REPLACE_ONE else 1.0
         deviation = moved * self.bound_of_weights**2 * peak / facts.units
+        deviation /= 1.0 if facts.sampling is None else facts.sampling.mean
         loss, spread = self.loss, 2 * sqrt(facts.dimension)
         if isinstance(loss, Multinomial):  # its noise is on coordinates: sqrt((p + 1) K) in place of 2 sqrt(p (K - 1))
             features = facts.dimension // (loss.known_classes - 1)
@@ -356,7 +385,8 @@ class WhitenedNewton(AbstractSettings):
         """
         assert self.mu is not None, "plan first"
         moved = 2 if facts.adjacency is Adjacency.REPLACE_ONE else 1
-        return moved * self.bound_of_weights / (facts.units * self.mu * sqrt(GRADIENT_SHARE) * curvature)
+        counted = 1.0 if facts.sampling is None else facts.sampling.mean
+        return moved * self.bound_of_weights / (facts.units * self.mu * sqrt(GRADIENT_SHARE) * curvature * counted)
 
     def figures(self, facts: Facts) -> dict[str, float | int | None]:
         """Return what the noise of the Hessians comes to; above 1 a job ends with `too many coefficients`."""
@@ -384,6 +414,7 @@ class WhitenedNewton(AbstractSettings):
                 own = CutPoisson(rate_cap=rate_cap, cut=cut)
             gradient = ReencodedGradient(sigma=sigma, loss=own, weight_bound=bound)
         value = noise_norm(gradient.sigma * gradient.sensitivity(facts), facts.dimension, 1) / curvature
+        value /= 1.0 if facts.sampling is None else facts.sampling.mean
         return Bound(
             quantity="distance of the private from the weighted non-private estimate, to first order, in deviations of "
             "the linear predictor (of a linear model in residual scales)",

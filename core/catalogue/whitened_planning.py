@@ -6,6 +6,7 @@ from core.catalogue.columns import Coded, bounds_of
 from core.catalogue.design import Design
 from core.catalogue.jobs import Inference, JobSpec
 from core.catalogue.losses import Huber, Logistic, Mallows, Multinomial, Poisson, Squared
+from core.catalogue.model_terms import product_bounds
 from core.catalogue.models import LinearModel, LogisticModel, MultinomialModel, PoissonModel, RegressionModel
 from core.catalogue.planning_rules import fill
 from core.catalogue.whitened_newton import LEAST_SQUARES_CUT, WhitenedNewton
@@ -29,7 +30,16 @@ def prepared(spec: JobSpec) -> JobSpec:
     if spec.optimizer.looked not in {None, named}:
         fix = "leave it out: it follows from whether /models names a description"
         raise Invalid(f"/optimizer/looked does not agree with /models: {fix}.", FieldError("/optimizer/looked", fix))
-    spec = spec.model_copy(update={"optimizer": fill(spec.optimizer, looked=named)})
+    asked = {
+        "weighted": getattr(spec.model, "sampling_weights", None) is not None,
+        "shifted": any(getattr(spec.model, name, None) for name in ("offset", "exposure"))
+        and not isinstance(spec.model, LinearModel),
+    }
+    for name, known in asked.items():
+        if getattr(spec.optimizer, name) not in {None, known}:
+            fix = "leave it out: it follows from /model"
+            raise Invalid(f"/optimizer/{name} does not agree with /model.", FieldError(f"/optimizer/{name}", fix))
+    spec = spec.model_copy(update={"optimizer": fill(spec.optimizer, looked=named, **asked)})
     assert isinstance(spec.optimizer, WhitenedNewton), "it is the same method"
     planned = spec.optimizer.loss is not None  # a plan that is made again has scales and weights filled
     errors = [*_of_model(spec, planned=planned), *([] if planned else _of_inference(spec.inference))]
@@ -106,29 +116,32 @@ def told_of(optimizer: WhitenedNewton, model: RegressionModel, design: Design) -
 def with_ranges(facts: Facts, design: Design) -> Facts:
     """Return facts that say where encoded features and target may lie."""
     kinds, lower, upper = [], [], []
-    columns = {column.name: column for column in design.columns}
+    columns = {column.name: column for column in (*design.columns, *design.aside)}
     for feature in design.features:
         if feature.column is None:
             ends, kind = (1.0, 1.0), "constant"
+        elif feature.factors:
+            ends = product_bounds(feature.factors, columns)
+            kind = "two" if all(factor.code is not None for factor in feature.factors) else "number"
         elif feature.code is not None:
             ends, kind = (0.0, 1.0), "two"
         else:
             column = columns[feature.column]
             assert not isinstance(column, Coded), "categories have codes"
             ends, kind = bounds_of(column), "number"
-        if feature.column is not None:
+        if feature.column is not None and not feature.factors:
             ends = ((ends[0] - feature.centre) / feature.scale, (ends[1] - feature.centre) / feature.scale)
         kinds.append(kind)
         lower.append(ends[0])
         upper.append(ends[1])
-    coding, target = design.target, design.target_column
-    least, most = (0.0, 1.0) if isinstance(target, Coded) else bounds_of(target)
+    offset = design.margin_offset
     ranges = Ranges.model_validate(
         {
             "kinds": kinds,
             "lower": lower,
             "upper": upper,
-            "target": ((least - coding.centre) / coding.scale, (most - coding.centre) / coding.scale),
+            "target": (0.0, 1.0) if isinstance(design.target_column, Coded) else design.target_bounds,
+            "offset": None if offset is None else offset.bounds,
         }
     )
     return facts.model_copy(update={"ranges": ranges})

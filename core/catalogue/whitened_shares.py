@@ -30,6 +30,8 @@ LEAST_RATE_CAP, RATE_CAP_NOISE = 3.0, 0.25
 """The same of the largest rate that weighs as much as any, over the mean rate, and of the Hessian's noise."""
 LINEAR_SHARES: Final = Shares(target=0.03, scores=0.04, weights=0.0)
 """It asks for no sums of weights, and for residuals' sizes at each point that short steps come to."""
+WEIGHTED_LINEAR_SHARES: Final = LINEAR_SHARES._replace(step_gradients=0.06, weights=0.01)
+"""With sampling weights it asks for their sums."""
 MEDIAN_PART: Final = 0.25
 """Of what a linear model has for its target; the rest is for sizes, of the target itself and of residuals."""
 RESIDUAL_BINS: Final = 64

@@ -10,7 +10,7 @@ flagged by the job, and its interval withheld.
 """
 
 from collections.abc import Sequence
-from math import sqrt
+from math import prod, sqrt
 from typing import Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -20,13 +20,14 @@ from pydantic import Field
 from core.catalogue.assumed import Assumed
 from core.catalogue.checks import JobCheck
 from core.catalogue.columns import Coded, Column, Ordered
-from core.catalogue.design import Design
+from core.catalogue.design import Design, Feature
 from core.catalogue.loss_bases import AbstractRobust
 from core.catalogue.losses import Logistic, Loss, Multinomial, Poisson
 from core.catalogue.modelling import encoded_loss
 from core.catalogue.models import RegressionModel
 from core.catalogue.predicted_covariance import Outlook
 from core.catalogue.prediction import NORMAL_CURVATURE, RATES_DIFFER, PredictedWidth
+from core.catalogue.reference import sampling_of
 from core.catalogue.whitened_newton import WhitenedNewton
 from core.catalogue.whitened_shares import MOST_SLOPE_NOISE, SINGLE_DIRECTIONS
 from core.privacy.facts import Facts, Frozen
@@ -100,8 +101,11 @@ def ranged(
     narrow = outcome.best.size * sqrt(outcome.usual.curvature / outcome.best.curvature)
     wide: list[bool] = [False] * len(widths)
     low, high = 1.0, 0.0
+    best = facts
+    if facts.sampling is not None and not facts.sampling.known:  # at best all records have the largest weight
+        best, narrow = facts.model_copy(update={"sampling": None}), narrow / sqrt(facts.sampling.effect)
     if isinstance(optimizer, WhitenedNewton):
-        low = _widening(optimizer, facts, outcome.best)
+        low = _widening(optimizer, best, outcome.best)
         wide = _known(design, assumed)
         if outcome.worst is not None:
             others = 1 - (EXPLAINED if assumed.explained is None else assumed.explained)
@@ -145,14 +149,16 @@ def foreseen_flags(outcome: Outcome, facts: Facts, optimizer: WhitenedNewton) ->
 
 def informative(outcome: Outcome, facts: Facts, optimizer: WhitenedNewton) -> bool:
     """Say whether private intervals are at most twice as wide as non-private ones wherever in the range they lie."""
-    if outcome.worst is None or foreseen_flags(outcome, facts, optimizer):
+    unknown = facts.sampling is not None and not facts.sampling.known
+    if unknown or outcome.worst is None or foreseen_flags(outcome, facts, optimizer):
         return False
     return HIGH * _widening(optimizer, facts, outcome.worst) <= USEFUL_RATIO
 
 
 def outcome_of(outlook: Outlook, design: Design, loss: Loss, assumed: Assumed) -> Outcome:
     """Return what the outcome is taken for, and what else it may be."""
-    mean = float(outlook.reference.curvature[0, 0])
+    sampling = sampling_of(design, assumed)
+    mean = float(outlook.reference.curvature[0, 0]) / (1.0 if sampling is None else sampling.mean)
     match loss:
         case Logistic():
             rate = assumed.base_rate or 0.5
@@ -197,18 +203,28 @@ def _peak(optimizer: WhitenedNewton, facts: Facts, one: Signal) -> float | None:
 
 def _least(outlook: Outlook, design: Design, assumed: Assumed) -> list[float]:
     """Return for each coefficient the least part of the predicted width that unknown columns allow."""
-    columns = {column.name: column for column in design.columns}
+    columns = {column.name: column for column in (*design.columns, *design.aside)}
+
+    def least(name: str) -> float:
+        column = columns[name]
+        if isinstance(column, Coded):
+            return 1.0 if name in assumed.frequencies else sqrt(2 / len(column.values))
+        return 1.0 if name in assumed.deviations else UNIFORM_PART
+
     found = []
     for place, feature in enumerate(design.features):
         if feature.column is None:
             found.append(1.0 if all(_known(design, assumed)) else _centred(outlook, place))
             continue
-        column = columns[feature.column]
-        if isinstance(column, Coded):
-            found.append(1.0 if column.name in assumed.frequencies else sqrt(2 / len(column.values)))
-        else:
-            found.append(1.0 if column.name in assumed.deviations else UNIFORM_PART)
+        found.append(prod(least(name) for name in dict.fromkeys(_columns_of(feature))))
     return found
+
+
+def _columns_of(feature: Feature) -> tuple[str, ...]:
+    """Return the names of the columns that a feature is made of."""
+    if feature.factors:
+        return tuple(factor.column for factor in feature.factors)
+    return () if feature.column is None else (feature.column,)
 
 
 def _centred(outlook: Outlook, place: int) -> float:
@@ -222,7 +238,7 @@ def _centred(outlook: Outlook, place: int) -> float:
 
 def _known(design: Design, assumed: Assumed) -> list[bool]:
     """Say of each coefficient whether all that its non-private width hangs on is declared or assumed."""
-    columns = {column.name: column for column in design.columns}
+    columns = {column.name: column for column in (*design.columns, *design.aside)}
 
     def spread(name: str) -> bool:
         return name in (assumed.frequencies if isinstance(columns[name], Coded) else assumed.deviations)
@@ -232,7 +248,15 @@ def _known(design: Design, assumed: Assumed) -> list[bool]:
         return isinstance(column, Coded) or name in assumed.means or column.typical is not None
 
     everything = all(spread(name) and placed(name) for name in columns)
-    return [everything if feature.column is None else spread(feature.column) for feature in design.features]
+    sampling = sampling_of(design, assumed)
+    if sampling is not None and not sampling.known:
+        return [False] * len(design.features)
+    return [
+        everything
+        if feature.column is None
+        else all(spread(name) and (placed(name) or not feature.factors) for name in _columns_of(feature))
+        for feature in design.features
+    ]
 
 
 def _shared(one: list[T], count: int) -> list[T]:
@@ -242,7 +266,7 @@ def _shared(one: list[T], count: int) -> list[T]:
 
 def with_declared(columns: Sequence[Column], design: Design, assumed: Assumed | None) -> Assumed:
     """Return what is assumed, and of other numbers of the model the deviation that their owner declares."""
-    used = {column.name for column in design.columns}
+    used = {column.name for column in design.used}
     own = {column.name: column.deviation for column in columns if isinstance(column, Ordered)}
     known = {name: number for name, number in own.items() if number is not None and name in used}
     assumed = assumed or Assumed()

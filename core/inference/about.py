@@ -4,6 +4,7 @@ from math import hypot
 from typing import Final
 
 from core.catalogue.description_model import DescriptionModel
+from core.catalogue.design import Design
 from core.catalogue.losses import Huber
 from core.catalogue.models import LinearModel, NetworkModel, RegressionModel
 from core.catalogue.network.model import Lora
@@ -60,9 +61,19 @@ def _encoding_misfit(planned: PlannedJob, released: Released | ReleasedNetwork) 
         return (
             "has an intercept where the job has none" if found.intercept else "has no intercept where the job has one"
         )
-    pairs = zip(found.columns, wanted.columns, strict=True)
-    name = next((one.name for one, other in pairs if one != other), wanted.read[0])
-    return f"was trained where the column {name} is declared otherwise"
+    return _terms_misfit(found, wanted)
+
+
+def _terms_misfit(found: Design, wanted: Design) -> str:
+    """Say in which column, or in what beside the main effects, two designs of the same columns differ first."""
+    name = next((one.name for one, other in zip(found.used, wanted.used, strict=True) if one != other), None)
+    if name is not None:
+        return f"was trained where the column {name} is declared otherwise"
+    if found.offset != wanted.offset:
+        return "has another offset"
+    if found.sampling != wanted.sampling:
+        return "has other sampling weights"
+    return "has other interactions"
 
 
 def _equation_misfit(planned: PlannedJob, model: RegressionModel, released: Released) -> str | None:

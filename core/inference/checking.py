@@ -14,7 +14,7 @@ from core.catalogue.checks import Checks, CoefficientCheck, ColumnLook, JobCheck
 from core.catalogue.count_losses import CutPoisson
 from core.inference.shrinkage import TINY
 from core.inference.whitened import EXCESS, MOST_GUESSED, Kind, Told, Whitened
-from core.privacy.facts import Ranges
+from core.privacy.facts import Ranges, Sampling
 
 Array = NDArray[np.float64]
 LONGEST: Final = 5.0
@@ -59,6 +59,9 @@ class Found:
     """Of a Poisson model's residuals."""
     variance_ratio: float | None
     weight_bound: float
+    offset: float | None = None
+    """Mean of what is added to the predictor."""
+    sampling: Sampling | None = None
 
 
 def check(one: Found) -> Checks:
@@ -137,9 +140,9 @@ def _alike(one: Found, two: NDArray[np.bool_], lower: Array, upper: Array) -> ND
     for place in np.flatnonzero(two):
         for along, value in ((back[place], 1.0), (back[0] - back[place], 0.0)):
             middle = typical + np.where(np.arange(size) == place, value - typical, 0.0)
-            final = float(rows @ middle @ last.theta)
+            final = float(rows @ middle @ last.theta) + (one.offset or 0.0)
             counts = [
-                _rarer(one.kind, along, float(rows @ middle @ theta), final, gradient, hessian)
+                _rarer(one.kind, along, float(rows @ middle @ theta) + (one.offset or 0.0), final, gradient, hessian)
                 for theta, gradient, hessian in points
             ]
             sharp = [deviation**-2 for _, deviation in counts]
@@ -194,4 +197,6 @@ def _learned(one: Found) -> Learned:
         variance_ratio=one.variance_ratio,
         score_ratio=one.found.dispersed[0] if one.cut else None,
         score_ratio_error=one.found.dispersed[1] if one.cut else None,
+        offset=one.offset,
+        sampling=one.sampling,
     )

@@ -52,6 +52,8 @@ def indicator_scales(shares: Array, features: int) -> Array:
 
 def misfit(design: Design, released: ReleasedDescription) -> str | None:
     """Say why a description cannot stand for a look at a model's columns, in words that follow its name."""
+    if any(feature.factors for feature in design.features):
+        return "has no look at products of columns: leave /models out where a model has interactions"
     for column in design.columns:
         place = released.place(column.name)
         if place is None:

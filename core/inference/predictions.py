@@ -46,6 +46,9 @@ def predict(released: Released, rows: Sequence[Mapping[str, Any]], level: float 
     encoded = np.array(encoded_rows(released.design, rows))
     classes = len(released.levels) or 1
     margins = encoded @ released.coefficients.reshape(classes, -1).T
+    margins += np.array([released.design.encode_offset(row, f"/rows/{place}") for place, row in enumerate(rows)])[
+        :, None
+    ]
     found: list[dict[str, Any]] = []
     for start in range(0, len(encoded), BATCH):
         part = slice(start, start + BATCH)

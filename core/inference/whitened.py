@@ -77,6 +77,9 @@ class Last:
     doubtful: Array | None = None
     """What the equation has of a law that was assumed, shape (p,); half of it is counted as an error."""
 
+    offset: float = 0.0
+    """Mean of what is added to the predictor."""
+
     @property
     def moved(self) -> float:
         """|theta_b - theta_a|."""
@@ -133,7 +136,8 @@ def finish(last: Last) -> Whitened:
     """Take the last, partial step, and reckon the covariance there."""
     size = len(last.theta)
     hessian = pooled(last.hessians, size)
-    shape = normal_hessian(last.theta) if last.kind == "logistic" else None
+    middle = np.concatenate(([last.theta[0] + last.offset], last.theta[1:]))
+    shape = normal_hessian(middle) if last.kind == "logistic" else None
     shrunk = shrink(hessian.value, hessian.deviation, LEAST_MEAN_PART * last.peak, shape)
     vectors = shrunk.vectors
     values = np.maximum(shrunk.values, _floor(shrunk.kept, hessian.deviation, size, MEAN_FLOOR * shrunk.mean))

@@ -7,9 +7,11 @@ from typing import Final
 
 from core.catalogue.certificate import Certificate, SecondOrder, Selection, ToldNorm
 from core.catalogue.checks import Checks
+from core.catalogue.design import Design
 from core.catalogue.loss_bases import AbstractRobust
 from core.catalogue.losses import Clip, Huber, Mallows, Poisson, Schweppe
 from core.catalogue.nonconvex_losses import AbstractPhase, SineLink
+from core.catalogue.term_words import term_notes
 from core.inference.check_words import checked
 from core.inference.released import Released
 from core.privacy.reports import Promise
@@ -134,6 +136,8 @@ def notes(released: Released) -> list[str]:
         said.append(_other_correction(released))
     if released.ridge:
         said.append(f"A ridge penalty of {released.ridge:g} on encoded coefficients pulls estimates towards zero.")
+    learned = None if released.checks is None else released.checks.learned.sampling
+    said += term_notes(released.design, released.units, learned)
     said += _meaning(released)
     if isinstance(released.weighting, Clip) and released.optimizer != "sufficient_statistics":
         said.append(
@@ -296,6 +300,7 @@ def methods_paragraph(released: Released) -> str:
                 "noise in the last steps; those of coefficients that failed a check were withheld."
             )
     ridge = "" if not released.ridge else f", a ridge penalty of {released.ridge:g}"
+    ridge += "".join(f", {one}" for one in _terms(released.design))
     return (
         f"We fitted a {_NAMES.get(released.kind, f'{released.kind} regression')} of {released.target} "
         f"({loss_words(released)}) on {len(released.theta)} parameters and {released.units:,} records with "
@@ -305,6 +310,19 @@ def methods_paragraph(released: Released) -> str:
         f"{promise_phrase(report.promise)} for neighbouring data sets under {report.adjacency.value}"
         f"{', which implies ' + other if other else ''}."
     )
+
+
+def _terms(design: Design) -> list[str]:
+    """Return what stands beside the main effects, as phrases."""
+    said, offset = [], design.offset
+    terms = dict.fromkeys(feature.column for feature in design.features if feature.factors)
+    if terms:
+        said.append(f"interactions {', '.join(str(one) for one in terms)}")
+    if offset is not None:
+        said.append(f"the {'log of the exposure' if offset.log else 'offset'} {offset.column.name}")
+    if design.sampling is not None:
+        said.append(f"sampling weights {design.sampling.column.name}")
+    return said
 
 
 def apart(clients: int) -> str:

@@ -11,7 +11,7 @@ about unit variance; theta' x = (E' theta)' v.
 """
 
 from dataclasses import replace
-from math import log
+from math import log, sqrt
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from core.catalogue.count_losses import CutPoisson
 from core.catalogue.losses import Huber, Logistic, Multinomial, Poisson
+from core.catalogue.questions import Looked
 from core.catalogue.reencoded_questions import ReencodedCurvature, ReencodedGradient
 from core.catalogue.whitened_newton import LEAST_SQUARES_CUT, TARGET_REACH, WhitenedNewton
 from core.inference.attenuation import onward
@@ -38,8 +39,9 @@ from core.optimizers.column_look import (
 )
 from core.optimizers.count_look import CutCounts, look_at_residuals, walking_cut
 from core.optimizers.linear_walk import Place, sizes_at, walk
-from core.optimizers.whitening import Encoded, above, encoded_by
-from core.oracle import Answer, Oracle, Status
+from core.optimizers.whitening import Encoded, Shift, above, encoded_by
+from core.oracle import Oracle, Status
+from core.privacy.facts import Sampling
 
 Array = NDArray[np.float64]
 LEAST_UNIT: Final = 2.0**-14
@@ -51,6 +53,10 @@ LEAST_RATE: Final = 0.02
 EXPLAINED: Final = 0.8
 EXPLAINED_BY_WIDE_CUTS: Final = 0.95
 WIDE_CUT: Final = 2.0
+DOUBTED_SUM: Final = 0.1
+"""Part of a sum of weights that its noise may be before another figure stands in."""
+WEIGHT_CAUTION: Final = 3.0
+"""Deviations of its noise that a mean sampling weight is taken to be at least."""
 
 
 class Target(NamedTuple):
@@ -118,7 +124,10 @@ def _look_at_target(settings: WhitenedNewton, oracle: Oracle) -> tuple[Logistic 
 def _whiten(
     settings: WhitenedNewton, oracle: Oracle, columns: Columns, loss: Logistic | Huber | Poisson, target: Target
 ) -> tuple[Encoded, Target]:
-    """Ask for second moments, and make the encoding of their inverse root."""
+    """Ask for second moments, and make the encoding of their inverse root.
+
+    With sampling weights, all moments are those of the weighted population: they are divided by the mean weight.
+    """
     size = oracle.facts.dimension
     simple = columns.simple
     centre, unit = {
@@ -126,18 +135,47 @@ def _whiten(
         "poisson": (0.0, loss.cap if isinstance(loss, Poisson) and loss.cap else 1.0),
         "huber": (target.centre, TARGET_REACH * target.unit),
     }[loss.kind]
-    answer = oracle.ask(settings.moment_question(centre, unit), above(np.zeros(size), simple))
-    told, deviation = answer.value.numpy(), answer.scale
     ranges = oracle.facts.ranges
     assert ranges is not None, "the planner says where columns lie"
+    known = None if ranges.offset is None else (sum(ranges.offset) / 2, _half(ranges.offset))
+    answer = oracle.ask(settings.moment_question(centre, unit, known), above(np.zeros(size), simple))
+    told, deviation, counted = answer.value.numpy(), answer.scale, 1.0
+    if settings.weighted:
+        counted = min(max(float(told[0, 0]), WEIGHT_CAUTION * deviation, TINY), 1.0)
+        told, deviation = told / counted, deviation / counted
     number = np.array([kind == "number" for kind in ranges.kinds[1:]])
     made = encoded_by(told, deviation, simple, number if isinstance(loss, Logistic) else None)
+    made = replace(made, counted=counted)
     weight = made.weight
+    if known is not None:
+        made = replace(made, shift=_shift(told, weight, made.whitening, made.mean, deviation, known))
+    if settings.weighted and isinstance(loss, Logistic):
+        least = min(3 * deviation / weight, 0.5)
+        target = target._replace(rate=float(np.clip(0.5 + told[0, size] / weight, least, 1 - least)))
     if isinstance(loss, Poisson):
         assert loss.cap is not None, "it was learned"
         rate = max(float(told[0, size]) / weight * loss.cap, 3 * deviation / weight * loss.cap, LEAST_RATE)
         target = target._replace(rate=rate, events=oracle.facts.units * weight * rate)
     return made, target
+
+
+def _half(ends: tuple[float, float]) -> float:
+    """Return half of a range, or 1 where both ends are one number."""
+    return (ends[1] - ends[0]) / 2 or 1.0
+
+
+def _shift(
+    told: Array, weight: float, whitening: Array, mean: Array, deviation: float, known: tuple[float, float]
+) -> Shift:
+    """Return what the moments' last column tells of an offset, which is encoded less `known[0]`, over `known[1]`."""
+    size, (centre, unit) = len(mean) + 1, known
+    middle = float(told[0, size + 1]) / weight
+    slopes = whitening @ (told[1:size, size + 1] / weight - middle * mean)
+    noise = (deviation / weight) ** 2 * float(np.trace(whitening @ whitening))
+    slopes = slopes * positive_part(float(slopes @ slopes), noise)
+    own = float(told[size + 1, size + 1]) / weight - middle**2
+    beside = max(0.0, own - float(slopes @ slopes))
+    return Shift(centre + unit * middle, unit * slopes, unit**2 * beside)
 
 
 def _start(loss: Logistic | Huber | Poisson, encoded: Encoded, target: Target) -> Array:
@@ -158,7 +196,12 @@ def _start(loss: Logistic | Huber | Poisson, encoded: Encoded, target: Target) -
     else:
         slopes, intercept, bend = slopes / (rate * (1 - rate)), log(rate / (1 - rate)), 1 - 2 * rate
     slopes = _no_longer(slopes, LONGEST_START)
-    return np.concatenate(([intercept - bend * float(slopes @ slopes) / 2], slopes))
+    shift = encoded.shift
+    if shift is None:
+        return np.concatenate(([intercept - bend * float(slopes @ slopes) / 2], slopes))
+    # The outcome tells of the whole predictor; what is known of it is taken away.
+    varying = float(slopes @ slopes) + shift.variance
+    return np.concatenate(([intercept - bend * varying / 2 - shift.mean], slopes - shift.slopes))
 
 
 def _no_longer(step: Array, most: float) -> Array:
@@ -181,6 +224,8 @@ class _Door:
         self._settings, self._oracle, self._encoded, self._target = settings, oracle, encoded, target
         self.told, self.units = loss, oracle.facts.units
         self.counts: CutCounts | None = None
+        self.sampling: Sampling | None = None
+        """What was told of sampling weights."""
         self.asked: Logistic | Huber | CutPoisson
         if isinstance(loss, Poisson):
             assert target.rate is not None, "it was told"
@@ -199,20 +244,38 @@ class _Door:
         return self._encoded.metric
 
     @property
+    def offset(self) -> float:
+        """Mean of what is added to the predictor, as told."""
+        return 0.0 if self._encoded.shift is None else self._encoded.shift.mean
+
+    @property
     def peak(self) -> float:
         """Largest second derivative of the loss."""
         return self.asked.curvature_peak
+
+    def _predictor(self, theta: Array) -> Array:
+        """Return a point whose linear predictor varies as that at theta does with the offset.
+
+        What of an offset does not go with x is one more coordinate, the last.
+        """
+        shift = self._encoded.shift
+        if shift is None:
+            return theta
+        return np.concatenate(([theta[0] + shift.mean], theta[1:] + shift.slopes, [sqrt(shift.variance)]))
 
     def look_at_residuals(self, theta: Array) -> None:
         """Of counts, ask how large residuals are at a point, and cut them by that from here on."""
         if isinstance(self.asked, CutPoisson):
             at, cap = self._encoded.at(theta), self.told.curvature_peak
-            self.counts = look_at_residuals(self._settings, self._oracle, at, theta, self.asked, cap)
+            predictor = self._predictor(theta)
+            self.counts = look_at_residuals(self._settings, self._oracle, at, predictor, self.asked, cap)
             self.asked = self.counts.loss
 
     def doubtful(self, theta: Array) -> Array | None:
         """Return what a cut adds to the equation by a law that is assumed."""
-        return correction(self.asked, theta) if isinstance(self.asked, CutPoisson) else None
+        if not isinstance(self.asked, CutPoisson):
+            return None
+        return correction(self.asked, self._predictor(theta))[: len(theta)]
 
     def _shared(self, sigma: float) -> dict[str, object]:
         return {
@@ -226,27 +289,44 @@ class _Door:
     def gradient(self, theta: Array, sigma: float) -> Told:
         """Return a noised gradient."""
         question = ReencodedGradient.model_validate(self._shared(sigma))
-        return _as_told(self._oracle.ask(question, self._encoded.at(theta)))
+        return self._told(question, theta)
 
     def matrix(self, theta: Array, sigma: float, of: str = "hessian") -> Told:
         """Return a noised Hessian, or scores."""
         question = ReencodedCurvature.model_validate(self._shared(sigma) | {"of": of})
-        return _as_told(self._oracle.ask(question, self._encoded.at(theta)))
+        return self._told(question, theta, 2 if of == "score" else 1)
+
+    def _told(self, question: Looked, theta: Array, power: int = 1) -> Told:
+        """Return an answer for weights of mean 1, in which it is of some power."""
+        answer, times = self._oracle.ask(question, self._encoded.at(theta)), self._encoded.counted**power
+        return Told(answer.value.numpy() / times, answer.scale / times)
 
     def explained(self) -> float:
-        """Return what weights below one make of the ratio of scores to Hessian where the model is right."""
+        """Return what weights make of the ratio of scores to Hessian where the model is right.
+
+        That of sampling weights, of mean 1, is their design effect, with that of the others: both are in the sums.
+        """
+        usual, counted = EXPLAINED, self._encoded.counted
         if isinstance(self.asked, Huber):
-            return EXPLAINED_BY_WIDE_CUTS if self.asked.c > WIDE_CUT else EXPLAINED
+            usual = EXPLAINED_BY_WIDE_CUTS if self.asked.c > WIDE_CUT else EXPLAINED
+            if not self._settings.weighted:
+                return usual
         weighed = self.counts.weighed if self.counts else 1.0
-        question = self._settings.weight_question()
-        once, deviation = _as_told(self._oracle.ask(question, self._encoded.at(np.zeros(len(self._encoded.matrix)))))
-        if deviation >= 0.1 * once[0]:
-            return EXPLAINED * weighed
-        return float(np.clip(once[1] / max(once[0], TINY), 0.5, 1.0)) * weighed
+        told, deviation = self._told(self._settings.weight_question(), np.zeros(len(self._encoded.matrix)))
+        once, twice, effect = float(told[0]), float(told[1]) / counted, 1.0
+        if self._settings.weighted:
+            self.sampling = self._sampling(told, deviation)
+            effect = self.sampling.effect
+        if deviation >= DOUBTED_SUM * once or isinstance(self.asked, Huber):
+            return usual * effect * weighed
+        return float(np.clip(twice / max(once, TINY), 0.5, effect)) * weighed
 
-
-def _as_told(answer: Answer) -> Told:
-    return Told(answer.value.numpy(), answer.scale)
+    def _sampling(self, told: Array, deviation: float) -> Sampling:
+        """Return the mean of sampling weights and their design effect, as told."""
+        counted, size = self._encoded.counted, self._settings.bound_of_weights**2
+        mean = min(max(float(told[2]) * counted, WEIGHT_CAUTION * deviation * counted, TINY) / size, 1.0)
+        effect = float(np.clip(float(told[3]) * counted / size / mean**2, 1.0, 1 / mean))  # no weight is above 1
+        return Sampling(mean=mean, effect=effect, known=True)
 
 
 def _walk(settings: WhitenedNewton, door: _Door, theta: Array) -> Array:
@@ -308,6 +388,7 @@ def _last_answers(settings: WhitenedNewton, door: _Door, theta: Array) -> Last:
         units=door.units,
         unidentified=settings.unidentified_deviation,
         doubtful=door.doubtful(theta),
+        offset=door.offset,
     )
 
 
@@ -348,6 +429,8 @@ def _told(
             cut=door.asked if isinstance(door.asked, CutPoisson) else None,
             variance_ratio=door.counts.variance_ratio if door.counts else None,
             weight_bound=settings.bound_of_weights,
+            offset=None if encoded.shift is None else encoded.shift.mean,
+            sampling=door.sampling,
         )
     )
     covariance, sampling = (torch.from_numpy(back @ one @ back.T) for one in (found.covariance, found.sampling))

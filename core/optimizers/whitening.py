@@ -1,7 +1,7 @@
 """The public encoding of rows that whitened Newton makes of what it learned: columns of about unit variance."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import torch
@@ -22,6 +22,16 @@ def above(theta: Array, matrix: Array) -> Tensor:
     wide = np.zeros((len(matrix), len(theta)))
     wide[:, : matrix.shape[1]] = matrix
     return torch.from_numpy(np.vstack((theta, wide)))
+
+
+class Shift(NamedTuple):
+    """What the moments told of an offset, in units of the linear predictor."""
+
+    mean: float
+    slopes: Array
+    """Of its least squares fit on x, shape (p - 1,)."""
+    variance: float
+    """Beside that fit."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +56,9 @@ class Encoded:
     """What was added to variances, of (1, z), shape (p, p)."""
     metric: Array
     """Covariance of x as told, with what noise explains taken off and no variance above 1, shape (p, p)."""
+    counted: float = 1.0
+    """How often a record counts on average, as told; answers are divided by it."""
+    shift: Shift | None = None
 
     @property
     def typical(self) -> Array:

@@ -62,8 +62,10 @@ class UnknownScale(Frozen):
     )
 
 
-class Ranges(Frozen):
+class Ranges(Grown):
     """Where each encoded feature and the target may lie, as declared; for methods that learn how to encode them."""
+
+    NEWER = frozenset({"offset"})
 
     kinds: tuple[Literal["constant", "number", "two"], ...] = Field(
         description="of each feature: the intercept, a number within its range, or one of two values"
@@ -71,10 +73,26 @@ class Ranges(Frozen):
     lower: tuple[float, ...] = Field(description="of each feature; of two values, the first")
     upper: tuple[float, ...] = Field(description="of each feature; of two values, the second")
     target: tuple[float, float]
+    offset: tuple[float, float] | None = Field(
+        default=None, description="of what enters the predictor with coefficient one; null: nothing does"
+    )
 
     def places(self, kind: Literal["number", "two"]) -> tuple[int, ...]:
         """Return the places of the features of a kind, in their order."""
         return tuple(place for place, one in enumerate(self.kinds) if one == kind)
+
+
+class Sampling(Frozen):
+    """What is public of sampling weights, as parts of their declared upper bound."""
+
+    mean: float = Field(gt=0, le=1, description="as declared, or of a uniform law")
+    effect: float = Field(ge=1, description="design effect: mean square over squared mean")
+    known: bool = Field(description="whether both follow from what the owner declared of the column")
+
+    @property
+    def square(self) -> float:
+        """The mean square."""
+        return self.effect * self.mean**2
 
 
 class Facts(Grown):
@@ -108,7 +126,7 @@ class Facts(Grown):
     most so many rows, and from there on integers do; None: float64 parts of PART_UNITS units.
     """
 
-    NEWER = frozenset({"part_rows", "hessian_rank", "ranges"})
+    NEWER = frozenset({"part_rows", "hessian_rank", "ranges", "sampling"})
 
     units: int = Field(gt=0, description="n, the number of units, null records included")
     dimension: int = Field(gt=0, description="p, the number of parameters, an unknown scale included")
@@ -129,6 +147,7 @@ class Facts(Grown):
     part_rows: int | None = Field(default=None, gt=0)
     hessian_rank: int | None = Field(default=None, gt=0)
     ranges: Ranges | None = Field(default=None, description="None where no method asks")
+    sampling: Sampling | None = Field(default=None, description="None: every record counts once")
 
     @property
     def clips_alone(self) -> bool:

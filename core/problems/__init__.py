@@ -85,7 +85,14 @@ class SyntheticProblem(Problem, Protocol):
 
 
 def make_problem(
-    features: Tensor, target: Tensor, present: Tensor, loss: Loss, weights: Weights
+    features: Tensor,
+    target: Tensor,
+    present: Tensor,
+    loss: Loss,
+    weights: Weights,
+    *,
+    offset: Tensor | None = None,
+    sampling: Tensor | None = None,
 ) -> LinearProblem | JointProblem | MultinomialProblem:
     """Return the problem of a loss on records.
 
@@ -96,13 +103,17 @@ def make_problem(
         present: bool, same shape and device; False marks a null record.
         loss: nothing open.
         weights: nothing open, on these features.
+        offset: float64, shape of the target, on the same device: added to x.theta; None: nothing.
+        sampling: the same, 0 to 1: how often a record counts; None: once each.
     """
+    assert offset is None or loss.kind in {"logistic", "poisson"}, "other links take it from the target"
     match loss:
         case Huber(joint=True):
             assert isinstance(weights, Mallows), "a scale is estimated with Mallows weights only"
-            return JointProblem(features, target, present, loss, weights)
+            return JointProblem(features, target, present, loss, weights, sampling=sampling)
         case Multinomial():
             assert isinstance(weights, Mallows | Clip), "the model offers these alone"
+            assert sampling is None, "the model offers none"
             return MultinomialProblem(features, target, present, loss, weights)
         case _:
-            return LinearProblem(features, target, present, loss, weights)
+            return LinearProblem(features, target, present, loss, weights, offset=offset, sampling=sampling)

@@ -49,7 +49,7 @@ from core.catalogue.questions import Gradient, LeastGradient, Question, Summed, 
 from core.errors import ensure
 from core.privacy.facts import PART_UNITS, Facts
 from core.problems.limits import LARGEST_SUM
-from core.problems.losses import record_weights
+from core.problems.losses import ordinary, record_weights
 from core.problems.terms import Factors, Layout, Point, Records, Sums, size_of
 
 BLOCK_NUMBERS = 2**18
@@ -78,6 +78,9 @@ class BlockProblem(ABC):
         dimension: p, the number of parameters.
         numbers: the most numbers of one record that a question makes; blocks are the smaller for it.
         diameter: the largest distance of two records' gradients, where it is less than twice their bound.
+        offset: float64, shape of the target: what is added to x.theta; None: nothing.
+        sampling: float64, shape of the target, 0 to 1: how often a record counts; None: once each. One that counts
+            zero times is a null record.
     """
 
     def __init__(
@@ -90,6 +93,8 @@ class BlockProblem(ABC):
         *,
         numbers: int = 1,
         diameter: float | None = None,
+        offset: Tensor | None = None,
+        sampling: Tensor | None = None,
     ) -> None:
         ensure(features.dtype == torch.float64, "features are float64")
         ensure(target.dtype == torch.float64, "targets are float64")
@@ -101,10 +106,19 @@ class BlockProblem(ABC):
         ensure(weights.bound >= SMALLEST_BOUND, "a weight bound is an ordinary positive number")
         self.dimension = dimension
         self._diameter = diameter
+        for one in (offset, sampling):
+            assert one is None or (one.dtype == torch.float64 and one.shape == target.shape), "one number a record"
+        if offset is not None:
+            valid = valid & offset.isfinite()
+        if sampling is not None:
+            valid = valid & _counts_once(sampling)
         found = clean(features.view(-1, features.shape[-1]), valid.reshape(-1))
         norms, kept = (one.view(target.shape) for one in found)
-        scales = torch.where(kept, record_weights(norms, weights), 0.0)
-        self._records = Records(features, torch.where(kept, target, 0.0), scales, norms)
+        # A record's weight is at most what it was, so every bound holds as without sampling weights.
+        scales = record_weights(norms, weights)
+        scales = torch.where(kept, scales if sampling is None else ordinary(scales * sampling), 0.0)
+        beside = (None if one is None else torch.where(kept, one, 0.0) for one in (offset, sampling))
+        self._records = Records(features, torch.where(kept, target, 0.0), scales, norms, *beside)
         # A power of two, so that blocks tile parts.
         most = BLOCK_NUMBERS if features.device.type == "cpu" else GPU_BLOCK_NUMBERS
         self._rows_per_block = min(PART_UNITS, 1 << max(0, (most // max(features.shape[-1], numbers)).bit_length() - 1))
@@ -227,8 +241,8 @@ class BlockProblem(ABC):
             return
         if included is not None:
             records = records._replace(weights=torch.where(included, records.weights, 0.0))
-        for block in split(size, *records):
-            yield Records(*block)
+        for block in split(size, *records.tensors):
+            yield records.of(block)
 
     def _parts(
         self, question: Summed, facts: Facts, at: Point, rows: Tensor | None, included: Tensor | None
@@ -254,8 +268,8 @@ class BlockProblem(ABC):
         layout = self._layout(question)
         total = at.theta.new_zeros(lanes, size_of(layout, width))
         size = max(1, BLOCK_NUMBERS // max(lanes * sum(layout), width * width))
-        for block in split(size, *self._records):
-            records = Records(*block)
+        for block in split(size, *self._records.tensors):
+            records = self._records.of(block)
             x, factors = records.features, self._factors(question, facts, records, at)
             if factors.plain is not None:
                 Sums(total, layout, width).plain.add_(factors.plain.sum(-1))
@@ -273,9 +287,10 @@ class BlockProblem(ABC):
         size = max(1, BLOCK_NUMBERS // (self.units * max(width, sum(layout))))
         points = (at.theta,) if at.other is None else (at.theta, at.other)
         sums: list[Tensor] = []
-        for some in split(size, *self._records, *points):
-            records = Records(*some[:4])
-            x, factors = records.features, self._factors(question, facts, records, Point(*some[4:]))
+        known = len(self._records.tensors)
+        for some in split(size, *self._records.tensors, *points):
+            records = self._records.of(some[:known])
+            x, factors = records.features, self._factors(question, facts, records, Point(*some[known:]))
             total = x.new_zeros(x.shape[0], size_of(layout, width))
             found = Sums(total, layout, width)
             if factors.plain is not None:
@@ -287,6 +302,11 @@ class BlockProblem(ABC):
                     found.outer[:, number] = torch.bmm(x.mT, x * factors.outer[:, number].unsqueeze(-1))
             sums.append(total)
         return self._arrange(question, Sums(torch.cat(sums), layout, width))
+
+
+def _counts_once(sampling: Tensor) -> Tensor:
+    """Say which records count more than zero times and at most once; others are null records."""
+    return (sampling > 0) & (sampling <= 1)
 
 
 def margins(features: Tensor, coefficients: Tensor) -> Tensor:

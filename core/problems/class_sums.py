@@ -24,6 +24,7 @@ class EncodedRows(NamedTuple):
     target: Tensor
     norms: Tensor
     weights: Tensor
+    offset: Tensor | None = None
 
 
 def class_sum(question: ClassMoments | ClassGradient | ClassCurvature, rows: EncodedRows, theta: Tensor) -> Tensor:

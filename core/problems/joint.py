@@ -49,9 +49,19 @@ class JointProblem(BlockProblem):
         present: bool, same shape and device; False marks a null record.
         loss: joint, nothing open.
         weights: nothing open, on these features.
+        sampling: float64, shape of the target: how often a record counts, 0 to 1; None: once each.
     """
 
-    def __init__(self, features: Tensor, target: Tensor, present: Tensor, loss: Huber, weights: Mallows) -> None:
+    def __init__(
+        self,
+        features: Tensor,
+        target: Tensor,
+        present: Tensor,
+        loss: Huber,
+        weights: Mallows,
+        *,
+        sampling: Tensor | None = None,
+    ) -> None:
         ensure(loss.joint, "with a known scale the predictor is linear")
         self._c = loss.c
         self._kappa = loss.kappa
@@ -64,6 +74,7 @@ class JointProblem(BlockProblem):
             features.shape[-1] + 1,
             numbers=3,
             diameter=gradient_diameter(loss, weights),
+            sampling=sampling,
         )
 
     def _layout(self, question: Summed) -> Layout:

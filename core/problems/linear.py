@@ -22,6 +22,9 @@ Schweppe weights stand inside the loss, phi((y - x.b) v/scale): it is the loss o
 targets are scaled once, when the object is made, and everything above holds for what they are then; |v x| <= C up to
 three roundings. Clipped gradients are those of the unweighted loss, and their limit is the facts' bound.
 
+An offset is added to a margin before any score is made of it; scores, curvatures and slopes keep their bounds for
+every margin, so nothing above changes. A product with v has none. Sampling weights are in the weights, and at most 1.
+
 A margin or score that is not finite gives a zero factor by selection, at that point, and so does a slope that is not.
 So does a weighted score or curvature below LEAST_NUMBER: how long its products take would tell of the record.
 
@@ -79,18 +82,33 @@ class LinearProblem(BlockProblem):
         present: bool, same shape and device; False marks a null record.
         loss: of one margin, at a known scale, nothing open; a scale is in the units of `target`.
         weights: nothing open, on these features.
+        offset: float64, shape of the target, on the same device: added to x.theta; None: nothing.
+        sampling: the same, 0 to 1: how often a record counts; None: once each.
     """
 
-    def __init__(self, features: Tensor, target: Tensor, present: Tensor, loss: Loss, weights: Weights) -> None:
+    def __init__(
+        self,
+        features: Tensor,
+        target: Tensor,
+        present: Tensor,
+        loss: Loss,
+        weights: Weights,
+        *,
+        offset: Tensor | None = None,
+        sampling: Tensor | None = None,
+    ) -> None:
         self.loss = per_record(loss)
         self._gradient_bound = inf if isinstance(weights, Clip) else gradient_bound(loss, weights)
-        super().__init__(features, target, present & self.loss.valid(target), weights, features.shape[-1])
+        present = present & self.loss.valid(target)
+        assert offset is None or not isinstance(weights, Schweppe), "a number's offset is taken from its target"
+        super().__init__(features, target, present, weights, features.shape[-1], offset=offset, sampling=sampling)
         # x = 0 contributes zero to every sum, so it may count as null, whatever its target leads to.
         kept = torch.where(self._records.norms > 0, self._records.weights, 0.0)
         self._records = self._records._replace(weights=kept)
         if isinstance(weights, Schweppe):
             self._records = _inside(self._records, weights)
-        self._is_short = self.lanes is None and features.device.type == "cpu"
+        # Compiled sums and those in single precision know of no offset; the walk over blocks does.
+        self._is_short = self.lanes is None and features.device.type == "cpu" and offset is None
         self._beside: _Beside | None = None
         self._asked: tuple[Question, Facts] | None = None
         self._single: SingleRecords | None = None
@@ -234,8 +252,9 @@ class LinearProblem(BlockProblem):
             case Gradient():
                 return Factors(linear=self._gradients(bound, records, _margin(records, at.theta)).unsqueeze(-2))
             case GradientDifference():
-                each = Records(*(one.unsqueeze(-2) for one in records))._replace(features=records.features)
-                found = self._gradients(question.gradient_clip(facts), each, margins(records.features, at.both()))
+                each = records.each(lambda one: one.unsqueeze(-2))._replace(features=records.features)
+                margin = _shifted(each, margins(records.features, at.both()))
+                found = self._gradients(question.gradient_clip(facts), each, margin)
                 return Factors(linear=_clipped(found[..., 1:, :] - found[..., :1, :], bound, each))
             case Secant():
                 return Factors(plain=self._slopes(records, at, bound).unsqueeze(-2))
@@ -245,7 +264,7 @@ class LinearProblem(BlockProblem):
                 return Factors(outer=factors.unsqueeze(-2))
             case HessianProduct():
                 assert at.other is not None, "a product is with a vector"
-                turned = self._bends(records, _margin(records, at.theta)) * _margin(records, at.other)
+                turned = self._bends(records, _margin(records, at.theta)) * _along(records, at.other)
                 turned = torch.where(turned.isfinite(), turned, 0.0)
                 return Factors(linear=_clipped(turned, bound, records).unsqueeze(-2))
             case Curvature(of="hessian"):
@@ -285,6 +304,16 @@ class LinearProblem(BlockProblem):
 
 
 def _margin(records: Records, theta: Tensor) -> Tensor:
+    """Return x.theta and the offset for every record, lanes first."""
+    return _shifted(records, _along(records, theta))
+
+
+def _shifted(records: Records, margin: Tensor) -> Tensor:
+    """Return margins with the offset, where there is one."""
+    return margin if records.offset is None else margin + records.offset
+
+
+def _along(records: Records, theta: Tensor) -> Tensor:
     """Return x.theta for every record, lanes first."""
     if theta.ndim == 1:
         return product(records.features, theta)

@@ -114,7 +114,8 @@ def _counts(question: Counted, ranges: Ranges, theta: Tensor, block: Records) ->
             sizes = [(residual, question.top)]
         case ResidualMagnitudeCounts():
             at = theta.to(block.features.device)
-            mean = torch.exp((block.features @ at[1:].mT) @ at[0])
+            margin = (block.features @ at[1:].mT) @ at[0]
+            mean = torch.exp(margin if block.offset is None else margin + block.offset)
             weight = (question.rate_cap / mean).clamp(max=1.0)
             sizes = [((mean.clamp(max=question.rate_cap) - weight * block.target).abs(), question.top)]
         case MagnitudeCounts(of="target"):
@@ -188,11 +189,18 @@ def _term_sum(question: Reencoded, theta: Tensor, block: Records) -> Tensor:
     match question:
         case WeightSums(weight_bound=most):
             once = (rows.weights * rows.norms * rows.norms).clamp(max=most**2)
-            return torch.stack((once.sum(), (once * rows.weights).sum()))
+            sums = [once.sum(), (once * rows.weights).sum()]
+            if question.sampled:
+                assert block.sampling is not None, "asked where records have sampling weights"
+                counted = torch.where(rows.weights > 0, block.sampling, 0.0)
+                sums += [most**2 * counted.sum(), most**2 * counted.square().sum()]
+            return torch.stack(sums)
         case SecondMoments():
-            beside = ((rows.target - question.target_centre) / question.target_unit).clamp(-1.0, 1.0)
-            beside = torch.where(rows.weights > 0, beside, 0.0)
-            table = torch.cat((rows.features, beside.unsqueeze(-1)), -1)
+            beside = [_cut(rows, rows.target, question.target_centre, question.target_unit)]
+            if question.offset_unit is not None:
+                assert rows.offset is not None, "asked where there is an offset"
+                beside.append(_cut(rows, rows.offset, question.offset_centre, question.offset_unit))
+            table = torch.cat((rows.features, torch.stack(beside, -1)), -1)
             return table.mT @ (table * rows.weights.unsqueeze(-1))
         case ReencodedGradient():
             return rows.features.mT @ _numbers(question, rows, at[0])
@@ -211,13 +219,22 @@ def _reencoded(question: Reencoded, encoding: Tensor, block: Records) -> Encoded
     norms, kept = clean(features, block.weights > 0)
     kept &= norms > 0  # a row of zeros adds nothing
     weights = record_weights(norms, Mallows(bound=question.weight_bound))
-    return EncodedRows(features, block.target, norms, torch.where(kept, weights, 0.0))
+    if block.sampling is not None:  # at most 1, so every bound holds as without
+        weights = ordinary(weights * block.sampling)
+    return EncodedRows(features, block.target, norms, torch.where(kept, weights, 0.0), block.offset)
+
+
+def _cut(rows: EncodedRows, numbers: Tensor, centre: float, unit: float) -> Tensor:
+    """Return a number of each record between -1 and 1, zero for those that do not count."""
+    return torch.where(rows.weights > 0, ((numbers - centre) / unit).clamp(-1.0, 1.0), 0.0)
 
 
 def _numbers(question: ReencodedGradient | ReencodedCurvature, rows: EncodedRows, theta: Tensor) -> Tensor:
     """Return the number that multiplies each record's x or x x', zero where it is not finite."""
     loss = CutPoissonRecords(question.loss) if isinstance(question.loss, CutPoisson) else per_record(question.loss)
     margin = rows.features @ theta
+    if rows.offset is not None:
+        margin = margin + rows.offset
     target = (rows.target - question.target_centre) / question.target_unit
     bends = isinstance(question, ReencodedCurvature) and question.of == "hessian"
     found = (loss.curvature if bends else loss.score)(margin, target) * rows.weights

@@ -1,5 +1,6 @@
 """What problems that sum by blocks are made of: records, points, each record's numbers, and their sums."""
 
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import torch
@@ -10,19 +11,37 @@ _BITS: Final = {8: torch.int64, 4: torch.int32, 1: torch.uint8}
 
 
 class Records(NamedTuple):
-    """Some records, shape (m, ...) or (L, m, ...) in lanes; null ones have features, target, weight and norm zero."""
+    """Some records, shape (m, ...) or (L, m, ...) in lanes; null ones have zeros alone."""
 
     features: Tensor
     target: Tensor
     weights: Tensor
     norms: Tensor
     """Upper bounds of the norms of the very features that enter the products."""
+    offset: Tensor | None = None
+    """What is added to a record's x.theta; None: nothing."""
+    sampling: Tensor | None = None
+    """How often a record counts, 0 to 1, which its weight has in it; None: once each."""
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Those there are, in order."""
+        return tuple(one for one in self if one is not None)
+
+    def of(self, tensors: Sequence[Tensor]) -> "Records":
+        """Return records of other tensors, one for each there is, in order."""
+        given = iter(tensors)
+        return Records(*(None if one is None else next(given) for one in self))  # type: ignore[arg-type] # the first four are
+
+    def each(self, make: Callable[[Tensor], Tensor]) -> "Records":
+        """Return records of what is made of each tensor."""
+        return self.of([make(one) for one in self.tensors])
 
     def listed(self, rows: Tensor, included: Tensor | None) -> "Records":
         """Return copies of the records of a list, with zeros in place of what is left out, as null records are."""
-        chosen = Records(*(one.index_select(0, rows) for one in self))
+        chosen = self.each(lambda one: one.index_select(0, rows))
         if included is not None:
-            for one in chosen:
+            for one in chosen.tensors:
                 overwrite(one, included)
         return chosen
 

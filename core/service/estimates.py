@@ -20,6 +20,7 @@ from core.catalogue.methods import source_of
 from core.catalogue.models import NetworkModel
 from core.catalogue.network.planning import multiplications
 from core.catalogue.planning import PlannedJob
+from core.catalogue.term_words import term_notes
 from core.errors import Conflict, FieldError, Invalid, Refusal
 from core.privacy.amounts import PrivacyTarget, write_figure
 from core.privacy.events import Event, compose
@@ -395,4 +396,5 @@ def estimate(context: Context, caller: Caller, spec: EstimateSpec) -> EstimateVi
         excess=foreseen.excess,
         goal=foreseen.goal,
         if_lost=if_lost(planned),
+        notes=term_notes(planned.design),
     )

@@ -10,6 +10,7 @@ from core.catalogue.federating import POINTER, Client, PlannedFederation, plan_f
 from core.catalogue.jobs import JobSpec
 from core.catalogue.methods import source_of
 from core.catalogue.models import NetworkModel
+from core.catalogue.term_words import term_notes
 from core.errors import Conflict, FieldError, Invalid, NotFound, Refusal
 from core.privacy.facts import Adjacency
 from core.service import about, weights
@@ -155,6 +156,7 @@ def estimate(context: Context, caller: Caller, spec: EstimateSpec) -> EstimateVi
         },
         head=None,
         clients=clients,
+        notes=term_notes(first.design),
     )
 
 

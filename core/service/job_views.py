@@ -2,6 +2,8 @@
 
 from typing import Any, Literal
 
+from pydantic import Field
+
 from core.catalogue.excess import ExcessForecast, ReachedExcess
 from core.catalogue.forecast import Forecast, Reached
 from core.catalogue.method import Bound
@@ -90,6 +92,8 @@ class EstimateView(View):
     """What the wanted width or excess risk takes; null where none was asked for."""
     if_lost: Declared[str | None] = None
     """What becomes of it if its worker is lost; null of a federated job."""
+    notes: Declared[list[str]] = Field(default_factory=list)
+    """What interactions, an offset or sampling weights change in what coefficients mean; a sentence each."""
 
 
 class ProgressView(View):

@@ -74,6 +74,11 @@ def make_problem(planned: PlannedJob, records: Encoded, weights: PublicWeights) 
         torch.from_numpy(records.present).to(device),
         encoded_loss(model, planned.design),
         model.weights,
+        **{
+            name: torch.from_numpy(numbers).to(device)
+            for name, numbers in (("offset", records.offset), ("sampling", records.sampling))
+            if numbers is not None
+        },
     )
 
 
@@ -222,6 +227,8 @@ def _shown(checks: Checks | None, planned: PlannedJob, units: int, theta: tuple[
     columns = tuple(
         look.model_copy(update={"clamped": tuple(end for end in look.clamped if end != "lower")})
         if feature.column in zero
+        else look.model_copy(update={"clamped": ()})
+        if feature.factors  # a product's end says nothing that its columns' own do not
         else look
         for look, feature in zip(checks.learned.columns, design.features, strict=True)
     )

@@ -142,7 +142,7 @@ def poison(held: Problem, rows: Tensor) -> None:
             if squares is not None:
                 squares[some] = value
         elif isinstance(held, BlockProblem):
-            for one in held._records:
+            for one in held._records.tensors:
                 one[some] = value
             if isinstance(held, LinearProblem):
                 _poison_copies(held, some.numpy(), value)

@@ -48,6 +48,10 @@ class Encoded:
     """Shape (n,): 0/1, or the scaled number."""
     present: "npt.NDArray[np.bool_]"
     """Shape (n,): false where a value the design needs is missing; true everywhere where the design keeps those."""
+    offset: "npt.NDArray[np.float64] | None" = None
+    """Shape (n,): what enters the predictor beside the features; None: nothing does, or the target is less by it."""
+    sampling: "npt.NDArray[np.float64] | None" = None
+    """Shape (n,): 0 to 1, how often a record counts; None: once each."""
 
 
 def kept_of(dataset: Dataset) -> Kept:
@@ -113,6 +117,8 @@ def read_records(source: BinaryIO, design: Design, rows: range | None = None) ->
         _aligned(len(wanted), design.dimension, kind=design.number_type),
         _aligned(len(wanted)),
         np.empty(len(wanted), dtype=np.bool_),
+        None if design.margin_offset is None else _aligned(len(wanted)),
+        None if design.sampling is None else _aligned(len(wanted)),
     )
     start = 0
     for number, piece in _pieces(file, reader.num_record_batches, rows):
@@ -132,11 +138,31 @@ def read_records(source: BinaryIO, design: Design, rows: range | None = None) ->
                 encoded.features[start:stop, place][missing[name]] = np.nan
         encoded.features[start:stop][~present] = 0
         encoded.target[start:stop] = (values[target] - design.target.centre) / design.target.scale
-        encoded.target[start:stop][~present] = 0.0
-        drop_tiny(encoded.target[start:stop])
+        _encode_beside(design, values, encoded, slice(start, stop))
+        for numbers in (encoded.target, encoded.offset, encoded.sampling):
+            if numbers is not None:
+                numbers[start:stop][~present] = 0.0
+                drop_tiny(numbers[start:stop])
         start = stop
     ensure(start == len(wanted), "the stored records are cut short")
     return encoded
+
+
+def _encode_beside(design: Design, values: "dict[str, npt.NDArray[Any]]", encoded: Encoded, rows: slice) -> None:
+    """Fill offsets and weights of some rows, or take a number's offset from its target."""
+    import numpy as np  # noqa: PLC0415 - as in `read_records`
+
+    if design.offset is not None:
+        coding = design.offset
+        given = values[coding.column.name].astype(np.float64)
+        offset = ((np.log(given) if coding.log else given) - coding.centre) / coding.unit
+        if encoded.offset is None:
+            encoded.target[rows] -= offset
+        else:
+            encoded.offset[rows] = offset
+    if encoded.sampling is not None:
+        assert design.sampling is not None, "there are weights because the design has them"
+        encoded.sampling[rows] = values[design.sampling.column.name].astype(np.float64) / design.sampling.largest
 
 
 def _numbers(column: Any) -> "tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]":  # noqa: ANN401 - as below
