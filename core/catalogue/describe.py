@@ -26,7 +26,7 @@ from core.catalogue.table_questions import (
     StandardCut,
     TableCounts,
 )
-from core.catalogue.whitened_newton import LEVELS, MOST_CELLS, SIZE_BINS
+from core.catalogue.whitened_shares import LEVELS, MOST_CELLS, SIZE_BINS
 from core.errors import FieldError, Invalid
 from core.privacy.events import Event
 from core.privacy.facts import Adjacency, Facts, Frozen

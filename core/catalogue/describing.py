@@ -6,7 +6,8 @@ from typing import Final
 from core.catalogue.columns import ArrayColumn, Coded, Column, Ordered, Scalar, bounds_of, find
 from core.catalogue.describe import MOST_COUNTS, ColumnShape, Describe, Layout
 from core.catalogue.description_model import DescriptionModel
-from core.catalogue.design import Design, Feature, TargetCoding
+from core.catalogue.design import Design
+from core.catalogue.features import Feature, TargetCoding
 from core.catalogue.jobs import Inference, JobSpec
 from core.catalogue.planning_rules import fill
 from core.catalogue.selection import some_of

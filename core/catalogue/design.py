@@ -15,45 +15,51 @@ Interactions, an offset and sampling weights enter as `core.catalogue.model_term
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from math import prod, sqrt
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from core.catalogue.arrays import encode_array, encode_one, norm_of
-from core.catalogue.cells import code_of_cell, number_of_cell
 from core.catalogue.columns import (
     ArrayColumn,
-    BinaryColumn,
     Coded,
     Column,
-    Ordered,
     Scalar,
     bounds_of,
-    centre_of,
     plain,
 )
+from core.catalogue.features import (
+    Feature,
+    TargetCoding,
+    escape,
+    factor_of,
+    features_of,
+    parts_of,
+    product_features,
+    product_reaches,
+    reach_of,
+    read_cell,
+    target_coding,
+    wanted,
+)
 from core.catalogue.model_terms import (
-    Factor,
     OffsetCoding,
     SamplingCoding,
     hierarchical,
     interaction_columns,
     make_offset,
     make_sampling,
-    product_bounds,
-    product_name,
-    products,
 )
-from core.catalogue.models import PhaseRetrievalModel, PoissonModel, TrainedModel
+from core.catalogue.models import TrainedModel
 from core.catalogue.network.layers import Shape
 from core.catalogue.network.model import NetworkModel
-from core.catalogue.selection import some_of, target_of, used_by
+from core.catalogue.selection import target_of, used_by
 from core.catalogue.tiny import drop_tiny, without_tiny
 from core.errors import FieldError, Invalid
-from core.privacy.facts import Frozen, Grown
+from core.privacy.facts import Grown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,38 +71,6 @@ MAX_DIMENSION = 2_000
 INTERCEPT = "intercept"
 _NUMBER_BYTES = {"float64": 8, "float32": 4, "int32": 4}
 _ABSENT = "is missing: give every column the model uses"
-_Positive = Annotated[float, Field(gt=0)]
-
-
-class Feature(Grown):
-    """One number of an encoded row; which column it comes from, and how."""
-
-    NEWER: ClassVar = frozenset({"factors"})
-
-    name: str = Field(description="`intercept`, the column's name, or `column[level]`; factors joined by `:`")
-    column: str | None = Field(description="null for the intercept; of an interaction its columns, joined by `:`")
-    level: str | None = Field(default=None, description="the value of the column for which the feature is 1")
-    code: int | None = Field(default=None, description="the level's place among the declared values")
-    centre: float = 0.0
-    scale: _Positive = Field(default=1.0, description="of an interaction the product of its factors'")
-    factors: tuple[Factor, ...] = Field(default=(), description="of an interaction: what is multiplied")
-
-
-class TargetCoding(Frozen):
-    """How the target becomes a number: a category's code, a count as it is, (value - centre)/scale otherwise.
-
-    That of a `square` is 0 to 1: it is the margin's square, so the margin is in units of the root of its scale.
-    """
-
-    column: str
-    kind: Literal["binary", "category", "count", "number", "square"]
-    centre: float = 0.0
-    scale: _Positive = 1.0
-
-    @property
-    def margin_scale(self) -> float:
-        """What one unit of an encoded margin is worth."""
-        return sqrt(self.scale) if self.kind == "square" else self.scale
 
 
 class Design(Grown):
@@ -188,18 +162,22 @@ class Design(Grown):
         """
         if self.array is not None:
             return norm_of(self.array)
-        products = sum(reach**2 for reach in self._product_reaches().values())
+        products = sum(reach**2 for reach in product_reaches(self.features, (*self.columns, *self.aside)).values())
         coded: dict[str | None, list[Feature]] = {}
         for feature in self.features:
             if feature.factors:
                 continue
             coded.setdefault(feature.column, []).append(feature)
-        return sqrt(self.intercept + sum(_reach(column, coded[column.name]) ** 2 for column in self.columns) + products)
+        return sqrt(
+            self.intercept + sum(reach_of(column, coded[column.name]) ** 2 for column in self.columns) + products
+        )
 
     @property
     def ordinary_norm(self) -> float:
         """A norm that rows pass only where numbers lie further from `typical` than half their declared range."""
-        return sqrt(len(self.columns) + self.intercept + len(self._product_reaches()))
+        return sqrt(
+            len(self.columns) + self.intercept + len(product_reaches(self.features, (*self.columns, *self.aside)))
+        )
 
     @property
     def target_reach(self) -> float:
@@ -221,20 +199,6 @@ class Design(Grown):
         """The offset, where it is not taken from the target: of a log or logit link."""
         return None if self.target.kind == "number" else self.offset
 
-    def _product_reaches(self) -> dict[str, float]:
-        """Return the largest norm of what each interaction adds to an encoded row.
-
-        Of a category's values one at most is 1, so a row has one combination of them at most.
-        """
-        columns = {column.name: column for column in (*self.columns, *self.aside)}
-        found: dict[str, float] = {}
-        for feature in self.features:
-            if feature.factors:
-                assert feature.column is not None, "an interaction has columns"
-                reach = max(map(abs, product_bounds(feature.factors, columns)))
-                found[feature.column] = max(reach, found.get(feature.column, 0.0))
-        return found
-
     def to_declared(self) -> "tuple[Array, Array]":
         """Return (A, offset), shapes (p, p) and (p,): coefficients in declared units are A @ encoded + offset.
 
@@ -254,7 +218,7 @@ class Design(Grown):
             centres = np.array([feature.centre for feature in self.features])
             matrix[0] -= unit * centres / scales
             offset[0] = self.target.centre - (0.0 if self.offset is None else self.offset.centre)
-        places = {_parts(feature): place for place, feature in enumerate(self.features)}
+        places = {parts_of(feature): place for place, feature in enumerate(self.features)}
         for place, feature in enumerate(self.features):
             moved = [factor for factor in feature.factors if factor.centre]
             for size in range(1, len(moved) + 1):
@@ -296,7 +260,7 @@ class Design(Grown):
                 to stand for it. Each such column is named, and the place inside an array.
         """
         if self.array is not None:
-            return self._encode_array(row, f"{pointer}/{_escape(self.array.name)}")
+            return self._encode_array(row, f"{pointer}/{escape(self.array.name)}")
         values = self._values((*self.columns, *self.aside), row, pointer)
         return [self._feature(feature, values) for feature in self.features]
 
@@ -321,13 +285,13 @@ class Design(Grown):
         values: dict[str, float] = {}
         errors: list[FieldError] = []
         for column in columns:
-            where = f"{pointer}/{_escape(column.name)}"
+            where = f"{pointer}/{escape(column.name)}"
             if column.name not in row:
                 errors.append(FieldError(where, _ABSENT))
                 continue
-            value = _read(column, row[column.name])
+            value = read_cell(column, row[column.name])
             if value is None:
-                errors.append(FieldError(where, _wanted(column)))
+                errors.append(FieldError(where, wanted(column)))
             else:
                 values[column.name] = value
         if errors:
@@ -364,7 +328,7 @@ class Design(Grown):
             if feature.factors:
                 column = np.ones(len(out))
                 for factor in feature.factors:
-                    column *= _factor(factor, values[factor.column])
+                    column *= factor_of(factor, values[factor.column])
                 drop_tiny(column)
                 out[:, place] = column
                 continue
@@ -399,18 +363,18 @@ def make_design(columns: Sequence[Column], model: TrainedModel) -> Design:
     columns = tuple(map(plain, columns))
     target_column = target_of(columns, model)
     used = used_by(columns, model)
-    target = _target_coding(target_column, model)
+    target = target_coding(target_column, model)
     network = isinstance(model, NetworkModel)
     if isinstance(used, ArrayColumn):
         return Design(features=(), target=target, columns=(), target_column=target_column, array=used, single=True)
     intercept = not isinstance(model, NetworkModel) and model.intercept
     features = [Feature(name=INTERCEPT, column=None)] if intercept else []
     for column in used:
-        features.extend(_features(column, centred=intercept or network))
+        features.extend(features_of(column, centred=intercept or network))
     terms = interaction_columns(columns, model)
     mains = [column.name for column in used]
     for term, centred in zip(terms, hierarchical(terms, mains, intercept=intercept), strict=True):
-        features.extend(_products(term, centred=centred))
+        features.extend(product_features(term, centred=centred))
     if len(features) > MAX_DIMENSION:
         raise Invalid(
             f"The model would have {len(features)} coefficients; at most {MAX_DIMENSION} are offered.",
@@ -433,102 +397,3 @@ def make_design(columns: Sequence[Column], model: TrainedModel) -> Design:
         offset=make_offset(columns, model, target.scale, centred=intercept),
         sampling=make_sampling(columns, model),
     )
-
-
-def _products(term: Sequence[Scalar], *, centred: bool) -> Iterable[Feature]:
-    """Yield the features of an interaction."""
-    column = ":".join(one.name for one in term)
-    for factors in products(term, centred=centred):
-        scale = prod(factor.scale for factor in factors)
-        yield Feature(name=product_name(factors, term), column=column, scale=scale, factors=factors)
-
-
-def _features(column: Scalar, *, centred: bool) -> Iterable[Feature]:
-    if isinstance(column, Coded):
-        centre, scale = _spread(len(column.values)) if centred else (0.0, 1.0)
-        for code, level in enumerate(column.values[1:], start=1):
-            name = column.name if isinstance(column, BinaryColumn) else f"{column.name}[{level}]"
-            yield Feature(name=name, column=column.name, level=level, code=code, centre=centre, scale=scale)
-    else:
-        centre, scale = _coding(column, centred=centred)
-        yield Feature(name=column.name, column=column.name, centre=centre, scale=scale)
-
-
-def _reach(column: Scalar, coded: Sequence[Feature]) -> float:
-    """Return the largest norm of what one column adds to an encoded row.
-
-    Args:
-        column: of the design.
-        coded: its features.
-    """
-    if isinstance(column, Coded):
-        here = [((1 - feature.centre) / feature.scale) ** 2 for feature in coded]
-        away = [(feature.centre / feature.scale) ** 2 for feature in coded]
-        return sqrt(sum(away) + max(0.0, *(one - other for one, other in zip(here, away, strict=True))))
-    lower, upper = bounds_of(column)
-    (feature,) = coded
-    return max(abs(upper - feature.centre), abs(lower - feature.centre)) / feature.scale
-
-
-def _spread(values: int) -> tuple[float, float]:
-    """Return the centre c and scale of k - 1 indicators that make the longest of the k coded values have norm 1.
-
-    Squared, before scaling: (k - 1) c^2 for the baseline and 1 - 2 c + (k - 1) c^2 for any other. The larger is least
-    at c = 1/(k - 1), or where both are equal, c = 1/2, if that comes first.
-    """
-    centre = min(0.5, 1 / (values - 1))
-    baseline = (values - 1) * centre**2
-    return centre, sqrt(max(baseline, 1 - 2 * centre + baseline))
-
-
-def _coding(column: Ordered, *, centred: bool) -> tuple[float, float]:
-    """Return the centre and half the range; without centring 0 and the largest number within the bounds."""
-    lower, upper = bounds_of(column)
-    if not centred:
-        return 0.0, max(abs(upper), abs(lower))
-    return centre_of(column), upper / 2 - lower / 2
-
-
-def _target_coding(column: Scalar, model: TrainedModel) -> TargetCoding:
-    if isinstance(column, Coded):
-        return TargetCoding(column=column.name, kind="binary" if isinstance(column, BinaryColumn) else "category")
-    if isinstance(model, PoissonModel):
-        return TargetCoding(column=column.name, kind="count")
-    if isinstance(model, PhaseRetrievalModel):
-        return TargetCoding(column=column.name, kind="square", scale=bounds_of(column)[1])
-    centre, scale = _coding(column, centred=isinstance(model, NetworkModel) or model.intercept)
-    return TargetCoding(column=column.name, kind="number", centre=centre, scale=scale)
-
-
-def _parts(feature: Feature) -> frozenset[tuple[str, int | None]]:
-    """Return what is multiplied: columns with the code of a value; nothing for the intercept."""
-    if feature.column is None:
-        return frozenset()
-    if not feature.factors:
-        return frozenset({(feature.column, feature.code)})
-    return frozenset((one.column, one.code) for one in feature.factors)
-
-
-def _factor(factor: Factor, values: "npt.NDArray[np.generic]") -> "Array":
-    """Return a column's factors, shape (rows,)."""
-    import numpy as np  # noqa: PLC0415 - as above
-
-    numbers = values if factor.code is None else values == factor.code
-    column: Array = numbers.astype(np.float64)
-    return column if factor.code is not None else (column - factor.centre) / factor.scale
-
-
-def _read(column: Scalar, value: object) -> float | None:
-    return code_of_cell(column, value) if isinstance(column, Coded) else number_of_cell(column, value)
-
-
-def _wanted(column: Scalar) -> str:
-    if isinstance(column, Coded):
-        return f"must be one of {some_of(column.values)}"
-    if column.type == "date":
-        return "must be a date such as 2006-12-31"
-    return "must be a number"
-
-
-def _escape(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")

@@ -30,7 +30,8 @@ from core.catalogue.models import MultinomialModel, RegressionModel
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.predicted_covariance import Outlook, covariance_of, inverted, noised_matrices, penalised
 from core.catalogue.reference import reference_of
-from core.catalogue.whitened_newton import WIDTH_FACTOR, WhitenedNewton
+from core.catalogue.whitened_newton import WhitenedNewton
+from core.catalogue.whitened_shares import WIDTH_FACTOR
 from core.privacy.facts import Facts, Frozen
 
 Array = NDArray[np.float64]

@@ -1,8 +1,10 @@
-"""Whitened Newton's entry in the catalogue."""
+"""Whitened Newton's entry in the catalogue, and how its bound is worded."""
 
+from math import sqrt
 from typing import Final
 
-from core.catalogue.method import Assumption, Card
+from core.catalogue.method import Assumption, Bound, Card
+from core.catalogue.planning_rules import CONFIDENCE
 from core.privacy.facts import Adjacency
 
 CARD: Final = Card(
@@ -20,3 +22,22 @@ CARD: Final = Card(
     returns="coefficients with intervals; what fails a check is flagged, and its interval withheld",
     default_for=("logistic", "multinomial", "linear", "poisson"),
 )
+
+
+def first_order(value: float, dimension: int) -> Bound:
+    """Return the bound on what noise moves the estimate by, in deviations of the linear predictor.
+
+    Args:
+        value: of the bound.
+        dimension: number of coefficients.
+    """
+    trivial = 2 * sqrt(dimension)
+    return Bound(
+        quantity="distance of the private from the weighted non-private estimate, to first order, in deviations of "
+        "the linear predictor (of a linear model in residual scales)",
+        value=value,
+        confidence=CONFIDENCE,
+        trivial=trivial,
+        vacuous=value >= trivial,
+        source="first-order expansion of the last two steps at a re-encoded design; no theorem is claimed",
+    )

@@ -7,7 +7,7 @@ What it is called, assumes, costs and predicts; `core.optimizers.whitened_newton
 
 from collections.abc import Iterator, Sequence
 from math import sqrt
-from typing import Annotated, ClassVar, Final, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -25,28 +25,14 @@ from core.catalogue.look_questions import (
 )
 from core.catalogue.losses import Huber, Logistic, Multinomial, Poisson
 from core.catalogue.method import AbstractSettings, Bound, Card
-from core.catalogue.planning_rules import CONFIDENCE, Mu, fill, noise_norm
+from core.catalogue.planning_rules import Mu, fill, noise_norm
 from core.catalogue.questions import Looked
 from core.catalogue.reencoded_questions import ReencodedCurvature, ReencodedGradient, widest
-from core.catalogue.whitened_card import CARD
+from core.catalogue.whitened_card import CARD, first_order
 from core.catalogue.whitened_shares import Shares
 from core.privacy.events import Event
 from core.privacy.facts import Adjacency, Facts
 
-LEVELS: Final = 16
-"""Of dyadic cells: a quantile is found to the declared range divided by 2^16."""
-MOST_CELLS: Final = (0, 1, 2, 3)
-"""In place of what a level names of a column: two children at most, and both ends."""
-SIZE_BINS: Final = 22
-COUNT_BINS: Final = 44
-COUNT_BINS_PER_OCTAVE: Final = 2
-TARGET_REACH: Final = 3.0
-"""A linear model's target enters second moments cut at so many of its own units."""
-LEAST_SQUARES_CUT: Final = 4.5
-"""c of the Huber loss that stands for least squares: residuals beyond it are drawn in."""
-WIDTH_FACTOR: Final = 1.12
-GRADIENT_SHARE: Final = 0.34
-"""Of both precise gradients together, in predictions of widths."""
 Family = Annotated[Logistic | Multinomial | Huber | Poisson, Field(discriminator="kind")]
 
 
@@ -151,11 +137,11 @@ class WhitenedNewton(AbstractSettings):
 
     def cell_sigma(self) -> float:
         """Return the noise multiplier of each level's cells of the columns."""
-        return self.sigma(self.column_shares()[0] / 2, LEVELS)
+        return self.sigma(self.column_shares()[0] / 2, parts.LEVELS)
 
     def target_cell_sigma(self) -> float:
         """Return the noise multiplier of each level's cells of a linear model's target."""
-        return self.sigma(parts.MEDIAN_PART * self.shares.target, LEVELS)
+        return self.sigma(parts.MEDIAN_PART * self.shares.target, parts.LEVELS)
 
     def linear_residual_question(
         self, top: float = 1.0, centre: float = 0.0, unit: float = 1.0
@@ -175,7 +161,8 @@ class WhitenedNewton(AbstractSettings):
         """Return the question for the sizes of numeric columns; None where there are none."""
         if not self.numbers:
             return None
-        return MagnitudeCounts(sigma=self.sigma(self.column_shares()[0] / 2), columns=self.numbers, bins=SIZE_BINS)
+        sigma = self.sigma(self.column_shares()[0] / 2)
+        return MagnitudeCounts(sigma=sigma, columns=self.numbers, bins=parts.SIZE_BINS)
 
     def value_question(self) -> ValueCounts | None:
         """Return the question for frequencies of two-valued columns; None where there are none."""
@@ -192,8 +179,8 @@ class WhitenedNewton(AbstractSettings):
             case Multinomial() as loss:
                 return ClassCounts(sigma=sigma, classes=loss.known_classes)
             case Poisson():
-                per_octave = COUNT_BINS_PER_OCTAVE
-                return MagnitudeCounts(sigma=sigma, of="target", columns=1, bins=COUNT_BINS, per_octave=per_octave)
+                bins, per_octave = parts.COUNT_BINS, parts.COUNT_BINS_PER_OCTAVE
+                return MagnitudeCounts(sigma=sigma, of="target", columns=1, bins=bins, per_octave=per_octave)
             case Huber():
                 return None
 
@@ -207,7 +194,7 @@ class WhitenedNewton(AbstractSettings):
             cap: largest count, beyond which neither need lie.
         """
         assert self.mu is not None, "plan first"
-        noise = self.bound_of_weights / (self.mu * sqrt(GRADIENT_SHARE * facts.units))
+        noise = self.bound_of_weights / (self.mu * sqrt(parts.GRADIENT_SHARE * facts.units))
         noise *= 2 if facts.adjacency is Adjacency.REPLACE_ONE else 1
         noise /= 1.0 if facts.sampling is None else facts.sampling.mean
         most = max(parts.LEAST_RATE_CAP, parts.RATE_CAP_NOISE / self._spectral_noise(facts, 1.0)) * rate
@@ -217,19 +204,13 @@ class WhitenedNewton(AbstractSettings):
 
     def residual_question(self, rate_cap: float, top: float) -> ResidualMagnitudeCounts:
         """Return the question for the sizes of a Poisson model's residuals."""
-        sigma, per_octave = self.sigma(self.shares.residuals), COUNT_BINS_PER_OCTAVE
-        return ResidualMagnitudeCounts(sigma=sigma, rate_cap=rate_cap, top=top, bins=COUNT_BINS, per_octave=per_octave)
+        sigma, bins, per_octave = self.sigma(self.shares.residuals), parts.COUNT_BINS, parts.COUNT_BINS_PER_OCTAVE
+        return ResidualMagnitudeCounts(sigma=sigma, rate_cap=rate_cap, top=top, bins=bins, per_octave=per_octave)
 
     def moment_question(
         self, centre: float = 0.0, unit: float = 1.0, offset: tuple[float, float] | None = None
     ) -> SecondMoments | ClassMoments:
-        """Return the question for second moments with a target so encoded, or with classes.
-
-        Args:
-            centre: of the target.
-            unit: of the target.
-            offset: the same of an offset; None: a placeholder, where there is one.
-        """
+        """Return the question for second moments, or with classes: each less its centre, over its unit."""
         if isinstance(self.loss, Multinomial):
             sigma, bound = self.sigma(self.shares.moments), self.bound_of_weights
             return ClassMoments(sigma=sigma, weight_bound=bound, classes=self.loss.known_classes)
@@ -265,13 +246,13 @@ class WhitenedNewton(AbstractSettings):
         """Yield the questions about columns and target, in order; what they name is learned."""
         assert self.numbers is not None, "plan first"
         if self.numbers and not self.looked:
-            cells = CellCounts(sigma=self.cell_sigma(), level=LEVELS, cells=(MOST_CELLS,) * self.numbers)
-            yield from [cells] * LEVELS
+            cells = CellCounts(sigma=self.cell_sigma(), level=parts.LEVELS, cells=(parts.MOST_CELLS,) * self.numbers)
+            yield from [cells] * parts.LEVELS
         own = () if self.looked else (self.size_question(), self.value_question())
         yield from (one for one in (*own, self.target_question()) if one)
         if isinstance(self.loss, Huber):
-            cells = CellCounts(sigma=self.target_cell_sigma(), of="target", level=LEVELS, cells=(MOST_CELLS,))
-            yield from [cells] * LEVELS
+            sigma, named = self.target_cell_sigma(), (parts.MOST_CELLS,)
+            yield from [CellCounts(sigma=sigma, of="target", level=parts.LEVELS, cells=named)] * parts.LEVELS
             yield self.linear_residual_question()
         yield self.moment_question()
         if isinstance(self.loss, Huber):
@@ -331,13 +312,13 @@ class WhitenedNewton(AbstractSettings):
             variance_ratio: how many times the scores vary as the model says; the non-private interval does, too.
         """
         sampling, private = self.variances(facts, curvature, score_bound)
-        return WIDTH_FACTOR * sqrt(sampling + private / variance_ratio)
+        return parts.WIDTH_FACTOR * sqrt(sampling + private / variance_ratio)
 
     def variances(self, facts: Facts, curvature: float, score_bound: float) -> tuple[float, float]:
         """Return kappa, and t^2 b^2/(n mu^2 G c), which the noise adds to it."""
         assert self.mu is not None, "plan first"
         b = score_bound * (2 if facts.adjacency is Adjacency.REPLACE_ONE else 1)
-        private = (self.bound_of_weights * b / self.mu) ** 2 / (facts.units * GRADIENT_SHARE * curvature)
+        private = (self.bound_of_weights * b / self.mu) ** 2 / (facts.units * parts.GRADIENT_SHARE * curvature)
         private /= 1.0 if facts.sampling is None else facts.sampling.square
         return parts.KAPPA[self.planned_loss.kind], private
 
@@ -368,32 +349,19 @@ class WhitenedNewton(AbstractSettings):
             spread = sqrt((features + 1) * loss.known_classes)
         return spread * deviation / (self.mu * sqrt(share))
 
-    @property
-    def _usual_curvature(self) -> float:
-        """The mean second derivative with equal odds, mean 1 or normal residuals."""
-        loss = self.planned_loss
-        if isinstance(loss, Multinomial):
-            return parts.CLASSES_DIFFER / loss.known_classes
-        return parts.CURVATURE[loss.kind]
-
     def slope_noise(self, facts: Facts, curvature: float) -> float:
-        """Return the deviation that noise alone gives a slope per deviation of its column, to first order.
-
-        Args:
-            facts: public.
-            curvature: c, mean second derivative of the loss at the truth.
-        """
+        """Return the deviation that noise alone gives a slope per deviation of its column, to first order, by c."""
         assert self.mu is not None, "plan first"
         moved = 2 if facts.adjacency is Adjacency.REPLACE_ONE else 1
-        counted = 1.0 if facts.sampling is None else facts.sampling.mean
-        return moved * self.bound_of_weights / (facts.units * self.mu * sqrt(GRADIENT_SHARE) * curvature * counted)
+        counted = facts.units * (1.0 if facts.sampling is None else facts.sampling.mean)
+        return moved * self.bound_of_weights / (counted * self.mu * sqrt(parts.GRADIENT_SHARE) * curvature)
 
     def figures(self, facts: Facts) -> dict[str, float | int | None]:
         """Return what the noise of the Hessians comes to; above 1 a job ends with `too many coefficients`."""
         loss, peak = self.planned_loss, None
         if isinstance(loss, Poisson):
             peak, _ = self.count_cuts(facts, 1.0, 1.0, loss.curvature_peak)
-        return {"hessian_noise": self.hessian_noise(facts, self._usual_curvature, peak)}
+        return {"hessian_noise": self.hessian_noise(facts, parts.usual_curvature(self.planned_loss), peak)}
 
     def bound(self, facts: Facts) -> Bound:
         """Predict how far noise moves the estimate from the non-private one, in deviations of the linear predictor.
@@ -402,8 +370,8 @@ class WhitenedNewton(AbstractSettings):
         columns are as they were learned to be; c is what the loss has with equal odds, mean 1 or normal residuals.
         """
         assert self.mu is not None, "plan first"
-        loss, sigma, bound = self.planned_loss, self.sigma(GRADIENT_SHARE), self.bound_of_weights
-        curvature = self._usual_curvature
+        loss, sigma, bound = self.planned_loss, self.sigma(parts.GRADIENT_SHARE), self.bound_of_weights
+        curvature = parts.usual_curvature(self.planned_loss)
         gradient: ClassGradient | ReencodedGradient
         if isinstance(loss, Multinomial):
             gradient = ClassGradient(sigma=sigma, classes=loss.known_classes, weight_bound=bound)
@@ -415,15 +383,7 @@ class WhitenedNewton(AbstractSettings):
             gradient = ReencodedGradient(sigma=sigma, loss=own, weight_bound=bound)
         value = noise_norm(gradient.sigma * gradient.sensitivity(facts), facts.dimension, 1) / curvature
         value /= 1.0 if facts.sampling is None else facts.sampling.mean
-        return Bound(
-            quantity="distance of the private from the weighted non-private estimate, to first order, in deviations of "
-            "the linear predictor (of a linear model in residual scales)",
-            value=value,
-            confidence=CONFIDENCE,
-            trivial=2 * sqrt(facts.dimension),
-            vacuous=value >= 2 * sqrt(facts.dimension),
-            source="first-order expansion of the last two steps at a re-encoded design; no theorem is claimed",
-        )
+        return first_order(value, facts.dimension)
 
     @classmethod
     def card(cls) -> Card:

@@ -9,7 +9,8 @@ from core.catalogue.losses import Huber, Logistic, Mallows, Multinomial, Poisson
 from core.catalogue.model_terms import product_bounds
 from core.catalogue.models import LinearModel, LogisticModel, MultinomialModel, PoissonModel, RegressionModel
 from core.catalogue.planning_rules import fill
-from core.catalogue.whitened_newton import LEAST_SQUARES_CUT, WhitenedNewton
+from core.catalogue.whitened_newton import WhitenedNewton
+from core.catalogue.whitened_shares import LEAST_SQUARES_CUT
 from core.errors import FieldError, Invalid
 from core.privacy.facts import Facts, Ranges
 

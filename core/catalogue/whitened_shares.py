@@ -2,6 +2,23 @@
 
 from typing import Final, NamedTuple
 
+from core.catalogue.losses import Huber, Logistic, Multinomial, Poisson
+
+LEVELS: Final = 16
+"""Of dyadic cells: a quantile is found to the declared range divided by 2^16."""
+MOST_CELLS: Final = (0, 1, 2, 3)
+"""In place of what a level names of a column: two children at most, and both ends."""
+SIZE_BINS: Final = 22
+COUNT_BINS: Final = 44
+COUNT_BINS_PER_OCTAVE: Final = 2
+TARGET_REACH: Final = 3.0
+"""A linear model's target enters second moments cut at so many of its own units."""
+LEAST_SQUARES_CUT: Final = 4.5
+"""c of the Huber loss that stands for least squares: residuals beyond it are drawn in."""
+WIDTH_FACTOR: Final = 1.12
+GRADIENT_SHARE: Final = 0.34
+"""Of both precise gradients together, in predictions of widths."""
+
 
 class Shares(NamedTuple):
     """Of mu^2; they sum to 1."""
@@ -52,3 +69,8 @@ MOST_SLOPE_NOISE: Final = 0.115
 """In logits a deviation: beyond it a logistic model's answers often do not exclude slopes that decide the outcome."""
 SINGLE_DIRECTIONS: Final = 0.55
 """Spectral noise of a logistic model's Hessian beyond which it often hides single directions."""
+
+
+def usual_curvature(loss: Logistic | Multinomial | Huber | Poisson) -> float:
+    """Return the mean second derivative with equal odds, mean 1 or normal residuals."""
+    return CLASSES_DIFFER / loss.known_classes if isinstance(loss, Multinomial) else CURVATURE[loss.kind]

@@ -20,7 +20,8 @@ from pydantic import Field
 from core.catalogue.assumed import Assumed
 from core.catalogue.checks import JobCheck
 from core.catalogue.columns import Coded, Column, Ordered
-from core.catalogue.design import Design, Feature
+from core.catalogue.design import Design
+from core.catalogue.features import Feature
 from core.catalogue.loss_bases import AbstractRobust
 from core.catalogue.losses import Logistic, Loss, Multinomial, Poisson
 from core.catalogue.modelling import encoded_loss

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.catalogue.columns import Coded, bounds_of
-from core.catalogue.design import Design, Feature
+from core.catalogue.design import Design
+from core.catalogue.features import Feature
 from core.inference.description import Counts, Look, ReleasedDescription
 
 LEAST_INDICATOR_SCALE: Final = 0.1

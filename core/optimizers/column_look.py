@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from core.catalogue.look_questions import CellCounts, Cells, MagnitudeCounts, ValueCounts
-from core.catalogue.whitened_newton import COUNT_BINS_PER_OCTAVE, LEVELS, SIZE_BINS, WhitenedNewton
+from core.catalogue.whitened_newton import WhitenedNewton
+from core.catalogue.whitened_shares import COUNT_BINS_PER_OCTAVE, LEVELS, SIZE_BINS
 from core.inference.looks import Columns, indicator_scales, unknown
 from core.oracle import Answer, Oracle
 from core.privacy.facts import Ranges

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from core.catalogue.count_losses import CutPoisson
-from core.catalogue.whitened_newton import COUNT_BINS, COUNT_BINS_PER_OCTAVE, WhitenedNewton
+from core.catalogue.whitened_newton import WhitenedNewton
+from core.catalogue.whitened_shares import COUNT_BINS, COUNT_BINS_PER_OCTAVE
 from core.inference.counts import Array, dispersion_of, rates, spread
 from core.optimizers.column_look import CAUTION, COUNT_CAUTION, KEPT, largest_seen
 from core.oracle import Oracle

@@ -32,7 +32,8 @@ from core.inference.looks import Columns
 from core.inference.shrinkage import TINY, positive_part
 from core.inference.whitened import Told
 from core.optimizers.column_look import look_at_columns
-from core.optimizers.whitened_newton import EXPLAINED, LONGEST_START, STEP_FLOOR
+from core.optimizers.whitened_newton import LONGEST_START, STEP_FLOOR
+from core.optimizers.whitened_questions import EXPLAINED
 from core.optimizers.whitening import Encoded, above, encoded_by
 from core.oracle import Oracle, Status
 

@@ -49,7 +49,7 @@ from core.catalogue.questions import Gradient, LeastGradient, Question, Summed, 
 from core.errors import ensure
 from core.privacy.facts import PART_UNITS, Facts
 from core.problems.limits import LARGEST_SUM
-from core.problems.losses import ordinary, record_weights
+from core.problems.losses import counts_once, ordinary, record_weights
 from core.problems.terms import Factors, Layout, Point, Records, Sums, size_of
 
 BLOCK_NUMBERS = 2**18
@@ -111,7 +111,7 @@ class BlockProblem(ABC):
         if offset is not None:
             valid = valid & offset.isfinite()
         if sampling is not None:
-            valid = valid & _counts_once(sampling)
+            valid = valid & counts_once(sampling)
         found = clean(features.view(-1, features.shape[-1]), valid.reshape(-1))
         norms, kept = (one.view(target.shape) for one in found)
         # A record's weight is at most what it was, so every bound holds as without sampling weights.
@@ -304,11 +304,6 @@ class BlockProblem(ABC):
         return self._arrange(question, Sums(torch.cat(sums), layout, width))
 
 
-def _counts_once(sampling: Tensor) -> Tensor:
-    """Say which records count more than zero times and at most once; others are null records."""
-    return (sampling > 0) & (sampling <= 1)
-
-
 def margins(features: Tensor, coefficients: Tensor) -> Tensor:
     """Return x.b for every record and coefficient vector b.
 
@@ -388,11 +383,6 @@ def clean(features: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
         norm.copy_(torch.where(keep, computed, 0.0))
         block.copy_(torch.where(keep.unsqueeze(-1), block, 0.0))
     return norms, kept
-
-
-def mirror(matrix: Tensor) -> Tensor:
-    """Return the symmetric matrix that agrees with this one on and above the diagonal."""
-    return matrix.triu() + matrix.triu(1).mT
 
 
 def _add(total: Sums, x: Tensor, factors: Factors) -> None:

@@ -34,8 +34,8 @@ from core.catalogue.losses import Huber, Mallows, gradient_bound, gradient_diame
 from core.catalogue.questions import Curvature, Gradient, GradientDifference, Secant, Summed
 from core.errors import ensure
 from core.privacy.facts import Facts
-from core.problems.blocks import BlockProblem, margins, mirror, slopes
-from core.problems.terms import Factors, Layout, Point, Records, Sums
+from core.problems.blocks import BlockProblem, margins, slopes
+from core.problems.terms import Factors, Layout, Point, Records, Sums, mirror
 
 NO_HESSIAN = "Hessians shortened to a norm are not offered for losses of an unknown scale; the planner refuses them"
 

@@ -61,11 +61,11 @@ from core.errors import ensure
 from core.privacy.facts import PART_UNITS, Facts
 from core.problems import looking
 from core.problems import rows as compiled
-from core.problems.blocks import SMALLEST_BOUND, BlockProblem, margins, mirror, product, slopes
+from core.problems.blocks import SMALLEST_BOUND, BlockProblem, margins, product, slopes
 from core.problems.limits import LARGEST_SUM, LEAST_NUMBER
 from core.problems.losses import ordinary, per_record
 from core.problems.single import BLOCK_ROWS, PART_ROWS, SingleRecords, numbers_of
-from core.problems.terms import Factors, Layout, Point, Records, Sums, overwrite
+from core.problems.terms import Factors, Layout, Point, Records, Sums, mirror, overwrite
 
 Array = NDArray[np.float64]
 

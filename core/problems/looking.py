@@ -33,12 +33,12 @@ from core.catalogue.questions import Counted, Looked, Reencoded
 from core.catalogue.reencoded_questions import ReencodedCurvature, ReencodedGradient
 from core.errors import ensure
 from core.privacy.facts import Facts, Ranges
-from core.problems.blocks import clean, mirror
+from core.problems.blocks import clean
 from core.problems.class_sums import EncodedRows, class_sum
 from core.problems.counts import CutPoissonRecords
 from core.problems.limits import LARGEST_SUM
 from core.problems.losses import ordinary, per_record, record_weights
-from core.problems.terms import Records
+from core.problems.terms import Records, mirror
 
 _Sized = MagnitudeCounts | LinearResidualCounts | ResidualMagnitudeCounts
 

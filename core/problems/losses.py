@@ -209,3 +209,8 @@ def record_weights(norms: Tensor, weights: Weights) -> Tensor:
         case Clip() | Schweppe():
             return torch.ones_like(norms)
     assert_never(weights)
+
+
+def counts_once(sampling: Tensor) -> Tensor:
+    """Say which records count more than zero times and at most once; others are null records."""
+    return (sampling > 0) & (sampling <= 1)

@@ -34,9 +34,9 @@ from core.catalogue.questions import Curvature, Gradient, GradientDifference, Lo
 from core.errors import ensure
 from core.privacy.facts import PART_UNITS, Facts
 from core.problems import looking
-from core.problems.blocks import BlockProblem, margins, mirror, slopes
+from core.problems.blocks import BlockProblem, margins, slopes
 from core.problems.losses import ordinary
-from core.problems.terms import Factors, Layout, Point, Records, Sums
+from core.problems.terms import Factors, Layout, Point, Records, Sums, mirror
 
 NO_HESSIAN = "Hessians shortened to a norm are not offered for losses of several margins; the planner refuses them"
 

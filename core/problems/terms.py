@@ -121,3 +121,8 @@ class Sums(NamedTuple):
 def size_of(layout: Layout, width: int) -> int:
     """Return the number of entries of all sums of a layout."""
     return layout.plain + layout.linear * width + layout.outer * width * width
+
+
+def mirror(matrix: Tensor) -> Tensor:
+    """Return the symmetric matrix that agrees with this one on and above the diagonal."""
+    return matrix.triu() + matrix.triu(1).mT

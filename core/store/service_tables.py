@@ -1,8 +1,8 @@
-"""Tables of what the service keeps beside scopes and jobs: answered requests, who asked for what, values made once."""
+"""Tables beside scopes and jobs: answered requests, the audit log, values made once, verified heads of chains."""
 
 from typing import Any
 
-from sqlalchemy import Float, ForeignKey, Integer, String
+from sqlalchemy import BigInteger, Float, ForeignKey, Integer, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from core.store.base import Base, Id, Json
@@ -44,3 +44,16 @@ class Secret(Base):
 
     name: Mapped[str] = mapped_column(String(40), primary_key=True)
     value: Mapped[str] = mapped_column(String(200))
+
+
+class VerifiedHead(Base):
+    """How far a chain was verified, under a code that only holders of a master key make: core.store.ledger.marks."""
+
+    __tablename__ = "verified_heads"
+
+    scope_id: Mapped[str] = mapped_column(ForeignKey("scopes.id"), primary_key=True)
+    maker: Mapped[str] = mapped_column(String(16), primary_key=True)  # the name of the key
+    seq: Mapped[int] = mapped_column(BigInteger)
+    state: Mapped[str] = mapped_column(Text)  # canonical JSON of a core.store.ledger.states.State
+    code: Mapped[str] = mapped_column(String(64))  # HMAC-SHA-256 of `state`
+    made_at: Mapped[float] = mapped_column(Float)

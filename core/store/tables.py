@@ -169,19 +169,6 @@ class ScopeEvent(Base):
     times: Mapped[int] = mapped_column(BigInteger)
 
 
-class VerifiedHead(Base):
-    """How far a chain was verified, under a code that only holders of a master key make: core.store.ledger.marks."""
-
-    __tablename__ = "verified_heads"
-
-    scope_id: Mapped[str] = mapped_column(ForeignKey("scopes.id"), primary_key=True)
-    maker: Mapped[str] = mapped_column(String(16), primary_key=True)  # the name of the key
-    seq: Mapped[int] = mapped_column(BigInteger)
-    state: Mapped[str] = mapped_column(Text)  # canonical JSON of a core.store.ledger.states.State
-    code: Mapped[str] = mapped_column(String(64))  # HMAC-SHA-256 of `state`
-    made_at: Mapped[float] = mapped_column(Float)
-
-
 class Dataset(Base):
     """An immutable set of records, ds_...; new data is a new dataset in the same scope."""
 

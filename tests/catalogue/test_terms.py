@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from core.catalogue import design as designs
+from core.catalogue import features as coding
 from core.catalogue.columns import Coded, Column, Columns, bounds_of
-from core.catalogue.design import Design, Feature, make_design
+from core.catalogue.design import Design, make_design
+from core.catalogue.features import Feature
 from core.catalogue.federating import Client, check_alike
 from core.catalogue.forecast import Asker, forecast
 from core.catalogue.jobs import JobSpec
@@ -147,7 +148,7 @@ def test_the_largest_factors_bound_in_its_place_would_be_seen() -> None:
     design = make_design(SKEWED, OFF_CENTRE)
     furthest = max(corners(design), key=lambda values: float(np.linalg.norm(encoded(design, values))))
     check_bounds(design, furthest)
-    with patch.object(designs, "product_bounds", largest), pytest.raises(AssertionError):
+    with patch.object(coding, "product_bounds", largest), pytest.raises(AssertionError):
         check_bounds(design, furthest)
 
 

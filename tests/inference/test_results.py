@@ -14,7 +14,7 @@ from scipy.stats import chi2, norm
 from statsmodels.stats.weightstats import ztost
 
 from core.catalogue.certificate import Certificate
-from core.catalogue.design import Feature
+from core.catalogue.features import Feature
 from core.catalogue.losses import Clip, Huber, LogCosh, Mallows, Poisson, Schweppe, Squared
 from core.errors import Invalid
 from core.inference.hypotheses import contrast, wald_test

@@ -20,8 +20,8 @@ from core.catalogue.checks import Checks
 from core.catalogue.modelling import encoded_loss
 from core.catalogue.planning import PlannedJob
 from core.catalogue.questions import Question
-from core.catalogue.whitened_newton import LEVELS, WhitenedNewton
-from core.catalogue.whitened_shares import SHARES
+from core.catalogue.whitened_newton import WhitenedNewton
+from core.catalogue.whitened_shares import LEVELS, SHARES
 from core.inference.estimate import Estimate
 from core.mechanisms.generator import SystemGenerator
 from core.optimizers import fit_and_infer, iterate

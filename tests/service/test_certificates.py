@@ -21,8 +21,9 @@ from core.store.claims import Claim
 from core.store.jobs import jobs
 from core.store.ledger import gaps, ledger
 from core.store.ledger.chain import link
+from core.store.service_tables import VerifiedHead
 from core.store.signing import rotate_signing_key
-from core.store.tables import Account, Attempt, Dataset, Job, Scope, VerifiedHead
+from core.store.tables import Account, Attempt, Dataset, Job, Scope
 from core.store.tables import Entry as Row
 from core.store.witness.trusting import mark_keys
 from core.version import software

@@ -20,7 +20,8 @@ from core.store.ledger.rereading import Rereader
 from core.store.ledger.states import BLOCK, read_state
 from core.store.ledger.tally import BrokenChain
 from core.store.ledger.verification import Verifier
-from core.store.tables import Account, Dataset, Entry, Job, Scope, VerifiedHead
+from core.store.service_tables import VerifiedHead
+from core.store.tables import Account, Dataset, Entry, Job, Scope
 from core.store.witness.comparing import guard
 from core.store.witness.trusting import Trust, ask_witness, follow, leave_mark
 from core.store.witness.witness import Witness

@@ -21,7 +21,7 @@ from sqlalchemy.orm import Session
 
 from core.store import clock
 from core.store.ledger.states import State, read_state
-from core.store.tables import VerifiedHead
+from core.store.service_tables import VerifiedHead
 
 EVERY: Final = 32
 """Entries: a mark is made where so many are new since the last one."""
