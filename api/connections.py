@@ -15,7 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from api.errors import MEDIA_TYPE
 from api.framing import SLICE_BYTES, BoundedConnection, Parsing
-from api.middleware import KEPT_BACK
+from api.middleware import GONE, KEPT_BACK
 from core.store.ids import new_id
 
 LINGER_SECONDS: Final = 10.0
@@ -43,6 +43,7 @@ class BoundedProtocol(H11Protocol):
         super().__init__(*args, **kwargs)
         self.conn = self.bounded = BoundedConnection()
         self._answer, self.app = self.app, self._answer_who_is_there
+        self._gone = asyncio.Event()
         self._kept = b""
         self._dropped: int | None = None
         """Bytes that came after the connection was refused; None: it was not."""
@@ -82,6 +83,7 @@ class BoundedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the deadlines of a connection that is gone."""
         self._end_timers()
+        self._gone.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -121,6 +123,7 @@ class BoundedProtocol(H11Protocol):
     async def _answer_who_is_there(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - of ASGI
         """Answer a request, unless its connection ended in the moment in which it came."""
         if not self.has_ended and self._dropped is None:
+            scope[GONE] = self._gone
             await self._answer(scope, receive, send)
 
     def send_400_response(self, msg: str) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from time import perf_counter
 from typing import Any
@@ -27,6 +28,12 @@ MOST_PARAMETERS = 100
 """Of a query; parsing each takes as long as a small request."""
 KEPT_BACK = "farthing.kept_back"
 """In the scope of a request whose refusal waits."""
+GONE = "farthing.gone"
+"""In the scope of a request: an event that is set when its connection ends.
+
+A refusal that waits for nobody would be left behind for each client that hangs up, and a server with too many of them
+answers nobody.
+"""
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -148,13 +155,15 @@ class Envelope:
 
 
 async def _keep_back(request: Request, status: int) -> None:
-    """Let a refusal wait a while for who gets them without a pause; its connection may be closed for another's."""
+    """Let a refusal wait a while for who gets them without a pause, as long as there is somebody to be refused."""
     if status < HTTPStatus.BAD_REQUEST or status == HTTPStatus.INTERNAL_SERVER_ERROR:
         return
     seconds = request.app.state.gate.late(request)
     if seconds > 0:
         request.scope[KEPT_BACK] = True
-        await asyncio.sleep(seconds)
+        gone: asyncio.Event = request.scope.get(GONE) or asyncio.Event()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(gone.wait(), seconds)
 
 
 def _job_of(request: Request, headers: MutableHeaders) -> str | None:

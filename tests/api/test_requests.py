@@ -4,12 +4,14 @@ import gzip
 import json
 import socket
 import zlib
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.support.api import Service, csv, job, metadata, submit, upload
+from tests.support.api import Service, csv, job, metadata, running, submit, upload
 from tests.support.load import head, opened
 
 METHODS = ("GET", "HEAD", "OPTIONS", "TRACE", "PATCH", "PUT", "POST", "DELETE", "NOTHING")
@@ -205,6 +207,24 @@ class TestConnections:
             while piece := connection.recv(65536):
                 got += piece
         assert [int(part[:3]) for part in got.split(b"HTTP/1.1 ")[1:]] in ([401], [401, 401])
+
+    def test_refusals_that_nobody_waits_for_leave_nothing_behind(self, tmp_path: Path) -> None:
+        """They are kept back from who gets many; 400 that hung up were still waiting, and nobody was answered: 503."""
+        with running(tmp_path, FARTHING_MAX_CONNECTIONS="64") as small:
+            honest = small.client()
+            for _ in range(400):
+                assert honest.get("/v1/me").status_code == 200
+                with opened(small, asked("/v1/nowhere", None)):
+                    pass
+
+    def test_refusals_that_wait_leave_room_for_others(self, tmp_path: Path) -> None:
+        """They count as idle: four times as many connections as there may be, each with a refusal on its way."""
+        with running(tmp_path, FARTHING_MAX_CONNECTIONS="64") as small:
+            honest = small.client(headers={"Connection": "close"})
+            with ExitStack() as stack:
+                for _ in range(256):
+                    stack.enter_context(opened(small, asked("/v1/nowhere", None) * 3))
+                    assert honest.get("/v1/me").status_code == 200
 
 
 class TestHeaders:

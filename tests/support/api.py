@@ -59,7 +59,7 @@ class Service:
     def client(self, key: str | None = None, **options: Any) -> httpx.Client:
         """Return a client of the admin, or of the owner of `key`."""
         headers = {"Authorization": f"Bearer {key or self.key}"}
-        client = httpx.Client(base_url=self.url, headers=headers, timeout=60, **options)
+        client = httpx.Client(base_url=self.url, headers=headers | options.pop("headers", {}), timeout=60, **options)
         self.clients.append(client)  # closed when the service stops
         return client
 
