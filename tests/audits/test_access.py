@@ -601,7 +601,9 @@ class TestStreams:
                     assert next(lines).startswith("id: 1")
                     end(service, who, way)
                     began = time.monotonic()
-                    assert [line for line in lines if line.startswith("event")] == ["event: queued"]
+                    told = [line for line in lines if line.startswith("event")]
+                    # Whoever is disabled has waiting jobs ended at once, which the stream may tell before it ends.
+                    assert told in [["event: queued"], ["event: queued", "event: failed"]][: 1 + (way == "disable")]
                 assert time.monotonic() - began < SECONDS_TO_END
 
     def test_a_long_poll_ends_with_its_key(self, service: Service) -> None:

@@ -9,7 +9,7 @@ from uuid import uuid4
 import numpy as np
 import pytest
 from safetensors.numpy import save
-from sqlalchemy import delete, update
+from sqlalchemy import delete, select
 
 from core.catalogue.datasets import parse_metadata
 from core.catalogue.jobs import JobSpec
@@ -18,12 +18,14 @@ from core.service import datasets, health, identity, jobs, keys, uploads, weight
 from core.service.context import Caller, Context
 from core.service.witnessing import start
 from core.settings import ServiceSettings
+from core.store import clock, identities
 from core.store import datasets as rows
-from core.store import identities
 from core.store.access.bootstrap import first_admin
+from core.store.claims import lock_job
 from core.store.database import Database
 from core.store.decoding.validation import open_report
 from core.store.identities import OwnerKeys
+from core.store.jobs.arrows import LOST, end_failed
 from core.store.jobs.presence import Seat, Worker
 from core.store.records.encryption import Tampered
 from core.store.records.master_key import MasterKeys, load_master_keys
@@ -103,8 +105,8 @@ def sites(prepared: Sites) -> Sites:
     with prepared[""].database.write() as session:
         session.execute(delete(Seat))
         session.execute(delete(Worker))
-        ended = {"state": "expired", "finished_at": 1.0}
-        session.execute(update(Job).where(Job.finished_at.is_(None)).values(ended))
+        for job_id in session.execute(select(Job.id).where(Job.finished_at.is_(None)).order_by(Job.id)).scalars().all():
+            end_failed(session, lock_job(session, job_id), clock.read(session), LOST, charge="spent")
     return prepared
 
 
