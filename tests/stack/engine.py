@@ -22,6 +22,8 @@ FLAGS: Final = ((), ("--storage-driver=vfs",), ("--iptables=false", "--storage-d
 NEWER_DEBIAN: Final = "trixie"
 """The first release of Debian that has docker compose 2."""
 START_SECONDS: Final = 30
+_OWN_BUILDKIT_ENDS: Final = 23
+"""From this version of the client on, building takes a plug-in."""
 
 
 class NoEngineError(Exception):
@@ -83,13 +85,23 @@ def say(text: str) -> None:
 
 
 def _answering(folder: Path) -> Engine | None:
-    """Return the engine that the client on the PATH reaches, if there is one."""
-    client = shutil.which("docker")
-    if client is None:
-        return None
-    found = Engine(client, folder, {"DOCKER_BUILDKIT": "1"})
-    answered = found("version", "--format", "{{.Server.Version}}", check=False, stderr=subprocess.DEVNULL)
-    return found if answered.returncode == 0 and answered.stdout.strip() else None
+    """Return the engine that a client reaches which can build, the one on the PATH first, if there is one."""
+    for client in dict.fromkeys((shutil.which("docker"), "/usr/bin/docker")):
+        if client is not None and Path(client).exists():
+            found = Engine(client, folder, {"DOCKER_BUILDKIT": "1"})
+            told = "{{.Client.Version}} {{.Server.Version}}"
+            answered = found("version", "--format", told, check=False, stderr=subprocess.DEVNULL)
+            versions = answered.stdout.split()
+            if answered.returncode == 0 and len(versions) == 2 and _builds(found, versions[0]):
+                return found
+    return None
+
+
+def _builds(engine: Engine, version: str) -> bool:
+    """Say whether a client can build: its own BuildKit is in those before 23, later ones need their plug-in."""
+    if int(version.split(".", maxsplit=1)[0]) < _OWN_BUILDKIT_ENDS:
+        return True
+    return engine("buildx", "version", check=False, stderr=subprocess.DEVNULL).returncode == 0
 
 
 def _is_debian() -> bool:
