@@ -92,7 +92,7 @@ UNCUT = [case for case in encoded_cases() if "weights" not in case.name and "cou
 def test_weights_above_one_would_be_seen(case: Case) -> None:
     """Planted bug: weights as they are uploaded, not over the declared upper bound."""
     claimed = case.question.sensitivity(known(1, Adjacency.ZERO_OUT, case.loss))
-    with patch(f"{__name__}.PARTS", (3.0,)), patch.object(blocks, "_counts_once", lambda sampling: sampling > 0):
+    with patch(f"{__name__}.PARTS", (3.0,)), patch.object(blocks, "counts_once", lambda sampling: sampling > 0):
         found = largest(case, Adjacency.ZERO_OUT)
     kept = isinstance(case.question, ReencodedCurvature) or not isinstance(
         case.question, SecondMoments | ReencodedGradient
