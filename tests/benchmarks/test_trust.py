@@ -28,7 +28,7 @@ from core.catalogue.prediction import make_outlook, predict
 from core.catalogue.whitened_newton import WhitenedNewton
 from core.inference import checking, whitened
 from core.inference.whitened import Last, Told, Whitened
-from core.optimizers import column_look, linear_walk
+from core.optimizers import column_look, linear_walk, whitened_questions
 from core.optimizers import whitened_newton as method
 from core.privacy.events import Event
 from core.privacy.facts import Facts
@@ -140,7 +140,12 @@ def _encoded_once(design: Told, raised: Array) -> Array:
     return np.eye(len(raised))
 
 
-FINISH, SCORES, MATRIX, CHECK = whitened.finish, whitened._scores, method._Door.matrix, checking.check
+FINISH, SCORES, MATRIX, CHECK = (
+    whitened.finish,
+    whitened._scores,
+    whitened_questions.EncodedQuestions.matrix,
+    checking.check,
+)
 FROM_ZERO: Final = [(method, "_walk", _first_step_only), (method, "_start", _start_at_zero)]
 UNLIMITED: Final = dict.fromkeys(method._LONGEST_STEP, 1e9)
 PLANTED: Final[dict[str, tuple[str, list[tuple[object, str, object]]]]] = {
@@ -148,7 +153,7 @@ PLANTED: Final[dict[str, tuple[str, list[tuple[object, str, object]]]]] = {
     "Hessians of all points pooled": (
         "rare",
         [
-            (method._Door, "matrix", _remembering),
+            (whitened_questions.EncodedQuestions, "matrix", _remembering),
             (whitened, "pooled", _pool_of_all),
             (whitened, "_scores", _no_drift),
             (method, "_start", _start_at_zero),
