@@ -45,8 +45,10 @@ class TestLedger:
         assert checked["running"] is False
         assert checked["verified_at"] is not None
 
-    def test_tampering_is_named_and_freezes(self, service: Service, admin: httpx.Client, fresh: dict[str, Any]) -> None:
-        submit(admin, job(fresh["id"]))
+    def test_tampering_is_named_and_freezes(self, service: Service) -> None:
+        owner, _ = service.someone("owner")  # whose later uploads are refused
+        fresh = upload(owner)
+        submit(owner, job(fresh["id"]))
         database = service.database()
         with database.engine.begin() as connection:
             triggers = connection.execute(
@@ -65,7 +67,7 @@ class TestLedger:
         checked = auditor.post(f"/v1/scopes/{fresh['scope']}/verify").json()
         assert checked["ok"] is False
         assert checked["first_bad"] == 3
-        assert submit(admin, job(fresh["id"])).json()["code"] == "scope-frozen"
+        assert submit(owner, job(fresh["id"])).json()["code"] == "scope-frozen"
 
     def test_freezing_is_for_owners_and_auditors(self, service: Service, fresh: dict[str, Any]) -> None:
         place = f"/v1/scopes/{fresh['scope']}"
