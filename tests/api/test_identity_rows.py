@@ -14,8 +14,7 @@ ATTACKS = {
     "the counts are another's": "UPDATE identity_counts SET sealed = x'00' WHERE dataset_id = :dataset",
     "the summary is of another site": "UPDATE identities SET site = 'north' WHERE dataset_id = :dataset",
     "the records are said to have left": "UPDATE identities SET moved = 1 WHERE dataset_id = :dataset",
-    "the dataset is said to be another's": "UPDATE datasets SET owner_id = (SELECT min(id) FROM principals) "
-    "WHERE id = :dataset",
+    "the dataset is said to be another's": "UPDATE datasets SET owner_id = :another WHERE id = :dataset",
 }
 """SQL by what it does. Of these all but two got the same file a second budget at 2ee9d81."""
 
@@ -23,12 +22,13 @@ ATTACKS = {
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS.keys())
 def test_rows_taken_away_get_no_second_budget(service: Service, attack: str) -> None:
     owner, who = service.someone("owner")
+    _, another = service.someone("owner")  # whose later uploads are refused too, where the dataset is said to be theirs
     content = text(people(sum(map(ord, attack))))
     first = made(send(owner, content))
     database = service.database()
     with database.write() as session:
         for statement in attack.split("; "):
-            told = {"dataset": first["id"], "owner": who["principal"]}
+            told = {"dataset": first["id"], "owner": who["principal"], "another": another["principal"]}
             session.execute(sql(statement), {name: value for name, value in told.items() if f":{name}" in statement})
     answer = send(owner, content, distinct_because="they are others")
     assert answer.status_code in {409, 503}, answer.text
