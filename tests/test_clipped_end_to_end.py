@@ -11,6 +11,7 @@ from examples import bank
 from examples.kl_bank import log_loss
 from tests.support.bank_jobs import upload
 from tests.support.embedded import LINEAR, Embedded, readings
+from tests.support.verified import verified
 
 NONE: dict[str, Any] = {"intervals": False}
 FEATURES = ["age", "duration", "campaign", "housing", "loan", "contact"]
@@ -174,7 +175,7 @@ class TestCertified:
         assert sum(readings(service.home)[job["id"]].values()) == 223
         assert job["cost"]["spent"]["mu"] == "0.5"
         scope = service.get(f"/v1/datasets/{data}/budget")["scope"]
-        assert service.http.post(f"/v1/scopes/{scope}/verify").json()["ok"] is True
+        assert verified(service.http, scope)["ok"] is True
 
     @pytest.mark.slow
     def test_is_offered_where_a_unit_may_change_into_any_other(self, service: Embedded) -> None:

@@ -10,6 +10,7 @@ import pytest
 from core.store.ledger import verification
 from core.store.tables import Dataset
 from tests.support.embedded import KEY, LINEAR, LOGISTIC, ROOT, TERMINAL, Embedded, embedded
+from tests.support.verified import verified
 
 LONG: dict[str, Any] = {"optimizer": {"kind": "noisy_gd", "steps": 20_000}}
 """A job that takes longer than any of these tests wants to wait."""
@@ -52,7 +53,7 @@ def test_a_job_ends_with_intervals_and_costs_what_was_quoted(
     budget = service.get(f"/v1/datasets/{dataset}/budget")
     assert budget["rho"]["spent"] == "0.5"
     assert budget["percent"]["reserved"] == "0"
-    assert service.http.post(f"/v1/scopes/{budget['scope']}/verify").json()["ok"] is True
+    assert verified(service.http, budget["scope"])["ok"] is True
 
 
 def whole(job: dict[str, Any]) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support.embedded import LINEAR, LOGISTIC, SEEDS, Embedded
+from tests.support.verified import verified
 
 NONE: dict[str, Any] = {"intervals": False}
 WEAK = {"epsilon": "35", "delta": "1e-6", "accept_weak_privacy": True}
@@ -69,7 +70,7 @@ def test_an_adaptive_job_reserves_the_worst_case_and_gives_back_what_it_did_not_
     assert promise == job["cost"]["reserved"]["rho"], "that less was drawn was decided by answers"
     budget = service.get(f"/v1/datasets/{dataset}/budget")
     assert (budget["rho"]["spent"], budget["percent"]["reserved"]) == (job["cost"]["spent"]["rho"], "0")
-    assert service.http.post(f"/v1/scopes/{budget['scope']}/verify").json()["ok"] is True
+    assert verified(service.http, budget["scope"])["ok"] is True
     report = service.get(f"/v1/jobs/{job['id']}/report")
     assert report["privacy"]["promise"]["mu"] is None
     assert report["privacy"]["promise"]["rho"] == job["cost"]["spent"]["rho"]

@@ -16,6 +16,7 @@ from sqlalchemy import select
 from core.logs import Template, configure
 from core.store.tables import Checkpoint, Dataset, Entry
 from tests.support.embedded import LINEAR, START_SECONDS, Embedded, embedded
+from tests.support.verified import verified
 
 CELLS = tuple(20 + number * sqrt(2) % 70 for number in range(1, 301))
 """Ages that no other number of a run could be."""
@@ -187,7 +188,7 @@ class TestErasure:
             after = session.execute(select(Entry.hash).order_by(Entry.seq)).scalars().all()
         assert after[: len(before)] == before
         assert run.dataset in (service.home / "witness.jsonl").read_text()
-        assert service.http.post(f"/v1/scopes/{erased.scope_id}/verify").json()["ok"] is True
+        assert verified(service.http, erased.scope_id)["ok"] is True
         for job, state in run.jobs.items():
             assert service.get(f"/v1/jobs/{job}")["state"] == state, "jobs, reports and models stay"
             assert service.get(f"/v1/jobs/{job}/report")["ledger"]["entries"] == len(after)

@@ -16,6 +16,7 @@ from farthing import Client
 from farthing.cli import app
 from farthing.errors import FarthingError
 from tests.support.api import Service, job, running, submit, upload
+from tests.support.verified import verified
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +82,7 @@ def test_the_owner_alone_accepts_and_then_jobs_are_admitted(
     for client in (owner, analyst):
         assert submit(client, job(dataset["id"])).status_code == 202
     assert accept(owner, scope, entry).json()["code"] == "conflict"  # once
-    assert owner.post(f"/v1/scopes/{scope}/verify").json()["ok"] is True
+    assert verified(owner, scope)["ok"] is True
 
 
 @pytest.mark.parametrize(

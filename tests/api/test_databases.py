@@ -11,6 +11,7 @@ import pytest
 from tests.api.test_models import THETA, finish
 from tests.support.api import Service, job, running, submit, upload
 from tests.support.store import create_postgresql
+from tests.support.verified import verified
 
 CLIENTS = 8
 
@@ -59,7 +60,7 @@ def test_from_an_upload_to_what_is_left_of_the_budget(service: Service, admin: h
     assert float(left["percent"]["reserved"]) == 0
     entries = admin.get(f"/v1/scopes/{made['scope']}/entries", params={"limit": 100}).json()["data"]
     assert left["entries"] == len(entries)
-    assert admin.post(f"/v1/scopes/{made['scope']}/verify").json()["ok"] is True
+    assert verified(admin, made["scope"])["ok"] is True
     refused = submit(admin, job(made["id"], mu="50"))
     assert (refused.status_code, refused.json()["code"]) == (403, "privacy-budget-exhausted")
 
@@ -84,4 +85,4 @@ def test_clients_that_race_reserve_exactly_what_fits(service: Service, admin: ht
     assert seen[202] == fits, seen
     assert set(seen) == {202, 409}, "what does not fit is refused, and nothing else happens"
     assert admin.post("/v1/estimates", json=body).json()["jobs_that_still_fit"] == 0
-    assert admin.post(f"/v1/scopes/{made['scope']}/verify").json()["ok"] is True
+    assert verified(admin, made["scope"])["ok"] is True

@@ -17,6 +17,7 @@ import pytest
 
 from tests.support.api import COLUMNS, Service, csv, job, metadata, submit, upload
 from tests.support.arrays import npz, parquet
+from tests.support.verified import verified
 
 
 def post(
@@ -392,5 +393,5 @@ class TestRest:
         assert admin.get(f"/v1/jobs/{queued['id']}").json()["state"] == "cancelled"
         assert len(service.files()) == before - 1
         assert submit(admin, job(made["id"])).status_code == 409
-        assert admin.post(f"/v1/scopes/{made['scope']}/verify").json()["ok"]
+        assert verified(admin, made["scope"])["ok"]
         assert admin.get(f"/v1/datasets/{made['id']}/validation").status_code == 409

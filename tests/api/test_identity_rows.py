@@ -5,6 +5,7 @@ from sqlalchemy import text as sql
 
 from tests.api.test_identity import made, people, send, text
 from tests.support.api import Service
+from tests.support.verified import verified
 
 ATTACKS = {
     "the summary is deleted": "DELETE FROM identities WHERE dataset_id = :dataset",
@@ -69,8 +70,7 @@ def test_the_entry_that_commits_to_what_is_kept_is_of_one_form_and_verifies(serv
         entries = client.get(f"/v1/scopes/{dataset['scope']}/entries").json()["data"]
         (upload,) = [entry for entry in entries if entry["kind"] == "upload"]
         bodies.append(upload["body"])
-        while (found := client.post(f"/v1/scopes/{dataset['scope']}/verify").json())["running"]:
-            pass
+        found = verified(client, dataset["scope"])
         assert found["ok"], found["reason"]
     digests = {body.split('"identity":"')[1][:71] for body in bodies}
     assert len(digests) == len(bodies), "the same records, and the same statement or none: another digest each time"

@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from tests.support.api import Service, job, metadata, submit, upload
+from tests.support.verified import verified
 
 _made = iter(range(300, 400))
 
@@ -40,7 +41,7 @@ class TestLedger:
             assert entry["hash"] == previous
             assert json.loads(entry["body"])["seq"] == number
         assert admin.get(f"{place}/head").json() == {"scope": fresh["scope"], "seq": 6, "head": previous}
-        checked = admin.post(f"{place}/verify").json()
+        checked = verified(admin, fresh["scope"])
         assert (checked["ok"], checked["entries"], checked["head"]) == (True, 6, previous)
         assert checked["running"] is False
         assert checked["verified_at"] is not None
@@ -64,7 +65,7 @@ class TestLedger:
                 connection.execute(text(statement))
         database.dispose()
         auditor, _ = service.someone("auditor")
-        checked = auditor.post(f"/v1/scopes/{fresh['scope']}/verify").json()
+        checked = verified(auditor, fresh["scope"])
         assert checked["ok"] is False
         assert checked["first_bad"] == 3
         assert submit(owner, job(fresh["id"])).json()["code"] == "scope-frozen"

@@ -29,6 +29,7 @@ from core.store.tables import Job
 from core.training.desk import Desk
 from tests.support.api import COLUMNS, Service, csv, job, joined, metadata, running, submit, upload
 from tests.support.store import give, open_place
+from tests.support.verified import verified
 
 SECONDS_TO_END = 15.0
 """Within which an open answer must end; keys are looked at every five seconds."""
@@ -104,7 +105,7 @@ class TestCap:
         assert submit(ann, job(dataset["id"], mu="0.05")).status_code == 202
         kinds = [one["kind"] for one in owner.get(f"/v1/scopes/{dataset['scope']}/entries").json()["data"]]
         assert kinds == ["open", "upload", "grant", "reserve"]
-        assert owner.post(f"/v1/scopes/{dataset['scope']}/verify").json()["ok"] is True
+        assert verified(owner, dataset["scope"])["ok"] is True
 
     def test_datasets_of_one_scope_share_one_cap(self, service: Service) -> None:
         (owner, _), (ann, who) = service.someone("owner"), service.someone("analyst")
@@ -229,7 +230,7 @@ class TestTakenAway:
         lines = [json.loads(one["body"]) for one in owner.get(f"/v1/scopes/{dataset['scope']}/entries").json()["data"]]
         assert [one["kind"] for one in lines] == ["open", "upload", "grant", "reserve", "grant"]
         assert lines[-1]["closed"] is True
-        assert owner.post(f"/v1/scopes/{dataset['scope']}/verify").json()["ok"] is True
+        assert verified(owner, dataset["scope"])["ok"] is True
         owner.put(place(dataset, who), json={"budget_cap": {"share": "0.5"}})
         assert owner.get(place(dataset, who)).json()["used"]["reserved"] == before, "it counts on"
 
@@ -252,7 +253,7 @@ class TestTakenAway:
             )  # fmt: skip
             assert "access" in view["failed_for"]
         assert reserved(owner, taken["id"]) == 0
-        assert owner.post(f"/v1/scopes/{taken['scope']}/verify").json()["ok"] is True
+        assert verified(owner, taken["scope"])["ok"] is True
 
     def test_what_waits_in_vain_is_given_back_without_a_worker(self, service: Service) -> None:
         """No worker takes jobs; the sweep frees what they hold of the owner's budget."""
@@ -281,7 +282,7 @@ class TestTakenAway:
             )  # fmt: skip
         assert ann.get(f"/v1/jobs/{stays}").json()["state"] == "queued"
         ann.post(f"/v1/jobs/{stays}/cancel")
-        assert owner.post(f"/v1/scopes/{taken['scope']}/verify").json()["ok"] is True
+        assert verified(owner, taken["scope"])["ok"] is True
 
     def test_jobs_of_a_disabled_principal_never_start(self, service: Service) -> None:
         owner, boss = service.someone("owner")
@@ -350,7 +351,7 @@ class TestTakenAway:
         for one in waiting:
             assert ann.get(f"/v1/jobs/{one}").json()["error"] == {"code": "access-withdrawn"}
         assert submit(ann, job(dataset["id"])).status_code == 202
-        assert owner.post(f"/v1/scopes/{dataset['scope']}/verify").json()["ok"] is True
+        assert verified(owner, dataset["scope"])["ok"] is True
 
     def test_what_waited_as_a_process_died_ends_before_its_principal_is_back(self, service: Service) -> None:
         owner, who = service.someone("owner")
@@ -487,7 +488,7 @@ class TestOfOthers:
             reserved(owner, dataset["id"]) - used[first["principal"]] / 5, abs=2
         )
         assert reserved(owner, dataset["id"]) <= 100
-        assert owner.post(f"/v1/scopes/{dataset['scope']}/verify").json()["ok"] is True
+        assert verified(owner, dataset["scope"])["ok"] is True
 
     def test_access_that_comes_and_goes_admits_nothing_beside_its_cap(self, service: Service) -> None:
         (owner, _), (bob, who) = service.someone("owner"), service.someone("analyst")
@@ -508,7 +509,7 @@ class TestOfOthers:
         owner.put(place(dataset, who), json={"budget_cap": {"share": "0.1"}})
         assert float(owner.get(place(dataset, who)).json()["used"]["reserved"]) <= 100
         assert reserved(owner, dataset["id"]) <= 10
-        assert owner.post(f"/v1/scopes/{dataset['scope']}/verify").json()["ok"] is True
+        assert verified(owner, dataset["scope"])["ok"] is True
 
     def test_a_key_sent_again_after_access_went_makes_nothing(self, service: Service) -> None:
         (owner, _), (ann, who) = service.someone("owner"), service.someone("analyst")

@@ -42,6 +42,7 @@ from core.store.tables import Account, Dataset, Entry, Job, Model, Scope
 from tests.service.conftest import Someone
 from tests.support.api import COLUMNS, job
 from tests.support.store import give, make_dataset, open_place
+from tests.support.verified import verified_here
 
 LEASE = 60.0
 RELEASE = {"kind": "coefficients"}
@@ -144,7 +145,7 @@ def lose_lease(database: Database, claim: FederationClaim) -> None:
 
 def sums_hold(context: Context, three: Owners) -> None:
     for owner, scope in zip(three.owners, three.scopes, strict=True):
-        assert scopes.verify(context, owner, scope).ok
+        assert verified_here(context, owner, scope).ok
 
 
 def states(view: JobView) -> list[str]:

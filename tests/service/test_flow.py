@@ -18,6 +18,7 @@ from core.store.jobs import jobs as rows
 from core.store.queries import JobFilter
 from tests.service.conftest import Someone
 from tests.support.api import csv, job, metadata
+from tests.support.verified import verified_here
 
 
 def upload(context: Context, caller: Caller, shift: int = 0, **changes: Any) -> dict[str, Any]:
@@ -59,7 +60,7 @@ def test_from_upload_to_erasure(context: Context, admin: Caller, someone: Someon
         "grant",
         "reserve",
     ]
-    assert scopes.verify(context, auditor, made["scope"]).ok
+    assert verified_here(context, auditor, made["scope"]).ok
     assert jobs.report(context, owner, first["id"])["privacy"]["promise"]["epsilon"] == "0"
     assert health.check(context)["ledger"] == "ok"
 
@@ -69,7 +70,7 @@ def test_from_upload_to_erasure(context: Context, admin: Caller, someone: Someon
     assert list(context.settings.records_path.iterdir()) == []
     with pytest.raises(Conflict):
         submit(context, analyst, made["id"])
-    assert scopes.verify(context, auditor, made["scope"]).ok
+    assert verified_here(context, auditor, made["scope"]).ok
     assert [view.id for view in datasets.page(context, admin, None, 10)] == [made["id"]]
 
 
@@ -92,7 +93,7 @@ def test_caps_have_versions(context: Context, someone: Someone) -> None:
     wider = CapRequest.model_validate({"epsilon": "2"})
     changed, _ = access.give(context, owner, made["id"], analyst.id, wider, frozenset({view.version}))
     assert changed.epsilon == "2"
-    assert scopes.verify(context, owner, made["scope"]).ok
+    assert verified_here(context, owner, made["scope"]).ok
 
 
 def test_rivals_with_one_key_make_one_job(context: Context, someone: Someone) -> None:

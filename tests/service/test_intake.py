@@ -34,6 +34,7 @@ from tests.service.conftest import Someone
 from tests.support.api import COLUMNS, job
 from tests.support.embedded import ROOT
 from tests.support.store import open_place
+from tests.support.verified import verified_here
 
 MUS = ("0.3", "100", "0.3", "0.2", "0.3", "0.25", "0.1", "0.3", "0.05", "0.3")
 """Some of these fit the budget of three, others only once a larger one was refused, one never."""
@@ -97,7 +98,7 @@ class TestOrder:
         stored = [answer.made for answer in answers if isinstance(answer, Answer) and answer.made is not None]
         numbers = [one.entries[made["scope"]] for one in stored]
         assert numbers == [entry.seq for entry in entries if entry.kind == "reserve"]
-        assert scopes.verify(context, owner, made["scope"]).ok
+        assert verified_here(context, owner, made["scope"]).ok
         assert health.check(context)["ledger"] == "ok", "the witness knows of the last one"
 
     def test_the_queue_keeps_their_order(self, context: Context, someone: Someone) -> None:

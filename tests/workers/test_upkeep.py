@@ -15,6 +15,7 @@ import pytest
 from core.store.backup import DATABASE, MANIFEST, RECORDS
 from core.store.records.master_key import make_master_key
 from tests.support.embedded import KEY, ROOT, START_SECONDS, Embedded, embedded
+from tests.support.verified import verified
 
 
 def upkeep(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
@@ -104,7 +105,7 @@ def test_a_restored_home_is_frozen_until_it_is_reconciled_and_then_owns_up_to_al
         (raised,) = [entry for entry in entries if entry["kind"] == "reconcile"]
         amounts = json.loads(raised["body"])["accounts"]
         assert yesterday["scope"] in amounts
-        assert service.http.post(f"/v1/scopes/{yesterday['scope']}/verify").json()["ok"] is True
+        assert verified(service.http, yesterday["scope"])["ok"] is True
         assert service.http.get("/readyz").status_code == 200
         job = service.wait(service.submit(dataset))
         assert job["state"] == "succeeded", (job, (home / "stderr.txt").read_text()[-3000:])
@@ -142,7 +143,7 @@ def test_a_restore_without_its_witness_says_so_and_reconciles_only_when_told(
         assert accepted.status_code == 200, accepted.text
         assert accepted.json()["frozen"] is None
         assert service.http.post(f"/v1/scopes/{scope}/acceptances", json=said).status_code == 409
-        assert service.http.post(f"/v1/scopes/{scope}/verify").json()["unwitnessed"][0]["accepted"] == gap["entry"] + 1
+        assert verified(service.http, scope)["unwitnessed"][0]["accepted"] == gap["entry"] + 1
         assert service.try_submit(yesterday["dataset"]).status_code == 202
 
 
