@@ -127,7 +127,8 @@ def _whiten(
         made = replace(made, shift=_shift(told, weight, made.whitening, made.mean, deviation, known))
     if settings.weighted and isinstance(loss, Logistic):
         least = min(3 * deviation / weight, 0.5)
-        target = target._replace(rate=float(np.clip(0.5 + told[0, size] / weight, least, 1 - least)))
+        rate = float(np.clip(0.5 + told[0, size] / weight, least, 1 - least))
+        target = target._replace(sampled=target.rate, rate=rate)
     if isinstance(loss, Poisson):
         assert loss.cap is not None, "it was learned"
         rate = max(float(told[0, size]) / weight * loss.cap, 3 * deviation / weight * loss.cap, LEAST_RATE)
@@ -280,7 +281,7 @@ def _told(
             sparse=columns.sparse,
             clamped=columns.clamped,
             rate=target.rate,
-            events=target.events,
+            events=target.effective_events(door.sampling),
             residual_scale=unit if isinstance(loss, Huber) else None,
             cap=loss.cap if isinstance(loss, Poisson) else None,
             cut=door.asked if isinstance(door.asked, CutPoisson) else None,

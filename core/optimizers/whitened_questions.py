@@ -41,6 +41,24 @@ class Target(NamedTuple):
     """How many of the rarer outcome, or counts, there are, as told."""
     square: float = 0.0
     """Mean square of counts, as told."""
+    sampled: float | None = None
+    """Frequency of the second outcome among the records, where `rate` is that of the weighted population."""
+
+    def effective_events(self, sampling: Sampling | None) -> float | None:
+        """Return how many events of equal weight say as much as these do.
+
+        What takes from them is how sampling weights vary among records of one outcome, taken to be alike for both.
+        Weights that the outcome alone decides (all the ill and a tenth of the others) take nothing.
+
+        Args:
+            sampling: what was learned of the weights; None: there are none.
+        """
+        if self.events is None or sampling is None:
+            return self.events
+        between, sampled = 1.0, self.sampled
+        if self.rate is not None and sampled is not None:
+            between = self.rate**2 / sampled + (1 - self.rate) ** 2 / (1 - sampled)
+        return self.events / max(1.0, sampling.effect / between)
 
 
 class EncodedQuestions:

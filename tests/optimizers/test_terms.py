@@ -267,6 +267,19 @@ def test_weights_that_follow_the_outcome_are_of_the_weighted_population() -> Non
         assert weighted or abs(away[0]) > 20
 
 
+@pytest.mark.parametrize(("heaviest", "flags"), [(1.0, ()), (25.0, ("too few events",))])
+def test_few_heavy_events_are_few(heaviest: float, flags: tuple[str, ...]) -> None:
+    """About 180 events for six coefficients are enough; of weights 1, and 25 for 3 % of them, they are worth 27."""
+    draws = np.random.default_rng(11)
+    table = people(draws, UNITS, crossed=False, shifted=False)
+    table["ill"] = (draws.random(UNITS) < 0.03).astype(np.int64)
+    table["w"] = np.where(draws.random(UNITS) < 0.03, heaviest, 1.0)
+    model = model_of("logistic", shifted=False, weighted=True, crossed=False)
+    _, _, found = fitted(plan(UNITS, SILENT, model=model), table)
+    assert found.checks is not None
+    assert found.checks.job == flags
+
+
 def test_the_method_asks_for_the_same_with_weights_and_pays_no_more() -> None:
     """A linear model asks one question more, of the same mu."""
     worth: list[float] = []
