@@ -7,6 +7,7 @@ give them away. Where one is laxer than the other, somebody's forged ledger pass
 import json
 import re
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
@@ -157,12 +158,12 @@ def change_a_value(told: list[dict[str, Any]], draw: st.DrawFn) -> None:
     alike = [there[key] for there, key in places_in(told) if key == name] if how == "elsewhere" else list(VALUES)
     fresh = near(where[name], draw) if how == "near" else draw(st.sampled_from(alike))
     was = where[name]
-    where[name] = fresh
+    where[name] = deepcopy(fresh)  # or a later change may put a value into itself
     if draw(st.booleans()):  # the same wherever the same was said of this job: it may still add up
         for other in told:
             for there, key in list(places_in(other)) if other.get("job") == body.get("job") is not None else ():
                 if key == name and outsider.canonical(there[key]) == outsider.canonical(was):
-                    there[key] = fresh
+                    there[key] = deepcopy(fresh)
 
 
 def move_an_entry(told: list[dict[str, Any]], draw: st.DrawFn) -> None:
