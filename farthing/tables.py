@@ -306,10 +306,6 @@ def ellipsoid(found: Ellipsoid) -> RenderableType:
     return Group(*parts, *([_said("\n" + "\n".join(found.notes))] if found.notes else []))
 
 
-def _side(one: dict[str, Any] | None) -> tuple[str, str]:
-    return ("-", "-") if one is None else (_number(one["estimate"]), _number(one["std_error"]))
-
-
 def comparison(found: Comparison) -> RenderableType:
     """Show two models side by side."""
     rows = [

@@ -16,7 +16,7 @@ from sqlalchemy.engine import make_url
 from core.catalogue.datasets import parse_metadata
 from core.catalogue.jobs import JobSpec
 from core.errors import LedgerFrozen, NotReady
-from core.service import health, jobs, keys, uploads, witnessing
+from core.service import health, jobs, uploads, witnessing
 from core.service.context import Context
 from core.settings import ServiceSettings
 from core.store.access.bootstrap import first_admin
@@ -26,6 +26,7 @@ from core.store.jobs.queue import DEVICES
 from core.store.ledger import ledger
 from core.store.records.master_key import prepare_master_key
 from core.training.desk import Desk
+from tests.support import entry
 from tests.support.api import csv, job, metadata
 from tests.support.store import create_postgresql
 
@@ -78,7 +79,7 @@ class Cluster:
         prepare_master_key(self.settings, ())
         self.settings.records_path.mkdir(parents=True)
         witnessing.start(self.context)
-        caller = keys.authenticate(self.context, self.context.database.run(first_admin, None) or "")
+        caller = entry.holder(self.context, self.context.database.run(first_admin, None) or "")
         assert caller is not None
         self.caller = caller
         made, _ = uploads.create(self.context, caller, parse_metadata(metadata()), None, [csv(100)], None)
@@ -92,7 +93,7 @@ class Cluster:
     def submit(self) -> str:
         """Reserve for a job."""
         spec = JobSpec.model_validate(job(self.dataset, mu="0.3"))
-        return str(jobs.submit(self.context, self.caller, spec, uuid4().hex).body["id"])
+        return str(entry.submit(self.context, self.caller, spec, uuid4().hex).body["id"])
 
     def restore(self, dump: Path) -> None:
         """Put a dump into a database of its own, and go on there."""

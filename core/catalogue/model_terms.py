@@ -150,11 +150,6 @@ def _factor_column(columns: Sequence[Column], model: TrainedModel, name: str, wh
     return column
 
 
-def interaction_names(terms: Iterable[tuple[Scalar, ...]]) -> tuple[str, ...]:
-    """Return what each term is called, `a:b`."""
-    return tuple(":".join(column.name for column in term) for term in terms)
-
-
 def hierarchical(terms: Sequence[tuple[Scalar, ...]], mains: Iterable[str], *, intercept: bool) -> list[bool]:
     """Say of each term whether an intercept and all terms that it contains are in the model."""
     known = {frozenset({name}) for name in mains} | {frozenset(column.name for column in term) for term in terms}

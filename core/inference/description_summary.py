@@ -1,6 +1,6 @@
 """What people read of a description: figures with their intervals, in the units of the declared columns."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 from math import ceil, floor
 from typing import Any, Final
@@ -252,8 +252,3 @@ def methods_paragraph(released: ReleasedDescription) -> str:
         f"release is differentially private with {promise_phrase(report.promise)} for neighbouring data sets under "
         f"{report.adjacency.value}{', which implies ' + implied if implied else ''}."
     )
-
-
-def level_of(released: ReleasedDescription, levels: Sequence[float]) -> float:
-    """Return the level to show: the first that is asked for, or the job's own."""
-    return levels[0] if levels else released.level

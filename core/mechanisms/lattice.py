@@ -1,23 +1,22 @@
-"""The integer lattice: two routes from bounded real contributions to integers with a proven sensitivity.
+"""The integer lattice: from bounded real contributions to integers with a proven sensitivity.
 
 Floating-point sums depend on order, and a float plus float noise can betray the float (Mironov 2012; Casacuberta,
 Shoemate, Vadhan and Wagaman 2022). So contributions become integers first, the noise is an integer, and only the noisy
 integer becomes a float again.
 
-Route (a), *exact*: every row goes to the grid, its integer norm is checked, and the integers are added without error.
-Route (b), *bounded error*: float64 sums of parts of the rows, at memory speed, each rounded to a finer grid where they
-add up without error, and the total rounded to the grid; the sensitivity pays for the worst roundings of both
-neighbours. Which process sums a part, and in what order parts arrive, changes nothing.
+Parts of the rows are summed as floats, at memory speed. Each part's sum is rounded to a finer grid, where parts add up
+without error, and the total is rounded to the grid; the sensitivity pays for the worst roundings of both neighbours.
+Which process sums a part, and in what order parts arrive, changes nothing.
 
-Both routes charge a clip C as C / (1 - 2^-10), so that a row within its declared bound is never altered, whatever the
-last bits of its computed norm.
+A clip C is charged as C / (1 - 2^-10), so that a row within its declared bound is never altered, whatever the last bits
+of its computed norm.
 
-Under both routes a row's contribution must depend on that row, public state and public shapes only: rows are never
-compacted, and a row that fails a check becomes zero by selection, never by multiplication with zero.
+A row's contribution must depend on that row, public state and public shapes only: rows are never compacted, and a row
+that fails a check becomes zero by selection, never by multiplication with zero.
 """
 
 from dataclasses import dataclass, replace
-from math import ceil, floor, frexp, isfinite, isqrt, ldexp, sqrt
+from math import ceil, frexp, isfinite, isqrt, ldexp, sqrt
 from typing import Final
 
 import numpy as np
@@ -26,19 +25,11 @@ from numpy.typing import NDArray
 from core.errors import ensure
 from core.privacy.facts import PART_UNITS, Adjacency, parts_in
 
-STEPS_PER_CLIP: Final = 2**20
 CHARGED_MARGIN: Final = 1 / (1 - 2**-10)
 """A clip C is charged as CHARGED_MARGIN * C."""
 
-ROW_BOUND: Final = floor(STEPS_PER_CLIP * 2**10 / (2**10 - 1))
-"""Route (a): no row's integer norm passes this many steps; at most the charged bound, which is 2^30/1023 steps."""
-
 UNIT_ROUNDOFF: Final = 2.0**-53
 SINGLE_ROUNDOFF: Final = 2.0**-24
-LARGEST_DIMENSION: Final = 2**20
-"""Squares of ROW_BOUND-sized entries, this many, add up in 63 bits with room to spare."""
-
-_CLIP_SLACK: Final = 1 + 2.0**-12
 _ROUNDED_UP: Final = 1 + 2.0**-40
 _PART_BITS: Final = 21
 _MOST_SQUARES: Final = 2**20
@@ -59,8 +50,8 @@ class Grid:
     Attributes:
         step: width of the grid, in the units of the sum.
         sensitivity: l2 sensitivity of the integer sum, in steps, rounded up to an integer.
-        error: l2 bound on the summing's own error, in the units of the sum; zero on route (a).
-        part_bits: parts of the sum are rounded to a grid 2^part_bits times finer; zero on route (a), which has none.
+        error: l2 bound on the summing's own error, in the units of the sum.
+        part_bits: parts of the sum are rounded to a grid 2^part_bits times finer.
     """
 
     step: float
@@ -80,61 +71,8 @@ class Grid:
         return sigma * self.sensitivity * _ROUNDED_UP
 
 
-def exact_grid(clip: float, adjacency: Adjacency) -> Grid:
-    """Return the grid of route (a) for sums of rows made by `truncate_rows` with the same clip.
-
-    Sensitivity. A row's integer vector has norm at most ROW_BOUND, as an integer fact, and integers add exactly.
-    Zeroing a unit moves the sum by that row; changing it moves it by the difference of two, at most 2 ROW_BOUND. This
-    holds for rows of any meaning; for matrices as rows (entries on and above the diagonal) the smaller constant of
-    positive semidefinite terms is not claimed, since truncation of entries need not keep them semidefinite: use route
-    (b) for those.
-    """
-    ensure(_is_size(clip), "a clip is positive and finite")
-    rows = 2 if adjacency is Adjacency.REPLACE_ONE else 1
-    return Grid(step=clip / STEPS_PER_CLIP, sensitivity=rows * ROW_BOUND, error=0.0)
-
-
-def truncate_rows(rows: NDArray[np.float64], clip: float) -> NDArray[np.int64]:
-    """Clip rows to norm `clip` and truncate them toward zero on the grid of step clip / 2^20 (route (a)).
-
-    A row of norm at most clip * (1 + 2^-12), as computed, is not scaled; a larger one is scaled to norm clip.
-    Truncation never raises a norm. Then the *integer* norm is checked: a row above ROW_BOUND becomes zero, and so does
-    a row with an entry that is not finite. No row within the clip meets either check, for the computed norm and
-    quotients err by less than (d + 4) 2^-53 <= 2^-32 relatively, far inside the charged margin 2^-10.
-
-    Args:
-        rows: float64, shape (n, d), d at most 2^20; any values.
-        clip: C, positive.
-
-    Returns:
-        Integers, shape (n, d); each row's norm is at most ROW_BOUND.
-    """
-    ensure(rows.ndim == 2, "rows have shape (n, d)")  # noqa: PLR2004 - as the text says
-    ensure(rows.dtype == np.float64, "rows are float64: accumulation in less is not covered by any proof here")
-    ensure(rows.shape[1] <= LARGEST_DIMENSION, "the integer norm check holds up to 2^20 coordinates")
-    ensure(_is_size(clip), "a clip is positive and finite")
-    finite = np.isfinite(rows).all(axis=1, keepdims=True)
-    values = np.where(finite, rows, 0.0)
-    # Norms by the largest entry, so that neither huge nor denormal rows overflow or vanish.
-    largest = np.abs(values).max(axis=1, keepdims=True, initial=0.0)
-    directions = values / np.where(largest > 0, largest, 1.0)
-    lengths = np.sqrt((directions * directions).sum(axis=1, keepdims=True))
-    over = largest > clip * _CLIP_SLACK / np.where(lengths > 0, lengths, 1.0)
-    scaled = np.where(
-        over, directions * (STEPS_PER_CLIP / np.where(lengths > 0, lengths, 1.0)), _in_steps(values, over, clip)
-    )
-    integers = np.trunc(scaled).astype(np.int64)
-    within = (integers * integers).sum(axis=1, keepdims=True) <= ROW_BOUND**2
-    return np.where(within, integers, 0)
-
-
-def _in_steps(values: NDArray[np.float64], over: NDArray[np.bool_], clip: float) -> NDArray[np.float64]:
-    """Divide by the step where the row is not over its clip; rows over it could overflow and are zero here."""
-    return np.where(over, 0.0, values) / clip * STEPS_PER_CLIP
-
-
 def bounded_error_grid(clip: float, units: int, coordinates: int, multiple: float) -> Grid:
-    """Return the grid of route (b): float64 sums of parts of `units` clipped terms, rounded and added as integers.
+    """Return the grid of float64 sums of parts of `units` clipped terms, rounded and added as integers.
 
     The terms v_i have norms at most C' = clip / (1 - 2^-10); each coordinate of v_i is a product of at most four floats
     (one or two make up the record's number, one or two are entries). Parts of at most m = min(n, PART_UNITS) terms,
@@ -180,7 +118,7 @@ def bounded_error_grid(clip: float, units: int, coordinates: int, multiple: floa
 
 
 def vector_grid(clip: float, units: int, dimension: int, adjacency: Adjacency, diameter: float | None = None) -> Grid:
-    """Return route (b)'s grid for a sum of vectors of norm at most `clip`.
+    """Return the grid for a sum of vectors of norm at most `clip`.
 
     Zeroing a unit moves the exact sum by one term: multiple 1. Changing it moves the sum by the difference of two: at
     most 2 C' by the triangle inequality, so multiple 2; both are attained.
@@ -204,7 +142,7 @@ def vector_grid(clip: float, units: int, dimension: int, adjacency: Adjacency, d
 
 
 def matrix_grid(clip: float, units: int, dimension: int, adjacency: Adjacency, *, semidefinite: bool = True) -> Grid:
-    """Return route (b)'s grid for a sum of symmetric matrices, noised on and above the diagonal.
+    """Return the grid for a sum of symmetric matrices, noised on and above the diagonal.
 
     The terms are w_i a_i a_i^T with |w_i| |a_i|^2 <= clip, a bound on their Frobenius norm. Leaving out the entries
     below the diagonal never raises a norm.
@@ -307,15 +245,6 @@ def round_parts(total: NDArray[np.int64], grid: Grid) -> NDArray[np.int64]:
     rounded = np.asarray(total + 2 ** (grid.part_bits - 1), dtype=np.int64)
     rounded >>= grid.part_bits
     return rounded
-
-
-def mirror_upper(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the symmetric integer matrix that agrees with this one on and above the diagonal, shape (p, p).
-
-    A float product X^T W X need not be symmetric in its last bits, and what lies below the diagonal is not released.
-    """
-    upper = np.triu(matrix)
-    return np.asarray(upper + np.triu(matrix, 1).T, dtype=np.int64)
 
 
 def from_grid(integers: NDArray[np.int64], grid: Grid) -> NDArray[np.float64]:

@@ -378,13 +378,3 @@ def normal(generator: Generator, size: int) -> NDArray[np.float64]:
     radius = np.sqrt(-2.0 * np.log(uniform(generator, half)))
     angle = 2.0 * pi * uniform(generator, half)
     return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:size]
-
-
-def direction(generator: Generator, dimension: int) -> NDArray[np.float64]:
-    """Return a uniformly random unit vector, shape (dimension,)."""
-    ensure(dimension > 0, "a direction has at least one coordinate")
-    while True:
-        vector = normal(generator, dimension)
-        length = float(np.linalg.norm(vector))
-        if length > 0:
-            return np.asarray(vector / length, dtype=np.float64)

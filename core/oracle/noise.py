@@ -66,7 +66,7 @@ Vectors = Gradient | GradientDifference | HessianProduct | Secant | _Looked | _T
 
 @lru_cache(maxsize=64)  # a method asks the same few questions in every step
 def grid_for(question: Question, facts: Facts, terms: int) -> Grid:  # noqa: PLR0911 - one line for each kind of sum
-    """Return the grid for a sum of at most `terms` clipped answers: route (b), whose proofs are in the lattice."""
+    """Return the grid for a sum of at most `terms` clipped answers; the proofs are in the lattice."""
     if isinstance(question, Looked):
         return _looked_grid(question, facts, terms)
     if isinstance(question, Tabled):

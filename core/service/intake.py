@@ -6,7 +6,7 @@ alone, in the order in which they came, against what those before it have left: 
 what they would be had the jobs come one at a time.
 
 `store` decides and stores; `vouch` has the witness know of what was stored, before any answer leaves. They are two
-steps so that the next jobs can be stored meanwhile; `take` is both.
+steps so that the next jobs can be stored meanwhile; `api.routes.jobs` calls one after the other.
 """
 
 from collections import Counter
@@ -113,18 +113,14 @@ def planned(context: Context, caller: Caller, spec: JobSpec, key: str, route: st
     return Submission(caller, quoted, name, digest)
 
 
-def take(context: Context, submissions: Sequence[Submission]) -> list[Answer | Exception]:
-    """Store jobs, and vouch for them; see `store` and `vouch`."""
-    answers = store(context, submissions)
-    vouched = iter(vouch(context, [answer for answer in answers if isinstance(answer, Answer)]))
-    return [next(vouched) if isinstance(answer, Answer) else answer for answer in answers]
-
-
 def store(context: Context, submissions: Sequence[Submission]) -> list[Answer | Exception]:
     """Queue jobs and reserve the most that each may cost; return an answer or a refusal to each, in order.
 
-    The refusals are those of `core.service.jobs.submit`. Where this raises, the submissions that have not been stored
-    may be put to it again; those that have, are answered as before.
+    Refusals: Forbidden and NotFound of who may spend what, Conflict and Invalid of the dataset and the models,
+    BudgetExhausted, BudgetReserved and ScopeFrozen of the ledger, IdempotencyKeyReused and IdempotencyKeyInFlight of a
+    key that belongs to another request, RateLimited of too many jobs that have not ended.
+    Where this raises, the submissions that have not been stored may be put to it again; those that have, are answered
+    as before.
 
     Raises:
         LedgerFrozen, LedgerBusy, DatabaseAway: nobody's fault among them.

@@ -1,4 +1,4 @@
-"""Use cases of jobs: submit one, watch it, cancel it. Submitting plans first and then reserves, in one transaction."""
+"""Use cases of jobs: watch one, cancel it, read what it gave. `core.service.intake` takes new ones."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,9 +8,8 @@ from sqlalchemy.orm import Session
 
 from core.catalogue.jobs import JobSpec
 from core.errors import Forbidden, NotFound
-from core.service import budgets, intake, promises, showing, witnessing
+from core.service import budgets, promises, showing, witnessing
 from core.service.context import Caller, Context
-from core.service.intake import Answer
 from core.service.job_views import ArtifactView, AttemptView, EventView, JobView
 from core.service.scopes import viewer
 from core.service.views import rfc3339
@@ -43,29 +42,6 @@ class Look:
 
     head: Head
     lines: list[EventView]
-
-
-def submit(context: Context, caller: Caller, spec: JobSpec, key: str, route: str = ROUTE) -> Answer:
-    """Queue a job and reserve the most it may cost; no record is read.
-
-    A caller with a grant in the scope pays from both; one with access to the dataset but no grant, from the scope
-    alone.
-
-    Raises:
-        Forbidden: the key's role submits no jobs, or may not ask for this priority.
-        NotFound, Conflict, Invalid, NotOfferedYet: as for an estimate.
-        BudgetExhausted, BudgetReserved, ScopeFrozen, LedgerFrozen, LedgerBusy: as the ledger says.
-        IdempotencyKeyReused, IdempotencyKeyInFlight: the key belongs to another request.
-        RateLimited: too many of the caller's jobs have not ended.
-        GpuUnavailable: only a GPU would do, and none is at work.
-    """
-    asked = intake.planned(context, caller, spec, key, route)
-    if isinstance(asked, Answer):
-        return asked
-    (answer,) = intake.take(context, [asked])
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
 
 
 def spec_of(context: Context, caller: Caller, job_id: str) -> JobSpec:

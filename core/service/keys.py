@@ -17,13 +17,8 @@ ROUTE = "POST /v1/keys"
 _MAX_SECRET = 200
 
 
-def authenticate(context: Context, secret: str) -> Caller | None:
-    """Return who holds a key, or None; notes at most once a minute that it was used."""
-    return authenticate_all(context, [secret])[0]
-
-
 def authenticate_all(context: Context, secrets: Sequence[str | None]) -> list[Caller | None]:
-    """Return who holds each of some keys, as `authenticate`, in one statement; None has none."""
+    """Return who holds each of some keys, in one statement, or None; notes at most once a minute that one was used."""
     possible = {secret for secret in secrets if secret and len(secret) <= _MAX_SECRET and secret.isascii()}
     found: dict[str, principals.Caller] = {}
     if possible:

@@ -27,6 +27,7 @@ from core.store.jobs import jobs
 from core.store.ledger import ledger
 from core.store.tables import Job
 from core.training.desk import Desk
+from tests.support import entry
 from tests.support.api import COLUMNS, Service, csv, job, joined, metadata, running, submit, upload
 from tests.support.store import give, open_place
 from tests.support.verified import verified
@@ -441,7 +442,7 @@ def test_what_changes_at_the_instant_of_a_submission_counts(database: Database, 
     def take() -> None:
         while not answers:
             with suppress(LedgerBusy):  # whoever holds the lock may take longer than a submission waits
-                answers.extend(intake.take(context, [asked]))
+                answers.extend(entry.take(context, [asked]))
 
     with database.write() as session:
         principals.lock(session, ann)

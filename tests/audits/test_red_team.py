@@ -29,7 +29,6 @@ from core.mechanisms.gaussian import DISTANCE_CAP
 from core.privacy.budget import FIRST_WEIGHTS, NANO, Terms, plan_orders
 from core.privacy.conversions import renyi_budget
 from core.privacy.draws import most_draws
-from core.service import intake
 from core.service import jobs as job_cases
 from core.service import scopes as scope_cases
 from core.service.context import Caller, Context
@@ -45,6 +44,7 @@ from core.store.ledger import ledger
 from core.store.tables import Dataset, Job
 from core.training.attempt import in_phase
 from core.training.order import Failed, Phase, stored_order
+from tests.support import entry
 from tests.support.api import Service, job, running, submit, upload
 from tests.support.embedded import ROOT
 from tests.support.store import STEP, Place, give, make_place
@@ -342,7 +342,7 @@ def test_access_and_caps_count_when_the_job_is_made_not_when_it_was_quoted(
         quoted = quote(session, context, caller, spec)
     terms = plan_orders(Decimal("0.5"), Decimal("1e-6"))
     assert database.run(ledger.set_grant, secrets["scope_id"], caller.id, terms, {"epsilon": "0.5"}).id == cap
-    (answer,) = intake.take(context, [Submission(caller, quoted, Name(caller.id, "POST /v1/jobs", "a"), "x")])
+    (answer,) = entry.take(context, [Submission(caller, quoted, Name(caller.id, "POST /v1/jobs", "a"), "x")])
     assert isinstance(answer, Answer)
     with database.read() as session:
         found = session.get_one(Job, answer.body["id"])
@@ -355,7 +355,7 @@ def test_access_and_caps_count_when_the_job_is_made_not_when_it_was_quoted(
         )
     _, other = service.someone("analyst")
     stranger = Caller(other["principal"], "someone", "analyst", other["id"])
-    (refused,) = intake.take(context, [Submission(stranger, quoted, Name(stranger.id, "POST /v1/jobs", "b"), "x")])
+    (refused,) = entry.take(context, [Submission(stranger, quoted, Name(stranger.id, "POST /v1/jobs", "b"), "x")])
     assert isinstance(refused, NotFound)
     database.dispose()
 

@@ -12,17 +12,12 @@ from numpy.typing import NDArray
 
 from core.mechanisms.lattice import (
     CHARGED_MARGIN,
-    ROW_BOUND,
-    STEPS_PER_CLIP,
     Grid,
     bounded_error_grid,
-    exact_grid,
     from_grid,
     integer_norm,
     matrix_grid,
-    mirror_upper,
     round_parts,
-    truncate_rows,
     vector_grid,
 )
 from core.privacy.facts import PART_UNITS, Adjacency
@@ -43,106 +38,6 @@ def norm_squared(row: NDArray[np.int64]) -> int:
 
 def exact_norm_squared(row: NDArray[np.float64]) -> Fraction:
     return sum((Fraction(float(value)) ** 2 for value in row), Fraction(0))
-
-
-class TestTruncateRows:
-    @settings(max_examples=300, deadline=None)
-    @given(rows=ANY_ROWS, clip=CLIPS)
-    def test_no_row_passes_the_bound(self, rows: NDArray[np.float64], clip: float) -> None:
-        for row in truncate_rows(rows, clip):
-            assert norm_squared(row) <= ROW_BOUND**2
-
-    @settings(max_examples=300, deadline=None)
-    @given(
-        rows=arrays.arrays(np.float64, (2, 5), elements=st.floats(-1, 1)), clip=CLIPS, scale=st.floats(0.5, 1 + 2**-13)
-    )
-    def test_rows_within_the_declared_bound_are_only_truncated(
-        self, rows: NDArray[np.float64], clip: float, scale: float
-    ) -> None:
-        lengths = np.sqrt((rows**2).sum(axis=1, keepdims=True))
-        rows = rows / np.where(lengths > 1e-100, lengths, 1.0) * (clip * scale)  # on and around the declared bound
-        step = Fraction(clip) / STEPS_PER_CLIP
-        for row, integers in zip(rows, truncate_rows(rows, clip), strict=True):
-            if exact_norm_squared(row) > Fraction(clip) ** 2:
-                continue
-            for value, integer in zip(row, integers, strict=True):
-                exact = Fraction(float(value)) / step
-                assert abs(integer - exact) < 1 + abs(exact) * Fraction(1, 2**50)
-                assert abs(integer) <= abs(exact) * (1 + Fraction(1, 2**50))
-
-    @settings(max_examples=200, deadline=None)
-    @given(rows=ANY_ROWS, clip=CLIPS)
-    def test_rows_do_not_see_each_other(self, rows: NDArray[np.float64], clip: float) -> None:
-        changed = rows.copy()
-        changed[1] = [np.nan, 1e308, -np.inf, 0.3]
-        before, after = truncate_rows(rows, clip), truncate_rows(changed, clip)
-        assert np.array_equal(np.delete(before, 1, axis=0), np.delete(after, 1, axis=0))
-        assert not after[1].any()
-
-    @pytest.mark.parametrize("largest", [2.0, 1e10, 1e160, 1.7e308])
-    def test_large_rows_are_clipped_not_lost(self, largest: float) -> None:
-        integers = truncate_rows(np.array([[largest, -largest, 0.0]]), 2.0)
-        assert integers[0] == pytest.approx(np.array([1, -1, 0]) * STEPS_PER_CLIP / sqrt(2), abs=1)
-
-    @pytest.mark.parametrize("dimension", [1, 2, 1000, 2**20])
-    def test_rows_of_exactly_the_declared_norm_survive(self, dimension: int) -> None:
-        row = np.full((1, dimension), 1 / sqrt(dimension))
-        integers = truncate_rows(row, 1.0)
-        assert (integers == np.trunc(row * STEPS_PER_CLIP)).all()
-        assert integers.any()
-
-    def test_truncates_toward_zero(self) -> None:
-        step = 1 / STEPS_PER_CLIP
-        rows = np.array([[1.9 * step, -1.9 * step, 0.9 * step, -0.9 * step, 5e-324]])
-        assert truncate_rows(rows, 1.0).tolist() == [[1, -1, 0, 0, 0]]
-
-    @pytest.mark.parametrize(("rows", "columns"), [(0, 3), (3, 0), (0, 0)])
-    def test_empty_shapes(self, rows: int, columns: int) -> None:
-        assert truncate_rows(np.zeros((rows, columns)), 1.0).shape == (rows, columns)
-
-    def test_rows_that_pass_clipping_but_not_the_integer_check_become_zero(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("core.mechanisms.lattice._CLIP_SLACK", 10.0)  # the planted bug: no clipping
-        integers = truncate_rows(np.array([[1.002, 0.0], [0.6, 0.8]]), 1.0)
-        assert not integers[0].any()
-        assert integers[1].any()
-
-    @pytest.mark.parametrize("clip", [0.0, -1.0, np.inf, np.nan])
-    def test_refuses_a_clip_that_is_no_size(self, clip: float) -> None:
-        with pytest.raises(AssertionError):
-            truncate_rows(np.zeros((1, 1)), clip)
-        with pytest.raises(AssertionError):
-            exact_grid(clip, Adjacency.ZERO_OUT)
-        with pytest.raises(AssertionError):
-            vector_grid(clip, 10, 2, Adjacency.ZERO_OUT)
-
-    def test_refuses_single_precision(self) -> None:
-        with pytest.raises(AssertionError, match="float64"):
-            truncate_rows(np.zeros((1, 1), dtype=np.float32), 1.0)  # type: ignore[arg-type]  # the point of the test
-
-
-class TestExactGrid:
-    def test_bound_is_the_charged_one_rounded_down(self) -> None:
-        assert Fraction(ROW_BOUND) <= Fraction(2**30, 1023) < ROW_BOUND + 1
-
-    def test_sensitivities(self) -> None:
-        assert exact_grid(2.0, Adjacency.ZERO_OUT) == Grid(2.0**-19, ROW_BOUND, 0.0)
-        assert exact_grid(2.0, Adjacency.REPLACE_ONE).sensitivity == 2 * ROW_BOUND
-
-    @settings(max_examples=200, deadline=None)
-    @given(rows=ANY_ROWS, other=arrays.arrays(np.float64, 4, elements=st.one_of(st.floats(), st.sampled_from(ODD))))
-    def test_neighbours_are_within_it(self, rows: NDArray[np.float64], other: NDArray[np.float64]) -> None:
-        changed = rows.copy()
-        for adjacency, row in ((Adjacency.ZERO_OUT, np.zeros(4)), (Adjacency.REPLACE_ONE, other)):
-            changed[0] = row
-            moved = truncate_rows(rows, 1.0).sum(axis=0) - truncate_rows(changed, 1.0).sum(axis=0)
-            assert norm_squared(moved) <= exact_grid(1.0, adjacency).sensitivity ** 2
-
-    def test_a_unit_can_really_move_it_that_far(self) -> None:
-        """Else the noise is more than the promise needs: attained up to the charged margin."""
-        moved = truncate_rows(np.array([[0.6, 0.8]]), 1.0) - truncate_rows(np.array([[-0.6, -0.8]]), 1.0)
-        assert integer_norm(moved) >= 0.998 * exact_grid(1.0, Adjacency.REPLACE_ONE).sensitivity
 
 
 def float_error(terms: NDArray[np.float64], weights: NDArray[np.float64], total: NDArray[np.float64]) -> Fraction:
@@ -289,8 +184,8 @@ class TestBoundedError:
         changed[0] = other
         signs[0] = 1 if semidefinite else -1
         grid = matrix_grid(1.0, 30, 4, Adjacency.REPLACE_ONE, semidefinite=semidefinite)
-        before = mirror_upper(in_steps(factors.T @ (factors * weights[:, None]), grid))
-        after = mirror_upper(in_steps(changed.T @ (changed * signs[:, None]), grid))
+        before = in_steps(factors.T @ (factors * weights[:, None]), grid)
+        after = in_steps(changed.T @ (changed * signs[:, None]), grid)
         moved = (before - after)[np.triu_indices(4)]
         assert norm_squared(moved) <= grid.sensitivity**2
         if axes:
@@ -318,6 +213,11 @@ class TestBoundedError:
         margin = 2 * grid.error + sqrt(dimension * (dimension + 1) / 2) * grid.step
         assert exact + margin <= grid.sensitivity * grid.step <= exact + margin + 2 * grid.step
 
+    @pytest.mark.parametrize("clip", [0.0, -1.0, np.inf, np.nan])
+    def test_refuses_a_clip_that_is_no_size(self, clip: float) -> None:
+        with pytest.raises(AssertionError):
+            vector_grid(clip, 10, 2, Adjacency.ZERO_OUT)
+
     @pytest.mark.parametrize(
         ("clip", "units", "coordinates", "multiple"),
         [(1.0, 0, 1, 1.0), (1.0, 1, 0, 1.0), (1.0, 1, 1, 0.0), (1.0, 2**50, 1, 1.0), (1e-290, 1, 1, 1.0)],
@@ -337,10 +237,6 @@ class TestConversions:
         assert clip / 2**21 < grid.step <= clip / 2**20 * 1.0000001
         integers = np.array([-(2**42), -1, 0, 12345], dtype=np.int64)
         assert np.array_equal(in_steps(from_grid(integers, grid), grid), integers)
-
-    def test_mirror_keeps_what_lies_on_and_above_the_diagonal(self) -> None:
-        matrix = np.arange(9, dtype=np.int64).reshape(3, 3)
-        assert mirror_upper(matrix).tolist() == [[0, 1, 2], [1, 4, 5], [2, 5, 8]]
 
     @given(st.lists(st.integers(-(2**62), 2**62), max_size=8))
     def test_integer_norm_is_exact(self, values: list[int]) -> None:

@@ -18,7 +18,6 @@ from core.mechanisms.sampling import (
     Kernels,
     Listed,
     _groups,
-    direction,
     integer,
     list_by,
     normal,
@@ -311,18 +310,3 @@ class TestCoins:
         assert drawn.shape == (size,)
         if size > 2:
             assert stats.kstest(drawn, "norm").pvalue > 1e-4
-
-    def test_directions_are_unit_vectors_with_no_preference(self) -> None:
-        """z-test of each mean coordinate at 4.5; the seed is fixed."""
-        generator = SimulationGenerator(11)
-        drawn = np.array([direction(generator, 3) for _ in range(5000)])
-        assert np.allclose((drawn**2).sum(axis=1), 1)
-        assert (np.abs(drawn.mean(axis=0)) * sqrt(3 * 5000) < 4.5).all()
-
-    def test_a_zero_vector_is_drawn_again(self) -> None:
-        """A word of all ones gives the uniform 1, hence radius 0."""
-        assert direction(Scripted(2**64 - 1, 0, 0, 0), 1).tolist() == [1.0]
-
-    def test_refuses_no_dimension(self) -> None:
-        with pytest.raises(AssertionError):
-            direction(SystemGenerator(), 0)

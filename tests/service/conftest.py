@@ -11,6 +11,7 @@ from core.service.witnessing import start
 from core.settings import ServiceSettings
 from core.store.access.bootstrap import first_admin
 from core.store.database import Database
+from tests.support import entry
 
 Someone = Callable[[Role], Caller]
 
@@ -29,7 +30,7 @@ def context(database: Database, tmp_path: Path) -> Context:
 def admin(context: Context) -> Caller:
     secret = context.database.run(first_admin, None)
     assert secret is not None
-    found = keys.authenticate(context, secret)
+    found = entry.holder(context, secret)
     assert found is not None
     return found
 
@@ -41,7 +42,7 @@ def someone(context: Context, admin: Caller) -> Someone:
             context, admin, name=role, role=role, principal_id=None, lasts_seconds=None, idempotency_key=None
         )
         assert made.key is not None
-        found = keys.authenticate(context, made.key)
+        found = entry.holder(context, made.key)
         assert found is not None
         return found
 

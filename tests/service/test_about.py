@@ -27,6 +27,7 @@ from core.store.tables import Dataset, Job, Model
 from core.training.points import points_of
 from tests.service.conftest import Someone
 from tests.service.test_federations import described
+from tests.support import entry
 from tests.support.api import COLUMNS as DECLARED
 from tests.support.released import UNTOUCHED
 from tests.support.store import TERMS
@@ -124,7 +125,7 @@ class House:
             return described(session, holder, scope, columns)
 
     def submit(self, asked: JobSpec, caller: Caller | None = None) -> str:
-        return str(jobs.submit(self.context, caller or self.owner, asked, uuid4().hex).body["id"])
+        return str(entry.submit(self.context, caller or self.owner, asked, uuid4().hex).body["id"])
 
     def finish(self, job_id: str, approval: str = "not-needed", **changed: Any) -> str:
         """End a queued job with a model, by the store's own functions."""
@@ -341,6 +342,6 @@ def test_a_model_stays_as_long_as_a_job_about_it(house: House) -> None:
     assert database.run(retention.retire_models, 0.0) == [named]
     assert "is kept no more" in house.faults(spec(fresh, named))[0][1]
     assert isinstance(late, intake.Submission)
-    (refused,) = intake.take(house.context, [late])
+    (refused,) = entry.take(house.context, [late])
     assert isinstance(refused, Invalid), "it was planned before"
     assert refused.fields[0].pointer == "/models/0"

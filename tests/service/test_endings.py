@@ -21,6 +21,7 @@ from core.store.jobs.sweep import CONTACT, sweep
 from core.store.ledger import ledger
 from core.store.tables import FAILURE_CODES, Job
 from tests.service.test_flow import upload
+from tests.support import entry
 from tests.support.api import job
 from tests.training.test_doors import COLUMNS, FULL, ONE_STEP, POISSON, STREAM, TERMS, UNITS
 
@@ -63,7 +64,7 @@ def test_an_estimate_says_what_a_lost_worker_does_to_a_job(optimizer: dict[str, 
 def lost(context: Context, caller: Caller, chunks: int, **changes: Any) -> JobView:
     """Submit a job, lose its worker after some payments, and return it as it is then."""
     spec = job(upload(context, caller)["id"], **changes)
-    made = jobs.submit(context, caller, JobSpec.model_validate(spec), uuid4().hex).body
+    made = entry.submit(context, caller, JobSpec.model_validate(spec), uuid4().hex).body
     claim = context.database.run(rows.claim, "w", 60.0)
     assert claim is not None
     for chunk in range(chunks):

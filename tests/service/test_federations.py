@@ -40,6 +40,7 @@ from core.store.queries import JobFilter
 from core.store.service_tables import Secret
 from core.store.tables import Account, Dataset, Entry, Job, Model, Scope
 from tests.service.conftest import Someone
+from tests.support import entry
 from tests.support.api import COLUMNS, job
 from tests.support.store import give, make_dataset, open_place
 from tests.support.verified import verified_here
@@ -97,7 +98,7 @@ def federated(names: Sequence[str], quorum: int | None = None, mu: str = "0.1", 
 
 
 def submit(context: Context, caller: Caller, body: dict[str, Any], key: str | None = None) -> dict[str, Any]:
-    return jobs.submit(context, caller, JobSpec.model_validate(body), key or uuid4().hex).body
+    return entry.submit(context, caller, JobSpec.model_validate(body), key or uuid4().hex).body
 
 
 def held(context: Context) -> dict[str, tuple[list[int], list[int]]]:
@@ -332,7 +333,7 @@ def test_together_each_is_decided_as_if_alone(context: Context, three: Owners) -
     found = [
         intake.planned(context, three.analyst, JobSpec.model_validate(one), uuid4().hex, jobs.ROUTE) for one in asked
     ]
-    answers = intake.take(context, [one for one in found if isinstance(one, intake.Submission)])
+    answers = entry.take(context, [one for one in found if isinstance(one, intake.Submission)])
     words = [answer.code if isinstance(answer, Refusal) else "taken" for answer in answers]
     assert words == ["taken", "privacy-budget-exhausted", "taken", "taken", "taken"] or words.count("taken") >= 2
     assert len(entries(context)) == 3 * words.count("taken")
@@ -584,7 +585,7 @@ def test_of_two_verdicts_at_one_moment_the_first_counts(context: Context, someon
 def test_a_clone_is_the_same_job(context: Context, three: Owners) -> None:
     made = submit(context, three.analyst, federated(three.datasets, 2, optimizer={"kind": "clipped_sgd"}))
     spec = jobs.spec_of(context, three.analyst, made["id"])
-    twin = jobs.submit(context, three.analyst, spec, uuid4().hex).body
+    twin = entry.submit(context, three.analyst, spec, uuid4().hex).body
     assert twin["id"] != made["id"]
     assert twin["optimizer"] == made["optimizer"]
     with context.database.read() as session:

@@ -17,6 +17,7 @@ from core.store.access.audit import Line
 from core.store.jobs import jobs as rows
 from core.store.queries import JobFilter
 from tests.service.conftest import Someone
+from tests.support import entry
 from tests.support.api import csv, job, metadata
 from tests.support.verified import verified_here
 
@@ -28,7 +29,7 @@ def upload(context: Context, caller: Caller, shift: int = 0, **changes: Any) -> 
 
 def submit(context: Context, caller: Caller, dataset: str, mu: str = "0.1", key: str | None = None) -> dict[str, Any]:
     spec = JobSpec.model_validate(job(dataset, mu=mu))
-    return jobs.submit(context, caller, spec, key or uuid4().hex).body
+    return entry.submit(context, caller, spec, key or uuid4().hex).body
 
 
 def test_from_upload_to_erasure(context: Context, admin: Caller, someone: Someone) -> None:

@@ -31,6 +31,7 @@ from core.store.queries import JobFilter, Viewer
 from core.store.service_tables import Audit, Idempotency
 from core.store.tables import Account, Entry, Job, JobEvent, Label
 from tests.service.conftest import Someone
+from tests.support import entry
 from tests.support.api import COLUMNS, job
 from tests.support.embedded import ROOT
 from tests.support.store import open_place
@@ -64,7 +65,7 @@ def ids(answers: Sequence[Answer | Exception]) -> list[str]:
 
 
 def one_by_one(context: Context, submissions: Sequence[Submission]) -> list[Answer | Exception]:
-    return [intake.take(context, [submission])[0] for submission in submissions]
+    return [entry.take(context, [submission])[0] for submission in submissions]
 
 
 def twins(context: Context, owner: Caller) -> list[str]:
@@ -84,7 +85,7 @@ class TestOrder:
     def test_each_is_decided_as_if_it_had_come_alone(self, context: Context, someone: Someone) -> None:
         owner, stranger = someone("owner"), someone("analyst")
         one, two = twins(context, owner)
-        together = intake.take(context, of_all_kinds(context, owner, stranger, one))
+        together = entry.take(context, of_all_kinds(context, owner, stranger, one))
         alone = one_by_one(context, of_all_kinds(context, owner, stranger, two))
         assert told(together) == told(alone)
         assert {"accepted", "not-found", "privacy-budget-exhausted", "privacy-budget-reserved"} <= set(told(together))
@@ -92,7 +93,7 @@ class TestOrder:
     def test_the_ledger_has_them_in_the_order_of_the_answers(self, context: Context, someone: Someone) -> None:
         owner = someone("owner")
         made = declared(context, owner)
-        answers = intake.take(context, [asked(context, owner, made["id"], mu=mu) for mu in MUS])
+        answers = entry.take(context, [asked(context, owner, made["id"], mu=mu) for mu in MUS])
         entries = scopes.entries(context, owner, made["scope"], 0, 50)
         assert [entry.job for entry in entries if entry.kind == "reserve"] == ids(answers)
         stored = [answer.made for answer in answers if isinstance(answer, Answer) and answer.made is not None]
@@ -104,7 +105,7 @@ class TestOrder:
     def test_the_queue_keeps_their_order(self, context: Context, someone: Someone) -> None:
         owner = someone("owner")
         dataset = declared(context, owner)["id"]
-        answers = intake.take(context, [asked(context, owner, dataset, mu="0.01") for _ in range(8)])
+        answers = entry.take(context, [asked(context, owner, dataset, mu="0.01") for _ in range(8)])
         with context.database.read() as session:
             waiting = [job_id for job_id, _ in queries.waiting(session, 50)]
         assert waiting == ids(answers)
@@ -123,7 +124,7 @@ class TestOrder:
         owner = someone("owner")
         one = declared(context, owner)["id"]
         with pytest.raises(IntegrityError):
-            intake.take(context, [asked(context, owner, one, mu=mu) for mu in MUS])
+            entry.take(context, [asked(context, owner, one, mu=mu) for mu in MUS])
         assert jobs.page(context, owner, JobFilter(), None, 50) == []
 
 
@@ -138,10 +139,10 @@ class TestLimits:
         wanted = [asked(narrow, owner, dataset, mu="0.01") for _ in range(5)]
         wanted.insert(1, asked(narrow, owner, dataset, mu="100"))
         wanted.append(asked(narrow, other, others, mu="0.01"))
-        assert told(intake.take(narrow, wanted)) == [
+        assert told(entry.take(narrow, wanted)) == [
             "accepted", "privacy-budget-exhausted", "accepted", "accepted", "rate-limited", "rate-limited", "accepted",
         ]  # fmt: skip
-        (refused,) = intake.take(narrow, [asked(narrow, owner, dataset, mu="0.01")])
+        (refused,) = entry.take(narrow, [asked(narrow, owner, dataset, mu="0.01")])
         assert isinstance(refused, RateLimited)
 
     def test_rounds_of_many_processes_admit_exactly_what_the_budget_holds(
@@ -156,7 +157,7 @@ class TestLimits:
             wanted = [asked(process, owner, two, mu="0.3") for _ in range(6)]
             found: list[str] = []
             while wanted:
-                answers = intake.take(process, wanted)
+                answers = entry.take(process, wanted)
                 busy = [place for place, answer in enumerate(told(answers)) if answer == "ledger-busy"]
                 found += [answer for place, answer in enumerate(told(answers)) if place not in busy]
                 wanted = [wanted[place] for place in busy]
@@ -175,7 +176,7 @@ class TestKeys:
         owner = someone("owner")
         dataset = declared(context, owner)["id"]
         same = [asked(context, owner, dataset, key="k") for _ in range(2)]
-        first, again, other, free = intake.take(
+        first, again, other, free = entry.take(
             context, [*same, asked(context, owner, dataset, key="k", mu="0.2"), asked(context, owner, dataset)]
         )
         assert isinstance(first, Answer)
@@ -189,7 +190,7 @@ class TestKeys:
         owner = someone("owner")
         dataset = declared(context, owner)["id"]
         wanted = [asked(context, owner, dataset, key="k", mu=mu) for mu in ("100", "0.1")]
-        assert told(intake.take(context, wanted)) == ["privacy-budget-exhausted", "accepted"]
+        assert told(entry.take(context, wanted)) == ["privacy-budget-exhausted", "accepted"]
 
     def test_two_jobs_where_rivals_do_not_take_turns(self, context: Context, someone: Someone) -> None:
         """The planted bug: both are taken at once."""
@@ -208,11 +209,11 @@ class TestFailure:
         bad = replace(good[1], plan=replace(good[1].plan.parts[0], scope_id="sc_gone"))
         wanted = [good[0], bad, good[2]]
         with pytest.raises(NotFound):
-            intake.take(context, wanted)
+            entry.take(context, wanted)
         assert jobs.page(context, owner, JobFilter(), None, 50) == [], "and nothing is stored where it raises"
 
         async def ask() -> list[Answer | BaseException]:
-            together: Together[Submission, Answer] = Together(partial(intake.take, context), "intake")
+            together: Together[Submission, Answer] = Together(partial(entry.take, context), "intake")
             return await asyncio.gather(*map(together.ask, wanted), return_exceptions=True)
 
         one, refused, three = asyncio.run(ask())
@@ -230,8 +231,8 @@ class TestFailure:
         wanted = [asked(context, owner, made["id"], mu="0.01") for made in (held, free, held)]
         with context.database.write() as session:
             ledger.lock_scope(session, held["scope"])
-            assert told(intake.take(context, wanted)) == ["ledger-busy", "accepted", "ledger-busy"]
-        assert told(intake.take(context, wanted)) == ["accepted"] * 3
+            assert told(entry.take(context, wanted)) == ["ledger-busy", "accepted", "ledger-busy"]
+        assert told(entry.take(context, wanted)) == ["accepted"] * 3
 
     def test_a_witness_that_is_gone_is_told_to_those_who_would_rely_on_it(
         self, context: Context, someone: Someone
@@ -241,7 +242,7 @@ class TestFailure:
         wanted = [asked(context, owner, dataset, mu=mu) for mu in ("0.01", "100", "0.01")]
         assert not isinstance(context.settings.witness_path, str)
         context.settings.witness_path.unlink()
-        assert told(intake.take(context, wanted)) == ["ledger-frozen", "privacy-budget-exhausted", "ledger-frozen"]
+        assert told(entry.take(context, wanted)) == ["ledger-frozen", "privacy-budget-exhausted", "ledger-frozen"]
 
     def test_a_round_killed_before_its_commit_leaves_nothing(self, context: Context, someone: Someone) -> None:
         owner = someone("owner")
@@ -249,7 +250,7 @@ class TestFailure:
         before = stored(context)
         killed(context, owner, dataset)
         assert stored(context) == before
-        assert told(intake.take(context, [asked(context, owner, dataset, mu="0.01")])) == ["accepted"]
+        assert told(entry.take(context, [asked(context, owner, dataset, mu="0.01")])) == ["accepted"]
 
     @pytest.mark.parametrize(
         "database_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
@@ -290,7 +291,7 @@ class TestTrail:
             replace(asked(context, owner, dataset, mu=mu), line=Line(owner.id, jobs.ROUTE, "jobs", 202, None, name))
             for name, mu in (("req_1", "0.01"), ("req_2", "100"), ("req_3", "0.01"))
         ]
-        made, _, again = intake.take(context, wanted)
+        made, _, again = entry.take(context, wanted)
         assert isinstance(made, Answer)
         assert isinstance(again, Answer)
         lines = audit.page(context, admin, None, 50)
@@ -327,7 +328,7 @@ def looks(context: Context, someone: Someone) -> list[list[str]]:
     """Return what an auditor and two owners see of the owners' jobs, all asked at once."""
     auditor, one, two = someone("auditor"), someone("owner"), someone("owner")
     made = [
-        ids(intake.take(context, [asked(context, owner, declared(context, owner)["id"], mu="0.01")]))[0]
+        ids(entry.take(context, [asked(context, owner, declared(context, owner)["id"], mu="0.01")]))[0]
         for owner in (one, two)
     ]
     pairs = [(caller, job_id) for caller in (auditor, one, two) for job_id in made]

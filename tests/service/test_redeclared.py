@@ -8,12 +8,13 @@ import pytest
 from core.catalogue.datasets import parse_metadata
 from core.catalogue.jobs import JobSpec
 from core.errors import DuplicateDataset, Forbidden, LedgerFrozen
-from core.service import datasets, jobs, scopes, uploads
+from core.service import datasets, scopes, uploads
 from core.service.context import Caller, Context
 from core.store.claims import freeze_ledger, thaw_ledger
 from core.store.jobs import jobs as job_rows
 from core.store.ledger import ledger
 from tests.service.conftest import Someone
+from tests.support import entry
 from tests.support.api import COLUMNS, csv, job, metadata
 
 pytestmark = pytest.mark.parametrize(
@@ -39,7 +40,7 @@ def refused(context: Context, caller: Caller, **changes: Any) -> DuplicateDatase
 
 def pay(context: Context, caller: Caller, dataset: str) -> None:
     """Have a job on a dataset pay for its first chunk."""
-    jobs.submit(context, caller, JobSpec.model_validate(job(dataset)), f"pay {dataset}")
+    entry.submit(context, caller, JobSpec.model_validate(job(dataset)), f"pay {dataset}")
     claim = context.database.run(job_rows.claim, "w", 60.0)
     assert claim is not None
     context.database.run(ledger.spend, claim, 0, None, 0)

@@ -14,7 +14,7 @@ from sqlalchemy import delete, select
 from core.catalogue.datasets import parse_metadata
 from core.catalogue.jobs import JobSpec
 from core.errors import Conflict, DuplicateDataset, Invalid, NearCopy, NotReady
-from core.service import datasets, health, identity, jobs, keys, uploads, weights
+from core.service import datasets, health, identity, jobs, uploads, weights
 from core.service.context import Caller, Context
 from core.service.witnessing import start
 from core.settings import ServiceSettings
@@ -33,6 +33,7 @@ from core.store.records.records import Kept, kept_of, open_records
 from core.store.tables import SEVERAL, Dataset, Job
 from core.training.desk import Desk
 from core.training.taken import Taken
+from tests.support import entry
 from tests.support.api import csv, job, metadata
 from tests.support.sites import site_settings
 from tests.support.store import empty_postgresql
@@ -56,7 +57,7 @@ class Sites:
             start(context)
         secret = self[""].database.run(first_admin, None)
         assert secret is not None
-        admin = keys.authenticate(self[""], secret)
+        admin = entry.holder(self[""], secret)
         assert admin is not None
         self.admin: Caller = admin
         self.datasets = {name: self.upload(name, number) for number, name in enumerate(self.contexts)}
@@ -75,7 +76,7 @@ class Sites:
             return kept_of(session.get_one(Dataset, self.datasets[site]))
 
     def submit(self, body: Mapping[str, Any]) -> str:
-        return str(jobs.submit(self[""], self.admin, JobSpec.model_validate(body), uuid4().hex).body["id"])
+        return str(entry.submit(self[""], self.admin, JobSpec.model_validate(body), uuid4().hex).body["id"])
 
     def federate(self, *named: str) -> str:
         body = job("ds_none", mu="0.1", optimizer={"kind": "noisy_gd", "steps": 4}, inference={"intervals": False})

@@ -19,9 +19,10 @@ from core.catalogue.columns import Coded, Column, Columns
 from core.errors import Invalid
 from core.store.decoding import decode as module
 from core.store.decoding.decode import Decoded, Limits, decode, decode_upload, format_of
-from core.store.decoding.mock import mock_csv, mock_rows
+from core.store.decoding.mock import mock_rows
 from core.store.records.encryption import SealedFile
 from core.store.records.uploads import receive, remove_partial
+from tests.support.mocks import mock_csv
 from tests.support.sealed import seal
 
 COLUMNS = TypeAdapter(Columns).validate_python(

@@ -18,11 +18,12 @@ from core.catalogue.network.layers import Linear
 from core.catalogue.network.model import NetworkModel
 from core.settings import ServiceSettings
 from core.store.decoding.decode import Limits, decode
-from core.store.decoding.mock import mock_csv, mock_rows
+from core.store.decoding.mock import mock_rows
 from core.store.records.encryption import SealedFile
 from core.store.records.files import digest_of
 from core.store.records.records import Encoded, Kept, open_records, read_records
 from tests.support.arrays import npz
+from tests.support.mocks import mock_csv
 from tests.support.sealed import seal
 
 COLUMNS = TypeAdapter(Columns).validate_python(

@@ -8,7 +8,7 @@ from sqlalchemy import insert, select, update
 from core.catalogue.datasets import parse_metadata
 from core.errors import ModelRetired
 from core.service import jobs as job_service
-from core.service import keys, models, readings, uploads
+from core.service import models, readings, uploads
 from core.service.context import Context
 from core.service.witnessing import start
 from core.settings import ServiceSettings
@@ -21,6 +21,7 @@ from core.store.ledger import ledger
 from core.store.records.master_key import prepare_master_key
 from core.store.retention import BATCH, RETIRED
 from core.store.tables import Checkpoint, Dataset, Entry, Job, Model
+from tests.support import entry
 from tests.support.api import csv, metadata
 from tests.support.store import Place, make_place, submit
 
@@ -139,7 +140,7 @@ class TestModels:
         prepare_master_key(settings, ())
         context = Context(settings, database)
         start(context)
-        caller = keys.authenticate(context, database.run(first_admin, None) or "")
+        caller = entry.holder(context, database.run(first_admin, None) or "")
         assert caller is not None
         made, _ = uploads.create(context, caller, parse_metadata(metadata()), None, [csv(100)], None)
         claim = finished(database, Place(caller.id, made["scope"], made["id"]))

@@ -21,6 +21,7 @@ from core.settings import ServiceSettings
 from core.store.database import Database
 from core.store.jobs import jobs as rows
 from core.store.tables import Job
+from tests.support import entry
 from tests.support.api import job
 
 
@@ -40,7 +41,7 @@ def main(url: str, home: str, principal: str, dataset: str, how: str = "") -> No
     rows.enqueue = enqueue  # type: ignore[assignment] # it kills instead
     spec = JobSpec.model_validate(job(dataset, mu="0.01"))
     wanted = [intake.planned(context, caller, spec, uuid4().hex, jobs.ROUTE) for _ in range(4)]
-    intake.take(context, [one for one in wanted if isinstance(one, Submission)])
+    entry.take(context, [one for one in wanted if isinstance(one, Submission)])
 
 
 if __name__ == "__main__":

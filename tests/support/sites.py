@@ -33,6 +33,7 @@ from core.settings import ServiceSettings
 from core.store.access.roles import make_role
 from core.store.database import Database
 from core.store.records.master_key import make_master_key
+from tests.support import entry
 from tests.support.cluster import Postgres, Undertaker, is_ready, until
 from tests.support.embedded import COLUMNS, KEY, LINEAR, PATIENCE_SECONDS, ROOT, TERMINAL, Embedded, Running
 from tests.support.federated import STEPS, Federation, shard
@@ -93,7 +94,7 @@ class Ground:
 
     def someone(self, role: Role) -> Caller:
         """Make a principal."""
-        found = keys.authenticate(self.service, self.secret(role))
+        found = entry.holder(self.service, self.secret(role))
         assert found is not None
         return found
 
@@ -118,7 +119,7 @@ class Ground:
             **changes,
         }
         context = next(iter(self.contexts.values()))
-        told = jobs.submit(context, analyst, JobSpec.model_validate(body), uuid4().hex).body
+        told = entry.submit(context, analyst, JobSpec.model_validate(body), uuid4().hex).body
         clients = [client["job"] for client in told["federation"]["clients"]]
         return Federation(cast("Embedded", self), told["id"], clients)
 
@@ -205,6 +206,6 @@ def sites(home: Path, names: Sequence[str], **settings: Any) -> Iterator[Ground]
             contexts[name] = Context(chosen, Database(chosen.url))
         for context in (service, *contexts.values()):
             stack.callback(context.database.dispose)
-        admin = keys.authenticate(service, KEY)
+        admin = entry.holder(service, KEY)
         assert admin is not None
         yield Ground(home, undertaker, contexts, admin, service, opened=stack)

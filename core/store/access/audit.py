@@ -1,8 +1,8 @@
 """Who asked for what, and how it was answered. Rows are only ever added; a trigger refuses anything else."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
@@ -75,13 +75,3 @@ def page(
     if target is not None:
         statement = statement.where(Audit.target == target)
     return list(session.execute(statement).scalars())
-
-
-def export(session: Session) -> Iterator[dict[str, Any]]:
-    """Yield every line as a flat row, in order of id; pages of 1000 are read at a time."""
-    after: str | None = None
-    while rows := page(session, after=after, limit=PAGE):
-        for row in rows:
-            yield {column.name: getattr(row, column.name) for column in Audit.__table__.columns}
-        after = rows[-1].id
-        session.expunge_all()

@@ -4,8 +4,6 @@ Each column is uniform over its bounds or values, independent of the others. The
 mode of the column's name, the seed and the row), so that the same request gets the same rows; they protect nothing.
 """
 
-import csv
-import io
 import struct
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
@@ -13,7 +11,6 @@ from hashlib import blake2b, shake_128
 from typing import Any
 
 from core.catalogue.columns import ArrayColumn, Coded, Column, DateColumn, IntegerColumn, Scalar
-from core.errors import ensure
 
 MAX_MOCK_ROWS = 10_000
 MAX_MOCK_CELLS = 50_000
@@ -30,16 +27,6 @@ def mock_rows(columns: Sequence[Column], rows: int, *, seed: int = 0) -> Iterato
             else _value(column, _uniform(column.name, seed, row))
             for column in columns
         }
-
-
-def mock_csv(columns: Sequence[Column], rows: int, *, seed: int = 0) -> str:
-    """Return made-up rows as a CSV text with a header, fit to be uploaded under the same declaration of no arrays."""
-    ensure(not any(isinstance(column, ArrayColumn) for column in columns), "a CSV file holds no arrays")
-    text = io.StringIO()
-    writer = csv.DictWriter(text, [column.name for column in columns], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(mock_rows(columns, rows, seed=seed))
-    return text.getvalue()
 
 
 def _uniform(name: str, seed: int, row: int) -> float:

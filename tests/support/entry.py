@@ -1,0 +1,34 @@
+"""A job handed in as `POST /v1/jobs` does it, and a key's holder as the API finds it, without a server around."""
+
+from collections.abc import Sequence
+
+from core.catalogue.jobs import JobSpec
+from core.service import intake, keys
+from core.service.context import Caller, Context
+from core.service.intake import Answer, Submission
+from core.service.jobs import ROUTE
+
+
+def take(context: Context, submissions: Sequence[Submission]) -> list[Answer | Exception]:
+    """Store submissions, then have the witness know of them: an answer or a refusal to each, in order."""
+    answers = intake.store(context, submissions)
+    vouched = iter(intake.vouch(context, [answer for answer in answers if isinstance(answer, Answer)]))
+    return [next(vouched) if isinstance(answer, Answer) else answer for answer in answers]
+
+
+def submit(context: Context, caller: Caller, spec: JobSpec, key: str) -> Answer:
+    """Plan one job, or find its plan, and store it; raise what the API would refuse it with."""
+    asked: Submission | Answer = intake.known(caller, spec, key, ROUTE) or intake.planned(
+        context, caller, spec, key, ROUTE
+    )
+    if isinstance(asked, Answer):
+        return asked
+    (answer,) = take(context, [asked])
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def holder(context: Context, secret: str) -> Caller | None:
+    """Return who holds a key, or None."""
+    return keys.authenticate_all(context, [secret])[0]
