@@ -4,7 +4,10 @@ import json
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any, Final
 
 from anyio import to_thread
 from fastapi import FastAPI
@@ -28,7 +31,6 @@ from api.routes import (
     jobs,
     keys,
     models,
-    plans,
     pretrained,
     principals,
     scopes,
@@ -51,6 +53,7 @@ from core.store.records.master_key import load_master_keys
 from core.version import code_version
 
 _THREADS = 64  # of sync endpoints; more than the connections of the pool would only wait there
+_OPTIONAL: Final = ("public_planner",)  # packages with `routes` of their own; where one is absent, so are its routes
 _NO_PRIVATE_TEXT = "A REST service that trains models privately. Figures of privacy are decimal strings."
 
 
@@ -104,13 +107,18 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     app.state.ready = Together(lambda asked: [health.Ready(**readiness.check(context))] * len(asked), "ready")
     app.state.existing = Together(partial(job_cases.exist_all, context), "existing")
     app.state.jobs = Together(partial(job_cases.get_all, context), "jobs")
-    data, work = (datasets, access_routes, scopes, pretrained), (jobs, estimates, plans, models, certificates)
+    data, work = (datasets, access_routes, scopes, pretrained), (jobs, estimates, *_optional(), models, certificates)
     for module in (*work, *data, health, catalogue, keys, principals, audit_routes, workers):
         app.include_router(module.router)
     errors.install(app)
     app.add_middleware(Envelope, metrics=app.state.metrics, trail=app.state.trail)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign] # FastAPI's documented way to extend the schema
     return app
+
+
+def _optional() -> list[ModuleType]:
+    """Return the routes of the optional packages that are installed; one that is installed and broken raises."""
+    return [import_module(f"{package}.routes") for package in _OPTIONAL if find_spec(package) is not None]
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:

@@ -5,12 +5,10 @@ from math import sqrt
 import numpy as np
 import torch
 
-from core.catalogue.clipped.advice import Estimate, Proxy, foresee
 from core.catalogue.clipped.certified import CertifiedClippedSgd
 from core.catalogue.clipped.heavy_tails import IsotropicPareto, SkewedPareto
 from core.catalogue.clipped.practical import ClippedSgd
 from core.catalogue.clipped.rules import TailMean
-from core.catalogue.clipped.schemes import multiplier as multiplier_of
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import iterate
 from core.oracle.simulation import Simulation
@@ -22,6 +20,8 @@ from examples.clipped.reports import control, log_log, seen, within
 from examples.clipped.runs import FAR, UNCLIPPED, facts_of, log_slope, quantile, run
 from examples.inference.charts import Series
 from examples.inference.results import Result, Row
+from public_planner.clipped.advice import Estimate, Proxy, foresee
+from public_planner.clipped.schemes import multiplier as multiplier_of
 
 DELTA = 1e-5
 TRUTH = torch.tensor([1.0, -1.0, 0.5, -0.5, 1.0, 0.5], dtype=torch.float64)

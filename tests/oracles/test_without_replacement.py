@@ -4,7 +4,7 @@ import pytest
 from dp_accounting import GaussianDpEvent, NeighboringRelation, SampledWithoutReplacementDpEvent
 from dp_accounting.rdp import RdpAccountant
 
-from core.privacy.without_replacement import fixed_batch_epsilon
+from public_planner.without_replacement import fixed_batch_epsilon
 
 
 @pytest.mark.parametrize(

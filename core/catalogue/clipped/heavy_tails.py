@@ -17,7 +17,7 @@ from typing import Protocol
 
 from scipy.integrate import quad
 
-from core.catalogue.clipped.advice import CLOSE
+from public_planner.clipped.advice import CLOSE
 
 _HALVINGS = 200
 

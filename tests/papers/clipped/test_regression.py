@@ -5,7 +5,6 @@ Quantiles of a few dozen runs are off by a fifth or so; bands are factors of 1.5
 
 import pytest
 
-from core.catalogue.clipped.advice import foresee
 from core.mechanisms.generator import SimulationGenerator
 from core.privacy.calibration import smallest_epsilon
 from core.privacy.events import Repeated, Sampled
@@ -13,6 +12,7 @@ from core.problems.heavy_tails import RegressionTable
 from examples.clipped import regression
 from examples.clipped.regression import BATCH, SKEWED, TRUTH, UNITS, practical, proxy, stream_excess, table_excess
 from examples.clipped.runs import facts_of, log_slope
+from public_planner.clipped.advice import foresee
 
 
 class TestChoosingAClip:

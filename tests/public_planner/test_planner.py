@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from core.catalogue.clipped.certified import CertifiedClippedSgd, Moment
-from core.catalogue.clipped.planner import plan
-from core.catalogue.clipped.plans import ClippedPlan
-from core.catalogue.clipped.request import ClippedPlanRequest
 from core.errors import AdjacencyMismatch, Invalid, NotOfferedYet, Refusal
 from core.privacy.conversions import gdp_mu
 from core.privacy.facts import Adjacency, Facts
-from tests.catalogue.clipped.test_advice import PROXY
+from public_planner.clipped.planner import plan
+from public_planner.clipped.plans import ClippedPlan
+from public_planner.clipped.request import ClippedPlanRequest
+from tests.public_planner.test_advice import PROXY
 
 BASE: dict[str, Any] = {
     "problem": "convex",

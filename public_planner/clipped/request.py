@@ -6,11 +6,11 @@ from typing import Annotated, Final, Literal, NamedTuple
 
 from pydantic import Field
 
-from core.catalogue.clipped.advice import Proxy
-from core.catalogue.clipped.schemes import RELATIONS, Relation, Scheme
 from core.errors import AdjacencyMismatch, FieldError, Invalid, NotOfferedYet
 from core.privacy.amounts import PositiveFigure
 from core.privacy.facts import Frozen
+from public_planner.clipped.advice import Proxy
+from public_planner.clipped.schemes import RELATIONS, Relation, Scheme
 
 LARGEST: Final = 1e30
 SMALLEST: Final = 1e-30

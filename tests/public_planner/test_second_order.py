@@ -8,11 +8,11 @@ from core.catalogue.methods import SETTINGS
 from core.catalogue.second_order.certify import Certify
 from core.catalogue.second_order.figures import known
 from core.catalogue.second_order.gauss import GaussPsgd
-from core.catalogue.second_order.plans import CertifyPlanRequest, EscapePlan, GaussPlanRequest
 from core.errors import Invalid
 from core.privacy.conversions import gdp_mu
 from core.privacy.facts import Adjacency, Facts
-from core.service.plans import REQUEST, plan
+from public_planner.plans import REQUEST, plan
+from public_planner.second_order import CertifyPlanRequest, EscapePlan, GaussPlanRequest
 
 KNOWN = {"smoothness": 6.03, "hessian_smoothness": 6.6, "spread": 0.77, "difference_spread": 2.4}
 FIGURES: dict[str, Any] = {

@@ -9,7 +9,7 @@ from api.cost import QUESTION, costs
 from api.deps import Caller
 from api.errors import problems
 from core.errors import AdjacencyMismatch, Invalid, NotOfferedYet, Unauthenticated
-from core.service import plans as service
+from public_planner import plans as service
 
 router = APIRouter(prefix="/v1/plans", tags=["planning"], route_class=StrictRoute)
 

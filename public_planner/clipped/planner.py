@@ -14,12 +14,12 @@ from decimal import Decimal
 from math import inf, sqrt
 from typing import Final
 
-from core.catalogue.clipped.landscape import Found, Landscape, Moment
-from core.catalogue.clipped.plans import ClippedPlan, describe
-from core.catalogue.clipped.request import EPSILONS, MOST_UNITS, Cell, ClippedPlanRequest
-from core.catalogue.clipped.schemes import epsilon_spent, grid_below, multiplier
 from core.errors import FieldError, Invalid
 from core.privacy.amounts import format_figure
+from public_planner.clipped.landscape import Found, Landscape, Moment
+from public_planner.clipped.plans import ClippedPlan, describe
+from public_planner.clipped.request import EPSILONS, MOST_UNITS, Cell, ClippedPlanRequest
+from public_planner.clipped.schemes import epsilon_spent, grid_below, multiplier
 
 CLOSE: Final = 1.005
 """Searches for what was left out end within this factor."""

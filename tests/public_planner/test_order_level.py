@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from core.catalogue.clipped.guarantee import Run
-from core.catalogue.clipped.order_level import (
+from public_planner.clipped.order_level import (
     Scale,
     neighbourhood,
     order_bias,

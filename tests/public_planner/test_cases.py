@@ -6,7 +6,8 @@ from math import exp, sqrt
 import numpy as np
 import pytest
 
-from core.catalogue.clipped.cases import (
+from core.catalogue.clipped.guarantee import Run
+from public_planner.clipped.cases import (
     CASES,
     best_clip,
     case_of,
@@ -14,8 +15,7 @@ from core.catalogue.clipped.cases import (
     private_terms,
     small_private_clip,
 )
-from core.catalogue.clipped.guarantee import Run
-from core.catalogue.clipped.order_level import Scale, order_terms
+from public_planner.clipped.order_level import Scale, order_terms
 
 UNIT = Scale.convex(1, 1)
 

@@ -6,11 +6,11 @@ from math import inf, sqrt
 from typing import Final, NamedTuple
 
 from core.catalogue.clipped.guarantee import Guarantee, Run
-from core.catalogue.clipped.order_level import Scale, order_terms
 from core.catalogue.clipped.refined import refined_convex, refined_nonconvex
-from core.catalogue.clipped.request import Cell, Certificate, ClippedPlanRequest
 from core.catalogue.clipped.search import lowest
 from core.catalogue.clipped.theorems import paper_convex, paper_nonconvex
+from public_planner.clipped.order_level import Scale, order_terms
+from public_planner.clipped.request import Cell, Certificate, ClippedPlanRequest
 
 LONGEST: Final = 1e6
 """Clips are searched up to so many times the slope."""

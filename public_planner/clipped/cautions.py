@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Final
 
-from core.catalogue.clipped.advice import WELL_BELOW, PublicTail
 from core.catalogue.clipped.guarantee import Guarantee
-from core.catalogue.clipped.landscape import Found, Landscape
-from core.catalogue.clipped.request import ClippedPlanRequest
 from core.catalogue.clipped.theorems import says_something_from
+from public_planner.clipped.advice import WELL_BELOW, PublicTail
+from public_planner.clipped.landscape import Found, Landscape
+from public_planner.clipped.request import ClippedPlanRequest
 
 NEAR_TAIL: Final = 0.1 + 1e-12
 _RARE: Final = 1e-3

@@ -5,7 +5,8 @@ from math import sqrt
 
 import pytest
 
-from core.catalogue.clipped.schemes import (
+from core.privacy.conversions import gdp_mu
+from public_planner.clipped.schemes import (
     RELATIONS,
     Relation,
     Scheme,
@@ -13,8 +14,7 @@ from core.catalogue.clipped.schemes import (
     grid_below,
     multiplier,
 )
-from core.privacy.conversions import gdp_mu
-from core.privacy.without_replacement import fixed_batch_epsilon, renyi_prices
+from public_planner.without_replacement import fixed_batch_epsilon, renyi_prices
 from tests.support.clipped import paper_rule
 
 PAIRS = [(scheme, relation) for scheme, relations in RELATIONS.items() for relation in relations]

@@ -5,12 +5,14 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
-from core.catalogue.clipped.advice import Foreseen, PublicTail, foresee, tail_of, thumb
-from core.catalogue.clipped.cases import case_of, private_clip, private_terms, small_private_clip
-from core.catalogue.clipped.cautions import assumptions_of, warnings_of
 from core.catalogue.clipped.guarantee import Guarantee, Run
-from core.catalogue.clipped.landscape import Found, Landscape
-from core.catalogue.clipped.order_level import (
+from core.privacy.amounts import format_figure, write_figure
+from core.privacy.facts import Frozen
+from public_planner.clipped.advice import Foreseen, PublicTail, foresee, tail_of, thumb
+from public_planner.clipped.cases import case_of, private_clip, private_terms, small_private_clip
+from public_planner.clipped.cautions import assumptions_of, warnings_of
+from public_planner.clipped.landscape import Found, Landscape
+from public_planner.clipped.order_level import (
     Scale,
     neighbourhood,
     order_step_size,
@@ -18,10 +20,8 @@ from core.catalogue.clipped.order_level import (
     practical_step_size,
     privacy_cost,
 )
-from core.catalogue.clipped.request import ClippedPlanRequest
-from core.catalogue.clipped.schemes import ACCOUNTANTS, Relation, Scheme, epsilon_spent, sensitivity
-from core.privacy.amounts import format_figure, write_figure
-from core.privacy.facts import Frozen
+from public_planner.clipped.request import ClippedPlanRequest
+from public_planner.clipped.schemes import ACCOUNTANTS, Relation, Scheme, epsilon_spent, sensitivity
 
 GROUPS = {
     "stat": ("variance",),

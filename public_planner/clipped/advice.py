@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from core.catalogue.clipped.cases import private_clip
-from core.catalogue.clipped.order_level import Scale
 from core.catalogue.clipped.search import lowest
 from core.privacy.facts import Frozen
+from public_planner.clipped.cases import private_clip
+from public_planner.clipped.order_level import Scale
 
 WELL_BELOW: Final = (
     "clips far below four times the steepest slope are usual in deep learning, where steps are then of about equal "

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from core.catalogue.clipped.advice import Estimate, Proxy, foresee, tail_of, thumb
-from core.catalogue.clipped.order_level import Scale
-from core.catalogue.clipped.schemes import multiplier
+from public_planner.clipped.advice import Estimate, Proxy, foresee, tail_of, thumb
+from public_planner.clipped.order_level import Scale
+from public_planner.clipped.schemes import multiplier
 
 CLIPS = np.geomspace(0.05, 100, 12).tolist()
 

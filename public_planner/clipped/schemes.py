@@ -19,7 +19,7 @@ from typing import Final, Literal
 from core.privacy.calibration import smallest_epsilon
 from core.privacy.conversions import gdp_epsilon, gdp_mu
 from core.privacy.events import Repeated, Sampled
-from core.privacy.without_replacement import fixed_batch_epsilon
+from public_planner.without_replacement import fixed_batch_epsilon
 
 Scheme = Literal["one_pass", "poisson", "fixed_batch"]
 Relation = Literal["replace_one", "zero_out", "add_remove"]

@@ -15,7 +15,7 @@ from typing import Final
 
 from core.catalogue.clipped.guarantee import power
 from core.catalogue.clipped.lemma import excess_norm
-from core.catalogue.clipped.order_level import OrderTerms, Scale
+from public_planner.clipped.order_level import OrderTerms, Scale
 
 Neighbourhood = Callable[[Scale, float, float, float], float]
 """Of a scale, alpha, sigma and a clip."""

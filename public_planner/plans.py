@@ -5,12 +5,12 @@ from typing import Annotated
 
 from pydantic import Discriminator, Tag, TypeAdapter
 
-from core.catalogue.clipped.planner import plan as make_plan
-from core.catalogue.clipped.plans import ClippedPlan
-from core.catalogue.clipped.request import ClippedPlanRequest
-from core.catalogue.second_order import plans as escape
-from core.catalogue.second_order.plans import CertifyPlanRequest, EscapePlan, GaussPlanRequest
 from core.errors import FieldError, Invalid
+from public_planner import second_order as escape
+from public_planner.clipped.planner import plan as make_plan
+from public_planner.clipped.plans import ClippedPlan
+from public_planner.clipped.request import ClippedPlanRequest
+from public_planner.second_order import CertifyPlanRequest, EscapePlan, GaussPlanRequest
 
 
 def _kind(given: object) -> str:

@@ -1,0 +1,1 @@
+"""Clipped descent, planned with the least bound that its theorems certify."""
