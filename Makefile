@@ -60,8 +60,9 @@ check: setup ## lint, types, import contracts, unused dependencies
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
 
-bench: setup ## every benchmark, a table each
+bench: setup ## every benchmark, a table each; then the goals of the papers' methods
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks studies/benchmarks
 
 migrate: setup ## bring the database named by FARTHING_DATABASE_URL up to date
 	$(BIN)/python -m alembic --config migrations/alembic.ini upgrade head

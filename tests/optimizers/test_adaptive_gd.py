@@ -32,9 +32,9 @@ from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency, Facts
 from core.privacy.renyi import cost_nano, prefix_costs
 from core.problems.linear import LinearProblem
-from core.problems.powers import PowerProblem
 from core.training.meter import LedgerMeter
 from core.training.order import Payer
+from studies.kl.powers import PowerProblem
 from tests.support.pathwise import Recording
 from tests.support.problems import LOGISTIC, WEIGHTS, repeatable_generator, rows
 from tests.support.problems import facts as known

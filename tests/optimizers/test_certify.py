@@ -16,9 +16,9 @@ from core.oracle.meters import ORDERS, CountingMeter
 from core.oracle.simulation import Simulation
 from core.privacy.events import compose
 from core.privacy.renyi import cost_nano
-from core.problems.saddles import EggCarton, SaddlePopulation
-from examples.second_order.levels import Level, Noise, level_facts
-from examples.second_order.saddles import carton_settings, component, component_settings, facts_of, mu_of, plain
+from studies.second_order.levels import Level, Noise, level_facts
+from studies.second_order.populations import EggCarton, SaddlePopulation
+from studies.second_order.saddles import carton_settings, component, component_settings, facts_of, mu_of, plain
 from tests.support.second_order import LONG, SHORT, STILL, Scripted, failed, given, planted, walk
 
 LAW = component(2_300_000)

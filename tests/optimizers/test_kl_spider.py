@@ -19,7 +19,7 @@ from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.simulation import Simulation
 from core.privacy.events import NOTHING, compose
 from core.privacy.facts import Adjacency, Facts
-from core.problems.powers import PowerProblem
+from studies.kl.powers import PowerProblem
 from tests.support.pathwise import (
     Blind,
     Recording,

@@ -25,7 +25,7 @@ from core.oracle.simulation import Simulation
 from core.privacy.conversions import rho_of_mu
 from core.privacy.events import NOTHING, Zcdp, compose
 from core.privacy.facts import Adjacency, Facts
-from core.problems.powers import PowerProblem
+from studies.kl.powers import PowerProblem
 from tests.support import problems as support
 from tests.support.pathwise import (
     Blind,

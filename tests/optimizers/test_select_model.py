@@ -30,7 +30,7 @@ from core.privacy.conversions import gdp_mu
 from core.privacy.events import BoundedRange, Gaussian, Pure
 from core.privacy.facts import Adjacency, Facts
 from core.problems.linear import LinearProblem
-from core.problems.saddle_records import ComponentRecords
+from studies.second_order.saddle_records import ComponentRecords
 from tests.support.circles import Mail, ThreadCircle, together
 from tests.support.problems import repeatable_generator
 from tests.support.store import TERMS

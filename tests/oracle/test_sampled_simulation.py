@@ -5,7 +5,6 @@ from math import sqrt
 import pytest
 import torch
 
-from core.catalogue.clipped.heavy_tails import SkewedPareto
 from core.catalogue.questions import Gradient
 from core.catalogue.sampling import PoissonSampling, StreamSampling
 from core.mechanisms.generator import SimulationGenerator
@@ -13,7 +12,8 @@ from core.oracle import Status
 from core.oracle.simulation import Simulation
 from core.privacy.events import Gaussian, Repeated, Sampled
 from core.privacy.facts import Adjacency, Facts
-from core.problems.heavy_tails import NoisySlope, RegressionTable
+from studies.clipped.heavy_tails import SkewedPareto
+from studies.clipped.populations import NoisySlope, RegressionTable
 from tests.support.problems import facts, problem
 
 THETA = torch.tensor([0.4, -1.0, 0.3], dtype=torch.float64)

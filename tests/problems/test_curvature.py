@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from core.mechanisms.generator import SimulationGenerator
-from core.problems.curvature import hessian_product, least_by_power, least_eigenvalue
-from core.problems.saddles import EggCarton, PrincipalComponent
+from studies.second_order.curvature import hessian_product, least_by_power, least_eigenvalue
+from studies.second_order.populations import EggCarton, PrincipalComponent
 
 
 def symmetric(seed: int, size: int = 200) -> Tensor:

@@ -12,12 +12,12 @@ import torch
 from scipy.stats import levy_stable
 from torch import Tensor
 
-from core.catalogue.clipped.heavy_tails import IsotropicPareto, SkewedPareto, SymmetricStable
 from core.catalogue.questions import Gradient
 from core.mechanisms.generator import SimulationGenerator
 from core.privacy.facts import Adjacency, Facts
-from core.problems.heavy_tails import NoisySlope, RegressionStream, RegressionTable, noise, scalar
 from core.problems.streams import Draws, Population
+from studies.clipped.heavy_tails import IsotropicPareto, SkewedPareto, SymmetricStable
+from studies.clipped.populations import NoisySlope, RegressionStream, RegressionTable, noise, scalar
 
 COUNT = 200_000
 TRUTH = torch.tensor([1.0, -1.0, 0.5, 0.3], dtype=torch.float64)

@@ -8,10 +8,10 @@ from core.catalogue.kl.condition import KlCondition
 from core.catalogue.questions import Gradient, GradientDifference, GradientNorm, Question, summed
 from core.mechanisms.generator import SimulationGenerator
 from core.oracle.simulation import Simulation
-from core.problems.gram import GramProblem
-from core.problems.grouped import Copies, GroupedProblem
-from core.problems.hard_pair import HardPair, LinearFamily
-from core.problems.powers import PowerProblem
+from studies.kl.gram import GramProblem
+from studies.kl.grouped import Copies, GroupedProblem
+from studies.kl.hard_pair import HardPair, LinearFamily
+from studies.kl.powers import PowerProblem
 
 EXPONENTS = (4 / 3, 1.5, 2.0, 3.0, 4.0)
 

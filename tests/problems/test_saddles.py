@@ -9,8 +9,8 @@ from torch import Tensor
 
 from core.catalogue.questions import Gradient, GradientDifference
 from core.mechanisms.generator import SimulationGenerator
-from core.problems.curvature import hessian_product
-from core.problems.saddles import EggCarton, PrincipalComponent, SaddlePopulation
+from studies.second_order.curvature import hessian_product
+from studies.second_order.populations import EggCarton, PrincipalComponent, SaddlePopulation
 from tests.support.problems import facts
 
 LAWS: dict[str, SaddlePopulation] = {

@@ -5,12 +5,12 @@ from math import sqrt
 import pytest
 import torch
 
-from core.catalogue.clipped.heavy_tails import IsotropicPareto, SkewedPareto
 from core.catalogue.questions import Gradient, GradientDifference
 from core.mechanisms.generator import SimulationGenerator
 from core.privacy.facts import Adjacency, Facts
-from core.problems.heavy_tails import NoisySlope, RegressionTable
 from core.problems.streams import poisson_rows
+from studies.clipped.heavy_tails import IsotropicPareto, SkewedPareto
+from studies.clipped.populations import NoisySlope, RegressionTable
 
 LANES, UNITS, RATE = 2000, 400, 0.03
 TRUTH = torch.tensor([1.0, -1.0, 0.5], dtype=torch.float64)

@@ -24,8 +24,8 @@ from core.problems import Problem
 from core.problems.blocks import BlockProblem
 from core.problems.linear import LinearProblem
 from core.problems.neural.problem import NetworkProblem
-from core.problems.saddle_records import ComponentRecords
 from core.problems.single import PART_ROWS
+from studies.second_order.saddle_records import ComponentRecords
 from tests.support import networks
 from tests.support.situations import SITUATIONS, Situation
 

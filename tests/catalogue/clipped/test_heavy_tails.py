@@ -7,7 +7,7 @@ from math import inf, log
 import pytest
 from scipy.integrate import quad
 
-from core.catalogue.clipped.heavy_tails import (
+from studies.clipped.heavy_tails import (
     HeavyTail,
     IsotropicPareto,
     SkewedPareto,

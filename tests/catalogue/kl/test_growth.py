@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.catalogue.kl.condition import KlCondition
-from core.catalogue.kl.growth import (
+from core.catalogue.kl.problems import power
+from studies.kl.growth import (
     Growth,
     contradictions,
     convex_within,
@@ -20,7 +21,6 @@ from core.catalogue.kl.growth import (
     minimiser_within,
     polyak_modulus,
 )
-from core.catalogue.kl.problems import power
 
 EXPONENTS = st.floats(1.05, 8)
 POSITIVE = st.floats(0.01, 100)

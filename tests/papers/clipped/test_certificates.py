@@ -8,9 +8,8 @@ from math import sqrt
 import pytest
 import torch
 
-from core.problems.heavy_tails import NoisySlope
-from examples.clipped import certificates
-from examples.clipped.certificates import (
+from studies.clipped import certificates
+from studies.clipped.certificates import (
     DISTANCE,
     LAW,
     START,
@@ -21,7 +20,8 @@ from examples.clipped.certificates import (
     failures,
     leaves,
 )
-from examples.clipped.runs import UNCLIPPED, Descent, descend
+from studies.clipped.populations import NoisySlope
+from studies.clipped.runs import UNCLIPPED, Descent, descend
 
 
 @pytest.fixture(scope="module", params=["paper", "refined"])

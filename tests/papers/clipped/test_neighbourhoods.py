@@ -8,18 +8,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.catalogue.clipped.heavy_tails import IsotropicPareto, SkewedPareto
 from core.catalogue.questions import Gradient, Question
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import iterate
 from core.oracle import Answer
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Facts
-from core.problems.heavy_tails import NoisySlope
 from core.problems.streams import Draws, Population
-from examples.clipped import neighbourhoods
-from examples.clipped.neighbourhoods import DRIFT, SKEWED, allowance, at_clip, nonconvex_slope, settled
-from examples.clipped.runs import Descent, Last, Measured, descend, facts_of, log_slope, measured
+from studies.clipped import neighbourhoods
+from studies.clipped.heavy_tails import IsotropicPareto, SkewedPareto
+from studies.clipped.neighbourhoods import DRIFT, SKEWED, allowance, at_clip, nonconvex_slope, settled
+from studies.clipped.populations import NoisySlope
+from studies.clipped.runs import Descent, Last, Measured, descend, facts_of, log_slope, measured
 
 LANES, STEPS = 3000, 900
 

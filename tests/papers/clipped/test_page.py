@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from examples.clipped.__main__ import PAPER, STUDIES
+from studies.clipped.__main__ import PAPER, STUDIES
 
 ROOT = Path(__file__).parents[3]
 

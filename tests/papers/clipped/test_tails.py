@@ -6,10 +6,10 @@ fixed, so a verdict repeats.
 
 import pytest
 
-from core.catalogue.clipped.heavy_tails import IsotropicPareto, SkewedPareto
-from examples.clipped import tails
-from examples.clipped.runs import UNCLIPPED, log_slope, quantile
-from examples.clipped.tails import FIXED, averaged_root, gaps_at_the_end, private_gaps, rare_slope
+from studies.clipped import tails
+from studies.clipped.heavy_tails import IsotropicPareto, SkewedPareto
+from studies.clipped.runs import UNCLIPPED, log_slope, quantile
+from studies.clipped.tails import FIXED, averaged_root, gaps_at_the_end, private_gaps, rare_slope
 
 FAIR, UNFAIR = IsotropicPareto(1.5), SkewedPareto(1.5)
 

@@ -1,4 +1,4 @@
-"""Avella-Medina, Bradshaw and Loh (2023): what its other experiments claim (S12 to S17, E15), by `examples.inference`.
+"""Avella-Medina, Bradshaw and Loh (2023): what its other experiments claim (S12 to S17, E15), by `studies.inference`.
 
 Data and noise seeds are fixed, so a verdict repeats. Medians of 250 repetitions have standard errors of .004 to .007
 (S12), means of errors over 40 resamples 2 to 3 % (S13), shares of 60 or 200 runs at most .06 and .035 (S14, S15), mean
@@ -17,15 +17,15 @@ from torch import Tensor
 from core.catalogue.losses import Clip, Logistic, Mallows
 from core.catalogue.newton_options import LineSearch
 from core.mechanisms.generator import SimulationGenerator
-from examples.inference.__main__ import EXPERIMENTS, PAPER
-from examples.inference.curves import losses
-from examples.inference.designs import D3, Records
-from examples.inference.housing import TABLE_1
-from examples.inference.marketing import PRIVATE, errors, prepared, reference, resamples
-from examples.inference.published import diverged_as_published
-from examples.inference.rates import far_errors, far_paths, far_study
-from examples.inference.results import Result
-from examples.inference.rivals import (
+from studies.inference.__main__ import EXPERIMENTS, PAPER
+from studies.inference.curves import losses
+from studies.inference.designs import D3, Records
+from studies.inference.housing import TABLE_1
+from studies.inference.marketing import PRIVATE, errors, prepared, reference, resamples
+from studies.inference.published import diverged_as_published
+from studies.inference.rates import far_errors, far_paths, far_study
+from studies.inference.results import Result
+from studies.inference.rivals import (
     CLIPPED_LIMIT,
     clipped_far_along,
     clipped_limit,
@@ -36,8 +36,8 @@ from examples.inference.rivals import (
     mean_error,
     perturbed,
 )
-from examples.inference.stability import DIVERGED_SEEN, FIGURE_10, diverged, search
-from examples.inference.studies import HUBER_OF_ONE, MALLOWS, newton, path, study
+from studies.inference.stability import DIVERGED_SEEN, FIGURE_10, diverged, search
+from studies.inference.studies import HUBER_OF_ONE, MALLOWS, newton, path, study
 
 
 def ours(result: Result) -> dict[str, float]:

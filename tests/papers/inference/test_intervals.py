@@ -13,9 +13,9 @@ import pytest
 from scipy.stats import norm
 from torch import Tensor
 
-from examples.inference.coverage import JOINT_SEEN, JOINT_STEPS, Setting, joint, known, region_coverage, unscaled
-from examples.inference.designs import D1, D2
-from examples.inference.studies import Intervals
+from studies.inference.coverage import JOINT_SEEN, JOINT_STEPS, Setting, joint, known, region_coverage, unscaled
+from studies.inference.designs import D1, D2
+from studies.inference.studies import Intervals
 
 REPETITIONS = 2000
 

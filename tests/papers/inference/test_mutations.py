@@ -37,11 +37,11 @@ from core.privacy.facts import Facts
 from core.problems import blocks
 from core.problems.losses import LogisticRecords, per_record
 from core.problems.robust import HuberRecords
-from examples.inference.coverage import JOINT
-from examples.inference.designs import D1
-from examples.inference.rates import JOINT_STEP
-from examples.inference.stability import FIGURE_10
-from examples.inference.studies import HUBER_OF_ONE, descent, newton, study
+from studies.inference.coverage import JOINT
+from studies.inference.designs import D1
+from studies.inference.rates import JOINT_STEP
+from studies.inference.stability import FIGURE_10
+from studies.inference.studies import HUBER_OF_ONE, descent, newton, study
 from tests.inference import test_sandwich
 from tests.laws import test_losses, test_optimizers, test_weights
 from tests.oracle import test_door

@@ -17,9 +17,9 @@ from core.catalogue.newton_options import GradientStart
 from core.catalogue.questions import Curvature
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import iterate
-from examples.inference.designs import D1, D2, D3
-from examples.inference.rates import arrived, many_data_sets
-from examples.inference.studies import KNOWN, Study, descent, log_gradients, newton, path, study
+from studies.inference.designs import D1, D2, D3
+from studies.inference.rates import arrived, many_data_sets
+from studies.inference.studies import KNOWN, Study, descent, log_gradients, newton, path, study
 
 EXACT = newton(38, 1.0, 1.0, floor=1e-9).model_copy(update={"warm_start": GradientStart(steps=30, step_size=1.0)})
 """Steps without noise to the minimiser: pure Newton steps converge from where thirty gradient steps lead."""

@@ -24,8 +24,8 @@ from core.oracle.meters import CountingMeter
 from core.oracle.simulation import Simulation
 from core.privacy.events import compose
 from core.privacy.facts import Adjacency, Facts
-from core.problems.grouped import GroupedProblem
-from core.problems.powers import PowerProblem
+from studies.kl.grouped import GroupedProblem
+from studies.kl.powers import PowerProblem
 from tests.support.pathwise import Recording
 from tests.support.radial import planned, simulate, slope_of
 

@@ -1,4 +1,4 @@
-"""Menart, Ullah, Arora, Bassily and Guzman (2024): what holds on real losses, by `examples.kl`, and what must fail.
+"""Menart, Ullah, Arora, Bassily and Guzman (2024): what holds on real losses, by `studies.kl`, and what must fail.
 
 Data and noise seeds are fixed, so a verdict repeats; bands are those of the experiments.
 """
@@ -18,13 +18,13 @@ from core.catalogue.landscape import smoothness, weak_convexity
 from core.catalogue.losses import Clip, Mallows
 from core.catalogue.nonconvex_losses import GemanMcClure, RobustPhase
 from core.catalogue.questions import Gradient
-from core.problems.grouped import Copies
 from core.problems.linear import LinearProblem
-from examples.inference.results import Result
-from examples.kl import adaptive, baseline, data, sharp, spider
-from examples.kl.__main__ import EXPERIMENTS, PAPER
-from examples.kl.instances import Rows, phase, sine_link, sphere_rows
-from examples.kl.runs import run, slope
+from studies.inference.results import Result
+from studies.kl import adaptive, baseline, data, sharp, spider
+from studies.kl.__main__ import EXPERIMENTS, PAPER
+from studies.kl.grouped import Copies
+from studies.kl.instances import Rows, phase, sine_link, sphere_rows
+from studies.kl.runs import run, slope
 
 
 def disagreeing(result: Result) -> list[str]:

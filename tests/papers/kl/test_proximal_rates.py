@@ -30,8 +30,8 @@ from core.oracle.simulation import Simulation
 from core.privacy.facts import Adjacency, Facts
 from core.problems import SyntheticProblem
 from core.problems.linear import LinearProblem
-from core.problems.powers import PowerProblem
-from examples.kl import line
+from studies.kl import line
+from studies.kl.powers import PowerProblem
 
 LANES, STEEPNESS, MU = 41, 4.0, sqrt(2)
 """rho = 1."""

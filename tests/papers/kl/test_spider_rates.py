@@ -27,7 +27,7 @@ from core.optimizers.kl_spider import walk
 from core.oracle import Answer
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Facts
-from core.problems.powers import PowerProblem
+from studies.kl.powers import PowerProblem
 from tests.support.printed_spider import fresh_walk
 
 LANES, BETA = 41, 0.05

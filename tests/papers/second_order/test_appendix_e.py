@@ -20,10 +20,10 @@ from core.oracle.simulation import Simulation
 from core.privacy.events import Gaussian
 from core.privacy.facts import Facts
 from examples.datasets import NotFetched
-from examples.second_order import appendix_e, appendix_grid
-from examples.second_order.appendix_e import Cell, Method, run, settings
-from examples.second_order.appendix_grid import METHODS, go_on, grid, report, stand_in, stored
-from examples.second_order.clients import Clients, Partition, shares
+from studies.second_order import appendix_e, appendix_grid
+from studies.second_order.appendix_e import Cell, Method, run, settings
+from studies.second_order.appendix_grid import METHODS, go_on, grid, report, stand_in, stored
+from studies.second_order.clients import Clients, Partition, shares
 from tests.support.circles import Mail, ThreadCircle, together
 from tests.support.problems import problem
 from tests.support.second_order import facts_of

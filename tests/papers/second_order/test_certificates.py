@@ -6,9 +6,9 @@ Seeds are fixed, so a verdict repeats. Full gates were seen at 20 of 20 and 30 o
 import pytest
 import torch
 
-from core.problems.saddles import EggCarton
-from examples.second_order.certificates import CARTON, COMPONENT_UNITS, found
-from examples.second_order.saddles import carton_settings, component, component_settings, exact_descent, run
+from studies.second_order.certificates import CARTON, COMPONENT_UNITS, found
+from studies.second_order.populations import EggCarton
+from studies.second_order.saddles import carton_settings, component, component_settings, exact_descent, run
 
 LAW = component(COMPONENT_UNITS)
 EGGS = EggCarton(*CARTON)

@@ -8,12 +8,12 @@ import torch
 
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import gauss_psgd
-from core.problems.saddles import EggCarton
-from examples.second_order.certificates import CARTON, COMPONENT_UNITS, found
-from examples.second_order.components import GAPS, first_phase_certified, from_origin, true_claims, with_gap
-from examples.second_order.levels import Level, level_facts
-from examples.second_order.rounds import COMPONENT_SPREADS, errors_per_coordinate
-from examples.second_order.saddles import Seen, carton_settings, component, component_settings, judged, run
+from studies.second_order.certificates import CARTON, COMPONENT_UNITS, found
+from studies.second_order.components import GAPS, first_phase_certified, from_origin, true_claims, with_gap
+from studies.second_order.levels import Level, level_facts
+from studies.second_order.populations import EggCarton
+from studies.second_order.rounds import COMPONENT_SPREADS, errors_per_coordinate
+from studies.second_order.saddles import Seen, carton_settings, component, component_settings, judged, run
 
 
 def one_level_up(second: float, start: float, **figures: float) -> Seen:

@@ -12,8 +12,8 @@ from statistics import mean
 import pytest
 
 from core.optimizers import ada_spider
-from examples.second_order import levels
-from examples.second_order.rounds import FALSE, GATED, MODES, rounds_to_escape, saddle_phases, stays
+from studies.second_order import levels
+from studies.second_order.rounds import FALSE, GATED, MODES, rounds_to_escape, saddle_phases, stays
 from tests.support.second_order import planted
 
 

@@ -25,9 +25,8 @@ from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.samples import StreamDoor
 from core.oracle.simulation import Simulation
 from core.problems.circle import Alone, Circle
-from core.problems.saddles import PrincipalComponent
-from examples.second_order.clients import Clients
-from examples.second_order.federated import (
+from studies.second_order.clients import Clients
+from studies.second_order.federated import (
     SIGMA,
     STATED_RADII,
     LevelClient,
@@ -38,6 +37,7 @@ from examples.second_order.federated import (
     points_of,
     settings_of,
 )
+from studies.second_order.populations import PrincipalComponent
 from tests.support.circles import Mail, together
 from tests.support.problems import facts, problem, repeatable_generator
 from tests.support.second_order import CountedRecords, StillRecords, facts_of, given

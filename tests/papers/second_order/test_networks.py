@@ -8,8 +8,8 @@ import torch
 
 from core.catalogue.questions import Gradient
 from core.optimizers import gauss_psgd
-from examples.second_order.networks import Learnt, at_zero, at_zero_settings, digits, digits_settings
-from examples.second_order.saddles import mu_of
+from studies.second_order.networks import Learnt, at_zero, at_zero_settings, digits, digits_settings
+from studies.second_order.saddles import mu_of
 
 
 @pytest.fixture(scope="module")

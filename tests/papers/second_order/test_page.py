@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from examples.second_order.__main__ import EXPERIMENTS, PAPER
+from studies.second_order.__main__ import EXPERIMENTS, PAPER
 
 ROOT = Path(__file__).parents[3]
 PAGE = PAPER.page.read_text()

@@ -13,11 +13,11 @@ import torch
 from core.catalogue.hessian_questions import Hessian
 from core.catalogue.questions import Gradient
 from core.mechanisms.generator import SimulationGenerator
-from core.problems.saddles import EggCarton, SaddlePopulation
-from examples.second_order import prior_work
-from examples.second_order.prior_report import report
-from examples.second_order.prior_work import Case, HeldOut, Point, Rival, pairs, rival_settings, select
-from examples.second_order.saddles import component, component_settings, facts_of
+from studies.second_order import prior_work
+from studies.second_order.populations import EggCarton, SaddlePopulation
+from studies.second_order.prior_report import report
+from studies.second_order.prior_work import Case, HeldOut, Point, Rival, pairs, rival_settings, select
+from studies.second_order.saddles import component, component_settings, facts_of
 
 LAWS = (component(64_000), EggCarton(10, 64_000, 0.5, 0.3))
 

@@ -12,9 +12,9 @@ import torch
 from scipy.stats import beta
 
 from core.catalogue.second_order.escape import chance_beyond, independent_deviation, persistent_deviation
-from examples.second_order import rounds
-from examples.second_order.levels import Noise, first_phase, paths
-from examples.second_order.rounds import (
+from studies.second_order import rounds
+from studies.second_order.levels import Noise, first_phase, paths
+from studies.second_order.rounds import (
     DIMENSION,
     NO_DRIFT,
     NO_RESTART,
@@ -33,7 +33,7 @@ from examples.second_order.rounds import (
     strict_level,
     weak_rate,
 )
-from examples.second_order.saddles import component, component_settings, quadratic
+from studies.second_order.saddles import component, component_settings, quadratic
 
 FRESH = chance_beyond(0.2, independent_deviation(SIZE, STEP, 1.0, ROUND))
 

@@ -8,8 +8,8 @@ false alarm in 10,000.
 import pytest
 
 from core.optimizers import ada_spider
-from examples.second_order import scaling
-from examples.second_order.scaling import DELTAS, EPSILONS, SLOPES, exponent, fitted, private_points, squared_error
+from studies.second_order import scaling
+from studies.second_order.scaling import DELTAS, EPSILONS, SLOPES, exponent, fitted, private_points, squared_error
 from tests.support.problems import repeatable_generator
 from tests.support.second_order import planted
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from examples.second_order.selection import (
+from studies.second_order.selection import (
     ALPHA,
     GAMMA_STAR,
     claims_as_much,
@@ -18,7 +18,7 @@ from examples.second_order.selection import (
     lineup,
     selected,
 )
-from examples.second_order.selection_noise import measured, measured_threshold
+from studies.second_order.selection_noise import measured, measured_threshold
 
 SLOW = pytest.mark.slow
 LAW = law_of(20)

@@ -1,0 +1,1 @@
+"""Goals that the papers' methods are held to; `make bench` runs them after the service's own."""

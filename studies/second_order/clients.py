@@ -1,0 +1,118 @@
+"""Clients in one process: what a federation's oracle computes, with seeds; and how images are divided among them.
+
+A client is a simulated door of its own to its own records, with noise and a meter of its own. Their mean is taken in
+the order of their places, so it is what every client of a `core.oracle.federation.Federation` would be told, without
+its messages; a test compares the two bit for bit.
+"""
+
+from collections.abc import Callable, Sequence
+from math import hypot
+from typing import Literal, NoReturn, TypeVar
+
+import torch
+from torch import Tensor
+
+from core.catalogue.questions import Question
+from core.mechanisms.generator import SimulationGenerator
+from core.oracle import Answer, Coins, Oracle, Release, Status
+from core.oracle.simulation import SeededCoins
+from studies.inference.designs import uniform
+
+T = TypeVar("T")
+State = dict[str, Tensor]
+Partition = Literal["iid", "dirichlet", "shards"]
+"""At random; by proportions of classes drawn from Dirichlet(1/2) for each client; or two runs of sorted labels each."""
+
+
+class Clients:
+    """The unweighted mean of several clients' noised answers.
+
+    Args:
+        doors: each client's own.
+        seed: of the coins.
+        seen: is told each state that the method keeps.
+    """
+
+    def __init__(self, doors: Sequence[Oracle], seed: int, seen: Callable[[State], None]) -> None:
+        self._doors, self._seen = doors, seen
+        self.facts = doors[0].facts.model_copy(update={"units": sum(one.facts.units for one in doors)})
+        self.coins: Coins = SeededCoins(SimulationGenerator(seed))
+        self.precision = torch.float64
+
+    def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
+        """Return the mean of all clients' answers; its scale is that of the mean."""
+        answers = [one.ask(question, theta, other) for one in self._doors]
+        total = answers[0].value
+        for answer in answers[1:]:
+            total = total + answer.value
+        return Answer(total / len(answers), hypot(*(one.scale for one in answers)) / len(answers))
+
+    def affords(self, question: Question, then: Question | None = None) -> bool:
+        """Say whether all clients afford it."""
+        return all(one.affords(question, then) for one in self._doors)
+
+    def block(self, name: str) -> NoReturn:
+        """Refuse: clients have no blocks here."""
+        raise AssertionError(f"no client has a block {name!r}")
+
+    def resume(self, initial: State) -> State:
+        """Return the beginning."""
+        return initial
+
+    def keep(self, state: State, step: int) -> None:
+        """Tell the state."""
+        del step
+        self._seen(state)
+
+    def release(self, value: T, status: Status) -> Release[T]:
+        """Close all doors; what was drawn is the first one's, and all drew the same."""
+        released = [one.release(value, status) for one in self._doors]
+        assert all(one.event == released[0].event for one in released), "all were asked the same"
+        return released[0]
+
+
+def shares(labels: Tensor, clients: int, units: int, partition: Partition, seed: int) -> list[Tensor]:
+    """Return which records each client has, `units` of them each and none of two clients, in the order they are read.
+
+    Args:
+        labels: of all records, shape (n,), whole numbers.
+        clients: m.
+        units: of each client; m times as many are there.
+        partition: how they are divided.
+        seed: of the division, which no noise depends on.
+    """
+    generator = SimulationGenerator(seed)
+    mixed = uniform(generator, len(labels)).argsort()[: clients * units]
+    if partition == "iid":
+        return list(mixed.view(clients, units))
+    if partition == "shards":
+        ordered = mixed[labels[mixed].argsort(stable=True)].tensor_split(2 * clients)
+        place = uniform(generator, 2 * clients).argsort()
+        found = [torch.cat([ordered[int(at)] for at in pair]) for pair in place.view(-1, 2)]
+    else:
+        found = _by_proportions(labels, mixed, clients, units, generator)
+    # A public order that labels have no part in.
+    return [one[uniform(generator, len(one)).argsort()] for one in found]
+
+
+def _by_proportions(
+    labels: Tensor, mixed: Tensor, clients: int, units: int, generator: SimulationGenerator
+) -> list[Tensor]:
+    """Divide by proportions of classes; who finds a class used up takes of what is left."""
+    classes = int(labels.max()) + 1
+    pools = [mixed[labels[mixed] == label].tolist() for label in range(classes)]
+    found = []
+    for _ in range(clients):
+        # Gamma(1/2) is half a squared normal.
+        weights = generator.normal(classes).square()
+        taken: list[int] = []
+        while len(taken) < units:
+            left = torch.tensor([float(bool(pool)) for pool in pools], dtype=torch.float64)
+            weights = torch.where(left * weights > 0, weights, 0) if float((left * weights).sum()) > 0 else left
+            wanted = (weights / weights.sum() * (units - len(taken))).ceil().long().tolist()
+            for pool, count in zip(pools, wanted, strict=True):
+                fits = min(count, units - len(taken), len(pool))
+                taken += pool[:fits]
+                del pool[:fits]
+        found.append(torch.tensor(taken))
+    return found
