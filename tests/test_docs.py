@@ -13,9 +13,10 @@ from core.store.tables import CLIENT_LOST, FAILURE_CODES
 from farthing.cli import app
 
 ROOT = Path(__file__).parent.parent
-TOPS = ("api", "benchmarks", "core", "examples", "farthing", "tests", "workers")
+TOPS = ("api", "benchmarks", "core", "examples", "farthing", "public_planner", "studies", "tests", "workers")
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "benchmarks" / "README.md"])
 NAMED = re.compile(r"`([\w/]+/\w+\.py)`(?: \(((?:`\w+`(?:, )?)+)\))?")
+TEST = re.compile(r"`([\w/]+/test_\w+\.py)::(\w+)`")
 
 TOLD_OTHERWISE = {Diverged, StaleAttempt}
 """Within the service alone: as a job's error, or as no answer to anybody."""
@@ -56,13 +57,17 @@ def unknown(text: str) -> list[str]:
         source = path.read_text()
         wanted = re.findall(r"\w+", names)
         missing += [f"{file} ({name})" for name in wanted if not re.search(rf"\b(def|class) {name}\b", source)]
+    for file, name in TEST.findall(text):
+        path = next((at for at in (ROOT / file, ROOT / "tests" / file) if at.exists()), None)
+        if path is None or not re.search(rf"\b(def|class) {name}\b", path.read_text()):
+            missing.append(f"{file}::{name}")
     return missing
 
 
 @cache
 def names_of_tests() -> frozenset[str]:
     """Return the names of all tests and their classes."""
-    files = (ROOT / "tests").rglob("test_*.py")
+    files = (file for top in ("tests", "studies/tests") for file in (ROOT / top).rglob("test_*.py"))
     return frozenset(name for file in files for name in re.findall(r"\b(?:def|class) (\w+)", file.read_text()))
 
 
@@ -89,6 +94,10 @@ def test_a_wrong_link_file_or_name_would_be_seen() -> None:
     assert unknown("`core/store/ledgers.py`, `core/store/ledger/ledger.py` (`settle`, `setle`)") == [
         "core/store/ledgers.py",
         "core/store/ledger/ledger.py (setle)",
+    ]
+    assert unknown("`laws/test_losses.py::test_nothing`, `papers/test_none.py::TestIt`") == [
+        "laws/test_losses.py::test_nothing",
+        "papers/test_none.py::TestIt",
     ]
 
 

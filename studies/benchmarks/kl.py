@@ -20,11 +20,12 @@ from dp_accounting.mechanism_calibration import calibrate_dp_mechanism
 from dp_accounting.rdp import RdpAccountant
 from torch import Tensor
 
-from core.catalogue.kl.rates import KlSettings, settings_for
+from core.catalogue.kl.rates import KlSettings
 from core.privacy.conversions import cks_epsilon
 from studies.kl.baseline import plain
 from studies.kl.data import MEAN_SMOOTHNESS
 from studies.kl.instances import LeastSquares, Power, sphere_rows
+from studies.kl.rates import settings_for
 from studies.kl.reports import with_options
 from studies.kl.runs import Instance, run
 

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from math import log, sqrt
 
-from core.catalogue.kl.rates import KlSettings, rates, settings_for
+from core.catalogue.kl.rates import KlSettings
 from studies.inference.charts import Series
 from studies.inference.results import Result, Row
 from studies.kl.instances import Power
+from studies.kl.rates import rates, settings_for
 from studies.kl.reports import control, fitted, log_log, shuffled, with_options
 from studies.kl.runs import Runs, run
 

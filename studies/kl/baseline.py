@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 from math import exp, inf, log
 
-from core.catalogue.kl.rates import settings_for
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.errors import Invalid
 from studies.inference.charts import Series
 from studies.inference.results import Result, Row
 from studies.kl.instances import Power
+from studies.kl.rates import settings_for
 from studies.kl.reports import log_log, with_options
 from studies.kl.runs import Instance, Runs, run
 

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
-from core.catalogue.kl.problems import geman_mcclure
-from core.catalogue.kl.rates import KlSettings, settings_for
+from core.catalogue.kl.rates import KlSettings
 from core.catalogue.losses import Clip
 from core.catalogue.nonconvex_losses import GemanMcClure
 from core.catalogue.questions import Gradient, GradientNorm, Question
@@ -22,6 +21,8 @@ from studies.inference.charts import Series
 from studies.inference.results import Result, Row
 from studies.kl.grouped import Copies
 from studies.kl.instances import LeastSquares, Rows, phase, sine_link, sphere_rows
+from studies.kl.problems import geman_mcclure
+from studies.kl.rates import settings_for
 from studies.kl.reports import control, fitted, log_log, shuffled, with_options
 from studies.kl.runs import Purse, Runs, run
 

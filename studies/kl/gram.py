@@ -9,11 +9,11 @@ knows too little, and says so by an assertion: a study whose clipping binds is n
 import torch
 from torch import Tensor
 
-from core.catalogue.kl.problems import Constants, least_squares
 from core.catalogue.questions import Gradient, GradientDifference, Question, summed
 from core.errors import ensure
 from core.privacy.facts import Facts
 from studies.kl.grouped import in_steps
+from studies.kl.problems import Constants, least_squares
 
 _ROUNDING = 1 + 1e-9
 """A step's length is that of its schedule up to roundings."""

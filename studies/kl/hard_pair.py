@@ -10,9 +10,9 @@ from math import exp, log, sqrt
 import torch
 from torch import Tensor
 
-from core.catalogue.kl.problems import Constants
 from core.errors import ensure
 from studies.kl.grouped import GroupedProblem
+from studies.kl.problems import Constants
 
 
 class HardPair(GroupedProblem):

@@ -6,16 +6,16 @@ from math import sqrt
 import torch
 from torch import Tensor
 
-from core.catalogue.kl import problems as known
-from core.catalogue.kl.problems import Constants
 from core.catalogue.losses import Clip
 from core.catalogue.nonconvex_losses import SineLink, SmoothPhase
 from core.mechanisms.generator import SimulationGenerator
 from core.problems import SyntheticProblem
 from core.problems.linear import LinearProblem
+from studies.kl import problems as known
 from studies.kl.gram import GramProblem
 from studies.kl.grouped import Copies
 from studies.kl.powers import PowerProblem
+from studies.kl.problems import Constants
 
 BIG = 1e6
 """A clip that cuts nothing: the facts' own bound does."""

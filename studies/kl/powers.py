@@ -1,15 +1,15 @@
 """Powers of a distance: losses whose KL constants are exact, for any number of units.
 
 Source: Menart, Ullah, Arora, Bassily and Guzman (2024), section 2; the constants are derived at
-`core.catalogue.kl.problems.power`.
+`studies.kl.problems.power`.
 """
 
 import torch
 from torch import Tensor
 
-from core.catalogue.kl.problems import Constants, power
 from core.errors import ensure
 from studies.kl.grouped import GroupedProblem
+from studies.kl.problems import Constants, power
 
 
 class PowerProblem(GroupedProblem):

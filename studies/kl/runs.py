@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
-from core.catalogue.kl.problems import Constants
 from core.catalogue.kl.rates import KlSettings
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.mechanisms.generator import SimulationGenerator
@@ -21,6 +20,7 @@ from core.privacy.conversions import mu_of_rho
 from core.privacy.events import BoundedRange, Composed, Event, Gaussian, Repeated
 from core.privacy.facts import Facts
 from core.problems import SyntheticProblem
+from studies.kl.problems import Constants
 
 
 class Instance(Protocol):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from core.catalogue.kl.concentration import noise_radius
-from core.catalogue.kl.rates import KlSettings, settings_for
+from core.catalogue.kl.rates import KlSettings
 from core.catalogue.kl.spider import KlSpider
 from core.catalogue.kl.spider_schedule import SpiderSchedule
 from core.catalogue.questions import Gradient, GradientDifference, Question
@@ -22,6 +22,7 @@ from core.privacy.conversions import mu_of_rho
 from studies.inference.charts import Series
 from studies.inference.results import Result, Row
 from studies.kl.instances import Power
+from studies.kl.rates import settings_for
 from studies.kl.reports import control, fitted, log_log, shuffled, with_options
 from studies.kl.runs import Runs, run
 

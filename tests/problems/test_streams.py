@@ -1,14 +1,17 @@
-"""Samples and batches of synthetic records: the law of who is in one, and the clip on each."""
+"""Samples and batches of synthetic records: the law of who is in one, the clip on each, no draw that is infinite."""
 
+from collections.abc import Callable
 from math import sqrt
 
+import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from core.catalogue.questions import Gradient, GradientDifference
 from core.mechanisms.generator import SimulationGenerator
 from core.privacy.facts import Adjacency, Facts
-from core.problems.streams import poisson_rows
+from core.problems.streams import Draws, Population, poisson_rows
 from studies.clipped.heavy_tails import IsotropicPareto, SkewedPareto
 from studies.clipped.populations import NoisySlope, RegressionTable
 
@@ -73,3 +76,48 @@ def test_only_gradients_are_asked_of_them() -> None:
         problem.batch_sum(difference, facts(100, 1), torch.zeros(1, dtype=torch.float64), SimulationGenerator(0))
     with pytest.raises(AssertionError, match="gradient_difference"):
         table.sample_sum(difference, facts(50, 3), torch.zeros(3, dtype=torch.float64), 0.1, SimulationGenerator(0))
+
+
+class Planted(Population):
+    """A population whose author drew with floats of 32 bits, zero among them."""
+
+    def __init__(self, draw: Callable[[int, int], Tensor]) -> None:
+        super().__init__(1, 2**26, 1)
+        self._draw = draw
+
+    def excess(self, theta: Tensor) -> Tensor:
+        return theta.sum(-1)
+
+    def gradients(self, theta: Tensor, records: int, draws: Draws) -> Tensor:
+        del draws
+        return self._draw(records, 1).unsqueeze(0) + theta.unsqueeze(-2)
+
+
+class TestGuards:
+    facts = Facts(units=2**26, dimension=1, adjacency=Adjacency.ZERO_OUT, gradient_bound=5.0)
+    zero = torch.zeros(1, dtype=torch.float64)
+
+    def drawn(self, records: int, draw: Callable[[int, int], Tensor]) -> Tensor:
+        question = Gradient(sigma=1.0, clip=5.0, batch=records)
+        return Planted(draw).batch_sum(question, self.facts, self.zero, SimulationGenerator(0))
+
+    def test_an_infinite_draw_stops_the_study(self) -> None:
+        """Of 2^23 draws of 24 bits none is zero with two seeds in three; with this one some are."""
+        uniform = np.random.default_rng(2).random(2**23, dtype=np.float32)
+        assert (uniform == 0).any(), "or the guard has nothing to guard against"
+        zeros = torch.from_numpy(uniform[uniform < 1e-6].astype(np.float64))
+        with pytest.raises(AssertionError, match="infinite"):
+            self.drawn(len(zeros), lambda records, _: zeros.pow(-1 / 1.5).unsqueeze(-1)[:records])
+
+    def test_floats_of_32_bits_are_refused_even_before_one_is_infinite(self) -> None:
+        with pytest.raises(AssertionError, match="fewer bits"):
+            Planted(torch.rand).batch_sum(
+                Gradient(sigma=1.0, clip=5.0, batch=3), self.facts, self.zero.float(), SimulationGenerator(0)
+            )
+
+    def test_our_own_uniform_draws_are_never_zero(self) -> None:
+        drawn = SimulationGenerator(9).uniform(2**18)
+        assert drawn.dtype == torch.float64
+        assert float(drawn.min()) > 0
+        assert float(drawn.max()) <= 1
+        assert len(drawn.unique()) > 2**18 - 5, "53 bits, not 24: hardly any are equal"

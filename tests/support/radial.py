@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
-from core.catalogue.kl.problems import Constants, power
 from core.privacy.facts import Facts
+from studies.kl.problems import Constants, power
 
 Floats = NDArray[np.float64]
 

@@ -12,13 +12,13 @@ from core.catalogue.kl.adaptive_gd import LARGEST_SIGMA, MOST_STEPS, AdaptiveGra
 from core.catalogue.kl.adaptive_rates import Trajectory, excess_risk, least_slope
 from core.catalogue.kl.concentration import noise_radius
 from core.catalogue.kl.condition import KlCondition
-from core.catalogue.kl.problems import power
 from core.catalogue.planning import MOST_METHOD_CHUNKS, check_lattice, chunks
 from core.catalogue.questions import Gradient, LeastGradient
 from core.errors import Invalid
 from core.privacy.events import compose
 from core.privacy.facts import Adjacency, Facts
 from core.privacy.renyi import cost, cost_nano
+from studies.kl.problems import power
 from tests.support.printed_adaptive import Rule
 
 ORDERS = (2, 4, 9, 22)

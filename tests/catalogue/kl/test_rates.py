@@ -8,17 +8,11 @@ import pytest
 from core.catalogue.kl import lower_bounds
 from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
 from core.catalogue.kl.condition import KlCondition
-from core.catalogue.kl.problems import Constants, power
-from core.catalogue.kl.rates import (
-    crossover_units,
-    predict_excess,
-    rates,
-    settings_for,
-    smallest_rho,
-    smallest_units,
-)
+from core.catalogue.kl.rates import predict_excess, smallest_rho, smallest_units
 from core.catalogue.kl.spider import KlSpider
 from core.privacy.conversions import textbook_epsilon
+from studies.kl.problems import Constants, power
+from studies.kl.rates import crossover_units, rates, settings_for
 
 CUBE = power(3.0)
 SQUARE = power(2.0)

@@ -5,7 +5,6 @@ from math import log, sqrt
 import pytest
 
 from core.catalogue.kl.condition import KlCondition
-from core.catalogue.kl.problems import power
 from core.catalogue.kl.spider import MOST_STEPS, KlSpider
 from core.catalogue.kl.spider_schedule import proved, proved_budget
 from core.catalogue.planning import check_lattice
@@ -13,6 +12,7 @@ from core.catalogue.questions import Gradient, GradientDifference
 from core.errors import Invalid
 from core.privacy.conversions import rho_of_mu
 from core.privacy.facts import Adjacency, Facts, UnknownScale
+from studies.kl.problems import power
 
 CUBE = power(3.0)
 MU = sqrt(2)

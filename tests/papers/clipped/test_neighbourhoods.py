@@ -15,7 +15,6 @@ from core.oracle import Answer
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Facts
 from core.problems.streams import Draws, Population
-from studies.clipped import neighbourhoods
 from studies.clipped.heavy_tails import IsotropicPareto, SkewedPareto
 from studies.clipped.neighbourhoods import DRIFT, SKEWED, allowance, at_clip, nonconvex_slope, settled
 from studies.clipped.populations import NoisySlope
@@ -159,10 +158,3 @@ class _Keeping:
     def keep(self, state: dict[str, Tensor], step: int) -> None:
         self._last(step, state["theta"])
         self._oracle.keep(state, step)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("study", ["skewed", "symmetric", "tradeoff", "escape", "nonconvex"])
-def test_in_full_size_all_of_it_agrees(study: str) -> None:
-    result = getattr(neighbourhoods, study)(full=True)
-    assert not [f"{row.what}: {row.ours:.4g}, not {row.reference}" for row in result.rows if row.agrees is False]

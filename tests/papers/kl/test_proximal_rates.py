@@ -18,7 +18,6 @@ from scipy.stats import ks_2samp
 from torch import Tensor
 
 from core.catalogue.kl.condition import KlCondition
-from core.catalogue.kl.problems import robust_phase_retrieval
 from core.catalogue.kl.proximal_point import ProximalPoint
 from core.catalogue.kl.proximal_schedule import ProxWeight
 from core.catalogue.losses import Clip
@@ -32,6 +31,7 @@ from core.problems import SyntheticProblem
 from core.problems.linear import LinearProblem
 from studies.kl import line
 from studies.kl.powers import PowerProblem
+from studies.kl.problems import robust_phase_retrieval
 
 LANES, STEEPNESS, MU = 41, 4.0, sqrt(2)
 """rho = 1."""

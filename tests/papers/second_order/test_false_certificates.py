@@ -13,7 +13,7 @@ import pytest
 
 from core.optimizers import ada_spider
 from studies.second_order import levels
-from studies.second_order.rounds import FALSE, GATED, MODES, rounds_to_escape, saddle_phases, stays
+from studies.second_order.rounds import GATED, rounds_to_escape, saddle_phases, stays
 from tests.support.second_order import planted
 
 
@@ -39,18 +39,3 @@ def test_rounds_that_are_fresh_in_name_only_are_seen(monkeypatch: pytest.MonkeyP
     wrong = planted(ada_spider, 'if mode == "fresh":', 'if mode == "never":')
     monkeypatch.setattr(levels, "AdaSpider", wrong.AdaSpider)
     assert rounds_to_escape(saddle_phases("fresh", GATED, 0.0, 10)) == 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("steps", "second"), FALSE)
-def test_the_table(steps: int, second: float) -> None:
-    """Every rate within 4.5 standard errors of the prototype's, both of 400 runs; the gate for fresh rounds at 140."""
-    for mode, expected in zip(MODES, FALSE[steps, second], strict=True):
-        phases = saddle_phases(mode, steps, second, 400)
-        false = stays(phases)
-        assert abs(false - expected) < 4.5 * sqrt(2 * max(expected * (1 - expected), 0.01) / 400), mode
-        if mode == "fresh" and steps == GATED:
-            assert false <= 0.03
-        if mode != "fresh" and second == 0:
-            assert rounds_to_escape(phases) == 1
-            assert false == pytest.approx(1 - mean(one.escaped and one.rounds == 1 for one in phases))

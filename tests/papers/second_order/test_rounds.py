@@ -24,7 +24,6 @@ from studies.second_order.rounds import (
     STEP,
     WITHIN,
     ends,
-    errors_per_coordinate,
     flat_phases,
     left,
     saddle_settings,
@@ -33,7 +32,7 @@ from studies.second_order.rounds import (
     strict_level,
     weak_rate,
 )
-from studies.second_order.saddles import component, component_settings, quadratic
+from studies.second_order.saddles import quadratic
 
 FRESH = chance_beyond(0.2, independent_deviation(SIZE, STEP, 1.0, ROUND))
 
@@ -105,17 +104,6 @@ class TestWhereNothingIsCurved:
         near = settings.model_copy(update={"escape_distance": (settings.escape_distance or 0) / 4})
         assert stays(flat_phases(near, error, law.dimension, 4)) < 0.5
 
-    @pytest.mark.slow
-    def test_in_full_size(self) -> None:
-        """None of 5000 strict rounds leaves; about three of ten fast ones do, within 4.5 standard errors."""
-        settings, law, error = strict_level(rounds=8)
-        assert stays(flat_phases(settings, error, law.dimension, 625)) == 1
-        best = component(10**7)
-        fast = component_settings(best)
-        noise = errors_per_coordinate(best, fast, rounds.COMPONENT_SPREADS)
-        single = flat_phases(fast.model_copy(update={"rounds": 1}), noise, best.dimension, 500)
-        assert abs(1 - stays(single) - 0.3) < 4.5 * sqrt(0.3 * 0.7 / 500)
-
 
 class TestWeakSaddles:
     def test_from_gamma_star_on_they_are_not_certified(self) -> None:
@@ -124,9 +112,3 @@ class TestWeakSaddles:
     def test_far_below_it_they_are(self) -> None:
         """So the rate above is one of rounds that leave, not of a controller that never certifies."""
         assert weak_rate(0.1, 2, sampling=True) == 1
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("multiple", [1.0, 1.25, 1.5, 2.0])
-    @pytest.mark.parametrize("sampling", [False, True])
-    def test_in_full_size(self, multiple: float, *, sampling: bool) -> None:
-        assert weak_rate(multiple, 500, sampling=sampling) <= 0.01

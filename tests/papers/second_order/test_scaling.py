@@ -45,9 +45,3 @@ def test_noise_without_the_distance_is_seen(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(scaling, "AdaSpider", wrong.AdaSpider)
     with pytest.raises(AssertionError):
         check("kappa, noise", 3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SLOPES)
-def test_slopes_in_full_size(name: str) -> None:
-    check(name, 120)

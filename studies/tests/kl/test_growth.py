@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.catalogue.kl.condition import KlCondition
-from core.catalogue.kl.problems import power
 from studies.kl.growth import (
     Growth,
     contradictions,
@@ -21,6 +20,7 @@ from studies.kl.growth import (
     minimiser_within,
     polyak_modulus,
 )
+from studies.kl.problems import power
 
 EXPONENTS = st.floats(1.05, 8)
 POSITIVE = st.floats(0.01, 100)

@@ -39,15 +39,6 @@ def test_every_study_is_stored_or_said_not_to_be(name: str) -> None:
     assert (name in STORED) is not (missing is not None and name in missing[1].split(", "))
 
 
-def test_every_test_that_the_page_names_is_there() -> None:
-    named = re.findall(r"`([a-z_/0-9]+\.py)(?:::(\w+))?`", PAGE)
-    assert len(named) > 40
-    for file, name in named:
-        path = next((at for at in (ROOT / "tests" / file, ROOT / file) if at.exists()), None)
-        assert path is not None, file
-        assert not name or re.search(rf"\b(class|def) {name}\b", path.read_text()), f"{file}::{name}"
-
-
 @pytest.mark.parametrize("line", [*(f"A{number}" for number in range(1, 13)), *"BCDEFGHIJLM", "K1", "K2", "traps"])
 def test_every_line_has_an_answer(line: str) -> None:
     """Held by a test, told as a figure, or said not to hold, and why."""
