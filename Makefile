@@ -12,7 +12,7 @@ XDIST = -n $(WORKERS) --dist worksteal # tests wait for processes a third of the
 SECRETS := $(addprefix .stack/,database_password redis_password master_key signing_key admin_key)
 COMPOSE ?= $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
 
-.PHONY: help setup demo serve stack stack-stop test test-all test-stack check bench migrate clean
+.PHONY: help setup demo serve stack stack-stop test test-all test-studies test-stack check bench migrate clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -49,6 +49,9 @@ test: setup ## the tests that gate a change (under 15 minutes on 2 cores)
 
 test-all: setup ## the same and the long statistical and kill runs
 	$(BIN)/python -m pytest $(XDIST)
+
+test-studies: setup ## the papers' experiments: minutes without `slow` (PART="-m 'not slow'"), many hours with it
+	$(BIN)/python -m pytest $(XDIST) $(PART) studies/tests
 
 test-stack: setup ## build the images, and the integration tests against the running stack (docs/stack.md)
 	$(BIN)/python -m tests.stack

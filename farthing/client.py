@@ -203,7 +203,11 @@ class Client(LedgerCalls, SignedResources, PeopleResources):
         return self.estimate({**job, "goal": {"effect": effect}})
 
     def plan(self, wanted: Spec) -> AnyPlan:
-        """Plan a method from public figures, or solve for the one that `find` names; no dataset is needed."""
+        """Plan a method from public figures, or solve for the one that `find` names; no dataset is needed.
+
+        Raises:
+            FarthingError: `not-found` where the service runs without the optional public planner.
+        """
         return read_plan(self._wire.post("/v1/plans", dict(wanted)))
 
     def submit(

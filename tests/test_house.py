@@ -144,6 +144,13 @@ def test_sql_is_written_in_one_room() -> None:
     assert [path for path in strangers if path.parent not in allowed and path not in allowed] == []
 
 
+def test_images_hold_the_service_and_no_study() -> None:
+    sent = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    copied = set(re.findall(r"^COPY (\w+) \1$", (ROOT / "Dockerfile").read_text(), re.MULTILINE))
+    assert copied == {"api", "core", "farthing", "migrations", "public_planner", "workers"}
+    assert {one for one in sent if (ROOT / one).is_dir()} == copied
+
+
 def test_the_random_rule_sees_a_planted_call() -> None:
     assert draws("x = torch.randn(3)")
     assert not draws('"""torch.randn is unsafe"""')
