@@ -56,12 +56,16 @@ test-studies: setup ## the papers' experiments: minutes without `slow` (PART="-m
 test-stack: setup ## build the images, and the integration tests against the running stack (docs/stack.md)
 	$(BIN)/python -m tests.stack
 
-check: setup ## lint, types, import contracts, unused dependencies
+check: setup ## lint, types, import contracts, unused dependencies, links between pages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
+	$(BIN)/zensical build --strict --config-file zensical.toml
+
+docs: setup ## the pages as a site with search, in .pages/index.html
+	$(BIN)/zensical build --config-file zensical.toml
 
 bench: setup ## every benchmark, a table each; then the goals of the papers' methods
 	$(BIN)/python -m benchmarks
