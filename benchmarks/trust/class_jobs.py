@@ -13,9 +13,9 @@ from scipy.special import softmax
 
 from benchmarks.trust.class_cells import ClassCell
 from benchmarks.trust.class_shapes import POPULATIONS, ClassData, class_population, draw_classes
-from benchmarks.trust.jobs import TERMS, Job, trained
+from benchmarks.trust.jobs import TERMS, Job, declared_features, errors_of, trained
 from core.catalogue.checks import Learned
-from core.catalogue.columns import BinaryColumn, CategoryColumn, Column, NumberColumn
+from core.catalogue.columns import CategoryColumn, Column
 from core.catalogue.jobs import JobSpec
 from core.catalogue.planning import PlannedJob, plan_job
 from core.catalogue.prediction import learned_errors
@@ -33,16 +33,8 @@ FARTHEST: Final = 60.0
 
 def class_columns(data: ClassData, classes: int) -> tuple[Column, ...]:
     """Return what an owner would declare."""
-    columns: list[Column] = []
-    for place, ((lower, upper), two) in enumerate(zip(data.bounds, data.two_valued, strict=True)):
-        name = f"x{place + 1}"
-        columns.append(
-            BinaryColumn(name=name, type="binary", values=("no", "yes"))
-            if two
-            else NumberColumn(name=name, type="number", lower=lower, upper=upper)
-        )
     values = tuple(f"c{level}" for level in range(classes))
-    return (*columns, CategoryColumn(name="y", type="category", values=values))
+    return (*declared_features(data.bounds, data.two_valued), CategoryColumn(name="y", type="category", values=values))
 
 
 def planned_classes(cell: ClassCell, data: ClassData, optimizer: dict[str, Any] | None = None) -> PlannedJob:
@@ -117,15 +109,15 @@ def compared_classes(
     covariance, sampling = estimate.sandwich.covariance.numpy(), estimate.sandwich.plain.numpy()
     return Job(
         estimate=to_declared @ theta + offset,
-        error=_errors(to_declared, covariance),
-        noise=_errors(to_declared, covariance - sampling),
+        error=errors_of(to_declared, covariance),
+        noise=errors_of(to_declared, covariance - sampling),
         flagged=withheld,
         truth=truth,
         nonprivate=to_declared @ own + offset,
-        nonprivate_error=_errors(to_declared, own_covariance),
-        plain_error=_errors(to_declared, plain_covariance),
+        nonprivate_error=errors_of(to_declared, own_covariance),
+        plain_error=errors_of(to_declared, plain_covariance),
         foreseen=np.array(learned_errors(settings, plan.facts, learned, theta, one)),
-        rival=_errors(to_declared, plain_covariance + _objective_perturbation(plan, settings, hessian)),
+        rival=errors_of(to_declared, plain_covariance + _objective_perturbation(plan, settings, hessian)),
         words=(*estimate.checks.job, *(word for words in estimate.checks.coefficients for word in words)),
     )
 
@@ -218,8 +210,3 @@ def _standard(features: Array) -> Array:
     encoding = np.diag(np.r_[1.0, 1 / deviation])
     encoding[1:, 0] = -mean / deviation
     return encoding
-
-
-def _errors(matrix: Array, covariance: Array) -> Array:
-    found: Array = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", matrix, covariance, matrix), 0.0))
-    return found

@@ -91,16 +91,19 @@ class Job:
     words: tuple[str, ...]
 
 
+def declared_features(bounds: tuple[tuple[float, float], ...], two_valued: tuple[bool, ...]) -> tuple[Column, ...]:
+    """Return what an owner would declare of the features x1, x2, ..."""
+    return tuple(
+        BinaryColumn(name=f"x{place}", type="binary", values=("no", "yes"))
+        if two
+        else NumberColumn(name=f"x{place}", type="number", lower=lower, upper=upper)
+        for place, ((lower, upper), two) in enumerate(zip(bounds, two_valued, strict=True), 1)
+    )
+
+
 def declared_columns(data: DataSet, outcome: Outcome) -> tuple[Column, ...]:
     """Return what an owner would declare."""
-    columns: list[Column] = []
-    for place, ((lower, upper), two) in enumerate(zip(data.bounds, data.two_valued, strict=True)):
-        name = f"x{place + 1}"
-        columns.append(
-            BinaryColumn(name=name, type="binary", values=("no", "yes"))
-            if two
-            else NumberColumn(name=name, type="number", lower=lower, upper=upper)
-        )
+    columns = declared_features(data.bounds, data.two_valued)
     if outcome.kind == "logistic":
         return (*columns, BinaryColumn(name="y", type="binary", values=("no", "yes")))
     return (*columns, NumberColumn(name="y", type="number", lower=data.target_bounds[0], upper=data.target_bounds[1]))
@@ -212,7 +215,7 @@ def compared(
     covariance, sampling = estimate.sandwich.covariance.numpy(), estimate.sandwich.plain.numpy()
     own, own_covariance = minimum(loss, learned, records, estimate.theta.numpy())
     plain, plain_covariance = minimum(loss, learned, records, estimate.theta.numpy(), weighted=False)
-    error, plain_error = _errors(to_declared, covariance), _errors(to_declared, plain_covariance)
+    error, plain_error = errors_of(to_declared, covariance), errors_of(to_declared, plain_covariance)
     curvature, bound = sandwich_of(loss, learned)
     withheld = np.zeros(plan.design.dimension, dtype=np.bool_)
     rival = objective_perturbation(plan.facts, settings, learned, records, (plain, plain_covariance))
@@ -223,18 +226,19 @@ def compared(
     return Job(
         estimate=to_declared @ estimate.theta.numpy() + offset,
         error=error,
-        noise=_errors(to_declared, covariance - sampling),
+        noise=errors_of(to_declared, covariance - sampling),
         flagged=withheld,
         truth=truth,
         nonprivate=to_declared @ own + offset,
-        nonprivate_error=_errors(to_declared, own_covariance),
+        nonprivate_error=errors_of(to_declared, own_covariance),
         plain_error=plain_error,
         foreseen=plain_error * settings.widening(plan.facts, curvature, bound, learned.variance_ratio or 1.0),
-        rival=_errors(to_declared, rival),
+        rival=errors_of(to_declared, rival),
         words=(*estimate.checks.job, *(word for words in estimate.checks.coefficients for word in words)),
     )
 
 
-def _errors(matrix: Array, covariance: Array) -> Array:
+def errors_of(matrix: Array, covariance: Array) -> Array:
+    """Return standard errors of what a matrix makes of numbers with a covariance."""
     found: Array = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", matrix, covariance, matrix), 0.0))
     return found

@@ -66,33 +66,57 @@ class Found:
 
 def check(one: Found) -> Checks:
     """Return what is wrong, of the job and by coefficient, with what was learned."""
-    found, size = one.found, len(one.theta)
-    variance = np.einsum("ij,jk,ik->i", one.back, found.covariance, one.back)
-    guessed, unlearned, clipped = (
-        np.einsum("ij,jk,ik->i", one.back, part, one.back) / np.maximum(variance, TINY)
-        for part in (found.guess, found.unlearned, found.clipped)
-    )
-    empty = found.hessian_noise < KNOWN_NOISE  # hidden directions are where records say nothing, not where noise does
-    apart = _apart(one)
-    said: list[tuple[CoefficientCheck, ...]] = []
-    for place in range(size):
-        own: list[CoefficientCheck] = []
-        if guessed[place] > MOST_GUESSED or (empty and unlearned[place] > max(MOST_GUESSED, 2 * guessed[place])):
-            own.append("not identified")
-        if apart[place]:
-            own.append("separated")
-        if one.sparse[place]:
-            own.append("scale outside the plan")
-        said.append(tuple(own))
+    found = one.found
+    parts = found.guess, found.unlearned, found.clipped
+    guessed, unlearned, clipped = parts_of_variance(one.back, found.covariance, *parts)
+    marks: dict[CoefficientCheck, NDArray[np.bool_]] = {
+        "not identified": not_identified(guessed, unlearned, found.hessian_noise),
+        "separated": _apart(one),
+        "scale outside the plan": one.sparse,
+    }
     return Checks(
         job=_of_the_job(one),
-        coefficients=tuple(said),
+        coefficients=by_coefficient(marks),
         learned=_learned(one),
         gradient_excess=found.excess,
         hessian_noise=found.hessian_noise,
         unidentified=tuple(guessed.tolist()),
         clipped=tuple(clipped.tolist()) if clipped.any() else (),
     )
+
+
+def parts_of_variance(back: Array, covariance: Array, *parts: Array) -> list[Array]:
+    """Return which part of each coefficient's variance each part of the covariance makes, shape (p,) each."""
+    variance, *each = (np.einsum("ij,jk,ik->i", back, one, back) for one in (covariance, *parts))
+    return [one / np.maximum(variance, TINY) for one in each]
+
+
+def not_identified(guessed: Array, unlearned: Array, noise: float) -> NDArray[np.bool_]:
+    """Say which coefficients noise hides, or records do not identify.
+
+    Args:
+        guessed: the part of each one's variance that is a public guess.
+        unlearned: the part along directions that are hidden.
+        noise: spectral, of the Hessian, over its mean eigenvalue or the rarest class's.
+    """
+    empty = noise < KNOWN_NOISE  # hidden directions are where records say nothing, not where noise does
+    found: NDArray[np.bool_] = guessed > MOST_GUESSED
+    return found | (unlearned > np.maximum(MOST_GUESSED, 2 * guessed)) if empty else found
+
+
+def by_coefficient(marks: dict[CoefficientCheck, NDArray[np.bool_]]) -> tuple[tuple[CoefficientCheck, ...], ...]:
+    """Return the flags of each coefficient, of marks of shape (p,)."""
+    each = zip(*(one.tolist() for one in marks.values()), strict=True)
+    return tuple(tuple(word for word, raised in zip(marks, own, strict=True) if raised) for own in each)
+
+
+def column_looks(centre: Array, scale: Array, clamped: NDArray[np.bool_]) -> tuple[ColumnLook, ...]:
+    """Return what was learned of each column; shapes (p,), (p,) and (p, 2)."""
+    columns = []
+    for middle, size, (low, high) in zip(centre, scale, clamped, strict=True):
+        ends = (*(("lower",) if low else ()), *(("upper",) if high else ()))
+        columns.append(ColumnLook.model_validate({"centre": float(middle), "scale": float(size), "clamped": ends}))
+    return tuple(columns)
 
 
 def _of_the_job(one: Found) -> tuple[JobCheck, ...]:
@@ -180,12 +204,8 @@ def _rarer(kind: Kind, along: Array, margin: float, final: float, gradient: Told
 
 def _learned(one: Found) -> Learned:
     """Return what the job learned of columns and target."""
-    columns = []
-    for centre, scale, (low, high) in zip(one.centre, one.scale, one.clamped, strict=True):
-        ends = (*(("lower",) if low else ()), *(("upper",) if high else ()))
-        columns.append(ColumnLook.model_validate({"centre": float(centre), "scale": float(scale), "clamped": ends}))
     return Learned(
-        columns=tuple(columns),
+        columns=column_looks(one.centre, one.scale, one.clamped),
         encoding=tuple(tuple(row) for row in one.encoding.tolist()),
         weight_bound=one.weight_bound,
         base_rate=one.rate,

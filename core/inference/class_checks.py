@@ -11,21 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from core.catalogue.checks import Checks, CoefficientCheck, ColumnLook, JobCheck, Learned
+from core.catalogue.checks import Checks, CoefficientCheck, JobCheck, Learned
 from core.inference.checking import (
     ALIKE,
     ALIKE_IF_FAR,
     EVENTS_PER_PARAMETER,
     FARTHEST,
     FIVEFOLD,
-    KNOWN_NOISE,
     LONGEST,
+    by_coefficient,
+    column_looks,
+    not_identified,
+    parts_of_variance,
 )
 from core.inference.class_coordinates import effective
 from core.inference.class_whitened import WhitenedClasses
 from core.inference.looks import Columns
-from core.inference.shrinkage import TINY
-from core.inference.whitened import EXCESS, MOST_GUESSED, Told
+from core.inference.whitened import EXCESS, Told
 from core.privacy.facts import Ranges
 
 Array = NDArray[np.float64]
@@ -60,30 +62,17 @@ class FoundClasses:
 
 def check_classes(one: FoundClasses) -> Checks:
     """Return what is wrong, of the job and by class and coefficient, with what was learned."""
-    found, (contrasts, features) = one.found, one.theta.shape
-    variance = np.einsum("ij,jk,ik->i", one.back, found.covariance, one.back)
-    guessed, unlearned = (
-        np.einsum("ij,jk,ik->i", one.back, part, one.back) / np.maximum(variance, TINY)
-        for part in (found.guess, found.unlearned)
-    )
-    empty = found.least_noise < KNOWN_NOISE
-    apart, few = _apart(one), _few(one)
-    said: list[tuple[CoefficientCheck, ...]] = []
-    for place in range(contrasts * features):
-        level, column = divmod(place, features)
-        own: list[CoefficientCheck] = []
-        if guessed[place] > MOST_GUESSED or (empty and unlearned[place] > max(MOST_GUESSED, 2 * guessed[place])):
-            own.append("not identified")
-        if apart[level, column]:
-            own.append("separated")
-        if one.columns.sparse[column]:
-            own.append("scale outside the plan")
-        if few[level]:
-            own.append("too few events")
-        said.append(tuple(own))
+    found, features = one.found, one.theta.shape[1]
+    guessed, unlearned = parts_of_variance(one.back, found.covariance, found.guess, found.unlearned)
+    marks: dict[CoefficientCheck, NDArray[np.bool_]] = {
+        "not identified": not_identified(guessed, unlearned, found.least_noise),
+        "separated": _apart(one).ravel(),
+        "scale outside the plan": np.tile(one.columns.sparse, len(one.theta)),
+        "too few events": np.repeat(_few(one), features),
+    }
     return Checks(
         job=_of_the_job(one),
-        coefficients=tuple(said),
+        coefficients=by_coefficient(marks),
         learned=_learned(one),
         gradient_excess=found.excess,
         hessian_noise=found.hessian_noise,
@@ -168,13 +157,8 @@ def _class_counts(
 
 def _learned(one: FoundClasses) -> Learned:
     """Return what the job learned of columns and classes."""
-    looks = zip(one.columns.centre, one.columns.scale, one.columns.clamped, strict=True)
-    columns = []
-    for centre, scale, (low, high) in looks:
-        ends = (*(("lower",) if low else ()), *(("upper",) if high else ()))
-        columns.append(ColumnLook.model_validate({"centre": float(centre), "scale": float(scale), "clamped": ends}))
     return Learned(
-        columns=tuple(columns),
+        columns=column_looks(one.columns.centre, one.columns.scale, one.columns.clamped),
         encoding=tuple(tuple(row) for row in one.encoding.tolist()),
         weight_bound=one.weight_bound,
         class_rates=tuple(one.rates.tolist()),

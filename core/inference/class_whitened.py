@@ -29,6 +29,7 @@ from core.inference.whitened import (
     MEAN_FLOOR,
     MOST_RATIO,
     NOISE_FLOOR,
+    LastAnswers,
     Told,
 )
 
@@ -122,29 +123,12 @@ def _kept_of_few(values: Array, deviation: float) -> float:
 
 
 @dataclass(frozen=True)
-class LastAnswers:
-    """The last answers of a run: at theta_a the first of each pair, at theta_b the second."""
+class LastOfClasses(LastAnswers):
+    """The last answers, of contrasts' blocks."""
 
     sizes: Sizes
     expected: Array
     """S by frequencies alone."""
-    before: Array
-    """theta_a, shape (m p,)."""
-    theta: Array
-    """theta_b."""
-    gradients: tuple[Told, Told]
-    hessians: tuple[Told, Told]
-    scores: Told
-    explained: float
-    """What weights below one make of the ratio of scores to Hessian where the model is right."""
-    units: int
-    unidentified: float
-    """Plausible deviation of a predictor, against another class's, along a hidden direction."""
-
-    @property
-    def moved(self) -> float:
-        """|theta_b - theta_a|."""
-        return float(np.linalg.norm(self.theta - self.before))
 
 
 @dataclass(frozen=True)
@@ -160,7 +144,7 @@ class WhitenedClasses:
     """The part of the covariance that lies along hidden eigenvectors of the Hessian, the guess included."""
     hessian: Array
     """As told, pooled and not shrunk."""
-    last: LastAnswers
+    last: LastOfClasses
     excess: float
     """|g2|^2 over its 99.9 % point where the steps have converged."""
     hessian_noise: float
@@ -177,7 +161,7 @@ def class_step(told: Told, gradient: Array, sizes: Sizes, expected: Array, part:
     return found
 
 
-def finish_classes(last: LastAnswers) -> WhitenedClasses:
+def finish_classes(last: LastOfClasses) -> WhitenedClasses:
     """Take the last, partial step, and reckon the covariance there; see `core.inference.whitened.finish`."""
     sizes, size = last.sizes, last.sizes.all
     hessian = pooled_by_trace(last.hessians, size)
@@ -233,7 +217,7 @@ def pooled_by_trace(hessians: tuple[Told, Told], size: int) -> Told:
     return Told(value, (one + other) ** -0.5)
 
 
-def _sampling(last: LastAnswers, shrunk: Shrunk, hidden: NDArray[np.bool_]) -> tuple[Array, float]:
+def _sampling(last: LastOfClasses, shrunk: Shrunk, hidden: NDArray[np.bool_]) -> tuple[Array, float]:
     """Return the sampling covariance, and how far the Hessian drifted.
 
     Scores are a multiple of the Hessian where the model is right; they are shrunk towards it where they were told,

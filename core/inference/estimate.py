@@ -3,11 +3,15 @@
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from core.catalogue.certificate import Certificate
 from core.catalogue.checks import Checks
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,42 @@ class Estimate:
     """What such a method found out about its estimate."""
     iterates: Tensor | None = None
     """Evenly spaced ones, the last of all with them, shape (K, p), of methods that return several."""
+
+
+def newton_estimate(
+    theta: Array, covariance: Array, sampling: Array, hessian: Array, *, step: float, steps: int, checks: Checks
+) -> Estimate:
+    """Return the estimate of a method that reckons its own covariance and checks itself.
+
+    Args:
+        theta: encoded units, shape (p,).
+        covariance: of theta, shape (p, p).
+        sampling: the part of it that is there without noise.
+        hessian: as released, in the method's own coordinates.
+        step: part of a Newton step that was taken last.
+        steps: all of them.
+        checks: what the method found out about itself.
+    """
+    none, size = torch.zeros((), dtype=torch.int64), len(theta)
+    return Estimate(
+        theta=torch.from_numpy(theta),
+        start=torch.zeros(size, dtype=torch.float64),
+        family="newton",
+        left=torch.tensor(False),
+        scale=0.0,
+        step=step,
+        steps=steps,
+        sandwich=Sandwich(
+            covariance=torch.from_numpy(covariance),
+            plain=torch.from_numpy(sampling),
+            curvature=torch.from_numpy(hessian),
+            score=torch.zeros(size, size, dtype=torch.float64),
+            curvature_floored=none,
+            score_floored=none,
+            slow=none,
+        ),
+        checks=checks,
+    )
 
 
 def by_lane(value: Tensor | float, further: int) -> Tensor:

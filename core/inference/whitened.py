@@ -52,38 +52,43 @@ class Told(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Last:
+class LastAnswers:
     """The last answers of a run: at theta_a the first of each pair, at theta_b the second."""
 
-    kind: Kind
     before: Array
-    """theta_a."""
+    """theta_a, shape (p,)."""
     theta: Array
     """theta_b."""
-    metric: Array
-    """Covariance of the re-encoded columns as far as it is known, shape (p, p), 0 for the intercept."""
     gradients: tuple[Told, Told]
     hessians: tuple[Told, Told]
     scores: Told
-    peak: float
-    """Largest second derivative of the loss."""
     explained: float
     """What weights below one make of the ratio of scores to Hessian where the model is right."""
     units: int
     unidentified: float
-    """Plausible deviation of the predictor along a hidden direction."""
-    excess: float = 0.0
-    """How far residuals that were cut off may move a mean, in residual scales."""
-    doubtful: Array | None = None
-    """What the equation has of a law that was assumed, shape (p,); half of it is counted as an error."""
-
-    offset: float = 0.0
-    """Mean of what is added to the predictor."""
+    """Plausible deviation of the predictor (of several classes, against another class's) along a hidden direction."""
 
     @property
     def moved(self) -> float:
         """|theta_b - theta_a|."""
         return float(np.linalg.norm(self.theta - self.before))
+
+
+@dataclass(frozen=True)
+class Last(LastAnswers):
+    """The same of a model with one predictor."""
+
+    kind: Kind
+    metric: Array
+    """Covariance of the re-encoded columns as far as it is known, shape (p, p), 0 for the intercept."""
+    peak: float
+    """Largest second derivative of the loss."""
+    excess: float = 0.0
+    """How far residuals that were cut off may move a mean, in residual scales."""
+    doubtful: Array | None = None
+    """What the equation has of a law that was assumed, shape (p,); half of it is counted as an error."""
+    offset: float = 0.0
+    """Mean of what is added to the predictor."""
 
 
 @dataclass(frozen=True)

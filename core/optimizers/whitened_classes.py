@@ -20,14 +20,14 @@ from core.catalogue.whitened_newton import WhitenedNewton
 from core.inference.class_checks import FoundClasses, check_classes
 from core.inference.class_coordinates import as_matrix, contrasts_of, effective, matrix_of
 from core.inference.class_whitened import (
-    LastAnswers,
+    LastOfClasses,
     Sizes,
     WhitenedClasses,
     class_step,
     finish_classes,
     rate_curvature,
 )
-from core.inference.estimate import Estimate, Sandwich
+from core.inference.estimate import Estimate, newton_estimate
 from core.inference.looks import Columns
 from core.inference.shrinkage import TINY, positive_part
 from core.inference.whitened import Told
@@ -164,7 +164,7 @@ def _walk(settings: WhitenedNewton, door: _ClassDoor, classes: Classes, theta: A
     return theta
 
 
-def _last_answers(settings: WhitenedNewton, door: _ClassDoor, classes: Classes, theta: Array) -> LastAnswers:
+def _last_answers(settings: WhitenedNewton, door: _ClassDoor, classes: Classes, theta: Array) -> LastOfClasses:
     """Take the first precise step, and ask what the last one and the covariance need where it ends."""
     sigmas = list(zip(settings.gradient_sigmas(), settings.hessian_sigmas(), strict=True))[-2:]
     (first_gradient, first_hessian), (last_gradient, last_hessian) = sigmas
@@ -175,7 +175,7 @@ def _last_answers(settings: WhitenedNewton, door: _ClassDoor, classes: Classes, 
     second = door.gradient(theta, last_gradient)
     again = door.matrix(theta, last_hessian)
     scores = door.matrix(theta, settings.sigma(settings.shares.scores), "score")
-    return LastAnswers(
+    return LastOfClasses(
         sizes=door.sizes,
         expected=classes.expected,
         before=before.ravel(),
@@ -218,24 +218,7 @@ def _told(
             weight_bound=settings.bound_of_weights,
         )
     )
-    covariance, sampling = (torch.from_numpy(back @ one @ back.T) for one in (found.covariance, found.sampling))
-    none, size = torch.zeros((), dtype=torch.int64), len(theta)
-    return Estimate(
-        theta=torch.from_numpy(theta),
-        start=torch.zeros(size, dtype=torch.float64),
-        family="newton",
-        left=torch.tensor(False),
-        scale=0.0,
-        step=found.omega,
-        steps=settings.steps or 0,
-        sandwich=Sandwich(
-            covariance=covariance,
-            plain=sampling,
-            curvature=torch.from_numpy(found.hessian),
-            score=torch.zeros(size, size, dtype=torch.float64),
-            curvature_floored=none,
-            score_floored=none,
-            slow=none,
-        ),
-        checks=checks,
+    covariance, sampling = (back @ one @ back.T for one in (found.covariance, found.sampling))
+    return newton_estimate(
+        theta, covariance, sampling, found.hessian, step=found.omega, steps=settings.steps or 0, checks=checks
     )

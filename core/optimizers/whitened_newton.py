@@ -15,7 +15,6 @@ from math import log
 from typing import Final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from core.catalogue.count_losses import CutPoisson
@@ -24,7 +23,7 @@ from core.catalogue.whitened_newton import WhitenedNewton
 from core.catalogue.whitened_shares import LEAST_SQUARES_CUT, TARGET_REACH
 from core.inference.attenuation import onward
 from core.inference.checking import Found, check
-from core.inference.estimate import Estimate, Sandwich
+from core.inference.estimate import Estimate, newton_estimate
 from core.inference.looks import Columns
 from core.inference.residuals import excess_of, scale_of
 from core.inference.shrinkage import TINY, positive_part
@@ -291,25 +290,7 @@ def _told(
             sampling=door.sampling,
         )
     )
-    covariance, sampling = (torch.from_numpy(back @ one @ back.T) for one in (found.covariance, found.sampling))
-    none = torch.zeros((), dtype=torch.int64)
-    size = len(theta)
-    return Estimate(
-        theta=torch.from_numpy(theta),
-        start=torch.zeros(size, dtype=torch.float64),
-        family="newton",
-        left=torch.tensor(False),
-        scale=0.0,
-        step=found.omega,
-        steps=settings.steps or 0,
-        sandwich=Sandwich(
-            covariance=covariance,
-            plain=sampling,
-            curvature=torch.from_numpy(found.hessian),
-            score=torch.zeros(size, size, dtype=torch.float64),
-            curvature_floored=none,
-            score_floored=none,
-            slow=none,
-        ),
-        checks=checks,
+    covariance, sampling = (back @ one @ back.T for one in (found.covariance, found.sampling))
+    return newton_estimate(
+        theta, covariance, sampling, found.hessian, step=found.omega, steps=settings.steps or 0, checks=checks
     )

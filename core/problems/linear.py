@@ -58,11 +58,11 @@ from core.catalogue.questions import (
     summed,
 )
 from core.errors import ensure
-from core.privacy.facts import PART_UNITS, Facts
-from core.problems import looking
+from core.privacy.facts import Facts
 from core.problems import rows as compiled
-from core.problems.blocks import SMALLEST_BOUND, BlockProblem, margins, product, slopes
+from core.problems.blocks import SMALLEST_BOUND, margins, product, slopes
 from core.problems.limits import LARGEST_SUM, LEAST_NUMBER
+from core.problems.looked_at import LookedAtProblem
 from core.problems.losses import ordinary, per_record
 from core.problems.single import BLOCK_ROWS, PART_ROWS, SingleRecords, numbers_of
 from core.problems.terms import Factors, Layout, Point, Records, Sums, mirror, overwrite
@@ -73,7 +73,7 @@ _UPWARD = 1 + 2.0**-50
 """Above the roundings of a quotient, its product with an entry, and that with a norm."""
 
 
-class LinearProblem(BlockProblem):
+class LinearProblem(LookedAtProblem):
     """Records (x, y) with a loss of the margin x.theta, and weights.
 
     Args:
@@ -133,9 +133,7 @@ class LinearProblem(BlockProblem):
 
         A gradient in parts of `single_rows` rows where the facts say so.
         """
-        if isinstance(question, Looked):
-            return looking.integer_sum(question, facts, theta, step, self._looked_at(rows, included))
-        if facts.part_rows is not None:
+        if facts.part_rows is not None and not isinstance(question, Looked):
             return self._single_gradient(question, facts, theta, step, rows, included)
         read = self.units if rows is None else rows.shape[0]
         if self._is_short and isinstance(question, Gradient | GradientNorm) and read <= self._rows_per_block:
@@ -143,17 +141,6 @@ class LinearProblem(BlockProblem):
             ensure(included is None or included.shape == (read,), "a mask is over what is read")
             return self._short_gradient(question, facts, theta, step, rows, included)
         return super().integer_sum(question, facts, theta, step, other=other, rows=rows, included=included)
-
-    def bounded_sum(self, question: Question, facts: Facts, theta: Tensor, *, other: Tensor | None = None) -> Tensor:
-        """Return the sum of clipped answers, float64; see `core.problems.SyntheticProblem`."""
-        if isinstance(question, Looked):
-            return looking.float_sum(question, facts, theta, self._looked_at(None, None))
-        return super().bounded_sum(question, facts, theta, other=other)
-
-    def _looked_at(self, rows: Tensor | None, included: Tensor | None) -> looking.Blocks:
-        """Return records in blocks; a question with public arguments of its own is about one set of them."""
-        ensure(self.lanes is None, "such questions are asked without lanes")
-        return looking.Blocks(self._blocks(rows, included), PART_UNITS // self._rows_per_block)
 
     def block_rows(self, question: Question, facts: Facts) -> int:
         """Return after how many rows of a list a part ends, and what is multiplied at a time in single precision."""

@@ -30,18 +30,17 @@ from torch import Tensor
 
 from core.catalogue.hessian_questions import Hessian, HessianProduct
 from core.catalogue.losses import Clip, Mallows, Multinomial, curvature_bound, gradient_bound
-from core.catalogue.questions import Curvature, Gradient, GradientDifference, Looked, Question, Secant, Summed
-from core.errors import ensure
-from core.privacy.facts import PART_UNITS, Facts
-from core.problems import looking
-from core.problems.blocks import BlockProblem, margins, slopes
+from core.catalogue.questions import Curvature, Gradient, GradientDifference, Secant, Summed
+from core.privacy.facts import Facts
+from core.problems.blocks import margins, slopes
+from core.problems.looked_at import LookedAtProblem
 from core.problems.losses import ordinary
 from core.problems.terms import Factors, Layout, Point, Records, Sums, mirror
 
 NO_HESSIAN = "Hessians shortened to a norm are not offered for losses of several margins; the planner refuses them"
 
 
-class MultinomialProblem(BlockProblem):
+class MultinomialProblem(LookedAtProblem):
     """Records (x, y), y a code 0 .. K-1, 0 the baseline; parameters of shape (d (K-1),), class after class.
 
     Args:
@@ -69,33 +68,6 @@ class MultinomialProblem(BlockProblem):
         self._member = (pairs.T.unsqueeze(1) == self._codes).any(0).to(torch.float64)
         valid = present & (target >= 0) & (target <= others) & (target == target.floor())
         super().__init__(features, target, valid, weights, others * features.shape[-1], numbers=len(pairs))
-
-    def integer_sum(
-        self,
-        question: Question,
-        facts: Facts,
-        theta: Tensor,
-        step: float,
-        *,
-        other: Tensor | None = None,
-        rows: Tensor | None = None,
-        included: Tensor | None = None,
-    ) -> Tensor:
-        """Return the sum of clipped answers, int64, in steps; see `core.problems.Problem`."""
-        if isinstance(question, Looked):
-            return looking.integer_sum(question, facts, theta, step, self._looked_at(rows, included))
-        return super().integer_sum(question, facts, theta, step, other=other, rows=rows, included=included)
-
-    def bounded_sum(self, question: Question, facts: Facts, theta: Tensor, *, other: Tensor | None = None) -> Tensor:
-        """Return the sum of clipped answers, float64; see `core.problems.SyntheticProblem`."""
-        if isinstance(question, Looked):
-            return looking.float_sum(question, facts, theta, self._looked_at(None, None))
-        return super().bounded_sum(question, facts, theta, other=other)
-
-    def _looked_at(self, rows: Tensor | None, included: Tensor | None) -> looking.Blocks:
-        """Return records in blocks; a question with public arguments of its own is about one set of them."""
-        ensure(self.lanes is None, "such questions are asked without lanes")
-        return looking.Blocks(self._blocks(rows, included), PART_UNITS // self._rows_per_block)
 
     def _layout(self, question: Summed) -> Layout:
         match question:

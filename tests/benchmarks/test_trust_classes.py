@@ -14,8 +14,8 @@ import pytest
 from benchmarks.trust.class_cells import ClassCell, ClassRow
 from benchmarks.trust.class_jobs import run_classes
 from benchmarks.trust.verdicts import Verdict, broken, judge
-from core.inference import class_checks, class_whitened
-from core.inference.class_whitened import LastAnswers, WhitenedClasses
+from core.inference import checking, class_checks, class_whitened
+from core.inference.class_whitened import LastOfClasses, WhitenedClasses
 from core.optimizers import whitened_classes
 
 GATE = {
@@ -43,7 +43,7 @@ def test_noise_left_out_of_the_variance_is_seen() -> None:
     """Planted bug: sampling variance alone."""
     genuine = class_whitened.finish_classes
 
-    def silent(last: LastAnswers) -> WhitenedClasses:
+    def silent(last: LastOfClasses) -> WhitenedClasses:
         found = genuine(last)
         return replace(found, covariance=found.sampling + 1e-9 * np.eye(len(found.theta)))
 
@@ -56,7 +56,7 @@ def test_class_flags_off_is_seen() -> None:
     with (
         patch.object(class_checks, "_lacks", lambda one, *_: np.zeros(len(one.basis), dtype=np.bool_)),
         patch.object(class_checks, "FARTHEST", 1e9),
-        patch.object(class_checks, "MOST_GUESSED", 2.0),
+        patch.object(checking, "MOST_GUESSED", 2.0),
     ):
         assert any("nothing identifies" in words for words in judged("never")[1])
         assert any("nothing identifies" in words for words in judged("alias")[1])
@@ -65,7 +65,7 @@ def test_class_flags_off_is_seen() -> None:
 def test_half_of_the_noise_is_seen() -> None:
     """Planted bug: the variance reckons with half of the gradients' deviation."""
 
-    def smaller(last: LastAnswers) -> Any:
+    def smaller(last: LastOfClasses) -> Any:
         first, second = (one._replace(deviation=one.deviation / 2) for one in last.gradients)
         return class_whitened.finish_classes(replace(last, gradients=(first, second)))
 

@@ -14,13 +14,11 @@ import torch
 from torch import Tensor
 
 from benchmarks.trust.class_cells import ClassCell
-from benchmarks.trust.class_jobs import class_minimum, encoded_classes, planned_classes
+from benchmarks.trust.class_jobs import class_minimum, planned_classes
 from benchmarks.trust.class_shapes import draw_classes
 from benchmarks.trust.jobs import TERMS
-from core.catalogue.modelling import encoded_loss
-from core.catalogue.planning import PlannedJob, plan_job
+from core.catalogue.planning import plan_job
 from core.catalogue.questions import Question
-from core.catalogue.whitened_newton import WhitenedNewton
 from core.errors import Invalid
 from core.inference.estimate import Estimate
 from core.optimizers import fit_and_infer, whitened_classes
@@ -30,47 +28,16 @@ from core.oracle.federation import ClientMeter, Federation, Rounds
 from core.oracle.meters import CountingMeter
 from core.privacy.events import Gaussian, compose
 from core.privacy.facts import Adjacency
-from core.problems import make_problem
 from core.problems.circle import Circle
-from core.problems.multinomial import MultinomialProblem
 from tests.support.circles import Mail, together
 from tests.support.grey_box import check_neighbours, neighbours, run
+from tests.support.planned_scenes import ClassScene
 from tests.support.problems import repeatable_generator
 
 CELL = ClassCell("indicators", 4000, 4, 1.0, 3)
 EXACT, QUIET = 1e5, 300.0
 """mu at which noise is nothing, and a small part of the error that sampling leaves."""
 SIZES = (400, 1200, 2400)
-
-
-class Scene:
-    """A cell's plan with one data set, encoded."""
-
-    def __init__(self, cell: ClassCell, seed: int = 0) -> None:
-        draws = np.random.default_rng(seed)
-        data = draw_classes(draws, cell.shape, cell.units, cell.features - 1, cell.classes, cell.structure)
-        self.plan: PlannedJob = planned_classes(cell, data)
-        self.records = encoded_classes(self.plan, data)
-
-    @property
-    def settings(self) -> WhitenedNewton:
-        assert isinstance(self.plan.spec.optimizer, WhitenedNewton)
-        return self.plan.spec.optimizer
-
-    def problem(self, rows: tuple[Tensor, Tensor, Tensor] | None = None) -> MultinomialProblem:
-        features, target = self.records
-        given = rows or (torch.from_numpy(features), torch.from_numpy(target), torch.ones(len(target)).bool())
-        model: Any = self.plan.spec.model
-        made = make_problem(*(one.clone() for one in given), encoded_loss(model, self.plan.design), model.weights)
-        assert isinstance(made, MultinomialProblem)
-        return made
-
-    def door(self) -> FullDoor:
-        priced = CountingMeter(compose(Counter(self.plan.schedule)))
-        return FullDoor(self.problem(), self.plan.facts, priced, repeatable_generator())
-
-    def fitted(self, oracle: Oracle) -> Estimate:
-        return fit_and_infer(self.settings, self.plan.spec.inference, oracle).value.estimate
 
 
 class Noting:
@@ -90,7 +57,7 @@ class Noting:
 
 @pytest.mark.parametrize("classes", [3, 6])
 def test_it_asks_what_was_priced_in_that_order_and_no_answer_moves_a_price(classes: int) -> None:
-    scene = Scene(replace(CELL, classes=classes))
+    scene = ClassScene(replace(CELL, classes=classes))
     oracle = Noting(scene.door())
     scene.fitted(oracle)  # type: ignore[arg-type] # it passes everything else on
     assert [one.event() for one in oracle.questions] == list(scene.plan.schedule)
@@ -105,7 +72,7 @@ def test_it_asks_what_was_priced_in_that_order_and_no_answer_moves_a_price(class
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_neighbours_differ_in_integer_sums_alone(adjacency: Adjacency) -> None:
     """Grey box: the whole method, replayed on neighbours with the first run's sums, releases the same bytes."""
-    scene = Scene(replace(CELL, units=400, mu=20.0, adjacency=adjacency))
+    scene = ClassScene(replace(CELL, units=400, mu=20.0, adjacency=adjacency))
 
     def fit(oracle: Oracle) -> Tensor:
         estimate = whitened_classes.iterate(scene.settings, oracle)[0]
@@ -126,7 +93,7 @@ def test_neighbours_differ_in_integer_sums_alone(adjacency: Adjacency) -> None:
 @pytest.mark.parametrize("classes", [3, 5])
 def test_without_noise_it_is_the_root_of_the_weighted_equation_and_its_sandwich(classes: int, structure: Any) -> None:
     """Against Newton's method and a sandwich written out in NumPy, in the encoding that the job learned."""
-    scene = Scene(replace(CELL, mu=EXACT, classes=classes, structure=structure))
+    scene = ClassScene(replace(CELL, mu=EXACT, classes=classes, structure=structure))
     estimate = scene.fitted(scene.door())
     checks = estimate.checks
     assert checks is not None
@@ -143,7 +110,7 @@ def test_without_noise_it_is_the_root_of_the_weighted_equation_and_its_sandwich(
 
 def test_with_two_classes_it_is_a_logistic_model_to_part_of_an_error() -> None:
     """The same equation in coordinates sqrt(2) times as small: at no noise the same root."""
-    scene = Scene(replace(CELL, mu=EXACT, classes=2))
+    scene = ClassScene(replace(CELL, mu=EXACT, classes=2))
     estimate = scene.fitted(scene.door())
     assert estimate.checks is not None
     exact, covariance, _ = class_minimum(estimate.checks.learned, scene.records, estimate.theta.numpy())
@@ -152,7 +119,7 @@ def test_with_two_classes_it_is_a_logistic_model_to_part_of_an_error() -> None:
 
 def test_classes_in_another_order_have_the_same_errors() -> None:
     """No class is noisier for being the baseline: class 2 first, its errors against class 0 are the same to 15 %."""
-    first, second = Scene(CELL), Scene(CELL)
+    first, second = ClassScene(CELL), ClassScene(CELL)
     features, codes = second.records
     second.records = features, (codes + 1) % 3  # class 2 is 0 now, class 0 is 1: the same contrast, negated
     one, other = (scene.fitted(scene.door()) for scene in (first, second))
@@ -174,7 +141,7 @@ def test_classes_in_another_order_have_the_same_errors() -> None:
 def test_what_nothing_identifies_is_flagged_by_class_and_column(
     shape: str, structure: Any, word: str, places: tuple[int, ...]
 ) -> None:
-    scene = Scene(replace(CELL, shape=shape, structure=structure, mu=3.0))
+    scene = ClassScene(replace(CELL, shape=shape, structure=structure, mu=3.0))
     checks = scene.fitted(scene.door()).checks
     assert checks is not None
     if not places:
@@ -187,7 +154,7 @@ def test_what_nothing_identifies_is_flagged_by_class_and_column(
 @pytest.mark.parametrize(("structure", "named"), [("rare_last", {1}), ("rare_first", {0, 1})])
 def test_a_class_with_few_records_is_flagged_and_a_baseline_s_concern_all(structure: Any, named: set[int]) -> None:
     """About 20 to 30 of 1,000 records, where 40 are asked for; other classes keep their intervals."""
-    scene = Scene(replace(CELL, shape="normal", units=1000, structure=structure, mu=10.0))
+    scene = ClassScene(replace(CELL, shape="normal", units=1000, structure=structure, mu=10.0))
     checks = scene.fitted(scene.door()).checks
     assert checks is not None
     size = CELL.features
@@ -203,7 +170,7 @@ def test_too_many_classes_and_features_are_refused() -> None:
 
 
 def test_a_filled_job_is_its_own_plan() -> None:
-    scene = Scene(CELL)
+    scene = ClassScene(CELL)
     columns = (*scene.plan.design.columns, scene.plan.design.target_column)
     again = plan_job(scene.plan.spec, columns=columns, units=CELL.units, adjacency=CELL.adjacency, terms=TERMS)
     assert again == scene.plan
@@ -211,7 +178,7 @@ def test_a_filled_job_is_its_own_plan() -> None:
 
 def test_three_owners_of_unlike_people_find_what_one_would_with_the_same_errors() -> None:
     """Beside one door to all records: apart by part of a standard error, and these agree within a twentieth."""
-    scene = Scene(replace(CELL, mu=QUIET))
+    scene = ClassScene(replace(CELL, mu=QUIET))
     features, target = scene.records
     order, edges = np.argsort(features[:, 3], kind="stable"), np.cumsum((0, *SIZES))
     owned = [

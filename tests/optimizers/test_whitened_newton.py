@@ -14,17 +14,14 @@ import torch
 from torch import Tensor
 
 from benchmarks.trust.exact import minimum
-from benchmarks.trust.jobs import Cell, encoded, planned
-from benchmarks.trust.shapes import Outcome, draw
+from benchmarks.trust.jobs import Cell
+from benchmarks.trust.shapes import Outcome
 from core.catalogue.checks import Checks
-from core.catalogue.modelling import encoded_loss
-from core.catalogue.planning import PlannedJob
 from core.catalogue.questions import Question
 from core.catalogue.whitened_newton import WhitenedNewton
 from core.catalogue.whitened_shares import LEVELS, SHARES
-from core.inference.estimate import Estimate
 from core.mechanisms.generator import SystemGenerator
-from core.optimizers import fit_and_infer, iterate
+from core.optimizers import iterate
 from core.optimizers import whitened_newton as method
 from core.oracle import Answer, Oracle
 from core.oracle.door import FullDoor
@@ -32,11 +29,10 @@ from core.oracle.meters import ORDERS, CountingMeter
 from core.privacy.events import Event, Gaussian, compose
 from core.privacy.facts import Adjacency
 from core.privacy.renyi import prefix_costs
-from core.problems import make_problem
-from core.problems.linear import LinearProblem
 from core.training.meter import LedgerMeter
 from core.training.order import Payer
 from tests.support.grey_box import check_neighbours, neighbours, run
+from tests.support.planned_scenes import Scene
 from tests.support.problems import repeatable_generator
 
 CELLS = {
@@ -46,35 +42,6 @@ CELLS = {
     "poisson": Cell("normal", 3000, 4, 1.0, Outcome("poisson", 2.0)),
 }
 every = pytest.mark.parametrize("name", CELLS)
-
-
-class Scene:
-    """A cell's plan with one data set, encoded."""
-
-    def __init__(self, cell: Cell, seed: int = 0) -> None:
-        data = draw(np.random.default_rng(seed), cell.shape, cell.units, cell.dimension - 1, cell.outcome)
-        self.plan: PlannedJob = planned(cell, data)
-        self.records = encoded(self.plan, data)
-
-    @property
-    def settings(self) -> WhitenedNewton:
-        assert isinstance(self.plan.spec.optimizer, WhitenedNewton)
-        return self.plan.spec.optimizer
-
-    def problem(self, rows: tuple[Tensor, Tensor, Tensor] | None = None) -> LinearProblem:
-        features, target = self.records
-        given = rows or (torch.from_numpy(features), torch.from_numpy(target), torch.ones(len(target)).bool())
-        model: Any = self.plan.spec.model
-        made = make_problem(*(one.clone() for one in given), encoded_loss(model, self.plan.design), model.weights)
-        assert isinstance(made, LinearProblem)
-        return made
-
-    def door(self, meter: CountingMeter | LedgerMeter | None = None) -> FullDoor:
-        priced = CountingMeter(compose(Counter(self.plan.schedule)))
-        return FullDoor(self.problem(), self.plan.facts, meter or priced, repeatable_generator())
-
-    def fitted(self, oracle: Oracle) -> Estimate:
-        return fit_and_infer(self.settings, self.plan.spec.inference, oracle).value.estimate
 
 
 class Noting:
