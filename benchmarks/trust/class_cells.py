@@ -6,6 +6,7 @@ from itertools import product
 from math import sqrt
 from typing import Final
 
+from benchmarks.trust.class_fresh import JUDGING_SEED, NEARLY_EMPTY
 from benchmarks.trust.class_shapes import FRESH_SEED, POPULATIONS, SEED, Structure
 from benchmarks.trust.verdicts import Expected
 from core.privacy.facts import Adjacency
@@ -101,6 +102,7 @@ def _all() -> Iterator[ClassRow]:
     yield ClassRow(ClassCell("normal", 8000, 6, 1.0, 4, wide=100.0))
     yield from _not_identified()
     yield from _fresh()
+    yield from _judging()
     for name, features, classes, expected in (
         ("iris", 5, 3, "separated"),
         ("iris_versicolor", 3, 3, "elsewhere"),
@@ -139,3 +141,36 @@ def _fresh() -> Iterator[ClassRow]:
     for shape in (*shapes, "lab_values", "missing_cells", "odds_of_eight", "heavy"):
         yield ClassRow(ClassCell(shape, 8000, 6, 1.0, 3, "ordered"), seed=FRESH_SEED)
         yield ClassRow(ClassCell(shape, 4000, 6, 1.0, 4), seed=FRESH_SEED)
+
+
+def _judging() -> Iterator[ClassRow]:
+    """Yield the cells that judge nearly empty cells and the budget line, on columns and sizes that no other has."""
+    sizes = ((6000, 6, 1.0, 3), (12_000, 7, 1.0, 4), (20_000, 6, 0.4, 3))
+    for shape, places in NEARLY_EMPTY.items():
+        for units, features, mu, classes in sizes:
+            named = tuple(block * features + place for block in range(1, classes - 1) for place in places)
+            yield ClassRow(ClassCell(shape, units, features, mu, classes, "own"), "nearly", JUDGING_SEED, named)
+    for units, features, mu, classes in sizes:
+        yield ClassRow(ClassCell("quiet_ward", units, features, mu, classes, "own"), "sound", JUDGING_SEED)
+    for units, features, mu, classes in (
+        (3000, 4, 0.2, 3),
+        (3000, 8, 0.3, 3),
+        (3000, 8, 0.5, 4),
+        (3000, 5, 0.5, 6),
+        (5000, 12, 0.4, 3),
+        (5000, 12, 0.6, 3),
+        (5000, 7, 0.25, 5),
+        (5000, 7, 0.5, 5),
+        (10_000, 14, 0.3, 4),
+        (10_000, 14, 0.6, 4),
+        (10_000, 10, 0.2, 6),
+        (10_000, 10, 0.4, 6),
+    ):
+        yield ClassRow(ClassCell("normal", units, features, mu, classes), seed=JUDGING_SEED)
+    for units, features, mu, classes in (
+        (6000, 5, 0.3, 4),
+        (6000, 5, 0.6, 4),
+        (10_000, 8, 0.3, 3),
+        (10_000, 8, 0.6, 5),
+    ):
+        yield ClassRow(ClassCell("normal", units, features, mu, classes, "uneven"), seed=JUDGING_SEED)

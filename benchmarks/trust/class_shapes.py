@@ -12,6 +12,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.trust.class_fresh import JUDGING
 from benchmarks.trust.fresh import FRESH
 from benchmarks.trust.fresh_second import SECOND
 from benchmarks.trust.fresh_third import THIRD
@@ -20,9 +21,10 @@ from benchmarks.trust.shapes import TUNED, Array, usual_slopes, widened
 SEED: Final = 83_112_909
 FRESH_SEED: Final = 27_604_411
 Structure = Literal[
-    "even", "uneven", "ordered", "twins", "rare_last", "rare_first", "strong", "none", "never", "decided"
+    "even", "uneven", "ordered", "twins", "rare_last", "rare_first", "strong", "none", "never", "decided", "own"
 ]
-MAKERS: Final = TUNED | FRESH | SECOND | THIRD
+"""How classes differ; of `own` the columns' own slopes count, the more the later the class."""
+MAKERS: Final = TUNED | FRESH | SECOND | THIRD | JUDGING
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,9 @@ class ClassData:
     """Class after class, intercept first, declared units; None where nothing finite is true."""
 
 
-def _odds(structure: Structure, classes: int, count: int) -> tuple[Array, Array]:
+def _odds(structure: Structure, classes: int, own: Array) -> tuple[Array, Array]:
     """Return intercepts, shape (K,), and slopes, shape (K, count), those of class 0 being zero."""
+    count = len(own)
     intercepts, slopes = np.zeros(classes), np.zeros((classes, count))
     for one in range(1, classes):
         slopes[one] = np.roll(usual_slopes(count), one)
@@ -47,6 +50,8 @@ def _odds(structure: Structure, classes: int, count: int) -> tuple[Array, Array]
         intercepts[1:] = np.log(np.r_[0.2, np.full(later, 0.1 / later)] / 0.7)
     elif structure == "ordered":
         slopes = 1.5 * np.outer(np.arange(classes) / (classes - 1), usual_slopes(count))
+    elif structure == "own":
+        slopes = np.outer(np.arange(classes) / (classes - 1), own)
     elif structure == "twins":
         slopes[-1] = slopes[-2]
     elif structure == "rare_last":
@@ -76,7 +81,7 @@ def draw_classes(
         rows = draws.integers(0, len(whole.target), units)
         return ClassData(whole.features[rows], whole.target[rows], whole.bounds, whole.two_valued, None)
     columns = MAKERS[shape](draws, units, count)
-    intercepts, slopes = _odds(structure, classes, count)
+    intercepts, slopes = _odds(structure, classes, columns.slopes)
     predictors = intercepts + (columns.values - columns.centre) @ slopes.T
     if structure == "never":  # the last class is not seen where the first column, an indicator, is one
         predictors[columns.values[:, 0] > 0, -1] = -np.inf

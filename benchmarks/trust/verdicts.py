@@ -29,9 +29,9 @@ SEEN_PART: Final = 0.25
 """A coefficient counts by itself where so many jobs have not flagged it."""
 MOST_OF_RIVAL: Final = 1.5
 MOST_OF_PROTOTYPE, MOST_FLAGS_OF_PROTOTYPE = 1.1, 1.2
-Expected = Literal["sound", "elsewhere", "alias", "separated", "below budget"]
+Expected = Literal["sound", "elsewhere", "alias", "separated", "below budget", "nearly"]
 """What ought to be flagged: next to nothing; little (many coefficients, rare outcomes); both aliased coefficients, or
-those that are named; everything; anything."""
+those that are named; everything; anything; those that are named or covered, and next to no others."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,10 @@ class Verdict:
     flagged: float
     flagged_named: float
     """Of the coefficients that ought to be flagged."""
+    safe_named: float
+    """Of these, what is flagged or covered."""
+    flagged_beside: float
+    """Of all others."""
     noise: float | None
     """Root mean square over jobs of (estimate - non-private)/(the job's own claimed noise), where an interval was
     given, in the median over coefficients; None where none was."""
@@ -93,6 +97,8 @@ def judge(jobs: Sequence[Job], named: Sequence[int] = ()) -> Verdict:
     truth = np.array(truths) if len(truths) == len(jobs) else exact
     at_truth, at_same = (np.abs(estimate - one) <= QUANTILE * error for one in (truth, exact))
     ought = list(named) or slice(None)
+    beside = np.ones(estimate.shape[1], dtype=np.bool_)
+    beside[ought] = not named
     away = (np.abs(estimate - truth) > SILENT * error) & ~flagged
     sampling = np.sqrt(np.maximum(error**2 - noise**2, 0.0))
     return Verdict(
@@ -109,6 +115,8 @@ def judge(jobs: Sequence[Job], named: Sequence[int] = ()) -> Verdict:
         foreseen=float(np.median(error / np.maximum(all_of("foreseen"), TINY))),
         flagged=float(flagged.mean()),
         flagged_named=float(flagged[:, ought].mean()),
+        safe_named=float((flagged | at_truth)[:, ought].mean()),
+        flagged_beside=float(flagged[:, beside].mean()),
         noise=_spread((estimate - exact) / np.maximum(noise, TINY), ~flagged),
         sampling=float(np.median(np.median(sampling / exact_error, 0))),
         rival=float(np.median(np.median(error / np.maximum(all_of("rival"), TINY), 0))),
@@ -165,6 +173,8 @@ def broken(found: Verdict, expected: Expected = "sound", stored: Stored | None =
         said.append("an unflagged coefficient is more than six of its standard errors off")
     if expected in {"alias", "separated"} and found.flagged_named < LEAST_FLAGGED:
         said.append(f"only {found.flagged_named:.2f} of the coefficients that nothing identifies are flagged")
+    if expected == "nearly":
+        said += _of_a_nearly_empty_cell(found)
     if expected in {"sound", "elsewhere"}:
         said += _of_a_sound_cell(found, expected, stored or Stored())
     said += _beside_stored(found, stored or Stored())
@@ -174,6 +184,16 @@ def broken(found: Verdict, expected: Expected = "sound", stored: Stored | None =
         said.append(f"covers {found.truth:.3f} of the truth and {found.same:.3f} of the non-private estimate")
     if min(_or_one(found.truth_worst), _or_one(found.same_worst)) + worst_slack < LEAST_WORST:
         said.append(f"covers {found.truth_worst} and {found.same_worst} of the worst coefficient")
+    return said
+
+
+def _of_a_nearly_empty_cell(found: Verdict) -> list[str]:
+    """Return what is wrong where a class is nearly missing at an indicator's value."""
+    said = []
+    if found.safe_named < LEAST_FLAGGED:
+        said.append(f"only {found.safe_named:.2f} of the nearly separated coefficients are flagged or covered")
+    if found.flagged_beside > MOST_FLAGGED:
+        said.append(f"flags {found.flagged_beside:.3f} of the coefficients beside them")
     return said
 
 
