@@ -27,6 +27,7 @@ from core.inference.checking import (
 from core.inference.class_coordinates import effective
 from core.inference.class_whitened import WhitenedClasses
 from core.inference.looks import Columns
+from core.inference.shrinkage import TINY
 from core.inference.whitened import EXCESS, Told
 from core.privacy.facts import Ranges
 
@@ -50,8 +51,8 @@ class FoundClasses:
     """From contrasts and re-encoded columns to those, shape (m p, m p)."""
     ranges: Ranges
     encoding: Array
-    typical: Array
-    """An encoded row of all columns' means, as told."""
+    metric: Array
+    """Covariance of the re-encoded columns as told, shape (p, p), 0 for the intercept."""
     columns: Columns
     rates: Array
     """Of all classes, as told, shape (K,)."""
@@ -107,36 +108,60 @@ def _apart(one: FoundClasses) -> NDArray[np.bool_]:
     reach = np.abs(one.theta) * np.where(two, upper - lower, 2 * one.columns.scale)
     far: NDArray[np.bool_] = (reach > FARTHEST) & (np.arange(len(two)) > 0)
     for place in np.flatnonzero(two):
-        lacks = _lacks(one, int(place), lower, upper)
-        far[:, place] |= lacks[1:] | lacks[0]
+        lacks, without = (missing[1:] | missing[0] for missing in _missing(one, int(place), lower, upper))
+        far[:, place] |= lacks | without
+        far[:, 0] |= without  # the intercept is then the others' predictor less a number without end
     return far
 
 
-def _lacks(one: FoundClasses, place: int, lower: Array, upper: Array) -> NDArray[np.bool_]:
-    """Say which classes may have no record among those with one of an indicator's values, shape (K,).
+def _missing(one: FoundClasses, place: int, lower: Array, upper: Array) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Say which classes may have no record with an indicator's upper value, and with its lower one, shape (K,) each.
 
     If so, a coefficient without end fits best. At each precise gradient's point a class's records of one value can be
     counted: with a'x = 1 for them and 0 for others, a'H_kk a adds up w q_k (1 - q_k) and a'g_k adds up w times the
-    chance less the class, so that a'H_kk a/(1 - q_k) - a'g_k is the count where all have the same chance.
+    chance less the class, so that a'H_kk a/(1 - q_k) - a'g_k is the count where all have the same chance. That is the
+    chance at their own middle: where another column lies elsewhere for these records, it makes classes rarer there.
     """
-    size, found = len(lower), one.found
-    values = np.eye(size)
+    values = np.eye(len(lower))
     values[place, place], values[place, 0] = upper[place] - lower[place], lower[place]
-    rows = one.encoding @ values
-    back, typical = np.linalg.inv(rows), np.linalg.solve(values, one.typical)
-    last, lacks = found.last, np.zeros(len(one.basis), dtype=np.bool_)
+    back, last = np.linalg.inv(one.encoding @ values), one.found.last
+    both = back[place], back[0] - back[place]
+    middles = [_middle(along, one.metric) for along in both]
     points = list(zip((last.before, last.theta), last.gradients, last.hessians, strict=True))
-    for along, value in ((back[place], 1.0), (back[0] - back[place], 0.0)):
-        middle = rows @ (typical + np.where(np.arange(size) == place, value - typical, 0.0))
+    chances = [_chances(one, last.theta, middle) for middle in middles]
+    here, there = (np.log(np.maximum(each, TINY)) - np.log(np.maximum(1 - each, LEAST_CHANCE)) for each in chances)
+    effects = np.r_[0.0, one.theta[:, place] * (upper - lower)[place]]
+    effects -= effects.mean()
+    found = []
+    for along, middle, chance, rarer in zip(both, middles, chances, (there - here, here - there), strict=True):
         counts = [_class_counts(one, along, middle, *point) for point in points]
         sharp = [deviation**-2 for _, deviation in counts]
         count = sum(told * weight for (told, _), weight in zip(counts, sharp, strict=True)) / sum(sharp)
-        effects = np.r_[0.0, one.theta[:, place] * (upper - lower)[place]]
-        against = (1 - 2 * value) * (effects - effects.mean())
-        chances = softmax(one.basis @ last.theta.reshape(one.theta.shape) @ middle)
+        against = np.maximum(rarer, -effects if along is both[0] else effects)
         none = count * np.sqrt(sum(sharp)) < np.where(against > FIVEFOLD, ALIKE_IF_FAR, ALIKE)
-        lacks |= none & (chances < MOST_CHANCE)
-    return lacks
+        found.append(none & (chance < MOST_CHANCE))
+    return found[0], found[1]
+
+
+def _middle(along: Array, metric: Array) -> Array:
+    """Return about the mean row, re-encoded, of records with a'x = 1, where a'x is 0 or 1 of all; shape (p,).
+
+    It is that of all, (1, 0, ..., 0), moved along the columns' covariance with a'x, which is exact for normal columns
+    and for two groups.
+
+    Args:
+        along: a.
+        metric: covariance of the columns, shape (p, p), 0 for the intercept.
+    """
+    found = np.eye(len(along))[0]
+    own = metric @ along
+    return found + own * (1 - along[0]) / max(float(along @ own), TINY)
+
+
+def _chances(one: FoundClasses, theta: Array, row: Array) -> Array:
+    """Return each class's chance at a re-encoded row, shape (K,)."""
+    found: Array = softmax(one.basis @ theta.reshape(one.theta.shape) @ row)
+    return found
 
 
 def _class_counts(
@@ -144,8 +169,7 @@ def _class_counts(
 ) -> tuple[Array, Array]:
     """Return each class's weighted count among one value's records, and the deviations of its noise, shape (K,)."""
     contrasts, features = one.theta.shape
-    chances = softmax(one.basis @ theta.reshape(contrasts, features) @ middle)
-    times = 1 / np.maximum(1 - chances, LEAST_CHANCE)
+    times = 1 / np.maximum(1 - _chances(one, theta, middle), LEAST_CHANCE)
     bent = np.einsum("i,aibj,j->ab", along, hessian.value.reshape((contrasts, features) * 2), along)
     own = np.einsum("ka,ab,kb->k", one.basis, bent, one.basis)
     pull = one.basis @ (gradient.value.reshape(contrasts, features) @ along)

@@ -211,7 +211,7 @@ def _told(
             back=back,
             ranges=ranges,
             encoding=encoded.matrix,
-            typical=encoded.typical,
+            metric=encoded.metric,
             columns=columns,
             rates=classes.rates,
             events=classes.told * oracle.facts.units,

@@ -54,7 +54,7 @@ def test_noise_left_out_of_the_variance_is_seen() -> None:
 def test_class_flags_off_is_seen() -> None:
     """Planted bug: no flag says that a class is not seen at a value, or that columns are aliases."""
     with (
-        patch.object(class_checks, "_lacks", lambda one, *_: np.zeros(len(one.basis), dtype=np.bool_)),
+        patch.object(class_checks, "_missing", lambda one, *_: (np.zeros(len(one.basis), dtype=np.bool_),) * 2),
         patch.object(class_checks, "FARTHEST", 1e9),
         patch.object(checking, "MOST_GUESSED", 2.0),
     ):
