@@ -9,6 +9,7 @@ from typing import Final
 from benchmarks.trust.class_fresh import JUDGING_SEED, NEARLY_EMPTY
 from benchmarks.trust.class_shapes import FRESH_SEED, POPULATIONS, SEED, Structure
 from benchmarks.trust.verdicts import Expected
+from core.catalogue.whitened_shares import SINGLE_CLASS_DIRECTIONS, rarest_curvature
 from core.privacy.facts import Adjacency
 
 
@@ -52,7 +53,6 @@ class ClassRow:
 
 HESSIAN_SHARE: Final = 0.30
 FEW: Final = 10
-RATES_DIFFER: Final = 0.85
 
 
 def class_rows() -> Iterator[ClassRow]:
@@ -65,14 +65,15 @@ def class_rows() -> Iterator[ClassRow]:
 def foretold(cell: ClassCell) -> Expected:
     """Return whether next to nothing ought to be flagged: by budget, and events of the least frequent class, alone.
 
-    Below the budget line the noise of the Hessian is larger than its eigenvalue along that class:
-    s sqrt((p + 1) K) > c, with s = t^2/2/(n mu sqrt(.30)) and c = .85 pi (1 - pi) K/(K - 1), pi that class's rate.
+    Below the budget line the spectral noise of the Hessian is above a part of its eigenvalue along that class:
+    s sqrt((p + 1) K) > .40 c, with s = t^2/2/(n mu sqrt(.30)) and c = .85 pi (1 - pi) K/(K - 1), pi that class's rate:
+    single directions are hidden from there on, which an estimate foretells.
     """
     rate = least_rate(cell)
     moved = sqrt(2) if cell.adjacency is Adjacency.REPLACE_ONE else 1.0
     deviation = moved * (1.3 * cell.features + 1) / 2 / (cell.units * cell.mu * sqrt(HESSIAN_SHARE))
-    curvature = RATES_DIFFER * rate * (1 - rate) * cell.classes / (cell.classes - 1)
-    if deviation * sqrt((cell.features + 1) * cell.classes) > curvature or cell.units * rate < FEW * cell.features:
+    most = SINGLE_CLASS_DIRECTIONS * rarest_curvature(rate, cell.classes)
+    if deviation * sqrt((cell.features + 1) * cell.classes) > most or cell.units * rate < FEW * cell.features:
         return "below budget"
     return "sound" if rate >= 0.05 and cell.features <= 16 else "elsewhere"
 

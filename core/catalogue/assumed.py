@@ -22,7 +22,9 @@ class Assumed(Frozen):
         default_factory=dict, max_length=500, description="standard deviations of numbers; others spread over the range"
     )
     frequencies: dict[Name, tuple[_Frequency, ...]] = Field(
-        default_factory=dict, max_length=500, description="of a category's values, in their declared order; sum to 1"
+        default_factory=dict,
+        max_length=500,
+        description="of a category's values, of a multinomial target's too, in their declared order; sum to 1",
     )
     explained: Annotated[float, Field(ge=0, lt=1)] | None = Field(
         default=None,

@@ -274,6 +274,8 @@ def check_assumed(assumed: Assumed, design: Design, model: RegressionModel) -> N
     used = [column for column in design.used if not isinstance(column, ArrayColumn)]
     coded = {column.name: column for column in used if isinstance(column, Coded)}
     numbers = {column.name for column in used} - coded.keys()
+    if isinstance(loss, Multinomial) and isinstance(design.target_column, Coded):  # how frequent its classes are
+        coded[design.target_column.name] = design.target_column
     errors = []
     for field, known in (("means", numbers), ("deviations", numbers), ("frequencies", coded.keys())):
         errors += [

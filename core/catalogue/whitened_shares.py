@@ -69,6 +69,13 @@ MOST_SLOPE_NOISE: Final = 0.115
 """In logits a deviation: beyond it a logistic model's answers often do not exclude slopes that decide the outcome."""
 SINGLE_DIRECTIONS: Final = 0.55
 """Spectral noise of a logistic model's Hessian beyond which it often hides single directions."""
+SINGLE_CLASS_DIRECTIONS: Final = 0.40
+"""The same of several classes, over the curvature along the rarest one."""
+
+
+def rarest_curvature(rate: float, classes: int) -> float:
+    """Return the mean second derivative along a class of this frequency, where K - 1 others share the rest."""
+    return CLASSES_DIFFER * rate * (1 - rate) * classes / (classes - 1)
 
 
 def usual_curvature(loss: Logistic | Multinomial | Huber | Poisson) -> float:

@@ -30,7 +30,12 @@ from core.catalogue.predicted_covariance import Outlook
 from core.catalogue.prediction import NORMAL_CURVATURE, RATES_DIFFER, PredictedWidth
 from core.catalogue.reference import sampling_of
 from core.catalogue.whitened_newton import WhitenedNewton
-from core.catalogue.whitened_shares import MOST_SLOPE_NOISE, SINGLE_DIRECTIONS
+from core.catalogue.whitened_shares import (
+    MOST_SLOPE_NOISE,
+    SINGLE_CLASS_DIRECTIONS,
+    SINGLE_DIRECTIONS,
+    rarest_curvature,
+)
 from core.privacy.facts import Facts, Frozen
 
 Array = NDArray[np.float64]
@@ -70,6 +75,8 @@ class Signal(NamedTuple):
     """Of the residual scale, over the reference's."""
     events: float | None = None
     """Of the rarer outcome, or counts, for each unit."""
+    rarest: float | None = None
+    """Of several classes, the mean second derivative along the rarest one; None: as along the others."""
 
 
 class Outcome(NamedTuple):
@@ -124,11 +131,13 @@ def ranged(
 
 def foreseen_flags(outcome: Outcome, facts: Facts, optimizer: WhitenedNewton) -> tuple[ForeseenFlag, ...]:
     """Return the flags of a whole job that public figures tell of."""
-    binary = isinstance(optimizer.loss, Logistic)
+    loss = optimizer.planned_loss
+    binary = isinstance(loss, Logistic)
+    most = {"logistic": SINGLE_DIRECTIONS, "multinomial": SINGLE_CLASS_DIRECTIONS}.get(loss.kind, 1.0)
 
     def budget(one: Signal) -> bool:
-        most = SINGLE_DIRECTIONS if binary else 1.0
-        return optimizer.hessian_noise(facts, one.curvature, peak=_peak(optimizer, facts, one)) > most
+        curvature = one.rarest or one.curvature
+        return optimizer.hessian_noise(facts, curvature, peak=_peak(optimizer, facts, one)) > most
 
     def undecided(one: Signal) -> bool:
         return binary and optimizer.slope_noise(facts, one.curvature) > MOST_SLOPE_NOISE
@@ -168,9 +177,15 @@ def outcome_of(outlook: Outlook, design: Design, loss: Loss, assumed: Assumed) -
             return Outcome(usual, best, usual if assumed.base_rate is not None else None)
         case Multinomial():
             # Ten records of the rarest class for each of its own coefficients, which are one part in K - 1 of all.
-            rarest = (loss.known_classes - 1) / loss.known_classes
-            best = Signal(1 / loss.known_classes, sqrt(2), events=rarest)
-            return Outcome(best._replace(curvature=RATES_DIFFER * best.curvature), best, None)
+            classes = loss.known_classes
+            best = Signal(1 / classes, sqrt(2), events=(classes - 1) / classes)
+            usual = best._replace(curvature=RATES_DIFFER * best.curvature)
+            rates = assumed.frequencies.get(design.target_column.name)
+            if rates is not None:
+                rarest = min(rates)
+                usual = usual._replace(events=rarest * (classes - 1), rarest=rarest_curvature(rarest, classes))
+                best = best._replace(events=usual.events, rarest=usual.rarest)
+            return Outcome(usual, best, None)
         case Poisson():
             assert loss.cap is not None, "plan first"
             usual = Signal(mean, loss.cap, events=mean)
