@@ -153,9 +153,9 @@ def _middle(along: Array, metric: Array) -> Array:
         along: a.
         metric: covariance of the columns, shape (p, p), 0 for the intercept.
     """
-    found = np.eye(len(along))[0]
     own = metric @ along
-    return found + own * (1 - along[0]) / max(float(along @ own), TINY)
+    found: Array = np.eye(len(along))[0] + own * (1 - along[0]) / max(float(along @ own), TINY)
+    return found
 
 
 def _chances(one: FoundClasses, theta: Array, row: Array) -> Array:
