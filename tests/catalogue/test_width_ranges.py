@@ -10,11 +10,12 @@ import pytest
 
 from benchmarks.trust.jobs import TERMS, Cell, declared_columns, encoded, trained
 from benchmarks.trust.shapes import DataSet, Outcome, draw
-from core.catalogue.columns import Column, DateColumn, IntegerColumn, NumberColumn
+from core.catalogue.columns import CategoryColumn, Column, DateColumn, IntegerColumn, NumberColumn
 from core.catalogue.forecast import Asker, Forecast, Goal, forecast, reach
 from core.catalogue.jobs import JobSpec
 from core.catalogue.planning import PlannedJob
 from core.errors import Invalid
+from core.privacy.facts import Adjacency
 from core.training.fitting import _shown
 
 CELLS = {
@@ -250,3 +251,26 @@ def test_what_predictions_are_made_of_is_no_part_of_a_plan() -> None:
     assert told == asker(cell, typical).plan()
     assert plain.schedule == told.schedule
     assert '"deviation"' not in told.model_dump_json()
+
+
+def test_hidden_directions_of_several_classes_are_foretold_by_the_rarest() -> None:
+    """On both sides of what cells flagged: none of 8,000 records and 16 coefficients of 4 classes, .77 of 6 classes.
+
+    Classes of .7, .2 and twice .05 flagged .29 of 4,000 records where four equal ones, by the same budget, are carried.
+    """
+
+    def flags(units: int, features: int, classes: int, **more: Any) -> list[tuple[str, str]]:
+        columns: tuple[Column, ...] = (
+            *(NumberColumn(name=f"x{place}", type="number", lower=-4.5, upper=4.5) for place in range(features - 1)),
+            CategoryColumn(name="y", type="category", values=tuple(f"c{level}" for level in range(classes))),
+        )
+        body = {"dataset": "ds_" + "0" * 26, "model": {"kind": "multinomial", "target": "y"}, **more}
+        spec = JobSpec.model_validate({**body, "privacy": {"mu": Decimal("0.3")}})
+        _, found = foreseen(Asker(spec, columns, units, Adjacency.ZERO_OUT, TERMS))
+        return [(one.flag, one.when) for one in found.flags if one.when != "at worst"]
+
+    assert flags(8000, 16, 4) == []
+    assert flags(8000, 16, 6) == [("too many coefficients", "in any case")]
+    assert flags(4000, 6, 4) == []
+    uneven = {"assume": {"frequencies": {"y": [0.7, 0.2, 0.05, 0.05]}}}
+    assert ("too many coefficients", "in any case") in flags(4000, 6, 4, **uneven)
