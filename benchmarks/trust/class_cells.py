@@ -139,7 +139,9 @@ def _fresh() -> Iterator[ClassRow]:
         "noisy_copies",
         "uniform_sums",
     )
-    for shape in (*shapes, "lab_values", "missing_cells", "odds_of_eight", "heavy"):
+    yield ClassRow(ClassCell("missing_cells", 8000, 6, 1.0, 3, "ordered"), "nearly", FRESH_SEED, (8,))
+    yield ClassRow(ClassCell("missing_cells", 4000, 6, 1.0, 4), "nearly", FRESH_SEED, (2,))
+    for shape in (*shapes, "lab_values", "odds_of_eight", "heavy"):
         yield ClassRow(ClassCell(shape, 8000, 6, 1.0, 3, "ordered"), seed=FRESH_SEED)
         yield ClassRow(ClassCell(shape, 4000, 6, 1.0, 4), seed=FRESH_SEED)
 
