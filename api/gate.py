@@ -174,8 +174,7 @@ class Gate:
             if cost.roles:
                 raise Unauthenticated(
                     "Send `Authorization: Bearer <key>` with a key that is neither revoked nor expired, of a principal "
-                    "who is not disabled. Keys that begin with fth_ are of an earlier form and open nothing: ask an "
-                    "admin for another."
+                    "who is not disabled; an admin makes one."
                 )
             return None
         request.state.caller = caller = replace(found, request_id=request.state.request_id)

@@ -27,7 +27,7 @@ from core.store import clock
 from core.store.database import Database
 from core.store.ids import new_id
 from core.store.jobs import jobs
-from core.store.ledger import chain, charged, kinds, ledger
+from core.store.ledger import chain, kinds, ledger
 from core.store.ledger.accounts import difference, lock_accounts, lock_scope, move, terms_of, total_at
 from core.store.ledger.bodies import VERSION, slots
 from core.store.ledger.reserving import price
@@ -35,6 +35,7 @@ from core.store.ledger.schedules import runs_of
 from core.store.tables import Account, Dataset, Entry, Job, Scope, ScopeEvent
 from tests.support.api import Service, job, running, submit, upload
 from tests.support.store import create_postgresql
+from tests.support.sums import add_up
 
 CHUNKS = 9
 SCOPES = 2
@@ -136,7 +137,7 @@ def fill(database: Database, datasets: Sequence[str], count: int) -> int:
             session.execute(delete(ScopeEvent).where(ScopeEvent.scope_id == scope_id))
             scope = session.get_one(Scope, scope_id)
             scope.gaussian_rho, scope.other_rho, scope.unpriced = "0", "0", 0
-            charged.add_up(session, scope_id)
+            add_up(session, scope_id)
         with database.read() as session:
             found = ledger.verify(session, scope_id)
             assert found.ok, found.reason

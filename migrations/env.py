@@ -8,6 +8,7 @@ from core.store.access.archives import AuditArchive
 from core.store.database import Database
 from core.store.jobs.presence import Seat
 from core.store.quotas import Upload
+from core.store.revisions import REVISION_TABLE, refuse_unreleased
 from core.store.tables import Job
 
 TABLES = Job.metadata
@@ -17,14 +18,18 @@ assert Seat.metadata is TABLES is Upload.metadata is AuditArchive.metadata, "tab
 
 def _run(connection: Connection) -> None:
     """Run the migrations in the connection's transaction."""
-    context.configure(connection=connection, target_metadata=TABLES, transactional_ddl=True)
+    context.configure(
+        connection=connection, target_metadata=TABLES, transactional_ddl=True, version_table=REVISION_TABLE
+    )
     with context.begin_transaction():
         context.run_migrations()
 
 
 handed_over = context.config.attributes.get("connection")
 if context.is_offline_mode():
-    context.configure(url=ServiceSettings().url, target_metadata=TABLES, literal_binds=True)
+    context.configure(
+        url=ServiceSettings().url, target_metadata=TABLES, literal_binds=True, version_table=REVISION_TABLE
+    )
     with context.begin_transaction():
         context.run_migrations()
 elif handed_over is not None:
@@ -32,6 +37,7 @@ elif handed_over is not None:
 else:
     database = Database(ServiceSettings().url)
     with database.engine.connect() as own:
+        refuse_unreleased(own)
         _run(own)
         own.commit()
     database.dispose()

@@ -1,56 +1,50 @@
-"""Migrations keep the ledger and what people stored; what they take away is named here."""
+"""Migrations: what each does to tables, and that what the first release left is read, upgraded and verified."""
 
-import json
 import re
-import time
 from collections.abc import Iterator
-from decimal import Decimal
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 from alembic import command
 from alembic.script import ScriptDirectory
-from pydantic import TypeAdapter
-from sqlalchemy import Connection, Engine, inspect, text
+from sqlalchemy import Connection, Engine, MetaData, inspect, select, text
 
-from core.catalogue.columns import Column
-from core.catalogue.jobs import JobSpec, Resources
-from core.catalogue.planning import plan_job
-from core.privacy.budget import plan_orders
-from core.privacy.events import Gaussian, Zcdp
-from core.privacy.facts import Adjacency
-from core.privacy.totals import Totals
-from core.store import queries
-from core.store.access import principals, rights
+from core.errors import NotReady
+from core.store.base import Base
 from core.store.database import Database
-from core.store.datasets import give_access
-from core.store.jobs import jobs
 from core.store.ledger import ledger
-from core.store.ledger.accounts import terms_of
-from core.store.ledger.charged import totals_of
-from core.store.revisions import alembic_config
-from core.store.tables import Scope
-from tests.support.api import COLUMNS, ROOT, job
-from tests.support.store import STEP, create_postgresql, make_dataset, make_place, submit
+from core.store.revisions import REVISION_TABLE, alembic_config
+from core.store.tables import Job, Model, Scope
+from tests.support.embedded import LINEAR, ROOT, embedded
+from tests.support.release_home import load
+from tests.support.store import create_postgresql
+from tests.support.verified import verified
 
-ONE = {"epsilon": "1", "delta": "1e-6"}
-DROPPED = {"api_keys": {"prefix", "sha256"}, "datasets": {"digest"}}
-"""Columns of revision 0001 that are gone, by table: until the first release what must go, goes."""
+FIRST = ROOT / "tests" / "data" / "home-0.1.0"
+"""A home that 0.1.0 made: `tests.support.release_home`. It is never made again."""
+EMPTY = {"audit_archives", "approvals", "public_weights", "seats", "uploads", "workers"}
+"""Tables that it has no rows of: of federations, sites and maintenance."""
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path, worker_id: str) -> Iterator[Engine]:
+def database(request: pytest.FixtureRequest, tmp_path: Path, worker_id: str) -> Iterator[Database]:
     """An empty database of each kind."""
     if request.param == "sqlite":
         url = f"sqlite+pysqlite:///{tmp_path / 'empty.sqlite'}"
     else:
-        name = f"empty_{worker_id}_{time.time_ns()}"
+        name = f"empty_{worker_id}_{tmp_path.name}".lower()
         url = create_postgresql(request.getfixturevalue("postgresql_server"), name)
-    database = Database(url)
-    yield database.engine
-    database.dispose()
+    made = Database(url)
+    yield made
+    made.dispose()
+
+
+@pytest.fixture
+def first_home(tmp_path: Path) -> Path:
+    home = tmp_path / "home"
+    load(FIRST, home)
+    return home
 
 
 def migrate(connection: Connection, revision: str) -> None:
@@ -71,8 +65,6 @@ def described(connection: Connection) -> dict[str, Any]:
                 key: (str(one["type"]), one["nullable"], one["default"] is not None) for key, one in columns.items()
             },
             "primary": seen.get_pk_constraint(name)["constrained_columns"],
-            "unique": sorted(str(one["column_names"]) for one in seen.get_unique_constraints(name)),
-            "checks": sorted(str(one["sqltext"]) for one in seen.get_check_constraints(name)),
         }
     kept = "SELECT name FROM sqlite_master WHERE type = 'trigger'"
     if connection.dialect.name != "sqlite":
@@ -82,12 +74,14 @@ def described(connection: Connection) -> dict[str, Any]:
     return tables
 
 
-def test_each_step_leaves_the_ledger_and_drops_what_is_named_here_alone(engine: Engine) -> None:
+def test_each_step_only_adds_and_leaves_the_triggers(database: Database) -> None:
     steps = [step.revision for step in ScriptDirectory.from_config(alembic_config()).walk_revisions()][::-1]
-    with engine.connect() as connection:
+    assert steps == [f"{number:04}" for number in range(1, len(steps) + 1)]
+    with database.engine.connect() as connection:
         migrate(connection, steps[0])
         before = described(connection)
-        assert before["triggers"], "the ledger and the audit are append-only"
+        guarded = {"audit", "audit_archives", "entries"}
+        assert {re.split("_(no|append)_", name)[0] for name in before["triggers"]} == guarded
         for step in steps[1:]:
             migrate(connection, step)
             after = described(connection)
@@ -97,174 +91,112 @@ def test_each_step_leaves_the_ledger_and_drops_what_is_named_here_alone(engine: 
                     continue
                 found = after[name]
                 assert found["primary"] == table["primary"]
-                assert table["columns"].keys() - found["columns"].keys() == DROPPED.get(name, set())
-                kept = {key: one for key, one in table["columns"].items() if key in found["columns"]}
-                assert kept.items() <= found["columns"].items()
+                assert table["columns"].items() <= found["columns"].items()
                 added = {key: one for key, one in found["columns"].items() if key not in table["columns"]}
                 assert all(nullable or has_default for _, nullable, has_default in added.values()), added
             before = after
 
 
-def test_keys_of_before_end_and_their_principals_stay(engine: Engine) -> None:
-    """Also where one is used again after the way back: nobody has the text that a salt would need."""
-    with engine.connect() as connection:
+def test_the_first_revision_can_be_undone(database: Database) -> None:
+    with database.engine.connect() as connection:
         migrate(connection, "0001")
-        connection.execute(text("INSERT INTO principals VALUES ('pr_1', 'Olga', 'admin', 1.0)"))
-        columns = "id, principal_id, name, prefix, sha256, created_at"
-        for number in (1, 2):
-            values = f"'key_{number}', 'pr_1', 'a', 'fth_{number}', '{number}', 1.0"
-            connection.execute(text(f"INSERT INTO api_keys ({columns}) VALUES ({values})"))
-        connection.execute(text("UPDATE api_keys SET revoked_at = 7.0 WHERE id = 'key_2'"))
-        connection.commit()
-        migrate(connection, "head")
-        found = connection.execute(text("SELECT id, revoked_at, digest, salt FROM api_keys ORDER BY id")).all()
-        assert [(one.id, one.digest, one.salt) for one in found] == [("key_1", None, None), ("key_2", None, None)]
-        assert found[0].revoked_at > 1e9
-        assert found[1].revoked_at == 7.0
-        assert connection.execute(text("SELECT name, disabled_at FROM principals")).all() == [("Olga", None)]
-        connection.commit()
         config = alembic_config()
         config.attributes["connection"] = connection
-        command.downgrade(config, "0001")
+        command.downgrade(config, "base")
         connection.commit()
-        assert connection.execute(text("SELECT id, role FROM principals")).all() == [("pr_1", "admin")]
-        assert connection.execute(text("SELECT count(*) FROM api_keys")).scalar() == 0
+        assert inspect(connection).get_table_names() == [REVISION_TABLE]
+        migrate(connection, "head")
+    assert database.ready()
 
 
-def test_digests_of_uploads_go_and_datasets_get_random_fingerprints(engine: Engine) -> None:
-    """With the key that lay in the clear, and from the stored answers that would be replayed."""
-    dataset = "id, scope_id, owner_id, name, state, request, columns, rows, digest, created_at"
-    answer = "principal_id, route, key, request_hash, status, body, created_at"
-    with engine.connect() as connection:
+def test_tables_of_before_the_first_release_are_refused_and_left_alone(database: Database) -> None:
+    """Theirs is another numbering: read as ours, they would be served, or brought up to a date that they never had."""
+    database.migrate()
+    with database.engine.begin() as connection:
+        connection.execute(text(f"ALTER TABLE {REVISION_TABLE} RENAME TO alembic_version"))
+        connection.execute(text("UPDATE alembic_version SET version_num = '0002'"))
+    with database.engine.connect() as connection:
+        before = described(connection)
+    assert not database.ready()
+    with pytest.raises(NotReady, match=r"before 0\.1\.0"):
+        database.migrate()
+    with database.engine.connect() as connection:
+        assert described(connection) == before
+
+
+@pytest.mark.parametrize(("ahead", "refused"), [(1, False), (2, True)])
+def test_tables_of_a_later_release(database: Database, ahead: int, refused: bool) -> None:
+    database.migrate()
+    later = f"{int(database.revision() or 0) + ahead:04}"
+    with database.engine.begin() as connection:
+        connection.execute(text(f"UPDATE {REVISION_TABLE} SET version_num = :later"), {"later": later})
+    if refused:
+        with pytest.raises(NotReady, match="start a newer release"):
+            database.migrate()
+    else:
+        database.migrate()
+    assert database.revision() == later
+
+
+def copied(source: Engine, target: Database) -> None:
+    """Put the rows of a SQLite database of 0.1.0 into tables of the same revision elsewhere."""
+    with target.engine.connect() as connection:
         migrate(connection, "0001")
-        connection.execute(text("INSERT INTO principals VALUES ('pr_1', 'Olga', 'owner', 1.0)"))
-        scope = "'sc_1', 'pr_1', '\"record\"', 'zero_out', 9, NULL, false, 0, 'sha256:0', 1.0"
-        connection.execute(text(f"INSERT INTO scopes VALUES ({scope})"))
-        for name, place in (("ds_1", "'sc_1'"), ("ds_2", "'sc_1'"), ("ds_3", "NULL")):
-            values = f"'{name}', {place}, 'pr_1', 'a', 'ready', '{{}}', '[]', 9, 'hmac-sha256:{name}', 1.0"
-            connection.execute(text(f"INSERT INTO datasets ({dataset}) VALUES ({values})"))
-        connection.execute(text("INSERT INTO secrets VALUES ('digest-key', '00'), ('installation', 'x')"))
-        for route, body in (
-            ("POST /v1/datasets", '{"id":"ds_1","digest":"hmac"}'),
-            ("POST /v1/jobs", '{"digest":"x"}'),
-        ):
-            statement = text(f"INSERT INTO idempotency ({answer}) VALUES ('pr_1', :route, 'k', 'h', 201, :body, 1.0)")
-            connection.execute(statement, {"route": route, "body": body})
-        connection.commit()
-        migrate(connection, "head")
-        found = dict(connection.execute(text("SELECT id, fingerprint FROM datasets")).all())
-        assert found.pop("ds_3") is None
-        assert all(re.fullmatch(r"fp_[0-9a-f]{32}", one) for one in found.values())
-        assert len(set(found.values())) == 2
-        assert connection.execute(text("SELECT name FROM secrets")).scalars().all() == ["installation"]
-        bodies = dict(connection.execute(text("SELECT route, body FROM idempotency")).all())
-        bodies = {route: json.loads(body) if isinstance(body, str) else body for route, body in bodies.items()}
-        assert bodies["POST /v1/datasets"] == {"id": "ds_1", "fingerprint": found["ds_1"]}
-        assert bodies["POST /v1/jobs"] == {"digest": "x"}
-        assert "hmac-sha256" not in str(connection.execute(text("SELECT * FROM datasets")).all())
+    seen, made = MetaData(), MetaData()
+    seen.reflect(source)
+    made.reflect(target.engine)
+    with source.connect() as old, target.engine.begin() as new:
+        new.execute(text("SET session_replication_role = replica"))
+        for name, table in seen.tables.items():
+            rows = [dict(row._mapping) for row in old.execute(select(table))]
+            if rows and name != REVISION_TABLE:
+                new.execute(made.tables[name].insert(), rows)
 
 
-def test_access_of_before_gets_a_cap_that_says_all(database: Database) -> None:
-    """There and back: revision 0001 had access without a cap, and caps without access, which gave sight of all."""
-    place = make_place(database)
-    with database.write() as session:
-        ann, bob = (principals.create(session, name, "analyst").id for name in ("Ann", "Bob"))
-        second = make_dataset(session, place.principal_id, place.scope_id)
-        give_access(session, place.dataset_id, ann)
-        give_access(session, place.dataset_id, place.principal_id)
-        ledger.set_grant(session, place.scope_id, bob, plan_orders(Decimal(1), Decimal("1e-6")), ONE, actor="pr_1")
-    with database.engine.connect() as connection:
-        raw = connection.connection.driver_connection
-        assert raw is not None
-        if database.is_sqlite:
-            raw.execute("PRAGMA foreign_keys = OFF")  # as `Database.migrate` does
-        config = alembic_config()
-        config.attributes["connection"] = connection
-        command.downgrade(config, "0001")
-        connection.commit()
-    database.migrate()
-    with database.engine.connect() as connection:
-        if database.is_sqlite:
-            assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar_one() == 1
-            assert connection.exec_driver_sql("PRAGMA integrity_check").scalar_one() == "ok"
-    with database.read() as session:
-        pairs = {(ann, place.dataset_id), (ann, second), (bob, place.dataset_id), (bob, second)}
-        assert rights.allowed(session, pairs) == pairs - {(ann, second)}
-        cap = queries.grant(session, place.scope_id, ann)
-        assert cap is not None
-        assert cap.declared == {"cap": "all"}
-        assert terms_of(cap) == ledger.balance(session, place.scope_id).terms
-        assert queries.grant(session, place.scope_id, place.principal_id) is None
-        lines = queries.entries(session, place.scope_id, 0, 9)
-        assert [(line.kind, json.loads(line.body)["actor"]) for line in lines[1:]] == [
-            ("grant", "pr_1"),
-            ("grant", "migration"),
-        ]
-        assert ledger.verify(session, place.scope_id).ok
-    with database.engine.connect() as connection:
-        for code, taken in (("access-withdrawn", True), ("bored", False)):
-            known = connection.execute(text(CHECKS[connection.dialect.name])).scalar_one()
-            assert (f"'{code}'" in known) == taken
+def test_a_database_of_the_first_release_is_upgraded_and_its_ledger_verifies(
+    database: Database, first_home: Path
+) -> None:
+    stored = Database(f"sqlite+pysqlite:///{first_home / 'farthing.sqlite'}")
+    with stored.engine.connect() as connection:
+        names = set(inspect(connection).get_table_names()) - {REVISION_TABLE}
+        filled = {name for name in names if connection.execute(text(f"SELECT 1 FROM {name} LIMIT 1")).first()}
+        assert names - filled == EMPTY, "it has rows of every other table"
+    if database.is_sqlite:
+        tested = stored
+    else:
+        copied(stored.engine, database)
+        tested = database
+    tested.migrate()
+    assert tested.ready()
+    with tested.read() as session:
+        scopes = session.execute(select(Scope)).scalars().all()
+        assert len(scopes) == 2
+        for scope in scopes:
+            found = ledger.verify(session, scope.id)
+            assert found.ok, found
+        states = set(session.execute(select(Job.state)).scalars())
+        assert states == {"succeeded", "cancelled"}
+        assert len(session.execute(select(Model)).scalars().all()) == 3
+        for table in Base.metadata.sorted_tables:
+            session.execute(select(table)).all()  # each column is of a type that this code reads
+    stored.dispose()
 
 
-def test_what_chains_of_before_have_charged_is_added_up(database: Database) -> None:
-    """Revision 0001 had entries alone; a job that stays charged and one that was given back whole are among them."""
-    place = make_place(database)
-    for _ in range(2):
-        with database.write() as session:
-            submit(session, place, [STEP, STEP, Zcdp(rho=1e-5)])
-        claim = database.run(jobs.claim, "w", 600.0)
-        assert claim is not None
-        for chunk in range(3):
-            database.run(ledger.spend, claim, chunk, None, chunk)
-        database.run(jobs.fail, claim, "gpu-unavailable", charge="spent")
-    database.run(ledger.compensate, place.scope_id, claim.job_id, Fraction(1), "no driver", place.principal_id)
-    with database.engine.connect() as connection:
-        raw = connection.connection.driver_connection
-        assert raw is not None
-        if database.is_sqlite:
-            raw.execute("PRAGMA foreign_keys = OFF")  # as `Database.migrate` does
-        config = alembic_config()
-        config.attributes["connection"] = connection
-        command.downgrade(config, "0001")
-        connection.commit()
-    database.migrate()
-    with database.read() as session:
-        due = {STEP: 2, Zcdp(rho=1e-5): 1}
-        assert ledger.executed(session, place.scope_id) == due
-        assert totals_of(session.get_one(Scope, place.scope_id)) == Totals().plus(due)
-
-
-CHECKS = {
-    "sqlite": "SELECT sql FROM sqlite_master WHERE name = 'jobs'",
-    "postgresql": "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'ck_jobs_error_code'",
-}
-"""How each database tells what a job may fail of."""
-
-
-def first_release_plans() -> list[dict[str, Any]]:
-    """Jobs as the first release planned and stored them for 400 people of the tests' columns, with what they draw."""
-    found: list[dict[str, Any]] = json.loads((ROOT / "tests" / "support" / "first_release_plans.json").read_text())
-    return found
-
-
-@pytest.mark.parametrize("stored", first_release_plans(), ids=lambda one: one["spec"]["optimizer"]["kind"])
-def test_a_job_that_the_first_release_planned_draws_what_was_reserved(stored: dict[str, Any]) -> None:
-    """Or it would fail at its whole price when this code's trainer opens it."""
-    planned = plan_job(
-        JobSpec.model_validate(stored["spec"]),
-        columns=TypeAdapter(tuple[Column, ...]).validate_python(COLUMNS),
-        units=400,
-        adjacency=Adjacency.ZERO_OUT,
-        terms=plan_orders(Decimal(3), Decimal("1e-6")),
-    )
-    assert planned.schedule == tuple(Gaussian(sigma=sigma) for sigma in stored["sigmas"])
-
-
-def test_what_is_stored_now_is_read_by_the_first_release_where_nothing_new_is_asked_for() -> None:
-    spec = JobSpec.model_validate(job("ds_1"))
-    known = {"device", "processes", "max_runtime_seconds", "memory_bytes"}
-    assert set(spec.model_dump(mode="json")["resources"]) == known
-    assert "retry_allowance" not in spec.model_dump(mode="json")
-    asking = spec.model_copy(update={"resources": Resources(priority=-1, max_queue_seconds=5.0)})
-    assert asking.model_dump(mode="json")["resources"]["priority"] == -1
+def test_a_home_of_the_first_release_is_served_and_its_records_train(first_home: Path) -> None:
+    """Its models are shown, its chains verify over HTTP, and a job reads the records that 0.1.0 encrypted."""
+    with embedded(first_home) as service:
+        (dataset,) = (one for one in service.get("/v1/datasets")["data"] if one["state"] == "ready")
+        budget = service.get(f"/v1/datasets/{dataset['id']}/budget")
+        assert float(budget["percent"]["spent"]) > 0
+        assert verified(service.http, budget["scope"])["ok"] is True
+        jobs = service.get("/v1/jobs")["data"]
+        kinds = {one["optimizer"]["kind"] for one in jobs if one["state"] == "succeeded"}
+        assert kinds == {"noisy_newton", "whitened_newton", "describe"}
+        for one in jobs:
+            if one["state"] == "succeeded":
+                service.get(f"/v1/models/{one['result']['model']}")
+        ended = service.wait(service.submit(dataset["id"], model=LINEAR))
+        assert ended["state"] == "succeeded", ended
+        after = service.get(f"/v1/datasets/{dataset['id']}/budget")
+        assert float(after["percent"]["spent"]) > float(budget["percent"]["spent"])
+        assert verified(service.http, budget["scope"])["ok"] is True

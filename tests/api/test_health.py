@@ -191,7 +191,7 @@ def test_revisions_n_and_the_next_one_are_served(service: Service) -> None:
 
     def stamp(revision: int) -> None:
         with database.engine.begin() as connection:
-            connection.execute(text("UPDATE alembic_version SET version_num = :next"), {"next": f"{revision:04}"})
+            connection.execute(text("UPDATE schema_revision SET version_num = :next"), {"next": f"{revision:04}"})
 
     found = {}
     for steps in (1, 2, -1, 0):

@@ -22,12 +22,13 @@ from core.store import clock
 from core.store.access import principals
 from core.store.database import Database
 from core.store.jobs import jobs
-from core.store.ledger import chain, charged, kinds, ledger
+from core.store.ledger import chain, kinds, ledger
 from core.store.ledger.accounts import lock_accounts, move, terms_of
 from core.store.ledger.bodies import slots
 from core.store.ledger.verification import Verifier
 from core.store.tables import Account, Entry, Job, Scope, ScopeEvent
 from tests.support.store import Place, make_place, submit
+from tests.support.sums import add_up
 
 SCHEDULE = (Gaussian(sigma=20.0), Gaussian(sigma=33.0), Gaussian(sigma=33.0))
 Bodies = list[dict[str, Any]]
@@ -86,7 +87,7 @@ def rewrite(
         scope.unpriced = 0
         session.execute(delete(ScopeEvent).where(ScopeEvent.scope_id == scope_id))
         with suppress(KeyError, ValueError):  # a forgery that cannot be read is found all the same
-            charged.add_up(session, scope_id)
+            add_up(session, scope_id)
         for account_id, totals in sums.items():
             account = session.get_one(Account, account_id)
             for name, amounts in totals.items():

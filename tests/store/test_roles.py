@@ -104,7 +104,7 @@ REFUSED = {
     "to lift a freeze": "DELETE FROM secrets",
     "another epoch": "UPDATE secrets SET value = 'x' WHERE name NOT LIKE 'sweeper%'",
     "to cut the audit": "DELETE FROM audit",
-    "another revision": "UPDATE alembic_version SET version_num = '9'",
+    "another revision": "UPDATE schema_revision SET version_num = '9'",
 }
 
 

@@ -58,7 +58,7 @@ def empty_postgresql(url: str) -> None:
         connection.execute("ALTER TABLE entries ENABLE TRIGGER USER")
         for table in Base.metadata.sorted_tables:
             connection.execute(f'DELETE FROM "{table.name}"')
-        connection.execute("UPDATE alembic_version SET version_num = %s", (head,))
+        connection.execute("UPDATE schema_revision SET version_num = %s", (head,))
 
 
 Tables = dict[str, list[dict[str, Any]]]

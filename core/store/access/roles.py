@@ -116,7 +116,7 @@ def _make(session: Session, role: str) -> str:
 def _rights() -> list[str]:
     """Return what a site's role may do, as GRANT spells it."""
     tables = sorted(Base.metadata.tables)
-    everything = ", ".join([*tables, "alembic_version"])
+    everything = ", ".join([*tables, "schema_revision"])
     added = ", ".join(table for table in tables if table not in _MADE_BY_THE_SERVICE)
     changed = ", ".join(table for table in tables if table not in _MADE_BY_THE_SERVICE | _NEVER_CHANGED)
     return [

@@ -65,34 +65,6 @@ def note(session: Session, scope: Scope, body: Body) -> None:
             pass
 
 
-def add_up(session: Session, scope_id: str) -> None:
-    """Make a scope's sums, of which there are none yet, from all of its entries: for databases from before they stood.
-
-    Entries may be of any version, so that their texts are read.
-    """
-    rows = session.execute(
-        select(Entry.kind, Entry.job_id, Entry.body)
-        .where(Entry.scope_id == scope_id, Entry.kind.in_((*DRAWING, Compensate.KIND, Reconcile.KIND)))
-        .order_by(Entry.seq),
-        execution_options={"yield_per": _AT_ONCE},
-    )
-    by_job: dict[str | None, Counter[str]] = {}
-    forgotten: Counter[str] = Counter()
-    for kind, job_id, text in rows:
-        body = json.loads(text)
-        if kind in DRAWING:
-            by_job.setdefault(job_id, Counter()).update(_runs_of([text]))
-        elif kind == Reconcile.KIND:
-            moved = body["accounts"].get(scope_id, {"spent": []})
-            forgotten.update(_forgotten(session, scope_id, moved["spent"]))
-        elif body["fraction"] == "1":
-            by_job.pop(job_id, None)
-    whole: Counter[str] = Counter()
-    for counted in (*by_job.values(), forgotten):
-        whole.update(counted)
-    _add(session, session.get_one(Scope, scope_id), whole)
-
-
 def _add(session: Session, scope: Scope, counted: Mapping[str, int]) -> None:
     """Add to a scope's sums, or take away from them what is counted below 0."""
     for event, times in counted.items():
