@@ -1,0 +1,110 @@
+"""One word, one meaning: each kept word is defined once, and no retired word comes back."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+GLOSSARY = ROOT / "docs" / "glossary.md"
+KEPT = (
+    "mu",
+    "rho",
+    "epsilon",
+    "delta",
+    "encoded units",
+    "oracle",
+    "question",
+    "ledger",
+    "witness",
+    "fence",
+    "lease",
+    "sweep",
+    "chunk",
+    "block",
+    "quorum",
+    "scope",
+)
+RETIRED = (
+    "alembic_version",
+    "digest-key",
+    "exact_grid",
+    "first_release_plans",
+    "interaction_names",
+    "mirror_upper",
+    "truncate_rows",
+)
+"""Identifiers that are gone from code, logs, docs and tests; each rename adds what it replaced.
+
+Prose words are here only where they mean nothing else.
+"""
+ALLOWED = {
+    "alembic_version": {
+        "core/store/revisions.py",
+        "docs/decisions/0060-migrations-begin-at-the-first-release.md",
+        "tests/test_migrations.py",
+    },
+}
+"""Files that may name one all the same: what refuses a database of before the first release."""
+TREES = (
+    "api",
+    "benchmarks",
+    "core",
+    "docs",
+    "examples",
+    "farthing",
+    "migrations",
+    "public_planner",
+    "studies",
+    "tests",
+)
+SUFFIXES = {".py", ".md", ".c", ".h", ".yml", ".toml"}
+
+
+def defined(text: str) -> list[str]:
+    """Return the words that a glossary's tables define, in their order; a row may define several, with commas."""
+    cells = re.findall(r"^\| ([^|]+?) \| [^|]+ \|$", text, re.MULTILINE)
+    return [word for cell in cells if cell != "word" for word in cell.split(", ")]
+
+
+def sources() -> Iterator[Path]:
+    """Yield every text of the tree but this one."""
+    for tree in TREES:
+        for path in (ROOT / tree).rglob("*"):
+            if path.suffix in SUFFIXES and path != Path(__file__):
+                yield path
+    yield from (ROOT / name for name in ("README.md", "CONTRIBUTING.md", "Makefile", "pyproject.toml"))
+
+
+def returned(text: str, path: str) -> list[str]:
+    """Return the retired words of a text, as whole words."""
+    words = (word for word in RETIRED if path not in ALLOWED.get(word, set()))
+    return [word for word in words if re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text)]
+
+
+def test_each_kept_word_is_defined_once() -> None:
+    assert sorted(defined(GLOSSARY.read_text())) == sorted(KEPT)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/README.md", "docs/notation.md", "docs/guarantee.md"])
+def test_the_glossary_is_linked(page: str) -> None:
+    assert re.search(r"\]\((docs/)?glossary\.md\)", (ROOT / page).read_text())
+
+
+def test_no_retired_word_is_back() -> None:
+    found = {}
+    for path in sources():
+        name = str(path.relative_to(ROOT))
+        if words := returned(path.read_text(), name):
+            found[name] = words
+    assert found == {}
+
+
+def test_a_word_that_comes_back_or_is_defined_twice_is_seen() -> None:
+    """The planted bugs."""
+    assert returned("from x import truncate_rows", "core/x.py") == ["truncate_rows"]
+    assert returned("truncate_rows_again", "core/x.py") == []
+    assert returned("alembic_version", "core/store/revisions.py") == []
+    twice = GLOSSARY.read_text() + "\n| lease | something else |\n"
+    assert sorted(defined(twice)) != sorted(KEPT)
