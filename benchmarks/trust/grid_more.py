@@ -3,18 +3,20 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
-from typing import Final
+from typing import Final, get_args
 
 from benchmarks.trust.fresh_counts import count_rows
 from benchmarks.trust.fresh_fourth import fourth_rows
 from benchmarks.trust.fresh_linear import SEED as LINEAR_SEED
 from benchmarks.trust.fresh_linear import TUNING, TUNING_SEED
+from benchmarks.trust.fresh_means import SEED as MEANS_SEED
+from benchmarks.trust.fresh_means import SIZES
 from benchmarks.trust.fresh_third import CERTAINLY, FAR, THIRD
 from benchmarks.trust.fresh_third import SEED as THIRD_SEED
 from benchmarks.trust.jobs import Cell
 from benchmarks.trust.populations import NAMES, SEED, population
 from benchmarks.trust.row import COUNTS, LINEAR, LOGISTIC, Row
-from benchmarks.trust.shapes import Lacking, Noise, Outcome
+from benchmarks.trust.shapes import Lacking, Means, Noise, Outcome
 from core.privacy.facts import Adjacency
 
 DISPERSED_SEED: Final = 23_019_447
@@ -42,6 +44,7 @@ def more_rows() -> Iterator[Row]:
     yield from _populations()
     yield from _adjacencies()
     yield from linear_rows()
+    yield from mean_rows()
     yield from count_rows()
     for cell, mu in product(LADDERS, LADDER):
         yield Row(replace(cell, mu=mu))
@@ -92,6 +95,13 @@ def linear_rows() -> Iterator[Row]:
     yield row("subtotal", (8000, 5, 1.0), "thirtieth", 10.0, squares=True)
     yield row("indicators", (8000, 8, 1.0), "amounts", 10.0, squares=True)
     yield row("lognormal", (8000, 5, 1.0), "growing", 10.0, squares=True)
+
+
+def mean_rows() -> Iterator[Row]:
+    """Yield least squares with errors that nothing was tuned on, and normal and heteroskedastic ones beside them."""
+    laws: tuple[Noise, ...] = (*get_args(Means), "normal", "heteroskedastic")
+    for noise, size in product(laws, SIZES):
+        yield Row(Cell("normal", *size, Outcome("linear", noise=noise), 10.0, least_squares=True), seed=MEANS_SEED)
 
 
 def _dispersed() -> Iterator[Row]:

@@ -26,9 +26,28 @@ Errors = Literal[
     "growing",
 ]
 """Of linear models: functions of these names in `benchmarks.trust.fresh_linear`."""
+Means = Literal[
+    "weibull",
+    "inverse_gaussian",
+    "gumbel_below",
+    "lognormal_below",
+    "gamma_third",
+    "gamma_most",
+    "lognormal_half",
+    "lognormal_most",
+    "lopsided",
+    "rising",
+    "two_normals",
+    "normal_and_late",
+    "student_five",
+    "fanned",
+    "by_groups",
+]
+"""Of linear models: functions of these names in `benchmarks.trust.fresh_means`."""
 Counts = Literal["geometric", "eightfold", "thirtyfold", "absent", "two_groups", "in_visits", "steady"]
 """Laws of counts: functions of these names in `benchmarks.trust.fresh_counts`."""
-Noise = Literal["normal", "t2", "heteroskedastic", "small", "overdispersed", "wild", "contaminated"] | Errors | Counts
+Plain = Literal["normal", "t2", "heteroskedastic", "small", "overdispersed", "wild", "contaminated"]
+Noise = Plain | Errors | Means | Counts
 Lacking = Literal["nothing", "square", "product"]
 SLOPES: Final = (0.5, -0.5, 0.25, 0.0)
 REACH: Final = 4.5
@@ -178,6 +197,7 @@ def outcomes(draws: np.random.Generator, columns: Columns, outcome: Outcome) -> 
     """Return outcomes and the true coefficients, intercept first."""
     from benchmarks.trust.fresh_counts import COUNTED  # noqa: PLC0415 - made of what is here
     from benchmarks.trust.fresh_linear import ERRORS  # noqa: PLC0415 - made of what is here
+    from benchmarks.trust.fresh_means import MEANS  # noqa: PLC0415 - made of what is here
 
     predictor = (columns.values - columns.centre) @ columns.slopes + lacked(columns.values, outcome.lacking)
     units, slopes = len(predictor), columns.slopes
@@ -203,8 +223,8 @@ def outcomes(draws: np.random.Generator, columns: Columns, outcome: Outcome) -> 
             error = error * 0.1
         elif outcome.noise == "contaminated":
             error = np.where(draws.random(units) < 0.05, 10 * error, error)
-        elif outcome.noise in ERRORS:
-            error = ERRORS[outcome.noise](draws, columns.values)
+        elif outcome.noise in (laws := ERRORS | MEANS):
+            error = laws[outcome.noise](draws, columns.values)
         target = start + predictor + error
     return target, np.r_[start - columns.centre @ slopes, slopes]
 
