@@ -133,9 +133,7 @@ def test_counts_and_numbers(service: Embedded, dataset: str, model: dict[str, An
     """A target that fills a thousandth of its bounds: its scale, or the cap of counts, is learned."""
     _, made = run(service, dataset, model=model)
     found = lines(service, made)
-    # Of least squares a note may stand there: scales are found to 5 %, so normal errors may look heavier-tailed.
-    allowed = {"clipped"} if model.get("loss") == {"kind": "squared"} else set()
-    assert set(found["age"]["flags"]) <= allowed
+    assert not found["age"]["flags"]
     assert abs(found["age"]["estimate"] - effect) < 6 * found["age"]["std_error"]
     assert found["age"]["std_error"] < 4 * (1 / np.sqrt(8000) / 12)
 

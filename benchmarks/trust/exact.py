@@ -5,6 +5,7 @@ In NumPy and from the formulas, independent of the problems and questions behind
 
 from dataclasses import dataclass
 from functools import lru_cache
+from math import inf
 from typing import Final
 
 import numpy as np
@@ -15,6 +16,7 @@ from scipy.stats import poisson as poisson_law
 
 from core.catalogue.checks import Learned
 from core.catalogue.losses import Huber, Logistic, Poisson
+from core.catalogue.whitened_shares import LEAST_SQUARES_CUT
 
 Array = NDArray[np.float64]
 ITERATIONS: Final = 80
@@ -101,7 +103,7 @@ def sandwich_of(loss: Logistic | Huber | Poisson, learned: Learned) -> tuple[flo
         assert learned.base_rate is not None, "it was told"
         assert learned.cut is not None, "it was told"
         return learned.base_rate, learned.cut
-    return 0.8, loss.c
+    return 0.8, learned.cut or loss.c
 
 
 def minimum(
@@ -123,6 +125,8 @@ def minimum(
     """
     features, target = records
     unit = learned.residual_scale if learned.residual_scale is not None else 1.0
+    if isinstance(loss, Huber) and loss.c == LEAST_SQUARES_CUT:
+        loss = loss.model_copy(update={"c": inf})  # what a job cuts off it counts: its estimate is a mean
     cap = learned.cap if learned.cap is not None else 1.0
     encoding = np.array(learned.encoding) if weighted else _standard(features)
     rows = features @ encoding.T

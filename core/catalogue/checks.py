@@ -8,11 +8,8 @@ from core.privacy.facts import Frozen, Grown, Sampling
 
 JobCheck = Literal["not converged", "too many coefficients", "separated", "too few events"]
 """Said of a whole job: none of its coefficients has an interval then."""
-CoefficientCheck = Literal["not identified", "separated", "scale outside the plan", "too few events"]
+CoefficientCheck = Literal["not identified", "separated", "scale outside the plan", "too few events", "clipped"]
 """Said of one coefficient, whose interval is withheld; events of one of several classes."""
-
-MOST_CLIPPED = 0.3
-"""Of a coefficient's variance, beyond which it is said that it stands for residuals that were cut off."""
 
 
 class ColumnLook(Frozen):
@@ -28,7 +25,7 @@ class ColumnLook(Frozen):
 class Learned(Grown):
     """The encoding and the figures that the job learned by noised answers; with them its weights are public."""
 
-    NEWER = frozenset({"offset", "sampling"})
+    NEWER = frozenset({"offset", "sampling", "beyond"})
 
     columns: tuple[ColumnLook, ...] = Field(description="by coefficient; the intercept has centre 0 and scale 1")
     encoding: tuple[tuple[float, ...], ...] = Field(description="E, shape (p, p), applied to encoded rows")
@@ -40,7 +37,16 @@ class Learned(Grown):
     rate_cap: float | None = Field(
         default=None, description="M of a Poisson model: a record of rate mu above it has weight M/mu"
     )
-    cut: float | None = Field(default=None, description="of a Poisson model: where weighted residuals are cut")
+    cut: float | None = Field(
+        default=None,
+        description="of a Poisson model: where weighted residuals are cut; of least squares, where residuals are, in "
+        "residual scales",
+    )
+    beyond: float | None = Field(
+        default=None,
+        description="of least squares: the mean of what residuals pass the cut by, as counted, in residual scales; it "
+        "is in the intercept",
+    )
     dispersion: float | None = Field(
         default=None, description="a of a Poisson model: the cut takes counts' variance for mu + a mu^2"
     )
@@ -73,8 +79,8 @@ class Checks(Frozen):
     )
     clipped: tuple[float, ...] = Field(
         default=(),
-        description="of least squares, by coefficient, the part of its variance that stands for residuals that were "
-        "cut off: it widens the interval; empty where none were seen",
+        description="of least squares, by coefficient, the part of its variance that stands for residuals beyond the "
+        "cut: what the noise of their counts hides; above a half the interval is withheld",
     )
 
     foreseen: tuple[float, ...] = Field(
@@ -92,5 +98,4 @@ class Checks(Frozen):
     def words(self, place: int) -> tuple[str, ...]:
         """Return what is said beside one coefficient, in words."""
         column = self.learned.columns[place % len(self.learned.columns)]  # classes share them
-        cut = ("clipped",) if self.clipped and self.clipped[place] > MOST_CLIPPED else ()
-        return (*self.job, *self.coefficients[place], *(("clamped",) if column.clamped else ()), *cut)
+        return (*self.job, *self.coefficients[place], *(("clamped",) if column.clamped else ()))

@@ -100,7 +100,10 @@ class LinearResidualCounts(AbstractCounts):
 
     The residual is (y - target_centre)/target_unit - (E x).theta at a point theta and an encoding E, see
     `core.catalogue.reencoded_questions`. Interval k holds sizes from top/r^(k+1) to top/r^k with r = 2^(1/per_octave);
-    the first holds all larger ones, the last all smaller ones. Sensitivity: see `AbstractCounts`, with one column.
+    the first holds all larger ones, the last all smaller ones. `signed`: those of the residuals above zero, followed
+    by those of the others, so that there are twice as many intervals; a record is still in one of them.
+
+    Sensitivity: see `AbstractCounts`, with one column.
     """
 
     places: ClassVar = "encoded"
@@ -111,11 +114,12 @@ class LinearResidualCounts(AbstractCounts):
     top: Positive
     target_centre: Number
     target_unit: Positive
+    signed: bool = False
 
     @property
     def sets(self) -> int:
         """How many intervals there are."""
-        return self.bins
+        return self.bins * (1 + self.signed)
 
     @property
     def read(self) -> int:

@@ -164,7 +164,7 @@ def learned_errors(
         return _learned_of_classes(optimizer, facts, learned, to_declared)
     match optimizer.planned_loss:
         case Huber() as loss:
-            curvature, bound, size = NORMAL_CURVATURE, loss.c, learned.residual_scale or 1.0
+            curvature, bound, size = NORMAL_CURVATURE, learned.cut or loss.c, learned.residual_scale or 1.0
         case Poisson():
             return _count_errors(optimizer, facts, learned, theta, to_declared)
         case _:

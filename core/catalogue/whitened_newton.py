@@ -109,6 +109,7 @@ class WhitenedNewton(AbstractSettings):
             "huber": parts.WEIGHTED_LINEAR_SHARES if self.weighted else parts.LINEAR_SHARES,
         }
         shares = own.get(self.planned_loss.kind, parts.SHARES)
+        shares = parts.for_tails(shares) if self.least_squares else shares
         return Shares(0.0, *(share / (1 - shares.look) for share in shares[1:])) if self.looked else shares
 
     @property
@@ -116,6 +117,11 @@ class WhitenedNewton(AbstractSettings):
         """The loss, once it is filled."""
         assert self.loss is not None, "plan first"
         return self.loss
+
+    @property
+    def least_squares(self) -> bool:
+        """Whether the model is of a mean: a Huber loss that cuts as far out as stands for squared error."""
+        return isinstance(self.loss, Huber) and self.loss.c == parts.LEAST_SQUARES_CUT
 
     @property
     def bound_of_weights(self) -> float:
@@ -144,18 +150,16 @@ class WhitenedNewton(AbstractSettings):
         return self.sigma(parts.MEDIAN_PART * self.shares.target, parts.LEVELS)
 
     def linear_residual_question(
-        self, top: float = 1.0, centre: float = 0.0, unit: float = 1.0
+        self, top: float = 1.0, centre: float = 0.0, unit: float = 1.0, *, signed: bool = False
     ) -> LinearResidualCounts:
-        """Return the question for the sizes of a linear model's residuals, which each of its points has."""
+        """Return the question for sizes of residuals at each point; signed where least squares' short steps end."""
         assert self.damped_steps is not None, "plan first"
-        return LinearResidualCounts(
-            sigma=self.sigma((1 - parts.MEDIAN_PART) * self.shares.target, self.damped_steps + 2),
-            bins=parts.RESIDUAL_BINS,
-            per_octave=parts.RESIDUAL_BINS_PER_OCTAVE,
-            top=top,
-            target_centre=centre,
-            target_unit=unit,
-        )
+        points = self.damped_steps + 1 + (not self.least_squares)
+        each = self.sigma((1 - parts.MEDIAN_PART) * self.shares.target, points)
+        bins, per_octave = (parts.SIGNED_BINS, 1) if signed else (parts.RESIDUAL_BINS, parts.RESIDUAL_BINS_PER_OCTAVE)
+        sigma = self.sigma(self.shares.residuals) if signed else each
+        shared = {"bins": bins, "per_octave": per_octave, "target_centre": centre, "target_unit": unit}
+        return LinearResidualCounts.model_validate(shared | {"sigma": sigma, "top": top, "signed": signed})
 
     def size_question(self) -> MagnitudeCounts | None:
         """Return the question for the sizes of numeric columns; None where there are none."""
@@ -274,7 +278,8 @@ class WhitenedNewton(AbstractSettings):
             yield ReencodedGradient(sigma=gradient, loss=loss, weight_bound=bound)
             yield ReencodedCurvature(sigma=hessian, of="hessian", loss=loss, weight_bound=bound)
             if isinstance(loss, Huber) and self.damped_steps is not None and step < self.damped_steps:
-                yield self.linear_residual_question()
+                last = self.least_squares and step == self.damped_steps - 1
+                yield self.linear_residual_question(signed=last)
         yield ReencodedCurvature(sigma=self.sigma(self.shares.scores), of="score", loss=loss, weight_bound=bound)
         if self.weighted or not isinstance(loss, Huber):
             yield self.weight_question()

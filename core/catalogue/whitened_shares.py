@@ -35,7 +35,7 @@ class Shares(NamedTuple):
     scores: float = 0.05
     weights: float = 0.01
     residuals: float = 0.0
-    """A Poisson model's alone: how large its residuals are."""
+    """Of a Poisson model, and of least squares: how large residuals are where the short steps end."""
 
 
 SHARES: Final = Shares()
@@ -49,11 +49,15 @@ LINEAR_SHARES: Final = Shares(target=0.03, scores=0.04, weights=0.0)
 """It asks for no sums of weights, and for residuals' sizes at each point that short steps come to."""
 WEIGHTED_LINEAR_SHARES: Final = LINEAR_SHARES._replace(step_gradients=0.06, weights=0.01)
 """With sampling weights it asks for their sums."""
+FOR_TAILS: Final = {"moments": -0.01, "first_hessian": -0.01, "last_hessian": -0.01, "scores": -0.01, "residuals": 0.04}
+"""What least squares takes from other answers, to count residuals by sign and size before the precise ones."""
 MEDIAN_PART: Final = 0.25
 """Of what a linear model has for its target; the rest is for sizes, of the target itself and of residuals."""
 RESIDUAL_BINS: Final = 64
 RESIDUAL_BINS_PER_OCTAVE: Final = 2
 """Residuals are looked for from the target's declared range down to the 2^32-th of it."""
+SIGNED_BINS: Final = 32
+"""Octaves of either sign: as far down."""
 CLASS_PEAK: Final = 0.5
 """Of several classes' second derivative in contrasts."""
 CLASSES_DIFFER: Final = 0.85
@@ -76,6 +80,11 @@ SINGLE_CLASS_DIRECTIONS: Final = 0.40
 def rarest_curvature(rate: float, classes: int) -> float:
     """Return the mean second derivative along a class of this frequency, where K - 1 others share the rest."""
     return CLASSES_DIFFER * rate * (1 - rate) * classes / (classes - 1)
+
+
+def for_tails(shares: Shares) -> Shares:
+    """Return a linear model's shares as least squares has them."""
+    return Shares(*(share + FOR_TAILS.get(name, 0.0) for name, share in shares._asdict().items()))
 
 
 def usual_curvature(loss: Logistic | Multinomial | Huber | Poisson) -> float:

@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from core.catalogue.checks import MOST_CLIPPED
 from core.inference.released import Released
 
 _SAID: Final = {
@@ -16,6 +15,8 @@ _SAID_OF_ONE: Final = {
     "not identified": "not identified: an alias of others, or no records there, or noise hides it",
     "separated": "separated, or not seen: its records have nearly all one outcome",
     "too few events": "fewer than ten records of its class, or of the baseline's, for each of its coefficients",
+    "clipped": "the noise hides how far a few large residuals move this mean: declare tighter bounds of the target, "
+    "spend more budget, or estimate a location that large residuals do not move (loss huber)",
     "scale outside the plan": "no variation was seen: the column's bounds are too wide for its scale to be learned",
 }
 
@@ -28,11 +29,12 @@ def checked(released: Released) -> list[str]:
     said = [_SAID[one] for one in checks.job]
     for name, flags in zip(released.names, checks.coefficients, strict=True):
         said += [f"The interval of {name} is withheld; {_SAID_OF_ONE[one]}." for one in flags]
-    wide = [name for name, part in zip(released.names, checks.clipped, strict=False) if part > MOST_CLIPPED]
-    if wide:
+    cut, beyond = checks.learned.cut, checks.learned.beyond
+    if cut is not None and beyond is not None:
         said.append(
-            f"Residuals far out are cut, and the mean of what is cut off was seen: intervals of {', '.join(wide)} are "
-            "widened by how far it may move them. A larger budget does not narrow this part."
+            f"Residuals are cut at {cut:.3g} residual scales. The mean of what lies beyond is {beyond:.2g} of them, as "
+            "counted with noise; it was added to the intercept, and intervals allow for its error. This takes large "
+            "residuals to become steadily rarer with their size: a few records far from all others are not seen."
         )
     for name, column in zip(released.design.names, checks.learned.columns, strict=True):
         for end in column.clamped:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from core.catalogue.checks import Checks, CoefficientCheck, ColumnLook, JobCheck, Learned
 from core.catalogue.count_losses import CutPoisson
 from core.inference.shrinkage import TINY
+from core.inference.tails import MOST_HIDDEN
 from core.inference.whitened import EXCESS, MOST_GUESSED, Kind, Told, Whitened
 from core.privacy.facts import Ranges, Sampling
 
@@ -69,9 +70,11 @@ def check(one: Found) -> Checks:
     found = one.found
     parts = found.guess, found.unlearned, found.clipped
     guessed, unlearned, clipped = parts_of_variance(one.back, found.covariance, *parts)
+    unseen = found.last.tails is not None and found.last.tails.hidden
     marks: dict[CoefficientCheck, NDArray[np.bool_]] = {
         "not identified": not_identified(guessed, unlearned, found.hessian_noise),
         "separated": _apart(one),
+        "clipped": (clipped > MOST_HIDDEN) | ((np.arange(len(one.theta)) == 0) & unseen),
         "scale outside the plan": one.sparse,
     }
     return Checks(
@@ -212,7 +215,8 @@ def _learned(one: Found) -> Learned:
         residual_scale=one.residual_scale,
         cap=one.cap,
         rate_cap=one.cut.rate_cap if one.cut else None,
-        cut=one.cut.cut if one.cut else None,
+        cut=one.cut.cut if one.cut else one.found.last.cut if one.found.beyond is not None else None,
+        beyond=one.found.beyond,
         dispersion=one.cut.dispersion if one.cut else None,
         variance_ratio=one.variance_ratio,
         score_ratio=one.found.dispersed[0] if one.cut else None,

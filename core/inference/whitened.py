@@ -15,6 +15,8 @@ from scipy.stats import chi2
 
 from core.inference.attenuation import carried, normal_hessian, onward
 from core.inference.shrinkage import TINY, assembled, drawn_in, kept_part, positive_part, shrink
+from core.inference.tails import DOUBT as TAIL_DOUBT
+from core.inference.tails import REACH, Tails
 
 Array = NDArray[np.float64]
 Kind = Literal["logistic", "poisson", "huber"]
@@ -83,8 +85,12 @@ class Last(LastAnswers):
     """Covariance of the re-encoded columns as far as it is known, shape (p, p), 0 for the intercept."""
     peak: float
     """Largest second derivative of the loss."""
-    excess: float = 0.0
-    """How far residuals that were cut off may move a mean, in residual scales."""
+    tails: Tails | None = None
+    """Of least squares: what residuals were counted beyond any cut, in residual scales."""
+    cut: float = 0.0
+    """Where they were cut."""
+    weighted: bool = False
+    """Records have sampling weights, which the counts have not."""
     doubtful: Array | None = None
     """What the equation has of a law that was assumed, shape (p,); half of it is counted as an error."""
     offset: float = 0.0
@@ -109,7 +115,9 @@ class Whitened:
     last: Last
     """The answers that all of it is made of."""
     clipped: Array
-    """Of the sampling part, what stands for residuals that were cut off."""
+    """What stands for residuals beyond the cut."""
+    beyond: float | None
+    """Of least squares, their mean as counted, which is in the intercept."""
     hidden: int
     """Eigenvectors along which noise hides the Hessian."""
     excess: float
@@ -162,8 +170,6 @@ def finish(last: Last) -> Whitened:
         hidden &= short > (2 * sqrt(size) + APART / size ** (1 / 6)) * hessian.deviation
     relative, drift, dispersed = _scores(last, root, vectors, values, hidden)
     sampling = root @ relative @ root.T / max(last.units - size, last.units / 2) / drift**2
-    clipped = last.excess**2 * inverse @ inverse
-    sampling = sampling + clipped
     distance = (1 - omega) * last.moved + float(np.linalg.norm(step))
     private = (1 - omega) ** 2 * (first**2 + left / size) + omega**2 * second**2
     private += shrunk.kept * (hessian.deviation * distance) ** 2
@@ -176,9 +182,11 @@ def finish(last: Last) -> Whitened:
     hiding = vectors[:, hidden] @ vectors[:, hidden].T
     guess = last.unidentified**2 * hiding
     wandering = shrunk.kept * (last.hessians[0].deviation * last.moved) ** 2
-    covariance = sampling + noise + guess
+    theta = last.theta - step
+    beyond, clipped = _beyond(last, theta, inverse)
+    covariance = sampling + noise + guess + clipped
     found = Whitened(
-        theta=last.theta - step,
+        theta=theta,
         covariance=(covariance + covariance.T) / 2,
         sampling=sampling,
         guess=guess,
@@ -187,6 +195,7 @@ def finish(last: Last) -> Whitened:
         hessian=hessian.value,
         last=last,
         clipped=clipped,
+        beyond=beyond,
         hidden=int(hidden.sum()),
         excess=length / (both + wandering) / float(chi2.ppf(0.999, size)),
         hessian_noise=2 * edge / max(shrunk.mean, TINY),
@@ -195,6 +204,38 @@ def finish(last: Last) -> Whitened:
         dispersed=dispersed,
     )
     return _followed(found) if last.kind == "logistic" else found
+
+
+def with_tails(last: Last, tails: Tails, cut: float, *, weighted: bool) -> Last:
+    """Return the last answers of least squares, with the scores brought from where they were cut to the cut.
+
+    Args:
+        last: the answers.
+        tails: in residual scales.
+        cut: of residuals.
+        weighted: records have sampling weights.
+    """
+    times = tails.square(cut) / max(tails.square(min(cut, REACH)), TINY)
+    scores = Told(last.scores.value * times, last.scores.deviation * times)
+    return replace(last, tails=tails, cut=cut, weighted=weighted, scores=scores)
+
+
+def _beyond(last: Last, theta: Array, inverse: Array) -> tuple[float | None, Array]:
+    """Correct the intercept, in place, by the mean of what residuals pass the cut by; return it and its covariance.
+
+    In the intercept it is what the counts leave unknown, and a part of the correction. Slopes are not corrected: what
+    is cut off may go with a column as far as all of it does, so that the whole counts as their error.
+    """
+    none: Array = np.zeros((len(theta), len(theta)))
+    if last.tails is None:
+        return None, none
+    net, variance = last.tails.net(last.cut, float(theta[0]))
+    doubt = net * (1.0 if last.weighted else TAIL_DOUBT)
+    theta[0] += net
+    slopes = inverse[:, 1:]
+    found: Array = (net**2 + variance) * slopes @ slopes.T
+    found[0, 0] += variance + doubt**2
+    return net, found
 
 
 def _outward(last: Last, omega: float) -> Array:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from core.catalogue.whitened_newton import WhitenedNewton
 from core.inference.residuals import Sizes, edges_of, scale_of, spread_of
 from core.inference.shrinkage import assembled, positive_part, shrink
+from core.inference.tails import MANY_HIDDEN, SMALL, Tails, spread_of_all, tails_of
 from core.inference.whitened import Told, newton_step
 from core.oracle import Oracle
 from core.privacy.facts import Adjacency, Facts
@@ -98,8 +99,8 @@ def walk(
     cut: float,
     centre: float,
     raised: Array,
-) -> tuple[Place, Sizes]:
-    """Take the short steps of a linear model; return where they end, and how large residuals are there.
+) -> tuple[Place, Tails | None]:
+    """Take the short steps of a linear model; return where they end, and of least squares both tails of residuals.
 
     Args:
         settings: public settings, nothing open.
@@ -112,7 +113,7 @@ def walk(
     """
     assert settings.damped_steps is not None, "plan first"
     pairs = list(zip(settings.gradient_sigmas(), settings.hessian_sigmas(), strict=True))
-    first, design, settled = place.encoding, None, False
+    first, design, settled, own = place.encoding, None, False, place.unit
     wide = walking_cut(settings, oracle.facts)
     sizes = sizes_at(settings, oracle, place, centre)
     place, times = place.measured_in(scale_of(sizes)), 1.0
@@ -128,12 +129,40 @@ def walk(
         design = pooled(design, hessian)
         change = whitening(design, so_far @ raised @ so_far.T)
         design, place = seen_by(design, change), place.seen_by(change)
+        if final and settings.least_squares:
+            return _counted(settings, oracle, place, centre, own)
         sizes = sizes_at(settings, oracle, place, centre)
         told = max(scale_of(sizes), spread_of(sizes)) if final and not settled else scale_of(sizes)
         times = min(max(told, LEAST_OF_NOISE * sqrt(length) / NORMAL_PART), MOST_GROWTH)
         place = place.measured_in(times)
         settled = times > SETTLED and float(np.linalg.norm(step)) < SHORT
-    return place, sizes._replace(edges=sizes.edges / times)
+    return place, None
+
+
+def _counted(settings: WhitenedNewton, oracle: Oracle, place: Place, centre: float, own: float) -> tuple[Place, Tails]:
+    """Ask for residuals by sign and size where the short steps end; return the point in the unit of their deviation.
+
+    Where nearly all records have one value, residuals shrink to nothing at it, and others may be too few to be seen.
+
+    Args:
+        settings: public settings.
+        oracle: the only way to the records.
+        place: where the steps end.
+        centre: of the target.
+        own: the target's own unit.
+    """
+    ranges = oracle.facts.ranges
+    assert ranges is not None, "the planner says where columns lie"
+    lower, upper = ranges.target
+    question = settings.linear_residual_question((upper - lower) / place.unit, centre, place.unit, signed=True)
+    answer = oracle.ask(question, torch.from_numpy(np.vstack((place.theta, place.encoding))))
+    edges = edges_of(question.top, question.bins, question.per_octave)
+    above, below = (Sizes(half, answer.scale, edges) for half in np.split(answer.value.numpy(), 2))
+    both = Sizes(above.shares + below.shares, sqrt(2) * answer.scale, edges)
+    tails = tails_of(above, below, oracle.facts.units, scale_of(both), float(place.theta[0]))
+    spread, tails = spread_of_all(tails)
+    hidden = answer.scale > MANY_HIDDEN and spread * place.unit < SMALL * own
+    return place.measured_in(spread), replace(tails.in_units_of(spread), hidden=hidden)
 
 
 def sizes_at(settings: WhitenedNewton, oracle: Oracle, place: Place, centre: float) -> Sizes:

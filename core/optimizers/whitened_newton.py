@@ -20,14 +20,15 @@ from numpy.typing import NDArray
 from core.catalogue.count_losses import CutPoisson
 from core.catalogue.losses import Huber, Logistic, Multinomial, Poisson
 from core.catalogue.whitened_newton import WhitenedNewton
-from core.catalogue.whitened_shares import LEAST_SQUARES_CUT, TARGET_REACH
+from core.catalogue.whitened_shares import TARGET_REACH
 from core.inference.attenuation import onward
 from core.inference.checking import Found, check
 from core.inference.estimate import Estimate, newton_estimate
 from core.inference.looks import Columns
-from core.inference.residuals import excess_of, scale_of
+from core.inference.residuals import scale_of
 from core.inference.shrinkage import TINY, positive_part
-from core.inference.whitened import Last, Told, Whitened, finish, newton_step
+from core.inference.tails import Tails, best_cut
+from core.inference.whitened import Last, Told, Whitened, finish, newton_step, with_tails
 from core.optimizers.column_look import (
     base_rate,
     look_at_columns,
@@ -64,15 +65,18 @@ def iterate(settings: WhitenedNewton, oracle: Oracle, looked: Columns | None = N
     loss, target = _look_at_target(settings, oracle)
     encoded, target = _whiten(settings, oracle, columns, loss, target)
     theta = _start(loss, encoded, target)
-    excess = 0.0
+    tails = None
     if isinstance(loss, Huber):
-        encoded, target, theta, excess = _walk_linear(settings, oracle, encoded, loss, target, theta)
+        encoded, target, theta, tails = _walk_linear(settings, oracle, encoded, loss, target, theta)
+        loss = loss if tails is None else _cut_by(settings, oracle, encoded, loss, tails)
         door = EncodedQuestions(settings, oracle, encoded, loss, target)
     else:
         door = EncodedQuestions(settings, oracle, encoded, loss, target)
         theta = _walk(settings, door, theta)
     door.look_at_residuals(theta)
-    last = replace(_last_answers(settings, door, theta), excess=excess)
+    last = _last_answers(settings, door, theta)
+    if tails is not None and isinstance(loss, Huber):
+        last = with_tails(last, tails, loss.c, weighted=bool(settings.weighted))
     found = finish(last)
     return _told(settings, oracle, columns, encoded, door, target, found), Status.FINISHED
 
@@ -201,10 +205,10 @@ def _walk(settings: WhitenedNewton, door: EncodedQuestions, theta: Array) -> Arr
 
 def _walk_linear(
     settings: WhitenedNewton, oracle: Oracle, encoded: Encoded, loss: Huber, target: Target, theta: Array
-) -> tuple[Encoded, Target, Array, float]:
+) -> tuple[Encoded, Target, Array, Tails | None]:
     """Take the short steps of a linear model; return where they end, with the encoding and the unit there.
 
-    Beside them how far residuals that least squares cut off may move the mean, in their scale.
+    Beside them, of least squares, both tails of the residuals.
     """
 
     def door_at(place: Place, cut: float) -> EncodedQuestions:
@@ -214,9 +218,14 @@ def _walk_linear(
     simple_to_encoded = encoded.matrix @ np.linalg.inv(encoded.simple)
     raised = simple_to_encoded @ encoded.raised @ simple_to_encoded.T
     begin = Place(theta, encoded.matrix, target.unit)
-    end, sizes = walk(settings, oracle, begin, door_at, loss.c, target.centre, raised)
-    excess = excess_of(sizes, loss.c) if loss.c == LEAST_SQUARES_CUT else 0.0
-    return replace(encoded, matrix=end.encoding), target._replace(unit=end.unit), end.theta, excess
+    end, tails = walk(settings, oracle, begin, door_at, loss.c, target.centre, raised)
+    return replace(encoded, matrix=end.encoding), target._replace(unit=end.unit), end.theta, tails
+
+
+def _cut_by(settings: WhitenedNewton, oracle: Oracle, encoded: Encoded, loss: Huber, tails: Tails) -> Huber:
+    """Return least squares with residuals cut where noise and what is left out are least, taken together."""
+    noise = settings.slope_noise(oracle.facts, 1.0) / encoded.counted
+    return loss.model_copy(update={"c": best_cut(tails, noise)})
 
 
 def _last_answers(settings: WhitenedNewton, door: EncodedQuestions, theta: Array) -> Last:
@@ -231,7 +240,7 @@ def _last_answers(settings: WhitenedNewton, door: EncodedQuestions, theta: Array
     before, theta = theta, theta - _no_longer(step, 2 * _LONGEST_STEP[door.kind])
     second = door.gradient(theta, last_gradient)
     again = door.matrix(theta, last_hessian)
-    scores = door.matrix(theta, settings.sigma(settings.shares.scores), "score")
+    scores = door.scores(theta, settings.sigma(settings.shares.scores))
     return Last(
         kind=door.kind,
         before=before,

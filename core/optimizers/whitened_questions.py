@@ -11,6 +11,7 @@ from core.catalogue.losses import Huber, Logistic, Poisson
 from core.catalogue.questions import Looked
 from core.catalogue.reencoded_questions import ReencodedCurvature, ReencodedGradient
 from core.catalogue.whitened_newton import WhitenedNewton
+from core.catalogue.whitened_shares import LEAST_SQUARES_CUT
 from core.inference.counts import correction
 from core.inference.shrinkage import TINY
 from core.inference.whitened import Kind, Told
@@ -146,6 +147,14 @@ class EncodedQuestions:
         """Return a noised Hessian, or scores."""
         question = ReencodedCurvature.model_validate(self._shared(sigma) | {"of": of})
         return self._told(question, theta, 2 if of == "score" else 1)
+
+    def scores(self, theta: Array, sigma: float) -> Told:
+        """Return noised scores; of least squares with residuals cut no farther out than LEAST_SQUARES_CUT."""
+        if isinstance(self.asked, Huber) and self.asked.c > LEAST_SQUARES_CUT:
+            nearer = self.asked.model_copy(update={"c": LEAST_SQUARES_CUT})
+            shared = self._shared(sigma) | {"loss": nearer, "of": "score"}
+            return self._told(ReencodedCurvature.model_validate(shared), theta, 2)
+        return self.matrix(theta, sigma, "score")
 
     def _told(self, question: Looked, theta: Array, power: int = 1) -> Told:
         """Return an answer for weights of mean 1, in which it is of some power."""

@@ -208,7 +208,7 @@ def describe(planned: PlannedJob, order: Order, fitted: Release[Fitted], charged
 def learned_loss(loss: Loss, learned: Learned, design: Design) -> Loss:
     """Return the loss with what the method learned of it, scales in the target's units."""
     if isinstance(loss, Huber) and learned.residual_scale is not None:
-        return Huber(c=loss.c, scale=learned.residual_scale * design.target.scale)
+        return Huber(c=learned.cut or loss.c, scale=learned.residual_scale * design.target.scale)
     return loss.model_copy(update={"cap": learned.cap}) if isinstance(loss, Poisson) else loss
 
 

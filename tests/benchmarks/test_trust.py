@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from benchmarks.trust.fresh import FRESH
 from benchmarks.trust.fresh_second import SECOND
 from benchmarks.trust.grid import GATE, Gated, rows
-from benchmarks.trust.jobs import Cell, planned, run
-from benchmarks.trust.shapes import Outcome, draw
+from benchmarks.trust.jobs import planned, run
+from benchmarks.trust.shapes import draw
 from benchmarks.trust.verdicts import QUANTILE, broken, judge
 from core.catalogue.assumed import Assumed
 from core.catalogue.checks import Checks
@@ -249,22 +249,3 @@ def _found_over_foretold(row: Gated, first: int) -> float:
     foretold = np.array([one.width for one in told])[1:]
     found = [run(cell, (row.seed, first + k)).error[1:] * 2 * QUANTILE for k in range(FORETOLD_JOBS)]
     return float(np.median(np.array(found) / foretold))
-
-
-SKEWED: Final = Cell("normal", 4000, 3, 3.0, Outcome("linear", noise="lognormal_errors"), 10.0, least_squares=True)
-
-
-def _covered_mean(jobs: int = 12) -> float:
-    """Return how often the interval of a mean of skewed errors, that of the intercept, covers."""
-    found = [run(SKEWED, (1, 7000 + number)) for number in range(jobs)]
-    assert all("clipped" not in job.words for job in found), "a note, never a flag that withholds"
-    truths = [job.truth[0] if job.truth is not None else np.nan for job in found]
-    hit = [abs(job.estimate[0] - truth) <= QUANTILE * job.error[0] for job, truth in zip(found, truths, strict=True)]
-    return float(np.mean(hit))
-
-
-def test_least_squares_of_skewed_errors_cover_the_mean() -> None:
-    """Of twelve jobs nine at least: one run in ten thousand fails at .97 a job. Uncounted, hardly any covers."""
-    assert _covered_mean() >= 0.75
-    with patch.object(method, "excess_of", lambda *_: 0.0):
-        assert _covered_mean() <= 0.5
