@@ -513,7 +513,8 @@ class Ledger:
         for name, account in self.accounts.items():
             taken = add(account["spent"], account["reserved"])
             seen = (body["seen"] or {"taken": {}})["taken"].get(name, taken)
-            missing = [max(0, x) for x in add(seen, taken, -1)]
+            more = add(seen, taken, -1)
+            missing = [max(0, x) if j < len(account["caps_nano"]) else 0 for j, x in enumerate(more)]
             free = [x - y for x, y in zip(account["caps_nano"], taken, strict=False)]
             slot = min((missing[j] - left, j) for j, left in enumerate(free) if left >= 0)[1]
             if any(missing):

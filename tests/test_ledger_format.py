@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from decimal import Decimal
 from fractions import Fraction
 from hashlib import sha256
@@ -215,7 +216,8 @@ class Story:
             self.give(session, principals.create(session, "Ben", "analyst").id, "0.5")
 
     def _put_back(self, backup: Path) -> None:
-        with sqlite3.connect(self.path) as now, sqlite3.connect(backup) as then:
+        self.database.dispose()  # of two SQLite libraries with one file open, one lets go of the other's locks
+        with closing(sqlite3.connect(self.path)) as now, closing(sqlite3.connect(backup)) as then:
             now.backup(then)
         self.witness.keep(self.database)
         forgotten = self.job((Gaussian(sigma=11.0), SAMPLED), granted=True)

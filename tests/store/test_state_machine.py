@@ -181,6 +181,7 @@ class Facts:
     def total(self, name: str, account: str) -> list[int]:
         """Return what is spent, or held, of an account."""
         own = [getattr(job, name)(account) for job in self.jobs.values() if account in job.payers]
+        own = [one for one in own if any(one)]  # what gave all back may be older than the terms: of other orders
         nothing = price((), self.terms[account].orders)
         return list(add(nothing, self.raised.get(account, nothing), *own))
 
@@ -292,6 +293,8 @@ class Ledger(RuleBasedStateMachine):
         else:
             self.grant_id = self.database.run(change)
             facts.terms[GRANT], facts.grant_is_open = due, True
+            if not any(facts.raised.get(GRANT, ())):  # zeros, of as many orders as the terms before had
+                facts.raised.pop(GRANT, None)
 
     @rule()
     def close_the_cap(self) -> None:
@@ -341,6 +344,7 @@ class Ledger(RuleBasedStateMachine):
         facts = self.facts
         taken = facts.total("held", name)
         seen = self.seen.get(self.account(name), tuple(taken))
+        seen = (*seen, *([0] * len(taken)))[: len(taken)]  # a cap that was changed since had other orders
         missing = [max(0, one - two) for one, two in zip(seen, taken, strict=True)]
         free = [cap - gone for cap, gone in zip(terms.caps_nano, taken, strict=True)]
         if any(missing):

@@ -1,20 +1,26 @@
 import json
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 import pytest
 from sqlalchemy import delete, select, text
 
 from core.errors import BudgetExhausted, Conflict, LedgerFrozen, StaleAttempt
+from core.privacy.amounts import BudgetCap, CapRequest
+from core.privacy.budget import plan_orders
+from core.privacy.caps import declared_cap, terms_of_cap
 from core.privacy.events import Zcdp, compose
 from core.privacy.renyi import cost_nano
+from core.store.access import principals
 from core.store.claims import Claim, epoch, freeze_ledger, refuse_if_frozen
 from core.store.database import Database
 from core.store.identities import was_paid
 from core.store.jobs import jobs
 from core.store.jobs.sweep import sweep
 from core.store.ledger import ledger
-from core.store.tables import Attempt, Entry, Job, JobEvent, Label, ScopeEvent
+from core.store.tables import Account, Attempt, Entry, Job, JobEvent, Label, ScopeEvent
 from core.store.witness import witness as module
 from core.store.witness import witness_file
 from core.store.witness.comparing import compare, guard
@@ -232,6 +238,34 @@ def test_reconciling_never_passes_a_cap_but_exhausts_the_budget(
         assert ledger.verify(session, place.scope_id).ok
     with pytest.raises(BudgetExhausted), database.write() as session:
         submit(session, place, [STEP])
+
+
+def test_a_cap_that_was_changed_since_is_raised_at_the_orders_that_it_has(database: Database, tmp_path: Path) -> None:
+    """The backup's cap has two orders; what was spent of the later one was seen at four, and unused slots stay 0."""
+    small, witness = plan_orders(Decimal("1.3"), Decimal("1e-6")), Witness(tmp_path / "elsewhere" / "witness.jsonl")
+    place = make_place(database, small)
+    assert guard(database, witness) == []
+    caps: tuple[BudgetCap, BudgetCap] = (CapRequest(epsilon=Decimal("0.4")), "all")
+    with database.write() as session:
+        analyst = principals.create(session, "Anna", "analyst").id
+    give = partial(database.run, ledger.set_grant, place.scope_id, analyst)
+    terms = [terms_of_cap(cap, small) for cap in caps]
+    grant_id = give(terms[0], declared_cap(caps[0], small)).id
+    before = backed_up(database)
+    assert give(terms[1], declared_cap(caps[1], small)).id == grant_id
+    with database.write() as session:
+        submit(session, place, grant=(analyst, grant_id))
+    witness.keep(database)
+    put_back(database, before)
+    assert len(terms[0].orders) < len(terms[1].orders)
+    assert guard(database, witness)
+    reconcile(database, witness)
+    with database.read() as session:
+        row = session.get_one(Account, grant_id)
+        spent = [row.spent_1, row.spent_2, row.spent_3, row.spent_4]
+        assert any(spent)
+        assert not any(spent[len(terms[0].orders) :])
+        assert ledger.verify(session, place.scope_id).ok
 
 
 def test_processes_that_share_a_file_see_what_the_others_wrote_and_rewrote(

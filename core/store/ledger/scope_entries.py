@@ -258,11 +258,15 @@ class Reconcile(Body):
 
 
 def raised_to(seen: Mapping[str, Sequence[int]], accounts: Mapping[str, AccountTally]) -> Amounts:
-    """Return what each account must be charged more to hold what was seen of it; accounts that need nothing are out."""
+    """Return what each account must be charged more to hold what was seen of it; accounts that need nothing are out.
+
+    A cap that was changed after what is here may have had more orders then: those that it has not are left out.
+    """
     raised: Amounts = {}
     for account_id, account in accounts.items():
-        taken = account.taken
-        missing = [max(0, one - two) for one, two in zip(seen.get(account_id, taken), taken, strict=True)]
+        taken, used = account.taken, len(account.terms.orders)
+        pairs = zip(seen.get(account_id, taken), taken, strict=True)
+        missing = [max(0, one - two) if slot < used else 0 for slot, (one, two) in enumerate(pairs)]
         if any(missing):
             raised[account_id] = _within_cap(account, missing)
     return raised
