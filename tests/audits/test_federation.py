@@ -35,11 +35,12 @@ def ended(job: Federation, *, stream: bool = False) -> Federation:
 
 def alone(job: Federation, place: int) -> list[str]:
     """Have one dataset asked alone what a client of the job was asked; return what each is charged, in per cent."""
-    row, http = job.row(job.clients[place]), job.service.http
+    row = job.row(job.clients[place])
     spec = {name: value for name, value in row.spec.items() if name in {"model", "optimizer", "privacy", "inference"}}
     spec["optimizer"] = {**spec["optimizer"], "clients": None} if "clients" in spec["optimizer"] else spec["optimizer"]
     body = {"dataset": row.dataset_id, **spec}
-    answer = http.post("/v1/jobs", json=body, headers={"Idempotency-Key": uuid4().hex})
+    headers = {"Idempotency-Key": uuid4().hex, "Authorization": job.authorization}  # who may spend the owner's budget
+    answer = job.service.http.post("/v1/jobs", json=body, headers=headers)
     assert answer.status_code == 202, answer.text
     single = job.service.wait(answer.json()["id"], 200)
     assert single["state"] == "succeeded", single

@@ -30,6 +30,8 @@ class Federation:
     id: str
     clients: list[str]
     """By place, the clients' jobs."""
+    authorization: str = ""
+    """The header of who submitted it, who may spend from each dataset."""
 
     def row(self, job_id: str) -> Job:
         database = self.service.database()
@@ -99,7 +101,8 @@ def submit(service: Running, quorum: int | None, weights: bytes | None = None, *
     assert answer.status_code == 202, answer.text
     analyst.close()
     told = answer.json()
-    return Federation(service, told["id"], [client["job"] for client in told["federation"]["clients"]])
+    clients = [client["job"] for client in told["federation"]["clients"]]
+    return Federation(service, told["id"], clients, analyst.headers["Authorization"])
 
 
 def shard(size: int, place: int) -> bytes:
