@@ -46,8 +46,8 @@ class Found:
     """Encoded units."""
     ranges: Ranges
     encoding: Array
-    typical: Array
-    """An encoded row of all columns' means, as told."""
+    metric: Array
+    """Covariance of the re-encoded columns as far as it is known, 0 for the intercept."""
     centre: Array
     scale: Array
     sparse: NDArray[np.bool_]
@@ -160,24 +160,41 @@ def _alike(one: Found, two: NDArray[np.bool_], lower: Array, upper: Array) -> ND
     values = np.eye(size)
     values[two, two] = (upper - lower)[two]
     values[two, 0] = lower[two]
-    rows = one.encoding @ values  # of (1, indicator, ...)
-    back, typical = np.linalg.inv(rows), np.linalg.solve(values, one.typical)
+    back = np.linalg.inv(one.encoding @ values)  # of (1, indicator, ...)
     last = one.found.last
     points = list(zip((last.before, last.theta), last.gradients, last.hessians, strict=True))
     for place in np.flatnonzero(two):
-        for along, value in ((back[place], 1.0), (back[0] - back[place], 0.0)):
-            middle = typical + np.where(np.arange(size) == place, value - typical, 0.0)
-            final = float(rows @ middle @ last.theta) + (one.offset or 0.0)
+        both = back[place], back[0] - back[place]
+        middles = [own_middle(along, one.metric) for along in both]
+        margins = [float(middle @ last.theta) + (one.offset or 0.0) for middle in middles]
+        effects = one.theta[place] * (upper - lower)[place], -one.theta[place] * (upper - lower)[place]
+        apart = margins[0] - margins[1], margins[1] - margins[0]
+        for along, middle, margin, effect, away in zip(both, middles, margins, effects, apart, strict=True):
             counts = [
-                _rarer(one.kind, along, float(rows @ middle @ theta) + (one.offset or 0.0), final, gradient, hessian)
+                _rarer(one.kind, along, float(middle @ theta) + (one.offset or 0.0), margin, gradient, hessian)
                 for theta, gradient, hessian in points
             ]
             sharp = [deviation**-2 for _, deviation in counts]
             count = sum(told * weight for (told, _), weight in zip(counts, sharp, strict=True)) / sum(sharp)
-            towards = 1.0 if one.kind == "logistic" and final > 0 else -1.0
-            effect = towards * (2 * value - 1) * one.theta[place] * (upper - lower)[place]
-            alike[place] |= count * sqrt(sum(sharp)) < (ALIKE_IF_FAR if effect > FIVEFOLD else ALIKE)
+            towards = 1.0 if one.kind == "logistic" and margin > 0 else -1.0
+            rarer = max(towards * effect, towards * away)
+            alike[place] |= count * sqrt(sum(sharp)) < (ALIKE_IF_FAR if rarer > FIVEFOLD else ALIKE)
     return alike
+
+
+def own_middle(along: Array, metric: Array) -> Array:
+    """Return about the mean row, re-encoded, of records with a'x = 1, where a'x is 0 or 1 of all; shape (p,).
+
+    It is that of all, (1, 0, ..., 0), moved along the columns' covariance with a'x, which is exact for normal columns
+    and for two groups.
+
+    Args:
+        along: a.
+        metric: covariance of the columns, shape (p, p), 0 for the intercept.
+    """
+    own = metric @ along
+    found: Array = np.eye(len(along))[0] + own * (1 - along[0]) / max(float(along @ own), TINY)
+    return found
 
 
 def _rarer(kind: Kind, along: Array, margin: float, final: float, gradient: Told, hessian: Told) -> tuple[float, float]:

@@ -22,6 +22,7 @@ from core.inference.checking import (
     by_coefficient,
     column_looks,
     not_identified,
+    own_middle,
     parts_of_variance,
 )
 from core.inference.class_coordinates import effective
@@ -126,7 +127,7 @@ def _missing(one: FoundClasses, place: int, lower: Array, upper: Array) -> tuple
     values[place, place], values[place, 0] = upper[place] - lower[place], lower[place]
     back, last = np.linalg.inv(one.encoding @ values), one.found.last
     both = back[place], back[0] - back[place]
-    middles = [_middle(along, one.metric) for along in both]
+    middles = [own_middle(along, one.metric) for along in both]
     points = list(zip((last.before, last.theta), last.gradients, last.hessians, strict=True))
     chances = [_chances(one, last.theta, middle) for middle in middles]
     here, there = (np.log(np.maximum(each, TINY)) - np.log(np.maximum(1 - each, LEAST_CHANCE)) for each in chances)
@@ -141,21 +142,6 @@ def _missing(one: FoundClasses, place: int, lower: Array, upper: Array) -> tuple
         none = count * np.sqrt(sum(sharp)) < np.where(against > FIVEFOLD, ALIKE_IF_FAR, ALIKE)
         found.append(none & (chance < MOST_CHANCE))
     return found[0], found[1]
-
-
-def _middle(along: Array, metric: Array) -> Array:
-    """Return about the mean row, re-encoded, of records with a'x = 1, where a'x is 0 or 1 of all; shape (p,).
-
-    It is that of all, (1, 0, ..., 0), moved along the columns' covariance with a'x, which is exact for normal columns
-    and for two groups.
-
-    Args:
-        along: a.
-        metric: covariance of the columns, shape (p, p), 0 for the intercept.
-    """
-    own = metric @ along
-    found: Array = np.eye(len(along))[0] + own * (1 - along[0]) / max(float(along @ own), TINY)
-    return found
 
 
 def _chances(one: FoundClasses, theta: Array, row: Array) -> Array:

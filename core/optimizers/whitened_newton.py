@@ -283,7 +283,7 @@ def _told(
             theta=theta,
             ranges=ranges,
             encoding=encoded.matrix,
-            typical=encoded.typical,
+            metric=encoded.metric,
             centre=columns.centre,
             scale=columns.scale,
             sparse=columns.sparse,

@@ -60,11 +60,6 @@ class Encoded:
     """How often a record counts on average, as told; answers are divided by it."""
     shift: Shift | None = None
 
-    @property
-    def typical(self) -> Array:
-        """A row v of all columns' means, as told, shape (p,)."""
-        return np.asarray(np.linalg.solve(self.simple, np.concatenate(([1.0], self.mean))), dtype=np.float64)
-
     def at(self, theta: Array) -> Tensor:
         """Return a point above the encoding, as questions about re-encoded rows take it."""
         return above(theta, self.matrix)
