@@ -161,7 +161,9 @@ def minimum(
     score = rows.T @ (rows * (weights * slope)[:, None] ** 2) / len(rows)
     inverse = np.linalg.pinv(hessian)
     back = unit * encoding.T
-    return back @ theta, back @ (inverse @ score @ inverse / len(rows)) @ back.T
+    with np.errstate(over="ignore", invalid="ignore"):  # of a point without end the covariance has none either
+        covariance = back @ (inverse @ score @ inverse / len(rows)) @ back.T
+    return back @ theta, covariance
 
 
 def _standard(features: Array) -> Array:
