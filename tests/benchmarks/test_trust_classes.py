@@ -77,8 +77,8 @@ def test_half_of_the_noise_is_seen() -> None:
 def test_a_class_counted_at_the_middle_of_all_records_is_seen() -> None:
     """Planted bug: chances among an indicator's records are those of a record of all columns' means.
 
-    As the code before `own_middle` had them but for the indicator itself: .37 of 240 such jobs flagged, .36 of the others
-    covered.
+    As the code before `own_middle` had them but for the indicator itself: .37 of 240 such jobs flagged,
+    .36 of the others covered.
     """
     with patch.object(class_checks, "own_middle", lambda along, _: np.eye(len(along))[0]):
         assert any("nearly separated" in words for words in judged("nearly")[1])
