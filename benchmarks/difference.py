@@ -11,7 +11,7 @@ from benchmarks.gradient import DIMENSION, UNITS, WEIGHTS, facts_for, interleave
 from core.catalogue.losses import Huber, Logistic, Loss
 from core.catalogue.questions import Gradient, GradientDifference, GradientNorm
 from core.mechanisms.generator import SystemGenerator
-from core.oracle.door import FullDoor
+from core.oracle.full import FullOracle
 from core.oracle.meters import Unmetered
 from core.problems.linear import LinearProblem
 
@@ -27,21 +27,21 @@ def compare(loss: Loss, title: str, clip: float | None, threads: int) -> float:
     theta = torch.full((DIMENSION,), 0.05, dtype=torch.float64)
     other = theta + 0.01
     problem = LinearProblem(features, target, torch.ones(UNITS, dtype=torch.bool), loss, WEIGHTS)
-    door = FullDoor(problem, facts_for(loss, UNITS, DIMENSION), Unmetered(), SystemGenerator())
+    oracle = FullOracle(problem, facts_for(loss, UNITS, DIMENSION), Unmetered(), SystemGenerator())
     gradient, norm = Gradient(sigma=30.0, clip=clip), GradientNorm(sigma=30.0, clip=clip)
     difference = GradientDifference(sigma=30.0, cap=0.05, clip=clip)
 
     def two_gradients() -> object:
-        return door.ask(gradient, theta), door.ask(gradient, other)
+        return oracle.ask(gradient, theta), oracle.ask(gradient, other)
 
     def norm_and_gradient() -> object:
         point = theta + 1e-6 * torch.rand(1, dtype=torch.float64)  # a new one, which no sum is remembered of
-        return door.ask(norm, point), door.ask(gradient, point)
+        return oracle.ask(norm, point), oracle.ask(gradient, point)
 
     pair, one, ours, both = interleaved(
         two_gradients,
         lambda: features @ theta,
-        lambda: door.ask(difference, theta, other),
+        lambda: oracle.ask(difference, theta, other),
         norm_and_gradient,
     )
     ratio = ours / (pair - one)

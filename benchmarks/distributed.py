@@ -1,4 +1,4 @@
-"""A gradient through the door with one process and with two: `python -m benchmarks.distributed`.
+"""A gradient through the oracle with one process and with two: `python -m benchmarks.distributed`.
 
 581,012 x 54 float64 that two processes hold between them; then a network of two convolutions and 26,010 parameters on
 images of 28 x 28, whose Poisson samples of 2,048 of 16,384 records two processes share, each holding all. Synthetic,
@@ -26,10 +26,10 @@ from core.catalogue.questions import Curvature, Gradient, Question
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.sampling import rate_parts
 from core.oracle import Oracle
-from core.oracle.door import FullDoor
+from core.oracle.full import FullOracle
 from core.oracle.meters import Unmetered
 from core.oracle.noise import grid_for
-from core.oracle.samples import PoissonDoor
+from core.oracle.samples import PoissonOracle
 from core.privacy.facts import Adjacency, Facts
 from core.problems import Problem
 from core.problems.linear import LinearProblem
@@ -97,7 +97,7 @@ def join(rank: int, place: str) -> Team:
 
 
 def compare(
-    name: str, question: Question, public: Facts, problems: tuple[Problem, Problem], doors: tuple[Oracle, Oracle]
+    name: str, question: Question, public: Facts, problems: tuple[Problem, Problem], oracles: tuple[Oracle, Oracle]
 ) -> float:
     """Print a line; return the ratio.
 
@@ -106,26 +106,26 @@ def compare(
         question: what is asked.
         public: facts.
         problems: one process's, and several processes'.
-        doors: to them.
+        oracles: to them.
     """
     theta = torch.full((public.dimension,), 0.05, dtype=torch.float64)
     step = grid_for(question, public, public.units).part_step
     integers = [problem.integer_sum(question, public, theta, step) for problem in problems]
     assert torch.equal(*integers), "the integers are those of one process"
 
-    def ask(door: Oracle) -> None:
-        """Ask somewhere else than before: a door remembers the last sum at one point."""
-        door.ask(question, 0.05 * torch.rand(public.dimension, dtype=torch.float64))
+    def ask(oracle: Oracle) -> None:
+        """Ask somewhere else than before: an oracle remembers the last sum at one point."""
+        oracle.ask(question, 0.05 * torch.rand(public.dimension, dtype=torch.float64))
 
-    def busy(door: Oracle) -> float:
+    def busy(oracle: Oracle) -> float:
         """Return the processor time that the leader takes for a few answers."""
         start = process_time()
         for _ in range(5):
-            ask(door)
+            ask(oracle)
         return process_time() - start
 
-    alone, together = interleaved(*(partial(ask, door) for door in doors))
-    share = busy(doors[1]) / busy(doors[0])
+    alone, together = interleaved(*(partial(ask, oracle) for oracle in oracles))
+    share = busy(oracles[1]) / busy(oracles[0])
     print(f"{name:<22}{alone * 1e3:>14.1f}{together * 1e3:>14.1f}{together / alone:>8.2f}{share:>12.2f}")
     return together / alone
 
@@ -136,8 +136,8 @@ def compare_all(place: str) -> list[float]:
     public, one = facts_for(Logistic(), UNITS, DIMENSION), make_linear(range(UNITS))
     pair = one, ShardedProblem(make_linear(shard_of(UNITS, 0, PROCESSES)), UNITS, team)
     full = (
-        FullDoor(pair[0], public, Unmetered(), SystemGenerator()),
-        FullDoor(pair[1], public, Unmetered(), SystemGenerator()),
+        FullOracle(pair[0], public, Unmetered(), SystemGenerator()),
+        FullOracle(pair[1], public, Unmetered(), SystemGenerator()),
     )
     ratios = [compare(question.kind, question, public, pair, full) for question in QUESTIONS]
     team.tell(NEXT)
@@ -148,8 +148,8 @@ def compare_all(place: str) -> list[float]:
     both = network, ShardedProblem(network, IMAGES, team)
     parts = rate_parts(BATCH / IMAGES)
     sampled = (
-        PoissonDoor(both[0], known, Unmetered(), SystemGenerator(), parts),
-        PoissonDoor(both[1], known, Unmetered(), SystemGenerator(), parts),
+        PoissonOracle(both[0], known, Unmetered(), SystemGenerator(), parts),
+        PoissonOracle(both[1], known, Unmetered(), SystemGenerator(), parts),
     )
     ratios.append(compare("a network's gradient", Gradient(sigma=1.0), known, both, sampled))
     team.tell(NEXT)

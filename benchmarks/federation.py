@@ -26,8 +26,8 @@ from core.catalogue.losses import Logistic
 from core.catalogue.questions import Curvature
 from core.mechanisms.generator import SystemGenerator
 from core.oracle import Oracle
-from core.oracle.door import FullDoor
 from core.oracle.federation import READY, ClientMeter, Federation, Rounds
+from core.oracle.full import FullOracle
 from core.oracle.meters import Unmetered
 from core.problems.circle import DistributedCircle
 from core.problems.linear import LinearProblem
@@ -66,8 +66,8 @@ def take_part(number: int, size: int, place: str) -> tuple[float, float, float]:
     circle = DistributedCircle(team, PATIENCE_SECONDS)
     records, public, rounds = own_records(number), facts_for(Logistic(), UNITS, DIMENSION), Rounds(circle)
     paying = ClientMeter(Unmetered(), rounds)
-    federation = Federation(FullDoor(records, public, paying, SystemGenerator()), paying, "benchmark")
-    alone = FullDoor(records, public, Unmetered(), SystemGenerator())
+    federation = Federation(FullOracle(records, public, paying, SystemGenerator()), paying, "benchmark")
+    alone = FullOracle(records, public, Unmetered(), SystemGenerator())
     sharing = max(1.0, size / (os.cpu_count() or 1))
     found = []
     for _ in range(TURNS):

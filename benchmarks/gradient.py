@@ -1,4 +1,4 @@
-"""A noisy gradient step through the door against the two plain products that it needs: `python -m benchmarks.gradient`.
+"""A noisy gradient step through the oracle against the two plain products it needs: `python -m benchmarks.gradient`.
 
 581,012 x 54 float64, the size of the covertype data, synthetic. The target is a ratio of at most 1.1; a blocked pass
 reads X once, so it can be below 1 with noise, rounding and clipping included.
@@ -12,7 +12,7 @@ import torch
 from core.catalogue.losses import Huber, Logistic, Loss, Mallows, curvature_bound, gradient_bound
 from core.catalogue.questions import Curvature, Gradient, Question
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
-from core.oracle.door import FullDoor
+from core.oracle.full import FullOracle
 from core.oracle.meters import Unmetered
 from core.oracle.simulation import Simulation
 from core.privacy.facts import Adjacency, Facts
@@ -53,7 +53,7 @@ def compare(loss: Loss, title: str, clip: float | None, threads: int) -> float:
     target = (torch.rand(UNITS, generator=generator) < 0.5).double()
     theta = torch.full((DIMENSION,), 0.05, dtype=torch.float64)
     problem = LinearProblem(features, target, torch.ones(UNITS, dtype=torch.bool), loss, WEIGHTS)
-    door = FullDoor(problem, facts_for(loss, UNITS, DIMENSION), Unmetered(), SystemGenerator())
+    oracle = FullOracle(problem, facts_for(loss, UNITS, DIMENSION), Unmetered(), SystemGenerator())
     question: Question = Gradient(sigma=30.0, clip=clip)
 
     def plain() -> object:
@@ -61,7 +61,7 @@ def compare(loss: Loss, title: str, clip: float | None, threads: int) -> float:
 
     def step() -> object:
         nonlocal theta
-        theta = theta - 0.1 * door.ask(question, theta).value  # elsewhere each time: a sum at one point is remembered
+        theta = theta - 0.1 * oracle.ask(question, theta).value  # elsewhere each time: a sum at one point is remembered
         return theta
 
     base, ours = interleaved(plain, step)
@@ -69,7 +69,7 @@ def compare(loss: Loss, title: str, clip: float | None, threads: int) -> float:
     print(f"{title:<22}{threads:>8}{base * 1e3:>12.1f}{ours * 1e3:>12.1f}{ratio:>8.2f}")
     if clip is None:
         curvature = Curvature(of="hessian", sigma=30.0)
-        base, ours = interleaved(lambda: features.T @ features, lambda: door.ask(curvature, theta).value, repeats=3)
+        base, ours = interleaved(lambda: features.T @ features, lambda: oracle.ask(curvature, theta).value, repeats=3)
         print(f"{'  curvature / X^T X':<22}{threads:>8}{base * 1e3:>12.1f}{ours * 1e3:>12.1f}{ours / base:>8.2f}")
     return ratio
 
@@ -96,7 +96,7 @@ def lanes() -> None:
 def main() -> None:
     """Print the table."""
     print(f"{UNITS} x {DIMENSION} float64, milliseconds, medians; target ratio {TARGET_RATIO}")
-    print(f"{'':<22}{'threads':>8}{'plain':>12}{'door':>12}{'ratio':>8}")
+    print(f"{'':<22}{'threads':>8}{'plain':>12}{'oracle':>12}{'ratio':>8}")
     default, ratios = torch.get_num_threads(), list[float]()
     for threads in dict.fromkeys((1, default)):
         ratios += [

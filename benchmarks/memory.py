@@ -17,7 +17,7 @@ from benchmarks.gradient import WEIGHTS, facts_for
 from core.catalogue.losses import Logistic
 from core.catalogue.questions import Curvature, Gradient
 from core.mechanisms.generator import SystemGenerator
-from core.oracle.door import FullDoor
+from core.oracle.full import FullOracle
 from core.oracle.meters import Unmetered
 from core.problems.linear import LinearProblem
 
@@ -45,11 +45,11 @@ def job(units: int, dimension: int) -> int:
     problem = LinearProblem(
         torch.from_numpy(features), torch.from_numpy(target), torch.from_numpy(present), loss, WEIGHTS
     )
-    door = FullDoor(problem, facts_for(loss, units, dimension), Unmetered(), SystemGenerator())
+    oracle = FullOracle(problem, facts_for(loss, units, dimension), Unmetered(), SystemGenerator())
     theta = torch.zeros(dimension, dtype=torch.float64)
     for _ in range(STEPS):
-        theta = theta - 0.1 * door.ask(Gradient(sigma=30.0), theta).value
-    door.ask(Curvature(of="hessian", sigma=30.0), theta)
+        theta = theta - 0.1 * oracle.ask(Gradient(sigma=30.0), theta).value
+    oracle.ask(Curvature(of="hessian", sigma=30.0), theta)
     return features.nbytes + target.nbytes + present.nbytes
 
 

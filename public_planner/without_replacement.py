@@ -1,6 +1,6 @@
 """What Gaussian answers about uniform batches of fixed size cost, drawn anew for each of them, under replace_one.
 
-No door draws such batches; plans show them beside those that can be run, since theorems about clipped descent cover
+No oracle draws such batches; plans show them beside those that can be run, since theorems about clipped descent cover
 them where they do not cover Poisson samples. So this prices plans and no ledger, and is arithmetic in floats with a
 margin, not exact.
 

@@ -33,12 +33,12 @@ from core.privacy.budget import plan_orders
 from core.privacy.facts import Adjacency
 from core.privacy.renyi import prefix_costs
 from core.store.records.records import Encoded
-from core.training.doors import make_meter, open_door
 from core.training.fitting import make_problem, train
+from core.training.oracles import make_meter, open_oracle
 from core.training.order import Payer
 from examples import bank
 from tests.support.embedded import Embedded, embedded
-from tests.training.test_doors import Counted, order_of
+from tests.training.test_oracles import Counted, order_of
 
 Array = NDArray[np.float64]
 KEY = ("age", "duration", "campaign", "housing", "loan", "marital")
@@ -75,8 +75,8 @@ class Bank:
         features, target = self.encoded(planned.design)
         records = Encoded(features, target, np.ones(len(self.rows), dtype=np.bool_))
         meter = make_meter(planned, order, Counted(), lambda: False)
-        door = open_door(planned, order, make_problem(planned, records, {}), meter, shared=False)
-        released = train(planned, order, meter, door, {})
+        oracle = open_oracle(planned, order, make_problem(planned, records, {}), meter, shared=False)
+        released = train(planned, order, meter, oracle, {})
         assert isinstance(released, Released)
         return planned.spec.model_dump(mode="json"), summary(released)
 

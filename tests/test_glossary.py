@@ -27,6 +27,10 @@ KEPT = (
     "scope",
 )
 RETIRED = (
+    "AbstractDoor",
+    "FullDoor",
+    "PoissonDoor",
+    "StreamDoor",
     "alembic_version",
     "digest-key",
     "exact_grid",

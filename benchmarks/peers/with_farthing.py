@@ -1,8 +1,8 @@
-"""Farthing's own step through its real doors: production noise and sampling, paid by the ledger's meter.
+"""Farthing's own step through its real oracles: production noise and sampling, paid by the ledger's meter.
 
 `python -m benchmarks.peers.with_farthing TASK BATCH FOLDER METHOD fixed|poisson|equal|write STEPS`
 
-On fixed batches the pre-sliced batches stand behind one door in turn, which reads all of the one that is there.
+On fixed batches the pre-sliced batches stand behind one oracle in turn, which reads all of the one that is there.
 """
 
 import sys
@@ -37,8 +37,8 @@ from core.mechanisms.generator import SystemGenerator  # noqa: E402 - as above
 from core.mechanisms.public_start import draw_start  # noqa: E402 - as above
 from core.mechanisms.sampling import rate_parts  # noqa: E402 - as above
 from core.optimizers.places import Places  # noqa: E402 - as above
-from core.oracle.door import AbstractDoor, FullDoor  # noqa: E402 - as above
-from core.oracle.samples import PoissonDoor, sampled  # noqa: E402 - as above
+from core.oracle.full import FullOracle, RecordsOracle  # noqa: E402 - as above
+from core.oracle.samples import PoissonOracle, sampled  # noqa: E402 - as above
 from core.privacy.events import Event, Repeated  # noqa: E402 - as above
 from core.privacy.facts import Adjacency, Facts  # noqa: E402 - as above
 from core.privacy.renyi import prefix_costs  # noqa: E402 - as above
@@ -115,8 +115,10 @@ def meter_for(event: Event) -> LedgerMeter:
     return LedgerMeter(Till(), [Payer(ORDERS, tuple(prefix_costs(schedule, ORDERS)))], schedule)
 
 
-def door_of(task: Task, folder: Path, question: Gradient, *, poisson: bool) -> tuple[AbstractDoor, list[Problem], int]:
-    """Return a door, what stands behind it in turn, and the number of parameters.
+def oracle_of(
+    task: Task, folder: Path, question: Gradient, *, poisson: bool
+) -> tuple[RecordsOracle, list[Problem], int]:
+    """Return an oracle, what stands behind it in turn, and the number of parameters.
 
     To all records, which it samples, or to one batch after the other.
     """
@@ -135,10 +137,10 @@ def door_of(task: Task, folder: Path, question: Gradient, *, poisson: bool) -> t
     )
     if not poisson:
         meter = meter_for(question.event())
-        return FullDoor(problems[0], facts, meter, SystemGenerator()), problems, len(start)
+        return FullOracle(problems[0], facts, meter, SystemGenerator()), problems, len(start)
     parts = rate_parts(task.batch / task.units)
     meter = meter_for(sampled(question, parts))
-    return PoissonDoor(problems[0], facts, meter, SystemGenerator(), parts), problems, len(start)
+    return PoissonOracle(problems[0], facts, meter, SystemGenerator(), parts), problems, len(start)
 
 
 def main() -> None:
@@ -150,15 +152,15 @@ def main() -> None:
         write(folder, task, start_of(task))
         return
     question = Gradient(sigma=SILENT_SIGMA if mode == "equal" else task.sigma, clip=task.clip)
-    door, problems, dimension = door_of(task, folder, question, poisson=mode == "poisson")
-    theta, number, places = torch.zeros(dimension, dtype=door.precision), 0, Places()
+    oracle, problems, dimension = oracle_of(task, folder, question, poisson=mode == "poisson")
+    theta, number, places = torch.zeros(dimension, dtype=oracle.precision), 0, Places()
 
     def step() -> None:
         nonlocal theta, number
-        door._problem = problems[number % len(problems)]  # noqa: SLF001 - a scope's records do not change; these do
-        told = door.ask(question, theta).value
+        oracle._problem = problems[number % len(problems)]  # noqa: SLF001 - a scope's records do not change; these do
+        told = oracle.ask(question, theta).value
         theta = torch.sub(theta, told, alpha=task.step_size, out=places.of("theta", told))  # as `clipped_sgd` does
-        door.keep({"theta": theta}, number)
+        oracle.keep({"theta": theta}, number)
         number += 1
 
     if mode == "equal":

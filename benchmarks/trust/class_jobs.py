@@ -1,4 +1,4 @@
-"""One job of a multinomial cell: a fresh data set, the real planner, a real door, and what it should find.
+"""One job of a multinomial cell: a fresh data set, the real planner, a real oracle, and what it should find.
 
 Also the same equations without noise, in NumPy from the formulas, independent of problems and questions.
 """
@@ -65,7 +65,7 @@ def encoded_classes(plan: PlannedJob, data: ClassData) -> tuple[Array, Array]:
 
 
 def run_classes(cell: ClassCell, seed: tuple[int, ...]) -> Job:
-    """Draw a data set, run its job at a real door, and solve the same equation without noise; as `jobs.run`."""
+    """Draw a data set, run its job at a real oracle, and solve the same equation without noise; as `jobs.run`."""
     draws = np.random.default_rng(seed)
     data = draw_classes(draws, cell.shape, cell.units, cell.features - 1, cell.classes, cell.structure, wide=cell.wide)
     plan = planned_classes(cell, data)

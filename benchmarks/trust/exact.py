@@ -1,6 +1,6 @@
 """The same equations without noise: the weighted one that a job solves, and the plain likelihood, by Newton's method.
 
-In NumPy and from the formulas, independent of the problems and questions behind the door.
+In NumPy and from the formulas, independent of the problems and questions behind the oracle.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""One job of a cell: a fresh data set, the real planner, a real door with its lattice, and what it should find."""
+"""One job of a cell: a fresh data set, the real planner, a real oracle with its lattice, and what it should find."""
 
 from dataclasses import dataclass
 from decimal import Decimal
@@ -22,7 +22,7 @@ from core.catalogue.whitened_newton import WhitenedNewton
 from core.inference.estimate import Estimate
 from core.mechanisms.generator import SystemGenerator
 from core.optimizers import fit_and_infer
-from core.oracle.door import FullDoor
+from core.oracle.full import FullOracle
 from core.oracle.meters import CountingMeter
 from core.privacy.budget import plan_orders
 from core.privacy.events import Event, compose
@@ -142,7 +142,7 @@ def encoded(plan: PlannedJob, data: DataSet) -> tuple[Array, Array]:
 
 
 def run(cell: Cell, seed: tuple[int, ...]) -> Job:
-    """Draw a data set, run its job at a real door, and solve the same equation without noise.
+    """Draw a data set, run its job at a real oracle, and solve the same equation without noise.
 
     Args:
         cell: of the grid.
@@ -170,7 +170,7 @@ def whole(cell: Cell) -> tuple[Array, Array] | None:
 
 
 def trained(plan: PlannedJob, features: Array, target: Array) -> Estimate:
-    """Run a planned job at a real door, whose meter refuses what was not priced."""
+    """Run a planned job at a real oracle, whose meter refuses what was not priced."""
     problem = make_problem(
         torch.from_numpy(features.copy()),
         torch.from_numpy(target.copy()),
@@ -178,8 +178,8 @@ def trained(plan: PlannedJob, features: Array, target: Array) -> Estimate:
         encoded_loss(plan.spec.model, plan.design),  # type: ignore[arg-type] # no network is asked for
         plan.spec.model.weights,  # type: ignore[union-attr] # as above
     )
-    door = FullDoor(problem, plan.facts, CountingMeter(_priced(plan)), SystemGenerator())
-    return fit_and_infer(plan.spec.optimizer, plan.spec.inference, door).value.estimate
+    oracle = FullOracle(problem, plan.facts, CountingMeter(_priced(plan)), SystemGenerator())
+    return fit_and_infer(plan.spec.optimizer, plan.spec.inference, oracle).value.estimate
 
 
 def _priced(plan: PlannedJob) -> Event:

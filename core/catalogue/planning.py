@@ -54,7 +54,7 @@ HUBER_RADIUS = 1.0
 """Plausible sizes of encoded slopes: log odds, or halves of the target's range, for half a column's range."""
 MOST_METHOD_CHUNKS = 97
 STEPS_PER_BOUND = 2.0**21
-"""The finest grid of the door's lattice: steps for one bound."""
+"""The finest grid of the oracle's lattice: steps for one bound."""
 LARGEST_NOISE_STEPS = 2.0**50
 """Integer noise is drawn up to this parameter."""
 SMALLEST_SIGMA = 2.0**-20
@@ -272,7 +272,7 @@ def _counted(events: Sequence[Event]) -> Counter[Event]:
 
 
 def check_lattice(questions: Iterable[Question], facts: Facts, pointer: str) -> None:
-    """Refuse what the door's integer lattice cannot carry, before anything is charged.
+    """Refuse what the oracle's integer lattice cannot carry, before anything is charged.
 
     A bound C is cut into 2^20 to 2^21 steps, so that the sensitivity of the integer sum is at least 2^20 steps and at
     most 2 C with its margin, the summing's own error, and one rounding in each coordinate. Its product with sigma

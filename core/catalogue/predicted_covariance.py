@@ -47,7 +47,7 @@ class Outlook:
 
 @dataclass(frozen=True)
 class Noised:
-    """Matrices with noise patterns, shapes (R, p, p), as the door would tell them, ridge included."""
+    """Matrices with noise patterns, shapes (R, p, p), as the oracle would tell them, ridge included."""
 
     told: Array
     """The final Hessian, pooled with the optimizer's."""

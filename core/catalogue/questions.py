@@ -2,7 +2,7 @@
 
 A question's `sigma` is the noise standard deviation divided by the sensitivity, the same number under both
 adjacencies, so `event()` needs no facts. The answer is a mean over the public number of units (an expected batch, for
-a sample); `sensitivity` is that of the answer in exact arithmetic. The door adds what its integer lattice costs and
+a sample); `sensitivity` is that of the answer in exact arithmetic. The oracle adds what its integer lattice costs and
 reports the standard deviation it really used with each answer.
 """
 
@@ -104,7 +104,7 @@ class GradientNorm(AbstractQuestion):
 
     A ridge's gradient, which is public and never clipped, is added to the mean before the norm is taken.
 
-    Sensitivity. That of the mean itself: ||a| - |b|| <= |a - b|, whatever public vector is added to both. The door
+    Sensitivity. That of the mean itself: ||a| - |b|| <= |a - b|, whatever public vector is added to both. The oracle
     takes the norm of the integer sum and rounds it down, for which it adds one step.
 
     Source: Menart, Ullah, Arora, Bassily and Guzman (2024), algorithm 3, its noise a number and not a vector.

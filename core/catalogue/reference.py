@@ -56,7 +56,7 @@ LEAST_RATE_PART: Final = 0.01
 class Reference:
     """Expected matrices at the true parameters, in encoded units, shapes (p, p), an unknown scale last.
 
-    `curvature` is the Hessian as the door tells it: without the ridge, and times an unknown scale.
+    `curvature` is the Hessian as the oracle tells it: without the ridge, and times an unknown scale.
     """
 
     curvature: Array

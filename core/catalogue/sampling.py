@@ -1,4 +1,4 @@
-"""Which units a method's questions read: the door draws them, and prices what it drew."""
+"""Which units a method's questions read: the oracle draws them, and prices what it drew."""
 
 from typing import Annotated, Any, Literal
 

@@ -1,6 +1,6 @@
 """What the entries of theta mean to whoever steps or infers: coefficients, then perhaps an unknown residual scale.
 
-The door tells of the loss without its ridge, and with an unknown scale it tells the Hessian times that scale. What is
+The oracle tells of the loss without its ridge, and with an unknown scale it tells the Hessian times that scale. What is
 missing needs no record: theta is made of released values, so all of this is post-processing.
 
 Source: Avella-Medina, Bradshaw and Loh (2023), display (12) for the ridge and loss (6) for the scale. The penalty is on
@@ -29,7 +29,7 @@ def penalised_gradient(facts: Facts, gradient: Tensor, theta: Tensor, ridge: Ten
 
     Args:
         facts: for the job's own ridge.
-        gradient: as the door told it, shape (..., p).
+        gradient: as the oracle told it, shape (..., p).
         theta: where, shape (..., p).
         ridge: more of it, shape (...); a warm start's.
     """

@@ -12,7 +12,7 @@ Near the minimiser theta_{k+1} - theta_hat = F (theta_k - theta_hat) - noise wit
 * damped Newton: F = (1 - damping) I and N = (damping * scale)^2 M^-2, so the variance is
   scale^2 * damping/(2 - damping) * M^-2.
 
-`scale` is the standard deviation that the door really used. The noised Hessians of the later half of Newton's steps
+`scale` is the standard deviation that the oracle really used. The noised Hessians of the later half of Newton's steps
 have been paid for and estimate the same matrix as the final one, up to the distance between iterates, of the order of
 the noise that the correction measures: they are averaged with it, weighted by precision. This can only lower the
 variance of the matrix and is free of charge.
@@ -47,7 +47,7 @@ def infer(inference: Inference, estimate: Estimate, oracle: Oracle, shifts: Tens
     Args:
         inference: public settings, nothing open, with intervals.
         estimate: what the optimizer returned.
-        oracle: the door it used, still open.
+        oracle: the oracle it used, still open.
         shifts: unit vectors, shape (q, features), that move many coefficients together (`Design.baseline_shifts`);
             what is not known along one enters all of them.
     """

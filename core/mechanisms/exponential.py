@@ -51,7 +51,7 @@ def choose(generator: Generator, scores: Sequence[int], parameter: float) -> int
     """Draw an index with probability in proportion to exp(-score / parameter).
 
     Args:
-        generator: the job's own; a door passes it through `require_system`.
+        generator: the job's own; an oracle passes it through `require_system`.
         scores: K integers, at least one.
         parameter: P; 2/epsilon times the sensitivity of a score, for a bounded range of epsilon.
 

@@ -106,7 +106,7 @@ def noise_vector(generator: Generator, sigma: float, size: int) -> NDArray[np.in
     """Draw independent noise for an integer vector.
 
     Args:
-        generator: the job's own; a door passes it through `require_system`.
+        generator: the job's own; an oracle passes it through `require_system`.
         sigma: the parameter, in grid steps, at least 0.5.
         size: number of coordinates.
 

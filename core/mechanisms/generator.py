@@ -1,6 +1,6 @@
 """Where random bits come from: the system for private records, a seed for synthetic ones.
 
-The two are distinct final types. A door to a scope's records asks `require_system`, so that a seed can never reach
+The two are distinct final types. A oracle over a scope's records asks `require_system`, so that a seed can never reach
 them: with a known seed the noise could be subtracted again.
 
 Source: AES in counter mode as a pseudo-random generator (NIST SP 800-38A and 800-90A). It guards against what has gone
@@ -178,7 +178,7 @@ class SystemGenerator(Generator):
 
 @final
 class SimulationGenerator(Generator):
-    """Repeatable bits and fast float noise for synthetic data only; no door to a scope accepts it.
+    """Repeatable bits and fast float noise for synthetic data only; no oracle over a scope accepts it.
 
     Args:
         seed: in [0, 2**32), all that the float generator underneath keeps.

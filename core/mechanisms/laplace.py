@@ -47,7 +47,7 @@ def draw(generator: Generator, scale: float, count: int) -> list[int]:
     """Return independent draws of the discrete Laplace law.
 
     Args:
-        generator: the job's own; a door passes it through `require_system`.
+        generator: the job's own; an oracle passes it through `require_system`.
         scale: b, taken as the rational number that it is, between 2^-10 and 2^60.
         count: how many.
     """
@@ -69,7 +69,7 @@ def first_below(generator: Generator, scores: Sequence[int], threshold: int, *, 
     All noise is drawn and all scores are compared, whichever is the first.
 
     Args:
-        generator: the job's own; a door passes it through `require_system`.
+        generator: the job's own; an oracle passes it through `require_system`.
         scores: K integers, at least one.
         threshold: T, public.
         moved: D, by how much a score moves at most between neighbours.

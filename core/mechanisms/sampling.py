@@ -1,7 +1,7 @@
 """Which units a question reads, and data-free random draws, from a generator's bits.
 
-Sampling belongs to the door: the rate it prices is the rate it drew with, a multiple of 2^-64. Sizes of Poisson samples
-are secret and batches are never truncated (Chua et al. 2024 on shuffled batches that were priced as Poisson).
+Sampling belongs to the oracle: the rate it prices is the rate it drew with, a multiple of 2^-64. Sizes of Poisson
+samples are secret and batches are never truncated (Chua et al. 2024 on shuffled batches that were priced as Poisson).
 """
 
 from bisect import bisect_right

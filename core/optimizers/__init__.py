@@ -55,7 +55,7 @@ class Fitted:
 def iterate(  # noqa: C901, PLR0912 - a case for each method
     settings: AnySettings, oracle: Oracle, points: Tensor | None = None, looked: Columns | None = None
 ) -> tuple[Estimate, Status]:
-    """Run the method that these filled settings name and leave the door open.
+    """Run the method that these filled settings name and leave the oracle open.
 
     Args:
         settings: the method's, nothing open.
@@ -104,7 +104,7 @@ def iterate(  # noqa: C901, PLR0912 - a case for each method
 
 
 def fit(settings: AnySettings, oracle: Oracle, points: Tensor | None = None) -> Release[Estimate]:
-    """Run a method and close the door; arguments as `iterate`.
+    """Run a method and close the oracle; arguments as `iterate`.
 
     Raises:
         Diverged: as `iterate`.
@@ -121,7 +121,7 @@ def fit_and_infer(
     points: Tensor | None = None,
     looked: Columns | None = None,
 ) -> Release[Fitted]:
-    """Run a method, ask for the two matrices of its intervals where wanted, and close the door.
+    """Run a method, ask for the two matrices of its intervals where wanted, and close the oracle.
 
     Args:
         settings: the method's, nothing open.

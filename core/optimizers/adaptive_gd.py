@@ -4,7 +4,7 @@ Source: Menart, Ullah, Arora, Bassily and Guzman (2024), algorithm 3, as correct
 Sensitivity: those of `GradientNorm` and `Gradient`, one Gaussian answer each, and of `LeastGradient` for a choice at a
 price. What an answer costs is decided by answers before it, and a question that cannot be afforded is not asked, so
 that all of it together costs at most the budget, surely (a privacy filter; the paper's halves are not needed). A
-gradient is asked for at the very point of its norm, so that a door may use one sum for both.
+gradient is asked for at the very point of its norm, so that an oracle may use one sum for both.
 Failure: depends on noised values only, so it tells no more than the release. Payments that a lost worker took with it
 leave less to afford; the method then ends sooner.
 """

@@ -45,7 +45,7 @@ WHOLE: Final = (0.0, 1.0)
 
 
 def iterate(settings: Describe, oracle: Oracle) -> Release[Answers]:
-    """Ask everything, and close the door.
+    """Ask everything, and close the oracle.
 
     Args:
         settings: nothing open.

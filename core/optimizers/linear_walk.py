@@ -66,7 +66,7 @@ class Place:
         return replace(self, theta=theta, encoding=change @ self.encoding)
 
 
-class Door(Protocol):
+class PlaceQuestions(Protocol):
     """Questions about re-encoded rows, at one place."""
 
     @property
@@ -95,7 +95,7 @@ def walk(
     settings: WhitenedNewton,
     oracle: Oracle,
     place: Place,
-    door_at: Callable[[Place, float], Door],
+    questions_at: Callable[[Place, float], PlaceQuestions],
     cut: float,
     centre: float,
     raised: Array,
@@ -106,7 +106,7 @@ def walk(
         settings: public settings, nothing open.
         oracle: the only way to the records.
         place: where it begins.
-        door_at: questions in a place's encoding, with residuals cut at so many scales.
+        questions_at: questions in a place's encoding, with residuals cut at so many scales.
         cut: the model's own, for the last step.
         centre: of the target, in encoded units.
         raised: what was added to variances when the first encoding was made, in its coordinates, shape (p, p).
@@ -119,11 +119,13 @@ def walk(
     place, times = place.measured_in(scale_of(sizes)), 1.0
     for number, (gradient_sigma, hessian_sigma) in enumerate(pairs[: settings.damped_steps], 1):
         final = number == settings.damped_steps
-        door = door_at(place, cut if settled else wide)
-        gradient, deviation = door.gradient(place.theta, gradient_sigma)
-        hessian = door.matrix(place.theta, hessian_sigma)
+        questions = questions_at(place, cut if settled else wide)
+        gradient, deviation = questions.gradient(place.theta, gradient_sigma)
+        hessian = questions.matrix(place.theta, hessian_sigma)
         length = len(gradient) * deviation**2
-        step = newton_step(hessian, gradient, door.peak, STEP_FLOOR) * positive_part(float(gradient @ gradient), length)
+        step = newton_step(hessian, gradient, questions.peak, STEP_FLOOR) * positive_part(
+            float(gradient @ gradient), length
+        )
         place = replace(place, theta=place.theta - step)
         so_far = place.encoding @ np.linalg.inv(first)
         design = pooled(design, hessian)

@@ -5,7 +5,7 @@ starts at its centre, has its share of budget and failure probability, and may h
 part of the quadratic: with q = 2 w + ridge the public terms are (q/2) |theta - (2 w/q) centre|^2, whose ball of radius
 L0/q holds the exact minimiser.
 Sensitivity: that of `Gradient` (C/n, or its diameter over n under replace_one); `steps` Gaussian answers, everything
-after an answer is post-processing. The gradient of the public terms is added behind the door and never clipped.
+after an answer is post-processing. The gradient of the public terms is added behind the oracle and never clipped.
 Failure: none. Projections keep all iterates in public balls, whatever the noise; where the theory promises nothing,
 which is known before a record is read, the start is returned and nothing is asked.
 """

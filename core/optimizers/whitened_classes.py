@@ -68,9 +68,9 @@ def iterate(settings: WhitenedNewton, oracle: Oracle, looked: Columns | None = N
     classes = _look_at_classes(settings, oracle)
     sizes = Sizes(len(classes.expected), len(columns.scale))
     encoded, cross = _whiten(settings, oracle, columns, sizes)
-    door = _ClassDoor(settings, oracle, encoded, sizes)
-    theta = _walk(settings, door, classes, _start(encoded, cross, classes))
-    found = finish_classes(_last_answers(settings, door, classes, theta))
+    questions = _ClassQuestions(settings, oracle, encoded, sizes)
+    theta = _walk(settings, questions, classes, _start(encoded, cross, classes))
+    found = finish_classes(_last_answers(settings, questions, classes, theta))
     return _told(settings, oracle, columns, encoded, classes, found), Status.FINISHED
 
 
@@ -124,7 +124,7 @@ def _no_longer(step: Array, most: float) -> Array:
     return step if length <= most else step * (most / length)
 
 
-class _ClassDoor:
+class _ClassQuestions:
     """The questions about re-encoded rows and classes, in one encoding."""
 
     def __init__(self, settings: WhitenedNewton, oracle: Oracle, encoded: Encoded, sizes: Sizes) -> None:
@@ -152,39 +152,43 @@ class _ClassDoor:
         return EXPLAINED if answer.scale >= 0.1 * once else float(np.clip(twice / max(once, TINY), 0.5, 1.0))
 
 
-def _walk(settings: WhitenedNewton, door: _ClassDoor, classes: Classes, theta: Array) -> Array:
+def _walk(settings: WhitenedNewton, questions: _ClassQuestions, classes: Classes, theta: Array) -> Array:
     """Take the short steps: shortened where a gradient is mostly noise, and cut to a length."""
     assert settings.damped_steps is not None, "plan first"
     pairs = list(zip(settings.gradient_sigmas(), settings.hessian_sigmas(), strict=True))
     for gradient_sigma, hessian_sigma in pairs[: settings.damped_steps]:
-        gradient, deviation = door.gradient(theta, gradient_sigma)
-        step = class_step(door.matrix(theta, hessian_sigma), gradient, door.sizes, classes.expected, STEP_FLOOR)
-        part = positive_part(float(gradient @ gradient), door.sizes.all * deviation**2)
+        gradient, deviation = questions.gradient(theta, gradient_sigma)
+        step = class_step(
+            questions.matrix(theta, hessian_sigma), gradient, questions.sizes, classes.expected, STEP_FLOOR
+        )
+        part = positive_part(float(gradient @ gradient), questions.sizes.all * deviation**2)
         theta = theta - _no_longer(part * step.reshape(theta.shape), LONGEST_STEP)
     return theta
 
 
-def _last_answers(settings: WhitenedNewton, door: _ClassDoor, classes: Classes, theta: Array) -> LastOfClasses:
+def _last_answers(
+    settings: WhitenedNewton, questions: _ClassQuestions, classes: Classes, theta: Array
+) -> LastOfClasses:
     """Take the first precise step, and ask what the last one and the covariance need where it ends."""
     sigmas = list(zip(settings.gradient_sigmas(), settings.hessian_sigmas(), strict=True))[-2:]
     (first_gradient, first_hessian), (last_gradient, last_hessian) = sigmas
-    gradient = door.gradient(theta, first_gradient)
-    hessian = door.matrix(theta, first_hessian)
-    step = class_step(hessian, gradient.value, door.sizes, classes.expected).reshape(theta.shape)
+    gradient = questions.gradient(theta, first_gradient)
+    hessian = questions.matrix(theta, first_hessian)
+    step = class_step(hessian, gradient.value, questions.sizes, classes.expected).reshape(theta.shape)
     before, theta = theta, theta - _no_longer(step, 2 * LONGEST_STEP)
-    second = door.gradient(theta, last_gradient)
-    again = door.matrix(theta, last_hessian)
-    scores = door.matrix(theta, settings.sigma(settings.shares.scores), "score")
+    second = questions.gradient(theta, last_gradient)
+    again = questions.matrix(theta, last_hessian)
+    scores = questions.matrix(theta, settings.sigma(settings.shares.scores), "score")
     return LastOfClasses(
-        sizes=door.sizes,
+        sizes=questions.sizes,
         expected=classes.expected,
         before=before.ravel(),
         theta=theta.ravel(),
         gradients=(gradient, second),
         hessians=(hessian, again),
         scores=scores,
-        explained=door.explained(),
-        units=door.units,
+        explained=questions.explained(),
+        units=questions.units,
         unidentified=settings.unidentified_deviation,
     )
 

@@ -69,16 +69,16 @@ def iterate(settings: WhitenedNewton, oracle: Oracle, looked: Columns | None = N
     if isinstance(loss, Huber):
         encoded, target, theta, tails = _walk_linear(settings, oracle, encoded, loss, target, theta)
         loss = loss if tails is None else _cut_by(settings, oracle, encoded, loss, tails)
-        door = EncodedQuestions(settings, oracle, encoded, loss, target)
+        questions = EncodedQuestions(settings, oracle, encoded, loss, target)
     else:
-        door = EncodedQuestions(settings, oracle, encoded, loss, target)
-        theta = _walk(settings, door, theta)
-    door.look_at_residuals(theta)
-    last = _last_answers(settings, door, theta)
+        questions = EncodedQuestions(settings, oracle, encoded, loss, target)
+        theta = _walk(settings, questions, theta)
+    questions.look_at_residuals(theta)
+    last = _last_answers(settings, questions, theta)
     if tails is not None and isinstance(loss, Huber):
         last = with_tails(last, tails, loss.c, weighted=bool(settings.weighted))
     found = finish(last)
-    return _told(settings, oracle, columns, encoded, door, target, found), Status.FINISHED
+    return _told(settings, oracle, columns, encoded, questions, target, found), Status.FINISHED
 
 
 def _look_at_target(settings: WhitenedNewton, oracle: Oracle) -> tuple[Logistic | Huber | Poisson, Target]:
@@ -190,16 +190,16 @@ def _no_longer(step: Array, most: float) -> Array:
     return step if length <= most else step * (most / length)
 
 
-def _walk(settings: WhitenedNewton, door: EncodedQuestions, theta: Array) -> Array:
+def _walk(settings: WhitenedNewton, questions: EncodedQuestions, theta: Array) -> Array:
     """Take the short steps: shortened where a gradient is mostly noise, and cut to a length."""
     assert settings.damped_steps is not None, "plan first"
     pairs = list(zip(settings.gradient_sigmas(), settings.hessian_sigmas(), strict=True))
     for gradient_sigma, hessian_sigma in pairs[: settings.damped_steps]:
-        gradient, deviation = door.gradient(theta, gradient_sigma)
-        hessian = door.matrix(theta, hessian_sigma)
+        gradient, deviation = questions.gradient(theta, gradient_sigma)
+        hessian = questions.matrix(theta, hessian_sigma)
         part = positive_part(float(gradient @ gradient), len(theta) * deviation**2)
-        step = newton_step(hessian, gradient, door.peak, STEP_FLOOR) * part
-        theta = theta - _no_longer(step, _LONGEST_STEP[door.kind])
+        step = newton_step(hessian, gradient, questions.peak, STEP_FLOOR) * part
+        theta = theta - _no_longer(step, _LONGEST_STEP[questions.kind])
     return theta
 
 
@@ -211,14 +211,14 @@ def _walk_linear(
     Beside them, of least squares, both tails of the residuals.
     """
 
-    def door_at(place: Place, cut: float) -> EncodedQuestions:
+    def questions_at(place: Place, cut: float) -> EncodedQuestions:
         wide, own = loss.model_copy(update={"c": cut}), replace(encoded, matrix=place.encoding)
         return EncodedQuestions(settings, oracle, own, wide, target._replace(unit=place.unit))
 
     simple_to_encoded = encoded.matrix @ np.linalg.inv(encoded.simple)
     raised = simple_to_encoded @ encoded.raised @ simple_to_encoded.T
     begin = Place(theta, encoded.matrix, target.unit)
-    end, tails = walk(settings, oracle, begin, door_at, loss.c, target.centre, raised)
+    end, tails = walk(settings, oracle, begin, questions_at, loss.c, target.centre, raised)
     return replace(encoded, matrix=end.encoding), target._replace(unit=end.unit), end.theta, tails
 
 
@@ -228,33 +228,33 @@ def _cut_by(settings: WhitenedNewton, oracle: Oracle, encoded: Encoded, loss: Hu
     return loss.model_copy(update={"c": best_cut(tails, noise)})
 
 
-def _last_answers(settings: WhitenedNewton, door: EncodedQuestions, theta: Array) -> Last:
+def _last_answers(settings: WhitenedNewton, questions: EncodedQuestions, theta: Array) -> Last:
     """Take the first precise step, and ask what the last one and the covariance need where it ends."""
     sigmas = list(zip(settings.gradient_sigmas(), settings.hessian_sigmas(), strict=True))[-2:]
     (first_gradient, first_hessian), (last_gradient, last_hessian) = sigmas
-    gradient, deviation = door.gradient(theta, first_gradient)
-    hessian = door.matrix(theta, first_hessian)
-    step = newton_step(hessian, gradient, door.peak)
-    if door.kind == "logistic":
-        step = theta - onward(theta, -step, door.metric)
-    before, theta = theta, theta - _no_longer(step, 2 * _LONGEST_STEP[door.kind])
-    second = door.gradient(theta, last_gradient)
-    again = door.matrix(theta, last_hessian)
-    scores = door.scores(theta, settings.sigma(settings.shares.scores))
+    gradient, deviation = questions.gradient(theta, first_gradient)
+    hessian = questions.matrix(theta, first_hessian)
+    step = newton_step(hessian, gradient, questions.peak)
+    if questions.kind == "logistic":
+        step = theta - onward(theta, -step, questions.metric)
+    before, theta = theta, theta - _no_longer(step, 2 * _LONGEST_STEP[questions.kind])
+    second = questions.gradient(theta, last_gradient)
+    again = questions.matrix(theta, last_hessian)
+    scores = questions.scores(theta, settings.sigma(settings.shares.scores))
     return Last(
-        kind=door.kind,
+        kind=questions.kind,
         before=before,
         theta=theta,
-        metric=door.metric,
+        metric=questions.metric,
         gradients=(Told(gradient, deviation), second),
         hessians=(hessian, again),
         scores=scores,
-        peak=door.peak,
-        explained=door.explained(),
-        units=door.units,
+        peak=questions.peak,
+        explained=questions.explained(),
+        units=questions.units,
         unidentified=settings.unidentified_deviation,
-        doubtful=door.doubtful(theta),
-        offset=door.offset,
+        doubtful=questions.doubtful(theta),
+        offset=questions.offset,
     )
 
 
@@ -263,12 +263,12 @@ def _told(
     oracle: Oracle,
     columns: Columns,
     encoded: Encoded,
-    door: EncodedQuestions,
+    questions: EncodedQuestions,
     target: Target,
     found: Whitened,
 ) -> Estimate:
     """Return the estimate in encoded units."""
-    loss = door.told
+    loss = questions.told
     unit = target.unit if isinstance(loss, Huber) else 1.0
     back = unit * encoded.matrix.T
     theta = back @ found.theta
@@ -289,14 +289,14 @@ def _told(
             sparse=columns.sparse,
             clamped=columns.clamped,
             rate=target.rate,
-            events=target.effective_events(door.sampling),
+            events=target.effective_events(questions.sampling),
             residual_scale=unit if isinstance(loss, Huber) else None,
             cap=loss.cap if isinstance(loss, Poisson) else None,
-            cut=door.asked if isinstance(door.asked, CutPoisson) else None,
-            variance_ratio=door.counts.variance_ratio if door.counts else None,
+            cut=questions.asked if isinstance(questions.asked, CutPoisson) else None,
+            variance_ratio=questions.counts.variance_ratio if questions.counts else None,
             weight_bound=settings.bound_of_weights,
             offset=None if encoded.shift is None else encoded.shift.mean,
-            sampling=door.sampling,
+            sampling=questions.sampling,
         )
     )
     covariance, sampling = (back @ one @ back.T for one in (found.covariance, found.sampling))

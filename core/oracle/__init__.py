@@ -1,9 +1,9 @@
-"""THE DOOR: bounded, noised, metered questions about private records.
+"""The only way to the records: bounded, noised, metered questions about private records.
 
 Optimizers see this module only. Records are read by `ask`, in one call that pays first, sums under a bound, adds
 noise, and returns; everything an optimizer then computes is post-processing of what it was told.
-`core.oracle.door` and `core.oracle.samples` hold the doors to a scope's records, `core.oracle.simulation` the one to
-synthetic data.
+`core.oracle.full` and `core.oracle.samples` hold the oracles over a scope's records, `core.oracle.simulation` the one
+to synthetic data.
 """
 
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Release(Generic[T]):
-    """What leaves the door: a value made of noised answers, how the method ended, and what was drawn."""
+    """What leaves the oracle: a value made of noised answers, how the method ended, and what was drawn."""
 
     value: T
     status: Status
@@ -92,7 +92,7 @@ class Oracle(Protocol):
         """Say whether price and units are left for this question, and for `then` after it: a branch, no exception."""
 
     def block(self, name: str) -> "Oracle":
-        """Return the door to a named set of records disjoint from the rest (a holdout)."""
+        """Return the oracle over a named set of records disjoint from the rest (a holdout)."""
 
     def resume(self, initial: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the last kept state of an earlier attempt, or `initial`."""
@@ -104,7 +104,7 @@ class Oracle(Protocol):
         """
 
     def release(self, value: T, status: Status) -> Release[T]:
-        """Close the door and return the value with what was drawn."""
+        """Close the oracle and return the value with what was drawn."""
 
 
 class Meter(Protocol):
@@ -130,7 +130,7 @@ class Meter(Protocol):
         """Return the answer that an earlier attempt was given here, after the state it kept; None where it had none.
 
         A method is deterministic given its answers, so it asks the same questions in the same order again; an answer
-        that has left the door once is free and exact.
+        that has left the oracle once is free and exact.
         """
 
     def note(self, question: Question, theta: Tensor, answer: Answer, other: Tensor | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What an attempt has drawn through its doors, and the payment ahead of each answer."""
+"""What an attempt has drawn through its oracles, and the payment ahead of each answer."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +19,7 @@ Part = str | int
 
 
 class Account:
-    """Counts draws, part by part, between the doors of one attempt and its meter.
+    """Counts draws, part by part, between the oracles of one attempt and its meter.
 
     Draws about one part compose; parts share no unit, so their totals stand side by side and the most expensive one
     counts. A number for a part is that of a pass of a stream, of whose units none is read by two questions: draws of
@@ -81,7 +81,7 @@ class Account:
         Raises:
             StaleAttempt: from the meter, when the job is no longer ours. Nothing was drawn then.
         """
-        ensure(self._open, "the door is closed: its value was released")
+        ensure(self._open, "the oracle is closed: its value was released")
         known = self.meter.recall(question, theta, other)
         if known is not None:
             return known
@@ -96,7 +96,7 @@ class Account:
         Raises:
             StaleAttempt: from the meter, when the job is no longer ours. Nothing was drawn then.
         """
-        ensure(self._open, "the door is closed: its value was released")
+        ensure(self._open, "the oracle is closed: its value was released")
         if self._prepaid and event is self._last[1] and part == self._last[0]:
             self._prepaid -= 1
             self._again += 1
@@ -108,7 +108,7 @@ class Account:
 
     def close(self) -> Event:
         """Let nothing more be asked and return what was drawn."""
-        ensure(self._open, "the door is closed: its value was released")
+        ensure(self._open, "the oracle is closed: its value was released")
         self._open = False
         return self.total()
 

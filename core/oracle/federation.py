@@ -4,7 +4,7 @@ Source: algorithm 3 of Tao, Zhang, Yu, Cheng, Dressler and Wang (Second-order co
 non-convex optimization). There a server averages; here every client does, and runs the same method on the same means,
 so that there is nobody who could see anything else.
 
-Privacy, for each client alone and against everybody (inter-client record-level privacy). Its door pays from its own
+Privacy, for each client alone and against everybody (inter-client record-level privacy). Its oracle pays from its own
 ledger, adds the full noise of its own question, and only then does the answer leave; whatever the others say, however
 it was chosen, is a public input to its next question. So its transcript is that of a centralised job on its records,
 and its price is that job's, whatever becomes of the others. The noise of the mean is smaller by the square root of the
@@ -128,7 +128,7 @@ class Pausing(Protocol):
 
 @final
 class ClientMeter:
-    """The meter of a client's own door: it pays through the client's own, once everybody is ready to.
+    """The meter of a client's own oracle: it pays through the client's own, once everybody is ready to.
 
     It recalls and notes nothing, for what clients go on from is not their own answers but the means of all.
 
@@ -141,7 +141,7 @@ class ClientMeter:
     Attributes:
         subject: a digest of the question that is being asked.
         forsaken: whether it is known before the question that it cannot be answered together.
-        asked: whether the client's own door was asked anything; before that nothing hangs on a record.
+        asked: whether the client's own oracle was asked anything; before that nothing hangs on a record.
     """
 
     def __init__(
@@ -223,13 +223,13 @@ class Federation:
     """The mean over clients of their own noised answers; every client has one of these, and they are equal.
 
     The mean is unweighted, over clients: F is the mean of theirs, however many records each has. A client asks its own
-    door a question with its own batch; sizes may differ from client to client, and so may the noise. Counts, moments
+    oracle a question with its own batch; sizes may differ from client to client, and so may the noise. Counts, moments
     and sums over re-encoded rows are averaged over units instead, each client's answer weighted by its public count:
     what is made of them, with its intervals, is as of all records together.
 
     Args:
-        own: this client's door, on `meter`, or on another of its blocks.
-        meter: of that door.
+        own: this client's oracle, on `meter`, or on another of its blocks.
+        meter: of that oracle.
         name: the federation's; common coins are made of it, so nothing secret may hang on them.
 
     Raises:
@@ -297,7 +297,7 @@ class Federation:
         self._meter.own.keep({**state, TOLD: torch.tensor(self._told.count)}, step)
 
     def release(self, value: T, status: Status) -> Release[T]:
-        """Close this client's door and return the value with what was drawn there: that of all, but for rounding.
+        """Close this client's oracle and return the value with what was drawn there: that of all, but for rounding.
 
         Raises:
             Forsaken: somebody would release another value, or has gone.

@@ -126,7 +126,7 @@ def scale_of(question: Question, facts: Facts, terms: int, divisor: float) -> fl
 def ridge_slope(question: Question, facts: Facts, theta: Tensor) -> Tensor | None:
     """Return the ridge's gradient where a norm is asked about, shape (..., p): no record is in it; else None.
 
-    The norm of a gradient with its ridge's is not to be had from that without, so the door adds it before the norm;
+    The norm of a gradient with its ridge's is not to be had from that without, so the oracle adds it before the norm;
     everywhere else whoever asks adds it himself.
     """
     if facts.ridge == 0 or not isinstance(question, GradientNorm | LeastGradient):

@@ -5,8 +5,8 @@ Clients run one method on one sequence of means, and the means are the same bits
 sums of products, exponentials or norms. So the first client tells its point, and everybody answers there. Each goes on
 from its own, which the means alone move: what rounding adds up to stays rounding.
 
-No privacy rests on it. A point is made of what was released before, and may be anything: a door's price holds at any.
-What is farther off than rounding ends the attempt, before anybody pays.
+No privacy rests on it. A point is made of what was released before, and may be anything: an oracle's price holds at
+any. What is farther off than rounding ends the attempt, before anybody pays.
 """
 
 from collections.abc import Sequence

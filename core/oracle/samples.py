@@ -1,6 +1,6 @@
-"""Doors to a scope's records that read some of them: a Poisson sample per question, or each record once in a job.
+"""Oracles over a scope's records that read some of them: a Poisson sample per question, or each record once in a job.
 
-Sampling belongs to the door, so the rate it prices is the rate it drew with, and every question draws its own sample.
+Sampling belongs to the oracle, so the rate it prices is the rate it drew with, and every question draws its own sample.
 Samples divide by their *expected* size, which is public; the realised one is never visible, in time or memory either.
 Streams are read in a public order, each record once in a job whatever becomes of its attempts.
 """
@@ -21,7 +21,7 @@ from core.mechanisms.generator import SystemGenerator
 from core.oracle import Meter
 from core.oracle.account import EVERYTHING
 from core.oracle.course import Stream
-from core.oracle.door import AbstractDoor, Selection
+from core.oracle.full import RecordsOracle, Selection
 from core.privacy.events import Event, Sampled
 from core.privacy.facts import Adjacency, Facts
 from core.problems import Problem
@@ -43,8 +43,8 @@ ROWS_AHEAD: Final = 2**14
 """More rows are not held for it."""
 
 
-class AbstractSampleDoor(AbstractDoor):
-    """A door whose questions read some of the records; gradients of linear predictors are summed in single precision.
+class SampleOracle(RecordsOracle):
+    """A oracle whose questions read some of the records; gradients of linear predictors are summed in single precision.
 
     They are charged as they are summed, by parts, which takes less than two parts in ten thousand more noise: see
     `core.problems.single`. What is summed so depends on the question and the kind of problem, which are public.
@@ -62,7 +62,7 @@ class AbstractSampleDoor(AbstractDoor):
 
 
 @final
-class PoissonDoor(AbstractSampleDoor):
+class PoissonOracle(SampleOracle):
     """Every question draws its own sample, each record with probability exactly parts / 2^64.
 
     The sum divides by the expected size: the realised one shows nowhere. It is over a list of rows whose public length
@@ -91,7 +91,7 @@ class PoissonDoor(AbstractSampleDoor):
     by that x's slot is in, however many there are.
 
     Args:
-        problem: as `AbstractDoor`, like the others.
+        problem: as `RecordsOracle`, like the others.
         facts: as above.
         meter: as above.
         generator: as above.
@@ -152,14 +152,14 @@ class PoissonDoor(AbstractSampleDoor):
 
 @lru_cache(maxsize=64)  # a method asks the same few questions in every step
 def sampled(question: Question, parts: int) -> Event:
-    """Return what an answer about a Poisson sample of rate parts / 2^64 costs; see `core.oracle.door.event_of`."""
+    """Return what an answer about a Poisson sample of rate parts / 2^64 costs; see `core.oracle.full.event_of`."""
     ensure(question.batch is None, "batches are for streams")
     ensure(question.places != "list", "no price is known of a choice from a sample")
     return Sampled(numerator=parts, sigma=question.sigma)
 
 
 @final
-class StreamDoor(AbstractSampleDoor):
+class StreamOracle(SampleOracle):
     """Every record is read by one question of a pass at most: the next ones of a public order, a batch a question.
 
     Answers about disjoint batches are priced in parallel: a whole pass costs its most expensive question, however
@@ -170,7 +170,7 @@ class StreamDoor(AbstractSampleDoor):
     says so.
 
     Args:
-        problem: as `AbstractDoor`, like the others.
+        problem: as `RecordsOracle`, like the others.
         facts: as above.
         meter: as above.
         generator: as above.
@@ -194,7 +194,7 @@ class StreamDoor(AbstractSampleDoor):
         super().__init__(problem, facts, meter, generator, blocks)
         orders = np.atleast_2d(orders)
         ensure(orders.shape[1] <= problem.units, "no unit has two places in an order")
-        # Shared with the doors to blocks, which are copies: what one reads, none reads again.
+        # Shared with the oracles to blocks, which are copies: what one reads, none reads again.
         self._streams = {
             name: Stream(
                 list(orders) if members is None else [order[members.numpy()[order]] for order in orders],

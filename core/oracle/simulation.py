@@ -1,9 +1,9 @@
-"""The door to synthetic records: lanes, seeds and silence exist here only, and no scope can be behind it.
+"""The oracle over synthetic records: lanes, seeds and silence exist here only, and no scope can be behind it.
 
-The same questions, the same problems and the same noise scale as at a real door, lattice costs included, so a study of
-a method is a study of the code that jobs run. Samples and streams are drawn as the doors draw them, or come as fresh
-draws of a population. The noise is *continuous* Gaussian, not discrete: no privacy
-hangs on its last bits here, and on grids as fine as the lattice's the two laws cannot be told apart by any statistic.
+The same questions, the same problems and the same noise scale as at a real oracle, lattice costs included, so a study
+of a method is a study of the code that jobs run. Samples and streams are drawn as the oracles draw them, or come as
+fresh draws of a population. The noise is *continuous* Gaussian, not discrete: no privacy hangs on its last bits here,
+and on grids as fine as the lattice's the two laws cannot be told apart by any statistic.
 """
 
 from collections.abc import Callable
@@ -65,8 +65,8 @@ class Simulation:
 
     Args:
         problem: the records.
-        facts: as for a real door.
-        generator: seeded; a real door refuses it, and this one refuses the system's.
+        facts: as for a real oracle.
+        generator: seeded; a real oracle refuses it, and this one refuses the system's.
         noiseless: sigma = 0: answers are exact and their scale is 0, whatever the question says.
         lanes: R noise draws about one data set; not for records that have lanes themselves.
         meter: e.g. a `CountingMeter`; default: everything is affordable.
@@ -184,7 +184,7 @@ class Simulation:
         rows: Tensor | None = None,
         included: Tensor | None = None,
     ) -> Tensor:
-        """Return a sum over some records at one point, by the route of a real door."""
+        """Return a sum over some records at one point, by the route of a real oracle."""
         assert not isinstance(self._problem, Population | FixedRecords), "they choose themselves"
         step = grid_for(question, self.facts, terms).part_step
         theta, other = at
@@ -219,7 +219,7 @@ class Simulation:
         return self._scaled[1]
 
     def _choice(self, question: LeastGradient, norms: Tensor, units: int) -> Answer:
-        """Choose one of K points by their norms, shape (K,), by the law of a real door; its least one in silence."""
+        """Choose one of K points by their norms, shape (K,), by the law of a real oracle; its least one in silence."""
         if self._noiseless:
             return Answer(value=norms.argmin(keepdim=True).double(), scale=0.0)
         grid = grid_for(question, self.facts, units)
@@ -227,7 +227,7 @@ class Simulation:
         return chosen(self._generator, scores, grid.parameter(question.sigma))
 
     def _decision(self, question: Scored, theta: Tensor) -> Answer:
-        """Choose one of K points by their scores, by the law of a real door."""
+        """Choose one of K points by their scores, by the law of a real oracle."""
         scores = []
         for point in theta:
             slope, bend = (self._sum(one, point, None) for one in (gradient_of(question), question.hessian()))
@@ -270,5 +270,5 @@ class Simulation:
         self._account.meter.keep(state, step)
 
     def release(self, value: T, status: Status) -> Release[T]:
-        """Close the door and return the value with what was drawn."""
+        """Close the oracle and return the value with what was drawn."""
         return Release(value=value, status=status, event=self._account.close())

@@ -53,7 +53,7 @@ class Coupling(Enum):
     )
     COVER = Beside(
         equal="whatever is equal for the events that are drawn under it",
-        branches="a plan, which no door draws: Gaussian answers of at most its rho in all, each under its own coupling",
+        branches="a plan, which no oracle draws: Gaussian answers of at most its rho in all, each under its coupling",
     )
     TRANSCRIPT = Beside(
         equal="all earlier answers, and so the question and the point, which are functions of answers and public coins",

@@ -96,9 +96,9 @@ class Sampling(Frozen):
 
 
 class Facts(Grown):
-    """What is public about the records behind a door.
+    """What is public about the records behind an oracle.
 
-    The bounds are promises about each unit's contribution, kept by the door (it clips to them):
+    The bounds are promises about each unit's contribution, kept by the oracle (it clips to them):
 
     * ``gradient_bound`` (B): l2 norm of a unit's gradient of the loss;
     * ``gradient_diameter``: l2 distance of two units' gradients at one point, where less than 2 B is proved; None: 2 B;

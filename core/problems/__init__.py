@@ -1,4 +1,4 @@
-"""Sums over private records, one bounded way per kind of problem; only a door may call them."""
+"""Sums over private records, one bounded way per kind of problem; only an oracle may call them."""
 
 from typing import Protocol, runtime_checkable
 
@@ -14,7 +14,7 @@ from core.problems.neural.parts import OpenSum
 
 
 class Problem(Protocol):
-    """Records behind a door."""
+    """Records behind an oracle."""
 
     @property
     def units(self) -> int:

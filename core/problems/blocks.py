@@ -66,7 +66,7 @@ SMALLEST_BOUND = 2.0**-100
 
 
 class BlockProblem(ABC):
-    """Records (x, y) behind a door: see `core.problems.SyntheticProblem`.
+    """Records (x, y) behind an oracle: see `core.problems.SyntheticProblem`.
 
     Args:
         features: float64, contiguous, shape (n, d), or (R, n, d) for synthetic lanes. They become this object's: rows

@@ -10,7 +10,7 @@ from core.problems.blocks import BlockProblem
 
 
 class LookedAtProblem(BlockProblem):
-    """Records behind a door, also of counts and of sums over re-encoded rows."""
+    """Records behind an oracle, also of counts and of sums over re-encoded rows."""
 
     def integer_sum(
         self,

@@ -1,6 +1,6 @@
 """Per-record losses that are not convex in the margin; their public constants are in the catalogue.
 
-Their second derivatives may be negative, so the facts bound no Hessian of theirs and no door is asked for one; tests
+Their second derivatives may be negative, so the facts bound no Hessian of theirs and no oracle is asked for one; tests
 and studies do. Where a margin is too large for a float's square, scores are infinite, and count as zero.
 
 Source: Menart, Ullah, Arora, Bassily and Guzman (2024) for the kinds of problems; Brier (1950) for the first loss.

@@ -2,7 +2,7 @@
 
 A population is a law, not a table: every question draws records that no other question reads, which is what theorems
 about streams assume. Every lane is a run of its own, with records of its own. For simulations only: nothing here has
-integer sums, so none of it can stand behind a scope's door. Draws come from the simulation that asks.
+integer sums, so none of it can stand behind a scope's oracle. Draws come from the simulation that asks.
 """
 
 from abc import ABC, abstractmethod

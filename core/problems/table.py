@@ -39,7 +39,7 @@ LARGEST_SCORE: Final = 1e150
 
 
 class TableProblem:
-    """Columns behind a door.
+    """Columns behind an oracle.
 
     Args:
         values: float64, shape (n, columns): numbers as parts of their declared range, categories as the number of their

@@ -1,1 +1,1 @@
-"""Use cases for workers: open the records, make the door, fit, publish. `core.training.attempt.run` is the way in."""
+"""Use cases for workers: open the records, make the oracle, fit, publish. `core.training.attempt.run` is the way in."""

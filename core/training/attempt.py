@@ -1,4 +1,4 @@
-"""One attempt at a job, inside its own process: open the records, make the door, fit, infer, publish.
+"""One attempt at a job, inside its own process: open the records, make the oracle, fit, infer, publish.
 
 The records are opened once the attempt is on record as having opened them, every answer is paid before it is summed,
 and all that leaves is the release, through the attempt's fence. An exception tells its phase and nothing else, for
@@ -25,9 +25,9 @@ from core.store.jobs import jobs
 from core.store.records.weights import read_weights
 from core.store.witness.trusting import mark_keys
 from core.training.device import make_sure_of_device, prepare_processor
-from core.training.doors import make_meter, open_door
 from core.training.fitting import train
 from core.training.network import NO_WEIGHTS, PublicWeights
+from core.training.oracles import make_meter, open_oracle
 from core.training.order import Drained, Failed, NoGpu, Order, Phase, read_order
 from core.training.ranks import Gather, TellingTill, dismiss, open_problem
 from core.training.till import LedgerTill
@@ -80,8 +80,8 @@ def _train(
     with in_phase(Phase.TRAINING):
         meter = make_meter(planned, order, till if team is None else TellingTill(till, team), stop)
         sharded = isinstance(problem, ShardedProblem) and not problem.by_rows
-        door = open_door(planned, order, problem, meter, shared=sharded)
-        released = train(planned, order, meter, door, weights)
+        oracle = open_oracle(planned, order, problem, meter, shared=sharded)
+        released = train(planned, order, meter, oracle, weights)
         dismiss(team)
     with in_phase(Phase.PUBLISHING):
         till.keep(pack_release(released), released.steps)

@@ -1,7 +1,7 @@
 """One client's attempt at a federated job, inside its own process: its own records, ledger and noise, and a circle.
 
 A client is a trainer like any other, with a claim, a fence, chunks and kept states of its own. It opens its own records
-with its own key, for it has no other; its door pays from its own scope; and it runs the method on the means that the
+with its own key, for it has no other; its oracle pays from its own scope; and it runs the method on the means that the
 clients of the circle tell each other. All of them end with the same release.
 """
 
@@ -29,10 +29,10 @@ from core.store.jobs import federations, jobs, seats
 from core.store.ledger.marks import MarkKey
 from core.store.records.records import open_records, read_records
 from core.training.attempt import in_phase, pack_release, planned_here, unpack_release
-from core.training.doors import make_meter, open_door
 from core.training.fitting import make_problem, train
 from core.training.network import PublicWeights
 from core.training.notes import unpack
+from core.training.oracles import make_meter, open_oracle
 from core.training.order import Drained, Order, Phase, read_order
 from core.training.seat import Seat
 from core.training.till import LedgerTill
@@ -242,8 +242,8 @@ def _train(
         with blaming(None if kept is None or teller == seat.number else teller, meters):
             meter = make_meter(planned, going_on, till, lambda: False)
             meters.append(paying := ClientMeter(meter, rounds, stop, meter))
-            door = open_door(planned, going_on, problem, meter, shared=False, through=paying)
-            oracle = Federation(door, paying, seat.federation)
+            alone = open_oracle(planned, going_on, problem, meter, shared=False, through=paying)
+            oracle = Federation(alone, paying, seat.federation)
             own = train(planned, going_on, meter, oracle, weights)
         released = of_all(weakest(rounds, own), seat, oracle.facts.units)
     with in_phase(Phase.PUBLISHING):
@@ -257,7 +257,7 @@ def blaming(teller: int | None, meters: Sequence[ClientMeter]) -> Iterator[None]
 
     Args:
         teller: the other client that told what is gone over; None: nobody.
-        meters: this client's, once there is one; its door asks it first of all.
+        meters: this client's, once there is one; its oracle asks it first of all.
 
     Raises:
         Misled: what another client has kept does not go with what the method asks.

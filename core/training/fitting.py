@@ -89,7 +89,7 @@ def train(planned: PlannedJob, order: Order, meter: LedgerMeter, oracle: Oracle,
         planned: the job, nothing open.
         order: for the scope's terms.
         meter: what was paid.
-        oracle: the door to the records, on that meter.
+        oracle: the oracle over the records, on that meter.
         weights: public ones that a network starts from.
 
     Raises:

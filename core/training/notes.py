@@ -1,6 +1,6 @@
 """What an attempt leaves to the next one: the method's last state, and the noised answers it was given since.
 
-Both have left the door, so telling them again is post-processing: free and exact. Nothing else is kept: no generator,
+Both have left the oracle, so telling them again is post-processing: free and exact. Nothing else is kept: no generator,
 no noise drawn ahead, nothing that has not been noised.
 """
 

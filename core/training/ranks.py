@@ -27,10 +27,10 @@ from core.settings import ServiceSettings
 from core.store.records.records import Kept, open_records, read_records
 from core.store.records.weights import KeptWeights, read_weights
 from core.training.device import prepare_processor
-from core.training.doors import begins_after, meter_on, stream_of
 from core.training.fitting import make_problem
 from core.training.meter import Till
 from core.training.network import NO_WEIGHTS, PublicWeights
+from core.training.oracles import begins_after, meter_on, stream_of
 from core.training.order import Order, Payer
 from core.training.streaming import StreamMeter
 

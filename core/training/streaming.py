@@ -10,7 +10,7 @@ by nobody. So a new attempt begins with the first unit of the first chunk that n
 has lost is what was read since its last payment and the rest of a chunk: these units are skipped, which costs nothing,
 and the method takes fewer steps. No chunk is paid twice, so that such jobs need no retry allowance. Passes of a single
 chunk have no rest to go on with: of those an attempt begins after what was kept, and pays and reads again, as others do
-(`core.training.doors.begins_after`).
+(`core.training.oracles.begins_after`).
 """
 
 from collections import Counter

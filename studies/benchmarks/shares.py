@@ -53,7 +53,7 @@ def outlook(design: Design) -> Outlook:
 
 def seen(made: Study, truth: Tensor, planned: Completed) -> tuple[list[float], float]:
     """Return the median widths of all coefficients' intervals, and what share of them holds the truth."""
-    oracle = made.door(NOISE_SEED)
+    oracle = made.oracle(NOISE_SEED)
     estimate, _ = iterate(planned.optimizer, oracle)
     deviations = infer(planned.inference, estimate, oracle).covariance.diagonal(dim1=-2, dim2=-1).sqrt()
     covered = ((estimate.theta - truth).abs() <= QUANTILE * deviations).double().mean()

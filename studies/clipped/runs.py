@@ -65,7 +65,7 @@ class Descent:
 
 
 def facts_of(problem: Population | FixedRecords, clip: float = UNCLIPPED) -> Facts:
-    """Return what a door is told of a population; a unit is zeroed."""
+    """Return what an oracle is told of a population; a unit is zeroed."""
     return Facts(
         units=problem.units,
         dimension=problem.dimension,

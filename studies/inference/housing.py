@@ -73,9 +73,9 @@ def all_sales() -> tuple[Tensor, dict[str, Tensor]]:
     """Return estimates and standard errors by kind of correction at full size, by the paper's settings."""
     made = study(sales(SimulationGenerator(31), SALES), JOINT)
     settings, inference = sharing(descent(100, JOINT_STEP, MU), MU, SALES, floor=1e-3)
-    door = made.door(32)
-    estimate, _ = iterate(settings, door)
-    sandwich = infer(inference, estimate, door)
+    oracle = made.oracle(32)
+    estimate, _ = iterate(settings, oracle)
+    sandwich = infer(inference, estimate, oracle)
     found = covariances(sandwich, estimate)
     return estimate.theta, {kind: matrix.diagonal().sqrt() for kind, matrix in found.items()}
 
@@ -88,9 +88,9 @@ def resampled(units: int, repetitions: int, *, exact: bool) -> Intervals:
     parts = []
     for lanes, generator in blocks(repetitions, 8 * units, 33):
         made = study(sales(generator, lanes, units), JOINT, MALLOWS)
-        door = made.door(generator.seed + 500, noiseless=exact)
-        estimate, _ = iterate(settings, door)
-        sandwich = infer(inference, estimate, door)
+        oracle = made.oracle(generator.seed + 500, noiseless=exact)
+        estimate, _ = iterate(settings, oracle)
+        sandwich = infer(inference, estimate, oracle)
         parts.append((estimate.theta[:, :8] - truth, covariances(sandwich, estimate)["printed"][:, :8, :8]))
     return Intervals(torch.cat([one for one, _ in parts]), {"printed": torch.cat([one for _, one in parts])}, 0.0)
 

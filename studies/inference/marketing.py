@@ -62,7 +62,7 @@ def errors(whole: Records, answer: Tensor, units: int, repetitions: int, seed: i
     for lanes, generator in blocks(repetitions, units * features.shape[-1], seed):
         taken = torch.from_numpy((generator.bits(lanes * units) % len(target)).astype(np.int64)).view(lanes, units)
         made = study((features[taken], target[taken]), Logistic(), WEIGHTS)
-        estimate, _ = iterate(settings, made.door(generator.seed + 500, noiseless=exact))
+        estimate, _ = iterate(settings, made.oracle(generator.seed + 500, noiseless=exact))
         parts.append(torch.linalg.vector_norm(estimate.theta - answer, dim=-1))
     return torch.cat(parts)
 
@@ -70,7 +70,7 @@ def errors(whole: Records, answer: Tensor, units: int, repetitions: int, seed: i
 def reference(whole: Records) -> Tensor:
     """Return the estimate after EXACT_STEPS exact steps on all records."""
     made = study((whole[0].clone(), whole[1]), Logistic(), WEIGHTS)
-    estimate, _ = iterate(descent(EXACT_STEPS, 1.0, 1.0), made.door(0, noiseless=True))
+    estimate, _ = iterate(descent(EXACT_STEPS, 1.0, 1.0), made.oracle(0, noiseless=True))
     return estimate.theta
 
 

@@ -1,7 +1,7 @@
 """E9, E13 and E14: weights against clipping, sufficient statistics and objective perturbation (figures 12 to 17).
 
-Objective perturbation cannot be asked for through a door: it solves a problem to convergence on bare records. It stands
-here, on synthetic records, for comparison only.
+Objective perturbation cannot be asked for through an oracle: it solves a problem to convergence on bare records. It
+stands here, on synthetic records, for comparison only.
 """
 
 from collections.abc import Callable
@@ -41,8 +41,8 @@ def estimates(
     """Return noisy gradient descent's estimates, shape (R, p); `run` is K, step size and mu."""
     parts = []
     for lanes, generator in blocks(repetitions, 4 * units, seed):
-        door = study(draw(generator, lanes, units), loss, weights).door(generator.seed + 500)
-        parts.append(iterate(descent(*run), door)[0].theta)
+        oracle = study(draw(generator, lanes, units), loss, weights).oracle(generator.seed + 500)
+        parts.append(iterate(descent(*run), oracle)[0].theta)
     return torch.cat(parts)
 
 
@@ -163,7 +163,7 @@ def clipped_limit(bound: float = 1.0) -> Tensor:
 def clipped_far_along(generator: SimulationGenerator, units: int) -> Tensor:
     """Return where exact steps with clipped gradients lead on so many records of D3, shape (4,)."""
     made = study(D3.logistic(generator, units), Logistic(), Clip(bound=1.0))
-    estimate, _ = iterate(descent(150, 4.0, 1.0, start=D3.truth), made.door(1, noiseless=True))
+    estimate, _ = iterate(descent(150, 4.0, 1.0, start=D3.truth), made.oracle(1, noiseless=True))
     return estimate.theta
 
 
@@ -204,7 +204,7 @@ def statistics(draw: Draw, units: int, repetitions: int, seed: int, *, rescaled:
             largest = torch.maximum(norms, y.abs().amax(-1))
             x, y = x / largest[:, None, None], y / largest[:, None]
         made = study((x, y), Squared(), Clip(bound=x_most * y_most), bounds=(x_most, y_most))
-        parts.append(iterate(settings, made.door(generator.seed + 500))[0].theta)
+        parts.append(iterate(settings, made.oracle(generator.seed + 500))[0].theta)
     return torch.cat(parts)
 
 

@@ -51,7 +51,7 @@ def diverged(damping: float, repetitions: int, *, safe: bool) -> float:
             assert made.facts.scale is not None, "it is unknown"
             bare = made.facts.scale.model_copy(update={"floor": -NEVER})
             made = Study(made.problem, made.facts.model_copy(update={"scale": bare}))
-        estimate, _ = iterate(settings, made.door(generator.seed + 500))
+        estimate, _ = iterate(settings, made.oracle(generator.seed + 500))
         hessian = made.problem.bounded_sum(Curvature(of="hessian", sigma=1.0), made.facts, estimate.theta) / 1000
         vanished = torch.linalg.eigvalsh(hessian)[:, 0] < VANISHED
         lost.append(vanished | ((estimate.theta[:, :4] - D1.parameters()).abs().amax(-1) > FAR_OFF))
@@ -111,9 +111,9 @@ def search(made: Study, settings: NoisyNewton, truth: Tensor, seed: int, *, nois
     """Run Newton's method with its line search on every lane's records."""
     rule = settings.line_search
     assert rule is not None, "there is one"
-    watched = Watched(made.door(seed, noiseless=noiseless))
+    watched = Watched(made.oracle(seed, noiseless=noiseless))
     estimate, _ = iterate(settings, watched)
-    exact = made.door(0, noiseless=True)
+    exact = made.oracle(0, noiseless=True)
     shrinks, rises = [], []
     used = torch.zeros(len(estimate.theta), dtype=torch.int64)
     before = watched.path[0].expand_as(estimate.theta)

@@ -1,4 +1,4 @@
-"""Many repetitions at once: records in lanes behind simulated doors, the optimizers and intervals that jobs run.
+"""Many repetitions at once: records in lanes behind simulated oracles, the optimizers and intervals that jobs run.
 
 Memory stays bounded: repetitions are done in blocks of lanes, each with its own seed.
 """
@@ -53,8 +53,8 @@ class Study:
     problem: SyntheticProblem
     facts: Facts
 
-    def door(self, seed: int, *, noiseless: bool = False, lanes: int | None = None) -> Simulation:
-        """Return a simulated door; `lanes` repeats the noise about one set of records."""
+    def oracle(self, seed: int, *, noiseless: bool = False, lanes: int | None = None) -> Simulation:
+        """Return a simulated oracle; `lanes` repeats the noise about one set of records."""
         return Simulation(self.problem, self.facts, SimulationGenerator(seed), noiseless=noiseless, lanes=lanes)
 
     def gradient_norms(self, theta: Tensor) -> Tensor:
@@ -219,15 +219,15 @@ def repeat(
     parts: list[tuple[Tensor, dict[str, Tensor], Tensor]] = []
     for lanes, generator in blocks(repetitions, units * features, seed):
         records = draw(generator, lanes)
-        door = study(records, loss, weights).door(generator.seed + 500, noiseless=noiseless)
-        estimate, _ = iterate(settings, door)
+        oracle = study(records, loss, weights).oracle(generator.seed + 500, noiseless=noiseless)
+        estimate, _ = iterate(settings, oracle)
         unit = estimate.theta.new_ones(())
         if block:
             unit = estimate.theta[:, -1]
-            estimate, door = in_units_of_the_scale(estimate, records, weights, generator.seed + 600)
+            estimate, oracle = in_units_of_the_scale(estimate, records, weights, generator.seed + 600)
         if not pooled:
             estimate = replace(estimate, late_sum=None, late_count=0.0)
-        sandwich = infer(inference, estimate, door)
+        sandwich = infer(inference, estimate, oracle)
         theta = by_lane(unit, 1) * estimate.theta[:, :features]
         kept = {
             name: by_lane(unit, 2).square() * one[..., :features, :features]
@@ -250,7 +250,7 @@ def covariances(sandwich: Sandwich, estimate: Estimate) -> dict[str, Tensor]:
 def in_units_of_the_scale(
     estimate: Estimate, records: Records, weights: Weights, seed: int
 ) -> tuple[Estimate, Simulation]:
-    """Take a released scale as known: return the coefficients divided by it, and a door to targets divided by it."""
+    """Take a released scale as known: return the coefficients over it, and an oracle over targets divided by it."""
     features, target = records
     scale = estimate.theta[:, -1]
     size = features.shape[-1]
@@ -260,15 +260,15 @@ def in_units_of_the_scale(
         start=estimate.start[:size],
         step=estimate.step / scale,
     )
-    return known, study((features, target / scale.unsqueeze(-1)), Huber(scale=1.0), weights).door(seed)
+    return known, study((features, target / scale.unsqueeze(-1)), Huber(scale=1.0), weights).oracle(seed)
 
 
 class Watched:
-    """A door that notes where gradients were asked, the path of the iterates, and the states offered to be kept."""
+    """A oracle that notes where gradients were asked, the path of the iterates, and the states offered to be kept."""
 
-    def __init__(self, door: Simulation) -> None:
-        self._door = door
-        self.facts, self.coins, self.precision = door.facts, door.coins, door.precision
+    def __init__(self, oracle: Simulation) -> None:
+        self._oracle = oracle
+        self.facts, self.coins, self.precision = oracle.facts, oracle.coins, oracle.precision
         self.path: list[Tensor] = []
         self.states: list[dict[str, Tensor]] = []
 
@@ -276,33 +276,33 @@ class Watched:
         """Answer, and note the point if it is a gradient's."""
         if isinstance(question, Gradient):
             self.path.append(theta)
-        return self._door.ask(question, theta, other)
+        return self._oracle.ask(question, theta, other)
 
     def affords(self, question: Question, then: Question | None = None) -> bool:
-        """Say what the door says."""
-        return self._door.affords(question, then)
+        """Say what the oracle says."""
+        return self._oracle.affords(question, then)
 
     def block(self, name: str) -> Simulation:
-        """Refuse, as the door does."""
-        return self._door.block(name)
+        """Refuse, as the oracle does."""
+        return self._oracle.block(name)
 
     def resume(self, initial: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the start."""
-        return self._door.resume(initial)
+        return self._oracle.resume(initial)
 
     def keep(self, state: dict[str, Tensor], step: int) -> None:
         """Offer a state, and note it."""
         self.states.append(state)
-        self._door.keep(state, step)
+        self._oracle.keep(state, step)
 
     def release(self, value: T, status: Status) -> Release[T]:
-        """Close the door."""
-        return self._door.release(value, status)
+        """Close the oracle."""
+        return self._oracle.release(value, status)
 
 
 def path(settings: AnySettings, made: Study, seed: int, lanes: int = 1, *, noiseless: bool = False) -> Tensor:
     """Return every iterate, the start first, shape (K + 1, lanes, p)."""
-    watched = Watched(made.door(seed, noiseless=noiseless, lanes=None if made.problem.lanes else lanes))
+    watched = Watched(made.oracle(seed, noiseless=noiseless, lanes=None if made.problem.lanes else lanes))
     estimate, _ = iterate(settings, watched)
     return torch.stack([one.expand_as(estimate.theta) for one in [*watched.path, estimate.theta]])
 

@@ -20,7 +20,7 @@ _ROUNDING = 1 + 1e-9
 
 
 class GramProblem:
-    """Records behind a door, all of them in every sum: see `core.problems.SyntheticProblem`.
+    """Records behind an oracle, all of them in every sum: see `core.problems.SyntheticProblem`.
 
     Args:
         features: float64, shape (n, d); only their products are kept.

@@ -22,7 +22,7 @@ from core.problems.limits import LARGEST_SUM
 
 
 class GroupedProblem(ABC):
-    """Records behind a door: see `core.problems.SyntheticProblem`. Units are numbered kind after kind.
+    """Records behind an oracle: see `core.problems.SyntheticProblem`. Units are numbered kind after kind.
 
     Args:
         counts: how many units there are of each kind, shape (kinds,).

@@ -1,7 +1,7 @@
 """The proximal-point method on a line, where a step is a few numbers: many runs of many million steps side by side.
 
 F(w) = |w - m|^p to the right of m and 4 |w - m|^p to the left, every unit's loss alike. A run takes 4 n^2 rho steps:
-16 million at n = 2000, which behind a simulated door is half an hour. Here the recursion is followed alone, with the
+16 million at n = 2000, which behind a simulated oracle is half an hour. Here the recursion is followed alone, with the
 plan's own rounds, weights, rates, balls and noise, the lattice's part of it included: equal in law to
 `core.optimizers.proximal_point`, which tests hold it against. Both prox weights go side by side.
 """

@@ -33,7 +33,7 @@ class Constants(Frozen):
         return KlCondition(gamma=self.gamma, kappa=self.kappa)
 
     def facts(self, units: int, dimension: int, adjacency: Adjacency = Adjacency.REPLACE_ONE) -> Facts:
-        """Return what a door is told of so many units of such a problem."""
+        """Return what an oracle is told of so many units of such a problem."""
         return Facts(
             units=units,
             dimension=dimension,

@@ -1,4 +1,4 @@
-"""Methods under the KL condition behind simulated doors, many runs of each: what they leave above the least loss."""
+"""Methods under the KL condition behind simulated oracles, many runs of each: what they leave above the least loss."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Instance(Protocol):
 
     @property
     def problem(self) -> SyntheticProblem:
-        """What is behind the door."""
+        """What is behind the oracle."""
 
     @property
     def constants(self) -> Constants:

@@ -173,7 +173,7 @@ def run(cell: Cell, method: Method, seed: int) -> Run:
     sampling = planned.sampling(facts)
     assert isinstance(sampling, StreamSampling), "each record is read once"
     divided = shares(images.labels, cell.clients, cell.units, cell.partition, seed)
-    doors = [
+    oracles = [
         Simulation(
             _client(images, at, flat),
             facts,
@@ -184,7 +184,7 @@ def run(cell: Cell, method: Method, seed: int) -> Run:
         for place, at in enumerate(divided)
     ]
     watched = _Watched(planned, cell.units, lambda theta: score(images, flat, theta))
-    oracle = Clients(doors, 1000 * seed + 999, watched.seen)
+    oracle = Clients(oracles, 1000 * seed + 999, watched.seen)
     estimate, status = iterate(planned, oracle)
     drawn = oracle.release(None, status).event
     assert cost_nano(drawn, ORDERS) <= cost_nano(price, ORDERS), "the whole run costs what one answer does"

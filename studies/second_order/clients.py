@@ -1,6 +1,6 @@
 """Clients in one process: what a federation's oracle computes, with seeds; and how images are divided among them.
 
-A client is a simulated door of its own to its own records, with noise and a meter of its own. Their mean is taken in
+A client is a simulated oracle of its own to its own records, with noise and a meter of its own. Their mean is taken in
 the order of their places, so it is what every client of a `core.oracle.federation.Federation` would be told, without
 its messages; a test compares the two bit for bit.
 """
@@ -28,20 +28,20 @@ class Clients:
     """The unweighted mean of several clients' noised answers.
 
     Args:
-        doors: each client's own.
+        oracles: each client's own.
         seed: of the coins.
         seen: is told each state that the method keeps.
     """
 
-    def __init__(self, doors: Sequence[Oracle], seed: int, seen: Callable[[State], None]) -> None:
-        self._doors, self._seen = doors, seen
-        self.facts = doors[0].facts.model_copy(update={"units": sum(one.facts.units for one in doors)})
+    def __init__(self, oracles: Sequence[Oracle], seed: int, seen: Callable[[State], None]) -> None:
+        self._oracles, self._seen = oracles, seen
+        self.facts = oracles[0].facts.model_copy(update={"units": sum(one.facts.units for one in oracles)})
         self.coins: Coins = SeededCoins(SimulationGenerator(seed))
         self.precision = torch.float64
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
         """Return the mean of all clients' answers; its scale is that of the mean."""
-        answers = [one.ask(question, theta, other) for one in self._doors]
+        answers = [one.ask(question, theta, other) for one in self._oracles]
         total = answers[0].value
         for answer in answers[1:]:
             total = total + answer.value
@@ -49,7 +49,7 @@ class Clients:
 
     def affords(self, question: Question, then: Question | None = None) -> bool:
         """Say whether all clients afford it."""
-        return all(one.affords(question, then) for one in self._doors)
+        return all(one.affords(question, then) for one in self._oracles)
 
     def block(self, name: str) -> NoReturn:
         """Refuse: clients have no blocks here."""
@@ -65,8 +65,8 @@ class Clients:
         self._seen(state)
 
     def release(self, value: T, status: Status) -> Release[T]:
-        """Close all doors; what was drawn is the first one's, and all drew the same."""
-        released = [one.release(value, status) for one in self._doors]
+        """Close all oracles; what was drawn is the first one's, and all drew the same."""
+        released = [one.release(value, status) for one in self._oracles]
         assert all(one.event == released[0].event for one in released), "all were asked the same"
         return released[0]
 

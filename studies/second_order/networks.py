@@ -1,7 +1,7 @@
 """Small networks: K1 starts on a saddle that is known exactly, K2 is handwritten digits, tanh 64-16-10.
 
-The networks, doors' sums and optimizers are those of jobs; noise has seeds. What is said of a point is said on records
-that nobody trained on.
+The networks, oracles' sums and optimizers are those of jobs; noise has seeds. What is said of a point is said on
+records that nobody trained on.
 """
 
 from collections.abc import Callable
@@ -49,16 +49,16 @@ class Learnt:
     """Share of the others that are named rightly at theta; NaN where there are no names."""
 
     def oracle(self, settings: GaussPsgd, seed: int) -> Simulation:
-        """Return a door to the records, each read once in a pass."""
-        return self._door(settings.sampling(self.facts), seed)
+        """Return an oracle over the records, each read once in a pass."""
+        return self._oracle(settings.sampling(self.facts), seed)
 
-    def _door(self, sampling: Sampling, seed: int) -> Simulation:
+    def _oracle(self, sampling: Sampling, seed: int) -> Simulation:
         return Simulation(self.problem, self.facts, SimulationGenerator(seed), sampling=sampling)
 
     def plain(self, multiplier: float, batch: int, passes: int, step_size: float, seed: int) -> Tensor:
         """Return where private stochastic gradients end, all passes through."""
         question = Gradient(sigma=multiplier, batch=batch)
-        oracle = self._door(StreamSampling(batches=(batch,), passes=passes), seed)
+        oracle = self._oracle(StreamSampling(batches=(batch,), passes=passes), seed)
         theta = torch.zeros(self.facts.dimension, dtype=torch.float64)
         while oracle.affords(question):
             theta = theta - step_size * oracle.ask(question, theta).value.reshape(-1)

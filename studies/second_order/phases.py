@@ -92,7 +92,7 @@ def truth(how: str, dimension: int, theta: Tensor) -> tuple[float, float]:
 
 
 def run(job: PlannedJob, how: str, seed: int) -> Ended:
-    """Run a planned job once, through the simulated door, on records of its own."""
+    """Run a planned job once, through the simulated oracle, on records of its own."""
     settings, model, facts = job.spec.optimizer, job.spec.model, job.facts
     assert isinstance(settings, GaussPsgd), "it was asked for"
     assert isinstance(model, PhaseRetrievalModel), "as above"

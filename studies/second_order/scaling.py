@@ -1,4 +1,4 @@
-"""How the error of the gradient estimate grows: M1, along fixed paths, behind the doors that jobs have.
+"""How the error of the gradient estimate grows: M1, along fixed paths, behind the oracles that jobs have.
 
 Records are (f, y) with f made of signs over sqrt(p), y = 1/2 or -1/2, and the loss (f.x - y)^2/2 wherever paths go: a
 gradient is at most 1/2 + |x| long and changes by at most the distance. The spread of a record's gradient at 0 is 1/2,
@@ -19,7 +19,7 @@ from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.mechanisms.sampling import public_order
 from core.optimizers.ada_spider import AdaSpider, nothing_known
 from core.oracle.meters import Unmetered
-from core.oracle.samples import StreamDoor
+from core.oracle.samples import StreamOracle
 from core.privacy.conversions import gdp_mu
 from core.privacy.facts import Adjacency, Facts
 from core.problems.linear import LinearProblem
@@ -75,12 +75,12 @@ class Point:
 
 
 def squared_error(point: Point, runs: int, generator: SystemGenerator) -> float:
-    """Return the mean squared error of the estimate at the end of a path, over runs behind doors of their own.
+    """Return the mean squared error of the estimate at the end of a path, over runs behind oracles of their own.
 
     Args:
         point: what is asked, and with how much noise.
         runs: each with the same records in another order.
-        generator: of the doors' noise.
+        generator: of the oracles' noise.
     """
     problem = _records(point.dimension)
     known = Facts(
@@ -90,8 +90,8 @@ def squared_error(point: Point, runs: int, generator: SystemGenerator) -> float:
     truth = problem.bounded_sum(settings.fresh(), known, path[-1]) / UNITS
     total = 0.0
     for run in range(runs):
-        door = StreamDoor(problem, known, Unmetered(), generator, public_order(f"scaling {run}", UNITS))
-        estimator = AdaSpider(settings, door, nothing_known(path[0]))
+        oracle = StreamOracle(problem, known, Unmetered(), generator, public_order(f"scaling {run}", UNITS))
+        estimator = AdaSpider(settings, oracle, nothing_known(path[0]))
         for at in path:
             found = estimator.query(at)
         assert found is not None, "there are units for a path"
@@ -168,11 +168,11 @@ def scaling(*, full: bool) -> Result:
     return Result(
         "M1",
         "How the estimate's error grows",
-        f"Mean squared error at the end of fixed paths, {runs} runs each, through the doors that jobs have; S of "
+        f"Mean squared error at the end of fixed paths, {runs} runs each, through the oracles that jobs have; S of "
         "sampling, r_tot of noise.",
         tuple(rows),
         "In epsilon the exact multiplier falls a little slower than 1/epsilon, the more so the larger delta: -1.83 at "
-        "1e-5 where the classical formula has -2. The noise of doors has no seeds: digits change from run to run.",
+        "1e-5 where the classical formula has -2. The noise of oracles has no seeds: digits change from run to run.",
     )
 
 

@@ -84,11 +84,11 @@ def selected(
 ) -> tuple[Lineup, int | None]:
     """Return a line-up and which of it was selected, by one machine or by several clients together."""
     candidates, settings = lineup(law, 900 + seed), asked_of(law, mode, clients=len(records))
-    doors = [
+    oracles = [
         Simulation(own, facts_of(law), SimulationGenerator(seed + 1000 * place), noiseless=mode == "no privacy")
         for place, own in enumerate(records)
     ]
-    oracle = doors[0] if len(doors) == 1 else Clients(doors, seed, lambda _: None)
+    oracle = oracles[0] if len(oracles) == 1 else Clients(oracles, seed, lambda _: None)
     estimate, _ = select_model.iterate(settings, oracle, candidates.points)
     assert estimate.certificate is not None, "a selection tells one"
     assert estimate.certificate.selection is not None, "and what it selected"

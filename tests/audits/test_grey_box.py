@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from core.catalogue.questions import Curvature, Gradient, Question, Secant
-from core.oracle import Oracle, door
+from core.oracle import Oracle, full
 from core.privacy.facts import Adjacency, Facts
 from core.problems import blocks, joint, linear
 from core.problems.blocks import BlockProblem
@@ -69,14 +69,14 @@ def test_null_and_invalid_rows_are_the_same_record(situation: Situation) -> None
 
 def test_true_n_division_is_caught() -> None:
     """Planted bug: dividing by the number of records that are present."""
-    genuine = door.FullDoor._select
+    genuine = full.FullOracle._select
 
-    def by_the_present(self: door.FullDoor, question: Gradient) -> door.Selection:
+    def by_the_present(self: full.FullOracle, question: Gradient) -> full.Selection:
         selected = genuine(self, question)
         problem = self._problem
         return replace(selected, divisor=int((problem.records._records.weights > 0).sum()))
 
-    with patch.object(door.FullDoor, "_select", by_the_present), pytest.raises(AssertionError, match="public"):
+    with patch.object(full.FullOracle, "_select", by_the_present), pytest.raises(AssertionError, match="public"):
         replay_on_neighbours(LOGISTIC, Adjacency.ZERO_OUT)
 
 

@@ -1,4 +1,4 @@
-"""Networks through the real Poisson door: grey box, noise law, and canaries whose separation must be the claimed one.
+"""Networks through the real Poisson oracle: grey box, noise law, and canaries whose separation must be the claimed one.
 
 False alarms: the noise law one in 8,000 runs, canaries 4.5 standard errors either side, one in 150,000; generators are
 forced and data seeds fixed, so a run repeats.
@@ -20,7 +20,7 @@ from core.mechanisms.generator import SystemGenerator
 from core.oracle import Oracle, noise
 from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.noise import grid_for
-from core.oracle.samples import PoissonDoor
+from core.oracle.samples import PoissonOracle
 from core.problems.neural.problem import NetworkProblem
 from core.problems.neural.slots import Slots
 from tests.support.grey_box import Transcript, Watched, check_neighbours, recording
@@ -37,9 +37,9 @@ ROW = int(sampling.poisson_mask(repeatable_generator(), RATE, UNITS).argmax())
 WIDE = ((Linear(units=60), Activation(), Linear(units=1)), (40,), "squared", "all")
 
 
-def _door(held: NetworkProblem, transcript: Transcript, parts: int = RATE) -> PoissonDoor:
+def _oracle(held: NetworkProblem, transcript: Transcript, parts: int = RATE) -> PoissonOracle:
     watched = Watched(held, transcript.points)
-    return PoissonDoor(watched, facts(UNITS, held.dimension, 0.5), CountingMeter(), repeatable_generator(), parts)
+    return PoissonOracle(watched, facts(UNITS, held.dimension, 0.5), CountingMeter(), repeatable_generator(), parts)
 
 
 def _descend(oracle: Oracle) -> Tensor:
@@ -53,7 +53,7 @@ def _descend(oracle: Oracle) -> Tensor:
 def _run(held: NetworkProblem, recorded: Transcript | None = None) -> Transcript:
     transcript = Transcript()
     with recording(transcript, recorded):
-        value = _descend(_door(held, transcript))
+        value = _descend(_oracle(held, transcript))
     transcript.released.append(value.numpy().tobytes())
     return transcript
 
@@ -117,14 +117,14 @@ def test_planted_bugs_are_caught_by_the_grey_box(name: str) -> None:
 
 
 def _noise(parameter_share: float = 1.0) -> tuple[np.ndarray, float]:
-    """Return the integers that a door added to a network's sums, and their claimed parameter."""
+    """Return the integers that an oracle added to a network's sums, and their claimed parameter."""
     held = problem(WIDE, UNITS)
     transcript, genuine = Transcript(), noise.noise_pieces
 
     def drawn(generator: SystemGenerator, parameter: float, size: int) -> Iterator[tuple[int, np.ndarray]]:
         return genuine(generator, parameter_share * parameter, size)
 
-    oracle = _door(held, transcript)
+    oracle = _oracle(held, transcript)
     grid = grid_for(QUESTION, oracle.facts, UNITS)
     theta = torch.zeros(held.dimension, dtype=torch.float64)
     found = []
@@ -155,7 +155,7 @@ def _audit(layers: tuple, given: tuple[int, ...], parts: int, asks: int) -> tupl
     held = NetworkProblem(features, target, coins, layers, "squared", given, start)
     question = Gradient(sigma=1.5, clip=0.7)
     public = facts(CANARIES, CANARIES, 0.7, 64)
-    oracle = PoissonDoor(held, public, Unmetered(), repeatable_generator(), parts)
+    oracle = PoissonOracle(held, public, Unmetered(), repeatable_generator(), parts)
     theta = torch.zeros(CANARIES, dtype=torch.float64)
     answers = [oracle.ask(question, theta) for _ in range(asks)]
     seen = -np.stack([one.value.numpy() / one.scale for one in answers])

@@ -1,4 +1,4 @@
-"""What each release tells of one record, against what it is charged: for every question, over doors' own sums.
+"""What each release tells of one record, against what it is charged: for every question, over oracles' own sums.
 
 The figures are exact, no attack and no sampling; the draws that make a history have fixed seeds. What whole methods
 tell is audited beside each method, by the same harness.
@@ -26,7 +26,7 @@ from core.catalogue.questions import (
 )
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.oracle import Oracle, Status, noise, simulation
-from core.oracle.door import FullDoor
+from core.oracle.full import FullOracle
 from core.oracle.meters import CountingMeter
 from core.oracle.simulation import Simulation
 from core.privacy.events import Zcdp
@@ -109,7 +109,7 @@ class TestDominance:
 
     @every
     @every_adjacency
-    def test_doors_differ_in_integer_sums_alone_and_by_no_more_than_is_paid_for(
+    def test_oracles_differ_in_integer_sums_alone_and_by_no_more_than_is_paid_for(
         self, situation: Situation, adjacency: Adjacency
     ) -> None:
         rows = situation.rows(200, seed=11)
@@ -193,12 +193,12 @@ class TestPlantedBugs:
         exact = Simulation(own, facts_of(own, 1.0), SimulationGenerator(1), noiseless=True)
         seen = iter([exact, None])
 
-        def peeking(door: Oracle) -> Tensor:
+        def peeking(asked: Oracle) -> Tensor:
             theta = torch.zeros(10, dtype=torch.float64)
-            answer = door.ask(Gradient(sigma=2.0), theta).value
+            answer = asked.ask(Gradient(sigma=2.0), theta).value
             records = next(seen)  # the bug: it holds the records, and they are not there when it is replayed
             if records is not None and float(records.ask(Gradient(sigma=2.0), theta).value[-1]) < 0:
-                answer = door.ask(Gradient(sigma=2.0), theta + 1).value
+                answer = asked.ask(Gradient(sigma=2.0), theta + 1).value
             return answer
 
         peeking(oracle)
@@ -223,7 +223,7 @@ class TestBranches:
         assert torch.equal(oracle.resume({"a": theta})["a"], theta)
         assert oracle.release(theta, Status.FINISHED).value is theta
 
-    def test_a_blind_door_has_nothing_but_releases(self) -> None:
+    def test_a_blind_oracle_has_nothing_but_releases(self) -> None:
         own, _ = canaries(UNITS, 3)
         blind = Blind(facts_of(own, 1.0), [], CountingMeter())
         for forbidden in (
@@ -279,7 +279,7 @@ class TestFilter:
             return BlockProblem.integer_sum(records, *arguments, **named)  # type: ignore[arg-type]  # as they come
 
         records.integer_sum = read  # type: ignore[method-assign]
-        oracle = FullDoor(records, facts(30, 3), Cashier(), SystemGenerator())
+        oracle = FullOracle(records, facts(30, 3), Cashier(), SystemGenerator())
         theta = torch.zeros(3, dtype=torch.float64)
         questions: list[tuple[Question, Tensor, Tensor | None]] = [
             (GradientNorm(sigma=1.0), theta, None),

@@ -1,4 +1,4 @@
-"""An audit of one fresh gradient of Ada-DP-SPIDER: a canary's gradient of +C against -C, the noise a real door's.
+"""An audit of one fresh gradient of Ada-DP-SPIDER: a canary's gradient of +C against -C, the noise a real oracle's.
 
 200 000 draws a side; the threshold is chosen on one half, the bound is a 95 % Clopper-Pearson one on the other. Of a
 correct answer at epsilon 1 a bound passes 1 with probability far below 1e-6 (its mean is 0.46); generators are forced.
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 
 from core.oracle.meters import Unmetered
-from core.oracle.samples import StreamDoor
+from core.oracle.samples import StreamOracle
 from core.privacy.conversions import gdp_mu
 from tests.support.problems import repeatable_generator
 from tests.support.second_order import StillRecords, facts_of, given
@@ -27,14 +27,14 @@ PLANTED = {
     "c1 is one": sqrt(log(1 / DELTA)) / EPSILON / 2 * MU,
     "the sensitivity is the clip over the batch": 0.5,
 }
-"""The noise of the bug over that of the door; c1 = 1 is a standard deviation of C sqrt(ln(1/delta))/(b epsilon)."""
+"""The noise of the bug over that of the oracle; c1 = 1 is a standard deviation of C sqrt(ln(1/delta))/(b epsilon)."""
 
 
 def noise(draws: int, key: int) -> NDArray[np.float64]:
-    """Return the noise on single coordinates of fresh gradients, through a door, about records of a known mean."""
+    """Return the noise on single coordinates of fresh gradients, through an oracle, about records of a known mean."""
     asks = draws // WIDE
     question = given(mu=MU, batch=BATCH).fresh()
-    door = StreamDoor(
+    oracle = StreamOracle(
         StillRecords(BATCH * asks, WIDE),
         facts_of(BATCH * asks, WIDE),
         Unmetered(),
@@ -42,7 +42,7 @@ def noise(draws: int, key: int) -> NDArray[np.float64]:
         np.arange(BATCH * asks),
     )
     at = torch.zeros(WIDE, dtype=torch.float64)
-    found = [door.ask(question, at).value.numpy() for _ in range(asks)]
+    found = [oracle.ask(question, at).value.numpy() for _ in range(asks)]
     for answer in found:
         answer[0] -= 1.0  # the mean of these records' gradients
     return np.concatenate(found)
@@ -64,7 +64,7 @@ def lower_bound(without: NDArray[np.float64], canary: NDArray[np.float64]) -> fl
 
 
 def audits(quotient: float, runs: int) -> list[float]:
-    """Return the bounds of so many audits, with noise of a quotient of the door's."""
+    """Return the bounds of so many audits, with noise of a quotient of the oracle's."""
     found = []
     for run in range(runs):
         draws = quotient * noise(2 * DRAWS, run)

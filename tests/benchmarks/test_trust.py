@@ -1,4 +1,4 @@
-"""The fast gate: do intervals cover the truth, on fresh data sets, by the real planner and the real door?
+"""The fast gate: do intervals cover the truth, on fresh data sets, by the real planner and the real oracle?
 
 Data sets have fixed seeds; the noise is the system's own, as a job's is, so each run is a new draw. The rules have
 slack for that: a mean of coverage two and a worst coefficient 2.8 of its simulation's deviations. A cell that breaks a
@@ -55,8 +55,8 @@ ASKED: list[Told] = []
 """Hessians of a job with a pool of them planted, in order."""
 
 
-def _remembering(door: Any, theta: Array, sigma: float, of: str = "hessian") -> Told:
-    found: Told = MATRIX(door, theta, sigma, of)
+def _remembering(oracle: Any, theta: Array, sigma: float, of: str = "hessian") -> Told:
+    found: Told = MATRIX(oracle, theta, sigma, of)
     if of == "hessian":
         ASKED.append(found)
     return found
@@ -205,7 +205,7 @@ def test_planted_bugs_fail_the_gate(planted: Gated) -> None:
             said = said or rules_broken(planted, lot * planted.jobs)
     except AssertionError as refused:
         said = [str(refused)]
-        assert "never passes what was priced" in said[0], "by the door's meter: nobody paid"
+        assert "never passes what was priced" in said[0], "by the oracle's meter: nobody paid"
     assert said
 
 

@@ -1,4 +1,4 @@
-"""Between which ends widths are said to lie, against jobs that the real door answers, on fresh data sets."""
+"""Between which ends widths are said to lie, against jobs that the real oracle answers, on fresh data sets."""
 
 from collections.abc import Sequence
 from dataclasses import replace

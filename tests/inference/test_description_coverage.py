@@ -1,7 +1,7 @@
 """Intervals of descriptions cover what they say they do, on fresh data of shapes that nothing was tuned on.
 
-Each case draws new data for every job and asks through the real door, with the system's noise. A share of intervals is
-compared with the least that .95 shows by the binomial law: false alarm 1 in 300,000 each, jobs counted as one where
+Each case draws new data for every job and asks through the real oracle, with the system's noise. A share of intervals
+is compared with the least that .95 shows by the binomial law: false alarm 1 in 300,000 each, jobs counted as one where
 figures of one job go together.
 """
 
@@ -23,7 +23,7 @@ from core.inference import description_figures as figures
 from core.inference.description import Answers
 from core.mechanisms.generator import SystemGenerator
 from core.optimizers import describe
-from core.oracle.door import FullDoor
+from core.oracle.full import FullOracle
 from core.oracle.meters import Unmetered
 from core.privacy.facts import Adjacency
 from core.problems.table import TableProblem
@@ -46,11 +46,11 @@ def population(units: int) -> int:
 def ask(
     columns: tuple[Scalar, ...], values: Array, model: DescriptionModel, mu: float, adjacency: Adjacency
 ) -> Answers:
-    """Run the method at the real door."""
+    """Run the method at the real oracle."""
     public = description_facts(columns, len(values), adjacency)
     settings = Describe(layout=make_layout(columns, model)).plan(public, mu)
     problem = TableProblem(torch.from_numpy(values.copy()), torch.ones(len(values)).bool())
-    return describe.iterate(settings, FullDoor(problem, public, Unmetered(), SystemGenerator())).value
+    return describe.iterate(settings, FullOracle(problem, public, Unmetered(), SystemGenerator())).value
 
 
 @dataclass(frozen=True)

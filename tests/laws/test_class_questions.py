@@ -18,7 +18,7 @@ from core.catalogue.modelling import parameters
 from core.catalogue.questions import Question
 from core.inference.class_coordinates import effective, matrix_of, unfolded
 from core.oracle import Oracle
-from core.oracle.door import FullDoor
+from core.oracle.full import FullOracle
 from core.oracle.meters import Unmetered
 from core.oracle.noise import grid_for
 from core.privacy.events import Gaussian
@@ -278,10 +278,10 @@ def test_noise_law(case: Case, adjacency: Adjacency) -> None:
     public, problem = known(case, 50, adjacency), problem_of(case, x, y)
     at = points(case, draws, 1)[-1]
     at = at if case.encoded else at[0]
-    door = FullDoor(problem, public, Unmetered(), repeatable_generator())
+    oracle = FullOracle(problem, public, Unmetered(), repeatable_generator())
     exact = problem.bounded_sum(case.question, public, at) / 50
     claimed = case.question.sigma * case.question.sensitivity(public)
-    answers = [door.ask(case.question, at) for _ in range(600)]
+    answers = [oracle.ask(case.question, at) for _ in range(600)]
     assert claimed <= answers[0].scale <= 1.002 * claimed
     errors = torch.stack([one.value - exact for one in answers]).numpy()
     assert abs(errors.std() / claimed - 1) < 0.002 + 4.5 / sqrt(2 * errors.size)

@@ -14,7 +14,7 @@ from core.catalogue.hessian_questions import FirstStationary, Hessian, HessianPr
 from core.catalogue.losses import Clip, Mallows
 from core.catalogue.nonconvex_losses import Cauchy, SmoothPhase
 from core.catalogue.questions import Question, Scored, gradient_of, summed
-from core.oracle.door import Selection
+from core.oracle.full import Selection
 from core.oracle.noise import grid_for
 from core.oracle.stationarity import SCORE_STEPS, decided, scales_of, score_of
 from core.privacy.events import BoundedRange, Gaussian, Pure
@@ -124,7 +124,7 @@ def test_questions_survive_the_wire_and_have_their_prices() -> None:
 
 
 def score(question: Scored, situation: Situation, rows: Rows, public: Facts, at: Tensor) -> int:
-    """Return a point's integer score, by the route of a real door."""
+    """Return a point's integer score, by the route of a real oracle."""
     scales = scales_of(question, public, public.units)
     records = situation.problem(rows)
     sums = [

@@ -22,7 +22,7 @@ from core.errors import Diverged
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import fit, iterate
 from core.oracle import Answer
-from core.oracle.door import FullDoor
+from core.oracle.full import FullOracle
 from core.oracle.meters import ORDERS, CountingMeter
 from core.oracle.simulation import Simulation
 from core.privacy.events import compose
@@ -148,9 +148,9 @@ class TestEveryMethod:
             assert torch.equal(iterate(settings, on)[0].theta, ended)
         assert on.questions == whole.questions[3:]
 
-    def test_a_real_door_leads_where_a_simulated_one_does(self, settings: Method) -> None:
+    def test_a_real_oracle_leads_where_a_simulated_one_does(self, settings: Method) -> None:
         price = compose(Counter(settings.schedule(public())))
-        real = FullDoor(problem(UNITS, DIMENSION), public(), CountingMeter(price), repeatable_generator())
+        real = FullOracle(problem(UNITS, DIMENSION), public(), CountingMeter(price), repeatable_generator())
         theta = fit(settings, real).value.theta
         simulations = torch.stack([fit(settings, simulated(settings, seed)).value.theta for seed in range(3)])
         spread = (simulations - simulations.mean(0)).norm(dim=1).max() + 1e-3

@@ -229,7 +229,7 @@ def test_weighted_rows_are_as_long_as_claimed(weights: Mallows | Schweppe | Clip
 
 
 def gradients(body: dict[str, Any], x: Tensor, y: Tensor, points: Tensor) -> Tensor:
-    """What the door sums of each record at each point, shape (points, records, p)."""
+    """What the oracle sums of each record at each point, shape (points, records, p)."""
     model, design, facts = made(body)
     loss, present = encoded_loss(model, design), torch.ones(len(x), 1, dtype=torch.bool)
     single = make_problem(x.clone().unsqueeze(1), y.unsqueeze(1), present, loss, model.weights)

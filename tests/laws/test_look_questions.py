@@ -25,7 +25,7 @@ from core.catalogue.questions import Looked, Question
 from core.catalogue.reencoded_questions import ReencodedCurvature, ReencodedGradient
 from core.mechanisms.lattice import round_parts
 from core.oracle import Oracle
-from core.oracle.door import FullDoor
+from core.oracle.full import FullOracle
 from core.oracle.meters import Unmetered
 from core.oracle.noise import grid_for
 from core.privacy.events import Gaussian
@@ -269,10 +269,10 @@ def test_noise_law(case: Case, adjacency: Adjacency) -> None:
     problem = LinearProblem(x.clone(), y, torch.ones(50).bool(), case.loss, WEIGHTS)
     at = torch.tensor(np.vstack((np.full(WIDTH, 0.1), np.eye(WIDTH))))
     at = at if case.question.places == "encoded" else at[0]
-    door = FullDoor(problem, public, Unmetered(), repeatable_generator())
+    oracle = FullOracle(problem, public, Unmetered(), repeatable_generator())
     exact = problem.bounded_sum(case.question, public, at) / 50
     claimed = case.question.sigma * case.question.sensitivity(public)
-    answers = [door.ask(case.question, at) for _ in range(1500)]
+    answers = [oracle.ask(case.question, at) for _ in range(1500)]
     assert claimed <= answers[0].scale <= 1.002 * claimed
     errors = torch.stack([one.value - exact for one in answers]).numpy()
     parts = {"all": errors}

@@ -25,9 +25,9 @@ from core.errors import AdjacencyMismatch, Diverged
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import fit, fit_and_infer, iterate
 from core.oracle import Answer, Release, Status
-from core.oracle.door import AbstractDoor, FullDoor
+from core.oracle.full import FullOracle, RecordsOracle
 from core.oracle.meters import ORDERS, CountingMeter
-from core.oracle.samples import PoissonDoor, StreamDoor
+from core.oracle.samples import PoissonOracle, StreamOracle
 from core.oracle.simulation import Simulation
 from core.privacy.events import Gaussian, Sampled, compose
 from core.privacy.facts import Adjacency, Facts
@@ -188,15 +188,15 @@ def oracle(
     return Simulation(data, public(), SimulationGenerator(seed), noiseless=noiseless, sampling=sampling, **more)
 
 
-def door(settings: Iterating) -> AbstractDoor:
-    """Return a real door to the same records, with a repeatable key."""
+def real_oracle(settings: Iterating) -> RecordsOracle:
+    """Return a real oracle over the same records, with a repeatable key."""
     data, meter, generator = problem(UNITS, DIMENSION), CountingMeter(), repeatable_generator()
     match settings.sampling(public()):
         case PoissonSampling(parts=parts):
-            return PoissonDoor(data, public(), meter, generator, parts)
+            return PoissonOracle(data, public(), meter, generator, parts)
         case StreamSampling():
-            return StreamDoor(data, public(), meter, generator, np.arange(UNITS))
-    return FullDoor(data, public(), meter, generator)
+            return StreamOracle(data, public(), meter, generator, np.arange(UNITS))
+    return FullOracle(data, public(), meter, generator)
 
 
 def budgeted(settings: Iterating) -> AnySettings:
@@ -310,10 +310,10 @@ class TestEveryOptimizer:
             transcripts.append(listening.questions)
         assert all(questions == transcripts[0] for questions in transcripts)
 
-    def test_a_lane_equals_a_single_run_of_the_real_door(self, settings: Iterating) -> None:
+    def test_a_lane_equals_a_single_run_of_the_real_oracle(self, settings: Iterating) -> None:
         """The same code serves jobs: with a tiny noise both end at the same point."""
         settings = quiet(settings)
-        real = fit(settings, door(settings)).value.theta
+        real = fit(settings, real_oracle(settings)).value.theta
         lanes = fit(settings, oracle(settings, lanes=3)).value.theta
         assert lanes.shape == (3, DIMENSION)
         assert torch.allclose(lanes, real.expand(3, -1), atol=1e-4)
@@ -414,7 +414,7 @@ def test_an_early_stop_never_changes_the_noise() -> None:
     raise AssertionError("no run stopped early: the test has no power")
 
 
-def test_inference_is_asked_through_the_same_door() -> None:
+def test_inference_is_asked_through_the_same_oracle() -> None:
     inference = Inference(curvature_sigma=4.0, score_sigma=5.0, curvature_floor=1e-3, score_floor=1e-4)
     settings = EXAMPLES[2]
     price = compose(Counter([*settings.schedule(public()), *(one.event() for one in inference.questions())]))

@@ -25,7 +25,7 @@ from core.catalogue.table_questions import (
 )
 from core.mechanisms.lattice import round_parts
 from core.oracle import Oracle
-from core.oracle.door import FullDoor
+from core.oracle.full import FullOracle
 from core.oracle.meters import Unmetered
 from core.oracle.noise import grid_for
 from core.privacy.events import Gaussian
@@ -243,10 +243,10 @@ def test_noise_law(case: Case, adjacency: Adjacency) -> None:
     rows = records(np.random.default_rng(5), 30)
     public = known(len(rows), adjacency)
     problem, at = TableProblem(rows, torch.ones(len(rows)).bool()), torch.zeros(WIDTH).double()
-    door = FullDoor(problem, public, Unmetered(), repeatable_generator())
+    oracle = FullOracle(problem, public, Unmetered(), repeatable_generator())
     exact = problem.bounded_sum(case.question, public, at) / len(rows)
     claimed = case.question.sigma * case.question.sensitivity(public)
-    answers = [door.ask(case.question, at) for _ in range(1500)]
+    answers = [oracle.ask(case.question, at) for _ in range(1500)]
     assert claimed <= answers[0].scale <= 1.002 * claimed
     errors = torch.stack([one.value - exact for one in answers]).numpy()
     assert abs(errors.std() / claimed - 1) < 0.002 + 4.5 / sqrt(2 * errors.size)

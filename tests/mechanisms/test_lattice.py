@@ -28,7 +28,7 @@ CLIPS = st.sampled_from([1.0, 1.9021172, 0.1, 3e-7, 1e6, 1e300, 1e-300])
 
 
 def in_steps(total: NDArray[np.float64], grid: Grid) -> NDArray[np.int64]:
-    """One part, as a problem rounds it, and then the door."""
+    """One part, as a problem rounds it, and then the oracle."""
     return round_parts(np.rint(total / grid.part_step).astype(np.int64), grid)
 
 

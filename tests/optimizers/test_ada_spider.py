@@ -24,7 +24,7 @@ from core.oracle import Answer
 from core.oracle.account import EVERYTHING
 from core.oracle.course import Course
 from core.oracle.meters import CountingMeter, Unmetered
-from core.oracle.samples import StreamDoor
+from core.oracle.samples import StreamOracle
 from core.oracle.simulation import Simulation
 from core.privacy.events import Gaussian, Repeated
 from core.problems.linear import LinearProblem
@@ -111,7 +111,7 @@ def test_diff2_starts_again_by_number_alone() -> None:
 
 def test_no_distance_takes_no_record_and_returns_the_same_estimate() -> None:
     records = CountedRecords(1000)
-    oracle = StreamDoor(records, facts(1000, 3), Unmetered(), SystemGenerator(), np.arange(1000))
+    oracle = StreamOracle(records, facts(1000, 3), Unmetered(), SystemGenerator(), np.arange(1000))
     estimator = AdaSpider(given(batch=50, difference_batch=20), oracle, nothing_known(point(dimension=3)))
     first, again = estimator.query(point(dimension=3)), estimator.query(point(dimension=3))
     assert first is not None
@@ -121,10 +121,10 @@ def test_no_distance_takes_no_record_and_returns_the_same_estimate() -> None:
 
 
 def drawn(settings: GaussPsgd, path: list[Tensor], runs: int, dimension: int = 50) -> Tensor:
-    """Return the errors of the estimate at the end of a path, over many runs through a real door, the truth e1."""
+    """Return the errors of the estimate at the end of a path, over many runs through a real oracle, the truth e1."""
     units = runs * (10 + 2 * len(path))
     public = facts_of(units, dimension)
-    oracle = StreamDoor(StillRecords(units, dimension), public, Unmetered(), repeatable_generator(), np.arange(units))
+    oracle = StreamOracle(StillRecords(units, dimension), public, Unmetered(), repeatable_generator(), np.arange(units))
     found = []
     for _ in range(runs):
         estimator = AdaSpider(settings, oracle, nothing_known(path[0]))
@@ -185,7 +185,7 @@ def _changes(distance: float, runs: int, settings: GaussPsgd | None = None) -> T
     """Return what the estimate moves by over a distance, of records whose gradients do not."""
     settings = given(smoothness=0.7, restart_drift=1e9) if settings is None else settings
     units = runs * 12
-    oracle = StreamDoor(
+    oracle = StreamOracle(
         StillRecords(units, 50), facts_of(units, 50), Unmetered(), repeatable_generator(), np.arange(units)
     )
     found = []
@@ -200,7 +200,7 @@ def _changes(distance: float, runs: int, settings: GaussPsgd | None = None) -> T
 
 class TestRecords:
     def test_one_record_moves_a_fresh_gradient_by_two_clips_over_the_batch(self) -> None:
-        """A5: a record with gradient +C, replaced by one with -C; exact sums, as the door forms them."""
+        """A5: a record with gradient +C, replaced by one with -C; exact sums, as the oracle forms them."""
         features, target, present = rows(10, 3)
         features = 100.0 * features
         question, public = Gradient(sigma=1.0, batch=10, clip=0.1), facts(10, 3)
@@ -259,14 +259,14 @@ SIZES: dict[str, Any] = {
 }
 
 
-def run(mode: str, *, epochs: int = 1, door: Any = StreamDoor, **options: Any) -> tuple[CountedRecords, Any, Any]:
-    """Run the method on counted records behind a real door; return them, the oracle's event and the estimate."""
+def run(mode: str, *, epochs: int = 1, kind: Any = StreamOracle, **options: Any) -> tuple[CountedRecords, Any, Any]:
+    """Run the method on counted records behind a real oracle; return them, the oracle's event and the estimate."""
     units = 1200
     records, public, meter = CountedRecords(units), facts(units, 3), CountingMeter()
     settings = given(**SIZES | {"round_mode": mode, "epochs": epochs, "steps": 250} | options)
     generator = np.random.default_rng(4)
     orders = np.stack([generator.permutation(units) for _ in range(epochs)])
-    oracle = door(records, public, meter, SystemGenerator(), orders)
+    oracle = kind(records, public, meter, SystemGenerator(), orders)
     estimate, _ = iterate(settings, oracle)
     return records, meter.totals[-1], estimate
 
@@ -305,7 +305,7 @@ class TestSingleUse:
 
         units = 1200
         records, settings = CountedRecords(units), given(**SIZES | {"steps": 60, "escape_distance": 1e9})
-        oracle = StreamDoor(records, facts(units, 3), CountingMeter(), SystemGenerator(), np.arange(units))
+        oracle = StreamOracle(records, facts(units, 3), CountingMeter(), SystemGenerator(), np.arange(units))
         start = torch.zeros(3, dtype=torch.float64)
         walk(settings, oracle.facts, Rewound(settings, oracle, nothing_known(start)), beginning(start), lambda _: None)
         with pytest.raises(AssertionError, match="read twice"):
@@ -324,8 +324,8 @@ class TestSingleUse:
             check_single_use(records)
 
 
-class Told(StreamDoor):  # type: ignore[misc]  # a final class: this one only listens
-    """A door that writes down what it tells."""
+class Told(StreamOracle):  # type: ignore[misc]  # a final class: this one only listens
+    """A oracle that writes down what it tells."""
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
         answer = super().ask(question, theta, other)

@@ -25,7 +25,7 @@ from core.mechanisms.generator import SimulationGenerator
 from core.optimizers.adaptive_gd import _stepped, iterate
 from core.oracle import Answer, Coins, Meter, Oracle, Release, Status
 from core.oracle.account import EVERYTHING, Account
-from core.oracle.door import FullDoor
+from core.oracle.full import FullOracle
 from core.oracle.meters import CountingMeter
 from core.oracle.simulation import Simulation
 from core.privacy.events import Event, compose
@@ -150,21 +150,21 @@ class Counted(LinearProblem):
 
 
 @pytest.mark.parametrize("select", ["last", "exponential"])
-def test_behind_a_door_a_step_reads_the_records_once_and_what_is_drawn_is_within_the_price(select: str) -> None:
+def test_behind_a_oracle_a_step_reads_the_records_once_and_what_is_drawn_is_within_the_price(select: str) -> None:
     units = 20_000
     public = known(units, 3).model_copy(update={"smoothness": 0.5})
     records = Counted(*rows(units, 3), LOGISTIC, WEIGHTS)
     settled = AdaptiveGradientDescent.model_validate({"select": select}).plan(public, 1.0)
     priced = compose(Counter(settled.schedule(public)))
     meter = CountingMeter(priced)
-    door = FullDoor(records, public, meter, repeatable_generator())
-    estimate, status = iterate(settled, door)
+    oracle = FullOracle(records, public, meter, repeatable_generator())
+    estimate, status = iterate(settled, oracle)
     steps = int(estimate.steps)
     assert steps > 2
     told = steps + (estimate.certificate is not None and estimate.certificate.ended_by == "small_gradient")
     read = records.sums if select == "last" else records.sums / 2  # the choice reads them once for each candidate
     assert told - 1 < read <= told + 1
-    drawn = door.release(estimate, status).event
+    drawn = oracle.release(estimate, status).event
     assert all(one <= most for one, most in zip(cost_nano(drawn, ORDERS), cost_nano(priced, ORDERS), strict=True))
     assert float(estimate.theta.norm()) > 0.1
 
@@ -180,12 +180,12 @@ class TestARidge:
         weight = (WEIGHTS.bound / torch.linalg.vector_norm(x, dim=-1)).clamp(max=1.0) ** 2
         return x.T @ (weight * (torch.sigmoid(x @ theta) - target)) / 20_000 + 0.3 * theta
 
-    @pytest.mark.parametrize("behind", ["a door", "a simulation"])
+    @pytest.mark.parametrize("behind", ["an oracle", "a simulation"])
     def test_is_in_the_norm(self, behind: str) -> None:
         records = LinearProblem(*rows(20_000, 3), LOGISTIC, WEIGHTS)
         oracle: Oracle = Simulation(records, self.public, SimulationGenerator(1), noiseless=True)
-        if behind == "a door":
-            oracle = FullDoor(records, self.public, CountingMeter(), repeatable_generator())
+        if behind == "an oracle":
+            oracle = FullOracle(records, self.public, CountingMeter(), repeatable_generator())
         theta = torch.tensor([3.0, -2.0, 5.0], dtype=torch.float64)
         (told,) = oracle.ask(GradientNorm(sigma=1e-3), theta).value.tolist()
         assert told == pytest.approx(float(self.slope(theta).norm()), rel=1e-5)
@@ -210,14 +210,14 @@ class TestARidge:
             features, target, there = rows(20_000, 3)
             there[0] = bool(present)
             records = LinearProblem(features, target, there, LOGISTIC, WEIGHTS)
-            door = FullDoor(records, public, CountingMeter(), repeatable_generator())
-            totals.append(float(door.ask(GradientNorm(sigma=1.0), far).value[0]))
+            oracle = FullOracle(records, public, CountingMeter(), repeatable_generator())
+            totals.append(float(oracle.ask(GradientNorm(sigma=1.0), far).value[0]))
         assert abs(totals[0] - totals[1]) <= GradientNorm(sigma=1.0).sensitivity(public) * 1.01
         assert min(totals) > 1.0
 
 
 class Scripted:
-    """A door to an adversary: norms are what a list says, and each gradient moves theta by one along the first axis.
+    """A oracle to an adversary: norms are what a list says, and each gradient moves theta by one along the first axis.
 
     What is told depends on the place alone, and on the attempt, as fresh noise would.
     """

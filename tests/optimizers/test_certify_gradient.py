@@ -25,8 +25,8 @@ from core.inference.parameters import penalised_gradient
 from core.inference.wording import claim as said_of
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.optimizers import fit
-from core.oracle.door import FullDoor
 from core.oracle.federation import ClientMeter, Federation, Rounds
+from core.oracle.full import FullOracle
 from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.simulation import Simulation
 from core.privacy.budget import plan_orders
@@ -114,13 +114,13 @@ def test_every_kind_of_model_is_told_its_gradients_length_at_the_price_of_one_an
     settings, public = settings_of(job), job.facts
     point = torch.linspace(0.3, 0.7, public.dimension, dtype=torch.float64)
     meter = CountingMeter()
-    door = FullDoor(make_problem(job, records(job), {}), public, meter, SystemGenerator())
-    estimate = fit(settings, door, point.unsqueeze(0)).value
+    oracle = FullOracle(make_problem(job, records(job), {}), public, meter, SystemGenerator())
+    estimate = fit(settings, oracle, point.unsqueeze(0)).value
     assert torch.equal(estimate.theta, point), "the very point"
     assert [meter.totals[-1]] == [compose(Counter(job.schedule))] == [Gaussian(sigma=2.0)]
     claim = claimed(estimate.certificate)
     assert claim.norm is not None
-    beside = FullDoor(make_problem(job, records(job), {}), public, Unmetered(), SystemGenerator())
+    beside = FullOracle(make_problem(job, records(job), {}), public, Unmetered(), SystemGenerator())
     exact = penalised_gradient(public, beside.ask(Gradient(sigma=1e-5), point).value, point)
     # Nine standard deviations of its noise: a false alarm in 10^18.
     assert claim.norm.told == pytest.approx(float(exact.norm()), abs=9 * claim.norm.noise)
@@ -320,7 +320,7 @@ def test_clients_tell_their_gradients_for_a_mean_of_norms_is_no_norm_of_a_mean()
         paying = ClientMeter(CountingMeter(), Rounds(circle))
         held = records(job)
         held.target[:] = circle.place
-        own = FullDoor(make_problem(job, held, {}), job.facts, paying, SystemGenerator())
+        own = FullOracle(make_problem(job, held, {}), job.facts, paying, SystemGenerator())
         estimate = fit(settings, Federation(own, paying, "fed_test"), point.unsqueeze(0)).value
         return estimate.theta, claimed(estimate.certificate)
 

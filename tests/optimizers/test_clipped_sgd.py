@@ -20,7 +20,7 @@ from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import fit, iterate
 from core.oracle import Answer
 from core.oracle.meters import CountingMeter, Unmetered
-from core.oracle.samples import PoissonDoor
+from core.oracle.samples import PoissonOracle
 from core.oracle.simulation import Simulation
 from core.privacy.conversions import gdp_mu
 from core.privacy.facts import Adjacency, Facts
@@ -118,7 +118,7 @@ class TestLinearRecursion:
 
 
 class TestNoise:
-    """Answers of a real Poisson door about gradients of zero: nothing but noise is left."""
+    """Answers of a real Poisson oracle about gradients of zero: nothing but noise is left."""
 
     units, dimension, asks, sigma = 1000, 400, 150, 3.0
 
@@ -126,10 +126,10 @@ class TestNoise:
         """Return the noise of many answers, shape (asks, p), and its standard deviation as it should be."""
         features = torch.zeros(self.units, self.dimension, dtype=torch.float64)
         data, known = squared(features, torch.zeros(self.units, dtype=torch.float64))
-        door = PoissonDoor(data, known, CountingMeter(), repeatable_generator(), parts)
+        oracle = PoissonOracle(data, known, CountingMeter(), repeatable_generator(), parts)
         (question,) = ClippedSgd(sigma=self.sigma, clip=CLIP).questions()
         theta = torch.zeros(self.dimension, dtype=torch.float64)
-        told = [door.ask(question, theta) for _ in range(self.asks)]
+        told = [oracle.ask(question, theta) for _ in range(self.asks)]
         expected = self.sigma * CLIP / (self.units * parts / 2**64)
         assert told[0].scale == pytest.approx(expected, rel=3e-3), "sigma C/(q n), and what the lattice adds"
         return torch.stack([one.value for one in told]), told[0].scale

@@ -11,7 +11,7 @@ from core.catalogue.second_order.gauss import GaussPsgd
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import certified_clipped_sgd, gauss_psgd
 from core.oracle.meters import CountingMeter
-from core.oracle.samples import StreamDoor
+from core.oracle.samples import StreamOracle
 from core.oracle.simulation import Simulation
 from core.privacy.events import Gaussian
 from core.privacy.facts import Facts
@@ -69,7 +69,7 @@ def test_diff2_asks_for_a_fresh_gradient_every_period_and_for_changes_between() 
     known = facts_of(UNITS, 3, smoothness=1.0)
     asked = GaussPsgd(estimator="period", period=5, batch=40, difference_batch=10).plan(known, 1.0)
     records, meter = CountedRecords(UNITS), CountingMeter(Gaussian(sigma=1.0))
-    oracle: Any = StreamDoor(records, known, meter, repeatable_generator(), np.arange(UNITS))
+    oracle: Any = StreamOracle(records, known, meter, repeatable_generator(), np.arange(UNITS))
     found, _ = gauss_psgd.iterate(asked, oracle)
     kinds = [kind for kind, _ in records.sizes]
     fresh = [number for number, kind in enumerate(kinds) if kind == "gradient"]

@@ -15,7 +15,7 @@ from core.errors import Invalid
 from core.mechanisms.generator import SystemGenerator
 from core.optimizers import describe
 from core.oracle import Answer
-from core.oracle.door import FullDoor
+from core.oracle.full import FullOracle
 from core.oracle.meters import CountingMeter
 from core.privacy.events import Event, compose
 from core.privacy.facts import Adjacency, Facts
@@ -48,8 +48,8 @@ def problem(seed: int = 0) -> TableProblem:
     return TableProblem(values, torch.ones(UNITS).bool())
 
 
-class Listening(FullDoor):
-    """The real door on a meter that pays for a schedule and no more; keeps what it was asked."""
+class Listening(FullOracle):
+    """The real oracle on a meter that pays for a schedule and no more; keeps what it was asked."""
 
     def __init__(self, records: TableProblem, public: Facts, schedule: Sequence[Event]) -> None:
         priced = CountingMeter(compose(Counter(schedule)))
@@ -65,10 +65,10 @@ class Listening(FullDoor):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_what_is_asked_is_what_was_priced_in_that_order(adjacency: Adjacency, seed: int) -> None:
     settings, public = planned(adjacency)
-    door = Listening(problem(seed), public, settings.schedule(public))
-    describe.iterate(settings, door)
-    assert [one.event() for one in door.asked] == list(settings.schedule(public))
-    for asked, plan in zip(door.asked, settings.questions(), strict=True):
+    oracle = Listening(problem(seed), public, settings.schedule(public))
+    describe.iterate(settings, oracle)
+    assert [one.event() for one in oracle.asked] == list(settings.schedule(public))
+    for asked, plan in zip(oracle.asked, settings.questions(), strict=True):
         assert asked.kind == plan.kind
         assert asked.sensitivity(public) <= plan.sensitivity(public)
         assert asked.draws(4) <= plan.draws(4), "as many numbers as were reserved, at most"

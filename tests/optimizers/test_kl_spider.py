@@ -14,7 +14,7 @@ from core.errors import Diverged
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.optimizers.kl_spider import iterate, walk
 from core.oracle import Answer, Oracle, Status
-from core.oracle.door import FullDoor
+from core.oracle.full import FullOracle
 from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.simulation import Simulation
 from core.privacy.events import NOTHING, compose
@@ -32,8 +32,8 @@ from tests.support.pathwise import (
     told,
 )
 from tests.support.printed_spider import printed_course, printed_walk
-from tests.support.problems import facts as door_facts
-from tests.support.problems import problem as door_problem
+from tests.support.problems import facts as oracle_facts
+from tests.support.problems import problem as oracle_problem
 
 UNITS, DIMENSION = 100_000, 3
 SQUARE = PowerProblem(UNITS, DIMENSION, 2.0)
@@ -407,17 +407,17 @@ class TestOutcome:
         assert certificate.value is None
         assert any("forced" in condition for condition in certificate.conditions)
 
-    def test_a_real_door_answers_it(self) -> None:
+    def test_a_real_oracle_answers_it(self) -> None:
         """Logistic records with a ridge: kappa = 2, and, as a weaker condition, 1.5 with its differences."""
-        facts = door_facts(20_000, 3, adjacency=Adjacency.REPLACE_ONE).model_copy(
+        facts = oracle_facts(20_000, 3, adjacency=Adjacency.REPLACE_ONE).model_copy(
             update={"ridge": 0.2, "smoothness": 0.5, "weak_convexity": 0.0, "start_gap": 0.7}
         )
         strong = KlCondition.strongly_convex(0.2)
         exact = _minimiser(facts)
         for condition in (None, strong.weaker(1.5, 0.7)):
             settings = KlSpider(condition=condition, variant="calibrated").plan(facts, 4.0)
-            door: Oracle = FullDoor(door_problem(20_000, 3), facts, CountingMeter(), SystemGenerator())
-            oracle = Recording(door)
+            real: Oracle = FullOracle(oracle_problem(20_000, 3), facts, CountingMeter(), SystemGenerator())
+            oracle = Recording(real)
             estimate, _ = iterate(settings, oracle)
             assert ("d" in kinds(oracle)) == (condition is not None)
             assert estimate.certificate is not None
@@ -428,8 +428,8 @@ class TestOutcome:
 
 
 def _minimiser(facts: Facts) -> Tensor:
-    """Return the ridge estimate of the door's records by plain gradient descent."""
-    oracle = Simulation(door_problem(20_000, 3), facts, SimulationGenerator(0), noiseless=True)
+    """Return the ridge estimate of the oracle's records by plain gradient descent."""
+    oracle = Simulation(oracle_problem(20_000, 3), facts, SimulationGenerator(0), noiseless=True)
     theta = torch.zeros(3, dtype=torch.float64)
     for _ in range(200):
         theta = theta - (oracle.ask(Gradient(sigma=1.0), theta).value + facts.ridge * theta) / 0.7

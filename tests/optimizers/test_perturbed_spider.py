@@ -17,7 +17,7 @@ from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import perturbed_spider
 from core.oracle import Answer, Oracle
 from core.oracle.meters import CountingMeter
-from core.oracle.samples import StreamDoor
+from core.oracle.samples import StreamOracle
 from core.oracle.simulation import SeededCoins
 from core.privacy.events import Gaussian
 from tests.support.problems import problem, repeatable_generator
@@ -159,9 +159,9 @@ SMALL: dict[str, Any] = {
 }
 
 
-def door(units: int, records: Any = None, meter: CountingMeter | None = None) -> StreamDoor:
-    """Return a real door with a repeatable key."""
-    return StreamDoor(
+def real_oracle(units: int, records: Any = None, meter: CountingMeter | None = None) -> StreamOracle:
+    """Return a real oracle with a repeatable key."""
+    return StreamOracle(
         problem(units, 3) if records is None else records,
         facts_of(units, 3),
         meter or CountingMeter(Gaussian(sigma=1.0)),
@@ -206,7 +206,7 @@ def coins(seed: int = 1) -> SeededCoins:
 
 def test_every_record_is_read_once_and_a_run_costs_one_answer() -> None:
     records, meter = CountedRecords(2000), CountingMeter(Gaussian(sigma=1.0))
-    oracle = Through(door(2000, records, meter), coins())
+    oracle = Through(real_oracle(2000, records, meter), coins())
     estimate = whole(oracle)
     assert oracle.kept is not None
     assert int(oracle.kept["disturbed"]) > 1, "the run is one that disturbs"
@@ -219,7 +219,7 @@ def test_every_record_is_read_once_and_a_run_costs_one_answer() -> None:
 
 
 def test_a_transcript_and_the_coins_are_all_that_a_run_is_made_of() -> None:
-    first = Through(door(2000), coins())
+    first = Through(real_oracle(2000), coins())
     estimate = whole(first)
     deaf: Any = Deaf(facts_of(2000, 3), first.told)
     deaf.coins = coins()
@@ -236,23 +236,23 @@ def test_a_transcript_and_the_coins_are_all_that_a_run_is_made_of() -> None:
 
 def test_an_attempt_that_goes_on_has_the_disturbance_of_the_one_before_it() -> None:
     """The worker is lost just after an estimate was disturbed; its successor has other coins, and the old noise."""
-    through = Through(door(2000), coins())
+    through = Through(real_oracle(2000), coins())
     whole(through)
     dies = next(number for number in range(2, 40) if _disturbances(number) > _disturbances(number - 1))
-    lost = Through(door(2000), coins(), die_after=dies)
+    lost = Through(real_oracle(2000), coins(), die_after=dies)
     with pytest.raises(KeyboardInterrupt):
         whole(lost)
     assert lost.kept is not None
     assert int(lost.kept["frozen"]) == 3, "the last thing that was kept is a disturbed estimate"
     deaf: Any = Through(Deaf(facts_of(2000, 3), through.told[dies:]), coins(99), kept=lost.kept)  # type: ignore[arg-type] # all it needs
     estimate = whole(deaf, steps=int(lost.kept["step"]) + 2)
-    expected = whole(Through(door(2000), coins()), steps=int(lost.kept["step"]) + 2)
+    expected = whole(Through(real_oracle(2000), coins()), steps=int(lost.kept["step"]) + 2)
     assert torch.equal(estimate.theta, expected.theta)
 
 
 def _disturbances(answers: int) -> int:
     """Count the disturbances of a run that is lost after so many answers."""
-    lost = Through(door(2000), coins(), die_after=answers)
+    lost = Through(real_oracle(2000), coins(), die_after=answers)
     with pytest.raises(KeyboardInterrupt):
         whole(lost)
     return 0 if lost.kept is None else int(lost.kept["disturbed"])

@@ -19,7 +19,7 @@ from core.inference.estimate import Estimate
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers.proximal_point import iterate
 from core.oracle import Status
-from core.oracle.door import FullDoor
+from core.oracle.full import FullOracle
 from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.simulation import Simulation
 from core.privacy.conversions import rho_of_mu
@@ -257,14 +257,14 @@ def test_a_run_tells_which_form_made_it_and_what_is_proved_of_it() -> None:
     assert estimate.certificate.variant == "scheduled, practical rounds, practical inner steps"
 
 
-def test_a_real_door_says_the_same_and_is_paid_what_was_priced() -> None:
+def test_a_real_oracle_says_the_same_and_is_paid_what_was_priced() -> None:
     records = support.problem(400, 3, support.HUBER)
     facts = support.facts(400, 3, support.HUBER).model_copy(update={"weak_convexity": 0.0, "ridge": 0.5})
     settings = PRACTICAL.model_copy(update={"condition": None, "noise": "exact"}).plan(facts, 3e4)
     price = compose(settings.schedule(facts).counted())
-    door = FullDoor(records, facts, CountingMeter(priced=price), support.repeatable_generator())
-    estimate, status = iterate(settings, door)
-    assert door.release(estimate, status).event == price
+    oracle = FullOracle(records, facts, CountingMeter(priced=price), support.repeatable_generator())
+    estimate, status = iterate(settings, oracle)
+    assert oracle.release(estimate, status).event == price
     silent = Simulation(records, facts, SimulationGenerator(1), noiseless=True)
     assert torch.allclose(estimate.theta, iterate(settings, silent)[0].theta, rtol=0, atol=1e-4)
 

@@ -23,7 +23,7 @@ from core.optimizers import ada_spider, gauss_psgd
 from core.optimizers.ada_spider import nothing_known
 from core.oracle import Answer
 from core.oracle.meters import CountingMeter, Unmetered
-from core.oracle.samples import StreamDoor
+from core.oracle.samples import StreamOracle
 from core.oracle.simulation import Simulation
 from core.problems.linear import LinearProblem
 from tests.optimizers.test_ada_spider import SIZES, Told
@@ -67,11 +67,11 @@ def check_replay(module: Any) -> None:
     assert real.certificate == deaf.certificate
 
 
-def check_noise(door: Callable[[Any], Any]) -> None:
+def check_noise(make: Callable[[Any], Any]) -> None:
     """Fail unless a fresh gradient has its own sensitivity's noise: 2 %, of 20 000 numbers four standard errors."""
     question, units = given(mu=0.5).fresh(), 4 * 10 * 2
-    oracle = door(
-        StreamDoor(
+    oracle = make(
+        StreamOracle(
             StillRecords(units, 5000), facts_of(units, 5000), Unmetered(), repeatable_generator(), np.arange(units)
         )
     )
@@ -83,7 +83,7 @@ def check_noise(door: Callable[[Any], Any]) -> None:
 class Halves:
     """Planted: every answer is made of two micro-batches, each with noise of its own."""
 
-    def __init__(self, oracle: StreamDoor) -> None:
+    def __init__(self, oracle: StreamOracle) -> None:
         self._oracle = oracle
 
     def ask(self, question: Question, theta: Tensor) -> Answer:
@@ -208,5 +208,5 @@ def test_the_others_have_a_guard(mistake: str) -> None:
 
 
 def test_an_answer_tells_a_value_and_its_scale_and_nothing_of_clipping() -> None:
-    """So nothing that a clip did reaches a log: a door has no other way out."""
+    """So nothing that a clip did reaches a log: an oracle has no other way out."""
     assert [one.name for one in fields(Answer)] == ["value", "scale"]

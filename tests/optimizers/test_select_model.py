@@ -1,4 +1,5 @@
-"""Private selection: which candidate is returned and what is claimed of it, in every mode, at doors and in simulations.
+"""Private selection: which candidate is returned and what is claimed of it, in every mode, at oracles and in
+simulations.
 
 Thresholds of statistics are |z| > 4.5 or the stated per cent with a fixed seed, so a run repeats.
 """
@@ -20,8 +21,8 @@ from core.inference.wording import claim as said_of
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.optimizers import select_model
 from core.oracle import Status, stationarity
-from core.oracle.door import FullDoor
 from core.oracle.federation import ClientMeter, Federation, Rounds
+from core.oracle.full import FullOracle
 from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.simulation import Simulation
 from core.privacy.amounts import PrivacyTarget
@@ -102,7 +103,7 @@ class TestSelection:
         worse = CANDIDATES[:1].repeat(3, 1)
         settings = planned(mode, candidates=3)
         estimate, status = select_model.iterate(
-            settings, FullDoor(records(), FACTS, Unmetered(), SystemGenerator()), worse
+            settings, FullOracle(records(), FACTS, Unmetered(), SystemGenerator()), worse
         )
         assert status is Status.NONE
         assert not estimate.theta.any()
@@ -117,8 +118,8 @@ class TestSelection:
         )
 
     def test_the_exponential_choice_is_one_of_the_best_and_claims_nothing(self) -> None:
-        door = FullDoor(records(), FACTS, Unmetered(), SystemGenerator())
-        estimate, _ = select_model.iterate(planned("exponential"), door, CANDIDATES)
+        oracle = FullOracle(records(), FACTS, Unmetered(), SystemGenerator())
+        estimate, _ = select_model.iterate(planned("exponential"), oracle, CANDIDATES)
         assert any(torch.equal(estimate.theta, one) for one in CANDIDATES[3:])
         assert estimate.certificate is not None
         assert estimate.certificate.value is None
@@ -126,7 +127,7 @@ class TestSelection:
     @pytest.mark.parametrize("mode", MODES)
     def test_what_is_drawn_is_at_most_what_is_priced(self, mode: str) -> None:
         settings, meter = planned(mode), CountingMeter()
-        select_model.iterate(settings, FullDoor(records(), FACTS, meter, SystemGenerator()), CANDIDATES)
+        select_model.iterate(settings, FullOracle(records(), FACTS, meter, SystemGenerator()), CANDIDATES)
         (event,) = set(settings.schedule(FACTS))
         assert event == {"above_threshold": Pure(epsilon=3.0), "exponential": BoundedRange(epsilon=6.0)}.get(
             mode, Gaussian(sigma=settings.multiplier)
@@ -158,9 +159,9 @@ class TestSelection:
 
     def test_a_hessian_is_not_paid_for_where_the_gradient_fails(self) -> None:
         meter = CountingMeter()
-        door = FullDoor(records(), FACTS, meter, SystemGenerator())
+        oracle = FullOracle(records(), FACTS, meter, SystemGenerator())
         settings = planned("sound", candidates=1)
-        select_model.iterate(settings, door, CANDIDATES[:1])
+        select_model.iterate(settings, oracle, CANDIDATES[:1])
         assert meter.totals == [settings.questions()[0].event()]
 
     def test_it_goes_on_where_it_was(self) -> None:
@@ -190,7 +191,7 @@ class TestSelection:
 
 
 class TestClients:
-    """Two clients with records of their own, each behind its own door, go through the candidates together."""
+    """Two clients with records of their own, each behind its own oracle, go through the candidates together."""
 
     @pytest.mark.parametrize("mode", ["gradient", "sound", "printed", "hessian_products"])
     def test_select_alike_and_each_pays_for_itself(self, mode: str) -> None:
@@ -199,7 +200,7 @@ class TestClients:
         def work(circle: ThreadCircle) -> tuple[Tensor, int, int]:
             meter = CountingMeter()
             paying = ClientMeter(meter, Rounds(circle))
-            own = FullDoor(records(seed=circle.place), FACTS, paying, SystemGenerator())
+            own = FullOracle(records(seed=circle.place), FACTS, paying, SystemGenerator())
             estimate, _ = select_model.iterate(settings, Federation(own, paying, "fed_test"), CANDIDATES)
             assert estimate.certificate is not None
             assert estimate.certificate.selection is not None
@@ -220,8 +221,8 @@ class TestClients:
 
 class TestClaims:
     def test_a_sound_claim_is_twice_what_the_test_allows_for(self) -> None:
-        settings, door = planned("sound", mu=0.5), FullDoor(records(), FACTS, Unmetered(), SystemGenerator())
-        estimate, _ = select_model.iterate(settings, door, CANDIDATES)
+        settings, oracle = planned("sound", mu=0.5), FullOracle(records(), FACTS, Unmetered(), SystemGenerator())
+        estimate, _ = select_model.iterate(settings, oracle, CANDIDATES)
         claim = estimate.certificate
         assert claim is not None
         found = claim.selection
@@ -313,10 +314,10 @@ class TestPredictedNoise:
         ("dimension", "vectors", "matrices", "edge"),
         [(20, 60, 60, 1.88), (100, 10, 10, 1.96), pytest.param(1000, 5, 1, 1.99, marks=pytest.mark.slow)],
     )
-    def test_the_door_s_noise_is_what_was_predicted(
+    def test_the_oracle_s_noise_is_what_was_predicted(
         self, dimension: int, vectors: int, matrices: int, edge: float
     ) -> None:
-        """Means over ten clients of real doors' noise about records of zeros, whose answers are noise alone.
+        """Means over ten clients of real oracles' noise about records of zeros, whose answers are noise alone.
 
         Within 5 per cent; `edge` is the mean operator norm of such a matrix with unit entries over sqrt(d), of which 2
         is predicted. The root mean square of 1,000 normal numbers varies by 2 per cent; generators are forced.
@@ -327,10 +328,12 @@ class TestPredictedNoise:
             self.settings(dimension, mode, 10).model_copy(update={"units": 100})
             for mode in ("sound", "hessian_products")
         )
-        doors = [FullDoor(zeros, own, Unmetered(), repeatable_generator(bytes([place] * 32))) for place in range(10)]
+        oracles = [
+            FullOracle(zeros, own, Unmetered(), repeatable_generator(bytes([place] * 32))) for place in range(10)
+        ]
 
         def told(question: Question, repeats: int, other: Tensor | None = None) -> Tensor:
-            answers = [[one.ask(question, at, other).value for one in doors] for _ in range(repeats)]
+            answers = [[one.ask(question, at, other).value for one in oracles] for _ in range(repeats)]
             return torch.stack([torch.stack(each).mean(0) for each in answers])
 
         length = float(told(sound.questions()[0], vectors).square().sum(-1).mean().sqrt())
@@ -384,9 +387,9 @@ def test_a_score_s_noise_without_its_scale_would_be_seen() -> None:
         for first in (100.0, 0.0):
             y[0] = first
             own = LinearProblem(x.clone(), y.clone(), torch.ones(100).bool(), SmoothPhase(cap=100.0), Clip(bound=40.0))
-            door = FullDoor(own, facts, Unmetered(), SystemGenerator())
-            selected = door._select(question)
-            found.append(door._score(question, at, selected))
+            oracle = FullOracle(own, facts, Unmetered(), SystemGenerator())
+            selected = oracle._select(question)
+            found.append(oracle._score(question, at, selected))
         return abs(found[0] - found[1])
 
     assert 0.45 * stationarity.SCORE_STEPS < apart() <= stationarity.SCORE_STEPS

@@ -17,7 +17,7 @@ from core.errors import Diverged, Invalid
 from core.inference.eigen import floor_eigenvalues
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import fit, iterate
-from core.oracle.door import FullDoor
+from core.oracle.full import FullOracle
 from core.oracle.meters import CountingMeter
 from core.oracle.simulation import Simulation
 from core.privacy.events import compose
@@ -106,12 +106,12 @@ def test_the_floor_holds_and_is_counted() -> None:
     assert torch.linalg.vector_norm(found.theta, dim=-1).max() < 10
 
 
-def test_a_real_door_says_the_same() -> None:
+def test_a_real_oracle_says_the_same() -> None:
     known = public()
     settings = SufficientStatistics(eigenvalue_floor=1e-6).plan(known, 1e5)
-    door = FullDoor(problem(), known, CountingMeter(), repeatable_generator())
+    oracle = FullOracle(problem(), known, CountingMeter(), repeatable_generator())
     exact = fit(settings, simulation(known, noiseless=True)).value.theta
-    assert torch.allclose(fit(settings, door).value.theta, exact, atol=1e-4)
+    assert torch.allclose(fit(settings, oracle).value.theta, exact, atol=1e-4)
     with pytest.raises(Diverged):
         fit(settings.model_copy(update={"radius": 1e-3}), simulation(known))
 

@@ -23,8 +23,8 @@ from core.errors import Invalid
 from core.inference.estimate import Estimate
 from core.optimizers import fit_and_infer, whitened_classes
 from core.oracle import Answer, Oracle
-from core.oracle.door import FullDoor
 from core.oracle.federation import ClientMeter, Federation, Rounds
+from core.oracle.full import FullOracle
 from core.oracle.meters import CountingMeter
 from core.privacy.events import Gaussian, compose
 from core.privacy.facts import Adjacency
@@ -43,7 +43,7 @@ SIZES = (400, 1200, 2400)
 class Noting:
     """An oracle that notes what it is asked."""
 
-    def __init__(self, oracle: FullDoor) -> None:
+    def __init__(self, oracle: FullOracle) -> None:
         self._oracle = oracle
         self.questions: list[Question] = []
 
@@ -58,7 +58,7 @@ class Noting:
 @pytest.mark.parametrize("classes", [3, 6])
 def test_it_asks_what_was_priced_in_that_order_and_no_answer_moves_a_price(classes: int) -> None:
     scene = ClassScene(replace(CELL, classes=classes))
-    oracle = Noting(scene.door())
+    oracle = Noting(scene.oracle())
     scene.fitted(oracle)  # type: ignore[arg-type] # it passes everything else on
     assert [one.event() for one in oracle.questions] == list(scene.plan.schedule)
     assert [one.kind for one in oracle.questions] == [one.kind for one in scene.settings.questions()]
@@ -94,7 +94,7 @@ def test_neighbours_differ_in_integer_sums_alone(adjacency: Adjacency) -> None:
 def test_without_noise_it_is_the_root_of_the_weighted_equation_and_its_sandwich(classes: int, structure: Any) -> None:
     """Against Newton's method and a sandwich written out in NumPy, in the encoding that the job learned."""
     scene = ClassScene(replace(CELL, mu=EXACT, classes=classes, structure=structure))
-    estimate = scene.fitted(scene.door())
+    estimate = scene.fitted(scene.oracle())
     checks = estimate.checks
     assert checks is not None
     assert estimate.sandwich is not None
@@ -111,7 +111,7 @@ def test_without_noise_it_is_the_root_of_the_weighted_equation_and_its_sandwich(
 def test_with_two_classes_it_is_a_logistic_model_to_part_of_an_error() -> None:
     """The same equation in coordinates sqrt(2) times as small: at no noise the same root."""
     scene = ClassScene(replace(CELL, mu=EXACT, classes=2))
-    estimate = scene.fitted(scene.door())
+    estimate = scene.fitted(scene.oracle())
     assert estimate.checks is not None
     exact, covariance, _ = class_minimum(estimate.checks.learned, scene.records, estimate.theta.numpy())
     assert (np.abs(estimate.theta.numpy() - exact) < 0.02 * np.sqrt(np.diag(covariance))).all()
@@ -122,7 +122,7 @@ def test_classes_in_another_order_have_the_same_errors() -> None:
     first, second = ClassScene(CELL), ClassScene(CELL)
     features, codes = second.records
     second.records = features, (codes + 1) % 3  # class 2 is 0 now, class 0 is 1: the same contrast, negated
-    one, other = (scene.fitted(scene.door()) for scene in (first, second))
+    one, other = (scene.fitted(scene.oracle()) for scene in (first, second))
     assert one.sandwich is not None
     assert other.sandwich is not None
     size = len(one.theta) // 2
@@ -142,7 +142,7 @@ def test_what_nothing_identifies_is_flagged_by_class_and_column(
     shape: str, structure: Any, word: str, places: tuple[int, ...]
 ) -> None:
     scene = ClassScene(replace(CELL, shape=shape, structure=structure, mu=3.0))
-    checks = scene.fitted(scene.door()).checks
+    checks = scene.fitted(scene.oracle()).checks
     assert checks is not None
     if not places:
         assert checks.job, "of the whole job"
@@ -155,7 +155,7 @@ def test_what_nothing_identifies_is_flagged_by_class_and_column(
 def test_a_class_with_few_records_is_flagged_and_a_baseline_s_concern_all(structure: Any, named: set[int]) -> None:
     """About 20 to 30 of 1,000 records, where 40 are asked for; other classes keep their intervals."""
     scene = ClassScene(replace(CELL, shape="normal", units=1000, structure=structure, mu=10.0))
-    checks = scene.fitted(scene.door()).checks
+    checks = scene.fitted(scene.oracle()).checks
     assert checks is not None
     size = CELL.features
     few = {at // size for at, words in enumerate(checks.coefficients) if "too few events" in words}
@@ -177,7 +177,7 @@ def test_a_filled_job_is_its_own_plan() -> None:
 
 
 def test_three_owners_of_unlike_people_find_what_one_would_with_the_same_errors() -> None:
-    """Beside one door to all records: apart by part of a standard error, and these agree within a twentieth."""
+    """Beside one oracle over all records: apart by part of a standard error, and these agree within a twentieth."""
     scene = ClassScene(replace(CELL, mu=QUIET))
     features, target = scene.records
     order, edges = np.argsort(features[:, 3], kind="stable"), np.cumsum((0, *SIZES))
@@ -190,11 +190,11 @@ def test_three_owners_of_unlike_people_find_what_one_would_with_the_same_errors(
         records = owned[circle.place]
         paying = ClientMeter(CountingMeter(compose(Counter(scene.plan.schedule))), Rounds(circle))
         facts = scene.plan.facts.model_copy(update={"units": len(records[1])})
-        door = FullDoor(scene.problem(records), facts, paying, repeatable_generator(bytes([circle.place + 1]) * 32))
-        oracle = Federation(door, paying, "fed_test")
+        own = FullOracle(scene.problem(records), facts, paying, repeatable_generator(bytes([circle.place + 1]) * 32))
+        oracle = Federation(own, paying, "fed_test")
         return fit_and_infer(scene.settings, scene.plan.spec.inference, oracle).value.estimate
 
-    alone, (joined, *others) = scene.fitted(scene.door()), together(Mail(len(SIZES)), work)
+    alone, (joined, *others) = scene.fitted(scene.oracle()), together(Mail(len(SIZES)), work)
     assert all(torch.equal(joined.theta, other.theta) for other in others)
     assert alone.sandwich is not None
     assert joined.sandwich is not None

@@ -24,7 +24,7 @@ from core.mechanisms.generator import SystemGenerator
 from core.optimizers import iterate
 from core.optimizers import whitened_newton as method
 from core.oracle import Answer, Oracle
-from core.oracle.door import FullDoor
+from core.oracle.full import FullOracle
 from core.oracle.meters import ORDERS, CountingMeter
 from core.privacy.events import Event, Gaussian, compose
 from core.privacy.facts import Adjacency
@@ -47,7 +47,7 @@ every = pytest.mark.parametrize("name", CELLS)
 class Noting:
     """An oracle that notes what it is asked and told, and may die."""
 
-    def __init__(self, oracle: FullDoor, die_after: int | None = None) -> None:
+    def __init__(self, oracle: FullOracle, die_after: int | None = None) -> None:
         self._oracle, self._left = oracle, die_after
         self.facts, self.coins, self.precision = oracle.facts, oracle.coins, oracle.precision
         self.questions: list[Question] = []
@@ -68,7 +68,7 @@ class Noting:
 @every
 def test_it_asks_what_was_priced_in_that_order_and_no_answer_moves_a_price(name: str) -> None:
     scene = Scene(CELLS[name])
-    oracle = Noting(scene.door())
+    oracle = Noting(scene.oracle())
     scene.fitted(oracle)  # type: ignore[arg-type] # it passes everything else on
     assert [one.event() for one in oracle.questions] == list(scene.plan.schedule)
     assert [one.kind for one in oracle.questions] == [one.kind for one in scene.settings.questions()]
@@ -85,7 +85,7 @@ def test_half_the_levels_paid_would_be_refused() -> None:
     scene = Scene(CELLS["logistic"])
     short = scene.plan.schedule[LEVELS // 2 :]
     with pytest.raises(AssertionError, match="never passes what was priced"):
-        scene.fitted(scene.door(CountingMeter(compose(Counter(short)))))
+        scene.fitted(scene.oracle(CountingMeter(compose(Counter(short)))))
 
 
 def test_a_look_that_nobody_paid_would_be_refused() -> None:
@@ -93,11 +93,11 @@ def test_a_look_that_nobody_paid_would_be_refused() -> None:
     scene = Scene(CELLS["huber"])
     question = scene.settings.size_question()
     assert question is not None
-    door = scene.door()
-    scene_door = Noting(door)
-    iterate(scene.settings, scene_door)  # type: ignore[arg-type] # as above
+    oracle = scene.oracle()
+    scene_oracle = Noting(oracle)
+    iterate(scene.settings, scene_oracle)  # type: ignore[arg-type] # as above
     with pytest.raises(AssertionError, match="never passes what was priced"):
-        door.ask(question, torch.zeros(door.facts.dimension).double())
+        oracle.ask(question, torch.zeros(oracle.facts.dimension).double())
 
 
 @every
@@ -153,7 +153,7 @@ def test_it_goes_on_from_wherever_it_was_lost(name: str, lost: int) -> None:
 
     def attempt(die_after: int | None) -> Noting:
         meter = LedgerMeter(till, [Payer(ORDERS, totals)], schedule, kept=till.state, kept_chunks=till.chunks)
-        return Noting(FullDoor(problem, scene.plan.facts, meter, SystemGenerator()), die_after)
+        return Noting(FullOracle(problem, scene.plan.facts, meter, SystemGenerator()), die_after)
 
     first, settings = attempt(lost + 1), scene.settings
     with pytest.raises(KeyboardInterrupt):
@@ -164,7 +164,7 @@ def test_it_goes_on_from_wherever_it_was_lost(name: str, lost: int) -> None:
     assert told_again == [True] * lost + [False]
     assert till.paid == len(schedule) + 1
     script = iter(second.answers)
-    oracle = Noting(scene.door())
+    oracle = Noting(scene.oracle())
     oracle.ask = lambda *_: next(script)  # type: ignore[method-assign] # told what the attempts were told in the end
     again = iterate(settings, oracle)[0]  # type: ignore[arg-type] # as above
     assert torch.equal(again.theta, ended.theta)
@@ -174,7 +174,7 @@ def test_it_goes_on_from_wherever_it_was_lost(name: str, lost: int) -> None:
 def test_without_noise_it_is_the_root_of_the_weighted_equation_and_its_sandwich(name: str) -> None:
     """Against Newton's method and a sandwich written out in NumPy, in the encoding that the job learned."""
     scene = Scene(replace(CELLS[name], mu=1e5))
-    estimate = scene.fitted(scene.door())
+    estimate = scene.fitted(scene.oracle())
     checks = estimate.checks
     assert isinstance(checks, Checks)
     assert estimate.sandwich is not None
@@ -188,7 +188,7 @@ def test_without_noise_it_is_the_root_of_the_weighted_equation_and_its_sandwich(
 def test_without_noise_it_learns_where_columns_lie() -> None:
     """Medians within a cell, scales within what powers of two tell, and the frequency of two-valued columns."""
     scene = Scene(replace(CELLS["logistic"], mu=1e6))
-    checks = scene.fitted(scene.door()).checks
+    checks = scene.fitted(scene.oracle()).checks
     assert checks is not None
     features, target = scene.records
     ranges = scene.plan.facts.ranges
@@ -209,8 +209,8 @@ def test_null_records_move_no_median() -> None:
     features, target = (torch.from_numpy(one) for one in scene.records)
     present = torch.arange(len(target)) % 3 > 0
     problem = scene.problem((features, target, present))
-    door = FullDoor(problem, scene.plan.facts, CountingMeter(), repeatable_generator())
-    checks = scene.fitted(door).checks
+    oracle = FullOracle(problem, scene.plan.facts, CountingMeter(), repeatable_generator())
+    checks = scene.fitted(oracle).checks
     assert checks is not None
     for place in (1, 2, 3):
         median = np.median(features.numpy()[present.numpy(), place])
@@ -226,7 +226,7 @@ def test_a_split_that_answers_moved_would_be_seen() -> None:
         return tuple(sigma / 2 for sigma in genuine(settings))
 
     with patch.object(WhitenedNewton, "hessian_sigmas", louder), pytest.raises(AssertionError, match="never passes"):
-        scene.fitted(scene.door())
+        scene.fitted(scene.oracle())
 
 
 def test_it_says_how_far_counts_vary_beyond_their_law() -> None:
@@ -234,7 +234,7 @@ def test_it_says_how_far_counts_vary_beyond_their_law() -> None:
     for noise, wide in (("normal", 1.0), ("overdispersed", 5.0)):
         outcome = Outcome("poisson", 4.0, noise)  # type: ignore[arg-type] # names of laws
         scene = Scene(Cell("normal", 6000, 4, 5.0, outcome, wide))
-        checks = scene.fitted(scene.door()).checks
+        checks = scene.fitted(scene.oracle()).checks
         assert checks is not None
         learned = checks.learned
         assert learned.score_ratio is not None

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from core.inference.estimate import Estimate
 from core.optimizers import fit_and_infer
-from core.oracle.door import FullDoor
 from core.oracle.federation import ClientMeter, Federation, Rounds
+from core.oracle.full import FullOracle
 from core.oracle.meters import CountingMeter
 from core.privacy.events import compose
 from core.problems.circle import Circle
@@ -39,15 +39,15 @@ def shards(scene: Scene) -> list[tuple[Tensor, Tensor, Tensor]]:
 
 
 def by_clients(scene: Scene, *, weighted: bool = True) -> Estimate:
-    """Fit it with every client at a door of its own, with noise of its own."""
+    """Fit it with every client at an oracle of its own, with noise of its own."""
     owned = shards(scene)
 
     def work(circle: Circle) -> Estimate:
         records = owned[circle.place]
         paying = ClientMeter(CountingMeter(compose(Counter(scene.plan.schedule))), Rounds(circle))
         facts = scene.plan.facts.model_copy(update={"units": len(records[1])})
-        door = FullDoor(scene.problem(records), facts, paying, repeatable_generator(bytes([circle.place + 1]) * 32))
-        oracle = Federation(door, paying, "fed_test")
+        own = FullOracle(scene.problem(records), facts, paying, repeatable_generator(bytes([circle.place + 1]) * 32))
+        oracle = Federation(own, paying, "fed_test")
         if not weighted:
             oracle._shares = [1 / circle.size] * circle.size
         return fit_and_infer(scene.settings, scene.plan.spec.inference, oracle).value.estimate
@@ -64,9 +64,9 @@ def errors(estimate: Estimate) -> Tensor:
 
 @pytest.mark.parametrize("name", CELLS)
 def test_three_owners_of_unlike_people_find_what_one_would_with_the_same_errors(name: str) -> None:
-    """Beside one door to all records: apart by part of a standard error, and these agree within a twentieth."""
+    """Beside one oracle over all records: apart by part of a standard error, and these agree within a twentieth."""
     scene = Scene(replace(CELLS[name], mu=QUIET))
-    alone, all_of_them = scene.fitted(scene.door()), by_clients(scene)
+    alone, all_of_them = scene.fitted(scene.oracle()), by_clients(scene)
     apart = (alone.theta - all_of_them.theta).abs() / errors(alone)
     assert float(apart.max()) < 0.25, apart
     ratio = errors(all_of_them) / errors(alone)
@@ -78,16 +78,16 @@ def test_three_owners_of_unlike_people_find_what_one_would_with_the_same_errors(
 def test_a_plain_mean_over_owners_would_find_something_else() -> None:
     """Planted bug: 300 people count as much as 1,800."""
     scene = Scene(replace(CELLS["logistic"], mu=QUIET))
-    alone, wrong = scene.fitted(scene.door()), by_clients(scene, weighted=False)
+    alone, wrong = scene.fitted(scene.oracle()), by_clients(scene, weighted=False)
     apart = (alone.theta - wrong.theta).abs() / errors(alone)
     assert float(apart.max()) > 0.5, apart
 
 
 @pytest.mark.parametrize("name", CELLS)
 def test_at_an_ordinary_budget_noise_is_that_of_three(name: str) -> None:
-    """Each owner adds its own: sqrt(3) times the deviation of one door's; nothing is six standard errors off."""
+    """Each owner adds its own: sqrt(3) times the deviation of one oracle's; nothing is six standard errors off."""
     scene = Scene(CELLS[name])
-    one, three = scene.fitted(scene.door()), by_clients(scene)
+    one, three = scene.fitted(scene.oracle()), by_clients(scene)
     assert float((errors(three) / errors(one)).min()) > 0.9  # noise is a small part of some errors, whose rest is told
     apart = (one.theta - three.theta).abs() / (errors(one) ** 2 + errors(three) ** 2).sqrt()
     assert float(apart.max()) < 6, apart

@@ -19,10 +19,10 @@ from core.errors import Forsaken
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.optimizers import fit
 from core.oracle import Answer, Meter, Oracle, Release, Status
-from core.oracle.door import FullDoor
 from core.oracle.federation import ANSWER, FACTS, POINT, READY, ClientMeter, Federation, Kind, Rounds
+from core.oracle.full import FullOracle
 from core.oracle.meters import CountingMeter, Unmetered
-from core.oracle.samples import StreamDoor
+from core.oracle.samples import StreamOracle
 from core.oracle.simulation import Simulation
 from core.privacy.events import Event, Gaussian, Repeated
 from core.problems.circle import Alone, Circle
@@ -44,10 +44,10 @@ def key(place: int) -> bytes:
     return bytes([place + 1]) * 32
 
 
-def full_door(place: int, meter: Meter, units: int = UNITS, data: int | None = None) -> FullDoor:
-    """Return a client's door to its own records, whose noise is its own and repeats."""
+def full_oracle(place: int, meter: Meter, units: int = UNITS, data: int | None = None) -> FullOracle:
+    """Return a client's oracle over its own records, whose noise is its own and repeats."""
     records = problem(units, DIMENSION, seed=place if data is None else data)
-    return FullDoor(records, facts(units, DIMENSION), meter, repeatable_generator(key(place)))
+    return FullOracle(records, facts(units, DIMENSION), meter, repeatable_generator(key(place)))
 
 
 def federated(circle: Circle, own: Built, meter: Meter | None = None) -> Federation:
@@ -88,8 +88,8 @@ class Stopping(CountingMeter):
 class TestOneClient:
     def test_is_the_centralised_job_bit_for_bit(self) -> None:
         """H1: with equal seeds, everything that leaves is the same."""
-        alone = fit(SETTINGS, full_door(0, Unmetered()))
-        one = fit(SETTINGS, federated(Alone(), lambda meter: full_door(0, meter)))
+        alone = fit(SETTINGS, full_oracle(0, Unmetered()))
+        one = fit(SETTINGS, federated(Alone(), lambda meter: full_oracle(0, meter)))
         assert torch.equal(one.value.theta, alone.value.theta)
         assert (one.value.scale, one.status, one.event) == (alone.value.scale, alone.status, alone.event)
 
@@ -100,9 +100,9 @@ class TestOneClient:
         def asked(oracle: Oracle) -> list[Tensor]:
             return [oracle.ask(Gradient(sigma=2.0, batch=5), ZERO).value, oracle.ask(pair, ZERO, moved).value]
 
-        def stream(meter: Meter) -> StreamDoor:
+        def stream(meter: Meter) -> StreamOracle:
             public = facts(UNITS, DIMENSION)
-            return StreamDoor(problem(UNITS, DIMENSION), public, meter, repeatable_generator(), np.arange(UNITS))
+            return StreamOracle(problem(UNITS, DIMENSION), public, meter, repeatable_generator(), np.arange(UNITS))
 
         found = zip(asked(stream(Unmetered())), asked(federated(Alone(), stream)), strict=True)
         assert all(torch.equal(one, other) for one, other in found)
@@ -124,11 +124,11 @@ def exact_gradient(place: int, units: int = UNITS) -> Tensor:
     return problem(units, DIMENSION, seed=place).bounded_sum(GRADIENT, facts(units, DIMENSION), ZERO) / units
 
 
-def shared_noise(place: int, meter: Meter) -> FullDoor:
+def shared_noise(place: int, meter: Meter) -> FullOracle:
     """Planted bug: all clients noise with one seed."""
-    door = full_door(place, meter)
-    door._generator = repeatable_generator()
-    return door
+    oracle = full_oracle(place, meter)
+    oracle._generator = repeatable_generator()
+    return oracle
 
 
 def slope(built: Callable[[int, ClientMeter], Oracle], sizes: tuple[int, ...] = (1, 4, 16)) -> float:
@@ -140,7 +140,7 @@ def slope(built: Callable[[int, ClientMeter], Oracle], sizes: tuple[int, ...] = 
 class TestMean:
     def test_error_falls_as_one_over_the_clients(self) -> None:
         """H2: slope -1 +- .1."""
-        assert slope(full_door) == pytest.approx(-1, abs=0.1)
+        assert slope(full_oracle) == pytest.approx(-1, abs=0.1)
 
     def test_one_seed_for_all_is_caught(self) -> None:
         assert slope(shared_noise, (1, 4)) > -0.5
@@ -151,16 +151,18 @@ class TestMean:
 
         def work(circle: ThreadCircle) -> Answer:
             units = sizes[circle.place]
-            return federated(circle, lambda meter: full_door(circle.place, meter, units)).ask(GRADIENT, ZERO)
+            return federated(circle, lambda meter: full_oracle(circle.place, meter, units)).ask(GRADIENT, ZERO)
 
         answers = together(Mail(3), work)
-        own = [full_door(place, Unmetered(), units).ask(GRADIENT, ZERO) for place, units in enumerate(sizes)]
+        own = [full_oracle(place, Unmetered(), units).ask(GRADIENT, ZERO) for place, units in enumerate(sizes)]
         assert answers[0].scale == pytest.approx(sqrt(sum(one.scale**2 for one in own)) / 3)
         assert torch.allclose(answers[0].value, sum(one.value for one in own) / 3)  # type: ignore[arg-type] # tensors
         assert all(torch.equal(answers[0].value, answer.value) for answer in answers), "everybody has the same mean"
 
     def test_units_are_all_clients(self) -> None:
-        found = together(Mail(3), lambda circle: federated(circle, lambda meter: full_door(circle.place, meter)).facts)
+        found = together(
+            Mail(3), lambda circle: federated(circle, lambda meter: full_oracle(circle.place, meter)).facts
+        )
         assert {one.units for one in found} == {3 * UNITS}
         assert len(set(found)) == 1
 
@@ -168,24 +170,24 @@ class TestMean:
         def work(circle: ThreadCircle) -> Federation:
             public = facts(UNITS, DIMENSION).model_copy(update={"ridge": 0.1 * circle.place})
             records = problem(UNITS, DIMENSION)
-            return federated(circle, lambda meter: FullDoor(records, public, meter, SystemGenerator()))
+            return federated(circle, lambda meter: FullOracle(records, public, meter, SystemGenerator()))
 
         assert all(isinstance(ending, Forsaken) for ending in Clients(Mail(2), work).endings)
 
     @pytest.mark.parametrize("units", [b"", bytes(8), b"\xff" * 8, (1).to_bytes(9, "big")], ids=repr)
     def test_units_that_are_no_count_are_refused(self, units: bytes) -> None:
         mail = Mail(2, lambda message: [message[:HEADER_BYTES] + units if message[8] == FACTS.number else message])
-        ended = Clients(mail, lambda circle: federated(circle, lambda meter: full_door(circle.place, meter)))
+        ended = Clients(mail, lambda circle: federated(circle, lambda meter: full_oracle(circle.place, meter)))
         assert all(isinstance(ending, Forsaken) for ending in ended.endings)
 
     def test_of_a_block_too(self) -> None:
         """Everybody's block of a name, and its units."""
 
         def work(circle: ThreadCircle) -> tuple[int, Answer]:
-            def blocked(meter: ClientMeter) -> FullDoor:
+            def blocked(meter: ClientMeter) -> FullOracle:
                 records, aside = problem(UNITS, DIMENSION, seed=circle.place), torch.arange(UNITS) < 10
                 public = facts(UNITS, DIMENSION)
-                return FullDoor(records, public, meter, SystemGenerator(), {"holdout": aside})
+                return FullOracle(records, public, meter, SystemGenerator(), {"holdout": aside})
 
             holdout = federated(circle, blocked).block("holdout")
             return holdout.facts.units, holdout.ask(GRADIENT, ZERO)
@@ -195,7 +197,7 @@ class TestMean:
         assert torch.equal(one.value, other.value)
 
     def test_a_norm_is_not_averaged(self) -> None:
-        oracle = federated(Alone(), lambda meter: full_door(0, meter))
+        oracle = federated(Alone(), lambda meter: full_oracle(0, meter))
         with pytest.raises(AssertionError, match="a mean is taken"):
             oracle.ask(GradientNorm(sigma=2.0), ZERO)
 
@@ -207,22 +209,22 @@ def noises(mail: Mail, asked: int) -> list[Tensor]:
         answers = [message[41:] for message in mail.sent_by(place) if message[8] == 2]
         assert len(answers) == asked, "an answer a question"
         values = torch.stack([torch.frombuffer(bytearray(one[8:]), dtype=torch.float64) for one in answers])
-        scale = full_door(place, Unmetered()).ask(GRADIENT, ZERO).scale
+        scale = full_oracle(place, Unmetered()).ask(GRADIENT, ZERO).scale
         found.append((values - exact_gradient(place)) / scale)
     return found
 
 
 class Thinned:
-    """Planted bugs: a door whose answers carry a part of their noise, `share` of it."""
+    """Planted bugs: an oracle whose answers carry a part of their noise, `share` of it."""
 
-    def __init__(self, door: FullDoor, exact: Tensor, share: float) -> None:
-        self._door, self._exact, self._share = door, exact, share
-        self.facts, self.coins, self.precision = door.facts, door.coins, door.precision
-        self.affords, self.block, self.resume, self.keep = door.affords, door.block, door.resume, door.keep
-        self.release = door.release
+    def __init__(self, oracle: FullOracle, exact: Tensor, share: float) -> None:
+        self._oracle, self._exact, self._share = oracle, exact, share
+        self.facts, self.coins, self.precision = oracle.facts, oracle.coins, oracle.precision
+        self.affords, self.block, self.resume, self.keep = oracle.affords, oracle.block, oracle.resume, oracle.keep
+        self.release = oracle.release
 
     def ask(self, question: Gradient, theta: Tensor, other: Tensor | None = None) -> Answer:
-        told = self._door.ask(question, theta, other)
+        told = self._oracle.ask(question, theta, other)
         return Answer(self._exact + self._share * (told.value - self._exact), told.scale)
 
 
@@ -250,12 +252,12 @@ class TestOwnNoise:
     """H3: each client's transcript alone satisfies the noise law, whatever the mean's noise is."""
 
     def test_every_message_has_full_noise(self) -> None:
-        check_own_noise(full_door)
+        check_own_noise(full_oracle)
 
     @pytest.mark.parametrize(("share", "size"), [(1 / sqrt(4), 4), (0.0, 4)], ids=["by the root of m", "only later"])
     def test_less_is_caught(self, share: float, size: int) -> None:
         def built(place: int, meter: ClientMeter) -> Oracle:
-            return Thinned(full_door(place, meter), exact_gradient(place), share)  # type: ignore[return-value] # enough
+            return Thinned(full_oracle(place, meter), exact_gradient(place), share)  # type: ignore[return-value] # enough
 
         with pytest.raises(AssertionError, match="full noise"):
             check_own_noise(built, size)
@@ -311,7 +313,7 @@ class TestOthersRecords:
 
         def work(circle: ThreadCircle) -> list[Tensor]:
             own = data if circle.place == 2 else circle.place
-            oracle = federated(circle, lambda meter: full_door(circle.place, meter, data=own))
+            oracle = federated(circle, lambda meter: full_oracle(circle.place, meter, data=own))
             return [oracle.ask(GRADIENT, point).value for point in points]
 
         return mail, together(mail, work)
@@ -326,10 +328,10 @@ class TestOthersRecords:
         """Planted bug: a client that steps along its own answer asks at another point than the rest."""
 
         def work(circle: ThreadCircle) -> Tensor:
-            door = full_door(circle.place, Unmetered())
-            oracle = federated(circle, lambda meter: full_door(circle.place, meter))
+            own = full_oracle(circle.place, Unmetered())
+            oracle = federated(circle, lambda meter: full_oracle(circle.place, meter))
             mean = oracle.ask(GRADIENT, ZERO).value
-            stepped = -(door.ask(GRADIENT, ZERO).value if circle.place == 1 else mean)
+            stepped = -(own.ask(GRADIENT, ZERO).value if circle.place == 1 else mean)
             return oracle.ask(GRADIENT, stepped).value
 
         assert all(isinstance(ending, Forsaken) for ending in Clients(Mail(3), work).endings)
@@ -339,7 +341,7 @@ class TestOthersRecords:
         pair = GradientDifference(sigma=2.0, cap=0.1)
 
         def work(circle: ThreadCircle) -> Answer:
-            oracle = federated(circle, lambda meter: full_door(circle.place, meter))
+            oracle = federated(circle, lambda meter: full_oracle(circle.place, meter))
             return oracle.ask(GRADIENT, ZERO) if circle.place else oracle.ask(pair, ZERO, ZERO + 1)
 
         assert all(isinstance(ending, Forsaken) for ending in Clients(Mail(2), work).endings)
@@ -350,7 +352,7 @@ class TestLockstep:
         meters = [Sequenced(), Sequenced(), CountingMeter(Gaussian(sigma=2.0))]
 
         def work(circle: ThreadCircle) -> None:
-            oracle = federated(circle, lambda meter: full_door(circle.place, meter), meters[circle.place])
+            oracle = federated(circle, lambda meter: full_oracle(circle.place, meter), meters[circle.place])
             assert oracle.affords(GRADIENT)
             oracle.ask(GRADIENT, ZERO)
             assert not oracle.affords(GRADIENT), "one of them does not"
@@ -362,7 +364,7 @@ class TestLockstep:
 
     def test_messages_that_come_twice_are_dropped(self) -> None:
         def work(circle: ThreadCircle) -> Tensor:
-            return fit(SETTINGS, federated(circle, lambda meter: full_door(circle.place, meter))).value.theta
+            return fit(SETTINGS, federated(circle, lambda meter: full_oracle(circle.place, meter))).value.theta
 
         once, repeated = together(Mail(3), work), together(Mail(3, lambda message: [message] * 3), work)
         assert all(torch.equal(one, other) for one, other in zip(once, repeated, strict=True))
@@ -382,7 +384,7 @@ class TestLockstep:
     @pytest.mark.parametrize("kind", [READY, ANSWER, POINT], ids=["ready", "answer", "point"])
     def test_another_message_ends_the_attempt(self, change: Callable[[bytes], bytes], kind: Kind) -> None:
         def work(circle: ThreadCircle) -> Answer:
-            return federated(circle, lambda meter: full_door(circle.place, meter)).ask(GRADIENT, ZERO)
+            return federated(circle, lambda meter: full_oracle(circle.place, meter)).ask(GRADIENT, ZERO)
 
         mail = Mail(2, lambda message: [change(message) if message[8] == kind.number else message])
         endings = Clients(mail, work).endings
@@ -397,7 +399,7 @@ class TestLockstep:
         def work(circle: ThreadCircle) -> int:
             own = meters[circle.place]
             paying = ClientMeter(own, Rounds(circle), lambda: circle.place == 1, own)
-            oracle = Federation(full_door(circle.place, paying), paying, "fed_test")
+            oracle = Federation(full_oracle(circle.place, paying), paying, "fed_test")
             try:
                 for _ in range(6):
                     oracle.ask(GRADIENT, ZERO)
@@ -415,7 +417,7 @@ class TestLockstep:
         def work(circle: ThreadCircle) -> None:
             own = meters[circle.place]
             paying = ClientMeter(own, Rounds(circle), pausing=own)
-            oracle = Federation(full_door(circle.place, paying), paying, "fed_test")
+            oracle = Federation(full_oracle(circle.place, paying), paying, "fed_test")
             for asked in range(4):
                 if circle.place and asked == 2:
                     return
@@ -428,14 +430,14 @@ class TestLockstep:
 
     def test_release_of_another_value_is_refused(self) -> None:
         def work(circle: ThreadCircle) -> Release[Tensor]:
-            oracle = federated(circle, lambda meter: full_door(circle.place, meter))
+            oracle = federated(circle, lambda meter: full_oracle(circle.place, meter))
             return oracle.release(ZERO + (circle.place == 1), Status.FINISHED)
 
         assert all(isinstance(ending, Forsaken) for ending in Clients(Mail(2), work).endings)
 
-    def test_each_door_tells_what_it_drew_itself(self) -> None:
+    def test_each_oracle_tells_what_it_drew_itself(self) -> None:
         def work(circle: ThreadCircle) -> Release[object]:
-            return fit(SETTINGS, federated(circle, lambda meter: full_door(circle.place, meter)))  # type: ignore[return-value] # an estimate
+            return fit(SETTINGS, federated(circle, lambda meter: full_oracle(circle.place, meter)))  # type: ignore[return-value] # an estimate
 
         gradient = SETTINGS.questions()[0]
         assert {one.event for one in together(Mail(2), work)} == {Repeated(event=gradient.event(), times=6)}
@@ -443,7 +445,7 @@ class TestLockstep:
 
 class TestCommonCoins:
     def draws(self, circle: ThreadCircle) -> tuple[list[float], int, float]:
-        oracle = federated(circle, lambda meter: full_door(circle.place, meter))
+        oracle = federated(circle, lambda meter: full_oracle(circle.place, meter))
         first = oracle.coins.normal(4).tolist()
         again = oracle.coins.integer(2**60)
         oracle.ask(GRADIENT, ZERO)
@@ -457,11 +459,11 @@ class TestCommonCoins:
 
     def test_an_attempt_that_goes_on_draws_what_would_have_come(self) -> None:
         meter = Unmetered()
-        oracle = federated(Alone(), lambda paying: full_door(0, paying), meter)
+        oracle = federated(Alone(), lambda paying: full_oracle(0, paying), meter)
         oracle.ask(GRADIENT, ZERO)
         oracle.keep({"theta": ZERO}, 1)
         expected = oracle.coins.normal(3)
-        resumed = federated(Alone(), lambda paying: full_door(0, paying), meter)
+        resumed = federated(Alone(), lambda paying: full_oracle(0, paying), meter)
         assert list(resumed.resume({})) == ["theta"]
         assert torch.equal(resumed.coins.normal(3), expected)
 
@@ -471,7 +473,7 @@ def test_means_are_what_is_noted() -> None:
     meters = [Sequenced(), Sequenced()]
 
     def work(circle: ThreadCircle) -> Answer:
-        oracle = federated(circle, lambda meter: full_door(circle.place, meter), meters[circle.place])
+        oracle = federated(circle, lambda meter: full_oracle(circle.place, meter), meters[circle.place])
         return oracle.ask(GRADIENT, ZERO)
 
     found = together(Mail(2), work)

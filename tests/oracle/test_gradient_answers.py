@@ -1,4 +1,5 @@
-"""Changes of gradients, their norms, and choices by them, through the door: laws of noise, what is read, what adds up.
+"""Changes of gradients, their norms, and choices by them, through the oracle: laws of noise, what is read, what adds
+up.
 
 Thresholds are |z| > 4.5 or p < 1e-4, a false alarm in 10,000 a test at most; generators are forced, so a run repeats.
 """
@@ -18,16 +19,16 @@ from core.catalogue.nonconvex_losses import SmoothPhase
 from core.catalogue.questions import Gradient, GradientDifference, GradientNorm, LeastGradient, Question, summed
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.oracle import Answer, Status, noise
-from core.oracle.door import FullDoor
+from core.oracle.full import FullOracle
 from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.noise import grid_for
-from core.oracle.samples import PoissonDoor, StreamDoor
+from core.oracle.samples import PoissonOracle, StreamOracle
 from core.oracle.simulation import Simulation
 from core.privacy.events import BoundedRange, Composed, Gaussian
 from core.privacy.facts import Adjacency, Facts
 from core.problems import make_problem
 from core.training.notes import Noted, Notes, unpack
-from tests.oracle.test_door import Journal
+from tests.oracle.test_full import Journal
 from tests.support.problems import facts, problem, repeatable_generator
 from tests.support.situations import SITUATIONS, Situation, named
 
@@ -115,7 +116,7 @@ def asked(situation: Situation, question: Question, adjacency: Adjacency, draws:
     """Return noisy minus exact answers, one coordinate each, and the standard deviation that was paid for."""
     units = 10
     public, records = situation.facts(units, adjacency), situation.problem(situation.rows(units))
-    oracle = FullDoor(records, public, Unmetered(), repeatable_generator())
+    oracle = FullOracle(records, public, Unmetered(), repeatable_generator())
     one, other = situation.point(1), situation.point(2) if question.places == "pair" else None
     exact = records.bounded_sum(summed(question), public, one, other=other) / units
     if isinstance(question, GradientNorm):
@@ -197,12 +198,12 @@ def test_a_norms_noise_is_that_of_a_coordinate_whatever_their_number(adjacency: 
 
 
 class TestOneRead:
-    def door(self, journal: Journal, blocks: dict[str, Tensor] | None = None) -> FullDoor:
-        return FullDoor(journal, facts(30, 3), journal, SystemGenerator(), blocks)
+    def oracle(self, journal: Journal, blocks: dict[str, Tensor] | None = None) -> FullOracle:
+        return FullOracle(journal, facts(30, 3), journal, SystemGenerator(), blocks)
 
     def test_a_norm_and_a_gradient_at_one_point_read_once_and_pay_twice(self) -> None:
         journal = Journal()
-        oracle = self.door(journal)
+        oracle = self.oracle(journal)
         oracle.ask(NORM, ZERO)
         oracle.ask(GRADIENT, ZERO)
         assert journal.entries == ["paid", "read", "paid"]
@@ -221,7 +222,7 @@ class TestOneRead:
     def test_what_is_remembered_is_what_would_be_read(self) -> None:
         answers = []
         for forgets in (False, True):
-            oracle = FullDoor(problem(30, 3), facts(30, 3), Unmetered(), repeatable_generator())
+            oracle = FullOracle(problem(30, 3), facts(30, 3), Unmetered(), repeatable_generator())
             oracle.ask(NORM, ZERO)
             if forgets:
                 oracle._last = None
@@ -230,7 +231,7 @@ class TestOneRead:
 
     def test_a_block_remembers_its_own(self) -> None:
         journal = Journal()
-        oracle = self.door(journal, {"holdout": torch.arange(30) >= 25})
+        oracle = self.oracle(journal, {"holdout": torch.arange(30) >= 25})
         oracle.ask(NORM, ZERO)
         holdout = oracle.block("holdout")
         holdout.ask(NORM, ZERO)
@@ -240,10 +241,10 @@ class TestOneRead:
         holdout.ask(GRADIENT, ZERO)
         assert journal.entries == ["paid", "read"] * 2 + ["paid"] * 2
         again.ask(GRADIENT, ZERO)
-        assert journal.entries[6:] == ["paid", "read"], "a sum is used up, and no two doors have one"
+        assert journal.entries[6:] == ["paid", "read"], "a sum is used up, and no two oracles have one"
 
     def test_nothing_is_remembered_after_a_release(self) -> None:
-        oracle = self.door(Journal())
+        oracle = self.oracle(Journal())
         oracle.ask(NORM, ZERO)
         assert oracle._last is not None
         oracle.release(None, Status.FINISHED)
@@ -251,7 +252,7 @@ class TestOneRead:
 
     def test_a_point_that_changes_in_place_is_another_point(self) -> None:
         journal = Journal()
-        oracle, theta = self.door(journal), ZERO.clone()
+        oracle, theta = self.oracle(journal), ZERO.clone()
         oracle.ask(NORM, theta)
         theta += 1
         oracle.ask(GRADIENT, theta)
@@ -259,13 +260,13 @@ class TestOneRead:
 
     def test_samples_and_streams_draw_afresh(self) -> None:
         journal = Journal()
-        poisson = PoissonDoor(journal, facts(30, 3), journal, SystemGenerator(), 2**63)
+        poisson = PoissonOracle(journal, facts(30, 3), journal, SystemGenerator(), 2**63)
         poisson.ask(NORM, ZERO)
         poisson.ask(GRADIENT, ZERO)
         first, second = (included for _, included in journal.selections)
         assert not torch.equal(first, second)
         journal = Journal()
-        stream = StreamDoor(journal, facts(30, 3), journal, SystemGenerator(), np.arange(30))
+        stream = StreamOracle(journal, facts(30, 3), journal, SystemGenerator(), np.arange(30))
         stream.ask(GradientNorm(sigma=2.0, batch=5), ZERO)
         stream.ask(Gradient(sigma=2.0, batch=5), ZERO)
         first, second = (rows for rows, _ in journal.selections)
@@ -275,7 +276,7 @@ class TestOneRead:
 class TestChoices:
     POINTS = torch.stack([SITUATIONS[0].point(seed) for seed in range(4)])
 
-    def frequencies(self, oracle: FullDoor | Simulation, question: LeastGradient) -> np.ndarray:
+    def frequencies(self, oracle: FullOracle | Simulation, question: LeastGradient) -> np.ndarray:
         drawn = [int(oracle.ask(question, self.POINTS).value) for _ in range(1_000)]
         return np.bincount(drawn, minlength=4)
 
@@ -290,7 +291,7 @@ class TestChoices:
         records, public = problem(30, 3), facts(30, 3, adjacency=adjacency)
         question = LeastGradient(sigma=2.0)
         for oracle in (
-            FullDoor(records, public, Unmetered(), repeatable_generator()),
+            FullOracle(records, public, Unmetered(), repeatable_generator()),
             Simulation(records, public, SimulationGenerator(5)),
         ):
             counts = self.frequencies(oracle, question)
@@ -299,7 +300,7 @@ class TestChoices:
 
     def test_an_index_is_told_and_paid_for_as_a_bounded_range(self) -> None:
         journal = Journal()
-        oracle = FullDoor(journal, facts(30, 3), journal, SystemGenerator())
+        oracle = FullOracle(journal, facts(30, 3), journal, SystemGenerator())
         answer = oracle.ask(LEAST, self.POINTS)
         assert (answer.value.shape, answer.value.dtype, answer.scale) == ((1,), torch.float64, 0.0)
         assert journal.totals == [BoundedRange(epsilon=1.0)]
@@ -307,11 +308,11 @@ class TestChoices:
         assert journal.totals[-1] == Composed(events=(BoundedRange(epsilon=1.0), Gaussian(sigma=2.0)))
 
     def test_lists_have_points_and_no_price_from_samples(self) -> None:
-        oracle = FullDoor(problem(30, 3), facts(30, 3), Unmetered(), SystemGenerator())
+        oracle = FullOracle(problem(30, 3), facts(30, 3), Unmetered(), SystemGenerator())
         for wrong in (self.POINTS[0], self.POINTS[:0], self.POINTS[:, :2], self.POINTS.float()):
             with pytest.raises(AssertionError, match=r"lanes|parameters|points"):
                 oracle.ask(LEAST, wrong)
-        poisson = PoissonDoor(problem(30, 3), facts(30, 3), Unmetered(), SystemGenerator(), 2**63)
+        poisson = PoissonOracle(problem(30, 3), facts(30, 3), Unmetered(), SystemGenerator(), 2**63)
         with pytest.raises(AssertionError, match="no price"):
             poisson.ask(LEAST, self.POINTS)
         simulated = Simulation(problem(30, 3), facts(30, 3), SimulationGenerator(1), lanes=4)
@@ -326,12 +327,12 @@ class TestChoices:
 
 
 def test_lanes_of_changes_and_norms() -> None:
-    """Deviations are a real door's scale within 4.5 standard errors, the seed fixed."""
+    """Deviations are a real oracle's scale within 4.5 standard errors, the seed fixed."""
     situation, lanes = SITUATIONS[2], 20_000
     records, public = situation.problem(situation.rows(40)), situation.facts(40)
     theta, other = situation.point(1), situation.point(2)
     oracle = Simulation(records, public, SimulationGenerator(3), lanes=lanes)
-    real = FullDoor(records, public, Unmetered(), SystemGenerator())
+    real = FullOracle(records, public, Unmetered(), SystemGenerator())
     for question, places, exact in (
         (CHANGE, (theta, other), sums_of(situation, CHANGE, theta, other)),
         (NORM, (theta,), sums_of(situation, GRADIENT, theta).norm().unsqueeze(0)),
@@ -371,7 +372,7 @@ def replace_cap(question: GradientDifference) -> GradientDifference:
 
 def test_events_of_a_run_compose() -> None:
     meter = CountingMeter()
-    oracle = FullDoor(problem(30, 3), facts(30, 3), meter, SystemGenerator())
+    oracle = FullOracle(problem(30, 3), facts(30, 3), meter, SystemGenerator())
     oracle.ask(GradientNorm(sigma=3.0), ZERO)
     oracle.ask(CHANGE, ZERO, ZERO + 1)
     assert oracle.release(None, Status.FINISHED).event == Composed(events=(Gaussian(sigma=3.0), Gaussian(sigma=2.0)))

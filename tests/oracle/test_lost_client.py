@@ -15,7 +15,7 @@ from core.optimizers import ada_spider, gauss_psgd
 from core.oracle import Answer
 from core.oracle.federation import ClientMeter, Federation, Rounds
 from core.oracle.meters import CountingMeter
-from core.oracle.samples import StreamDoor
+from core.oracle.samples import StreamOracle
 from core.problems.circle import Circle
 from tests.support.circles import Clients, Mail, together
 from tests.support.problems import facts, problem
@@ -48,18 +48,18 @@ class Heard:
     def __init__(self, place: int, meter: ClientMeter, skipped: int, ends: int) -> None:
         records, orders = problem(UNITS, DIMENSION, seed=place), np.arange(UNITS)
         public = facts(UNITS, DIMENSION)
-        self._door = StreamDoor(records, public, meter, SystemGenerator(), orders, skipped=skipped)
+        self._oracle = StreamOracle(records, public, meter, SystemGenerator(), orders, skipped=skipped)
         self._ends = ends
         self.asked: list[str] = []
-        self.facts, self.coins, self.precision = self._door.facts, self._door.coins, self._door.precision
-        self.affords, self.block, self.release = self._door.affords, self._door.block, self._door.release
-        self.resume, self.keep = self._door.resume, self._door.keep
+        self.facts, self.coins, self.precision = self._oracle.facts, self._oracle.coins, self._oracle.precision
+        self.affords, self.block, self.release = self._oracle.affords, self._oracle.block, self._oracle.release
+        self.resume, self.keep = self._oracle.resume, self._oracle.keep
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
         if len(self.asked) == self._ends:
             raise Lost
         self.asked.append(question.kind)
-        return self._door.ask(question, theta, other)
+        return self._oracle.ask(question, theta, other)
 
 
 def attempt(
@@ -67,9 +67,9 @@ def attempt(
 ) -> tuple[list[str], Estimate]:
     """Carry out a client's attempt; return what it was asked and the estimate."""
     paying = ClientMeter(meter, Rounds(circle))
-    door = Heard(circle.place, paying, skipped, ends)
-    estimate, _ = module.iterate(given(**DESCENT | options), Federation(door, paying, "fed_test"))
-    return door.asked, estimate
+    oracle = Heard(circle.place, paying, skipped, ends)
+    estimate, _ = module.iterate(given(**DESCENT | options), Federation(oracle, paying, "fed_test"))
+    return oracle.asked, estimate
 
 
 def after_a_loss(answers: int, left: int, module: Any = gauss_psgd, **options: Any) -> list[tuple[list[str], Estimate]]:

@@ -16,9 +16,8 @@ from core.catalogue.hessian_questions import FirstStationary, LikelyStationary
 from core.catalogue.questions import LeastGradient, Question
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.lattice import integer_norm
-from core.oracle import door as doors
-from core.oracle import noise
-from core.oracle.door import FullDoor
+from core.oracle import full, noise
+from core.oracle.full import FullOracle
 from core.oracle.meters import Unmetered
 from core.oracle.pace import LEAST_SECONDS, ROOM, choice_seconds, paced, score_seconds
 from core.problems.linear import LinearProblem
@@ -44,7 +43,7 @@ def crafted(*, slow: bool) -> LinearProblem:
 
 
 def asked(name: str, *, slow: bool, clock: Callable[[], float] = time.perf_counter) -> Callable[[], float]:
-    oracle = FullDoor(crafted(slow=slow), facts(UNITS, WIDTH), Unmetered(), SystemGenerator())
+    oracle = FullOracle(crafted(slow=slow), facts(UNITS, WIDTH), Unmetered(), SystemGenerator())
     points = torch.zeros(POINTS[name], WIDTH, dtype=torch.float64)
 
     def ask() -> float:
@@ -86,7 +85,7 @@ def unpaced() -> Iterator[None]:
         del seconds
         return act()
 
-    with patch.object(doors, "paced", at_once), patch.object(noise, "paced", at_once):
+    with patch.object(full, "paced", at_once), patch.object(noise, "paced", at_once):
         yield
 
 

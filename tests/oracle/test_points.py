@@ -16,8 +16,8 @@ from core.catalogue.questions import Gradient
 from core.errors import Forsaken
 from core.optimizers import fit
 from core.oracle import Release, Status
-from core.oracle.door import FullDoor
 from core.oracle.federation import ClientMeter, Federation, Rounds
+from core.oracle.full import FullOracle
 from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.points import CLOSE, adopted, parts_of, told_by
 from tests.support.circles import Clients, Mail, ThreadCircle, together
@@ -46,8 +46,8 @@ class Elsewhere:
         return getattr(self._own, name)
 
 
-class Recording(FullDoor):
-    """A door that remembers where it was asked."""
+class Recording(FullOracle):
+    """A oracle that remembers where it was asked."""
 
     def ask(self, question: Gradient, theta: Tensor, other: Tensor | None = None) -> object:  # type: ignore[override] # as it is
         self.asked = [*getattr(self, "asked", []), theta.clone()]
@@ -56,26 +56,26 @@ class Recording(FullDoor):
 
 def run(error: float) -> tuple[Clients[Release[object]], list[Recording]]:
     """Fit on three clients, of whom the second rounds otherwise."""
-    doors: dict[int, Recording] = {}
+    oracles: dict[int, Recording] = {}
 
     def work(circle: ThreadCircle) -> Release[object]:
         paying = ClientMeter(Unmetered(), Rounds(circle))
         generator = repeatable_generator(bytes([circle.place + 1]) * 32)
         records = problem(UNITS, DIMENSION, seed=circle.place)
-        doors[circle.place] = Recording(records, facts(UNITS, DIMENSION), paying, generator)
-        oracle = Federation(doors[circle.place], paying, "fed_test")
+        oracles[circle.place] = Recording(records, facts(UNITS, DIMENSION), paying, generator)
+        oracle = Federation(oracles[circle.place], paying, "fed_test")
         return fit(SETTINGS, Elsewhere(oracle, error) if circle.place == 1 else oracle)  # type: ignore[arg-type] # it is one
 
     ended = Clients(Mail(3), work)
-    return ended, [doors[place] for place in range(3)]
+    return ended, [oracles[place] for place in range(3)]
 
 
 def test_all_answer_at_the_first_one_s_point_and_end_together() -> None:
-    ended, doors = run(ROUNDING)
+    ended, oracles = run(ROUNDING)
     assert not [ending for ending in ended.endings if isinstance(ending, Exception)], ended.endings
-    for door in doors:
-        assert len(door.asked) == SETTINGS.steps
-        assert all(map(torch.equal, door.asked, doors[0].asked)), "bit for bit"
+    for oracle in oracles:
+        assert len(oracle.asked) == SETTINGS.steps
+        assert all(map(torch.equal, oracle.asked, oracles[0].asked)), "bit for bit"
 
 
 def test_without_agreement_such_machines_cannot_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +90,9 @@ def test_what_is_more_than_rounding_ends_the_attempt_before_anybody_pays() -> No
     def work(circle: ThreadCircle) -> object:
         paying = ClientMeter(meters[circle.place], Rounds(circle))
         oracle = Federation(
-            FullDoor(problem(UNITS, DIMENSION), facts(UNITS, DIMENSION), paying, repeatable_generator()), paying, "fed"
+            FullOracle(problem(UNITS, DIMENSION), facts(UNITS, DIMENSION), paying, repeatable_generator()),
+            paying,
+            "fed",
         )
         return oracle.ask(GRADIENT, torch.full((DIMENSION,), 1e-3 * (circle.place == 1), dtype=torch.float64))
 
@@ -101,9 +103,9 @@ def test_what_is_more_than_rounding_ends_the_attempt_before_anybody_pays() -> No
 def test_values_that_differ_by_rounding_are_released() -> None:
     def work(circle: ThreadCircle) -> Release[Tensor]:
         paying = ClientMeter(Unmetered(), Rounds(circle))
-        door = FullDoor(problem(UNITS, DIMENSION), facts(UNITS, DIMENSION), paying, repeatable_generator())
+        oracle = FullOracle(problem(UNITS, DIMENSION), facts(UNITS, DIMENSION), paying, repeatable_generator())
         value = torch.full((DIMENSION,), 1 + ROUNDING * circle.place, dtype=torch.float64)
-        return Federation(door, paying, "fed").release(value, Status.FINISHED)
+        return Federation(oracle, paying, "fed").release(value, Status.FINISHED)
 
     assert all(isinstance(one, Release) for one in together(Mail(2), work))
 

@@ -19,11 +19,11 @@ from core.mechanisms.sampling import rate_parts
 from core.native.signatures import TELL, TELL_OPEN
 from core.optimizers.clipped_sgd import iterate
 from core.oracle import Answer, noise
-from core.oracle.door import FullDoor
 from core.oracle.federation import ClientMeter, Federation, Rounds
+from core.oracle.full import FullOracle
 from core.oracle.meters import Unmetered
 from core.oracle.noise import grid_for
-from core.oracle.samples import PoissonDoor
+from core.oracle.samples import PoissonOracle
 from core.oracle.simulation import Simulation
 from core.problems.circle import Alone
 from core.training.notes import Noted
@@ -36,10 +36,10 @@ NETWORK = networks.NETWORKS["perceptron"]
 QUESTION = Gradient(sigma=2.0, clip=0.5)
 
 
-def door() -> FullDoor:
-    """Return a door to a network's records whose noise repeats."""
+def real_oracle() -> FullOracle:
+    """Return an oracle over a network's records whose noise repeats."""
     held = networks.problem(NETWORK, UNITS)
-    return FullDoor(held, networks.facts(UNITS, held.dimension), Unmetered(), repeatable_generator())
+    return FullOracle(held, networks.facts(UNITS, held.dimension), Unmetered(), repeatable_generator())
 
 
 def point(dimension: int, seed: int = 1) -> Tensor:
@@ -64,7 +64,7 @@ def test_a_sum_whose_last_part_is_floats_tells_what_one_of_integers_does(
     for way in ways:
         held = networks.problem(networks.NETWORKS[name], UNITS)
         known = networks.facts(UNITS, held.dimension, part_rows=part_rows)
-        oracle = FullDoor(held, known, Unmetered(), repeatable_generator())
+        oracle = FullOracle(held, known, Unmetered(), repeatable_generator())
         ends = [point(held.dimension, seed) for seed in (1, 2)][: 1 + (question.places == "pair")]
         with (
             patch.object(noise, "TELLS_OPEN", way == "tell_open"),
@@ -83,7 +83,7 @@ def test_an_answer_has_the_precision_of_its_point_and_the_same_integers(
 ) -> None:
     told = []
     for precision in (torch.float64, torch.float32):
-        oracle = door()
+        oracle = real_oracle()
         ends = [point(oracle.facts.dimension, seed).to(precision) for seed in (1, 2)]
         answer = oracle.ask(question, *ends[: 1 + (question.places == "pair")])
         assert answer.value.dtype == precision
@@ -93,17 +93,17 @@ def test_an_answer_has_the_precision_of_its_point_and_the_same_integers(
 
 
 def test_a_norm_is_told_in_double_precision() -> None:
-    oracle = door()
+    oracle = real_oracle()
     answer = oracle.ask(GradientNorm(sigma=2.0, clip=0.5), point(oracle.facts.dimension))
     assert answer.value.dtype == torch.float64
 
 
 def test_only_networks_are_asked_in_single_precision() -> None:
-    linear = FullDoor(problem(UNITS, 3), facts(UNITS, 3), Unmetered(), repeatable_generator())
-    assert (door().precision, linear.precision) == (torch.float32, torch.float64)
+    linear = FullOracle(problem(UNITS, 3), facts(UNITS, 3), Unmetered(), repeatable_generator())
+    assert (real_oracle().precision, linear.precision) == (torch.float32, torch.float64)
     with pytest.raises(AssertionError, match="parameters are float64"):
         linear.ask(Gradient(sigma=2.0), torch.zeros(3))
-    oracle = door()
+    oracle = real_oracle()
     ends = point(oracle.facts.dimension), point(oracle.facts.dimension).double()
     with pytest.raises(AssertionError, match="one precision"):
         oracle.ask(GradientDifference(sigma=2.0, clip=0.5, cap=0.2), *ends)
@@ -111,7 +111,7 @@ def test_only_networks_are_asked_in_single_precision() -> None:
 
 def test_clients_and_studies_stay_in_double_precision() -> None:
     """What machines round otherwise adds up in single precision; see `core.oracle.points`."""
-    own = door()
+    own = real_oracle()
     meter = ClientMeter(Unmetered(), Rounds(Alone()))
     federation = Federation(own, meter, "fed_test")
     simulation = Simulation(networks.problem(NETWORK, UNITS), own.facts, SimulationGenerator(1))
@@ -120,17 +120,17 @@ def test_clients_and_studies_stay_in_double_precision() -> None:
 
 
 class Kept:
-    """A network's door that keeps all states."""
+    """A network's oracle that keeps all states."""
 
     def __init__(self) -> None:
         held = networks.problem(NETWORK, UNITS)
         public = networks.facts(UNITS, held.dimension)
-        self._door = PoissonDoor(held, public, Unmetered(), repeatable_generator(), rate_parts(1 / 4))
-        self.facts, self.coins, self.precision = self._door.facts, self._door.coins, self._door.precision
-        self.resume, self.states = self._door.resume, list[dict[str, Tensor]]()
+        self._oracle = PoissonOracle(held, public, Unmetered(), repeatable_generator(), rate_parts(1 / 4))
+        self.facts, self.coins, self.precision = self._oracle.facts, self._oracle.coins, self._oracle.precision
+        self.resume, self.states = self._oracle.resume, list[dict[str, Tensor]]()
 
     def ask(self, question: Gradient, theta: Tensor, other: Tensor | None = None) -> Answer:
-        return self._door.ask(question, theta, other)
+        return self._oracle.ask(question, theta, other)
 
     def keep(self, state: dict[str, Tensor], step: int) -> None:
         assert step == len(self.states) + 1

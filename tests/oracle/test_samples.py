@@ -1,4 +1,4 @@
-"""Doors that read some of the records: sampling laws, lists of rows, public orders, and planted bugs they must catch.
+"""Oracles that read some of the records: sampling laws, lists of rows, public orders, and planted bugs they must catch.
 
 Statistical thresholds: |z| > 4.5, a false alarm in 150,000 per test; generators are forced, so a run repeats.
 """
@@ -21,14 +21,14 @@ from core.errors import AdjacencyMismatch
 from core.mechanisms import sampling
 from core.mechanisms.generator import SystemGenerator
 from core.oracle import samples
-from core.oracle.door import FullDoor, Selection
+from core.oracle.full import FullOracle, Selection
 from core.oracle.meters import Unmetered
 from core.oracle.noise import grid_for
-from core.oracle.samples import PoissonDoor, StreamDoor
+from core.oracle.samples import PoissonOracle, StreamOracle
 from core.privacy.events import Disjoint, Gaussian, Repeated, Sampled
 from core.privacy.facts import Adjacency
 from core.problems.linear import LinearProblem
-from tests.oracle.test_door import Journal
+from tests.oracle.test_full import Journal
 from tests.support.problems import LOGISTIC, facts, problem, repeatable_generator, rows
 from tests.support.situations import SITUATIONS, Situation, named
 
@@ -80,7 +80,7 @@ def masks_of(journal: Journal) -> Tensor:
 def check_poisson_rate(parts: int, *, by_rows: bool = True) -> None:
     """Fail unless each record is in at the priced rate, independently of others and of earlier samples."""
     journal = Journal(units=2000)
-    oracle = PoissonDoor(journal, facts(2000, 3), journal, repeatable_generator(), parts, by_rows=by_rows)
+    oracle = PoissonOracle(journal, facts(2000, 3), journal, repeatable_generator(), parts, by_rows=by_rows)
     for _ in range(200):
         oracle.ask(GRADIENT, ZERO)
     masks = masks_of(journal)
@@ -116,7 +116,7 @@ class TestPoisson:
 
     def test_divides_by_the_expected_size_and_pays_for_what_it_draws(self) -> None:
         journal = Journal(units=400)
-        oracle = PoissonDoor(journal, facts(400, 3), journal, SystemGenerator(), 2**62)
+        oracle = PoissonOracle(journal, facts(400, 3), journal, SystemGenerator(), 2**62)
         answer = oracle.ask(GRADIENT, ZERO)
         assert answer.scale == pytest.approx(2.0 * sqrt(2) / 100, rel=2e-3)
         assert journal.totals == [Sampled(numerator=2**62, sigma=2.0)]
@@ -124,10 +124,10 @@ class TestPoisson:
     def test_is_refused_where_records_may_change(self) -> None:
         public = facts(30, 3, adjacency=Adjacency.REPLACE_ONE)
         with pytest.raises(AdjacencyMismatch, match="zero_out"):
-            PoissonDoor(problem(30, 3), public, Unmetered(), SystemGenerator(), 2**62)
+            PoissonOracle(problem(30, 3), public, Unmetered(), SystemGenerator(), 2**62)
 
     def test_empty_samples_take_a_noised_step(self) -> None:
-        oracle = PoissonDoor(problem(30, 3), facts(30, 3), Unmetered(), SystemGenerator(), 1)
+        oracle = PoissonOracle(problem(30, 3), facts(30, 3), Unmetered(), SystemGenerator(), 1)
         assert oracle.ask(GRADIENT, ZERO).value.isfinite().all()
 
 
@@ -139,20 +139,20 @@ def spread_of_a_constant(asks: int = 100) -> float:
     records = LinearProblem(x, torch.ones(units, dtype=torch.float64), present, LOGISTIC, Mallows(bound=2.0))
     public = facts(units, 3, weights=Mallows(bound=2.0))
     each = records.bounded_sum(GRADIENT, public, ZERO) / units
-    oracle = PoissonDoor(records, public, Unmetered(), repeatable_generator(), sampling.rate_parts(rate))
+    oracle = PoissonOracle(records, public, Unmetered(), repeatable_generator(), sampling.rate_parts(rate))
     told = torch.stack([oracle.ask(Gradient(sigma=2.0**-8), ZERO).value for _ in range(asks)])
     assert abs((told.mean(0) / each - 1).abs().max()) < 4.5 * sqrt((1 - rate) / (units * rate * asks)) + 1e-3
     return float((told - each).square().sum(1).mean() / (each.square().sum() * (1 - rate) / (units * rate)))
 
 
-def of_the_realised_size(self: PoissonDoor, question: Question) -> Selection:
+def of_the_realised_size(self: PoissonOracle, question: Question) -> Selection:
     """Planted bug: a mean over the sample's own size."""
     found = genuine_selection(self, question)
     assert found.included is not None
     return Selection(found.terms, float(found.included.sum()), found.rows, found.included)
 
 
-genuine_selection = PoissonDoor._select
+genuine_selection = PoissonOracle._select
 
 
 class TestSpread:
@@ -162,7 +162,7 @@ class TestSpread:
         assert abs(spread_of_a_constant(800) - 1) < 4.5 * sqrt(2 / 800)
 
     def test_the_realised_size_as_denominator_is_caught(self) -> None:
-        with patch.object(PoissonDoor, "_select", of_the_realised_size):
+        with patch.object(PoissonOracle, "_select", of_the_realised_size):
             assert spread_of_a_constant() < 0.01
 
     def test_fixed_batches_are_caught(self) -> None:
@@ -204,7 +204,7 @@ class TestLists:
 
     def test_have_one_shape_whatever_the_sample(self) -> None:
         journal = Journal(units=3000)
-        oracle = PoissonDoor(journal, facts(3000, 3), journal, repeatable_generator(), self.PARTS)
+        oracle = PoissonOracle(journal, facts(3000, 3), journal, repeatable_generator(), self.PARTS)
         for _ in range(100):
             oracle.ask(GRADIENT, ZERO)
         length = sampling.padded_length(self.PARTS, 3000)
@@ -216,16 +216,16 @@ class TestLists:
         for rate, by_rows in ((0.5, False), (0.2, True), (1.0, False)):
             journal = Journal(units=3000)
             parts = sampling.rate_parts(rate)
-            PoissonDoor(journal, facts(3000, 3), journal, repeatable_generator(), parts).ask(GRADIENT, ZERO)
+            PoissonOracle(journal, facts(3000, 3), journal, repeatable_generator(), parts).ask(GRADIENT, ZERO)
             assert (journal.selections[0][0] is not None) is by_rows
 
     def test_a_sample_that_passes_its_length_is_summed_whole(self) -> None:
         records, public = problem(800, 3), facts(800, 3)
         quiet = Gradient(sigma=2.0**-8)
-        whole = FullDoor(records, public, Unmetered(), repeatable_generator()).ask(quiet, ZERO)
+        whole = FullOracle(records, public, Unmetered(), repeatable_generator()).ask(quiet, ZERO)
         journal = Journal(units=800)
         with drawing(everything):
-            told = PoissonDoor(journal, public, journal, repeatable_generator(), self.PARTS).ask(quiet, ZERO)
+            told = PoissonOracle(journal, public, journal, repeatable_generator(), self.PARTS).ask(quiet, ZERO)
         assert journal.selections[0][0] is None
         assert torch.allclose(told.value * 0.05, whole.value, atol=6 * (whole.scale + told.scale * 0.05))
 
@@ -239,7 +239,7 @@ class TestLists:
             for valid in (present, present.index_fill(0, torch.tensor(unit), value=False)):
                 journal = Journal(units=800)
                 journal.records = LinearProblem(x.clone(), y.clone(), valid, LOGISTIC, Mallows(bound=2**0.5))
-                oracle = PoissonDoor(journal, public, journal, repeatable_generator(), self.PARTS)
+                oracle = PoissonOracle(journal, public, journal, repeatable_generator(), self.PARTS)
                 selected = oracle._select(GRADIENT)
                 sums.append(oracle._sum(GRADIENT, theta, None, selected, public))
                 lists.append(selected)
@@ -255,12 +255,12 @@ class TestSinglePrecision:
 
     PARTS = sampling.rate_parts(0.05)
 
-    def doors(self, valid: Tensor | None = None) -> tuple[PoissonDoor, StreamDoor]:
+    def oracles(self, valid: Tensor | None = None) -> tuple[PoissonOracle, StreamOracle]:
         x, y, present = rows(800, 3)
         records = LinearProblem(x, y, present if valid is None else valid, LOGISTIC, Mallows(bound=2**0.5))
         public = facts(800, 3)
-        poisson = PoissonDoor(records, public, Unmetered(), repeatable_generator(), self.PARTS)
-        return poisson, StreamDoor(records, public, Unmetered(), repeatable_generator(), np.arange(800)[::-1].copy())
+        poisson = PoissonOracle(records, public, Unmetered(), repeatable_generator(), self.PARTS)
+        return poisson, StreamOracle(records, public, Unmetered(), repeatable_generator(), np.arange(800)[::-1].copy())
 
     @pytest.mark.parametrize("place", [0, 1], ids=["sample", "stream"])
     def test_neighbours_differ_by_what_is_charged(self, place: int) -> None:
@@ -271,7 +271,7 @@ class TestSinglePrecision:
             sums = []
             present = torch.ones(800, dtype=torch.bool)
             for valid in (present, present.index_fill(0, torch.tensor(unit), value=False)):
-                oracle = self.doors(valid)[place]
+                oracle = self.oracles(valid)[place]
                 grid = grid_for(question, oracle._summing(question), 800)
                 sums.append(oracle._sum(question, theta, None, oracle._select(question), oracle._summing(question)))
             moved.append((sums[0] - sums[1]).double().norm().item() / 2**grid.part_bits)
@@ -280,7 +280,7 @@ class TestSinglePrecision:
         assert 0 in moved, "not everybody is in"
 
     def test_answers_say_the_noise_that_is_charged(self) -> None:
-        for oracle, question in zip(self.doors(), (GRADIENT, BATCH), strict=True):
+        for oracle, question in zip(self.oracles(), (GRADIENT, BATCH), strict=True):
             by_part = grid_for(question, oracle._summing(question), 800)
             assert by_part.sensitivity > grid_for(question, oracle.facts, 800).sensitivity
             divisor = 40 if question is GRADIENT else 10
@@ -291,32 +291,32 @@ class TestSinglePrecision:
 
     def test_a_sample_that_passes_its_length_is_summed_whole(self) -> None:
         quiet = Gradient(sigma=2.0**-8)
-        whole = FullDoor(problem(800, 3), facts(800, 3), Unmetered(), repeatable_generator()).ask(quiet, ZERO)
+        whole = FullOracle(problem(800, 3), facts(800, 3), Unmetered(), repeatable_generator()).ask(quiet, ZERO)
         with drawing(everything):
-            told = self.doors()[0].ask(quiet, ZERO)
+            told = self.oracles()[0].ask(quiet, ZERO)
         assert torch.allclose(told.value * 0.05, whole.value, atol=6 * (whole.scale + told.scale * 0.05))
 
     def test_other_questions_and_tiny_clips_are_summed_in_double(self) -> None:
-        for oracle in self.doors():
+        for oracle in self.oracles():
             assert oracle.facts.part_rows is None
             for question in (Curvature(of="hessian", sigma=1.0), Gradient(sigma=1.0, clip=2.0**-31)):
                 assert oracle._summing(question) is oracle.facts
 
     def test_samples_are_drawn_some_at_a_time_and_each_is_used_once(self) -> None:
-        oracle = self.doors()[0]
+        oracle = self.oracles()[0]
         seen = [oracle._select(GRADIENT) for _ in range(40)]
         assert len({one.rows.numpy().tobytes() for one in seen if one.rows is not None}) == 40
 
 
 class TestStream:
-    def door(self, journal: Journal, skipped: int = 0) -> StreamDoor:
+    def oracle(self, journal: Journal, skipped: int = 0) -> StreamOracle:
         order = sampling.public_order("job_1", journal.units)
         public = facts(journal.units, 3)
-        return StreamDoor(journal, public, journal, SystemGenerator(), order, skipped=skipped)
+        return StreamOracle(journal, public, journal, SystemGenerator(), order, skipped=skipped)
 
     def test_reads_each_record_once_by_place(self) -> None:
         journal = Journal(units=105)
-        oracle = self.door(journal)
+        oracle = self.oracle(journal)
         for _ in range(10):
             assert oracle.affords(BATCH)
             oracle.ask(BATCH, ZERO)
@@ -329,16 +329,16 @@ class TestStream:
 
     def test_reads_none_of_the_batches_that_are_skipped(self) -> None:
         journal = Journal(units=105)
-        oracle = self.door(journal, skipped=80)
+        oracle = self.oracle(journal, skipped=80)
         while oracle.affords(BATCH):
             oracle.ask(BATCH, ZERO)
         read = [index for batch, _ in journal.selections for index in batch.tolist()]
         assert read == sampling.public_order("job_1", 105)[80:100].tolist()
-        assert not self.door(journal, skipped=100).affords(BATCH)
+        assert not self.oracle(journal, skipped=100).affords(BATCH)
 
     def test_costs_its_dearest_question(self) -> None:
         journal = Journal(units=100)
-        oracle = self.door(journal)
+        oracle = self.oracle(journal)
         for sigma in (2.0, 2.0, 3.0, 2.0):
             oracle.ask(Gradient(sigma=sigma, batch=10), ZERO)
         assert journal.totals[1] == Gradient(sigma=2.0).event()
@@ -347,14 +347,14 @@ class TestStream:
     @pytest.mark.parametrize("adjacency", list(Adjacency))
     def test_divides_by_the_batch_under_both_adjacencies(self, adjacency: Adjacency) -> None:
         public = facts(100, 3, adjacency=adjacency)
-        oracle = StreamDoor(problem(100, 3), public, Unmetered(), SystemGenerator(), np.arange(100))
+        oracle = StreamOracle(problem(100, 3), public, Unmetered(), SystemGenerator(), np.arange(100))
         assert oracle.ask(BATCH, ZERO).scale == pytest.approx(2.0 * BATCH.sensitivity(public), rel=2e-3)
         moved = sqrt(2) / 10 if adjacency is Adjacency.ZERO_OUT else public.gradient_diameter or 2 * sqrt(2)
         assert BATCH.sensitivity(public) == pytest.approx(moved if moved < 1 else moved / 10)
 
     def test_batches_may_differ_in_size_and_are_of_a_stream(self) -> None:
         journal = Journal(units=105)
-        oracle, sizes = self.door(journal), (10, 3, 50, 1, 30)
+        oracle, sizes = self.oracle(journal), (10, 3, 50, 1, 30)
         for size in sizes:
             oracle.ask(Gradient(sigma=2.0, batch=size), ZERO)
         read = [index for batch, _ in journal.selections for index in batch.tolist()]
@@ -365,15 +365,15 @@ class TestStream:
         assert oracle.affords(Gradient(sigma=2.0, batch=11))
         assert not oracle.affords(Gradient(sigma=2.0, batch=12)), "the last units are never a smaller batch"
         with pytest.raises(AssertionError, match="a batch each"):
-            self.door(journal).ask(GRADIENT, ZERO)
+            self.oracle(journal).ask(GRADIENT, ZERO)
         with pytest.raises(AssertionError, match="streams"):
-            FullDoor(journal, facts(105, 3), journal, SystemGenerator()).ask(Gradient(sigma=1.0, batch=3), ZERO)
+            FullOracle(journal, facts(105, 3), journal, SystemGenerator()).ask(Gradient(sigma=1.0, batch=3), ZERO)
 
     @pytest.mark.parametrize("skipped", [0, 30, 205, 410])
     def test_passes_compose_and_no_batch_is_of_two(self, skipped: int) -> None:
         journal = Journal(units=105)
         orders = np.stack([sampling.public_order(name, 105) for name in ("a", "b", "c", "d")])
-        oracle = StreamDoor(journal, facts(105, 3), journal, SystemGenerator(), orders, skipped=skipped)
+        oracle = StreamOracle(journal, facts(105, 3), journal, SystemGenerator(), orders, skipped=skipped)
         generator, question = np.random.default_rng(5), Gradient(sigma=2.0, batch=40)
         while oracle.affords(question):
             oracle.ask(question, ZERO)
@@ -405,5 +405,5 @@ class TestPublicOrder:
         assert stats.chisquare(firsts).pvalue > 1e-4
 
 
-def test_doors_to_samples_say_why_they_refuse() -> None:
+def test_oracles_to_samples_say_why_they_refuse() -> None:
     assert "stream" in samples.POISSON_MISMATCH

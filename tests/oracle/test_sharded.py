@@ -24,10 +24,10 @@ from core.catalogue.whitened_newton import WhitenedNewton
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.lattice import Grid
 from core.mechanisms.sampling import public_order
-from core.oracle.door import FullDoor
+from core.oracle.full import FullOracle
 from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.noise import grid_for
-from core.oracle.samples import PoissonDoor, StreamDoor
+from core.oracle.samples import PoissonOracle, StreamOracle
 from core.privacy.facts import PART_UNITS, Ranges
 from core.problems import Problem
 from core.problems.linear import LinearProblem
@@ -178,8 +178,8 @@ def errors_in_steps(records: Problem, exact: torch.Tensor, grid: Grid, draws: in
     question, public = Gradient(sigma=1.0), facts(records.units, records.dimension)
     generator, theta = repeatable_generator(), torch.zeros(records.dimension, dtype=torch.float64)
     rounded = (exact.numpy() + 2 ** (grid.part_bits - 1)) >> grid.part_bits
-    answers = [  # by a new door each: one remembers the sum
-        FullDoor(records, public, Unmetered(), generator).ask(question, theta).value.numpy()
+    answers = [  # by a new oracle each: one remembers the sum
+        FullOracle(records, public, Unmetered(), generator).ask(question, theta).value.numpy()
         for _ in range(draws // records.dimension)
     ]
     return np.rint(np.stack(answers) * public.units / grid.step).astype(np.int64).ravel() - np.tile(
@@ -209,7 +209,7 @@ def test_answers_and_prices_are_those_of_one_process(team: Team) -> None:
     released, totals = [], []
     for records in (lead(team, **scene), make_problem(scene)):
         meter = CountingMeter()
-        oracle = FullDoor(records, public, meter, repeatable_generator())
+        oracle = FullOracle(records, public, meter, repeatable_generator())
         for question in QUESTIONS:
             answer = oracle.ask(question, *places(question, [point(6, seed) for seed in range(4)]))
             released.append((answer.value.numpy().tobytes(), answer.scale))
@@ -223,7 +223,7 @@ def test_a_poisson_sample_is_drawn_by_the_leader_alone(team: Team) -> None:
     public = facts(2 * PART_UNITS + 5, 4)
     theta, question = torch.zeros(4, dtype=torch.float64), Gradient(sigma=1.0)
     values = [
-        PoissonDoor(records, public, Unmetered(), repeatable_generator(), 2**60, by_rows=False)
+        PoissonOracle(records, public, Unmetered(), repeatable_generator(), 2**60, by_rows=False)
         .ask(question, theta)
         .value
         for records in (lead(team, **scene), make_problem(scene))
@@ -246,12 +246,12 @@ def test_a_streams_answers_are_those_of_one_process(team: Team, scene: dict[str,
     units, situation = int(str(scene["units"])), situation_of(scene)
     public, order = situation.facts(units), public_order("job_1", units)
     several, one = lead(team, whole=True, **scene), make_problem(scene)
-    doors = [StreamDoor(held, public, Unmetered(), repeatable_generator(), order) for held in (several, one)]
+    oracles = [StreamOracle(held, public, Unmetered(), repeatable_generator(), order) for held in (several, one)]
     for seed, batch in enumerate((9_000, 700, 2 * 4096, 4 * 1024 + 1)):
         theta, other = situation.point(seed), situation.point(seed + 1)
         clipped = Gradient(sigma=1e-3, clip=0.5, batch=batch)
         change = GradientDifference(sigma=1e-3, cap=0.3, batch=batch // 4)
-        told = [(door.ask(clipped, theta), door.ask(change, theta, other)) for door in doors]
+        told = [(oracle.ask(clipped, theta), oracle.ask(change, theta, other)) for oracle in oracles]
         assert [answer.scale for answer in told[0]] == [answer.scale for answer in told[1]]
         assert all(torch.equal(*(answer.value for answer in pair)) for pair in zip(*told, strict=True))
 
@@ -271,7 +271,7 @@ def test_lists_cut_inside_a_block_would_be_seen(team: Team, monkeypatch: pytest.
 
 def test_a_stream_is_not_read_where_each_process_has_rows_of_its_own(team: Team) -> None:
     records = lead(team, units=100, dimension=3)
-    oracle = StreamDoor(records, facts(100, 3), Unmetered(), SystemGenerator(), np.arange(100))
+    oracle = StreamOracle(records, facts(100, 3), Unmetered(), SystemGenerator(), np.arange(100))
     with pytest.raises(AssertionError, match="hold all of them"):
         oracle.ask(Gradient(sigma=1.0, batch=10), torch.zeros(3, dtype=torch.float64))
 

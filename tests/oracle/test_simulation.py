@@ -1,4 +1,4 @@
-"""The simulation: lanes, silence, and the same scale as a real door."""
+"""The simulation: lanes, silence, and the same scale as a real oracle."""
 
 from math import sqrt
 from time import process_time
@@ -9,7 +9,7 @@ import torch
 from core.catalogue.questions import Curvature, Gradient, Question, Secant
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.oracle import Oracle, Status
-from core.oracle.door import FullDoor
+from core.oracle.full import FullOracle
 from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.simulation import Simulation
 from core.privacy.events import Gaussian, Repeated
@@ -32,9 +32,9 @@ def laned(lanes: int, units: int, dimension: int) -> LinearProblem:
 
 @each
 @pytest.mark.parametrize("adjacency", list(Adjacency))
-def test_scale_is_a_real_doors(question: Question, adjacency: Adjacency) -> None:
+def test_scale_is_a_real_oracle(question: Question, adjacency: Adjacency) -> None:
     public = facts(40, 3, adjacency=adjacency)
-    real: Oracle = FullDoor(problem(40, 3), public, Unmetered(), SystemGenerator())
+    real: Oracle = FullOracle(problem(40, 3), public, Unmetered(), SystemGenerator())
     simulated: Oracle = Simulation(problem(40, 3), public, SimulationGenerator(1))
     assert simulated.ask(question, THETA).scale == real.ask(question, THETA).scale
 
@@ -86,7 +86,7 @@ def test_slopes_in_lanes() -> None:
     """Each lane between its own two points; deviations are the scale within 4.5 standard errors, the seed fixed."""
     situation = SITUATIONS[2]
     records, public = situation.problem(situation.rows(40)), situation.facts(40)
-    real: Oracle = FullDoor(records, public, Unmetered(), SystemGenerator())
+    real: Oracle = FullOracle(records, public, Unmetered(), SystemGenerator())
     oracle = Simulation(records, public, SimulationGenerator(3), lanes=40_000)
     theta, other = situation.point(1), situation.point(2)
     answer = oracle.ask(SLOPE, theta, other)
@@ -133,7 +133,7 @@ def test_no_scope_and_no_system_generator_is_behind_it() -> None:
     with pytest.raises(AssertionError, match="no block"):
         Simulation(problem(4, 3), facts(4, 3), SimulationGenerator(1)).block("holdout")
     with pytest.raises(AssertionError, match="one set"):
-        FullDoor(laned(2, 40, 3), facts(40, 3), Unmetered(), SystemGenerator())
+        FullOracle(laned(2, 40, 3), facts(40, 3), Unmetered(), SystemGenerator())
 
 
 def test_many_lanes_take_seconds() -> None:

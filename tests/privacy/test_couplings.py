@@ -22,10 +22,10 @@ from core.mechanisms.exponential import weights
 from core.mechanisms.generator import Generator
 from core.mechanisms.laplace import NONE
 from core.oracle import Oracle
-from core.oracle.door import FullDoor, Selection
+from core.oracle.full import FullOracle, Selection
 from core.oracle.meters import ORDERS, Unmetered
 from core.oracle.noise import grid_for
-from core.oracle.samples import StreamDoor
+from core.oracle.samples import StreamOracle
 from core.privacy import events
 from core.privacy.events import Composed, Coupling, Event, Gaussian, Zcdp
 from core.privacy.renyi import cost_nano
@@ -63,7 +63,7 @@ def check_shift(*, flawed: bool) -> None:
     grid = grid_for(QUESTION, PUBLIC, UNITS)
     pair, keys = neighbours(), (bytes(32), bytes([flawed]) + bytes(31))
     told = [
-        FullDoor(held, PUBLIC, Unmetered(), repeatable_generator(key)).ask(QUESTION, THETA).value
+        FullOracle(held, PUBLIC, Unmetered(), repeatable_generator(key)).ask(QUESTION, THETA).value
         for held, key in zip(pair, keys, strict=True)
     ]
     moved = ((told[0] - told[1]) * UNITS / grid.step).round()
@@ -173,13 +173,13 @@ def check_batches(*, flawed: bool) -> None:
     asked, grid = Gradient(sigma=2.0, batch=8), grid_for(Gradient(sigma=2.0, batch=8), PUBLIC, 8)
     order = sampling.public_order("a job", UNITS)
     gaps = []
-    doors = []
+    oracles = []
     for held in neighbours():
         read = held._records.norms.argsort(stable=True).numpy() if flawed else order
-        doors.append((held, StreamDoor(held, PUBLIC, Unmetered(), repeatable_generator(), read)))
+        oracles.append((held, StreamOracle(held, PUBLIC, Unmetered(), repeatable_generator(), read)))
     for _ in range(UNITS // 8):
         sums = []
-        for held, oracle in doors:
+        for held, oracle in oracles:
             selected = oracle._select(asked)
             sums.append(
                 held.integer_sum(asked, PUBLIC, THETA, grid.part_step, rows=selected.rows, included=selected.included)

@@ -1,4 +1,4 @@
-"""Neighbours behind a door, with losses that are not convex: sums move by no more than was claimed."""
+"""Neighbours behind an oracle, with losses that are not convex: sums move by no more than was claimed."""
 
 import pytest
 import torch

@@ -23,7 +23,7 @@ from core.store.tables import FAILURE_CODES, Job
 from tests.service.test_flow import upload
 from tests.support import entry
 from tests.support.api import job
-from tests.training.test_doors import COLUMNS, FULL, ONE_STEP, POISSON, STREAM, TERMS, UNITS
+from tests.training.test_oracles import COLUMNS, FULL, ONE_STEP, POISSON, STREAM, TERMS, UNITS
 
 SINGLE: dict[str, Any] = {"optimizer": ONE_STEP, "inference": {"intervals": False}}
 

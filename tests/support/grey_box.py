@@ -1,7 +1,8 @@
-"""Record what a method asks of a door, and replay it on neighbouring records with the recorded sums put in their place.
+"""Record what a method asks of an oracle, and replay it on neighbouring records with the recorded sums put in their
+place.
 
-If everything that leaves the door is a function of integer sums, public values and coins, the replay releases the very
-same bytes; whatever else depends on records shows up as a difference in what is asked or released.
+If everything that leaves the oracle is a function of integer sums, public values and coins, the replay releases the
+very same bytes; whatever else depends on records shows up as a difference in what is asked or released.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,8 +19,8 @@ from core.catalogue.hessian_questions import AbstractScored
 from core.catalogue.questions import Question
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.lattice import round_parts
-from core.oracle import Answer, Oracle, door, noise
-from core.oracle.door import FullDoor
+from core.oracle import Answer, Oracle, full, noise
+from core.oracle.full import FullOracle
 from core.oracle.meters import CountingMeter
 from core.privacy.facts import Facts
 from core.problems import OpenProblem, Problem
@@ -126,17 +127,17 @@ def recording(transcript: Transcript, recorded: Transcript | None) -> Iterator[N
         transcript.released.append(answer.value.numpy().tobytes() + np.float64(answer.scale).tobytes())
         return answer
 
-    with patch.object(door, "noised_mean", noted):
+    with patch.object(full, "noised_mean", noted):
         yield
 
 
 def run(problem: Problem, facts: Facts, method: Method, recorded: Transcript | None = None) -> Transcript:
-    """Run a method on a full door whose generator is forced; replay on `recorded` sums if given."""
+    """Run a method on a full oracle whose generator is forced; replay on `recorded` sums if given."""
     transcript = Transcript()
     meter = CountingMeter()
     with recording(transcript, recorded):
         watched = WatchedOpen if isinstance(problem, OpenProblem) else Watched
-        value = method(FullDoor(watched(problem, transcript.points), facts, meter, repeatable_generator()))
+        value = method(FullOracle(watched(problem, transcript.points), facts, meter, repeatable_generator()))
     transcript.released.append(value.contiguous().numpy().tobytes())
     transcript.paid = [total.model_dump_json() for total in meter.totals]
     return transcript

@@ -14,13 +14,13 @@ from typing import Any
 
 from torch import Tensor
 
-from core.oracle import door
-from core.oracle.door import Selection
-from core.oracle.samples import StreamDoor
+from core.oracle import full
+from core.oracle.full import Selection
+from core.oracle.samples import StreamOracle
 from core.problems.circle import DistributedCircle
 from core.problems.linear import LinearProblem
 from core.problems.sharded import ShardedProblem
-from core.training import doors
+from core.training import oracles
 from core.training.meter import LedgerMeter
 from tests.support.problems import repeatable_generator
 
@@ -76,21 +76,21 @@ def listen(job: str, rank: int = 0) -> None:
 def plant(bug: str) -> None:
     """Plant a bug."""
     if bug == "thinned":
-        plain = vars(door)["noised_mean"]
+        plain = vars(full)["noised_mean"]
 
         def thinned(total: Tensor, question: Any, *arguments: Any) -> Any:
             return plain(total, question.model_copy(update={"sigma": question.sigma / sqrt(CLIENTS)}), *arguments)
 
-        vars(door)["noised_mean"] = thinned
+        vars(full)["noised_mean"] = thinned
     if bug == "seeded":
-        vars(doors)["SystemGenerator"] = repeatable_generator
+        vars(oracles)["SystemGenerator"] = repeatable_generator
         LedgerMeter.once_paid = lambda *_: None  # type: ignore[method-assign]  # payments change no key
     if bug == "reread":
-        select, last = StreamDoor._select, list[Selection]()
+        select, last = StreamOracle._select, list[Selection]()
 
-        def again(self: StreamDoor, question: Any) -> Selection:
+        def again(self: StreamOracle, question: Any) -> Selection:
             found = select(self, question)
             last.append(last[-1] if len(last) % 2 and last[-1].terms == found.terms else found)
             return last[-1]
 
-        StreamDoor._select = again  # type: ignore[method-assign]
+        StreamOracle._select = again  # type: ignore[method-assign]

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from core.oracle import door
+from core.oracle import full
 from core.oracle.federation import TOLD
 from core.privacy.events import EVENT
 from core.problems.circle import DistributedCircle
@@ -192,6 +192,6 @@ def pay_late() -> None:
 
 
 if __name__ == "__main__":
-    assert door.FullDoor is not None, "imported before it is wrapped"
+    assert full.FullOracle is not None, "imported before it is wrapped"
     observe()
     trainer.main(rank="tests.support.observed_rank")

@@ -1,4 +1,4 @@
-"""A planned job with one data set, encoded: problem, door and estimate, as trainers have them."""
+"""A planned job with one data set, encoded: problem, oracle and estimate, as trainers have them."""
 
 from collections import Counter
 from typing import Any, Generic, TypeVar
@@ -19,7 +19,7 @@ from core.catalogue.whitened_newton import WhitenedNewton
 from core.inference.estimate import Estimate
 from core.optimizers import fit_and_infer
 from core.oracle import Oracle
-from core.oracle.door import FullDoor
+from core.oracle.full import FullOracle
 from core.oracle.meters import CountingMeter
 from core.privacy.events import compose
 from core.problems import make_problem
@@ -59,9 +59,9 @@ class PlannedScene(Generic[Made]):
         assert isinstance(made, self._kind)
         return made
 
-    def door(self, meter: CountingMeter | LedgerMeter | None = None) -> FullDoor:
+    def oracle(self, meter: CountingMeter | LedgerMeter | None = None) -> FullOracle:
         priced = CountingMeter(compose(Counter(self.plan.schedule)))
-        return FullDoor(self.problem(), self.plan.facts, meter or priced, repeatable_generator())
+        return FullOracle(self.problem(), self.plan.facts, meter or priced, repeatable_generator())
 
     def fitted(self, oracle: Oracle) -> Estimate:
         return fit_and_infer(self.settings, self.plan.spec.inference, oracle).value.estimate

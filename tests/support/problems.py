@@ -1,4 +1,4 @@
-"""Small sets of records, facts and doors for tests; every draw has a fixed seed."""
+"""Small sets of records, facts and oracles for tests; every draw has a fixed seed."""
 
 import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes

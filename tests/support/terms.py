@@ -1,4 +1,4 @@
-"""Jobs on tables of declared columns, with interactions, offsets and weights: read as trainers read, at a real door."""
+"""Jobs on declared columns, with interactions, offsets and weights: read as trainers read, at a real oracle."""
 
 import io
 from collections import Counter
@@ -16,7 +16,7 @@ from core.catalogue.planning import PlannedJob, plan_job
 from core.inference.estimate import Estimate
 from core.mechanisms.generator import SystemGenerator
 from core.optimizers import fit_and_infer
-from core.oracle.door import FullDoor
+from core.oracle.full import FullOracle
 from core.oracle.meters import CountingMeter
 from core.privacy.budget import plan_orders
 from core.privacy.events import compose
@@ -109,15 +109,15 @@ def problem(planned: PlannedJob, read: Encoded) -> LinearProblem:
     return made
 
 
-def door(planned: PlannedJob, table: Table) -> FullDoor:
-    """Return a door to the records with the system's own noise, that answers what was priced and no more."""
+def oracle(planned: PlannedJob, table: Table) -> FullOracle:
+    """Return an oracle over the records with the system's own noise, that answers what was priced and no more."""
     meter = CountingMeter(compose(Counter(planned.schedule)))
-    return FullDoor(problem(planned, records(planned, table)), planned.facts, meter, SystemGenerator())
+    return FullOracle(problem(planned, records(planned, table)), planned.facts, meter, SystemGenerator())
 
 
 def fitted(planned: PlannedJob, table: Table) -> tuple[Array, Array, Estimate]:
     """Return coefficients and standard errors in declared units, shape (p,) each, with the estimate."""
-    found = fit_and_infer(planned.spec.optimizer, planned.spec.inference, door(planned, table)).value
+    found = fit_and_infer(planned.spec.optimizer, planned.spec.inference, oracle(planned, table)).value
     matrix, offset = planned.design.to_declared()
     covariance = found.sandwich
     assert covariance is not None

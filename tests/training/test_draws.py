@@ -12,11 +12,11 @@ from core.errors import Diverged
 from core.optimizers import fit_and_infer
 from core.privacy.draws import MOST_RUNS, SAMPLE_DRAWS
 from core.privacy.facts import Adjacency
-from core.training.doors import make_meter, open_door
 from core.training.draws import DrawCount
 from core.training.notes import unpack
+from core.training.oracles import make_meter, open_oracle
 from tests.support.problems import LOGISTIC, problem
-from tests.training.test_doors import STREAM, UNITS, Counted, order_of, plan
+from tests.training.test_oracles import STREAM, UNITS, Counted, order_of, plan
 
 INTERVALS: dict[str, Any] = {"inference": {"intervals": True}}
 RIDGE: dict[str, Any] = {"model": {"kind": "logistic", "target": "y", "ridge": 0.1}, "privacy": {"mu": "8"}}
@@ -51,9 +51,9 @@ def run(planned: PlannedJob) -> tuple[int, Keeping]:
     till = Keeping()
     order = order_of(planned)
     meter = make_meter(planned, order, till, lambda: False)
-    door = open_door(planned, order, problem(UNITS, P, LOGISTIC), meter, shared=False)
+    oracle = open_oracle(planned, order, problem(UNITS, P, LOGISTIC), meter, shared=False)
     with suppress(Diverged):  # by these records; what was drawn was drawn
-        fit_and_infer(planned.spec.optimizer, planned.spec.inference, door, torch.zeros(P, dtype=torch.float64))
+        fit_and_infer(planned.spec.optimizer, planned.spec.inference, oracle, torch.zeros(P, dtype=torch.float64))
     return meter._draws.drawn, till
 
 

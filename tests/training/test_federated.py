@@ -19,8 +19,8 @@ from core.inference.released import Released
 from core.mechanisms.generator import SystemGenerator
 from core.optimizers import fit
 from core.oracle import Answer, Release
-from core.oracle.door import FullDoor
 from core.oracle.federation import ClientMeter, Federation, Rounds
+from core.oracle.full import FullOracle
 from core.oracle.meters import ORDERS, Unmetered
 from core.privacy.events import Event, compose
 from core.privacy.renyi import cost_nano, prefix_costs
@@ -80,8 +80,8 @@ class Client:
         kept, _ = furthest(rounds, self.state)
         meter = LedgerMeter(self, [payer], SCHEDULE, kept=kept, kept_chunks=self.chunks, charged=self.charged)
         paying = ClientMeter(meter, rounds, lambda: stop and self.place == 1, meter)
-        door = Counting(self, problem(UNITS, DIMENSION, seed=self.place), paying)
-        return fit(SETTINGS, Federation(door, paying, "fed_test"))
+        oracle = Counting(self, problem(UNITS, DIMENSION, seed=self.place), paying)
+        return fit(SETTINGS, Federation(oracle, paying, "fed_test"))
 
     def check(self) -> None:
         """Assert that it has drawn no more than it was charged."""
@@ -90,17 +90,17 @@ class Client:
 
 
 class Counting:
-    """A client's door, and what is drawn there."""
+    """A client's oracle, and what is drawn there."""
 
     def __init__(self, client: Client, records: object, meter: ClientMeter) -> None:
         self._client = client
-        self._door = FullDoor(records, facts(UNITS, DIMENSION), meter, SystemGenerator())  # type: ignore[arg-type] # a problem
-        self.facts, self.coins, self.precision = self._door.facts, self._door.coins, self._door.precision
-        self.affords, self.block, self.release = self._door.affords, self._door.block, self._door.release
-        self.resume, self.keep = self._door.resume, self._door.keep
+        self._oracle = FullOracle(records, facts(UNITS, DIMENSION), meter, SystemGenerator())  # type: ignore[arg-type] # a problem
+        self.facts, self.coins, self.precision = self._oracle.facts, self._oracle.coins, self._oracle.precision
+        self.affords, self.block, self.release = self._oracle.affords, self._oracle.block, self._oracle.release
+        self.resume, self.keep = self._oracle.resume, self._oracle.keep
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
-        told = self._door.ask(question, theta, other)
+        told = self._oracle.ask(question, theta, other)
         self._client.drawn[question.event()] += 1
         return told
 
@@ -236,7 +236,7 @@ def test_a_release_that_nobody_was_asked_for_is_blamed() -> None:
     ],
     ids=["a state without a point", "other questions", "after a question", "its own", "asked to stop", "too large"],
 )
-def test_what_does_not_go_with_the_method_is_blamed_until_the_door_is_asked(
+def test_what_does_not_go_with_the_method_is_blamed_until_the_oracle_is_asked(
     teller: int | None, asked: bool, error: type[BaseException], expected: type[BaseException]
 ) -> None:
     """From its first question on an error may hang on records: then it is this client's trainer's failure."""

@@ -9,14 +9,14 @@ import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from core.mechanisms.generator import SystemGenerator
-from tests.training.test_doors import FULL, POISSON, STREAM, Counted, opened, plan
+from tests.training.test_oracles import FULL, POISSON, STREAM, Counted, opened, plan
 
 CHUNKED: list[dict[str, Any]] = [FULL | {"steps": 291}, POISSON | {"steps": 291}, STREAM | {"batch": 5}]
 """Methods whose chunks are of three or more questions each."""
 
 
 class _Twins:
-    """Two doors with one generator's state forced on both, as somebody has who captured it."""
+    """Two oracles with one generator's state forced on both, as somebody has who captured it."""
 
     def __init__(self, optimizer: dict[str, Any]) -> None:
         self.planned = plan(optimizer)
@@ -26,7 +26,7 @@ class _Twins:
             made.append(SystemGenerator())
             return made[-1]
 
-        with patch("core.training.doors.SystemGenerator", noted):
+        with patch("core.training.oracles.SystemGenerator", noted):
             self.opened = [opened(self.planned) for _ in range(2)]
         self.generators = made
         self.point = torch.zeros(self.planned.facts.dimension, dtype=torch.float64)
@@ -41,7 +41,7 @@ class _Twins:
     def ask(self) -> bool:
         """Ask both the same and say whether they answer the same: whether one could be foretold from the other."""
         question = self.planned.spec.optimizer.questions()[0]
-        answers = [door.ask(question, self.point) for door, *_ in self.opened]
+        answers = [oracle.ask(question, self.point) for oracle, *_ in self.opened]
         journals = [journal for *_, journal in self.opened]
         rows = [journal.selections[-1][0] for journal in journals]
         same = torch.equal(answers[0].value, answers[1].value)
@@ -93,11 +93,11 @@ def test_the_key_is_new_once_the_payment_is_committed_and_before_anything_is_rea
         events.append("rekeyed")
         genuine(self)
 
-    with patch("tests.training.test_doors.Counted", Told), patch.object(SystemGenerator, "rekey", noted):
-        door, _, _, journal = opened(planned := plan(FULL))
+    with patch("tests.training.test_oracles.Counted", Told), patch.object(SystemGenerator, "rekey", noted):
+        oracle, _, _, journal = opened(planned := plan(FULL))
         events.clear()
         for _ in range(5):
-            door.ask(planned.spec.optimizer.questions()[0], torch.zeros(planned.facts.dimension, dtype=torch.float64))
+            oracle.ask(planned.spec.optimizer.questions()[0], torch.zeros(planned.facts.dimension, dtype=torch.float64))
             events.append(f"read {len(journal.selections)}")
     assert events == [word for number in range(1, 6) for word in ("paid", "rekeyed", f"read {number}")]
 

@@ -1,6 +1,6 @@
 """Streams through losses: no record is read twice, nothing is read unpaid, and all attempts pay for one answer.
 
-The ledger, the till, the meter, the door and the method are the real ones; an attempt is lost by an exception at a
+The ledger, the till, the meter, the oracle and the method are the real ones; an attempt is lost by an exception at a
 place that a test chooses, as a killed worker leaves it: payments stand, and what was told since is gone.
 """
 
@@ -25,7 +25,7 @@ from core.mechanisms.sampling import public_order
 from core.optimizers import fit
 from core.oracle import Answer, Release
 from core.oracle.account import Account
-from core.oracle.samples import StreamDoor
+from core.oracle.samples import StreamOracle
 from core.privacy.events import NOTHING, Event, Gaussian, compose
 from core.privacy.facts import Adjacency, Facts
 from core.privacy.renyi import cost_nano, prefix_costs
@@ -164,19 +164,19 @@ class TestMeter:
             first.note(QUESTION, zero, Answer(zero + position, 0.5))
         second = meter_on(till, paid=2, kept=till.state)
         recorder = Recorder()
-        door = stream(recorder, second)
-        told = [float(door.ask(QUESTION, zero).value[0]) for _ in range(CHUNK)]
+        oracle = stream(recorder, second)
+        told = [float(oracle.ask(QUESTION, zero).value[0]) for _ in range(CHUNK)]
         assert told == [1.0, 2.0, 3.0, 4.0, 5.0]
         assert recorder.read == []
-        door.ask(QUESTION, zero)
+        oracle.ask(QUESTION, zero)
         assert recorder.read == [PLACES[2 * CHUNK * BATCH :][:BATCH]]
         assert till.spent == [0, 1, 2]
 
 
-def stream(recorder: Recorder, meter: StreamMeter, name: str = "job_1") -> StreamDoor:
+def stream(recorder: Recorder, meter: StreamMeter, name: str = "job_1") -> StreamOracle:
     public = facts(recorder.units, 3)
     order = public_order(name, recorder.units)
-    return StreamDoor(recorder, public, meter, SystemGenerator(), order, skipped=meter.skipped)
+    return StreamOracle(recorder, public, meter, SystemGenerator(), order, skipped=meter.skipped)
 
 
 def read_through(losses: list[tuple[str, int]], first_chunk: Callable[[Paper], int]) -> tuple[Paper, Recorder]:
@@ -186,10 +186,10 @@ def read_through(losses: list[tuple[str, int]], first_chunk: Callable[[Paper], i
     for loss in [*losses, None]:
         begun = len(recorder.read)
         recorder.lose_at = None if loss is None else (loss[0], begun + loss[1])
-        door = stream(recorder, meter_on(till, paid=first_chunk(till), kept=till.state))
+        oracle = stream(recorder, meter_on(till, paid=first_chunk(till), kept=till.state))
         try:
-            while door.affords(QUESTION):
-                door.ask(QUESTION, zero)
+            while oracle.affords(QUESTION):
+                oracle.ask(QUESTION, zero)
         except Lost:
             pass
     return till, recorder

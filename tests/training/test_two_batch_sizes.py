@@ -1,6 +1,6 @@
 """Gauss-PSGD on the ledger through losses: two sizes of batches, several passes, nothing read twice in one.
 
-The ledger's meter, the door and the method are the real ones; an attempt is lost by an exception, as in
+The ledger's meter, the oracle and the method are the real ones; an attempt is lost by an exception, as in
 `test_streaming`.
 """
 
@@ -19,7 +19,7 @@ from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.sampling import public_order
 from core.optimizers import fit
 from core.oracle import Release
-from core.oracle.samples import StreamDoor
+from core.oracle.samples import StreamOracle
 from core.privacy.events import compose
 from core.privacy.renyi import cost_nano
 from core.settings import ServiceSettings
@@ -71,8 +71,8 @@ def attempt(till: Paper, recorder: Recorder, asked: GaussPsgd) -> Release[Estima
         charged=Counter(schedule[:paid]),
     )
     orders = np.stack([public_order(f"job/{number}", UNITS) for number in range(asked.epochs)])
-    door = StreamDoor(recorder, public, meter, SystemGenerator(), orders[:, : meter.reach], skipped=meter.skipped)
-    released = fit(asked, door)
+    oracle = StreamOracle(recorder, public, meter, SystemGenerator(), orders[:, : meter.reach], skipped=meter.skipped)
+    released = fit(asked, oracle)
     assert cost_nano(meter.charged, ORDERS) <= cost_nano(compose(Counter(schedule)), ORDERS)
     return released
 
@@ -164,7 +164,9 @@ def test_the_ledger_charges_one_answer_whatever_is_lost(database: Database, tmp_
             )
         order = public_order(name, UNITS)
         try:
-            released = fit(asked, StreamDoor(recorder, public, meter, SystemGenerator(), order, skipped=meter.skipped))
+            released = fit(
+                asked, StreamOracle(recorder, public, meter, SystemGenerator(), order, skipped=meter.skipped)
+            )
         except Lost:
             assert lose(database, claim) == "queued"
     assert released is not None

@@ -316,7 +316,7 @@ def attempt(
     pays: Callable[[int], None],
     kind: type[LedgerMeter] = LedgerMeter,
 ) -> None:
-    """Ask the questions, each through a door that may die before, between and after payment and reading."""
+    """Ask the questions, each through an oracle that may die before, between and after payment and reading."""
 
     account = account_of(ledger, schedule, pays, kind)
     for question in asked:

@@ -28,10 +28,10 @@ from core.catalogue.planning import PlannedJob, plan_job
 from core.catalogue.questions import Gradient, GradientDifference, Question
 from core.catalogue.sampling import PoissonSampling
 from core.mechanisms.sampling import public_order
-from core.oracle.door import FullDoor
+from core.oracle.full import FullOracle
 from core.oracle.meters import Unmetered
 from core.oracle.noise import grid_for
-from core.oracle.samples import PoissonDoor, StreamDoor
+from core.oracle.samples import PoissonOracle, StreamOracle
 from core.privacy.budget import plan_orders
 from core.privacy.facts import PART_UNITS, Adjacency
 from core.privacy.renyi import prefix_costs
@@ -213,7 +213,7 @@ def test_a_follower_sums_for_norms_changes_and_choices_and_never_for_a_remembere
         own = scene.lead()
         scene.tell(*(Paid(chunks=chunk + 1) for chunk in range(len(scene.planned.schedule))))
         whole = _own_rows(scene.planned, scene.records, scene.settings, None, {})
-        doors = [FullDoor(one, facts, Unmetered(), repeatable_generator()) for one in (own, whole)]
+        oracles = [FullOracle(one, facts, Unmetered(), repeatable_generator()) for one in (own, whole)]
         norm, choice = method.norm_question(), method.selection_question()
         assert choice is not None
         points = torch.stack([torch.full((facts.dimension,), at, dtype=torch.float64) for at in (-1.0, 0.0, 0.5)])
@@ -224,7 +224,7 @@ def test_a_follower_sums_for_norms_changes_and_choices_and_never_for_a_remembere
             (choice, points, None),
         ]
         for question, theta, other in asked:
-            first, second = (oracle.ask(question, theta, other) for oracle in doors)
+            first, second = (oracle.ask(question, theta, other) for oracle in oracles)
             assert torch.equal(first.value, second.value)
         scene.tell(Closed())
         assert scene.status == Outcome.PUBLISHED
@@ -244,17 +244,17 @@ def test_samples_are_summed_at_their_price_and_the_integers_are_those_of_one_pro
         own = scene.lead()
         whole = _own_rows(scene.planned, scene.records, scene.settings, None, {})
         generators = (repeatable_generator(), repeatable_generator())
-        doors = [
-            PoissonDoor(one, facts, Unmetered(), generator, sampling.parts, by_rows=False)
+        oracles = [
+            PoissonOracle(one, facts, Unmetered(), generator, sampling.parts, by_rows=False)
             for one, generator in zip((own, whole), generators, strict=True)
         ]
         theta = torch.zeros(facts.dimension, dtype=torch.float64)
         for chunk in range(3):
             scene.tell(Paid(chunks=chunk + 1))
-            first, second = (oracle.ask(method.questions()[0], theta) for oracle in doors)
+            first, second = (oracle.ask(method.questions()[0], theta) for oracle in oracles)
             assert torch.equal(first.value, second.value)
         with pytest.raises(RuntimeError, match=r"closed|reset|[Pp]eer"):
-            doors[0].ask(method.questions()[0], theta)
+            oracles[0].ask(method.questions()[0], theta)
         assert scene.status not in (0, -signal.SIGKILL)
 
 
@@ -262,28 +262,28 @@ STREAM = {"kind": "certified_clipped_sgd", "batch": 5000, "clip": 1.0}
 """Three batches, each a chunk; of two blocks each, so that either process sums some."""
 
 
-def stream_doors(scene: Scene, name: str = "job_1") -> tuple[list[StreamDoor], Question, torch.Tensor]:
-    """Open a stream, and return its doors for a leader and for one process, their question, and where it is asked."""
+def stream_oracles(scene: Scene, name: str = "job_1") -> tuple[list[StreamOracle], Question, torch.Tensor]:
+    """Open a stream, and return its oracles for a leader and for one process, their question, and where it is asked."""
     scene.planned, scene.job = plan(optimizer=STREAM, inference={"intervals": False}), "job_1"
     method, facts = scene.planned.spec.optimizer, scene.planned.facts
     scene.tell(scene.opened)
     whole = _own_rows(scene.planned, scene.records, scene.settings, None, {})
     led = ShardedProblem(whole, UNITS, scene.team, whole=True)
     order = public_order(name, UNITS)[:15_000]
-    doors = [StreamDoor(one, facts, Unmetered(), repeatable_generator(), order) for one in (led, whole)]
-    return doors, method.questions()[0], torch.linspace(-1, 1, facts.dimension, dtype=torch.float64)
+    oracles = [StreamOracle(one, facts, Unmetered(), repeatable_generator(), order) for one in (led, whole)]
+    return oracles, method.questions()[0], torch.linspace(-1, 1, facts.dimension, dtype=torch.float64)
 
 
 def test_a_streams_batches_are_summed_as_one_process_does_and_only_once_paid(tmp_path: Path) -> None:
     """A follower knows the order itself, and sums a batch only once its chunk was told to be paid."""
     with followed(tmp_path) as scene:
-        doors, question, theta = stream_doors(scene)
+        oracles, question, theta = stream_oracles(scene)
         for chunk in range(2):
             scene.tell(Paid(chunks=chunk + 1))
-            first, second = (oracle.ask(question, theta) for oracle in doors)
+            first, second = (oracle.ask(question, theta) for oracle in oracles)
             assert (torch.equal(first.value, second.value), first.scale) == (True, second.scale)
         with pytest.raises(RuntimeError, match=r"closed|reset|[Pp]eer"):
-            doors[0].ask(question, theta)
+            oracles[0].ask(question, theta)
         assert scene.status not in (0, -signal.SIGKILL)
 
 
@@ -291,13 +291,13 @@ def test_a_streams_batches_are_summed_as_one_process_does_and_only_once_paid(tmp
 @pytest.mark.parametrize("wrong", ["another order", "read again"])
 def test_a_follower_sums_no_batch_that_is_not_the_streams_next(tmp_path: Path, wrong: str) -> None:
     with followed(tmp_path) as scene:
-        doors, question, theta = stream_doors(scene, "job_2" if wrong == "another order" else "job_1")
+        oracles, question, theta = stream_oracles(scene, "job_2" if wrong == "another order" else "job_1")
         scene.tell(*(Paid(chunks=chunk + 1) for chunk in range(3)))
         if wrong == "read again":
-            doors[0].ask(question, theta)
-            doors[0]._streams[""].behind = 0  # a leader that has lost its place
+            oracles[0].ask(question, theta)
+            oracles[0]._streams[""].behind = 0  # a leader that has lost its place
         with pytest.raises(RuntimeError, match=r"closed|reset|[Pp]eer"):
-            doors[0].ask(question, theta)
+            oracles[0].ask(question, theta)
         assert scene.status not in (0, -signal.SIGKILL)
 
 
@@ -322,13 +322,13 @@ def test_networks_start_from_the_same_public_weights_and_share_each_sample(tmp_p
         given = read_weights(scene.settings, scene.weights)
         whole = _own_rows(scene.planned, scene.records, scene.settings, None, given)
         problem = ShardedProblem(whole, UNITS, scene.team)
-        doors = [
-            PoissonDoor(one, facts, Unmetered(), repeatable_generator(), sampling.parts) for one in (problem, whole)
+        oracles = [
+            PoissonOracle(one, facts, Unmetered(), repeatable_generator(), sampling.parts) for one in (problem, whole)
         ]
         theta = torch.linspace(-1, 1, facts.dimension, dtype=torch.float64)
         for chunk in range(3):
             scene.tell(Paid(chunks=chunk + 1))
-            first, second = (oracle.ask(method.questions()[0], theta) for oracle in doors)
+            first, second = (oracle.ask(method.questions()[0], theta) for oracle in oracles)
             assert torch.equal(first.value, second.value)
         drawn = ShardedProblem(_own_rows(scene.planned, scene.records, scene.settings, None, {}), UNITS, scene.team)
         with pytest.raises(RuntimeError, match=r"closed|reset|[Pp]eer"):

@@ -37,7 +37,7 @@ from core.privacy.facts import Adjacency, Facts, Frozen
 PAYMENTS: Final = 97
 """Chunks of a run at most; the first pays for all of it."""
 NOISE_MARGIN: Final = 1.02
-"""Planned noise over that of exact arithmetic: what the door's integer lattice adds is less."""
+"""Planned noise over that of exact arithmetic: what the oracle's integer lattice adds is less."""
 LONGEST_SEARCH: Final = 1e6
 """Clips are compared up to so many times the smallest that a certificate says anything of."""
 PLANNED_BATCHES: Final = (10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000)

@@ -1,7 +1,7 @@
 """What becomes of a noised gradient: step rules, their pace, and averages of iterates.
 
-All of it is post-processing of what the door told, so none of it has a price; moments and velocities are made of noised
-gradients and of nothing else. No certificate covers momentum or Adam.
+All of it is post-processing of what the oracle told, so none of it has a price; moments and velocities are made of
+noised gradients and of nothing else. No certificate covers momentum or Adam.
 
 Source: Polyak (1964) for momentum, Kingma and Ba (2015) for Adam, Polyak and Juditsky (1992) for averages.
 """

@@ -67,7 +67,7 @@ KERNEL_AXES: Final = 4
 
 
 class NetworkProblem:
-    """Records behind a door, and a network: see `core.problems.SyntheticProblem`.
+    """Records behind an oracle, and a network: see `core.problems.SyntheticProblem`.
 
     Args:
         features: float32 (float64 in studies), shape (n, numbers), or whole numbers, shape (n, positions), for networks

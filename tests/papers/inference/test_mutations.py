@@ -44,7 +44,7 @@ from studies.inference.stability import FIGURE_10
 from studies.inference.studies import HUBER_OF_ONE, descent, newton, study
 from tests.inference import test_sandwich
 from tests.laws import test_losses, test_optimizers, test_weights
-from tests.oracle import test_door
+from tests.oracle import test_full
 from tests.papers.inference import test_inference_paper, test_unit_table
 from tests.support import studies
 from tests.support.losses import ALL, LOGISTIC, WEIGHED, WEIGHTS, told
@@ -108,7 +108,7 @@ class TestLosses:
             return (weights.bound / norms).clamp(max=1.0)
 
         with patch.object(blocks, "record_weights", linear_weights):
-            seen(partial(autograd.test_gradient, loss, WEIGHTS))  # the door clips Hessians to their bound in any case
+            seen(partial(autograd.test_gradient, loss, WEIGHTS))  # the oracle clips Hessians to their bound in any case
         with patch.object(test_weights, "record_weights", linear_weights):
             seen(partial(test_weights.check_mallows, 1e3, 1.0))
 
@@ -230,12 +230,12 @@ class TestMatrices:
             seen(test_sandwich.test_both_matrices_are_noised_by_their_questions)
 
     @pytest.mark.parametrize("name", ["noise_vector", "noise_symmetric"], ids=["gradients", "matrices"])
-    def test_a_door_that_adds_no_noise(self, name: str) -> None:
+    def test_a_oracle_that_adds_no_noise(self, name: str) -> None:
         def nothing(_generator: object, _parameter: float, size: int) -> np.ndarray:
             return np.zeros(size if name == "noise_vector" else (size, size), dtype=np.int64)
 
         with patch.object(noise, name, nothing):
-            seen(partial(test_door.check_noise, *test_door.LAWS[0 if name == "noise_vector" else 2]))
+            seen(partial(test_full.check_noise, *test_full.LAWS[0 if name == "noise_vector" else 2]))
 
     def test_hessians_asked_for_with_less_noise_than_was_paid_for(self) -> None:
         genuine = Simulation.ask
@@ -311,15 +311,15 @@ class TestSearchAndScale:
         settings = newton(8, 1.0, 2.0, floor=1e-9, start=(4.0, -2.0, 0.0, 4.0))
         settings = settings.model_copy(update={"line_search": self.RULE})
         asked = []
-        door = made.door(2, noiseless=True, lanes=1)  # lanes report that they diverge, and go on
-        genuine = door.ask
+        oracle = made.oracle(2, noiseless=True, lanes=1)  # lanes report that they diverge, and go on
+        genuine = oracle.ask
 
         def counting(question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
             asked.append(isinstance(question, Secant))
             return genuine(question, theta, other)
 
         with patch.object(Simulation, "ask", lambda _, *given: counting(*given)):
-            optimizers.iterate(settings, door)
+            optimizers.iterate(settings, oracle)
         assert sum(asked) == self.RULE.evaluations, "each comparison is one of those that were priced"
 
     def test_every_comparison_of_a_line_search_is_counted(self) -> None:
@@ -338,7 +338,7 @@ class TestSearchAndScale:
 
     def scales_stay_above_their_floor(self) -> None:
         made = study(D1.linear(SimulationGenerator(5), 200, 100), JOINT)
-        estimate, _ = optimizers.iterate(descent(30, JOINT_STEP, 0.3), made.door(6))
+        estimate, _ = optimizers.iterate(descent(30, JOINT_STEP, 0.3), made.oracle(6))
         assert made.facts.scale is not None
         assert estimate.theta[:, -1].min() >= made.facts.scale.floor
 

@@ -30,11 +30,11 @@ def data_sets(units: int, lanes: int, seed: int = 41) -> Study:
 
 
 def minimisers(made: Study) -> Tensor:
-    return iterate(EXACT, made.door(0, noiseless=True))[0].theta
+    return iterate(EXACT, made.oracle(0, noiseless=True))[0].theta
 
 
 def distances(made: Study, answers: Tensor, steps: int, mu: float) -> Tensor:
-    theta = iterate(descent(steps, 1.0, mu), made.door(7))[0].theta
+    theta = iterate(descent(steps, 1.0, mu), made.oracle(7))[0].theta
     return torch.linalg.vector_norm(theta - answers, dim=-1)
 
 
@@ -48,8 +48,8 @@ class TestRatesWithoutNoise:
     def test_gradient_descent_contracts_by_the_smallest_curvature(self) -> None:
         made = study(D1.linear(SimulationGenerator(3), 1000), KNOWN)
         logs = log_gradients(made, path(descent(200, 1.0, 1.0), made, 1, noiseless=True))[:, 0]
-        answer = iterate(EXACT, made.door(0, noiseless=True))[0].theta
-        hessian = made.door(0, noiseless=True).ask(Curvature(of="hessian", sigma=1.0), answer).value
+        answer = iterate(EXACT, made.oracle(0, noiseless=True))[0].theta
+        hessian = made.oracle(0, noiseless=True).ask(Curvature(of="hessian", sigma=1.0), answer).value
         contraction = log(1 - float(torch.linalg.eigvalsh(hessian)[0]))
         assert float(logs[180] - logs[120]) / 60 == pytest.approx(contraction, rel=0.02)
 
@@ -160,9 +160,9 @@ def test_privacy_costs_less_than_sampling_as_records_grow() -> None:
 def test_distances_are_those_the_theorem_allows() -> None:
     """S18: within 2.5 and beyond .25 stationary standard deviations, in 98 % of 500 noise draws."""
     made = study(D1.linear(SimulationGenerator(1), 1000), KNOWN)
-    answer = iterate(EXACT, made.door(0, noiseless=True))[0].theta
-    estimate, _ = iterate(descent(100, 1.0, 1.0, start=tuple(answer.tolist())), made.door(8, lanes=500))
-    hessian = made.door(0, noiseless=True).ask(Curvature(of="hessian", sigma=1.0), answer).value
+    answer = iterate(EXACT, made.oracle(0, noiseless=True))[0].theta
+    estimate, _ = iterate(descent(100, 1.0, 1.0, start=tuple(answer.tolist())), made.oracle(8, lanes=500))
+    hessian = made.oracle(0, noiseless=True).ask(Curvature(of="hessian", sigma=1.0), answer).value
     values = torch.linalg.eigvalsh(hessian)
     deviation = float((float(estimate.scale) ** 2 / (1 - (1 - values) ** 2)).sum().sqrt())
     away = torch.linalg.vector_norm(estimate.theta - answer, dim=-1)

@@ -29,7 +29,7 @@ from core.privacy.events import Gaussian, Repeated
 from core.privacy.facts import Adjacency, Facts
 from core.problems.linear import LinearProblem
 from tests.catalogue.test_planning import plan, worth
-from tests.oracle.test_door import LOGISTIC, check_noise
+from tests.oracle.test_full import LOGISTIC, check_noise
 from tests.support.studies import (
     D1,
     LOSS,
@@ -55,7 +55,7 @@ def settings_of(method: type[AbstractSettings], steps: int, mu: float) -> AnySet
 
 
 class TestNoiseOfEveryRelease:
-    """U4. The formulas at every point of the grid, and 200,000 draws of a real door at one question of each kind."""
+    """U4. The formulas at every point of the grid, and 200,000 draws of a real oracle at one question of each kind."""
 
     @pytest.mark.parametrize(("steps", "mu", "units"), GRID)
     def test_is_as_printed(self, steps: int, mu: float, units: int) -> None:
@@ -76,8 +76,8 @@ class TestNoiseOfEveryRelease:
 
     @pytest.mark.parametrize(
         "kind", ["descent", "gradient", *(pytest.param(one, marks=pytest.mark.slow) for one in ("hessian", "score"))]
-    )  # matrices are among the laws of tests/oracle/test_door.py
-    def test_is_what_a_door_adds(self, kind: str) -> None:
+    )  # matrices are among the laws of tests/oracle/test_full.py
+    def test_is_what_a_oracle_adds(self, kind: str) -> None:
         (steps, mu, units), (_, inference) = GRID[1], equal_shares(GRID[1][0])
         gradient, hessian = settings_of(NoisyNewton, steps, mu).questions()
         asked: dict[str, Question] = {
@@ -182,10 +182,10 @@ class TestTwoWorstNeighbours:
             features = torch.tensor([*x, [0.0, 0.0]], dtype=torch.float64)
             target = torch.tensor([y, 0.0], dtype=torch.float64)
             records = LinearProblem(features, target, torch.ones(2, dtype=torch.bool), LOSS, WEIGHTS)
-            door = Simulation(records, public, SimulationGenerator(seed + 1), lanes=self.RUNS)
+            oracle = Simulation(records, public, SimulationGenerator(seed + 1), lanes=self.RUNS)
             theta = torch.zeros(2, dtype=torch.float64)
             upper = np.triu_indices(2)
-            answer = door.ask(question, theta).value.numpy()
+            answer = oracle.ask(question, theta).value.numpy()
             mean = records.bounded_sum(question, public, theta).numpy() / 2
             answers.append(answer[:, *upper] if answer.ndim == 3 else answer)
             means.append(mean[upper] if mean.ndim == 2 else mean)

@@ -104,7 +104,7 @@ def test_of_two_sides_the_gentle_one_decides_gamma_and_the_steep_one_the_length(
 
 
 class TestSums:
-    """The answers that a simulated door gives are the clipped means, whatever n is."""
+    """The answers that a simulated oracle gives are the clipped means, whatever n is."""
 
     problem = PowerProblem(10_000_000, 3, 3.0)
     facts = problem.constants.facts(10_000_000, 3)
@@ -139,7 +139,7 @@ class TestSums:
         theta = torch.full((3,), torch.nan, dtype=torch.float64)
         assert float(self.problem.bounded_sum(Gradient(sigma=1.0), self.facts, theta).abs().max()) == 0.0
 
-    def test_a_door_s_integers_are_the_same_sums(self) -> None:
+    def test_a_oracle_s_integers_are_the_same_sums(self) -> None:
         pair = HardPair(401, 1.0, 2.0)
         facts = pair.constants(start_gap=1.0).facts(401, 1)
         theta, step = torch.tensor([0.0], dtype=torch.float64), 2.0**-20

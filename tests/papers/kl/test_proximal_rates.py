@@ -175,7 +175,7 @@ def test_up_to_two_thousand_units_the_scheduled_weight_keeps_the_rate_and_the_pr
 
 
 def check_law(kappa: float, units: int, weight: ProxWeight, lanes: int) -> None:
-    """Fail unless the recursion alone and the optimizer behind a simulated door end alike, by two samples."""
+    """Fail unless the recursion alone and the optimizer behind a simulated oracle end alike, by two samples."""
     alone = line.follow(units, kappa, lanes, seed=5)
     behind = study(kappa, weight, (units,), lanes=lanes)
     assert behind.x[0] == pytest.approx(alone.x)

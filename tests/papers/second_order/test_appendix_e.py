@@ -154,7 +154,7 @@ def test_the_mean_of_clients_is_what_a_federation_tells_each_of_them() -> None:
     ).plan(known, 1.0)
     price = Gaussian(sigma=1.0)
 
-    def door(place: int, meter: object = None) -> Simulation:
+    def oracle(place: int, meter: object = None) -> Simulation:
         paying = CountingMeter(price) if meter is None else meter
         generator = SimulationGenerator(40 + place)
         data = problem(300, 3, seed=place)
@@ -162,10 +162,10 @@ def test_the_mean_of_clients_is_what_a_federation_tells_each_of_them() -> None:
 
     def work(circle: ThreadCircle) -> Tensor:
         paying = ClientMeter(CountingMeter(price), Rounds(circle))
-        return gauss_psgd.iterate(asked, Federation(door(circle.place, paying), paying, "fed"))[0].theta
+        return gauss_psgd.iterate(asked, Federation(oracle(circle.place, paying), paying, "fed"))[0].theta
 
     path: list[int] = []
-    mean = Clients([door(0), door(1)], 1, lambda state: path.append(int(state["step"])))
+    mean = Clients([oracle(0), oracle(1)], 1, lambda state: path.append(int(state["step"])))
     found = iterate(asked, mean)[0].theta
     assert max(path) > 10
     for told in together(Mail(2), work):

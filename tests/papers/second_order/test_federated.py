@@ -22,7 +22,7 @@ from core.optimizers.ada_spider import AdaSpider, nothing_known
 from core.oracle import Oracle
 from core.oracle.federation import ClientMeter, Federation, Rounds
 from core.oracle.meters import CountingMeter, Unmetered
-from core.oracle.samples import StreamDoor
+from core.oracle.samples import StreamOracle
 from core.oracle.simulation import Simulation
 from core.problems.circle import Alone, Circle
 from studies.second_order.clients import Clients
@@ -57,16 +57,16 @@ ROUNDS: dict[str, Any] = {
 
 
 def federation(circle: Circle, built: Built) -> Federation:
-    """Return a client's place in a federation whose doors pay nothing."""
+    """Return a client's place in a federation whose oracles pay nothing."""
     paying = ClientMeter(Unmetered(), Rounds(circle))
     return Federation(built(circle.place, paying), paying, "fed_paper")
 
 
-def stream(place: int, meter: Any, records: Any = None, units: int = 1200) -> StreamDoor:
-    """Return a client's door to a stream, whose noise repeats."""
+def stream(place: int, meter: Any, records: Any = None, units: int = 1200) -> StreamOracle:
+    """Return a client's oracle over a stream, whose noise repeats."""
     own = problem(units, 3, seed=place) if records is None else records
     generator = repeatable_generator(bytes([place + 1]) * 32)
-    return StreamDoor(own, facts(units, 3), meter, generator, np.arange(units))
+    return StreamOracle(own, facts(units, 3), meter, generator, np.arange(units))
 
 
 def counted_records(seed: int) -> CountedRecords:
@@ -195,10 +195,10 @@ class TestClientsCount:
     @pytest.mark.slow
     @pytest.mark.parametrize("clients", STATED_RADII)
     def test_in_a_federation_too(self, clients: int) -> None:
-        settings, doors = settings_of(clients), level_clients(clients, 5)
+        settings, oracles = settings_of(clients), level_clients(clients, 5)
 
         def work(circle: Circle) -> None:
-            self.check(clients, settings, federation(circle, lambda place, _: doors[place]))
+            self.check(clients, settings, federation(circle, lambda place, _: oracles[place]))
 
         together(Mail(clients), work)
 
@@ -241,7 +241,7 @@ def squared_error(
 
 
 def private_error(size: int, units: int, *, shared: bool = False) -> float:
-    """Return the squared error of estimates about records without any variance, behind real doors: noise alone.
+    """Return the squared error of estimates about records without any variance, behind real oracles: noise alone.
 
     Batches are in proportion to the number of units; `shared` plants one seed for all.
     """
@@ -250,7 +250,7 @@ def private_error(size: int, units: int, *, shared: bool = False) -> float:
 
     def built(place: int, meter: ClientMeter) -> Oracle:
         generator = repeatable_generator(bytes([0 if shared else place + 1]) * 32)
-        return StreamDoor(StillRecords(units, NOISY), facts_of(units, NOISY), meter, generator, np.arange(units))
+        return StreamOracle(StillRecords(units, NOISY), facts_of(units, NOISY), meter, generator, np.arange(units))
 
     still = torch.zeros(NOISY, dtype=torch.float64)
     still[0] = 1.0
@@ -303,7 +303,7 @@ def sampled_error(size: int, batch: int, asked: int = 400) -> float:
 
 
 class Flat:
-    """A simulation of one lane, as a door that has none."""
+    """A simulation of one lane, as an oracle that has none."""
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation

@@ -13,7 +13,7 @@ from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.lattice import Grid, round_parts
 from core.oracle.meters import Unmetered
 from core.oracle.noise import grid_for
-from core.oracle.samples import StreamDoor
+from core.oracle.samples import StreamOracle
 from core.privacy.facts import Adjacency, Facts
 from core.problems.neural import problem as problems
 from core.problems.neural.differences import Measured, changes
@@ -202,9 +202,9 @@ def test_a_stream_reads_one_batch_at_both_points_and_the_next_question_the_next_
     held = problem(NETWORKS["perceptron"], UNITS, torch.float64)
     known, ends = facts(UNITS, held.dimension, clip, PART), _points(held)
     order = np.random.default_rng(4).permutation(UNITS)
-    door = StreamDoor(held, known, Unmetered(), SystemGenerator(), order)
-    door.ask(Gradient(sigma=1e-3, batch=8, clip=clip), ends[0])
-    told = door.ask(GradientDifference(sigma=1e-3, batch=5, clip=clip, cap=cap), *ends)
+    oracle = StreamOracle(held, known, Unmetered(), SystemGenerator(), order)
+    oracle.ask(Gradient(sigma=1e-3, batch=8, clip=clip), ends[0])
+    told = oracle.ask(GradientDifference(sigma=1e-3, batch=5, clip=clip, cap=cap), *ends)
     terms = _exact(held, ends, clip, cap)
     expected, wrong = (terms[torch.from_numpy(rows)].mean(0) for rows in (order[8:13], order[:5]))
     within = 6 * told.scale

@@ -20,7 +20,7 @@ from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.sampling import rate_parts
 from core.optimizers import fit
 from core.oracle.noise import grid_for
-from core.oracle.samples import PoissonDoor
+from core.oracle.samples import PoissonOracle
 from core.privacy.renyi import prefix_costs
 from core.problems.neural import problem as neural
 from core.problems.neural.modules import Pass, Site
@@ -88,8 +88,8 @@ def summing(name: str, question: Question) -> Callable[[], Tensor]:
     return lambda: records.integer_sum(question, public, theta, step, other=other)
 
 
-class Watched(PoissonDoor):  # type: ignore[misc] # final, for nobody but a test looks over its shoulder
-    """A door that counts what is alive whenever a state is kept."""
+class Watched(PoissonOracle):  # type: ignore[misc] # final, for nobody but a test looks over its shoulder
+    """A oracle that counts what is alive whenever a state is kept."""
 
     def keep(self, state: dict[str, Tensor], step: int) -> None:
         super().keep(state, step)
@@ -138,8 +138,8 @@ def train(meter: type[LedgerMeter]) -> list[tuple[int, int]]:
     )
     schedule = list(asked.schedule(public))
     payers = [Payer(ORDERS, tuple(tuple(total) for total in prefix_costs(schedule, ORDERS)))]
-    door = Watched(records, public, meter(Till(), payers, schedule), SystemGenerator(), parts)
-    fit(asked, door)
+    oracle = Watched(records, public, meter(Till(), payers, schedule), SystemGenerator(), parts)
+    fit(asked, oracle)
     return list(seen)
 
 

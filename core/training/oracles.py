@@ -1,4 +1,4 @@
-"""The door that a job's method needs, on the meter that pays for it."""
+"""The oracle that a job's method needs, on the meter that pays for it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, assert_never
@@ -12,8 +12,8 @@ from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.sampling import public_order
 from core.oracle import Meter
 from core.oracle.course import Stream
-from core.oracle.door import AbstractDoor, FullDoor
-from core.oracle.samples import PoissonDoor, StreamDoor
+from core.oracle.full import FullOracle, RecordsOracle
+from core.oracle.samples import PoissonOracle, StreamOracle
 from core.privacy.events import Event
 from core.problems import Problem
 from core.training.draws import count_of
@@ -79,7 +79,7 @@ def meter_on(
     )
 
 
-def open_door(
+def open_oracle(
     planned: PlannedJob,
     order: Order,
     problem: Problem,
@@ -87,8 +87,8 @@ def open_door(
     *,
     shared: bool,
     through: Meter | None = None,
-) -> AbstractDoor:
-    """Return the door to the records that the method's questions are about, with noise of its own.
+) -> RecordsOracle:
+    """Return the oracle over the records that the method's questions are about, with noise of its own.
 
     Its generator has a fresh key after each payment that the meter makes.
 
@@ -99,7 +99,7 @@ def open_door(
         meter: of `make_meter`.
         shared: whether several processes hold the records: they sum samples in full passes with a mask, whose parts
             do not depend on who holds them.
-        through: what the door asks to pay, which asks that meter; None: the meter itself.
+        through: what the oracle asks to pay, which asks that meter; None: the meter itself.
     """
     paying = meter if through is None else through
     facts, generator = planned.facts, SystemGenerator()
@@ -107,18 +107,18 @@ def open_door(
     sampling = planned.spec.optimizer.sampling(facts)
     match sampling:
         case FullSampling():
-            return FullDoor(problem, facts, paying, generator)
+            return FullOracle(problem, facts, paying, generator)
         case PoissonSampling(parts=parts):
-            return PoissonDoor(problem, facts, paying, generator, parts, by_rows=not shared)
+            return PoissonOracle(problem, facts, paying, generator, parts, by_rows=not shared)
         case StreamSampling():
             assert isinstance(meter, StreamMeter), "a stream is paid for as one"
             orders = _orders(planned, order.claim.job_id, meter)
-            return StreamDoor(problem, facts, paying, generator, orders, skipped=meter.skipped)
+            return StreamOracle(problem, facts, paying, generator, orders, skipped=meter.skipped)
     assert_never(sampling)
 
 
 def stream_of(planned: PlannedJob, job_id: str, meter: StreamMeter) -> Stream:
-    """Return the records that an attempt may read, in their order: what a door reads, as others know it too.
+    """Return the records that an attempt may read, in their order: what an oracle reads, as others know it too.
 
     Args:
         planned: the job, nothing open.

@@ -1,4 +1,4 @@
-"""The doors to private records: payment before reading, sampling laws, noise laws, and what they refuse.
+"""The oracles over private records: payment before reading, sampling laws, noise laws, and what they refuse.
 
 Statistical thresholds: |z| > 4.5, a false alarm in 150,000 per test; generators are forced, so a run repeats.
 """
@@ -18,9 +18,9 @@ from core.mechanisms import sampling
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.mechanisms.lattice import Grid
 from core.oracle import Answer, Oracle, Status, noise
-from core.oracle.door import FullDoor
+from core.oracle.full import FullOracle
 from core.oracle.meters import CountingMeter, Unmetered
-from core.oracle.samples import PoissonDoor, StreamDoor
+from core.oracle.samples import PoissonOracle, StreamOracle
 from core.privacy.events import Composed, Disjoint, Event, Gaussian, Repeated
 from core.privacy.facts import Adjacency, Facts
 from tests.support.problems import facts, problem, repeatable_generator
@@ -81,20 +81,20 @@ class Journal(CountingMeter):
         return self.records.integer_sum(question, facts, theta, step, other=other, rows=rows, included=included)
 
 
-def doors(journal: Journal) -> list[tuple[FullDoor | PoissonDoor | StreamDoor, Question]]:
+def oracles(journal: Journal) -> list[tuple[FullOracle | PoissonOracle | StreamOracle, Question]]:
     public = facts(journal.units, journal.dimension)
     return [
-        (FullDoor(journal, public, journal, SystemGenerator()), GRADIENT),
-        (PoissonDoor(journal, public, journal, SystemGenerator(), 2**62), GRADIENT),
-        (StreamDoor(journal, public, journal, SystemGenerator(), np.arange(30)), Gradient(sigma=2.0, batch=5)),
+        (FullOracle(journal, public, journal, SystemGenerator()), GRADIENT),
+        (PoissonOracle(journal, public, journal, SystemGenerator(), 2**62), GRADIENT),
+        (StreamOracle(journal, public, journal, SystemGenerator(), np.arange(30)), Gradient(sigma=2.0, batch=5)),
     ]
 
 
 @pytest.mark.parametrize("kind", [0, 1, 2])
-class TestEveryDoor:
+class TestEveryOracle:
     def test_pays_before_it_reads(self, kind: int) -> None:
         journal = Journal()
-        oracle, question = doors(journal)[kind]
+        oracle, question = oracles(journal)[kind]
         for step in range(3):
             oracle.ask(question, ZERO + step)
         assert journal.entries == ["paid", "read"] * 3
@@ -103,7 +103,7 @@ class TestEveryDoor:
 
     def test_reads_nothing_for_a_stale_attempt(self, kind: int) -> None:
         journal = Journal(stale=True)
-        oracle, question = doors(journal)[kind]
+        oracle, question = oracles(journal)[kind]
         with pytest.raises(StaleAttempt):
             oracle.ask(question, ZERO)
         assert journal.entries == ["paid"]
@@ -111,7 +111,7 @@ class TestEveryDoor:
 
     def test_tells_again_what_an_earlier_attempt_was_told_and_reads_nothing(self, kind: int) -> None:
         journal = Journal()
-        oracle, question = doors(journal)[kind]
+        oracle, question = oracles(journal)[kind]
         known = Answer(ZERO + 1, 0.5)
         journal.told = [known]
         assert oracle.ask(question, ZERO) is known
@@ -123,7 +123,7 @@ class TestEveryDoor:
 
     def test_answers_points_of_the_right_shape_and_number(self, kind: int) -> None:
         journal = Journal()
-        oracle, question = doors(journal)[kind]
+        oracle, question = oracles(journal)[kind]
         for theta in (ZERO.expand(2, 3), ZERO[:2], ZERO.float()):
             with pytest.raises(AssertionError, match=r"lanes|parameters"):
                 oracle.ask(question, theta)
@@ -137,7 +137,7 @@ class TestEveryDoor:
 
     def test_slopes_are_paid_read_noised_and_told_again(self, kind: int) -> None:
         journal = Journal()
-        oracle, question = doors(journal)[kind]
+        oracle, question = oracles(journal)[kind]
         slope = Secant(sigma=2.0, batch=question.batch)
         answer = oracle.ask(slope, ZERO, ZERO + 1)
         assert journal.entries == ["paid", "read"]
@@ -150,7 +150,7 @@ class TestEveryDoor:
 
     def test_is_closed_by_a_release(self, kind: int) -> None:
         journal = Journal()
-        oracle, question = doors(journal)[kind]
+        oracle, question = oracles(journal)[kind]
         oracle.ask(question, ZERO)
         released = oracle.release(ZERO, Status.FINISHED)
         assert released.event == journal.totals[-1]
@@ -165,19 +165,19 @@ class TestEveryDoor:
             patch(f"{__name__}.SystemGenerator", lambda: SimulationGenerator(1)),
             pytest.raises(TypeError, match="SystemGenerator"),
         ):
-            doors(Journal())[kind]
+            oracles(Journal())[kind]
 
     def test_keeps_and_resumes_through_the_meter(self, kind: int) -> None:
         journal = Journal()
-        first = doors(journal)[kind][0]
+        first = oracles(journal)[kind][0]
         initial = {"theta": ZERO}
         assert first.resume(initial) is initial
         first.keep({"theta": ZERO + 1}, 4)
-        assert torch.equal(doors(journal)[kind][0].resume(initial)["theta"], ZERO + 1)
+        assert torch.equal(oracles(journal)[kind][0].resume(initial)["theta"], ZERO + 1)
 
     def test_asks_the_meter_what_it_affords(self, kind: int) -> None:
         journal = Journal()
-        oracle, question = doors(journal)[kind]
+        oracle, question = oracles(journal)[kind]
         limited = CountingMeter(priced=oracle._event(question))
         oracle._account.meter = limited  # type: ignore[misc]
         assert oracle.affords(question)
@@ -185,7 +185,7 @@ class TestEveryDoor:
         assert oracle.affords(question) is (kind == 2)  # a stream's next batch costs nothing more
 
     def test_has_coins(self, kind: int) -> None:
-        oracle, _ = doors(Journal())[kind]
+        oracle, _ = oracles(Journal())[kind]
         assert oracle.coins.normal(5).shape == (5,)
         assert not torch.equal(oracle.coins.normal(5), oracle.coins.normal(5))
         assert {oracle.coins.integer(3) for _ in range(200)} == {0, 1, 2}
@@ -194,12 +194,12 @@ class TestEveryDoor:
 def test_facts_must_fit_the_records() -> None:
     for wrong in (facts(31, 3), facts(30, 4)):
         with pytest.raises(AssertionError, match="facts"):
-            FullDoor(problem(30, 3), wrong, Unmetered(), SystemGenerator())
+            FullOracle(problem(30, 3), wrong, Unmetered(), SystemGenerator())
 
 
-def test_price_of_a_full_door_composes() -> None:
+def test_price_of_a_full_oracle_composes() -> None:
     journal = Journal()
-    oracle: Oracle = FullDoor(journal, facts(30, 3), journal, SystemGenerator())
+    oracle: Oracle = FullOracle(journal, facts(30, 3), journal, SystemGenerator())
     for question in (GRADIENT, Curvature(of="score", sigma=3.0), GRADIENT):
         oracle.ask(question, ZERO)
     expected = Composed(events=(Repeated(event=Gaussian(sigma=2.0), times=2), Gaussian(sigma=3.0)))
@@ -217,7 +217,7 @@ class TestBlocks:
 
     def test_read_disjoint_records_and_cost_the_dearer_one(self) -> None:
         journal = Journal()
-        oracle = FullDoor(journal, facts(30, 3), journal, SystemGenerator(), self.blocks())
+        oracle = FullOracle(journal, facts(30, 3), journal, SystemGenerator(), self.blocks())
         holdout = oracle.block("holdout")
         assert (oracle.facts.units, holdout.facts.units, oracle.block("other").facts.units) == (20, 5, 5)
         oracle.ask(GRADIENT, ZERO)
@@ -233,23 +233,23 @@ class TestBlocks:
             holdout.ask(GRADIENT, ZERO)
 
     def test_are_masks_named_up_front(self) -> None:
-        oracle = FullDoor(problem(30, 3), facts(30, 3), Unmetered(), SystemGenerator(), self.blocks())
+        oracle = FullOracle(problem(30, 3), facts(30, 3), Unmetered(), SystemGenerator(), self.blocks())
         with pytest.raises(AssertionError, match="named"):
             oracle.block("unknown")
         overlapping = self.blocks() | {"again": torch.arange(30) == 3}
         with pytest.raises(AssertionError, match="share"):
-            FullDoor(problem(30, 3), facts(30, 3), Unmetered(), SystemGenerator(), overlapping)
+            FullOracle(problem(30, 3), facts(30, 3), Unmetered(), SystemGenerator(), overlapping)
 
-    def test_of_a_poisson_and_a_stream_door_stay_inside(self) -> None:
+    def test_of_a_poisson_and_a_stream_oracle_stay_inside(self) -> None:
         journal = Journal()
-        poisson = PoissonDoor(journal, facts(30, 3), journal, SystemGenerator(), 2**63, self.blocks())
+        poisson = PoissonOracle(journal, facts(30, 3), journal, SystemGenerator(), 2**63, self.blocks())
         for _ in range(50):
             poisson.block("holdout").ask(GRADIENT, ZERO)
         seen = torch.stack([included for _, included in journal.selections if included is not None]).any(0)
         assert torch.equal(seen, self.blocks()["holdout"])
         journal = Journal()
         order = sampling.public_order("job", 30)
-        stream = StreamDoor(journal, facts(30, 3), journal, SystemGenerator(), order, blocks=self.blocks())
+        stream = StreamOracle(journal, facts(30, 3), journal, SystemGenerator(), order, blocks=self.blocks())
         stream.block("other").ask(Gradient(sigma=1.0, batch=5), ZERO)
         assert sorted(journal.selections[-1][0].tolist()) == [0, 1, 2, 3, 4]
         assert not stream.block("other").affords(Gradient(sigma=1.0, batch=5))
@@ -265,7 +265,7 @@ def noise_of(
     """
     public = situation.facts(units, adjacency)
     records = situation.problem(situation.rows(units))
-    oracle = FullDoor(records, public, Unmetered(), repeatable_generator())
+    oracle = FullOracle(records, public, Unmetered(), repeatable_generator())
     theta = situation.point(1)
     other = situation.point(2) if question.places == "pair" else None
     exact = records.bounded_sum(question, public, theta, other=other) / units

@@ -1,4 +1,4 @@
-"""Doors to a scope's records: what all of them share, and the one where each question reads every record.
+"""Oracles over a scope's records: what all of them share, and the one where each question reads every record.
 
 What every answer goes through, in this order: the shapes of points are checked, the total with this answer is paid,
 records are selected and summed under a bound, integer noise is added, and the noisy mean leaves.
@@ -75,8 +75,8 @@ class _Known:
     ndim: int
 
 
-class AbstractDoor(ABC):
-    """What all doors to private records share; a door is used by one thread.
+class RecordsOracle(ABC):
+    """What all oracles over private records share; an oracle is used by one thread.
 
     Args:
         problem: the records.
@@ -84,7 +84,7 @@ class AbstractDoor(ABC):
         meter: pays ahead of reading.
         generator: the job's own; nothing else may noise private records.
         blocks: names of public sets of records, bool masks of shape (n,), disjoint: membership may depend on a record's
-            place, never on what it says. This door reads the rest.
+            place, never on what it says. This oracle reads the rest.
 
     Raises:
         TypeError: the generator is not the system's.
@@ -113,7 +113,7 @@ class AbstractDoor(ABC):
 
     @property
     def facts(self) -> Facts:
-        """Public facts of the records that this door reads."""
+        """Public facts of the records that this oracle reads."""
         members = self._members[self._part]
         return self._whole_facts if members is None else self._whole_facts.model_copy(update={"units": _size(members)})
 
@@ -134,7 +134,7 @@ class AbstractDoor(ABC):
 
     @abstractmethod
     def _event(self, question: Question) -> Event:
-        """Return what one answer costs here, checking that this door answers such questions."""
+        """Return what one answer costs here, checking that this oracle answers such questions."""
 
     @abstractmethod
     def _select(self, question: Question) -> Selection:
@@ -160,7 +160,7 @@ class AbstractDoor(ABC):
 
         Raises:
             StaleAttempt: the job is no longer ours; no record was read.
-            PrivacyInvariantError: a wrong shape, a closed door, or a stream without the units: a programming error.
+            PrivacyInvariantError: a wrong shape, a closed oracle, or a stream without the units: a programming error.
         """
         known = self._about(question)
         shape = theta.shape
@@ -243,12 +243,12 @@ class AbstractDoor(ABC):
         return self._account.affords(self._priced_part(question), *events)
 
     def block(self, name: str) -> Self:
-        """Return the door to a named set of records; it shares this one's meter and closes with it."""
+        """Return the oracle over a named set of records; it shares this one's meter and closes with it."""
         ensure(name != EVERYTHING, "a block has a name")
-        ensure(name in self._members, "blocks are named when the door is made")
-        door = copy(self)
-        door._part = name  # noqa: SLF001 - a copy of our own
-        return door
+        ensure(name in self._members, "blocks are named when the oracle is made")
+        oracle = copy(self)
+        oracle._part = name  # noqa: SLF001 - a copy of our own
+        return oracle
 
     def resume(self, initial: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the last kept state of an earlier attempt, or `initial`."""
@@ -260,7 +260,7 @@ class AbstractDoor(ABC):
         self._account.meter.keep(state, step)
 
     def release(self, value: T, status: Status) -> Release[T]:
-        """Close this door and its blocks, and return the value with what was drawn."""
+        """Close this oracle and its blocks, and return the value with what was drawn."""
         return Release(value=value, status=status, event=self._account.close())
 
 
@@ -279,7 +279,7 @@ class _Remembered:
 
 
 @final
-class FullDoor(AbstractDoor):
+class FullOracle(RecordsOracle):
     """Every question is about every record.
 
     The sum that a norm was told of is remembered until the next gradient or norm, so that a norm and then a gradient at
@@ -316,13 +316,13 @@ class FullDoor(AbstractDoor):
         return total
 
     def block(self, name: str) -> Self:
-        """Return the door to a named set of records, which remembers sums of its own; see `AbstractDoor`."""
-        door = super().block(name)
-        door._last = door._selected = None  # noqa: SLF001 - a copy of our own
-        return door
+        """Return the oracle over a named set of records, which remembers sums of its own; see `RecordsOracle`."""
+        oracle = super().block(name)
+        oracle._last = oracle._selected = None  # noqa: SLF001 - a copy of our own
+        return oracle
 
     def release(self, value: T, status: Status) -> Release[T]:
-        """Close this door and its blocks, and return the value with what was drawn; nothing is remembered."""
+        """Close this oracle and its blocks, and return the value with what was drawn; nothing is remembered."""
         self._last = None
         return super().release(value, status)
 

@@ -1,4 +1,4 @@
-"""The door a job's method needs: what it reads, which meter pays, and what is refused before anything is reserved."""
+"""The oracle a job's method needs: what it reads, which meter pays, and what is refused before anything is reserved."""
 
 from collections import Counter
 from decimal import Decimal
@@ -13,8 +13,8 @@ from core.catalogue.jobs import JobSpec
 from core.catalogue.planning import PlannedJob, plan_job
 from core.errors import AdjacencyMismatch
 from core.mechanisms.sampling import padded_length, public_order, rate_parts
-from core.oracle.door import FullDoor
-from core.oracle.samples import PoissonDoor, StreamDoor
+from core.oracle.full import FullOracle
+from core.oracle.samples import PoissonOracle, StreamOracle
 from core.privacy.budget import plan_orders
 from core.privacy.events import Gaussian
 from core.privacy.facts import Adjacency
@@ -22,11 +22,11 @@ from core.privacy.renyi import prefix_costs
 from core.store.claims import Claim
 from core.store.ledger.schedules import Schedule, is_stream
 from core.store.records.records import Kept
-from core.training.doors import make_meter, open_door
 from core.training.meter import LedgerMeter
+from core.training.oracles import make_meter, open_oracle
 from core.training.order import Order, Payer
 from core.training.streaming import StreamMeter
-from tests.oracle.test_door import Journal
+from tests.oracle.test_full import Journal
 
 UNITS = 2000
 TERMS = plan_orders(Decimal(8), Decimal("1e-6"))
@@ -90,34 +90,34 @@ def opened(planned: PlannedJob, *, paid_chunks: int = 0, shared: bool = False) -
     journal, till = Journal(units=UNITS, dimension=planned.facts.dimension), Counted()
     order = order_of(planned, paid_chunks)
     meter = make_meter(planned, order, till, lambda: False)
-    return open_door(planned, order, journal, meter, shared=shared), meter, till, journal
+    return open_oracle(planned, order, journal, meter, shared=shared), meter, till, journal
 
 
-def ask(door: Any, planned: PlannedJob) -> None:
-    door.ask(planned.spec.optimizer.questions()[0], torch.zeros(planned.facts.dimension, dtype=torch.float64))
+def ask(oracle: Any, planned: PlannedJob) -> None:
+    oracle.ask(planned.spec.optimizer.questions()[0], torch.zeros(planned.facts.dimension, dtype=torch.float64))
 
 
 def test_a_full_batch_method_reads_all_at_each_step() -> None:
     planned = plan(FULL)
-    door, meter, till, journal = opened(planned)
-    assert (type(door), type(meter)) == (FullDoor, LedgerMeter)
-    ask(door, planned)
+    oracle, meter, till, journal = opened(planned)
+    assert (type(oracle), type(meter)) == (FullOracle, LedgerMeter)
+    ask(oracle, planned)
     assert (journal.selections, till.chunks) == ([(None, None)], [0])
 
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_sampled_method_reads_lists_or_masks_where_processes_share_the_records(*, shared: bool) -> None:
     planned = plan(POISSON)
-    door, meter, till, journal = opened(planned, shared=shared)
-    assert (type(door), type(meter)) == (PoissonDoor, LedgerMeter)
+    oracle, meter, till, journal = opened(planned, shared=shared)
+    assert (type(oracle), type(meter)) == (PoissonOracle, LedgerMeter)
     for _ in range(6):
-        ask(door, planned)
+        ask(oracle, planned)
     assert till.chunks == list(range(6))
     (rows, included), parts = journal.selections[0], rate_parts(1 / 16)
     assert included.shape == (UNITS if shared else padded_length(parts, UNITS),)
     assert (rows is None) is shared
     with pytest.raises(AssertionError, match=r"never passes|was reserved"):
-        ask(door, planned)
+        ask(oracle, planned)
 
 
 @pytest.mark.parametrize("adjacency", list(Adjacency))
@@ -126,9 +126,9 @@ def test_a_stream_is_read_in_its_jobs_order_after_what_was_paid(adjacency: Adjac
     assert planned.schedule[0] == Gaussian(sigma=2.0)
     assert is_stream(Schedule(planned.schedule, draws=0).chunks)
     sampling = planned.spec.optimizer.sampling(planned.facts)
-    door, meter, till, journal = opened(planned, paid_chunks=4)
-    assert (type(door), type(meter)) == (StreamDoor, StreamMeter)
-    ask(door, planned)
+    oracle, meter, till, journal = opened(planned, paid_chunks=4)
+    assert (type(oracle), type(meter)) == (StreamOracle, StreamMeter)
+    ask(oracle, planned)
     assert till.chunks == [4]
     first = 4 * sampling.chunk
     assert journal.selections[0][0].tolist() == public_order("job_7", UNITS)[first : first + 10].tolist()
@@ -162,7 +162,7 @@ def test_a_stream_of_one_chunk_is_paid_and_read_again() -> None:
     assert len(planned.schedule) == 1
     assert not is_stream(Schedule(planned.schedule, draws=0).chunks)
     assert (planned.spec.retry_allowance, plan(ONE_STEP, retry_allowance=0).spec.retry_allowance) == (1, 0)
-    door, meter, till, journal = opened(planned, paid_chunks=1)
-    ask(door, planned)
+    oracle, meter, till, journal = opened(planned, paid_chunks=1)
+    ask(oracle, planned)
     assert (type(meter), till.chunks) == (StreamMeter, [0])
     assert journal.selections[0][0].tolist() == public_order("job_7", UNITS).tolist()
