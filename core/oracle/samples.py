@@ -20,7 +20,7 @@ from core.mechanisms import sampling
 from core.mechanisms.generator import SystemGenerator
 from core.oracle import Meter
 from core.oracle.account import EVERYTHING
-from core.oracle.course import Stream
+from core.oracle.cursor import Stream
 from core.oracle.full import RecordsOracle, Selection
 from core.privacy.events import Event, Sampled
 from core.privacy.facts import Adjacency, Facts

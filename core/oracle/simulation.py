@@ -29,7 +29,7 @@ from core.mechanisms import sampling
 from core.mechanisms.generator import SimulationGenerator
 from core.oracle import Answer, Coins, Meter, Release, Status
 from core.oracle.account import EVERYTHING, Account, Part
-from core.oracle.course import Course
+from core.oracle.cursor import StreamCursor
 from core.oracle.meters import Unmetered
 from core.oracle.noise import Matrices, chosen, grid_for, ridge_slope, scale_of
 from core.oracle.stationarity import decided, exact_score, in_silence
@@ -101,7 +101,7 @@ class Simulation:
         self._account = Account(Unmetered() if meter is None else meter)
         self._scaled: tuple[Question, float] | None = None
         self._sampling = sampling
-        self._course = Course(facts.units, sampling.passes) if isinstance(sampling, StreamSampling) else None
+        self._cursor = StreamCursor(facts.units, sampling.passes) if isinstance(sampling, StreamSampling) else None
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:
         """Return a noised mean at theta, float64, shape (p,) or (R, p), and for pairs at `other`, shaped likewise.
@@ -118,35 +118,35 @@ class Simulation:
         else:
             assert theta.shape in {(self.facts.dimension,), self._shape()}, "parameters have shape (p,) or (R, p)"
         part, event = self._priced(question)
-        length = 1 if self._course is None else self._course.length(question.consumed(self.facts))
+        length = 1 if self._cursor is None else self._cursor.length(question.consumed(self.facts))
         return self._account.answer(
             part, event, question, theta, other, lambda: self._draw(question, theta, other), length
         )
 
     def _priced(self, question: Question) -> tuple[Part, Event]:
         """Return the part of the records that an answer reads, or its pass of a stream, and what it costs."""
-        if self._course is not None:
-            return self._course.pass_of(question.consumed(self.facts)), question.event()
+        if self._cursor is not None:
+            return self._cursor.pass_of(question.consumed(self.facts)), question.event()
         if isinstance(self._sampling, PoissonSampling):
             return EVERYTHING, Sampled(numerator=self._sampling.parts, sigma=question.sigma)
         return EVERYTHING, question.event()
 
     def _has_units(self, question: Question) -> bool:
         """Say whether so many units are left, checking that the question is one for these samples."""
-        if self._course is None or not isinstance(self._sampling, StreamSampling):
+        if self._cursor is None or not isinstance(self._sampling, StreamSampling):
             assert question.batch is None, "batches are for streams"
             return True
         assert question.batch in self._sampling.batches, "a stream reads its batches"
-        return self._course.first(question.batch) is not None
+        return self._cursor.first(question.batch) is not None
 
     def _sum(self, question: Summed, theta: Tensor, other: Tensor | None) -> tuple[Tensor, float]:
         """Return the sum over the records that a question reads, and what it is divided by."""
         problem, sampled = self._problem, self._sampling
         match sampled:
             case StreamSampling():
-                assert self._course is not None, "made with the stream"
+                assert self._cursor is not None, "made with the stream"
                 batch = question.consumed(self.facts)
-                _, first = self._course.take(batch)
+                _, first = self._cursor.take(batch)
                 if isinstance(problem, Population):
                     return problem.batch_sum(question, self.facts, theta, self._generator, other=other), batch
                 assert not isinstance(problem, FixedRecords), "these are sampled"

@@ -11,7 +11,7 @@ from core.catalogue.sampling import FullSampling, PoissonSampling, StreamSamplin
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.sampling import public_order
 from core.oracle import Meter
-from core.oracle.course import Stream
+from core.oracle.cursor import Stream
 from core.oracle.full import FullOracle, RecordsOracle
 from core.oracle.samples import PoissonOracle, StreamOracle
 from core.privacy.events import Event

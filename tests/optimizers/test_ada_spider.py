@@ -22,7 +22,7 @@ from core.optimizers.ada_spider import AdaSpider, nothing_known
 from core.optimizers.gauss_psgd import beginning, iterate, walk
 from core.oracle import Answer
 from core.oracle.account import EVERYTHING
-from core.oracle.course import Course
+from core.oracle.cursor import StreamCursor
 from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.samples import StreamOracle
 from core.oracle.simulation import Simulation
@@ -314,11 +314,11 @@ class TestSingleUse:
     def test_a_last_batch_of_what_is_left_is_seen(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Planted: where too few units are left, a question is answered from these."""
 
-        def whatever_is_left(course: Course, batch: int) -> int | None:
+        def whatever_is_left(course: StreamCursor, batch: int) -> int | None:
             del batch
             return course.behind if course.behind < course._units else None
 
-        monkeypatch.setattr(Course, "first", whatever_is_left)
+        monkeypatch.setattr(StreamCursor, "first", whatever_is_left)
         records, _, _ = run("fresh", escape_distance=0.01)
         with pytest.raises(AssertionError, match="what is left"):
             check_single_use(records)

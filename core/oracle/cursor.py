@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from core.errors import ensure
 
 
-class Course:
+class StreamCursor:
     """Counts the units that are behind, pass after pass; no batch is of two passes.
 
     Where too few units are left in a pass, the next batch is the first of the next one: what is left is never read in
@@ -51,8 +51,8 @@ class Course:
         return divmod(self.behind - batch, self._units)
 
 
-class Stream(Course):
-    """A course through records, which stand in orders that whoever knows the job can make again.
+class Stream(StreamCursor):
+    """A cursor through records, which stand in orders that whoever knows the job can make again.
 
     Args:
         orders: of each pass, the numbers of the records in the order in which they are read; all of one length.
