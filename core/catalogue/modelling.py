@@ -2,8 +2,8 @@
 
 from core.catalogue.columns import Coded, bounds_of
 from core.catalogue.design import Design
-from core.catalogue.landscape import smoothness, start_gap, weak_convexity
 from core.catalogue.loss_bases import AbstractRobust
+from core.catalogue.loss_geometry import smoothness, start_gap, weak_convexity
 from core.catalogue.losses import (
     Clip,
     Huber,

@@ -19,7 +19,7 @@ from core.catalogue.description_model import DescriptionModel
 from core.catalogue.design import Design, make_design
 from core.catalogue.jobs import Inference, JobSpec, Resources
 from core.catalogue.kl.repeats import Repeats
-from core.catalogue.landscape import hessian_smoothness, longest_square
+from core.catalogue.loss_geometry import hessian_smoothness, longest_square
 from core.catalogue.method import Bound
 from core.catalogue.methods import AnySettings
 from core.catalogue.modelling import encoded_loss, fill_model, make_facts

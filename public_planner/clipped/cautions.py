@@ -6,7 +6,7 @@ from typing import Final
 from core.catalogue.clipped.guarantee import Guarantee
 from core.catalogue.clipped.theorems import says_something_from
 from public_planner.clipped.advice import WELL_BELOW, PublicTail
-from public_planner.clipped.landscape import Found, Landscape
+from public_planner.clipped.geometry import Found, LossGeometry
 from public_planner.clipped.request import ClippedPlanRequest
 
 NEAR_TAIL: Final = 0.1 + 1e-12
@@ -15,19 +15,19 @@ _RARE: Final = 1e-3
 
 def warnings_of(
     request: ClippedPlanRequest,
-    landscape: Landscape,
+    geometry: LossGeometry,
     best: Found,
     found: Guarantee | None,
     tail: PublicTail | None = None,
 ) -> tuple[str, ...]:
     """Return what the reader of a plan must be told; `tail` is that of the public records, if there are any."""
-    warnings = [*_of_certificate(request, landscape, best, found), *_of_tail(request, best, tail)]
+    warnings = [*_of_certificate(request, geometry, best, found), *_of_tail(request, best, tail)]
     if request.tail_index is not None and request.tail_index - best.run.alpha <= NEAR_TAIL:
         warnings.append(
             "the moment's order is within 0.1 of the tail index, where moments are very large: for a Pareto tail of "
             "1.55, E|x|^1.5 is 29 times the scale's; compare smaller orders"
         )
-    if best.run.clip < landscape.floor * (1 - 1e-12):
+    if best.run.clip < geometry.floor * (1 - 1e-12):
         warnings.append(WELL_BELOW)
     if request.scheme == "fixed_batch":
         warnings.append("no method here draws such batches: the plan is shown, and none runs it")
@@ -58,7 +58,7 @@ def _of_tail(request: ClippedPlanRequest, best: Found, tail: PublicTail | None) 
 
 
 def _of_certificate(
-    request: ClippedPlanRequest, landscape: Landscape, best: Found, found: Guarantee | None
+    request: ClippedPlanRequest, geometry: LossGeometry, best: Found, found: Guarantee | None
 ) -> Iterator[str]:
     """Yield what is to be said of the certificate."""
     if found is None:
@@ -78,13 +78,13 @@ def _of_certificate(
         yield "the theorem is about the best iterate, and to know it takes the records: what is released is not it"
         if best.run.batch > 1:
             yield "extension (b): the paper is about one sample in each step; larger batches are ours"
-        if best.run.clip <= says_something_from(convex=landscape.convex, slope=landscape.scale.slope):
+        if best.run.clip <= says_something_from(convex=geometry.convex, slope=geometry.scale.slope):
             yield "at such a clip the theorem says nothing, whatever the other figures are"
-    elif request.returned == ("random_iterate" if landscape.convex else "average"):
+    elif request.returned == ("random_iterate" if geometry.convex else "average"):
         yield (
             "the certificate is of the average; a uniformly drawn iterate has it in the mean, and 1/p times as much but"
             " for a probability p"
-            if landscape.convex
+            if geometry.convex
             else "without convexity nothing is certified of the average of iterates; release one drawn uniformly"
         )
     if found.active_cap == "jump":

@@ -16,7 +16,7 @@ from typing import Final
 
 from core.errors import FieldError, Invalid
 from core.privacy.amounts import format_figure
-from public_planner.clipped.landscape import Found, Landscape, Moment
+from public_planner.clipped.geometry import Found, LossGeometry, Moment
 from public_planner.clipped.plans import ClippedPlan, describe
 from public_planner.clipped.request import EPSILONS, MOST_UNITS, Cell, ClippedPlanRequest
 from public_planner.clipped.schemes import epsilon_spent, grid_below, multiplier
@@ -38,30 +38,30 @@ def plan(request: ClippedPlanRequest) -> ClippedPlan:
         ValueError, ArithmeticError: figures are too extreme for floats.
     """
     request.refuse()
-    landscape = Landscape.of(request)
-    filled = _filled(request, landscape)
+    geometry = LossGeometry.of(request)
+    filled = _filled(request, geometry)
     assert filled.units is not None, "given or found"
-    best = _best(_runs(filled, landscape, filled.units))
+    best = _best(_runs(filled, geometry, filled.units))
     if best is None:
         raise _unplannable(filled)
     without = None
     if filled.epsilon is not None:
         cells = ((cell, 0.0) for cell in filled.cells(filled.units))
-        without = _best(_searched(landscape, cells, _moments(filled)))
-    return describe(request, filled, landscape, best, without)
+        without = _best(_searched(geometry, cells, _moments(filled)))
+    return describe(request, filled, geometry, best, without)
 
 
-def _filled(request: ClippedPlanRequest, landscape: Landscape) -> ClippedPlanRequest:
+def _filled(request: ClippedPlanRequest, geometry: LossGeometry) -> ClippedPlanRequest:
     """Return the request with what it looks for filled in."""
     match request.find:
         case None:
             return request
         case "units":
-            return request.model_copy(update={"units": _least_units(request, landscape)})
+            return request.model_copy(update={"units": _least_units(request, geometry)})
         case "epsilon":
-            return request.model_copy(update={"epsilon": _least_epsilon(request, landscape)})
+            return request.model_copy(update={"epsilon": _least_epsilon(request, geometry)})
         case "sigma":
-            size = _largest_sigma(request, landscape)
+            size = _largest_sigma(request, geometry)
             moment = request.moments[0].model_copy(update={"size": size})
             return request.model_copy(update={"moments": [moment]})
 
@@ -89,15 +89,15 @@ def _noised(request: ClippedPlanRequest, units: int) -> Iterator[tuple[Cell, flo
             yield cell, noise
 
 
-def _searched(landscape: Landscape, cells: Iterable[tuple[Cell, float]], moments: list[Moment]) -> Iterator[Found]:
+def _searched(geometry: LossGeometry, cells: Iterable[tuple[Cell, float]], moments: list[Moment]) -> Iterator[Found]:
     """Yield the best run of each cell with each moment."""
     for cell, noise in cells:
         for moment in moments:
-            yield landscape.best(cell, moment, noise)
+            yield geometry.best(cell, moment, noise)
 
 
-def _runs(request: ClippedPlanRequest, landscape: Landscape, units: int) -> Iterator[Found]:
-    return _searched(landscape, _noised(request, units), _moments(request))
+def _runs(request: ClippedPlanRequest, geometry: LossGeometry, units: int) -> Iterator[Found]:
+    return _searched(geometry, _noised(request, units), _moments(request))
 
 
 def _best(runs: Iterable[Found]) -> Found | None:
@@ -106,31 +106,31 @@ def _best(runs: Iterable[Found]) -> Found | None:
     return None if best is None or best.bound == inf else best
 
 
-def _least_units(request: ClippedPlanRequest, landscape: Landscape) -> int:
+def _least_units(request: ClippedPlanRequest, geometry: LossGeometry) -> int:
     """Return about the least n whose plan meets the target."""
 
     def good(units: float) -> bool:
-        return _meets(request, _runs(request, landscape, round(units)))
+        return _meets(request, _runs(request, geometry, round(units)))
 
     return round(_edge(good, float(MOST_UNITS), 1.0, "units", f"up to {MOST_UNITS}"))
 
 
-def _largest_sigma(request: ClippedPlanRequest, landscape: Landscape) -> float:
+def _largest_sigma(request: ClippedPlanRequest, geometry: LossGeometry) -> float:
     """Return about the largest sigma whose plan meets the target."""
     assert request.units is not None, "only one thing is to be found"
     cells = list(_noised(request, request.units))
     order = request.moments[0].order
 
     def good(size: float) -> bool:
-        return _meets(request, _searched(landscape, cells, [Moment(order, size)]))
+        return _meets(request, _searched(geometry, cells, [Moment(order, size)]))
 
-    if good(LARGEST_SIGMA * landscape.scale.slope):
-        return LARGEST_SIGMA * landscape.scale.slope
-    least = landscape.scale.slope / 1e12
-    return _edge(good, least, LARGEST_SIGMA * landscape.scale.slope, "sigma", "above zero")
+    if good(LARGEST_SIGMA * geometry.scale.slope):
+        return LARGEST_SIGMA * geometry.scale.slope
+    least = geometry.scale.slope / 1e12
+    return _edge(good, least, LARGEST_SIGMA * geometry.scale.slope, "sigma", "above zero")
 
 
-def _least_epsilon(request: ClippedPlanRequest, landscape: Landscape) -> Decimal:
+def _least_epsilon(request: ClippedPlanRequest, geometry: LossGeometry) -> Decimal:
     """Return about the least epsilon whose plan meets the target.
 
     For each cell the largest multiplier is found first, for bounds are quicker to work out than prices; then one price
@@ -142,7 +142,7 @@ def _least_epsilon(request: ClippedPlanRequest, landscape: Landscape) -> Decimal
     for cell in request.cells(request.units):
 
         def good(noise: float, cell: Cell = cell) -> bool:
-            return _meets(request, _searched(landscape, [(cell, noise)], moments))
+            return _meets(request, _searched(geometry, [(cell, noise)], moments))
 
         if not good(LEAST_MULTIPLIER):
             continue

@@ -11,7 +11,7 @@ from core.privacy.facts import Frozen
 from public_planner.clipped.advice import Foreseen, PublicTail, foresee, tail_of, thumb
 from public_planner.clipped.cases import case_of, private_clip, private_terms, small_private_clip
 from public_planner.clipped.cautions import assumptions_of, warnings_of
-from public_planner.clipped.landscape import Found, Landscape
+from public_planner.clipped.geometry import Found, LossGeometry
 from public_planner.clipped.order_level import (
     Scale,
     neighbourhood,
@@ -161,29 +161,29 @@ TRAINED_BY: dict[Scheme, str] = {"one_pass": "certified_clipped_sgd", "poisson":
 
 
 def describe(
-    request: ClippedPlanRequest, filled: ClippedPlanRequest, landscape: Landscape, best: Found, without: Found | None
+    request: ClippedPlanRequest, filled: ClippedPlanRequest, geometry: LossGeometry, best: Found, without: Found | None
 ) -> ClippedPlan:
     """Return the answer to a request.
 
     Args:
         request: as it was sent.
         filled: with what it looked for.
-        landscape: its problem.
+        geometry: its problem.
         best: the run.
         without: the best run without privacy, where that was asked.
     """
-    run, scale = best.run, landscape.scale
-    found = landscape.guarantee(run)
+    run, scale = best.run, geometry.scale
+    found = geometry.guarantee(run)
     terms = order_terms(scale, run)
     covered = found is not None and filled.scheme != "poisson"
     bound = None if found is None else found.bound
-    vacuous = bound is None or bound >= landscape.trivial
+    vacuous = bound is None or bound >= geometry.trivial
     assert filled.units is not None, "given or found"
     case = case_of(scale, run.sigma, run.clip)
     tail = None if filled.proxy is None else tail_of(filled.proxy)
     return ClippedPlan(
         problem=filled.problem,
-        quantity="excess_risk" if landscape.convex else "squared_gradient",
+        quantity="excess_risk" if geometry.convex else "squared_gradient",
         step_size=order_step_size(scale, run) if found is None else found.step_size,
         practical_step_size=practical_step_size(scale, run) if vacuous or not covered else None,
         clip=run.clip,
@@ -204,7 +204,7 @@ def describe(
         certified_for=found.certified_for if found is not None and covered else "nothing",
         confidence=found.confidence if found is not None and covered else None,
         source="orders of magnitude, all constants one" if found is None else found.source,
-        trivial_bound=landscape.trivial,
+        trivial_bound=geometry.trivial,
         vacuous=vacuous or not covered,
         order=OrderLevel(
             bound=terms.bound,
@@ -224,7 +224,7 @@ def describe(
         else Unprivate(bound=without.bound, clip=without.run.clip, steps=without.run.steps, batch=without.run.batch),
         trained_by=TRAINED_BY.get(filled.scheme),
         solved=_solved(request, filled),
-        warnings=warnings_of(filled, landscape, best, found, tail),
+        warnings=warnings_of(filled, geometry, best, found, tail),
         assumptions=assumptions_of(filled),
     )
 

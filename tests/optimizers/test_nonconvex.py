@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.catalogue.landscape import smoothness
+from core.catalogue.loss_geometry import smoothness
 from core.catalogue.losses import Clip, Huber, Loss, Mallows, Weights
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.nonconvex_losses import Brier, Cauchy, GemanMcClure, RobustPhase, SineLink, SmoothPhase

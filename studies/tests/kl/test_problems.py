@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from core.catalogue.kl.adaptive_gd import AdaptiveGradientDescent
-from core.catalogue.landscape import smoothness, weak_convexity
+from core.catalogue.loss_geometry import smoothness, weak_convexity
 from core.catalogue.losses import Clip, Mallows
 from core.catalogue.nonconvex_losses import GemanMcClure, RobustPhase
 from core.catalogue.questions import Gradient

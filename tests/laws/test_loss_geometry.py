@@ -12,7 +12,7 @@ from torch import Tensor
 
 from core.catalogue.columns import Columns, NumberColumn
 from core.catalogue.design import Design, make_design
-from core.catalogue.landscape import (
+from core.catalogue.loss_geometry import (
     hessian_smoothness,
     longest_cube,
     longest_square,

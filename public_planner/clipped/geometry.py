@@ -34,7 +34,7 @@ class Found(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Landscape:
+class LossGeometry:
     """What a request says of its problem, its records and its privacy apart."""
 
     convex: bool
@@ -46,7 +46,7 @@ class Landscape:
     clips: tuple[float, ...] | None
 
     @classmethod
-    def of(cls, request: ClippedPlanRequest) -> "Landscape":
+    def of(cls, request: ClippedPlanRequest) -> "LossGeometry":
         """Return a request's."""
         return cls(
             convex=request.convex,
