@@ -34,8 +34,8 @@ from core.privacy.facts import Adjacency, Facts
 from core.problems import Problem
 from core.problems.linear import LinearProblem
 from core.problems.neural.problem import NetworkProblem
+from core.problems.process_group import ProcessGroup, meet
 from core.problems.sharded import ShardedProblem, Sum, member_of, shard_of
-from core.problems.team import Team, meet
 
 PROCESSES = 2
 PATIENCE_SECONDS = 120.0
@@ -83,14 +83,14 @@ def make_network() -> NetworkProblem:
 
 def follow(rank: int, place: str) -> None:
     """Sum until told to end: the regression, then the network."""
-    team = join(rank, place)
+    group = join(rank, place)
     for own, units in ((make_linear(shard_of(UNITS, rank, PROCESSES)), UNITS), (make_network(), IMAGES)):
-        member = member_of(own, units, team)
-        while (told := team.hear()) != NEXT:
+        member = member_of(own, units, group)
+        while (told := group.hear()) != NEXT:
             member.join(Sum.model_validate_json(told))
 
 
-def join(rank: int, place: str) -> Team:
+def join(rank: int, place: str) -> ProcessGroup:
     """Meet the others."""
     torch.set_num_threads(1)
     return meet(rank, PROCESSES, place, key=bytes(32), patience_seconds=PATIENCE_SECONDS, device=torch.device("cpu"))
@@ -132,28 +132,28 @@ def compare(
 
 def compare_all(place: str) -> list[float]:
     """Print all lines; return the ratios of gradients."""
-    team = join(0, place)
+    group = join(0, place)
     public, one = facts_for(Logistic(), UNITS, DIMENSION), make_linear(range(UNITS))
-    pair = one, ShardedProblem(make_linear(shard_of(UNITS, 0, PROCESSES)), UNITS, team)
+    pair = one, ShardedProblem(make_linear(shard_of(UNITS, 0, PROCESSES)), UNITS, group)
     full = (
         FullOracle(pair[0], public, Unmetered(), SystemGenerator()),
         FullOracle(pair[1], public, Unmetered(), SystemGenerator()),
     )
     ratios = [compare(question.kind, question, public, pair, full) for question in QUESTIONS]
-    team.tell(NEXT)
+    group.tell(NEXT)
     known = Facts(
         units=IMAGES, dimension=PARAMETERS, adjacency=Adjacency.ZERO_OUT, gradient_bound=1.0, part_rows=PART_ROWS
     )
     network = make_network()
-    both = network, ShardedProblem(network, IMAGES, team)
+    both = network, ShardedProblem(network, IMAGES, group)
     parts = rate_parts(BATCH / IMAGES)
     sampled = (
         PoissonOracle(both[0], known, Unmetered(), SystemGenerator(), parts),
         PoissonOracle(both[1], known, Unmetered(), SystemGenerator(), parts),
     )
     ratios.append(compare("a network's gradient", Gradient(sigma=1.0), known, both, sampled))
-    team.tell(NEXT)
-    team.part()
+    group.tell(NEXT)
+    group.part()
     return [ratios[0], ratios[-1]]
 
 

@@ -29,9 +29,9 @@ from core.oracle import Oracle
 from core.oracle.federation import READY, ClientMeter, Federation, Rounds
 from core.oracle.full import FullOracle
 from core.oracle.meters import Unmetered
-from core.problems.circle import DistributedCircle
 from core.problems.linear import LinearProblem
-from core.problems.team import meet
+from core.problems.peer_group import DistributedPeerGroup
+from core.problems.process_group import meet
 
 CLIENTS = (2, 4, 8)
 STEPS, TURNS = 5, 3
@@ -62,9 +62,9 @@ def take_part(number: int, size: int, place: str) -> tuple[float, float, float]:
     """Be a client; return the medians of lockstep over ideal, lockstep over apart, and of processor time over alone."""
     torch.set_num_threads(1)
     device = torch.device("cpu")
-    team = meet(number, size, place, key=bytes(32), patience_seconds=PATIENCE_SECONDS, device=device)
-    circle = DistributedCircle(team, PATIENCE_SECONDS)
-    records, public, rounds = own_records(number), facts_for(Logistic(), UNITS, DIMENSION), Rounds(circle)
+    group = meet(number, size, place, key=bytes(32), patience_seconds=PATIENCE_SECONDS, device=device)
+    peers = DistributedPeerGroup(group, PATIENCE_SECONDS)
+    records, public, rounds = own_records(number), facts_for(Logistic(), UNITS, DIMENSION), Rounds(peers)
     paying = ClientMeter(Unmetered(), rounds)
     federation = Federation(FullOracle(records, public, paying, SystemGenerator()), paying, "benchmark")
     alone = FullOracle(records, public, Unmetered(), SystemGenerator())
@@ -80,7 +80,7 @@ def take_part(number: int, size: int, place: str) -> tuple[float, float, float]:
         apart = perf_counter() - began
         wall, busy = timed(federation)
         found.append((wall / (wall_alone * sharing), wall / apart, busy / busy_alone))
-    circle.leave()
+    peers.leave()
     ideal, lockstep, share = map(median, zip(*found, strict=True))
     return ideal, lockstep, share
 

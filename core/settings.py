@@ -117,7 +117,7 @@ class ServiceSettings(BaseSettings):
     max_gpu_processes: int = Field(
         default=1, ge=1, le=64, description="the same on GPUs, one for each; several need workers.gang"
     )
-    gang: str | None = Field(default=None, description="host:port of a team's store; workers.gang sets it")
+    gang: str | None = Field(default=None, description="host:port of a group's store; workers.gang sets it")
 
     max_upload_bytes: int = Field(default=2 * 2**30, gt=0)
     max_rows: int = Field(default=20_000_000, gt=0)

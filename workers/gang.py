@@ -1,11 +1,11 @@
 """A supervisor over several machines, or GPUs: `torchrun --nnodes N --nproc-per-node M ... -m workers.gang` on each.
 
-`torchrun` starts one of these for each place of the team and tells each its own. The first is a supervisor like any
+`torchrun` starts one of these for each place of the group and tells each its own. The first is a supervisor like any
 other, with one job at a time, whose trainers lead; each of the others waits for their calls and starts a fresh follower
 for each. With the queue `gpu` a place has the GPU of its local rank.
 
 Every machine has the service's settings in its own FARTHING_...: followers read the same storage, with the same master
-key, by which they also know their leader. What the team tells and adds up goes over the network as it is: run it on a
+key, by which they also know their leader. What the group tells and adds up goes over the network as it is: run it on a
 network of its own.
 """
 
@@ -62,12 +62,12 @@ def follow_calls(rank: int, address: str, settings: ServiceSettings, gpu: str | 
     Raises:
         NotReady: there is no master key.
     """
-    from core.problems.team import Calls  # noqa: PLC0415 - the first place loads no torch
+    from core.problems.process_group import Calls  # noqa: PLC0415 - the first place loads no torch
 
     log, stop = configure("gang"), threading.Event()
     for signalled in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signalled, lambda *_: stop.set())
-    calls, key = Calls(address), load_master_keys(settings).current.of_teams()
+    calls, key = Calls(address), load_master_keys(settings).current.of_groups()
     log.info("waiting", rank=rank)
     while not stop.wait(LOOK_SECONDS):
         called = calls.next()

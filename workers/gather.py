@@ -18,7 +18,7 @@ from workers.process import child_environment, held_back
 from workers.wire import RankOrder
 
 if TYPE_CHECKING:
-    from core.problems.team import Team
+    from core.problems.process_group import ProcessGroup
 
 RANK: Final = "workers.rank"
 PATIENCE_LEASES: Final = 2
@@ -28,7 +28,7 @@ LEAST_PATIENCE_SECONDS: Final = 60.0
 
 def gather(
     size: int, settings: ServiceSettings, memory_bytes: int, module: str = RANK, pipe: int | None = None
-) -> "Team | None":
+) -> "ProcessGroup | None":
     """Start the other processes of a job, or call them from their machines, and meet them.
 
     From the main thread, which lives as long as this process: the kernel ends followers with the thread that started
@@ -42,7 +42,7 @@ def gather(
         pipe: where followers of this machine tell of a failure (`workers.incident`); None: nowhere.
 
     Returns:
-        The team, which this process leads; None where there is nobody to gather.
+        The group, which this process leads; None where there is nobody to gather.
 
     Raises:
         NoGpu: this process has a GPU, and others of this machine would have none.
@@ -51,13 +51,13 @@ def gather(
     """
     if size == 1:
         return None
-    from core.problems.team import call, meet  # noqa: PLC0415 - slow, and one process needs no team
+    from core.problems.process_group import call, meet  # noqa: PLC0415 - slow, and one process needs no group
     from core.training.device import own_device  # noqa: PLC0415 - as above
     from core.training.order import NoGpu  # noqa: PLC0415 - as above
 
     device, patience = own_device(), patience_seconds(settings)
     if settings.gang is not None:
-        place, key = call(settings.gang, size), load_master_keys(settings).current.of_teams()
+        place, key = call(settings.gang, size), load_master_keys(settings).current.of_groups()
         return meet(0, size, place, key=key, patience_seconds=patience, device=device)
     if device.type != "cpu":
         raise NoGpu("a supervisor's job has one GPU; see workers.gang for more")

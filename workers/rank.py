@@ -40,13 +40,13 @@ def serve(order: RankOrder, pipe: int | None = None) -> Outcome:
     try:
         import torch  # noqa: PLC0415 - slow; the parent of this function does what cannot wait first
 
-        from core.problems.team import meet  # noqa: PLC0415 - as above
+        from core.problems.process_group import meet  # noqa: PLC0415 - as above
         from core.training.device import own_device  # noqa: PLC0415 - as above
         from core.training.ranks import follow  # noqa: PLC0415 - as above
 
         torch.set_num_threads(order.settings.trainer_threads)
         torch.set_num_interop_threads(1)
-        team = meet(
+        group = meet(
             order.rank,
             order.size,
             order.place,
@@ -54,7 +54,7 @@ def serve(order: RankOrder, pipe: int | None = None) -> Outcome:
             patience_seconds=order.patience_seconds,
             device=own_device(),
         )
-        follow(team, order.settings)
+        follow(group, order.settings)
     except BaseException as ending:  # noqa: BLE001 - whatever it was, one code of a closed list leaves
         return judge(ending) if pipe is None else fail(ending, pipe, order.rank)
     return Outcome.PUBLISHED

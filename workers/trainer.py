@@ -119,8 +119,8 @@ def train(order: Order, stop: threading.Event, rank: str, pipe: int) -> Outcome:
         if order.seat is not None:
             federated.run(database, settings, order.claim, order.seat, stop.is_set)
             return Outcome.PUBLISHED
-        team = partial(gather, settings=settings, memory_bytes=order.memory_bytes, module=rank, pipe=pipe)
-        attempt.run(database, settings, order.claim, stop.is_set, team)
+        group = partial(gather, settings=settings, memory_bytes=order.memory_bytes, module=rank, pipe=pipe)
+        attempt.run(database, settings, order.claim, stop.is_set, group)
     except BaseException as ending:  # noqa: BLE001 - whatever it was, one code of a closed list leaves
         return fail(ending, pipe)
     return Outcome.PUBLISHED

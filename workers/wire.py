@@ -22,12 +22,12 @@ class Order(Frozen):
 
 
 class RankOrder(Frozen):
-    """A place in a job's team."""
+    """A place in a job's group."""
 
     rank: int
     size: int
     place: str
-    """Where the team's processes find each other."""
+    """Where the group's processes find each other."""
     key: str = Field(repr=False)
     """By which they know one another, in hexadecimal digits."""
     settings: ServiceSettings

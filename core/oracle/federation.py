@@ -36,7 +36,7 @@ from core.oracle import Answer, Coins, Meter, Oracle, Release, Status, means, po
 from core.oracle.common_coins import CommonCoins, Count
 from core.privacy.events import Event
 from core.privacy.facts import Facts
-from core.problems.circle import Circle
+from core.problems.peer_group import PeerGroup
 
 T = TypeVar("T")
 
@@ -74,11 +74,11 @@ class Rounds:
     """Rounds of messages: in each, everybody says one thing about one subject and hears everybody else's.
 
     Args:
-        circle: the clients.
+        peers: the clients.
     """
 
-    def __init__(self, circle: Circle) -> None:
-        self.circle: Final = circle
+    def __init__(self, peers: PeerGroup) -> None:
+        self.peers: Final = peers
         self._number = 0
 
     def exchange(self, kind: Kind, subject: bytes, content: bytes) -> list[bytes]:
@@ -93,14 +93,14 @@ class Rounds:
             Forsaken: somebody has gone, or is not in the same round about the same subject.
         """
         self._number += 1
-        self.circle.send(_HEADER.pack(self._number, kind.number, subject) + content)
-        own = self.circle.place
-        return [content if place == own else self._hear(place, kind, subject) for place in range(self.circle.size)]
+        self.peers.send(_HEADER.pack(self._number, kind.number, subject) + content)
+        own = self.peers.place
+        return [content if place == own else self._hear(place, kind, subject) for place in range(self.peers.size)]
 
     def _hear(self, place: int, kind: Kind, subject: bytes) -> bytes:
         """Return what another says in this round; what it said in earlier ones is dropped."""
         for _ in range(_MOST_STALE):
-            message = self.circle.receive(place)
+            message = self.peers.receive(place)
             if len(message) < _HEADER.size:
                 break
             number, about, digest = _HEADER.unpack_from(message)
@@ -321,7 +321,7 @@ class Federation:
         Raises:
             Forsaken: they are farther from one's own than rounding, or somebody has gone.
         """
-        leads = self._rounds.circle.place == 0
+        leads = self._rounds.peers.place == 0
         told = self._rounds.exchange(kind, subject, points.told_by(own) if leads else b"")
         return own if leads else points.adopted(own, told[0])
 

@@ -24,7 +24,7 @@ from core.problems import Problem
 from core.problems.blocks import BlockProblem
 from core.problems.linear import LinearProblem
 from core.problems.neural.problem import NetworkProblem
-from core.problems.team import Team
+from core.problems.process_group import ProcessGroup
 
 
 class Sum(Grown):
@@ -82,24 +82,24 @@ def shard_of(units: int, rank: int, size: int) -> range:
         rank: which process.
         size: how many there are.
     """
-    ensure(0 <= rank < size, "a rank is one of the team's")
+    ensure(0 <= rank < size, "a rank is one of the group's")
     parts = parts_in(units)
     first, last = (parts * edge // size for edge in (rank, rank + 1))
     return range(min(units, first * PART_UNITS), min(units, last * PART_UNITS))
 
 
-def member_of(own: Problem, units: int, team: Team, *, whole: bool = False) -> Member:
+def member_of(own: Problem, units: int, group: ProcessGroup, *, whole: bool = False) -> Member:
     """Return this process's part in sums over the records it holds.
 
     Args:
         own: all rows of a network's records, of others the rows of `shard_of`, unless all hold all.
         units: n, of all processes together.
-        team: whom to add up with.
+        group: whom to add up with.
         whole: whether every process holds all rows, as of a network it does anyway.
     """
     if isinstance(own, NetworkProblem) or (whole and isinstance(own, BlockProblem)):
-        return Replica(own, units, team)
-    return Shard(own, units, team)
+        return Replica(own, units, group)
+    return Shard(own, units, group)
 
 
 class ShardedProblem:
@@ -108,7 +108,7 @@ class ShardedProblem:
     Args:
         own: what the leader holds, see `member_of`.
         units: n, of all processes together.
-        team: the others hold the rest, or the same.
+        group: the others hold the rest, or the same.
         whole: as above.
 
     Attributes:
@@ -118,14 +118,14 @@ class ShardedProblem:
 
     lanes = None
 
-    def __init__(self, own: Problem, units: int, team: Team, *, whole: bool = False) -> None:
-        ensure(team.leads, "the leader asks")
+    def __init__(self, own: Problem, units: int, group: ProcessGroup, *, whole: bool = False) -> None:
+        ensure(group.leads, "the leader asks")
         self.units = units
         self.dimension = own.dimension
-        self._member = member_of(own, units, team, whole=whole)
+        self._member = member_of(own, units, group, whole=whole)
         self.by_rows = isinstance(self._member, Replica)
         self.single_rows = own.single_rows if self.by_rows and isinstance(own, LinearProblem) else None
-        self._team = team
+        self._group = group
 
     def integer_sum(
         self,
@@ -152,7 +152,7 @@ class ShardedProblem:
             listed=None if rows is None else len(rows),
             single=theta.dtype == torch.float32,
         )
-        self._team.tell(told.model_dump_json())
+        self._group.tell(told.model_dump_json())
         return self._member.join(told, theta, other, rows, included)
 
 
@@ -162,15 +162,15 @@ class Shard:
     Args:
         own: the rows of `shard_of`.
         units: n, of all processes together.
-        team: whom to add up with.
+        group: whom to add up with.
     """
 
-    def __init__(self, own: Problem, units: int, team: Team) -> None:
+    def __init__(self, own: Problem, units: int, group: ProcessGroup) -> None:
         self._own = own
-        self._rows = shard_of(units, team.rank, team.size)
+        self._rows = shard_of(units, group.rank, group.size)
         ensure(own.units == len(self._rows), "every process holds its own rows")
         self._units = units
-        self._team = team
+        self._group = group
 
     def join(
         self,
@@ -183,12 +183,12 @@ class Shard:
         """Sum the rows that are this process's own; see `Member`."""
         ensure(rows is None, "a list of rows is read by who holds them all")
         ensure(told.listed is None, "a list of rows is read by who holds them all")
-        theta, other = _points(self._team, told, self._own.dimension, theta, other)
+        theta, other = _points(self._group, told, self._own.dimension, theta, other)
         own = None
         if told.masked:
-            own = _mask(self._team, self._units, included)[self._rows.start : self._rows.stop]
+            own = _mask(self._group, self._units, included)[self._rows.start : self._rows.stop]
         total = self._own.integer_sum(told.question, told.facts, theta, told.step, other=other, included=own)
-        return self._team.add_up(total)
+        return self._group.add_up(total)
 
 
 class Replica:
@@ -201,12 +201,12 @@ class Replica:
     Args:
         own: all rows.
         units: n.
-        team: whom to add up with.
+        group: whom to add up with.
     """
 
-    def __init__(self, own: NetworkProblem | BlockProblem, units: int, team: Team) -> None:
+    def __init__(self, own: NetworkProblem | BlockProblem, units: int, group: ProcessGroup) -> None:
         ensure(own.units == units, "every process holds all rows")
-        self._own, self._team = own, team
+        self._own, self._group = own, group
 
     def join(
         self,
@@ -217,22 +217,22 @@ class Replica:
         included: Tensor | None = None,
     ) -> Tensor:
         """Sum a run of the list's blocks; see `Member`."""
-        team, dimension = self._team, self._own.dimension
-        theta, other = _points(team, told, dimension, theta, other)
+        group, dimension = self._group, self._own.dimension
+        theta, other = _points(group, told, dimension, theta, other)
         if told.listed is None:
             rows = torch.arange(self._own.units)
         else:
             known = rows
-            rows = team.share(torch.empty(told.listed, dtype=torch.int64) if known is None else known.clone())
+            rows = group.share(torch.empty(told.listed, dtype=torch.int64) if known is None else known.clone())
             ensure(known is None or torch.equal(rows, known), "a stream's batches are read in its order")
         if told.masked:
-            included = _mask(team, len(rows), included)
+            included = _mask(group, len(rows), included)
         block = self._own.block_rows(told.question, told.facts)
-        edges = (-(-len(rows) // block) * edge // team.size for edge in (team.rank, team.rank + 1))
+        edges = (-(-len(rows) // block) * edge // group.size for edge in (group.rank, group.rank + 1))
         first, last = (min(len(rows), block * edge) for edge in edges)
         if first == last:
             shape = theta.shape if told.question.places == "list" else _told_shape(told.question, dimension)
-            return team.add_up(torch.zeros(shape, dtype=torch.int64))
+            return group.add_up(torch.zeros(shape, dtype=torch.int64))
         total = self._own.integer_sum(
             told.question,
             told.facts,
@@ -242,7 +242,7 @@ class Replica:
             rows=rows[first:last],
             included=None if included is None else included[first:last],
         )
-        return team.add_up(total)
+        return group.add_up(total)
 
 
 def _told_shape(question: Question, dimension: int) -> tuple[int, ...]:
@@ -251,17 +251,17 @@ def _told_shape(question: Question, dimension: int) -> tuple[int, ...]:
 
 
 def _points(
-    team: Team, told: Sum, dimension: int, theta: Tensor | None, other: Tensor | None
+    group: ProcessGroup, told: Sum, dimension: int, theta: Tensor | None, other: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
     """Return where to sum, as the leader has it."""
     precision = torch.float32 if told.single else torch.float64
     empty = torch.empty((dimension,) if told.points is None else (told.points, dimension), dtype=precision)
-    theta = team.share(empty if theta is None else theta)
+    theta = group.share(empty if theta is None else theta)
     if told.question.places == "pair":
-        other = team.share(empty.clone() if other is None else other)
+        other = group.share(empty.clone() if other is None else other)
     return theta, other
 
 
-def _mask(team: Team, size: int, included: Tensor | None) -> Tensor:
+def _mask(group: ProcessGroup, size: int, included: Tensor | None) -> Tensor:
     """Return the leader's mask, bool, shape (size,)."""
-    return team.share(torch.empty(size, dtype=torch.uint8) if included is None else included.to(torch.uint8)).bool()
+    return group.share(torch.empty(size, dtype=torch.uint8) if included is None else included.to(torch.uint8)).bool()

@@ -74,15 +74,15 @@ def _train(
     """Make a release from the records, and keep it before anything is done with it."""
     with in_phase(Phase.OPENING):
         planned, weights = planned_here(order, settings)
-        team = gather(planned.spec.resources.processes)
+        group = gather(planned.spec.resources.processes)
         till.commit(jobs.mark_opened, order.claim, software())
-        problem = open_problem(planned, order, settings, team, weights)
+        problem = open_problem(planned, order, settings, group, weights)
     with in_phase(Phase.TRAINING):
-        meter = make_meter(planned, order, till if team is None else TellingTill(till, team), stop)
+        meter = make_meter(planned, order, till if group is None else TellingTill(till, group), stop)
         sharded = isinstance(problem, ShardedProblem) and not problem.by_rows
         oracle = open_oracle(planned, order, problem, meter, shared=sharded)
         released = train(planned, order, meter, oracle, weights)
-        dismiss(team)
+        dismiss(group)
     with in_phase(Phase.PUBLISHING):
         till.keep(pack_release(released), released.steps)
     return released

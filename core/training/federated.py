@@ -1,8 +1,8 @@
-"""One client's attempt at a federated job, inside its own process: its own records, ledger and noise, and a circle.
+"""One client's attempt at a federated job, in its own process: its records, ledger and noise, and a group of peers.
 
 A client is a trainer like any other, with a claim, a fence, chunks and kept states of its own. It opens its own records
 with its own key, for it has no other; its oracle pays from its own scope; and it runs the method on the means that the
-clients of the circle tell each other. All of them end with the same release.
+clients of the peers tell each other. All of them end with the same release.
 """
 
 import time
@@ -20,8 +20,8 @@ from core.oracle import Answer
 from core.oracle.federation import KEPT, TOLD, ClientMeter, Federation, Rounds
 from core.privacy.reports import weakest_of
 from core.problems import Problem
-from core.problems.circle import Alone, Circle, DistributedCircle
-from core.problems.team import meet, receive_at
+from core.problems.peer_group import Alone, DistributedPeerGroup, PeerGroup
+from core.problems.process_group import meet, receive_at
 from core.settings import ServiceSettings
 from core.store.claims import Claim
 from core.store.database import Database
@@ -55,7 +55,7 @@ def run(database: Database, settings: ServiceSettings, claim: Claim, seat: Seat,
         database: where the client's job is.
         settings: where the records are, and how many threads to use; they hold no key.
         claim: the attempt's right to the client's job, checked by every write.
-        seat: in the circle.
+        seat: in the peers.
         stop: says whether to stop where nobody loses anything.
 
     Raises:
@@ -67,11 +67,11 @@ def run(database: Database, settings: ServiceSettings, claim: Claim, seat: Seat,
     torch.set_num_interop_threads(1)
     till = LedgerTill(database, claim, settings, [MarkKey(bytes.fromhex(key)) for key in seat.mark_keys])
     with in_phase(Phase.OPENING):
-        circle = take(seat, till)
+        peers = take(seat, till)
     try:
         with in_phase(Phase.OPENING):
             order = till.ask(read_order)
-            rounds = Rounds(circle)
+            rounds = Rounds(peers)
             kept, teller = furthest(rounds, order.kept, most_known(order))
             released = unpack_release(kept)
         if released is None:
@@ -80,14 +80,14 @@ def run(database: Database, settings: ServiceSettings, claim: Claim, seat: Seat,
         till.commit(federations.end_misled, claim, misled.number)
         raise
     except (Diverged, Drained):  # all of them alike: the others shall hear all that was said before
-        leave(circle)
+        leave(peers)
         raise
     with in_phase(Phase.PUBLISHING):
         till.commit(federations.finish, claim, released.model_dump(mode="json"))
-    leave(circle)
+    leave(peers)
 
 
-def take(seat: Seat, till: LedgerTill) -> Circle:
+def take(seat: Seat, till: LedgerTill) -> PeerGroup:
     """Meet the other clients of an attempt.
 
     Raises:
@@ -99,7 +99,7 @@ def take(seat: Seat, till: LedgerTill) -> Circle:
         return Alone()
     try:
         # Noised answers are on the CPU, whatever each client sums on.
-        team = meet(
+        group = meet(
             seat.number,
             seat.size,
             seat.meeting or _far_meeting(seat, till),
@@ -109,7 +109,7 @@ def take(seat: Seat, till: LedgerTill) -> Circle:
         )
     except (AssertionError, RuntimeError) as error:
         raise (Forsaken if seat.meeting else Drained) from error
-    return DistributedCircle(team, seat.patience_seconds)
+    return DistributedPeerGroup(group, seat.patience_seconds)
 
 
 def _far_meeting(seat: Seat, till: LedgerTill) -> str:
@@ -133,11 +133,11 @@ def _far_meeting(seat: Seat, till: LedgerTill) -> str:
     raise RuntimeError("nobody has said where to meet")
 
 
-def leave(circle: Circle) -> None:
-    """Leave a circle once the others have all that was said; who has gone before needs nothing more."""
-    if isinstance(circle, DistributedCircle):
+def leave(peers: PeerGroup) -> None:
+    """Leave a group of peers once the others have all that was said; who has gone before needs nothing more."""
+    if isinstance(peers, DistributedPeerGroup):
         try:
-            circle.leave()
+            peers.leave()
         except Forsaken:
             return
 
@@ -170,7 +170,7 @@ def furthest(rounds: Rounds, kept: bytes | None, most: int = _WHOLE) -> tuple[by
         Misled: somebody claims to know what nobody can, sends what is no transcript, or one that contradicts this
             client's.
     """
-    own = rounds.circle.place
+    own = rounds.peers.place
     counts = rounds.exchange(KEPT, bytes(32), told_in(kept).to_bytes(_COUNT_BYTES, "big"))
     claimed = [int.from_bytes(one, "big") for one in counts]
     for place, count in enumerate(claimed):

@@ -21,8 +21,8 @@ from core.oracle.samples import batch_of, sampled
 from core.privacy.events import Event
 from core.privacy.facts import Frozen, Grown
 from core.problems import Problem
+from core.problems.process_group import ProcessGroup
 from core.problems.sharded import ShardedProblem, Sum, member_of, shard_of
-from core.problems.team import Team
 from core.settings import ServiceSettings
 from core.store.records.records import Kept, open_records, read_records
 from core.store.records.weights import KeptWeights, read_weights
@@ -34,8 +34,8 @@ from core.training.oracles import begins_after, meter_on, stream_of
 from core.training.order import Order, Payer
 from core.training.streaming import StreamMeter
 
-Gather = Callable[[int], Team | None]
-"""Returns a team of so many processes, which wait to be told; None for one."""
+Gather = Callable[[int], ProcessGroup | None]
+"""Returns a group of so many processes, which wait to be told; None for one."""
 
 
 class Opened(Grown):
@@ -75,11 +75,11 @@ def open_problem(
     planned: PlannedJob,
     order: Order,
     settings: ServiceSettings,
-    team: Team | None,
+    group: ProcessGroup | None,
     weights: PublicWeights,
 ) -> Problem:
     """Open the records of an attempt that is on record as having opened them, and have followers open theirs."""
-    if team is None:
+    if group is None:
         return _own_rows(planned, order.records, settings, None, weights)
     opened = Opened(
         planned=planned,
@@ -89,9 +89,9 @@ def open_problem(
         weights=order.weights,
         job=order.claim.job_id if _is_stream(planned) else "",
     )
-    team.tell(opened.model_dump_json())
-    own = _own_rows(planned, order.records, settings, _rows_of(planned, team), weights)
-    return ShardedProblem(own, order.units, team, whole=_is_stream(planned))
+    group.tell(opened.model_dump_json())
+    own = _own_rows(planned, order.records, settings, _rows_of(planned, group), weights)
+    return ShardedProblem(own, order.units, group, whole=_is_stream(planned))
 
 
 def _is_stream(planned: PlannedJob) -> bool:
@@ -99,11 +99,11 @@ def _is_stream(planned: PlannedJob) -> bool:
     return isinstance(planned.spec.optimizer.sampling(planned.facts), StreamSampling)
 
 
-def _rows_of(planned: PlannedJob, team: Team) -> range | None:
+def _rows_of(planned: PlannedJob, group: ProcessGroup) -> range | None:
     """Return the rows that this process of several holds; None: all of them, for any may be in a list."""
     if isinstance(planned.spec.model, NetworkModel) or _is_stream(planned):
         return None
-    return shard_of(planned.facts.units, team.rank, team.size)
+    return shard_of(planned.facts.units, group.rank, group.size)
 
 
 def _own_rows(
@@ -123,12 +123,12 @@ class TellingTill:
 
     Args:
         till: where chunks are paid.
-        team: who is told.
+        group: who is told.
     """
 
-    def __init__(self, till: Till, team: Team) -> None:
+    def __init__(self, till: Till, group: ProcessGroup) -> None:
         self._till = till
-        self._team = team
+        self._group = group
 
     def spend(self, chunk: int, state: bytes | None, step: int) -> None:
         """Commit the payment of a chunk, then tell.
@@ -137,17 +137,17 @@ class TellingTill:
             StaleAttempt: the job is no longer ours; nobody was told.
         """
         self._till.spend(chunk, state, step)
-        self._team.tell(Paid(chunks=chunk + 1).model_dump_json())
+        self._group.tell(Paid(chunks=chunk + 1).model_dump_json())
 
     def keep(self, state: bytes, step: int) -> None:
         """Commit what was told so far, without paying."""
         self._till.keep(state, step)
 
 
-def dismiss(team: Team | None) -> None:
+def dismiss(group: ProcessGroup | None) -> None:
     """Tell followers, if any, that there is nothing more to sum; they end."""
-    if team is not None:
-        team.tell(Closed().model_dump_json())
+    if group is not None:
+        group.tell(Closed().model_dump_json())
 
 
 class Receipts:
@@ -180,22 +180,22 @@ class Receipts:
         raise PrivacyInvariantError("followers keep nothing")
 
 
-def follow(team: Team, settings: ServiceSettings) -> None:
+def follow(group: ProcessGroup, settings: ServiceSettings) -> None:
     """Hold a part of the records and sum it whenever the leader asks, until it has nothing more to ask.
 
     Raises:
         RuntimeError: the leader has gone.
         PrivacyInvariantError: the leader asks for what is not paid for, or for anything else it should not.
     """
-    opened = _TOLD.validate_json(team.hear())
+    opened = _TOLD.validate_json(group.hear())
     assert isinstance(opened, Opened), "records are opened first"
     prepare_processor(opened.planned)
     weights = NO_WEIGHTS if opened.weights is None else read_weights(settings, opened.weights)
-    own = _own_rows(opened.planned, opened.records, settings, _rows_of(opened.planned, team), weights)
-    member = member_of(own, opened.planned.facts.units, team, whole=_is_stream(opened.planned))
+    own = _own_rows(opened.planned, opened.records, settings, _rows_of(opened.planned, group), weights)
+    member = member_of(own, opened.planned.facts.units, group, whole=_is_stream(opened.planned))
     receipts = Receipts(opened.kept_chunks)
     books = Books(opened, receipts)
-    while not isinstance(told := _TOLD.validate_json(team.hear()), Closed):
+    while not isinstance(told := _TOLD.validate_json(group.hear()), Closed):
         if isinstance(told, Paid):
             receipts.note(told)
         else:

@@ -98,7 +98,7 @@ def line_chart(title: str, x: Axis, y: Axis, series: Sequence[Series], guides: S
         if path:
             parts.append(f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="1.5"{dash}/>')
         if one.marks:
-            parts += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="2.6" fill="{colour}"/>' for a, b in points]
+            parts += [f'<peers cx="{a:.1f}" cy="{b:.1f}" r="2.6" fill="{colour}"/>' for a, b in points]
         at = TOP + 10 + 18 * number
         start = WIDTH - RIGHT + 10
         parts.append(f'<path d="M{start} {at}h20" stroke="{colour}" stroke-width="2"{dash}/>')

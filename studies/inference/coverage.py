@@ -305,6 +305,6 @@ def ellipse(*, full: bool) -> Result:
 def boundary(covariance: Tensor) -> tuple[list[float], list[float]]:
     """Return points of the ellipse about (1, 1) that holds LEVEL of a normal law with this covariance."""
     angles = torch.linspace(0, 2 * torch.pi, 121, dtype=torch.float64)
-    circle = torch.stack([angles.cos(), angles.sin()])
-    points = 1 + chi2.ppf(LEVEL, 2) ** 0.5 * torch.linalg.cholesky(covariance) @ circle
+    peers = torch.stack([angles.cos(), angles.sin()])
+    points = 1 + chi2.ppf(LEVEL, 2) ** 0.5 * torch.linalg.cholesky(covariance) @ peers
     return points[0].tolist(), points[1].tolist()

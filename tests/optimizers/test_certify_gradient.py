@@ -36,7 +36,7 @@ from core.problems.linear import LinearProblem
 from core.problems.neural.problem import NetworkProblem
 from core.store.records.records import Encoded
 from core.training.fitting import make_problem
-from tests.support.circles import Mail, ThreadCircle, together
+from tests.support.peer_groups import Mail, ThreadPeerGroup, together
 from tests.support.problems import LOGISTIC, facts
 
 TERMS = plan_orders(Decimal(3), Decimal("1e-6"))
@@ -316,10 +316,10 @@ def test_clients_tell_their_gradients_for_a_mean_of_norms_is_no_norm_of_a_mean()
     assert (settings.clients, settings.units) == (2, UNITS)
     job, point = found.clients[0], torch.zeros(2, dtype=torch.float64)
 
-    def work(circle: ThreadCircle) -> tuple[Tensor, Certificate]:
-        paying = ClientMeter(CountingMeter(), Rounds(circle))
+    def work(peers: ThreadPeerGroup) -> tuple[Tensor, Certificate]:
+        paying = ClientMeter(CountingMeter(), Rounds(peers))
         held = records(job)
-        held.target[:] = circle.place
+        held.target[:] = peers.place
         own = FullOracle(make_problem(job, held, {}), job.facts, paying, SystemGenerator())
         estimate = fit(settings, Federation(own, paying, "fed_test"), point.unsqueeze(0)).value
         return estimate.theta, claimed(estimate.certificate)

@@ -32,7 +32,7 @@ from core.privacy.events import BoundedRange, Gaussian, Pure
 from core.privacy.facts import Adjacency, Facts
 from core.problems.linear import LinearProblem
 from studies.second_order.saddle_records import ComponentRecords
-from tests.support.circles import Mail, ThreadCircle, together
+from tests.support.peer_groups import Mail, ThreadPeerGroup, together
 from tests.support.problems import repeatable_generator
 from tests.support.store import TERMS
 
@@ -197,10 +197,10 @@ class TestClients:
     def test_select_alike_and_each_pays_for_itself(self, mode: str) -> None:
         settings = narrow(planned(mode, mu=1e4, clients=2))
 
-        def work(circle: ThreadCircle) -> tuple[Tensor, int, int]:
+        def work(peers: ThreadPeerGroup) -> tuple[Tensor, int, int]:
             meter = CountingMeter()
-            paying = ClientMeter(meter, Rounds(circle))
-            own = FullOracle(records(seed=circle.place), FACTS, paying, SystemGenerator())
+            paying = ClientMeter(meter, Rounds(peers))
+            own = FullOracle(records(seed=peers.place), FACTS, paying, SystemGenerator())
             estimate, _ = select_model.iterate(settings, Federation(own, paying, "fed_test"), CANDIDATES)
             assert estimate.certificate is not None
             assert estimate.certificate.selection is not None

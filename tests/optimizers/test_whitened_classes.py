@@ -28,9 +28,9 @@ from core.oracle.full import FullOracle
 from core.oracle.meters import CountingMeter
 from core.privacy.events import Gaussian, compose
 from core.privacy.facts import Adjacency
-from core.problems.circle import Circle
-from tests.support.circles import Mail, together
+from core.problems.peer_group import PeerGroup
 from tests.support.grey_box import check_neighbours, neighbours, run
+from tests.support.peer_groups import Mail, together
 from tests.support.planned_scenes import ClassScene
 from tests.support.problems import repeatable_generator
 
@@ -186,11 +186,11 @@ def test_three_owners_of_unlike_people_find_what_one_would_with_the_same_errors(
         for rows in (order[first:last] for first, last in pairwise(edges))
     ]
 
-    def work(circle: Circle) -> Estimate:
-        records = owned[circle.place]
-        paying = ClientMeter(CountingMeter(compose(Counter(scene.plan.schedule))), Rounds(circle))
+    def work(peers: PeerGroup) -> Estimate:
+        records = owned[peers.place]
+        paying = ClientMeter(CountingMeter(compose(Counter(scene.plan.schedule))), Rounds(peers))
         facts = scene.plan.facts.model_copy(update={"units": len(records[1])})
-        own = FullOracle(scene.problem(records), facts, paying, repeatable_generator(bytes([circle.place + 1]) * 32))
+        own = FullOracle(scene.problem(records), facts, paying, repeatable_generator(bytes([peers.place + 1]) * 32))
         oracle = Federation(own, paying, "fed_test")
         return fit_and_infer(scene.settings, scene.plan.spec.inference, oracle).value.estimate
 

@@ -15,9 +15,9 @@ from core.oracle.federation import ClientMeter, Federation, Rounds
 from core.oracle.full import FullOracle
 from core.oracle.meters import CountingMeter
 from core.privacy.events import compose
-from core.problems.circle import Circle
+from core.problems.peer_group import PeerGroup
 from tests.optimizers.test_whitened_newton import CELLS, Scene
-from tests.support.circles import Mail, together
+from tests.support.peer_groups import Mail, together
 from tests.support.problems import repeatable_generator
 
 SIZES = (300, 900, 1800)
@@ -42,14 +42,14 @@ def by_clients(scene: Scene, *, weighted: bool = True) -> Estimate:
     """Fit it with every client at an oracle of its own, with noise of its own."""
     owned = shards(scene)
 
-    def work(circle: Circle) -> Estimate:
-        records = owned[circle.place]
-        paying = ClientMeter(CountingMeter(compose(Counter(scene.plan.schedule))), Rounds(circle))
+    def work(peers: PeerGroup) -> Estimate:
+        records = owned[peers.place]
+        paying = ClientMeter(CountingMeter(compose(Counter(scene.plan.schedule))), Rounds(peers))
         facts = scene.plan.facts.model_copy(update={"units": len(records[1])})
-        own = FullOracle(scene.problem(records), facts, paying, repeatable_generator(bytes([circle.place + 1]) * 32))
+        own = FullOracle(scene.problem(records), facts, paying, repeatable_generator(bytes([peers.place + 1]) * 32))
         oracle = Federation(own, paying, "fed_test")
         if not weighted:
-            oracle._shares = [1 / circle.size] * circle.size
+            oracle._shares = [1 / peers.size] * peers.size
         return fit_and_infer(scene.settings, scene.plan.spec.inference, oracle).value.estimate
 
     first, *others = together(Mail(len(SIZES)), work)

@@ -25,10 +25,10 @@ from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.samples import StreamOracle
 from core.oracle.simulation import Simulation
 from core.privacy.events import Event, Gaussian, Repeated
-from core.problems.circle import Alone, Circle
 from core.problems.linear import LinearProblem
+from core.problems.peer_group import Alone, PeerGroup
 from core.training.order import Drained
-from tests.support.circles import Clients, Mail, ThreadCircle, together
+from tests.support.peer_groups import Clients, Mail, ThreadPeerGroup, together
 from tests.support.problems import facts, problem, repeatable_generator
 
 DIMENSION, UNITS = 3, 40
@@ -50,9 +50,9 @@ def full_oracle(place: int, meter: Meter, units: int = UNITS, data: int | None =
     return FullOracle(records, facts(units, DIMENSION), meter, repeatable_generator(key(place)))
 
 
-def federated(circle: Circle, own: Built, meter: Meter | None = None) -> Federation:
+def federated(peers: PeerGroup, own: Built, meter: Meter | None = None) -> Federation:
     """Return a client's place in a federation."""
-    paying = ClientMeter(meter or Unmetered(), Rounds(circle))
+    paying = ClientMeter(meter or Unmetered(), Rounds(peers))
     return Federation(own(paying), paying, "fed_test")
 
 
@@ -112,8 +112,8 @@ def errors(size: int, built: Callable[[int, ClientMeter], Oracle], asked: int = 
     """Return the mean squared error of answers at zero about the mean of the clients' gradients."""
     exact = torch.stack([exact_gradient(place) for place in range(size)]).mean(0)
 
-    def work(circle: ThreadCircle) -> float:
-        oracle = federated(circle, lambda meter: built(circle.place, meter))
+    def work(peers: ThreadPeerGroup) -> float:
+        oracle = federated(peers, lambda meter: built(peers.place, meter))
         return float(np.mean([(oracle.ask(GRADIENT, ZERO).value - exact).square().sum() for _ in range(asked)]))
 
     return together(Mail(size), work)[0]
@@ -149,9 +149,9 @@ class TestMean:
         """Of clients of several sizes, each with the noise of its own."""
         sizes = (40, 20, 80)
 
-        def work(circle: ThreadCircle) -> Answer:
-            units = sizes[circle.place]
-            return federated(circle, lambda meter: full_oracle(circle.place, meter, units)).ask(GRADIENT, ZERO)
+        def work(peers: ThreadPeerGroup) -> Answer:
+            units = sizes[peers.place]
+            return federated(peers, lambda meter: full_oracle(peers.place, meter, units)).ask(GRADIENT, ZERO)
 
         answers = together(Mail(3), work)
         own = [full_oracle(place, Unmetered(), units).ask(GRADIENT, ZERO) for place, units in enumerate(sizes)]
@@ -160,36 +160,34 @@ class TestMean:
         assert all(torch.equal(answers[0].value, answer.value) for answer in answers), "everybody has the same mean"
 
     def test_units_are_all_clients(self) -> None:
-        found = together(
-            Mail(3), lambda circle: federated(circle, lambda meter: full_oracle(circle.place, meter)).facts
-        )
+        found = together(Mail(3), lambda peers: federated(peers, lambda meter: full_oracle(peers.place, meter)).facts)
         assert {one.units for one in found} == {3 * UNITS}
         assert len(set(found)) == 1
 
     def test_records_that_are_described_otherwise_are_refused(self) -> None:
-        def work(circle: ThreadCircle) -> Federation:
-            public = facts(UNITS, DIMENSION).model_copy(update={"ridge": 0.1 * circle.place})
+        def work(peers: ThreadPeerGroup) -> Federation:
+            public = facts(UNITS, DIMENSION).model_copy(update={"ridge": 0.1 * peers.place})
             records = problem(UNITS, DIMENSION)
-            return federated(circle, lambda meter: FullOracle(records, public, meter, SystemGenerator()))
+            return federated(peers, lambda meter: FullOracle(records, public, meter, SystemGenerator()))
 
         assert all(isinstance(ending, Forsaken) for ending in Clients(Mail(2), work).endings)
 
     @pytest.mark.parametrize("units", [b"", bytes(8), b"\xff" * 8, (1).to_bytes(9, "big")], ids=repr)
     def test_units_that_are_no_count_are_refused(self, units: bytes) -> None:
         mail = Mail(2, lambda message: [message[:HEADER_BYTES] + units if message[8] == FACTS.number else message])
-        ended = Clients(mail, lambda circle: federated(circle, lambda meter: full_oracle(circle.place, meter)))
+        ended = Clients(mail, lambda peers: federated(peers, lambda meter: full_oracle(peers.place, meter)))
         assert all(isinstance(ending, Forsaken) for ending in ended.endings)
 
     def test_of_a_block_too(self) -> None:
         """Everybody's block of a name, and its units."""
 
-        def work(circle: ThreadCircle) -> tuple[int, Answer]:
+        def work(peers: ThreadPeerGroup) -> tuple[int, Answer]:
             def blocked(meter: ClientMeter) -> FullOracle:
-                records, aside = problem(UNITS, DIMENSION, seed=circle.place), torch.arange(UNITS) < 10
+                records, aside = problem(UNITS, DIMENSION, seed=peers.place), torch.arange(UNITS) < 10
                 public = facts(UNITS, DIMENSION)
                 return FullOracle(records, public, meter, SystemGenerator(), {"holdout": aside})
 
-            holdout = federated(circle, blocked).block("holdout")
+            holdout = federated(peers, blocked).block("holdout")
             return holdout.facts.units, holdout.ask(GRADIENT, ZERO)
 
         (units, one), (_, other) = together(Mail(2), work)
@@ -232,8 +230,8 @@ def check_own_noise(built: Callable[[int, ClientMeter], Oracle], size: int = 4, 
     """Fail unless every client's messages have its full noise, and nobody else's."""
     mail = Mail(size)
 
-    def work(circle: ThreadCircle) -> None:
-        oracle = federated(circle, lambda meter: built(circle.place, meter))
+    def work(peers: ThreadPeerGroup) -> None:
+        oracle = federated(peers, lambda meter: built(peers.place, meter))
         for _ in range(asked):
             oracle.ask(GRADIENT, ZERO)
 
@@ -276,16 +274,16 @@ class TestHeterogeneity:
         tilt = torch.tensor([[0.3, 0.2, 0.0], [0.2, -0.3, 0.1], [0.0, 0.1, 0.2]], dtype=torch.float64)
         signs = (1.0, -1.0, 2.0, -2.0)
 
-        def work(circle: ThreadCircle) -> list[Tensor]:
-            moment = sigma + spread * signs[circle.place] * tilt
+        def work(peers: ThreadPeerGroup) -> list[Tensor]:
+            moment = sigma + spread * signs[peers.place] * tilt
             features = sqrt(DIMENSION) * torch.linalg.cholesky(moment).mT.contiguous()
             weights = Clip(bound=1e6)
             public = facts(DIMENSION, DIMENSION, Squared(), weights=weights)
             there = torch.ones(DIMENSION, dtype=torch.bool)
             records = LinearProblem(features, torch.zeros(DIMENSION, dtype=torch.float64), there, Squared(), weights)
             question = Gradient(sigma=1e-6)
-            draws = SimulationGenerator(circle.place)
-            oracle = federated(circle, lambda meter: Simulation(records, public, draws, meter=meter))
+            draws = SimulationGenerator(peers.place)
+            oracle = federated(peers, lambda meter: Simulation(records, public, draws, meter=meter))
             theta, path = ZERO + 1, []
             for _ in range(20):
                 theta = theta - 0.2 * oracle.ask(question, theta).value
@@ -311,9 +309,9 @@ class TestOthersRecords:
         mail = Mail(3)
         points = [ZERO + 0.1 * step for step in range(4)]
 
-        def work(circle: ThreadCircle) -> list[Tensor]:
-            own = data if circle.place == 2 else circle.place
-            oracle = federated(circle, lambda meter: full_oracle(circle.place, meter, data=own))
+        def work(peers: ThreadPeerGroup) -> list[Tensor]:
+            own = data if peers.place == 2 else peers.place
+            oracle = federated(peers, lambda meter: full_oracle(peers.place, meter, data=own))
             return [oracle.ask(GRADIENT, point).value for point in points]
 
         return mail, together(mail, work)
@@ -327,11 +325,11 @@ class TestOthersRecords:
     def test_deciding_by_ones_own_values_ends_the_attempt(self) -> None:
         """Planted bug: a client that steps along its own answer asks at another point than the rest."""
 
-        def work(circle: ThreadCircle) -> Tensor:
-            own = full_oracle(circle.place, Unmetered())
-            oracle = federated(circle, lambda meter: full_oracle(circle.place, meter))
+        def work(peers: ThreadPeerGroup) -> Tensor:
+            own = full_oracle(peers.place, Unmetered())
+            oracle = federated(peers, lambda meter: full_oracle(peers.place, meter))
             mean = oracle.ask(GRADIENT, ZERO).value
-            stepped = -(own.ask(GRADIENT, ZERO).value if circle.place == 1 else mean)
+            stepped = -(own.ask(GRADIENT, ZERO).value if peers.place == 1 else mean)
             return oracle.ask(GRADIENT, stepped).value
 
         assert all(isinstance(ending, Forsaken) for ending in Clients(Mail(3), work).endings)
@@ -340,9 +338,9 @@ class TestOthersRecords:
         """Planted bug: one client asks another question at the same point."""
         pair = GradientDifference(sigma=2.0, cap=0.1)
 
-        def work(circle: ThreadCircle) -> Answer:
-            oracle = federated(circle, lambda meter: full_oracle(circle.place, meter))
-            return oracle.ask(GRADIENT, ZERO) if circle.place else oracle.ask(pair, ZERO, ZERO + 1)
+        def work(peers: ThreadPeerGroup) -> Answer:
+            oracle = federated(peers, lambda meter: full_oracle(peers.place, meter))
+            return oracle.ask(GRADIENT, ZERO) if peers.place else oracle.ask(pair, ZERO, ZERO + 1)
 
         assert all(isinstance(ending, Forsaken) for ending in Clients(Mail(2), work).endings)
 
@@ -351,8 +349,8 @@ class TestLockstep:
     def test_nobody_pays_where_one_does_not_afford_it(self) -> None:
         meters = [Sequenced(), Sequenced(), CountingMeter(Gaussian(sigma=2.0))]
 
-        def work(circle: ThreadCircle) -> None:
-            oracle = federated(circle, lambda meter: full_oracle(circle.place, meter), meters[circle.place])
+        def work(peers: ThreadPeerGroup) -> None:
+            oracle = federated(peers, lambda meter: full_oracle(peers.place, meter), meters[peers.place])
             assert oracle.affords(GRADIENT)
             oracle.ask(GRADIENT, ZERO)
             assert not oracle.affords(GRADIENT), "one of them does not"
@@ -363,8 +361,8 @@ class TestLockstep:
         assert [len(meter.totals) for meter in meters] == [1, 1, 1]
 
     def test_messages_that_come_twice_are_dropped(self) -> None:
-        def work(circle: ThreadCircle) -> Tensor:
-            return fit(SETTINGS, federated(circle, lambda meter: full_oracle(circle.place, meter))).value.theta
+        def work(peers: ThreadPeerGroup) -> Tensor:
+            return fit(SETTINGS, federated(peers, lambda meter: full_oracle(peers.place, meter))).value.theta
 
         once, repeated = together(Mail(3), work), together(Mail(3, lambda message: [message] * 3), work)
         assert all(torch.equal(one, other) for one, other in zip(once, repeated, strict=True))
@@ -383,8 +381,8 @@ class TestLockstep:
     )
     @pytest.mark.parametrize("kind", [READY, ANSWER, POINT], ids=["ready", "answer", "point"])
     def test_another_message_ends_the_attempt(self, change: Callable[[bytes], bytes], kind: Kind) -> None:
-        def work(circle: ThreadCircle) -> Answer:
-            return federated(circle, lambda meter: full_oracle(circle.place, meter)).ask(GRADIENT, ZERO)
+        def work(peers: ThreadPeerGroup) -> Answer:
+            return federated(peers, lambda meter: full_oracle(peers.place, meter)).ask(GRADIENT, ZERO)
 
         mail = Mail(2, lambda message: [change(message) if message[8] == kind.number else message])
         endings = Clients(mail, work).endings
@@ -396,10 +394,10 @@ class TestLockstep:
         """One is asked to stop; whose chunks end with every `boundaries` questions."""
         meters = [Stopping(every) for every in boundaries]
 
-        def work(circle: ThreadCircle) -> int:
-            own = meters[circle.place]
-            paying = ClientMeter(own, Rounds(circle), lambda: circle.place == 1, own)
-            oracle = Federation(full_oracle(circle.place, paying), paying, "fed_test")
+        def work(peers: ThreadPeerGroup) -> int:
+            own = meters[peers.place]
+            paying = ClientMeter(own, Rounds(peers), lambda: peers.place == 1, own)
+            oracle = Federation(full_oracle(peers.place, paying), paying, "fed_test")
             try:
                 for _ in range(6):
                     oracle.ask(GRADIENT, ZERO)
@@ -414,12 +412,12 @@ class TestLockstep:
         """Where a chunk ends, a client that finds the others gone has lost nothing."""
         meters = [Stopping(2), Stopping(2)]
 
-        def work(circle: ThreadCircle) -> None:
-            own = meters[circle.place]
-            paying = ClientMeter(own, Rounds(circle), pausing=own)
-            oracle = Federation(full_oracle(circle.place, paying), paying, "fed_test")
+        def work(peers: ThreadPeerGroup) -> None:
+            own = meters[peers.place]
+            paying = ClientMeter(own, Rounds(peers), pausing=own)
+            oracle = Federation(full_oracle(peers.place, paying), paying, "fed_test")
             for asked in range(4):
-                if circle.place and asked == 2:
+                if peers.place and asked == 2:
                     return
                 oracle.ask(GRADIENT, ZERO)
 
@@ -429,23 +427,23 @@ class TestLockstep:
         assert [(meter.kept, len(meter.totals)) for meter in meters] == [(1, 2), (0, 2)]
 
     def test_release_of_another_value_is_refused(self) -> None:
-        def work(circle: ThreadCircle) -> Release[Tensor]:
-            oracle = federated(circle, lambda meter: full_oracle(circle.place, meter))
-            return oracle.release(ZERO + (circle.place == 1), Status.FINISHED)
+        def work(peers: ThreadPeerGroup) -> Release[Tensor]:
+            oracle = federated(peers, lambda meter: full_oracle(peers.place, meter))
+            return oracle.release(ZERO + (peers.place == 1), Status.FINISHED)
 
         assert all(isinstance(ending, Forsaken) for ending in Clients(Mail(2), work).endings)
 
     def test_each_oracle_tells_what_it_drew_itself(self) -> None:
-        def work(circle: ThreadCircle) -> Release[object]:
-            return fit(SETTINGS, federated(circle, lambda meter: full_oracle(circle.place, meter)))  # type: ignore[return-value] # an estimate
+        def work(peers: ThreadPeerGroup) -> Release[object]:
+            return fit(SETTINGS, federated(peers, lambda meter: full_oracle(peers.place, meter)))  # type: ignore[return-value] # an estimate
 
         gradient = SETTINGS.questions()[0]
         assert {one.event for one in together(Mail(2), work)} == {Repeated(event=gradient.event(), times=6)}
 
 
 class TestCommonCoins:
-    def draws(self, circle: ThreadCircle) -> tuple[list[float], int, float]:
-        oracle = federated(circle, lambda meter: full_oracle(circle.place, meter))
+    def draws(self, peers: ThreadPeerGroup) -> tuple[list[float], int, float]:
+        oracle = federated(peers, lambda meter: full_oracle(peers.place, meter))
         first = oracle.coins.normal(4).tolist()
         again = oracle.coins.integer(2**60)
         oracle.ask(GRADIENT, ZERO)
@@ -472,8 +470,8 @@ def test_means_are_what_is_noted() -> None:
     """A transcript is of means."""
     meters = [Sequenced(), Sequenced()]
 
-    def work(circle: ThreadCircle) -> Answer:
-        oracle = federated(circle, lambda meter: full_oracle(circle.place, meter), meters[circle.place])
+    def work(peers: ThreadPeerGroup) -> Answer:
+        oracle = federated(peers, lambda meter: full_oracle(peers.place, meter), meters[peers.place])
         return oracle.ask(GRADIENT, ZERO)
 
     found = together(Mail(2), work)

@@ -16,8 +16,8 @@ from core.oracle import Answer
 from core.oracle.federation import ClientMeter, Federation, Rounds
 from core.oracle.meters import CountingMeter
 from core.oracle.samples import StreamOracle
-from core.problems.circle import Circle
-from tests.support.circles import Clients, Mail, together
+from core.problems.peer_group import PeerGroup
+from tests.support.peer_groups import Clients, Mail, together
 from tests.support.problems import facts, problem
 from tests.support.second_order import given, planted
 
@@ -63,11 +63,11 @@ class Heard:
 
 
 def attempt(
-    module: Any, circle: Circle, meter: CountingMeter, *, skipped: int = 0, ends: int = -1, **options: Any
+    module: Any, peers: PeerGroup, meter: CountingMeter, *, skipped: int = 0, ends: int = -1, **options: Any
 ) -> tuple[list[str], Estimate]:
     """Carry out a client's attempt; return what it was asked and the estimate."""
-    paying = ClientMeter(meter, Rounds(circle))
-    oracle = Heard(circle.place, paying, skipped, ends)
+    paying = ClientMeter(meter, Rounds(peers))
+    oracle = Heard(peers.place, paying, skipped, ends)
     estimate, _ = module.iterate(given(**DESCENT | options), Federation(oracle, paying, "fed_test"))
     return oracle.asked, estimate
 
@@ -79,9 +79,9 @@ def after_a_loss(answers: int, left: int, module: Any = gauss_psgd, **options: A
     """
     meters = [CountingMeter() for _ in range(3)]
 
-    def first(circle: Circle) -> object:
-        ends = answers if circle.place == 2 else -1
-        return attempt(module, circle, meters[circle.place], ends=ends, **options)
+    def first(peers: PeerGroup) -> object:
+        ends = answers if peers.place == 2 else -1
+        return attempt(module, peers, meters[peers.place], ends=ends, **options)
 
     endings = Clients(Mail(3), first).endings
     assert [type(ending) for ending in endings] == [Forsaken, Forsaken, Lost]
@@ -90,10 +90,10 @@ def after_a_loss(answers: int, left: int, module: Any = gauss_psgd, **options: A
     if left < 3:
         kept |= {"slope": kept["slope"] * torch.nan, "held_slope": kept["held_slope"] * torch.nan}
 
-    def second(circle: Circle) -> tuple[list[str], Estimate]:
+    def second(peers: PeerGroup) -> tuple[list[str], Estimate]:
         meter = CountingMeter()
         meter.keep(kept, 0)
-        return attempt(module, circle, meter, skipped=UNITS // 2, **options)
+        return attempt(module, peers, meter, skipped=UNITS // 2, **options)
 
     return together(Mail(left), second)
 

@@ -20,7 +20,7 @@ from core.oracle.federation import ClientMeter, Federation, Rounds
 from core.oracle.full import FullOracle
 from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.points import CLOSE, adopted, parts_of, told_by
-from tests.support.circles import Clients, Mail, ThreadCircle, together
+from tests.support.peer_groups import Clients, Mail, ThreadPeerGroup, together
 from tests.support.problems import facts, problem, repeatable_generator
 
 DIMENSION, UNITS = 3, 40
@@ -58,13 +58,13 @@ def run(error: float) -> tuple[Clients[Release[object]], list[Recording]]:
     """Fit on three clients, of whom the second rounds otherwise."""
     oracles: dict[int, Recording] = {}
 
-    def work(circle: ThreadCircle) -> Release[object]:
-        paying = ClientMeter(Unmetered(), Rounds(circle))
-        generator = repeatable_generator(bytes([circle.place + 1]) * 32)
-        records = problem(UNITS, DIMENSION, seed=circle.place)
-        oracles[circle.place] = Recording(records, facts(UNITS, DIMENSION), paying, generator)
-        oracle = Federation(oracles[circle.place], paying, "fed_test")
-        return fit(SETTINGS, Elsewhere(oracle, error) if circle.place == 1 else oracle)  # type: ignore[arg-type] # it is one
+    def work(peers: ThreadPeerGroup) -> Release[object]:
+        paying = ClientMeter(Unmetered(), Rounds(peers))
+        generator = repeatable_generator(bytes([peers.place + 1]) * 32)
+        records = problem(UNITS, DIMENSION, seed=peers.place)
+        oracles[peers.place] = Recording(records, facts(UNITS, DIMENSION), paying, generator)
+        oracle = Federation(oracles[peers.place], paying, "fed_test")
+        return fit(SETTINGS, Elsewhere(oracle, error) if peers.place == 1 else oracle)  # type: ignore[arg-type] # it is one
 
     ended = Clients(Mail(3), work)
     return ended, [oracles[place] for place in range(3)]
@@ -87,24 +87,24 @@ def test_without_agreement_such_machines_cannot_go_on(monkeypatch: pytest.Monkey
 def test_what_is_more_than_rounding_ends_the_attempt_before_anybody_pays() -> None:
     meters = [CountingMeter() for _ in range(3)]
 
-    def work(circle: ThreadCircle) -> object:
-        paying = ClientMeter(meters[circle.place], Rounds(circle))
+    def work(peers: ThreadPeerGroup) -> object:
+        paying = ClientMeter(meters[peers.place], Rounds(peers))
         oracle = Federation(
             FullOracle(problem(UNITS, DIMENSION), facts(UNITS, DIMENSION), paying, repeatable_generator()),
             paying,
             "fed",
         )
-        return oracle.ask(GRADIENT, torch.full((DIMENSION,), 1e-3 * (circle.place == 1), dtype=torch.float64))
+        return oracle.ask(GRADIENT, torch.full((DIMENSION,), 1e-3 * (peers.place == 1), dtype=torch.float64))
 
     assert all(isinstance(ending, Forsaken) for ending in Clients(Mail(3), work).endings)
     assert [meter.totals for meter in meters] == [[], [], []]
 
 
 def test_values_that_differ_by_rounding_are_released() -> None:
-    def work(circle: ThreadCircle) -> Release[Tensor]:
-        paying = ClientMeter(Unmetered(), Rounds(circle))
+    def work(peers: ThreadPeerGroup) -> Release[Tensor]:
+        paying = ClientMeter(Unmetered(), Rounds(peers))
         oracle = FullOracle(problem(UNITS, DIMENSION), facts(UNITS, DIMENSION), paying, repeatable_generator())
-        value = torch.full((DIMENSION,), 1 + ROUNDING * circle.place, dtype=torch.float64)
+        value = torch.full((DIMENSION,), 1 + ROUNDING * peers.place, dtype=torch.float64)
         return Federation(oracle, paying, "fed").release(value, Status.FINISHED)
 
     assert all(isinstance(one, Release) for one in together(Mail(2), work))

@@ -25,7 +25,7 @@ from core.oracle.meters import Unmetered
 from core.oracle.noise import grid_for
 from core.oracle.samples import PoissonOracle
 from core.oracle.simulation import Simulation
-from core.problems.circle import Alone
+from core.problems.peer_group import Alone
 from core.training.notes import Noted
 from tests.support import networks
 from tests.support.compiled import compiled_kernels, needs_compiler

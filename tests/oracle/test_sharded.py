@@ -31,8 +31,8 @@ from core.oracle.samples import PoissonOracle, StreamOracle
 from core.privacy.facts import PART_UNITS, Ranges
 from core.problems import Problem
 from core.problems.linear import LinearProblem
+from core.problems.process_group import ProcessGroup
 from core.problems.sharded import ShardedProblem, shard_of
-from core.problems.team import Team
 from tests.support.followers import gathered, lead, make_problem, situation_of
 from tests.support.noise_law import judge
 from tests.support.problems import facts, problem, repeatable_generator
@@ -67,8 +67,8 @@ SCENES = [
 
 
 @pytest.fixture(scope="module", params=[2, *(pytest.param(size, marks=pytest.mark.slow) for size in (3, 4))])
-def team(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
-    with gathered(request.param, tmp_path_factory.mktemp("team")) as found:
+def group(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessGroup]:
+    with gathered(request.param, tmp_path_factory.mktemp("group")) as found:
         yield found
 
 
@@ -83,11 +83,11 @@ def point(dimension: int, seed: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=str)
-def test_the_integers_are_those_of_one_process(team: Team, scene: dict[str, object]) -> None:
+def test_the_integers_are_those_of_one_process(group: ProcessGroup, scene: dict[str, object]) -> None:
     scene = {"loss": "logistic", **scene}
     units, situation = int(str(scene["units"])), situation_of(scene)
     public = situation.facts(units)
-    sharded, whole = lead(team, **scene), make_problem(scene)
+    sharded, whole = lead(group, **scene), make_problem(scene)
     for seed, question in enumerate([*QUESTIONS, *(BENT if scene["loss"] in {"logistic", "huber"} else [])]):
         step = grid_for(question, public, units).part_step
         theta, other = places(question, [situation.point(seed + more) for more in range(3)])
@@ -101,13 +101,13 @@ def test_the_integers_are_those_of_one_process(team: Team, scene: dict[str, obje
 
 
 @pytest.mark.parametrize("units", [5, PART_UNITS, 2 * PART_UNITS + 9])
-def test_counts_and_sums_over_reencoded_rows_are_those_of_one_process(team: Team, units: int) -> None:
+def test_counts_and_sums_over_reencoded_rows_are_those_of_one_process(group: ProcessGroup, units: int) -> None:
     """All that whitened Newton asks; of 5 units all processes but one hold nothing."""
     scene: dict[str, object] = {"units": units, "dimension": 4}
     kinds = ("constant", "number", "number", "two")
     ranges = Ranges(kinds=kinds, lower=(1, -3, -3, -1), upper=(1, 3, 3, 1), target=(0, 1))
     public = situation_of({"loss": "logistic", **scene}).facts(units).model_copy(update={"ranges": ranges})
-    sharded, whole = lead(team, **scene), make_problem({"loss": "logistic", **scene})
+    sharded, whole = lead(group, **scene), make_problem({"loss": "logistic", **scene})
     settings = WhitenedNewton(loss=Logistic()).plan(public, 1.0)
     encoding = torch.vstack([point(4, seed) for seed in range(5)])
     asked = [question for question in settings.questions() if not isinstance(question, CellCounts)]
@@ -123,7 +123,7 @@ def test_counts_and_sums_over_reencoded_rows_are_those_of_one_process(team: Team
 
 @pytest.mark.parametrize("whole", [False, True], ids=["own rows", "all rows"])
 @pytest.mark.parametrize("loss", ["logistic", "joint", "multinomial"])
-def test_zeroed_is_as_absent_for_several_processes(team: Team, loss: str, whole: bool) -> None:
+def test_zeroed_is_as_absent_for_several_processes(group: ProcessGroup, loss: str, whole: bool) -> None:
     """Under a mask; and, where all hold all rows, in a list's slots: x zeroed there, or left out as padding is."""
     scene: dict[str, object] = {"loss": loss, "units": 3 * PART_UNITS + 5, "dimension": 4, "whole": whole}
     units, situation = 3 * PART_UNITS + 5, situation_of(scene)
@@ -142,7 +142,7 @@ def test_zeroed_is_as_absent_for_several_processes(team: Team, loss: str, whole:
         step = grid_for(question, public, units).part_step
         for rows_read, inside, outside in reads:
             told = [
-                lead(team, **scene, zeroed=zeroed).integer_sum(
+                lead(group, **scene, zeroed=zeroed).integer_sum(
                     question, public, theta, step, rows=rows_read, included=mask
                 )
                 for zeroed, mask in ((x, inside), (None, outside), (None, inside))
@@ -188,13 +188,13 @@ def errors_in_steps(records: Problem, exact: torch.Tensor, grid: Grid, draws: in
 
 
 @pytest.mark.parametrize("bug", [None, "noise"])
-def test_noise_is_drawn_once_for_all_processes(team: Team, bug: str | None) -> None:
+def test_noise_is_drawn_once_for_all_processes(group: ProcessGroup, bug: str | None) -> None:
     """20,000 draws against the exact law of one process; false alarm 1 in 8,000, data and generator fixed.
 
     Planted bug: every follower noises its own sum. The variance is then that of as many draws as there are processes.
     """
-    scene = {"units": PART_UNITS * team.size, "dimension": 50, "loss": "logistic"}
-    sharded = lead(team, bug=bug, **scene)
+    scene = {"units": PART_UNITS * group.size, "dimension": 50, "loss": "logistic"}
+    sharded = lead(group, bug=bug, **scene)
     question, public = Gradient(sigma=1.0), facts(sharded.units, 50)
     grid = grid_for(question, public, sharded.units)
     exact = make_problem(scene).integer_sum(question, public, torch.zeros(50, dtype=torch.float64), grid.part_step)
@@ -202,12 +202,12 @@ def test_noise_is_drawn_once_for_all_processes(team: Team, bug: str | None) -> N
     assert found.passes() == (bug is None), found
 
 
-def test_answers_and_prices_are_those_of_one_process(team: Team) -> None:
+def test_answers_and_prices_are_those_of_one_process(group: ProcessGroup) -> None:
     """The same forced generator: the same released bits, and the same totals covered."""
     scene = {"units": 3 * PART_UNITS, "dimension": 6, "loss": "logistic"}
     public = facts(3 * PART_UNITS, 6)
     released, totals = [], []
-    for records in (lead(team, **scene), make_problem(scene)):
+    for records in (lead(group, **scene), make_problem(scene)):
         meter = CountingMeter()
         oracle = FullOracle(records, public, meter, repeatable_generator())
         for question in QUESTIONS:
@@ -218,7 +218,7 @@ def test_answers_and_prices_are_those_of_one_process(team: Team) -> None:
     assert totals[0] == totals[1]
 
 
-def test_a_poisson_sample_is_drawn_by_the_leader_alone(team: Team) -> None:
+def test_a_poisson_sample_is_drawn_by_the_leader_alone(group: ProcessGroup) -> None:
     scene = {"units": 2 * PART_UNITS + 5, "dimension": 4, "loss": "logistic"}
     public = facts(2 * PART_UNITS + 5, 4)
     theta, question = torch.zeros(4, dtype=torch.float64), Gradient(sigma=1.0)
@@ -226,7 +226,7 @@ def test_a_poisson_sample_is_drawn_by_the_leader_alone(team: Team) -> None:
         PoissonOracle(records, public, Unmetered(), repeatable_generator(), 2**60, by_rows=False)
         .ask(question, theta)
         .value
-        for records in (lead(team, **scene), make_problem(scene))
+        for records in (lead(group, **scene), make_problem(scene))
     ]
     assert torch.equal(*values)
 
@@ -240,12 +240,12 @@ LISTED = [
 
 
 @pytest.mark.parametrize("scene", LISTED, ids=str)
-def test_a_streams_answers_are_those_of_one_process(team: Team, scene: dict[str, object]) -> None:
+def test_a_streams_answers_are_those_of_one_process(group: ProcessGroup, scene: dict[str, object]) -> None:
     """Batches of less than a block, of several, and of some rows more; in single precision where one process is."""
     scene = {"loss": "logistic", **scene}
     units, situation = int(str(scene["units"])), situation_of(scene)
     public, order = situation.facts(units), public_order("job_1", units)
-    several, one = lead(team, whole=True, **scene), make_problem(scene)
+    several, one = lead(group, whole=True, **scene), make_problem(scene)
     oracles = [StreamOracle(held, public, Unmetered(), repeatable_generator(), order) for held in (several, one)]
     for seed, batch in enumerate((9_000, 700, 2 * 4096, 4 * 1024 + 1)):
         theta, other = situation.point(seed), situation.point(seed + 1)
@@ -256,11 +256,11 @@ def test_a_streams_answers_are_those_of_one_process(team: Team, scene: dict[str,
         assert all(torch.equal(*(answer.value for answer in pair)) for pair in zip(*told, strict=True))
 
 
-def test_lists_cut_inside_a_block_would_be_seen(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_cut_inside_a_block_would_be_seen(group: ProcessGroup, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted bug: the leader's run of a batch ends elsewhere than its follower's begins."""
     scene = {"units": 30_011, "dimension": 30, "loss": "logistic"}
     public, rows = facts(30_011, 30), torch.arange(20_000)
-    several, one = lead(team, whole=True, **scene), make_problem(scene)
+    several, one = lead(group, whole=True, **scene), make_problem(scene)
     question, theta = Gradient(sigma=1.0, batch=len(rows)), point(30, 0)
     step = grid_for(question, public, len(rows)).part_step
     sums = [held.integer_sum(question, public, theta, step, rows=rows) for held in (several, one)]
@@ -269,8 +269,8 @@ def test_lists_cut_inside_a_block_would_be_seen(team: Team, monkeypatch: pytest.
     assert not torch.equal(several.integer_sum(question, public, theta, step, rows=rows), sums[1])
 
 
-def test_a_stream_is_not_read_where_each_process_has_rows_of_its_own(team: Team) -> None:
-    records = lead(team, units=100, dimension=3)
+def test_a_stream_is_not_read_where_each_process_has_rows_of_its_own(group: ProcessGroup) -> None:
+    records = lead(group, units=100, dimension=3)
     oracle = StreamOracle(records, facts(100, 3), Unmetered(), SystemGenerator(), np.arange(100))
     with pytest.raises(AssertionError, match="hold all of them"):
         oracle.ask(Gradient(sigma=1.0, batch=10), torch.zeros(3, dtype=torch.float64))
@@ -286,7 +286,9 @@ def test_two_modules_know_how_processes_talk() -> None:
         if isinstance(node, ast.Import | ast.ImportFrom)
         and any(name.startswith("torch.distributed") for name in imported(node))
     ]
-    assert sorted(users) == ["core/problems/circle.py", "core/problems/team.py"], "clients tell, a team adds up"
+    assert sorted(users) == ["core/problems/peer_group.py", "core/problems/process_group.py"], (
+        "clients tell, a group adds up"
+    )
 
 
 def imported(node: ast.Import | ast.ImportFrom) -> list[str]:
@@ -295,11 +297,11 @@ def imported(node: ast.Import | ast.ImportFrom) -> list[str]:
     return [f"{node.module}.{alias.name}" for alias in node.names]
 
 
-def test_only_integers_are_added(team: Team) -> None:
+def test_only_integers_are_added(group: ProcessGroup) -> None:
     with pytest.raises(AssertionError, match="only integers"):
-        team.add_up(torch.ones(3, dtype=torch.float64))
+        group.add_up(torch.ones(3, dtype=torch.float64))
 
 
-def test_a_leader_must_hold_its_own_rows(team: Team) -> None:
+def test_a_leader_must_hold_its_own_rows(group: ProcessGroup) -> None:
     with pytest.raises(AssertionError, match="its own rows"):
-        ShardedProblem(problem(100, 3), 3 * PART_UNITS * team.size, team)
+        ShardedProblem(problem(100, 3), 3 * PART_UNITS * group.size, group)

@@ -13,8 +13,8 @@ from core.oracle.noise import grid_for
 from core.oracle.samples import PoissonOracle, StreamOracle
 from core.problems import Problem
 from core.problems.neural.problem import NetworkProblem
+from core.problems.process_group import ProcessGroup
 from core.problems.sharded import ShardedProblem
-from core.problems.team import Team
 from tests.support.followers import gathered, lead, make_problem
 from tests.support.networks import facts
 from tests.support.problems import repeatable_generator
@@ -24,14 +24,14 @@ QUESTION = Gradient(sigma=1.0, clip=0.5)
 
 
 @pytest.fixture(scope="module", params=[2, pytest.param(3, marks=pytest.mark.slow)])
-def team(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
-    with gathered(request.param, tmp_path_factory.mktemp("team")) as found:
+def group(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessGroup]:
+    with gathered(request.param, tmp_path_factory.mktemp("group")) as found:
         yield found
 
 
-def _both(team: Team, name: str, micro: int) -> tuple[ShardedProblem, NetworkProblem]:
+def _both(group: ProcessGroup, name: str, micro: int) -> tuple[ShardedProblem, NetworkProblem]:
     scene = {"network": name, "units": UNITS, "micro": micro}
-    several, one = lead(team, **scene), make_problem(scene)
+    several, one = lead(group, **scene), make_problem(scene)
     assert isinstance(one, NetworkProblem)
     return several, one
 
@@ -43,8 +43,8 @@ def _point(dimension: int, seed: int = 3) -> torch.Tensor:
 @pytest.mark.parametrize("name", ["perceptron", "pools", "transformer", "adapters"])
 @pytest.mark.parametrize("micro", [4, 32])
 @pytest.mark.parametrize("listed", [None, 1, 57, 96])
-def test_the_integers_are_those_of_one_process(team: Team, name: str, micro: int, listed: int | None) -> None:
-    several, one = _both(team, name, micro)
+def test_the_integers_are_those_of_one_process(group: ProcessGroup, name: str, micro: int, listed: int | None) -> None:
+    several, one = _both(group, name, micro)
     public = facts(UNITS, one.dimension, 0.5, PART)
     step = grid_for(QUESTION, public, UNITS).part_step
     draws = torch.Generator().manual_seed(1)
@@ -56,8 +56,8 @@ def test_the_integers_are_those_of_one_process(team: Team, name: str, micro: int
     assert listed == 1 or sums[0].any()
 
 
-def test_changes_and_choices_are_those_of_one_process(team: Team) -> None:
-    several, one = _both(team, "perceptron", 8)
+def test_changes_and_choices_are_those_of_one_process(group: ProcessGroup) -> None:
+    several, one = _both(group, "perceptron", 8)
     public = facts(UNITS, one.dimension, 0.5, PART)
     theta, other = _point(one.dimension), _point(one.dimension, 4)
     change = GradientDifference(sigma=1.0, clip=0.5, cap=0.2)
@@ -70,9 +70,9 @@ def test_changes_and_choices_are_those_of_one_process(team: Team) -> None:
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.7])
-def test_a_poisson_sample_is_drawn_by_the_leader_and_summed_by_all(team: Team, rate: float) -> None:
+def test_a_poisson_sample_is_drawn_by_the_leader_and_summed_by_all(group: ProcessGroup, rate: float) -> None:
     """A small sample goes as a list, a large one as a mask."""
-    several, one = _both(team, "transformer", 8)
+    several, one = _both(group, "transformer", 8)
     public = facts(UNITS, one.dimension, 0.5, PART)
 
     def answer(held: Problem) -> torch.Tensor:
@@ -84,8 +84,8 @@ def test_a_poisson_sample_is_drawn_by_the_leader_and_summed_by_all(team: Team, r
     assert torch.equal(answer(several), answer(one))
 
 
-def test_a_streams_batches_are_summed_by_all(team: Team) -> None:
-    several, one = _both(team, "convolution", 8)
+def test_a_streams_batches_are_summed_by_all(group: ProcessGroup) -> None:
+    several, one = _both(group, "convolution", 8)
     public, order = facts(UNITS, one.dimension, 0.5, PART), public_order("job_1", UNITS)
     oracles = [StreamOracle(held, public, Unmetered(), repeatable_generator(), order) for held in (several, one)]
     for batch in (60, 7, 100):
@@ -94,9 +94,9 @@ def test_a_streams_batches_are_summed_by_all(team: Team) -> None:
         assert torch.equal(*told)
 
 
-def test_whoever_sums_other_blocks_is_seen(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_sums_other_blocks_is_seen(group: ProcessGroup, monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted bug: the leader's edges lie elsewhere than its followers'."""
-    several, one = _both(team, "perceptron", 8)
+    several, one = _both(group, "perceptron", 8)
     public = facts(UNITS, one.dimension, 0.5, PART)
     step, theta = grid_for(QUESTION, public, UNITS).part_step, _point(one.dimension)
     assert torch.equal(*(held.integer_sum(QUESTION, public, theta, step) for held in (several, one)))

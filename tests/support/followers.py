@@ -21,8 +21,8 @@ from core.mechanisms.generator import SystemGenerator
 from core.oracle.noise import grid_for
 from core.problems.blocks import BlockProblem
 from core.problems.neural.problem import NetworkProblem
+from core.problems.process_group import ProcessGroup, meet
 from core.problems.sharded import Member, Shard, ShardedProblem, Sum, member_of, shard_of
-from core.problems.team import Team, meet
 from tests.support import networks
 from tests.support.situations import SITUATIONS, Situation
 
@@ -79,40 +79,40 @@ class NoisyShard(Shard):
             self._own.integer_sum = genuine  # type: ignore[method-assign]
 
 
-def follow(team: Team) -> None:
+def follow(group: ProcessGroup) -> None:
     """Do what the leader says until it says no more."""
     member: Member | None = None
-    while told := team.hear():
+    while told := group.hear():
         message = json.loads(told)
         if message["kind"] == "sum":
             assert member is not None
             member.join(Sum.model_validate(message))
         elif message["kind"] == "scene":
             units = message["units"]
-            own = make_problem(message, _span_of(message, team))
+            own = make_problem(message, _span_of(message, group))
             whole = message.get("whole", False)
             noisy = message.get("bug") == "noise"
-            member = NoisyShard(own, units, team) if noisy else member_of(own, units, team, whole=whole)
+            member = NoisyShard(own, units, group) if noisy else member_of(own, units, group, whole=whole)
         else:
             return
 
 
-def lead(team: Team, **scene: Any) -> ShardedProblem:
+def lead(group: ProcessGroup, **scene: Any) -> ShardedProblem:
     """Have everybody take their part of a scene; return it as the leader sees it."""
     told = {"kind": "scene", "loss": "logistic", **scene}
-    team.tell(json.dumps(told))
+    group.tell(json.dumps(told))
     units = told["units"]
-    return ShardedProblem(make_problem(told, _span_of(told, team)), units, team, whole=bool(told.get("whole")))
+    return ShardedProblem(make_problem(told, _span_of(told, group)), units, group, whole=bool(told.get("whole")))
 
 
-def _span_of(scene: dict[str, Any], team: Team) -> range | None:
+def _span_of(scene: dict[str, Any], group: ProcessGroup) -> range | None:
     """Return the rows that a process holds; None: all, where the scene says so."""
-    return None if scene.get("whole") else shard_of(scene["units"], team.rank, team.size)
+    return None if scene.get("whole") else shard_of(scene["units"], group.rank, group.size)
 
 
 @contextmanager
-def gathered(size: int, folder: Path) -> Iterator[Team]:
-    """Lead a team of real processes; all are gone afterwards."""
+def gathered(size: int, folder: Path) -> Iterator[ProcessGroup]:
+    """Lead a group of real processes; all are gone afterwards."""
     place = f"file://{folder / 'meeting'}"
     command = [sys.executable, "-m", "tests.support.followers"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
@@ -121,26 +121,26 @@ def gathered(size: int, folder: Path) -> Iterator[Team]:
     followers = [
         subprocess.Popen([*command, str(rank), str(size), place], cwd=ROOT, env=environment) for rank in range(1, size)
     ]
-    team = None
+    group = None
     try:
-        team = meet(0, size, place, key=KEY, patience_seconds=PATIENCE_SECONDS, device=CPU)
-        yield team
-        team.tell(json.dumps({"kind": "end"}))
+        group = meet(0, size, place, key=KEY, patience_seconds=PATIENCE_SECONDS, device=CPU)
+        yield group
+        group.tell(json.dumps({"kind": "end"}))
         assert [follower.wait(timeout=PATIENCE_SECONDS) for follower in followers] == [0] * (size - 1)
     finally:
         for follower in followers:
             follower.kill()
             follower.wait()
-        if team is not None:
-            team.part()
-        forget_teams()
+        if group is not None:
+            group.part()
+        forget_groups()
         torch.set_num_threads(threads)
 
 
-def forget_teams() -> None:
-    """Have this process lead its next team as if it were its first.
+def forget_groups() -> None:
+    """Have this process lead its next group as if it were its first.
 
-    Torch names a team by the count of those before it, the ones that never met among them: followers, which are new
+    Torch names a group by the count of those before it, the ones that never met among them: followers, which are new
     processes, would look for it under another name, and one time-out would fail every test after it.
     """
     torch.distributed.distributed_c10d._world.group_count = 0

@@ -17,8 +17,8 @@ from torch import Tensor
 from core.oracle import full
 from core.oracle.full import Selection
 from core.oracle.samples import StreamOracle
-from core.problems.circle import DistributedCircle
 from core.problems.linear import LinearProblem
+from core.problems.peer_group import DistributedPeerGroup
 from core.problems.sharded import ShardedProblem
 from core.training import oracles
 from core.training.meter import LedgerMeter
@@ -36,7 +36,7 @@ def listen(job: str, rank: int = 0) -> None:
     """
     path = Path(os.environ["OBSERVED"]).with_name("transcripts.jsonl")
     plain_sum, plain_total = LinearProblem.integer_sum, ShardedProblem.integer_sum
-    plain_send = DistributedCircle.send
+    plain_send = DistributedPeerGroup.send
 
     def write(line: dict[str, Any]) -> None:
         with path.open("a") as file:  # one write, so that lines of several trainers do not mix
@@ -63,13 +63,13 @@ def listen(job: str, rank: int = 0) -> None:
         write({"total": {**asked(question, theta, options), **summed}})
         return added
 
-    def send(self: DistributedCircle, message: bytes) -> None:
+    def send(self: DistributedPeerGroup, message: bytes) -> None:
         write({"said": message.hex()})
         plain_send(self, message)
 
     LinearProblem.integer_sum = integer_sum  # type: ignore[method-assign]
     ShardedProblem.integer_sum = total  # type: ignore[method-assign]
-    DistributedCircle.send = send  # type: ignore[method-assign]
+    DistributedPeerGroup.send = send  # type: ignore[method-assign]
     plant(os.environ.get("BUG", ""))
 
 

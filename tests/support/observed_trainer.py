@@ -23,8 +23,8 @@ import torch
 from core.oracle import full
 from core.oracle.federation import TOLD
 from core.privacy.events import EVENT
-from core.problems.circle import DistributedCircle
 from core.problems.linear import LinearProblem
+from core.problems.peer_group import DistributedPeerGroup
 from core.store.ledger import ledger
 from core.training import attempt, federated
 from core.training.meter import LedgerMeter
@@ -163,14 +163,14 @@ def pay_once() -> None:
 
 def say_again(*, first: bool) -> None:
     """Send every message to other clients a second time, later than the first; or the first of all, ever again."""
-    plain, said = DistributedCircle.send, list[bytes]()
+    plain, said = DistributedPeerGroup.send, list[bytes]()
 
-    def send(self: DistributedCircle, message: bytes) -> None:
+    def send(self: DistributedPeerGroup, message: bytes) -> None:
         said.append(message)
         plain(self, message)
         plain(self, said[0] if first else message)
 
-    DistributedCircle.send = send  # type: ignore[method-assign]
+    DistributedPeerGroup.send = send  # type: ignore[method-assign]
 
 
 def act_once(_: LedgerTill, act: Any, *arguments: Any, **options: Any) -> Any:

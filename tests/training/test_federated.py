@@ -30,7 +30,7 @@ from core.training.meter import LedgerMeter
 from core.training.notes import Noted, Notes
 from core.training.order import Drained, Order, Payer
 from core.training.seat import Seat
-from tests.support.circles import Clients, Mail, ThreadCircle, together
+from tests.support.peer_groups import Clients, Mail, ThreadPeerGroup, together
 from tests.support.problems import facts, problem
 from tests.support.released import released
 
@@ -72,9 +72,9 @@ class Client:
         del step
         self.state, self.chunks = state, self.due
 
-    def attempt(self, circle: ThreadCircle, *, stop: bool = False) -> Release[Estimate]:
+    def attempt(self, peers: ThreadPeerGroup, *, stop: bool = False) -> Release[Estimate]:
         """Carry out one attempt."""
-        rounds = Rounds(circle)
+        rounds = Rounds(peers)
         self.due = self.chunks
         payer = Payer(ORDERS, tuple(prefix_costs(SCHEDULE, ORDERS)))
         kept, _ = furthest(rounds, self.state)
@@ -107,7 +107,7 @@ class Counting:
 
 def run(clients: list[Client], *, stop: bool = False) -> list[Release[Estimate] | Exception]:
     """Have the clients make one attempt; an ending of each."""
-    endings = Clients(Mail(len(clients)), lambda circle: clients[circle.place].attempt(circle, stop=stop)).endings
+    endings = Clients(Mail(len(clients)), lambda peers: clients[peers.place].attempt(peers, stop=stop)).endings
     for client in clients:
         client.dies = client.dies[1:]
         client.check()
@@ -168,8 +168,8 @@ def test_a_request_to_stop_loses_nothing() -> None:
 def test_what_is_no_transcript_ends_the_attempt() -> None:
     kept = Notes({"federation/told": torch.tensor(5)}).pack()
 
-    def work(circle: ThreadCircle) -> tuple[bytes | None, int]:
-        return furthest(Rounds(circle), kept if circle.place else None)
+    def work(peers: ThreadPeerGroup) -> tuple[bytes | None, int]:
+        return furthest(Rounds(peers), kept if peers.place else None)
 
     assert together(Mail(2), work) == [(kept, 1)] * 2
     garbled = Mail(2, lambda message: [message[:-9] if message.endswith(kept) else message])
@@ -206,10 +206,10 @@ def test_what_a_client_can_see_to_be_untrue_is_blamed_on_who_told_it(
 ) -> None:
     """Nobody can know a mean that has no answer of this client's, nor another mean than the one that it was told."""
 
-    def work(circle: ThreadCircle) -> tuple[bytes | None, int]:
-        if circle.place:
-            return furthest(Rounds(circle), own, most)
-        return furthest(Rounds(circle), claimed)
+    def work(peers: ThreadPeerGroup) -> tuple[bytes | None, int]:
+        if peers.place:
+            return furthest(Rounds(peers), own, most)
+        return furthest(Rounds(peers), claimed)
 
     ending = Clients(Mail(2), work).endings[1]
     assert blamed(ending) == (None if known else 0), ending
@@ -218,8 +218,8 @@ def test_what_a_client_can_see_to_be_untrue_is_blamed_on_who_told_it(
 def test_a_release_that_nobody_was_asked_for_is_blamed() -> None:
     whole = pack_release(released())
 
-    def work(circle: ThreadCircle) -> tuple[bytes | None, int]:
-        return furthest(Rounds(circle), *((None, 0) if circle.place else (whole, 2**63)))
+    def work(peers: ThreadPeerGroup) -> tuple[bytes | None, int]:
+        return furthest(Rounds(peers), *((None, 0) if peers.place else (whole, 2**63)))
 
     assert blamed(Clients(Mail(2), work).endings[1]) == 0
 
@@ -240,7 +240,7 @@ def test_what_does_not_go_with_the_method_is_blamed_until_the_oracle_is_asked(
     teller: int | None, asked: bool, error: type[BaseException], expected: type[BaseException]
 ) -> None:
     """From its first question on an error may hang on records: then it is this client's trainer's failure."""
-    meter = ClientMeter(Unmetered(), Rounds(ThreadCircle(Mail(1), 0)))
+    meter = ClientMeter(Unmetered(), Rounds(ThreadPeerGroup(Mail(1), 0)))
     meter.asked = asked
     with pytest.raises(expected), blaming(teller, [meter]):
         raise error
@@ -271,7 +271,7 @@ def test_what_others_can_know_follows_from_what_a_client_has_paid_for(ledger: Le
 
 
 def test_nothing_kept_is_a_beginning() -> None:
-    assert together(Mail(2), lambda circle: furthest(Rounds(circle), None)[0]) == [None, None]
+    assert together(Mail(2), lambda peers: furthest(Rounds(peers), None)[0]) == [None, None]
 
 
 def test_answers_since_a_state_count() -> None:
@@ -285,10 +285,10 @@ def promising(*epsilons: str) -> Clients[AnyReleased]:
     """Hand in releases that promise unlike epsilons."""
     made = released()
 
-    def work(circle: ThreadCircle) -> AnyReleased:
-        promise = made.privacy.promise.model_copy(update={"epsilon": epsilons[circle.place]})
+    def work(peers: ThreadPeerGroup) -> AnyReleased:
+        promise = made.privacy.promise.model_copy(update={"epsilon": epsilons[peers.place]})
         privacy = made.privacy.model_copy(update={"promise": promise})
-        return weakest(Rounds(circle), made.model_copy(update={"privacy": privacy, "steps": circle.place}))
+        return weakest(Rounds(peers), made.model_copy(update={"privacy": privacy, "steps": peers.place}))
 
     return Clients(Mail(len(epsilons)), work)
 

@@ -1,4 +1,4 @@
-"""A team under `torchrun`: two agents, as on two machines, a supervisor in the first place, followers in the second."""
+"""A group under `torchrun`: two agents as on two machines, a supervisor in the first place, followers in the second."""
 
 import os
 import socket
@@ -25,7 +25,7 @@ def free_port() -> int:
 
 @contextmanager
 def two_agents(service: Embedded) -> Iterator[list[psutil.Process]]:
-    """Run the team; every process of it is gone afterwards."""
+    """Run the group; every process of it is gone afterwards."""
     port = free_port()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FARTHING_")}
     environment |= {

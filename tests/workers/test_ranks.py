@@ -35,8 +35,8 @@ from core.oracle.samples import PoissonOracle, StreamOracle
 from core.privacy.budget import plan_orders
 from core.privacy.facts import PART_UNITS, Adjacency
 from core.privacy.renyi import prefix_costs
+from core.problems.process_group import ProcessGroup, meet
 from core.problems.sharded import ShardedProblem, Sum, shard_of
-from core.problems.team import Team, meet
 from core.settings import ServiceSettings
 from core.store.records.files import digest_of
 from core.store.records.records import Kept
@@ -44,7 +44,7 @@ from core.store.records.storage import open_storage
 from core.store.records.weights import KeptWeights, read_weights
 from core.training.order import Payer
 from core.training.ranks import Closed, Opened, Paid, _own_rows
-from tests.support.followers import PATIENCE_SECONDS, forget_teams
+from tests.support.followers import PATIENCE_SECONDS, forget_groups
 from tests.support.problems import repeatable_generator
 from workers.gather import start_follower
 from workers.incident import hear
@@ -66,7 +66,7 @@ class Scene:
     """Stored records, a planned job about them, and a follower of it.
 
     Attributes:
-        team: led by the test.
+        group: led by the test.
         follower: the process.
         pipe: where it tells of a failure.
     """
@@ -77,7 +77,7 @@ class Scene:
         self.planned = plan()
         self.weights: KeptWeights | None = None
         self.job = ""
-        self.team: Team
+        self.group: ProcessGroup
         self.follower: subprocess.Popen[bytes]
         self.pipe: int
 
@@ -96,13 +96,13 @@ class Scene:
 
     def tell(self, *messages: BaseModel) -> None:
         for message in messages:
-            self.team.tell(message.model_dump_json())
+            self.group.tell(message.model_dump_json())
 
     def lead(self) -> ShardedProblem:
         """Open, and return all records as a leader sees them."""
         self.tell(self.opened)
         own = _own_rows(self.planned, self.records, self.settings, shard_of(UNITS, 0, 2), {})
-        return ShardedProblem(own, UNITS, self.team)
+        return ShardedProblem(own, UNITS, self.group)
 
     def sum(self, problem: Any) -> torch.Tensor:
         """Ask the job's first question."""
@@ -160,13 +160,13 @@ def followed(folder: Path, patience_seconds: float = PATIENCE_SECONDS, key: byte
     scene.follower = start_follower(order, pipe=told)
     os.close(told)
     try:
-        scene.team = meet(0, 2, place, key=key, patience_seconds=patience_seconds, device=torch.device("cpu"))
+        scene.group = meet(0, 2, place, key=key, patience_seconds=patience_seconds, device=torch.device("cpu"))
         yield scene
-        scene.team.part()
+        scene.group.part()
     finally:
         scene.follower.kill()
         scene.follower.communicate()
-        forget_teams()
+        forget_groups()
         torch.set_num_threads(threads)
 
 
@@ -268,7 +268,7 @@ def stream_oracles(scene: Scene, name: str = "job_1") -> tuple[list[StreamOracle
     method, facts = scene.planned.spec.optimizer, scene.planned.facts
     scene.tell(scene.opened)
     whole = _own_rows(scene.planned, scene.records, scene.settings, None, {})
-    led = ShardedProblem(whole, UNITS, scene.team, whole=True)
+    led = ShardedProblem(whole, UNITS, scene.group, whole=True)
     order = public_order(name, UNITS)[:15_000]
     oracles = [StreamOracle(one, facts, Unmetered(), repeatable_generator(), order) for one in (led, whole)]
     return oracles, method.questions()[0], torch.linspace(-1, 1, facts.dimension, dtype=torch.float64)
@@ -321,7 +321,7 @@ def test_networks_start_from_the_same_public_weights_and_share_each_sample(tmp_p
         scene.tell(scene.opened)
         given = read_weights(scene.settings, scene.weights)
         whole = _own_rows(scene.planned, scene.records, scene.settings, None, given)
-        problem = ShardedProblem(whole, UNITS, scene.team)
+        problem = ShardedProblem(whole, UNITS, scene.group)
         oracles = [
             PoissonOracle(one, facts, Unmetered(), repeatable_generator(), sampling.parts) for one in (problem, whole)
         ]
@@ -330,7 +330,7 @@ def test_networks_start_from_the_same_public_weights_and_share_each_sample(tmp_p
             scene.tell(Paid(chunks=chunk + 1))
             first, second = (oracle.ask(method.questions()[0], theta) for oracle in oracles)
             assert torch.equal(first.value, second.value)
-        drawn = ShardedProblem(_own_rows(scene.planned, scene.records, scene.settings, None, {}), UNITS, scene.team)
+        drawn = ShardedProblem(_own_rows(scene.planned, scene.records, scene.settings, None, {}), UNITS, scene.group)
         with pytest.raises(RuntimeError, match=r"closed|reset|[Pp]eer"):
             scene.sum(drawn)  # all records are not paid for
         assert scene.status not in (0, -signal.SIGKILL)
@@ -373,7 +373,7 @@ def test_what_the_leader_does_not_tell_is_not_done(tmp_path: Path) -> None:
     """The same message twice: what counts is what the leader tells now."""
     with followed(tmp_path) as scene:
         scene.tell(scene.opened)
-        scene.team._told -= 1  # as if the last message was sent again
+        scene.group._told -= 1  # as if the last message was sent again
         scene.tell(Paid(chunks=1))
         assert scene.status not in (0, -signal.SIGKILL)
 

@@ -65,9 +65,9 @@ class MasterKey:
         except (InvalidTag, ValueError):
             raise Tampered from None
 
-    def of_teams(self) -> bytes:
+    def of_groups(self) -> bytes:
         """Return the key by which processes of several machines know one another."""
-        return self._derive("team")
+        return self._derive("group")
 
     def of_marks(self) -> bytes:
         """Return the key by which what was verified of ledgers is told from what others write of it."""

@@ -24,7 +24,7 @@ from studies.second_order import appendix_e, appendix_grid
 from studies.second_order.appendix_e import Cell, Method, run, settings
 from studies.second_order.appendix_grid import METHODS, go_on, grid, report, stand_in, stored
 from studies.second_order.clients import Clients, Partition, shares
-from tests.support.circles import Mail, ThreadCircle, together
+from tests.support.peer_groups import Mail, ThreadPeerGroup, together
 from tests.support.problems import problem
 from tests.support.second_order import facts_of
 
@@ -160,9 +160,9 @@ def test_the_mean_of_clients_is_what_a_federation_tells_each_of_them() -> None:
         data = problem(300, 3, seed=place)
         return Simulation(data, known, generator, sampling=asked.sampling(known), meter=paying)  # type: ignore[arg-type] # a meter
 
-    def work(circle: ThreadCircle) -> Tensor:
-        paying = ClientMeter(CountingMeter(price), Rounds(circle))
-        return gauss_psgd.iterate(asked, Federation(oracle(circle.place, paying), paying, "fed"))[0].theta
+    def work(peers: ThreadPeerGroup) -> Tensor:
+        paying = ClientMeter(CountingMeter(price), Rounds(peers))
+        return gauss_psgd.iterate(asked, Federation(oracle(peers.place, paying), paying, "fed"))[0].theta
 
     path: list[int] = []
     mean = Clients([oracle(0), oracle(1)], 1, lambda state: path.append(int(state["step"])))

@@ -24,7 +24,7 @@ from core.oracle.federation import ClientMeter, Federation, Rounds
 from core.oracle.meters import CountingMeter, Unmetered
 from core.oracle.samples import StreamOracle
 from core.oracle.simulation import Simulation
-from core.problems.circle import Alone, Circle
+from core.problems.peer_group import Alone, PeerGroup
 from studies.second_order.clients import Clients
 from studies.second_order.federated import (
     SIGMA,
@@ -38,7 +38,7 @@ from studies.second_order.federated import (
     settings_of,
 )
 from studies.second_order.populations import PrincipalComponent
-from tests.support.circles import Mail, together
+from tests.support.peer_groups import Mail, together
 from tests.support.problems import facts, problem, repeatable_generator
 from tests.support.second_order import CountedRecords, StillRecords, facts_of, given
 
@@ -56,10 +56,10 @@ ROUNDS: dict[str, Any] = {
 }
 
 
-def federation(circle: Circle, built: Built) -> Federation:
+def federation(peers: PeerGroup, built: Built) -> Federation:
     """Return a client's place in a federation whose oracles pay nothing."""
-    paying = ClientMeter(Unmetered(), Rounds(circle))
-    return Federation(built(circle.place, paying), paying, "fed_paper")
+    paying = ClientMeter(Unmetered(), Rounds(peers))
+    return Federation(built(peers.place, paying), paying, "fed_paper")
 
 
 def stream(place: int, meter: Any, records: Any = None, units: int = 1200) -> StreamOracle:
@@ -99,8 +99,8 @@ class TestOneAlone:
         """Run three clients; those of one of them may have other records."""
         mail, counted = Mail(3), [counted_records(place if place != changed else 9) for place in range(3)]
 
-        def work(circle: Circle) -> object:
-            oracle = federation(circle, lambda place, meter: stream(place, meter, counted[place]))
+        def work(peers: PeerGroup) -> object:
+            oracle = federation(peers, lambda place, meter: stream(place, meter, counted[place]))
             return gauss_psgd.iterate(given(**ROUNDS), oracle)
 
         together(mail, work)
@@ -128,9 +128,9 @@ class TestOneAlone:
             def receive(self, place: int) -> bytes:
                 return next(self._others[place])
 
-        circle = Repeated()
-        gauss_psgd.iterate(given(**ROUNDS), federation(circle, lambda _, meter: stream(0, meter, counted_records(0))))
-        assert circle.said == mail.sent_by(0), "bit for bit"
+        peers = Repeated()
+        gauss_psgd.iterate(given(**ROUNDS), federation(peers, lambda _, meter: stream(0, meter, counted_records(0))))
+        assert peers.said == mail.sent_by(0), "bit for bit"
         before, _ = self.run()
         assert before.sent_by(2) != mail.sent_by(2), "other records say other things"
         planted = Repeated()
@@ -147,9 +147,9 @@ class TestHeterogeneity:
         """Return the points of all clients' runs from the saddle, told in a real federation."""
         settings = settings_of(len(clients), steps=120)
 
-        def work(circle: Circle) -> list[Tensor]:
+        def work(peers: PeerGroup) -> list[Tensor]:
             found: list[Tensor] = []
-            oracle = federation(circle, lambda place, _: clients[place])
+            oracle = federation(peers, lambda place, _: clients[place])
             estimator = AdaSpider(settings, oracle, nothing_known(start))
             gauss_psgd.walk(
                 settings, oracle.facts, estimator, gauss_psgd.beginning(start), lambda at: found.append(at["theta"])
@@ -197,8 +197,8 @@ class TestClientsCount:
     def test_in_a_federation_too(self, clients: int) -> None:
         settings, oracles = settings_of(clients), level_clients(clients, 5)
 
-        def work(circle: Circle) -> None:
-            self.check(clients, settings, federation(circle, lambda place, _: oracles[place]))
+        def work(peers: PeerGroup) -> None:
+            self.check(clients, settings, federation(peers, lambda place, _: oracles[place]))
 
         together(Mail(clients), work)
 
@@ -228,8 +228,8 @@ def squared_error(
 ) -> float:
     """Return the mean squared error of the federation's estimates along a path."""
 
-    def work(circle: Circle) -> float:
-        estimator = AdaSpider(settings, federation(circle, built), nothing_known(path[0]))
+    def work(peers: PeerGroup) -> float:
+        estimator = AdaSpider(settings, federation(peers, built), nothing_known(path[0]))
         slopes = [estimator.query(at) for at in path]
         errors = [
             (slope - exact(at)).square().sum() for slope, at in zip(slopes, path, strict=True) if slope is not None

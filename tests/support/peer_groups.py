@@ -1,4 +1,4 @@
-"""A circle in one process: clients are threads, and their mail can be held, repeated and changed on its way."""
+"""A group of peers in one process: clients are threads, and their mail can be held, repeated and changed on its way."""
 
 import queue
 import threading
@@ -32,17 +32,17 @@ class Mail:
             (sender, receiver): queue.Queue() for sender in places for receiver in places
         }
 
-    def place(self, place: int) -> "ThreadCircle":
+    def place(self, place: int) -> "ThreadPeerGroup":
         """Return a client's place."""
-        return ThreadCircle(self, place)
+        return ThreadPeerGroup(self, place)
 
     def sent_by(self, place: int) -> list[bytes]:
         """Return what a client has sent, in order."""
         return [message for sender, message in self.sent if sender == place]
 
 
-class ThreadCircle:
-    """A client's place in a circle of threads."""
+class ThreadPeerGroup:
+    """A client's place in a group of peers of threads."""
 
     def __init__(self, mail: Mail, place: int) -> None:
         self.place = place
@@ -74,7 +74,7 @@ class ThreadCircle:
 class Clients(Generic[T]):
     """Threads, one for each client, run to their ends."""
 
-    def __init__(self, mail: Mail, work: Callable[[ThreadCircle], T]) -> None:
+    def __init__(self, mail: Mail, work: Callable[[ThreadPeerGroup], T]) -> None:
         self.endings: list[T | Exception] = [AssertionError("it has not ended")] * mail.size
         self._work = work
         threads = [threading.Thread(target=self._run, args=(mail.place(place),)) for place in range(mail.size)]
@@ -83,16 +83,16 @@ class Clients(Generic[T]):
         for thread in threads:
             thread.join()
 
-    def _run(self, circle: ThreadCircle) -> None:
+    def _run(self, peers: ThreadPeerGroup) -> None:
         try:
-            self.endings[circle.place] = self._work(circle)
+            self.endings[peers.place] = self._work(peers)
         except Exception as error:  # noqa: BLE001 - given to the test
-            self.endings[circle.place] = error
+            self.endings[peers.place] = error
         finally:
-            circle.leave()
+            peers.leave()
 
 
-def together(mail: Mail, work: Callable[[ThreadCircle], T]) -> list[T]:
+def together(mail: Mail, work: Callable[[ThreadPeerGroup], T]) -> list[T]:
     """Return what all clients end with; the first failure is raised."""
     endings: list[T] = []
     for ending in Clients(mail, work).endings:

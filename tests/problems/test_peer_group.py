@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from core.errors import Forsaken
-from core.problems import circle
-from core.problems.circle import DistributedCircle
-from core.problems.team import TAG_BYTES, Team
+from core.problems import peer_group
+from core.problems.peer_group import DistributedPeerGroup
+from core.problems.process_group import TAG_BYTES, ProcessGroup
 
 KEY = bytes(range(32))
 SAID = (b"one", b"two", b"")
@@ -52,22 +52,22 @@ class Wire:
 
 @dataclass
 class Met:
-    """A client's place among two who have met: the key is all that of a team matters here."""
+    """A client's place among two who have met: the key is all that of a group matters here."""
 
     rank: int
     _key: bytes = KEY
     size: int = 2
-    tag = Team.tag
+    tag = ProcessGroup.tag
 
 
-def client(rank: int, key: bytes = KEY) -> DistributedCircle:
-    return DistributedCircle(Met(rank, key), 1.0)  # type: ignore[arg-type] # a team without gloo
+def client(rank: int, key: bytes = KEY) -> DistributedPeerGroup:
+    return DistributedPeerGroup(Met(rank, key), 1.0)  # type: ignore[arg-type] # a group without gloo
 
 
 @pytest.fixture
 def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
     made = Wire()
-    monkeypatch.setattr(circle, "dist", made)
+    monkeypatch.setattr(peer_group, "dist", made)
     return made
 
 
@@ -111,7 +111,7 @@ def test_nothing_is_heard_twice(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("speaker", [client(0, bytes(32)), client(1)], ids=["without the key", "the hearer itself"])
-def test_nobody_speaks_for_another(wire: Wire, speaker: DistributedCircle) -> None:
+def test_nobody_speaks_for_another(wire: Wire, speaker: DistributedPeerGroup) -> None:
     """Without the key nobody does; and what a client has said is not told back to it as another's."""
     speaker.send(b"one")
     assert len(wire.pieces) == 2

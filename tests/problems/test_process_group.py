@@ -1,4 +1,4 @@
-"""Who carries a team's integers: gloo between CPUs, NCCL between GPUs, and the sum is the same."""
+"""Who carries a group's integers: gloo between CPUs, NCCL between GPUs, and the sum is the same."""
 
 import os
 import subprocess
@@ -8,28 +8,28 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.problems.team import _backend
+from core.problems.process_group import _backend
 from tests.support.embedded import ROOT
 
 GPUS = torch.cuda.device_count()
 MEMBER = """
 import sys
 import torch
-from core.problems.team import meet
+from core.problems.process_group import meet
 
 rank, size, folder, kind = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
 device = torch.device(kind)
-team = meet(rank, size, f"file://{folder}/meeting", key=bytes(32), patience_seconds=180, device=device)
+group = meet(rank, size, f"file://{folder}/meeting", key=bytes(32), patience_seconds=180, device=device)
 carrier = torch.distributed.distributed_c10d._get_default_group()._get_backend(device).name()
 if rank == 0:
-    team.tell("sum")
+    group.tell("sum")
 else:
-    assert team.hear() == "sum"
+    assert group.hear() == "sum"
 own = torch.tensor([2**61 + rank, -(3**38) * (rank + 1), rank], device=device)
-total = team.add_up(own)
+total = group.add_up(own)
 assert total.device.type == kind
 assert own.tolist() == [2**61 + rank, -(3**38) * (rank + 1), rank], "what was given stays as it is"
-team.part()
+group.part()
 print(carrier, *total.tolist())
 """
 

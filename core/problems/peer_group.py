@@ -3,7 +3,7 @@
 What goes round are messages, bytes that were made public by the noise in them. They go from each to each over gloo,
 whatever a client sums on: an answer is on the CPU once it is noised.
 
-Each message carries a tag under the key that the circle met with, its sender's place and a count, so that who cannot
+Each message carries a tag under the key that the peers met with, its sender's place and a count, so that who cannot
 know the key can say nothing, and nobody can be made to say one thing twice. Tags hide nothing.
 """
 
@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 
 from core.errors import Forsaken, ensure
-from core.problems.team import TAG_BYTES, Team
+from core.problems.process_group import TAG_BYTES, ProcessGroup
 
 _LONGEST_MESSAGE: Final = 2**30
 _LENGTH_BYTES: Final = 8
@@ -24,7 +24,7 @@ _UNSENT: Final = 4
 """Messages to one client that may be under way; the oldest must have gone before another follows."""
 
 
-class Circle(Protocol):
+class PeerGroup(Protocol):
     """One client's place among those of a federated job."""
 
     @property
@@ -51,7 +51,7 @@ class Circle(Protocol):
 
 
 class Alone:
-    """A circle of one, for a federation of one client."""
+    """A group of peers of one, for a federation of one client."""
 
     place = 0
     size = 1
@@ -64,21 +64,21 @@ class Alone:
         raise AssertionError(f"there is no client {place}")
 
 
-class DistributedCircle:
-    """A circle of processes that have met (see `core.problems.team.meet`).
+class DistributedPeerGroup:
+    """A group of peers of processes that have met (see `core.problems.process_group.meet`).
 
     Args:
-        team: all of them; nobody leads here, and its rank is a place.
+        group: all of them; nobody leads here, and its rank is a place.
         patience_seconds: how long to wait for a message.
     """
 
-    def __init__(self, team: Team, patience_seconds: float) -> None:
-        self.place: Final = team.rank
-        self.size: Final = team.size
-        self._team = team
+    def __init__(self, group: ProcessGroup, patience_seconds: float) -> None:
+        self.place: Final = group.rank
+        self.size: Final = group.size
+        self._group = group
         self._patience = timedelta(seconds=patience_seconds)
         self._sent = 0
-        self._heard = [0] * team.size
+        self._heard = [0] * group.size
         self._under_way: deque[list[tuple[Any, torch.Tensor]]] = deque()
 
     def send(self, message: bytes) -> None:
@@ -89,7 +89,7 @@ class DistributedCircle:
         """
         ensure(len(message) <= _LONGEST_MESSAGE, "a message is short")
         self._sent += 1
-        body = _bytes(message + self._team.tag(*_signed(self.place, self._sent, message)))
+        body = _bytes(message + self._group.tag(*_signed(self.place, self._sent, message)))
         length = _bytes(len(message).to_bytes(_LENGTH_BYTES, "big"))
         others = [place for place in range(self.size) if place != self.place]
         try:
@@ -112,7 +112,7 @@ class DistributedCircle:
         taken = self._take(place, size + TAG_BYTES)
         message, shown = taken[:size], taken[size:]
         self._heard[place] += 1
-        if not hmac.compare_digest(shown, self._team.tag(*_signed(place, self._heard[place], message))):
+        if not hmac.compare_digest(shown, self._group.tag(*_signed(place, self._heard[place], message))):
             raise Forsaken
         return message
 
@@ -127,7 +127,7 @@ class DistributedCircle:
                 self._await_oldest()
         except RuntimeError as error:
             raise Forsaken from error
-        self._team.part()
+        self._group.part()
 
     def _await_oldest(self) -> None:
         for work, _ in self._under_way.popleft():
@@ -151,4 +151,4 @@ def _bytes(content: bytes) -> torch.Tensor:
 
 def _signed(place: int, count: int, message: bytes) -> tuple[bytes, ...]:
     """Return what a message's tag is about."""
-    return b"circle", place.to_bytes(_LENGTH_BYTES, "big"), count.to_bytes(_LENGTH_BYTES, "big"), message
+    return b"peers", place.to_bytes(_LENGTH_BYTES, "big"), count.to_bytes(_LENGTH_BYTES, "big"), message

@@ -3,8 +3,8 @@
 The leader tells followers what to do next and shares tensors with them; all of them add up integers, whose total the
 leader alone learns. Nothing but JSON and plain tensors goes over the wire, so a message can carry no code.
 
-Everybody proves to everybody that it has the team's key, and all that the leader tells carries a tag under it, fresh in
-each team and counted: who cannot know the key can neither ask nor stand in for anybody. Tags hide nothing.
+Everybody proves to everybody that it has the group's key, and all that the leader tells carries a tag under it, fresh
+in each group and counted: who cannot know the key can neither ask nor stand in for anybody. Tags hide nothing.
 
 Talk is over gloo, and over NCCL for tensors on a GPU. A process that waits longer than its patience, or whose
 counterpart has gone, gets a RuntimeError: nobody waits for ever.
@@ -37,7 +37,7 @@ _KEPT: Final[list[Any]] = []
 """Stores that this process keeps for others."""
 
 
-class Team:
+class ProcessGroup:
     """One process's place among those of a job; one for each process.
 
     Args:
@@ -53,7 +53,7 @@ class Team:
     """
 
     def __init__(self, device: torch.device, key: bytes) -> None:
-        ensure(len(key) == _KEY_BYTES, "a team has a key")
+        ensure(len(key) == _KEY_BYTES, "a group has a key")
         self.rank: Final = dist.get_rank()
         self.size: Final = dist.get_world_size()
         self._device = device
@@ -61,7 +61,7 @@ class Team:
         self._key = hmac.digest(key, b"".join(self._from_all(secrets.token_bytes(_KEY_BYTES))), sha256)
         shown = self._from_all(self.tag(bytes([self.rank])))
         proven = (self.tag(bytes([rank])) for rank in range(self.size))
-        ensure(all(map(hmac.compare_digest, shown, proven)), "everybody has the team's key")
+        ensure(all(map(hmac.compare_digest, shown, proven)), "everybody has the group's key")
 
     @property
     def leads(self) -> bool:
@@ -111,7 +111,7 @@ class Team:
         return added
 
     def tag(self, *parts: bytes) -> bytes:
-        """Return what only this team can make of some bytes, TAG_BYTES long."""
+        """Return what only this group can make of some bytes, TAG_BYTES long."""
         return hmac.digest(self._key, b"/".join(parts), sha256)
 
     def _from_all(self, own: bytes) -> list[bytes]:
@@ -121,12 +121,14 @@ class Team:
         return [bytes(one.tolist()) for one in given]
 
     def part(self) -> None:
-        """Leave the team."""
+        """Leave the group."""
         dist.destroy_process_group()
 
 
-def meet(rank: int, size: int, place: str, *, key: bytes, patience_seconds: float, device: torch.device) -> Team:
-    """Wait for the other processes and return this one's place in the team.
+def meet(
+    rank: int, size: int, place: str, *, key: bytes, patience_seconds: float, device: torch.device
+) -> ProcessGroup:
+    """Wait for the other processes and return this one's place in the group.
 
     At `file://PATH`, processes of one machine find each other by a file that only their user can read, in a private
     folder, and talk over the loopback interface: nobody who cannot read the file can join them. At
@@ -224,9 +226,9 @@ def _backend(device: torch.device) -> str:
     return "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
 
 
-def _greeted(device: torch.device, key: bytes) -> Team:
-    """Return a team that has added up once: connections are made now, not while records are open."""
-    team = Team(device, key)
-    ones = team.add_up(torch.ones(1, dtype=torch.int64))
-    ensure(not team.leads or int(ones) == team.size, "everybody is here")
-    return team
+def _greeted(device: torch.device, key: bytes) -> ProcessGroup:
+    """Return a group that has added up once: connections are made now, not while records are open."""
+    group = ProcessGroup(device, key)
+    ones = group.add_up(torch.ones(1, dtype=torch.int64))
+    ensure(not group.leads or int(ones) == group.size, "everybody is here")
+    return group
