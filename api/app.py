@@ -98,15 +98,16 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     )
     app.state.context = context
     app.state.metrics = Metrics()
-    app.state.gate = Gate(context, Door(context, Rate(settings.requests_per_minute, settings.broker_url)))
+    door = Door(context, Rate(settings.requests_per_minute, settings.broker_url))
+    app.state.gate = Gate(context, door)
     app.state.watcher = Watcher(context)
     app.state.trail = Trail(context)
-    app.state.intake = Together(partial(intake.store, context), "intake")
+    app.state.intake = Together(partial(intake.store, context), "intake", door.knocks)
     app.state.witness = Together(partial(intake.vouch, context), "witness")
     app.state.openapi = None
     app.state.ready = Together(lambda asked: [health.Ready(**readiness.check(context))] * len(asked), "ready")
     app.state.existing = Together(partial(job_cases.exist_all, context), "existing")
-    app.state.jobs = Together(partial(job_cases.get_all, context), "jobs")
+    app.state.jobs = Together(partial(job_cases.get_all, context), "jobs", door.knocks)
     data, work = (datasets, access_routes, scopes, pretrained), (jobs, estimates, *_optional(), models, certificates)
     for module in (*work, *data, health, catalogue, keys, principals, audit_routes, workers):
         app.include_router(module.router)

@@ -29,11 +29,11 @@ class Door:
     def __init__(self, context: Context, rate: Rate) -> None:
         self._context = context
         self._rate = rate
-        self._knocks: Together[Knock, Entrance] = Together(self.open, "door")
+        self.knocks: Together[Knock, Entrance] = Together(self.open, "door")
 
     async def knock(self, knock: Knock) -> Entrance:
         """Find the principal behind a key, and count the request against its rate, or against its address'."""
-        return await self._knocks.ask(knock)
+        return await self.knocks.ask(knock)
 
     def open(self, knocks: Sequence[Knock]) -> list[Entrance]:
         """Answer several knocks."""

@@ -12,8 +12,9 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import event, func, select
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
 
 from api.together import Together
 from core.catalogue.jobs import JobSpec
@@ -25,11 +26,11 @@ from core.service.intake import Answer, Submission
 from core.store import queries
 from core.store.access.audit import Line
 from core.store.database import Database
-from core.store.ledger import ledger, reserving
+from core.store.ledger import chain, kinds, ledger, reserving
 from core.store.ledger.accounts import Balance, balance_of
 from core.store.queries import JobFilter, Viewer
 from core.store.service_tables import Audit, Idempotency
-from core.store.tables import Account, Entry, Job, JobEvent, Label
+from core.store.tables import Account, Entry, Job, JobEvent, Label, Scope
 from tests.service.conftest import Someone
 from tests.support import entry
 from tests.support.api import COLUMNS, job
@@ -126,6 +127,76 @@ class TestOrder:
         with pytest.raises(IntegrityError):
             entry.take(context, [asked(context, owner, one, mu=mu) for mu in MUS])
         assert jobs.page(context, owner, JobFilter(), None, 50) == []
+
+
+def statements(context: Context, submissions: Sequence[Submission]) -> int:
+    """Store jobs; return how many statements that took."""
+    told: list[str] = []
+
+    def note(_: object, __: object, statement: str, *others: object) -> None:
+        del others
+        told.append(statement)
+
+    event.listen(context.database.engine, "before_cursor_execute", note)
+    try:
+        answers = intake.store(context, submissions)
+    finally:
+        event.remove(context.database.engine, "before_cursor_execute", note)
+    assert len(set(ids(answers))) == len(submissions)
+    return len(told)
+
+
+class TestStatements:
+    """A round takes as many statements as a job that comes alone."""
+
+    def test_sixteen_jobs_take_as_many_statements_as_four(self, context: Context, someone: Someone) -> None:
+        owner = someone("owner")
+        made = declared(context, owner)
+        few, many = (
+            statements(context, [asked(context, owner, made["id"], mu="0.01") for _ in range(count)])
+            for count in (4, 16)
+        )
+        assert many == few
+        assert verified_here(context, owner, made["scope"]).ok
+
+    def test_times_that_are_read_back_entry_by_entry_are_found_out(
+        self, context: Context, someone: Someone, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The planted bug, as it was: three statements more for each job, and the entries written one by one."""
+
+        def read_back(session: Session, scope: Scope) -> float:
+            last = select(Entry.created_at).where(Entry.scope_id == scope.id, Entry.seq == scope.seq)
+            return session.execute(last).scalar_one_or_none() or 0.0
+
+        owner = someone("owner")
+        made = declared(context, owner)
+        wanted = [asked(context, owner, made["id"], mu="0.01") for _ in range(16)]
+        few = statements(context, wanted[:4])
+        monkeypatch.setattr(chain, "last_time", read_back)
+        assert statements(context, wanted[4:]) >= few + 3 * 11
+
+
+class TestTimes:
+    def test_a_clock_that_is_set_back_moves_no_entry_before_another(self, context: Context, someone: Someone) -> None:
+        """Also where the entry before is of the same transaction, or of a part of it that was undone."""
+        owner = someone("owner")
+        scope_id = declared(context, owner)["scope"]
+
+        def append(session: Session, scope: Scope, at: float) -> float:
+            content = {"accounts": {}, "reason": "set back", "actor": owner.id}
+            return chain.append(session, scope, kinds.Freeze, at=at, content=content).created_at
+
+        with context.database.write() as session:
+            scope = ledger.lock_scope(session, scope_id)
+            now = chain.last_time(session, scope)
+            assert append(session, scope, now + 100) == now + 100
+            assert append(session, scope, now + 50) == now + 100
+            with session.begin_nested() as undone:
+                assert append(session, scope, now + 900) == now + 900
+                undone.rollback()
+            assert append(session, scope, now + 70) == now + 100
+        with context.database.write() as session:
+            assert append(session, ledger.lock_scope(session, scope_id), now + 60) == now + 100
 
 
 class TestLimits:
