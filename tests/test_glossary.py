@@ -28,9 +28,14 @@ KEPT = (
 )
 RETIRED = (
     "AbstractDoor",
+    "CommonCoins",
+    "DistributedCircle",
     "FullDoor",
     "PoissonDoor",
+    "SecretCoins",
+    "SeededCoins",
     "StreamDoor",
+    "ThreadCircle",
     "alembic_version",
     "digest-key",
     "exact_grid",

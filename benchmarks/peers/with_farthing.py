@@ -36,7 +36,7 @@ from core.catalogue.questions import Gradient  # noqa: E402 - as above
 from core.mechanisms.generator import SystemGenerator  # noqa: E402 - as above
 from core.mechanisms.public_start import draw_start  # noqa: E402 - as above
 from core.mechanisms.sampling import rate_parts  # noqa: E402 - as above
-from core.optimizers.places import Places  # noqa: E402 - as above
+from core.optimizers.buffers import BufferPool  # noqa: E402 - as above
 from core.oracle.full import FullOracle, RecordsOracle  # noqa: E402 - as above
 from core.oracle.samples import PoissonOracle, sampled  # noqa: E402 - as above
 from core.privacy.events import Event, Repeated  # noqa: E402 - as above
@@ -153,13 +153,13 @@ def main() -> None:
         return
     question = Gradient(sigma=SILENT_SIGMA if mode == "equal" else task.sigma, clip=task.clip)
     oracle, problems, dimension = oracle_of(task, folder, question, poisson=mode == "poisson")
-    theta, number, places = torch.zeros(dimension, dtype=oracle.precision), 0, Places()
+    theta, number, buffers = torch.zeros(dimension, dtype=oracle.precision), 0, BufferPool()
 
     def step() -> None:
         nonlocal theta, number
         oracle._problem = problems[number % len(problems)]  # noqa: SLF001 - a scope's records do not change; these do
         told = oracle.ask(question, theta).value
-        theta = torch.sub(theta, told, alpha=task.step_size, out=places.of("theta", told))  # as `clipped_sgd` does
+        theta = torch.sub(theta, told, alpha=task.step_size, out=buffers.of("theta", told))  # as `clipped_sgd` does
         oracle.keep({"theta": theta}, number)
         number += 1
 

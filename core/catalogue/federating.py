@@ -139,7 +139,7 @@ def _refuse_unfederated(spec: JobSpec) -> None:
         wrong.append(FieldError("/resources/processes", "give 1: each client is a process of its own"))
     open_start = spec.optimizer.start is None and isinstance(spec.model, PhaseRetrievalModel)
     if spec.optimizer.start == "random" or open_start:
-        wrong.append(FieldError("/optimizer/start", "give zeros or numbers: clients have no coins in common"))
+        wrong.append(FieldError("/optimizer/start", "give zeros or numbers: clients share no randomness"))
     if wrong:
         raise Invalid("A federated job cannot do that.", *wrong)
 

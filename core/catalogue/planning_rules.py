@@ -17,7 +17,7 @@ Radius = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Floor = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Start = Literal["zeros"] | tuple[Finite, ...]
 AnyStart = Start | Literal["random"]
-"""`random`: drawn uniformly at distance 1 from zero, in encoded units, by coins that no record has a part in."""
+"""`random`: drawn uniformly at distance 1 from zero, in encoded units, by randomness that no record has a part in."""
 MatrixNoise = Literal["tight", "printed"]
 
 CONFIDENCE = 0.95

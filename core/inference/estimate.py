@@ -55,7 +55,7 @@ class Estimate:
     theta: Tensor
     """Shape (..., p), in encoded units."""
     start: Tensor
-    """Where it began, public or made of coins alone, shape (p,)."""
+    """Where it began, public or made of public randomness alone, shape (p,)."""
     family: Literal["gradient", "newton", "statistics"]
     left: Tensor
     """Whether the last step had to be brought back into the public radius; bool, shape (...)."""

@@ -15,8 +15,8 @@ from torch import Tensor
 from core.catalogue.clipped.certified import CertifiedClippedSgd
 from core.catalogue.questions import Gradient
 from core.inference.estimate import Estimate
+from core.optimizers.buffers import BufferPool
 from core.optimizers.lifecycle import arrived, begun, ended, starting_point
-from core.optimizers.places import Places
 from core.optimizers.step_rules import averaged, slope_at
 from core.oracle import Oracle, Status
 
@@ -31,7 +31,7 @@ def iterate(settings: CertifiedClippedSgd, oracle: Oracle) -> tuple[Estimate, St
         oracle: the only way to the records; each question reads the next batch.
 
     Returns:
-        The average of the iterates, one that coins chose, or the last, shape (p,), lanes first in a simulation, with
+        The average of the iterates, one chosen at random, or the last, shape (p,), lanes first in a simulation, with
         what is claimed of it; and how the method ended.
 
     Raises:
@@ -42,9 +42,9 @@ def iterate(settings: CertifiedClippedSgd, oracle: Oracle) -> tuple[Estimate, St
     assert settings.radius is not None, "plan first"
     (gradient,) = settings.questions()
     state = begun(settings.start, oracle, _beginning(starting_point(settings.start, oracle)))
-    places = Places()
+    buffers = BufferPool()
     while int(state["step"]) < settings.steps and oracle.affords(gradient):
-        state = _stepped(settings, oracle, gradient, state, places)
+        state = _stepped(settings, oracle, gradient, state, buffers)
         oracle.keep(state, int(state["step"]))
     theta, steps, noise = state["returned"], int(state["step"]), float(state["scale"])
     claim = None
@@ -78,7 +78,9 @@ def _beginning(start: Tensor) -> State:
     }
 
 
-def _stepped(settings: CertifiedClippedSgd, oracle: Oracle, gradient: Gradient, state: State, places: Places) -> State:
+def _stepped(
+    settings: CertifiedClippedSgd, oracle: Oracle, gradient: Gradient, state: State, buffers: BufferPool
+) -> State:
     """Return the state after one more step; the answer is let go of before the next is asked for."""
     assert settings.step_size is not None, "plan first"
     assert settings.radius is not None, "plan first"
@@ -86,13 +88,13 @@ def _stepped(settings: CertifiedClippedSgd, oracle: Oracle, gradient: Gradient, 
     answer = oracle.ask(gradient, theta)
     slope = slope_at(oracle.facts, answer.value, theta)
     # An iterate that may be returned long after it was made stays where it is.
-    into = None if settings.returns == "random_iterate" else places.of("theta", slope)
+    into = None if settings.returns == "random_iterate" else buffers.of("theta", slope)
     moved = torch.sub(theta, slope, alpha=settings.step_size, out=into)
     moved, left, raised = arrived(oracle.facts, moved, settings.radius)
     return {
         "start": state["start"],
         "theta": moved,
-        "returned": _with_one_more(settings, oracle, state["returned"], moved, step, places),
+        "returned": _with_one_more(settings, oracle, state["returned"], moved, step, buffers),
         "left": left,
         "strayed": state["strayed"] | left,
         "step": torch.tensor(step),
@@ -102,11 +104,11 @@ def _stepped(settings: CertifiedClippedSgd, oracle: Oracle, gradient: Gradient, 
 
 
 def _with_one_more(
-    settings: CertifiedClippedSgd, oracle: Oracle, held: Tensor, moved: Tensor, step: int, places: Places
+    settings: CertifiedClippedSgd, oracle: Oracle, held: Tensor, moved: Tensor, step: int, buffers: BufferPool
 ) -> Tensor:
-    """Return the mean of step + 1 iterates; or one of them, each as likely, as coins say that no record sways."""
+    """Return the mean of step + 1 iterates; or one of them, each as likely, as draws say that no record sways."""
     if settings.returns == "last":
         return moved
     if settings.returns == "average":
-        return averaged(held, moved, step + 1, places)
-    return moved if oracle.coins.integer(step + 1) == 0 else held.expand_as(moved)
+        return averaged(held, moved, step + 1, buffers)
+    return moved if oracle.randomness.integer(step + 1) == 0 else held.expand_as(moved)

@@ -15,8 +15,8 @@ from core.catalogue.clipped.practical import ClippedSgd
 from core.catalogue.clipped.rules import pace_at
 from core.catalogue.questions import Gradient
 from core.inference.estimate import Estimate
+from core.optimizers.buffers import BufferPool
 from core.optimizers.lifecycle import arrived, begun, ended, starting_point
-from core.optimizers.places import Places
 from core.optimizers.step_rules import meant, memory_of, returned, slope_at, turned
 from core.oracle import Oracle, Status
 
@@ -43,9 +43,9 @@ def iterate(settings: ClippedSgd, oracle: Oracle) -> tuple[Estimate, Status]:
     (gradient,) = settings.questions()
     start = starting_point(settings.start, oracle).to(oracle.precision)  # and so is all that comes of it
     state = begun(settings.start, oracle, _beginning(settings, start))
-    places = Places()
+    buffers = BufferPool()
     for step in range(int(state["step"]) + 1, settings.steps + 1):
-        state = _stepped(settings, oracle, gradient, state, step, places)
+        state = _stepped(settings, oracle, gradient, state, step, buffers)
         oracle.keep(state, step)
     estimate = Estimate(
         theta=returned(settings.average, state, state["theta"], settings.steps),
@@ -61,7 +61,7 @@ def iterate(settings: ClippedSgd, oracle: Oracle) -> tuple[Estimate, Status]:
 
 
 def _stepped(
-    settings: ClippedSgd, oracle: Oracle, gradient: Gradient, state: State, step: int, places: Places
+    settings: ClippedSgd, oracle: Oracle, gradient: Gradient, state: State, step: int, buffers: BufferPool
 ) -> State:
     """Return the state after one more step; the answer is let go of before the next is asked for."""
     assert settings.steps is not None, "plan first"
@@ -71,14 +71,14 @@ def _stepped(
     theta = state["theta"]
     answer = oracle.ask(gradient, theta)
     slope = slope_at(oracle.facts, answer.value, theta)
-    along, remembered = turned(settings.rule, state, slope, step, places)
+    along, remembered = turned(settings.rule, state, slope, step, buffers)
     size = settings.step_size * pace_at(step, settings.steps, settings.pace, settings.warm_up)
-    moved = torch.sub(theta, along, alpha=size, out=places.of("theta", along))
+    moved = torch.sub(theta, along, alpha=size, out=buffers.of("theta", along))
     moved, left, raised = arrived(oracle.facts, moved, settings.radius)
     return {
         **({"start": state["start"]} if settings.start == "random" else {}),
         **remembered,
-        **meant(settings.average, state, moved, step, settings.steps, places),
+        **meant(settings.average, state, moved, step, settings.steps, buffers),
         "theta": moved,
         "left": left,
         "step": torch.tensor(step),
@@ -88,7 +88,7 @@ def _stepped(
 
 
 def _beginning(settings: ClippedSgd, start: Tensor) -> State:
-    """Return the state before the first step; a start that coins made is a part of it."""
+    """Return the state before the first step; a start drawn at random is a part of it."""
     assert settings.average is not None, "plan first"
     return {
         **({"start": start} if settings.start == "random" else {}),

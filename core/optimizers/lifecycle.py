@@ -26,7 +26,7 @@ def starting_point(start: AnyStart | None, oracle: Oracle) -> Tensor:
     if isinstance(start, str):
         point = torch.zeros(facts.dimension, dtype=torch.float64)
         if start == "random":
-            point = oracle.coins.normal(facts.dimension)
+            point = oracle.randomness.normal(facts.dimension)
             if facts.scale is not None:
                 point[-1] = 0.0
             point /= torch.linalg.vector_norm(point)
@@ -41,7 +41,7 @@ def starting_point(start: AnyStart | None, oracle: Oracle) -> Tensor:
 def begun(start: AnyStart | None, oracle: Oracle, initial: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return the state to go on from: what an earlier attempt kept, or the initial one.
 
-    Coins are not told again after a loss. So what came of them is kept before anything is asked, and whatever a later
+    Draws are not repeated after a loss. So what came of them is kept before anything is asked, and whatever a later
     attempt recalls was told of this very start.
     """
     state = oracle.resume(initial)

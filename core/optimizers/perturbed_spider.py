@@ -3,10 +3,9 @@
 Source: [external/choice] our reconstruction, from the prose of Tao, Zhang, Yu, Cheng, Dressler and Wang (Second-order
 convergence in private stochastic non-convex optimization), of the method of Liu, Ganesh, Oh and Thakurta (2023).
 Sensitivity: that of the estimator's questions; this only computes with what it was told. The noise that disturbs an
-estimate is NOT privacy noise: it comes of the oracle's coins, is no part of the price, and would be worth nothing to
-whoever took it off again. It is kept with the state before anything more is asked, so that an attempt that goes on
-repeats it.
-Failure: depends on noised values and coins only, so it tells no more than the release.
+estimate is NOT privacy noise: it comes of the oracle's public randomness, is no part of the price, and would be worth
+nothing to whoever took it off again. It is kept with the state before anything more is asked, so that an attempt that
+goes on repeats it. Failure: depends on noised values and public randomness only, so it tells no more than the release.
 """
 
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from core.catalogue.second_order.perturbed import PerturbedSpider
 from core.inference.estimate import Estimate
 from core.optimizers.ada_spider import AdaSpider, GradientEstimator, State, is_of_these, nothing_known
 from core.optimizers.lifecycle import arrived, begun, ended, starting_point
-from core.oracle import Coins, Oracle, Status
+from core.oracle import Oracle, PublicRandomness, Status
 from core.privacy.facts import Facts
 
 OUTCOMES = ("", "data_exhausted", "steps")
@@ -58,7 +57,7 @@ def iterate(settings: PerturbedSpider, oracle: Oracle) -> tuple[Estimate, Status
     own = {name: state[name] for name in first}
     if not is_of_these(state, oracle):  # whether to disturb is asked of no estimate with a lost client in it
         own["slope_told"] = torch.full_like(own["slope_told"], torch.inf)
-    state = walk(settings, oracle.facts, oracle.coins, estimator, own, keep)
+    state = walk(settings, oracle.facts, oracle.randomness, estimator, own, keep)
     assert settings.step_size is not None, "plan first"
     estimate = Estimate(
         theta=state["theta"],
@@ -77,7 +76,7 @@ def iterate(settings: PerturbedSpider, oracle: Oracle) -> tuple[Estimate, Status
 def walk(
     settings: PerturbedSpider,
     facts: Facts,
-    coins: Coins,
+    randomness: PublicRandomness,
     estimator: DisturbedEstimator,
     state: State,
     keep: Callable[[State], None],
@@ -87,7 +86,7 @@ def walk(
     Args:
         settings: filled.
         facts: public.
-        coins: of the noise that disturbs.
+        randomness: of the noise that disturbs.
         estimator: of the mean gradient.
         state: to begin with; see `beginning`.
         keep: is given each state that is made of one more estimate.
@@ -103,7 +102,7 @@ def walk(
         if slope is None:
             return {**state, "ended": torch.tensor(OUTCOMES.index("data_exhausted"))}
         if due:
-            slope, state = _disturbed(settings, facts, coins, estimator, state, slope)
+            slope, state = _disturbed(settings, facts, randomness, estimator, state, slope)
         else:
             state = {**state, "frozen": state["frozen"] - 1}
         state = _moved(settings, facts, state, slope)
@@ -122,7 +121,7 @@ def is_due(settings: PerturbedSpider, state: State) -> bool:
 def _disturbed(
     settings: PerturbedSpider,
     facts: Facts,
-    coins: Coins,
+    randomness: PublicRandomness,
     estimator: DisturbedEstimator,
     state: State,
     slope: Tensor,
@@ -130,7 +129,7 @@ def _disturbed(
     """Return a fresh gradient with noise on top, which later estimates carry along."""
     assert settings.extra_noise is not None, "plan first"
     assert settings.frozen_steps is not None, "plan first"
-    extra = settings.extra_noise * coins.normal(facts.dimension)
+    extra = settings.extra_noise * randomness.normal(facts.dimension)
     estimator.disturb(extra)
     counted = {"frozen": torch.tensor(settings.frozen_steps), "disturbed": state["disturbed"] + 1}
     return slope + extra, {**state, **counted}

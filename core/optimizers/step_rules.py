@@ -13,7 +13,7 @@ from torch import Tensor
 
 from core.catalogue.clipped.rules import Adam, Average, MovingMean, NoMean, Rule, Sgd, TailMean
 from core.inference.parameters import penalised_gradient, scale_of
-from core.optimizers.places import Places
+from core.optimizers.buffers import BufferPool
 from core.privacy.facts import Facts
 
 Memory = dict[str, Tensor]
@@ -39,7 +39,7 @@ def memory_of(rule: Rule, average: Average, start: Tensor) -> Memory:
     return {name: torch.zeros_like(start) for name in (*names, *means)}
 
 
-def turned(rule: Rule, memory: Memory, slope: Tensor, step: int, places: Places) -> tuple[Tensor, Memory]:
+def turned(rule: Rule, memory: Memory, slope: Tensor, step: int, buffers: BufferPool) -> tuple[Tensor, Memory]:
     """Return what is subtracted from theta, times the step size, and what the rule remembers.
 
     Args:
@@ -47,19 +47,19 @@ def turned(rule: Rule, memory: Memory, slope: Tensor, step: int, places: Places)
         memory: what it remembered.
         slope: the noised gradient, shape (..., p).
         step: from 1.
-        places: of this run.
+        buffers: of this run.
     """
     match rule:
         case Sgd():
             if rule.momentum == 0:
                 return slope, {}
-            velocity = torch.add(slope, memory["velocity"], alpha=rule.momentum, out=places.of("velocity", slope))
+            velocity = torch.add(slope, memory["velocity"], alpha=rule.momentum, out=buffers.of("velocity", slope))
             return velocity, {"velocity": velocity}
         case Adam():
-            some = places.scratch(slope)
-            first = torch.mul(memory["first"].expand_as(slope), rule.first, out=places.of("first", slope))
+            some = buffers.scratch(slope)
+            first = torch.mul(memory["first"].expand_as(slope), rule.first, out=buffers.of("first", slope))
             first.add_(torch.mul(slope, 1 - rule.first, out=some))
-            second = torch.mul(memory["second"].expand_as(slope), rule.second, out=places.of("second", slope))
+            second = torch.mul(memory["second"].expand_as(slope), rule.second, out=buffers.of("second", slope))
             second.add_(torch.square(slope, out=some).mul_(1 - rule.second))
             size = torch.div(second, 1 - rule.second**step, out=some).sqrt_().add_(rule.floor)
             along = torch.div(first, size.mul_(1 - rule.first**step), out=some)
@@ -68,7 +68,7 @@ def turned(rule: Rule, memory: Memory, slope: Tensor, step: int, places: Places)
             assert_never(rule)
 
 
-def meant(average: Average, memory: Memory, theta: Tensor, step: int, steps: int, places: Places) -> Memory:
+def meant(average: Average, memory: Memory, theta: Tensor, step: int, steps: int, buffers: BufferPool) -> Memory:
     """Return the running mean with one more iterate, shape (..., p); nothing where none is kept."""
     match average:
         case NoMean():
@@ -77,17 +77,17 @@ def meant(average: Average, memory: Memory, theta: Tensor, step: int, steps: int
             place = step - (steps - average.steps)
             if place <= 0:
                 return {"mean": memory["mean"]}
-            return {"mean": averaged(memory["mean"], theta, place, places)}
+            return {"mean": averaged(memory["mean"], theta, place, buffers)}
         case MovingMean():
-            mean = torch.mul(memory["mean"].expand_as(theta), average.decay, out=places.of("mean", theta))
-            return {"mean": mean.add_(torch.mul(theta, 1 - average.decay, out=places.scratch(theta)))}
+            mean = torch.mul(memory["mean"].expand_as(theta), average.decay, out=buffers.of("mean", theta))
+            return {"mean": mean.add_(torch.mul(theta, 1 - average.decay, out=buffers.scratch(theta)))}
         case _:
             assert_never(average)
 
 
-def averaged(mean: Tensor, theta: Tensor, count: int, places: Places) -> Tensor:
+def averaged(mean: Tensor, theta: Tensor, count: int, buffers: BufferPool) -> Tensor:
     """Return the mean of `count` iterates, theta the last of them, from that of those before, shape (..., p)."""
-    return torch.sub(theta, mean, out=places.of("mean", theta)).div_(count).add_(mean)
+    return torch.sub(theta, mean, out=buffers.of("mean", theta)).div_(count).add_(mean)
 
 
 def returned(average: Average, memory: Memory, theta: Tensor, steps: int) -> Tensor:

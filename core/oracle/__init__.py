@@ -54,10 +54,10 @@ class Release(Generic[T]):
     event: Event
 
 
-class Coins(Protocol):
+class PublicRandomness(Protocol):
     """Data-free draws, secret until released: start vectors, random iterates.
 
-    They are not told again after a loss: a method keeps what came of them before it asks on.
+    They are not repeated after a loss: a method keeps what came of them before it asks on.
     """
 
     def normal(self, size: int) -> Tensor:
@@ -68,14 +68,14 @@ class Coins(Protocol):
 
 
 class Oracle(Protocol):
-    """The one way to the records. Answers are noised and paid for; facts and coins are free."""
+    """The one way to the records. Answers are noised and paid for; facts and public randomness are free."""
 
     @property
     def facts(self) -> Facts:
         """Public facts: units, dimension, bounds, adjacency."""
 
     @property
-    def coins(self) -> Coins:
+    def randomness(self) -> PublicRandomness:
         """Data-free draws."""
 
     @property

@@ -32,8 +32,8 @@ from torch import Tensor
 from core.catalogue.hessian_questions import Hessian, HessianProduct
 from core.catalogue.questions import Curvature, Gradient, GradientDifference, Looked, Question
 from core.errors import Forsaken, ensure
-from core.oracle import Answer, Coins, Meter, Oracle, Release, Status, means, points
-from core.oracle.common_coins import CommonCoins, Count
+from core.oracle import Answer, Meter, Oracle, PublicRandomness, Release, Status, means, points
+from core.oracle.common_randomness import CommonRandomness, Count
 from core.privacy.events import Event
 from core.privacy.facts import Facts
 from core.problems.peer_group import PeerGroup
@@ -230,7 +230,7 @@ class Federation:
     Args:
         own: this client's oracle, on `meter`, or on another of its blocks.
         meter: of that oracle.
-        name: the federation's; common coins are made of it, so nothing secret may hang on them.
+        name: the federation's; common randomness is made of it, so nothing secret may hang on them.
 
     Raises:
         Forsaken: somebody has gone, or has records that are not described alike.
@@ -244,7 +244,7 @@ class Federation:
         self._part = b""
         self._told = Count(_told_in(meter.own.resume()))
         self.facts, self._shares = _common_facts(own.facts, self._rounds)
-        self.coins: Coins = CommonCoins(name, self._told)
+        self.randomness: PublicRandomness = CommonRandomness(name, self._told)
         self.precision: Final = torch.float64  # what machines round otherwise shall add up to nothing: see `points`
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:

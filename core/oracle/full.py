@@ -22,7 +22,7 @@ from core.catalogue.questions import Gradient, GradientDifference, GradientNorm,
 from core.errors import ensure
 from core.mechanisms import sampling
 from core.mechanisms.generator import SystemGenerator, require_system
-from core.oracle import Answer, Coins, Meter, Release, Status
+from core.oracle import Answer, Meter, PublicRandomness, Release, Status
 from core.oracle.account import EVERYTHING, Account, Part
 from core.oracle.noise import grid_for, noised_mean
 from core.oracle.pace import paced, score_seconds
@@ -37,7 +37,7 @@ _ARRAYS: Final = frozenset({"list", "encoded"})
 """Places of questions that are asked at more rows than one."""
 
 
-class SecretCoins:
+class JobRandomness:
     """Data-free draws from the job's own generator; nobody can repeat them."""
 
     def __init__(self, generator: SystemGenerator) -> None:
@@ -107,7 +107,7 @@ class RecordsOracle(ABC):
         self._members = _members(problem.units, blocks or {})
         self._part = EVERYTHING
         self._whole_facts = facts
-        self._coins = SecretCoins(self._generator)
+        self._randomness = JobRandomness(self._generator)
         self._known: _Known | None = None
         self._step: tuple[Question, Facts, int, float] | None = None
 
@@ -118,9 +118,9 @@ class RecordsOracle(ABC):
         return self._whole_facts if members is None else self._whole_facts.model_copy(update={"units": _size(members)})
 
     @property
-    def coins(self) -> Coins:
+    def randomness(self) -> PublicRandomness:
         """Data-free draws."""
-        return self._coins
+        return self._randomness
 
     @property
     def precision(self) -> torch.dtype:

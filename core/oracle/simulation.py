@@ -27,7 +27,7 @@ from core.catalogue.questions import (
 from core.catalogue.sampling import FullSampling, PoissonSampling, Sampling, StreamSampling
 from core.mechanisms import sampling
 from core.mechanisms.generator import SimulationGenerator
-from core.oracle import Answer, Coins, Meter, Release, Status
+from core.oracle import Answer, Meter, PublicRandomness, Release, Status
 from core.oracle.account import EVERYTHING, Account, Part
 from core.oracle.cursor import StreamCursor
 from core.oracle.meters import Unmetered
@@ -41,7 +41,7 @@ from core.problems.streams import FixedRecords, Population
 T = TypeVar("T")
 
 
-class SeededCoins:
+class SeededRandomness:
     """Data-free draws that a seed repeats; the same for all lanes."""
 
     def __init__(self, generator: SimulationGenerator) -> None:
@@ -92,7 +92,7 @@ class Simulation:
         assert facts.dimension == problem.dimension, "the facts describe these records"
         assert lanes is None or problem.lanes is None, "lanes come from the records or from their number"
         self.facts = facts
-        self.coins: Coins = SeededCoins(generator)
+        self.randomness: PublicRandomness = SeededRandomness(generator)
         self.precision: Final = torch.float64
         self._problem = problem
         self._generator = generator

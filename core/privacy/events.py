@@ -56,7 +56,7 @@ class Coupling(Enum):
         branches="a plan, which no oracle draws: Gaussian answers of at most its rho in all, each under its coupling",
     )
     TRANSCRIPT = Beside(
-        equal="all earlier answers, and so the question and the point, which are functions of answers and public coins",
+        equal="all earlier answers, so the question and the point too: functions of answers and public randomness",
         branches="the next answer, under its own event's coupling and with fresh coins",
     )
     BATCHES = Beside(

@@ -78,7 +78,7 @@ def _keep_freed_memory() -> None:
 
     Each step makes and frees the same tens of megabytes. Given back and asked for again, they come page by page, zeroed
     by the system: a sixth of a transformer's step. Not where parameters are most of what a step holds: they stand at
-    their own places (`core.optimizers.places`), and between these a kept heap would have holes.
+    their own places (`core.optimizers.buffers`), and between these a kept heap would have holes.
     """
     library = ctypes.CDLL(None)
     if hasattr(library, "mallopt"):  # glibc

@@ -9,7 +9,7 @@ class Seat(Frozen):
     """Where the client's process meets the others, and what opens its own records and nobody else's."""
 
     federation: str
-    """The federated job; common coins are made of it."""
+    """The federated job; common randomness is made of it."""
     number: int
     """Of those that take part in this attempt, from 0."""
     size: int

@@ -268,7 +268,7 @@ class Watched:
 
     def __init__(self, oracle: Simulation) -> None:
         self._oracle = oracle
-        self.facts, self.coins, self.precision = oracle.facts, oracle.coins, oracle.precision
+        self.facts, self.randomness, self.precision = oracle.facts, oracle.randomness, oracle.precision
         self.path: list[Tensor] = []
         self.states: list[dict[str, Tensor]] = []
 

@@ -209,7 +209,7 @@ class Watched:
     """An oracle that remembers where norms were asked for; what it keeps is not private."""
 
     def __init__(self, oracle: Simulation) -> None:
-        self.facts, self.coins, self.precision = oracle.facts, oracle.coins, oracle.precision
+        self.facts, self.randomness, self.precision = oracle.facts, oracle.randomness, oracle.precision
         self.points = list[Tensor]()
         self.resume, self.keep, self.affords = oracle.resume, oracle.keep, oracle.affords
         self.block, self.release = oracle.block, oracle.release

@@ -149,7 +149,7 @@ class FreshGradients:
     """
 
     def __init__(self, oracle: Simulation, sigma: float) -> None:
-        self.facts, self.coins, self.precision = oracle.facts, oracle.coins, oracle.precision
+        self.facts, self.randomness, self.precision = oracle.facts, oracle.randomness, oracle.precision
         self._oracle, self._gradient = oracle, Gradient(sigma=sigma)
         self._known: Tensor = torch.zeros(())
         self.resume, self.keep, self.affords = oracle.resume, oracle.keep, oracle.affords

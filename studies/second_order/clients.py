@@ -14,8 +14,8 @@ from torch import Tensor
 
 from core.catalogue.questions import Question
 from core.mechanisms.generator import SimulationGenerator
-from core.oracle import Answer, Coins, Oracle, Release, Status
-from core.oracle.simulation import SeededCoins
+from core.oracle import Answer, Oracle, PublicRandomness, Release, Status
+from core.oracle.simulation import SeededRandomness
 from studies.inference.designs import uniform
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ class Clients:
     def __init__(self, oracles: Sequence[Oracle], seed: int, seen: Callable[[State], None]) -> None:
         self._oracles, self._seen = oracles, seen
         self.facts = oracles[0].facts.model_copy(update={"units": sum(one.facts.units for one in oracles)})
-        self.coins: Coins = SeededCoins(SimulationGenerator(seed))
+        self.randomness: PublicRandomness = SeededRandomness(SimulationGenerator(seed))
         self.precision = torch.float64
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:

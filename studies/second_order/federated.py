@@ -19,7 +19,7 @@ from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import gauss_psgd
 from core.optimizers.ada_spider import AdaSpider, State, nothing_known
 from core.oracle import Answer, Oracle, Release, Status
-from core.oracle.simulation import SeededCoins, Simulation
+from core.oracle.simulation import SeededRandomness, Simulation
 from core.privacy.events import NOTHING
 from core.privacy.facts import Adjacency, Facts
 from studies.inference.results import Result, Row
@@ -53,7 +53,7 @@ class LevelClient:
 
     def __init__(self, covariance: Tensor, facts: Facts, seed: int) -> None:
         generator = SimulationGenerator(seed)
-        self.facts, self.coins, self.precision = facts, SeededCoins(generator), torch.float64
+        self.facts, self.randomness, self.precision = facts, SeededRandomness(generator), torch.float64
         self._covariance, self._generator = covariance, generator
         self._read = 0
 

@@ -18,8 +18,8 @@ from core.catalogue.second_order.gauss import GaussPsgd
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers.ada_spider import AdaSpider, State, nothing_known
 from core.optimizers.gauss_psgd import OUTCOMES, beginning, walk
-from core.oracle import Answer, Coins, Release, Status
-from core.oracle.simulation import SeededCoins
+from core.oracle import Answer, PublicRandomness, Release, Status
+from core.oracle.simulation import SeededRandomness
 from core.privacy.events import NOTHING
 from core.privacy.facts import Adjacency, Facts
 
@@ -50,7 +50,7 @@ class Level:
 
     def __init__(self, slope: Slope, noise: Noise, facts: Facts, *generators: SimulationGenerator) -> None:
         self.facts = facts
-        self.coins: Coins = SeededCoins(generators[0])
+        self.randomness: PublicRandomness = SeededRandomness(generators[0])
         self.precision = torch.float64
         self._slope, self._noise = slope, noise
         self._draws = self._drawn(generators)

@@ -185,7 +185,7 @@ def rival(law: SaddlePopulation, settings: PerturbedSpider, ours: GaussPsgd, hel
     good = [one for one in true if one.curvature >= -sharp] or true
     return Rival(
         last=true[-1],
-        random=true[oracle.coins.integer(len(true))],
+        random=true[oracle.randomness.integer(len(true))],
         best=min(good, key=lambda one: one.gradient),
         selected=select(law, points, ours, held, seed),
         disturbed=int(state["disturbed"]),

@@ -34,7 +34,7 @@ def newton(oracle: Oracle) -> Tensor:
         ahead = theta - step
         ahead[-1] = ahead[-1].abs()  # it may be a scale
         theta = ahead if oracle.ask(Secant(sigma=2.0), theta, ahead).value < 0 else (theta + ahead) / 2
-    return theta + oracle.ask(Curvature(of="score", sigma=2.0), theta).value.sum() + oracle.coins.normal(1)
+    return theta + oracle.ask(Curvature(of="score", sigma=2.0), theta).value.sum() + oracle.randomness.normal(1)
 
 
 def replay_on_neighbours(situation: Situation, adjacency: Adjacency) -> None:

@@ -227,7 +227,7 @@ class TestBranches:
         own, _ = canaries(UNITS, 3)
         blind = Blind(facts_of(own, 1.0), [], CountingMeter())
         for forbidden in (
-            lambda: blind.coins,
+            lambda: blind.randomness,
             lambda: blind.block("holdout"),
             lambda: blind.ask(Gradient(sigma=1.0), torch.zeros(3, dtype=torch.float64)),
         ):

@@ -67,9 +67,9 @@ class Listening:
 
     def __init__(self, real: Simulation, *, told: list[Answer] | None = None, die_after: int | None = None) -> None:
         self._real, self._told, self._die_after = real, told, die_after
-        self.facts, self.coins, self.keep, self.resume, self.affords = (
+        self.facts, self.randomness, self.keep, self.resume, self.affords = (
             real.facts,
-            real.coins,
+            real.randomness,
             real.keep,
             real.resume,
             real.affords,

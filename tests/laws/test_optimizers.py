@@ -146,7 +146,7 @@ class Listening:
 
     def __init__(self, oracle: Simulation, die_after: int | None = None) -> None:
         self._oracle, self._die_after = oracle, die_after
-        self.facts, self.coins, self.precision = oracle.facts, oracle.coins, oracle.precision
+        self.facts, self.randomness, self.precision = oracle.facts, oracle.randomness, oracle.precision
         self.questions: list[Question] = []
         self.kept: list[int] = []
 
@@ -217,7 +217,7 @@ class Silencing:
 
     def __init__(self, real: Simulation, kind: str, number: int) -> None:
         self._oracle, self._kind, self._left = real, kind, number
-        self.facts, self.coins, self.precision = real.facts, real.coins, real.precision
+        self.facts, self.randomness, self.precision = real.facts, real.randomness, real.precision
         self.resume, self.keep, self.release, self.affords = real.resume, real.keep, real.release, real.affords
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:

@@ -23,7 +23,7 @@ from core.errors import Diverged
 from core.inference.estimate import Estimate
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers.adaptive_gd import _stepped, iterate
-from core.oracle import Answer, Coins, Meter, Oracle, Release, Status
+from core.oracle import Answer, Meter, Oracle, PublicRandomness, Release, Status
 from core.oracle.account import EVERYTHING, Account
 from core.oracle.full import FullOracle
 from core.oracle.meters import CountingMeter
@@ -230,7 +230,7 @@ class Scripted:
         self.chosen_from: list[int] = []
 
     @property
-    def coins(self) -> Coins:
+    def randomness(self) -> PublicRandomness:
         raise AssertionError("no coins are needed")
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:

@@ -53,7 +53,7 @@ class Changed:
 
     def __init__(self, real: Simulation, change: Changing = unchanged) -> None:
         self._oracle, self._change = real, change
-        self.facts, self.coins, self.affords = real.facts, real.coins, real.affords
+        self.facts, self.randomness, self.affords = real.facts, real.randomness, real.affords
         self.resume, self.keep, self.release, self.precision = real.resume, real.keep, real.release, real.precision
         self.told: list[Tensor] = []
         self.asked: list[Question] = []

@@ -18,7 +18,7 @@ from core.optimizers import perturbed_spider
 from core.oracle import Answer, Oracle
 from core.oracle.meters import CountingMeter
 from core.oracle.samples import StreamOracle
-from core.oracle.simulation import SeededCoins
+from core.oracle.simulation import SeededRandomness
 from core.privacy.events import Gaussian
 from tests.support.problems import problem, repeatable_generator
 from tests.support.second_order import CountedRecords, Deaf, Scripted, State, facts_of, failed, planted
@@ -47,8 +47,8 @@ def settings(**options: Any) -> PerturbedSpider:
     return PerturbedSpider.model_validate(usual | options)
 
 
-class Coins:
-    """Coins that always say one, and count."""
+class PublicRandomness:
+    """Draws that are always one, and counted."""
 
     def __init__(self) -> None:
         self.drawn = 0
@@ -74,11 +74,11 @@ class ScriptedEstimator(Scripted):
 
 def walked(
     slopes: list[list[float]], module: Any = perturbed_spider, **options: Any
-) -> tuple[dict[str, Any], ScriptedEstimator, Coins]:
-    script, coins, asked = ScriptedEstimator(slopes), Coins(), settings(**options)
+) -> tuple[dict[str, Any], ScriptedEstimator, PublicRandomness]:
+    script, randomness, asked = ScriptedEstimator(slopes), PublicRandomness(), settings(**options)
     begin = module.beginning(asked, torch.zeros(2, dtype=torch.float64))
-    state = module.walk(asked, FACTS, coins, script, begin, lambda _: None)
-    return {**state, "outcome": module.OUTCOMES[int(state["ended"])]}, script, coins
+    state = module.walk(asked, FACTS, randomness, script, begin, lambda _: None)
+    return {**state, "outcome": module.OUTCOMES[int(state["ended"])]}, script, randomness
 
 
 def check_trigger(module: Any) -> None:
@@ -92,8 +92,8 @@ def check_trigger(module: Any) -> None:
 
 def check_first(module: Any) -> None:
     """The first estimate is of no earlier one, so nothing disturbs it."""
-    _, script, coins = walked([SHORT], module)
-    assert (script.disturbed, coins.drawn) == ([], 0)
+    _, script, randomness = walked([SHORT], module)
+    assert (script.disturbed, randomness.drawn) == ([], 0)
 
 
 def check_wait(module: Any) -> None:
@@ -173,8 +173,8 @@ def real_oracle(units: int, records: Any = None, meter: CountingMeter | None = N
 class Through:
     """An oracle that writes down what it answers, with seeded coins, and may be told to stop as a worker that dies."""
 
-    def __init__(self, own: Oracle, coins: Any, die_after: int = 10**9, kept: State | None = None) -> None:
-        self._own, self.coins, self._die_after = own, coins, die_after
+    def __init__(self, own: Oracle, randomness: Any, die_after: int = 10**9, kept: State | None = None) -> None:
+        self._own, self.randomness, self._die_after = own, randomness, die_after
         self.facts, self.kept = own.facts, kept
         self.told: list[tuple[Question, Answer]] = []
 
@@ -200,13 +200,13 @@ def whole(oracle: Any, **options: Any) -> Estimate:
     return perturbed_spider.iterate(settings(**SMALL, keep_iterates=20, **options), oracle)[0]
 
 
-def coins(seed: int = 1) -> SeededCoins:
-    return SeededCoins(SimulationGenerator(seed))
+def randomness(seed: int = 1) -> SeededRandomness:
+    return SeededRandomness(SimulationGenerator(seed))
 
 
 def test_every_record_is_read_once_and_a_run_costs_one_answer() -> None:
     records, meter = CountedRecords(2000), CountingMeter(Gaussian(sigma=1.0))
-    oracle = Through(real_oracle(2000, records, meter), coins())
+    oracle = Through(real_oracle(2000, records, meter), randomness())
     estimate = whole(oracle)
     assert oracle.kept is not None
     assert int(oracle.kept["disturbed"]) > 1, "the run is one that disturbs"
@@ -219,40 +219,40 @@ def test_every_record_is_read_once_and_a_run_costs_one_answer() -> None:
 
 
 def test_a_transcript_and_the_coins_are_all_that_a_run_is_made_of() -> None:
-    first = Through(real_oracle(2000), coins())
+    first = Through(real_oracle(2000), randomness())
     estimate = whole(first)
     deaf: Any = Deaf(facts_of(2000, 3), first.told)
-    deaf.coins = coins()
+    deaf.randomness = randomness()
     again = whole(deaf)
     assert torch.equal(estimate.theta, again.theta)
     assert estimate.iterates is not None
     assert again.iterates is not None
     assert torch.equal(estimate.iterates, again.iterates)
     deaf = Deaf(facts_of(2000, 3), first.told)
-    deaf.coins = coins(2)
+    deaf.randomness = randomness(2)
     with pytest.raises(AssertionError, match="the same question"):
         whole(deaf)
 
 
 def test_an_attempt_that_goes_on_has_the_disturbance_of_the_one_before_it() -> None:
     """The worker is lost just after an estimate was disturbed; its successor has other coins, and the old noise."""
-    through = Through(real_oracle(2000), coins())
+    through = Through(real_oracle(2000), randomness())
     whole(through)
     dies = next(number for number in range(2, 40) if _disturbances(number) > _disturbances(number - 1))
-    lost = Through(real_oracle(2000), coins(), die_after=dies)
+    lost = Through(real_oracle(2000), randomness(), die_after=dies)
     with pytest.raises(KeyboardInterrupt):
         whole(lost)
     assert lost.kept is not None
     assert int(lost.kept["frozen"]) == 3, "the last thing that was kept is a disturbed estimate"
-    deaf: Any = Through(Deaf(facts_of(2000, 3), through.told[dies:]), coins(99), kept=lost.kept)  # type: ignore[arg-type] # all it needs
+    deaf: Any = Through(Deaf(facts_of(2000, 3), through.told[dies:]), randomness(99), kept=lost.kept)  # type: ignore[arg-type] # all it needs
     estimate = whole(deaf, steps=int(lost.kept["step"]) + 2)
-    expected = whole(Through(real_oracle(2000), coins()), steps=int(lost.kept["step"]) + 2)
+    expected = whole(Through(real_oracle(2000), randomness()), steps=int(lost.kept["step"]) + 2)
     assert torch.equal(estimate.theta, expected.theta)
 
 
 def _disturbances(answers: int) -> int:
     """Count the disturbances of a run that is lost after so many answers."""
-    lost = Through(real_oracle(2000), coins(), die_after=answers)
+    lost = Through(real_oracle(2000), randomness(), die_after=answers)
     with pytest.raises(KeyboardInterrupt):
         whole(lost)
     return 0 if lost.kept is None else int(lost.kept["disturbed"])

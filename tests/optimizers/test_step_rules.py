@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from core.catalogue.clipped.rules import Adam, Average, MovingMean, NoMean, Rule, Sgd, TailMean, pace_at
-from core.optimizers.places import Places
+from core.optimizers.buffers import BufferPool
 from core.optimizers.step_rules import meant, memory_of, returned, turned
 
 STEPS, SIZE = 12, 0.1
@@ -19,11 +19,11 @@ def slopes(lanes: int = 1) -> Tensor:
 def path(rule: Rule, told: Tensor, average: Average = NoMean()) -> tuple[list[Tensor], Tensor]:  # noqa: B008 - a frozen value
     """Return all iterates from zero, and what is returned."""
     theta = torch.zeros(told.shape[-1], dtype=torch.float64)
-    state, iterates, places = memory_of(rule, average, theta), [theta], Places()
+    state, iterates, buffers = memory_of(rule, average, theta), [theta], BufferPool()
     for step, slope in enumerate(told, start=1):
-        along, remembered = turned(rule, state, slope, step, places)
+        along, remembered = turned(rule, state, slope, step, buffers)
         theta = theta - SIZE * along
-        state = {**remembered, **meant(average, state, theta, step, STEPS, places)}
+        state = {**remembered, **meant(average, state, theta, step, STEPS, buffers)}
         iterates.append(theta)
     return iterates, returned(average, state, theta, STEPS)
 

@@ -49,7 +49,7 @@ class Noting:
 
     def __init__(self, oracle: FullOracle, die_after: int | None = None) -> None:
         self._oracle, self._left = oracle, die_after
-        self.facts, self.coins, self.precision = oracle.facts, oracle.coins, oracle.precision
+        self.facts, self.randomness, self.precision = oracle.facts, oracle.randomness, oracle.precision
         self.questions: list[Question] = []
         self.answers: list[Answer] = []
 

@@ -217,7 +217,7 @@ class Thinned:
 
     def __init__(self, oracle: FullOracle, exact: Tensor, share: float) -> None:
         self._oracle, self._exact, self._share = oracle, exact, share
-        self.facts, self.coins, self.precision = oracle.facts, oracle.coins, oracle.precision
+        self.facts, self.randomness, self.precision = oracle.facts, oracle.randomness, oracle.precision
         self.affords, self.block, self.resume, self.keep = oracle.affords, oracle.block, oracle.resume, oracle.keep
         self.release = oracle.release
 
@@ -441,13 +441,13 @@ class TestLockstep:
         assert {one.event for one in together(Mail(2), work)} == {Repeated(event=gradient.event(), times=6)}
 
 
-class TestCommonCoins:
+class TestCommonRandomness:
     def draws(self, peers: ThreadPeerGroup) -> tuple[list[float], int, float]:
         oracle = federated(peers, lambda meter: full_oracle(peers.place, meter))
-        first = oracle.coins.normal(4).tolist()
-        again = oracle.coins.integer(2**60)
+        first = oracle.randomness.normal(4).tolist()
+        again = oracle.randomness.integer(2**60)
         oracle.ask(GRADIENT, ZERO)
-        return first, again, float(oracle.coins.normal(1))
+        return first, again, float(oracle.randomness.normal(1))
 
     def test_everybody_draws_the_same(self) -> None:
         found = together(Mail(3), self.draws)
@@ -460,10 +460,10 @@ class TestCommonCoins:
         oracle = federated(Alone(), lambda paying: full_oracle(0, paying), meter)
         oracle.ask(GRADIENT, ZERO)
         oracle.keep({"theta": ZERO}, 1)
-        expected = oracle.coins.normal(3)
+        expected = oracle.randomness.normal(3)
         resumed = federated(Alone(), lambda paying: full_oracle(0, paying), meter)
         assert list(resumed.resume({})) == ["theta"]
-        assert torch.equal(resumed.coins.normal(3), expected)
+        assert torch.equal(resumed.randomness.normal(3), expected)
 
 
 def test_means_are_what_is_noted() -> None:

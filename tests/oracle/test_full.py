@@ -186,9 +186,9 @@ class TestEveryOracle:
 
     def test_has_coins(self, kind: int) -> None:
         oracle, _ = oracles(Journal())[kind]
-        assert oracle.coins.normal(5).shape == (5,)
-        assert not torch.equal(oracle.coins.normal(5), oracle.coins.normal(5))
-        assert {oracle.coins.integer(3) for _ in range(200)} == {0, 1, 2}
+        assert oracle.randomness.normal(5).shape == (5,)
+        assert not torch.equal(oracle.randomness.normal(5), oracle.randomness.normal(5))
+        assert {oracle.randomness.integer(3) for _ in range(200)} == {0, 1, 2}
 
 
 def test_facts_must_fit_the_records() -> None:

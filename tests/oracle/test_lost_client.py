@@ -51,7 +51,11 @@ class Heard:
         self._oracle = StreamOracle(records, public, meter, SystemGenerator(), orders, skipped=skipped)
         self._ends = ends
         self.asked: list[str] = []
-        self.facts, self.coins, self.precision = self._oracle.facts, self._oracle.coins, self._oracle.precision
+        self.facts, self.randomness, self.precision = (
+            self._oracle.facts,
+            self._oracle.randomness,
+            self._oracle.precision,
+        )
         self.affords, self.block, self.release = self._oracle.affords, self._oracle.block, self._oracle.release
         self.resume, self.keep = self._oracle.resume, self._oracle.keep
 

@@ -126,7 +126,11 @@ class Kept:
         held = networks.problem(NETWORK, UNITS)
         public = networks.facts(UNITS, held.dimension)
         self._oracle = PoissonOracle(held, public, Unmetered(), repeatable_generator(), rate_parts(1 / 4))
-        self.facts, self.coins, self.precision = self._oracle.facts, self._oracle.coins, self._oracle.precision
+        self.facts, self.randomness, self.precision = (
+            self._oracle.facts,
+            self._oracle.randomness,
+            self._oracle.precision,
+        )
         self.resume, self.states = self._oracle.resume, list[dict[str, Tensor]]()
 
     def ask(self, question: Gradient, theta: Tensor, other: Tensor | None = None) -> Answer:

@@ -122,7 +122,7 @@ def test_a_meter_counts_and_closes() -> None:
 
 
 def test_coins_repeat_with_the_seed() -> None:
-    first, second = (Simulation(problem(4, 3), facts(4, 3), SimulationGenerator(9)).coins for _ in range(2))
+    first, second = (Simulation(problem(4, 3), facts(4, 3), SimulationGenerator(9)).randomness for _ in range(2))
     assert torch.equal(first.normal(4), second.normal(4))
     assert [first.integer(100) for _ in range(5)] == [second.integer(100) for _ in range(5)]
 

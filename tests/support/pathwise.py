@@ -27,7 +27,7 @@ from torch import Tensor
 
 from core.catalogue.questions import Gradient, GradientDifference, LeastGradient, Question
 from core.mechanisms.generator import SimulationGenerator
-from core.oracle import Answer, Coins, Meter, Oracle, Release, Status
+from core.oracle import Answer, Meter, Oracle, PublicRandomness, Release, Status
 from core.oracle.account import EVERYTHING, Account
 from core.oracle.noise import grid_for
 from core.oracle.simulation import Simulation
@@ -70,8 +70,8 @@ class Recording:
         return self._real.facts
 
     @property
-    def coins(self) -> Coins:
-        return self._real.coins
+    def randomness(self) -> PublicRandomness:
+        return self._real.randomness
 
     @property
     def precision(self) -> torch.dtype:
@@ -115,7 +115,7 @@ class Blind:
         self._account = Account(meter)
 
     @property
-    def coins(self) -> Coins:
+    def randomness(self) -> PublicRandomness:
         raise AssertionError("this run has no coins: record them first")
 
     def ask(self, question: Question, theta: Tensor, other: Tensor | None = None) -> Answer:

@@ -95,7 +95,11 @@ class Counting:
     def __init__(self, client: Client, records: object, meter: ClientMeter) -> None:
         self._client = client
         self._oracle = FullOracle(records, facts(UNITS, DIMENSION), meter, SystemGenerator())  # type: ignore[arg-type] # a problem
-        self.facts, self.coins, self.precision = self._oracle.facts, self._oracle.coins, self._oracle.precision
+        self.facts, self.randomness, self.precision = (
+            self._oracle.facts,
+            self._oracle.randomness,
+            self._oracle.precision,
+        )
         self.affords, self.block, self.release = self._oracle.affords, self._oracle.block, self._oracle.release
         self.resume, self.keep = self._oracle.resume, self._oracle.keep
 

@@ -87,7 +87,7 @@ class Told:
         generator = SimulationGenerator(seed)
         self._inner = Simulation(problem(UNITS, DIMENSION), FACTS, generator, lanes=lanes, meter=meter)
         self._job = job
-        self.facts, self.coins, self.precision = self._inner.facts, self._inner.coins, self._inner.precision
+        self.facts, self.randomness, self.precision = self._inner.facts, self._inner.randomness, self._inner.precision
         self.first_state = job.state
         self.recalled = len(unpack(job.state).answers)
         self.place = job.answers - self.recalled

@@ -61,7 +61,7 @@ class CertifiedClippedSgd(AbstractSettings):
     """theta <- theta - step_size * (mean clipped gradient of the next batch + noise), once through the records.
 
     The average of all iterates is returned, the start included and no iterate that no gradient was asked at: exactly
-    `steps` updates, N = steps + 1 points. Where the loss is not convex, one of them that coins choose. Never the best:
+    `steps` updates, N = steps + 1 points. Where the loss is not convex, one of them chosen at random. Never the best:
     to know it takes the records. A batch that is lost with a worker is skipped, and the certificate counts what was
     really taken.
     """
@@ -101,7 +101,7 @@ class CertifiedClippedSgd(AbstractSettings):
     moment: Moment | None = Field(default=None, description="of unclipped gradients; null: no certificate")
     returns: Literal["average", "random_iterate", "last"] | None = Field(
         default=None,
-        description="null: the average where the loss is convex, else an iterate that coins choose, and no record; "
+        description="null: the average where the loss is convex, else an iterate chosen at random, and no record; "
         "last: as plain private gradients are compared, nothing is claimed of it",
     )
     start: AnyStart = Field(
@@ -285,7 +285,7 @@ class CertifiedClippedSgd(AbstractSettings):
     def _unbounded_for(self, facts: Facts) -> tuple[str, ...]:
         """Return why nothing is known of what is returned."""
         if self.returns == "last":
-            return ("the certificates are about the average, or an iterate that coins choose",)
+            return ("the certificates are about the average, or an iterate chosen at random",)
         return self.uncertified_for(facts) or ("the clip is below four times the steepest slope",)
 
     def claim(self, facts: Facts, steps: int, noise: float, *, strayed: bool) -> Certificate:

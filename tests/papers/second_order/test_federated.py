@@ -307,7 +307,7 @@ class Flat:
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
-        self.facts, self.coins = simulation.facts, simulation.coins
+        self.facts, self.randomness = simulation.facts, simulation.randomness
         self.affords, self.block, self.release = simulation.affords, simulation.block, simulation.release
         self.resume, self.keep = simulation.resume, simulation.keep
 

@@ -1,4 +1,4 @@
-"""Long vectors stand in two places in turn: nothing that is told, kept or returned is any other for it."""
+"""Long vectors stand in two buffers in turn: nothing that is told, kept or returned is any other for it."""
 
 import pytest
 import torch
@@ -9,8 +9,8 @@ from core.catalogue.clipped.practical import ClippedSgd
 from core.catalogue.clipped.rules import Adam, MovingMean, NoMean, Sgd, TailMean
 from core.catalogue.losses import Clip, Squared
 from core.mechanisms.generator import SimulationGenerator
-from core.optimizers import iterate, places
-from core.optimizers.places import Places
+from core.optimizers import buffers, iterate
+from core.optimizers.buffers import BufferPool
 from core.oracle.simulation import Simulation
 from core.problems.linear import LinearProblem
 from core.training.notes import held
@@ -37,7 +37,7 @@ class Keeping:
 
     def __init__(self, real: Simulation) -> None:
         self._real = real
-        self.facts, self.coins, self.ask, self.affords = real.facts, real.coins, real.ask, real.affords
+        self.facts, self.randomness, self.ask, self.affords = real.facts, real.randomness, real.ask, real.affords
         self.block, self.resume, self.release, self.precision = real.block, real.resume, real.release, real.precision
         self.held: list[dict[str, Tensor]] = []
         self.copies: list[dict[str, Tensor]] = []
@@ -64,7 +64,7 @@ def kept(method: ClippedSgd | CertifiedClippedSgd) -> tuple[list[dict[str, Tenso
 @pytest.mark.parametrize("name", METHODS)
 def test_places_change_no_number(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plain, returned = kept(METHODS[name])
-    monkeypatch.setattr(places, "LONG", 1)
+    monkeypatch.setattr(buffers, "LONG", 1)
     again, also = kept(METHODS[name])
     assert torch.equal(returned, also)
     assert len(plain) == len(again) >= STEPS
@@ -72,18 +72,18 @@ def test_places_change_no_number(name: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_vector_stands_until_the_next_but_one() -> None:
-    like, here = torch.zeros(places.LONG), Places()
+    like, here = torch.zeros(buffers.LONG), BufferPool()
     made = [here.of("theta", like) for _ in range(5)]
     assert [one.data_ptr() == made[0].data_ptr() for one in made] == [True, False, True, False, True]
     assert here.of("mean", like).data_ptr() not in {one.data_ptr() for one in made}
-    assert here.of("theta", torch.zeros(2, places.LONG)).shape == (2, places.LONG)
+    assert here.of("theta", torch.zeros(2, buffers.LONG)).shape == (2, buffers.LONG)
     assert here.scratch(like).data_ptr() == here.scratch(like).data_ptr()
-    assert here.scratch(torch.zeros(2, places.LONG)).shape == (2, places.LONG)
+    assert here.scratch(torch.zeros(2, buffers.LONG)).shape == (2, buffers.LONG)
 
 
 def test_what_somebody_still_holds_is_copied_before_it_is_written_over() -> None:
-    here = Places()
-    first = here.of("theta", torch.zeros(places.LONG)).fill_(1.0)
+    here = BufferPool()
+    first = here.of("theta", torch.zeros(buffers.LONG)).fill_(1.0)
     shared = held(first)
     here.of("theta", first).fill_(2.0)
     here.of("theta", first).fill_(3.0)

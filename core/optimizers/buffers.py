@@ -1,4 +1,4 @@
-"""Where a method's long vectors stand: two places for each, written in turn, so that no step asks for new memory.
+"""Where a method's long vectors stand: two buffers for each, written in turn, so that no step asks for new memory.
 
 A network's iterate is millions of numbers. Memory for one more of them in each step is looked for, zeroed by the system
 and given back, which takes as long as the arithmetic, and leaves holes that the next one does not fit.
@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 LONG: Final = 2**12
-"""Entries from which on a place is used again; shorter vectors are made anew."""
+"""Entries from which on a buffer is used again; shorter vectors are made anew."""
 
 _SCRATCH: Final = "scratch"
 
 
-class Places:
-    """The places of the vectors that one run of a method makes in each step, by name.
+class BufferPool:
+    """The buffers of the vectors that one run of a method makes in each step, by name.
 
     What a step makes stays until the next but one makes the same: by then a state has been kept that no longer holds
     it. Whoever keeps a vector for longer than that copies it. What is shared until somebody writes, as meters share
@@ -32,14 +32,14 @@ class Places:
         if like.numel() < LONG:
             return torch.empty_like(like)
         made = self._made.setdefault(name, deque())
-        place = made.popleft() if len(made) > 1 else None
-        if place is None or place.shape != like.shape:
-            place = torch.empty_like(like)
-        made.append(place)
-        return place
+        buffer = made.popleft() if len(made) > 1 else None
+        if buffer is None or buffer.shape != like.shape:
+            buffer = torch.empty_like(like)
+        made.append(buffer)
+        return buffer
 
     def scratch(self, like: Tensor) -> Tensor:
-        """Return where to write what no step is told of: always the same place."""
+        """Return where to write what no step is told of: always the same buffer."""
         made = self._made.setdefault(_SCRATCH, deque())
         if not made or made[0].shape != like.shape:
             made.clear()

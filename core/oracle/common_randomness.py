@@ -13,7 +13,7 @@ class Count:
         self.count = count
 
 
-class CommonCoins:
+class CommonRandomness:
     """Data-free draws that all clients make alike, and anybody could who knows the federation's name.
 
     They hang on how many means were told before, so that an attempt that goes on draws those of the one before it.
@@ -36,4 +36,4 @@ class CommonCoins:
         """Return the name of the next draw."""
         told, drawn = self._drawn
         self._drawn = (self._told.count, drawn + 1 if told == self._told.count else 1)
-        return f"{self._name}/coins/{self._drawn[0]}/{self._drawn[1]}"
+        return f"{self._name}/randomness/{self._drawn[0]}/{self._drawn[1]}"
