@@ -93,7 +93,7 @@ MEMBERS: dict[str, dict[str, Form]] = {
     "compensate": {"fraction": lambda x: bool(re.fullmatch("[0-9]{1,18}(/[0-9]{1,18})?", x)), **WHY},
     "freeze": WHY,
     "unfreeze": WHY,
-    "reconcile": {"seen": lambda x: x is None or fits(SEEN, {"draws": {}} | x), **WHY},
+    "reconcile": {"seen": or_null(SEEN), **WHY},
     "unwitnessed": {"since": TIME, "until": TIME, **WHY},
     "accept": {"entry": COUNT, **WHY},
 }
@@ -285,7 +285,7 @@ class Ledger:
         body = json.loads(text)
         need(canonical(body) == text, "its body is not in the canonical form")
         json.dumps(body, ensure_ascii=False).encode()  # no half of a surrogate pair
-        need(body["v"] == 2, f"it is of version {body['v']}, which section 8 is about")  # noqa: PLR2004 - the version
+        need(body["v"] == 1, f"it is of version {body['v']}, and this program reads 1")
         shown = ("seq", "kind", "job", "attempt", "chunk")
         need([entry[name] for name in shown] == [body[name] for name in shown], "it is shown as something else")
         self.scope = self.scope or body["scope"]
@@ -520,7 +520,7 @@ class Ledger:
             if any(missing):
                 missing[slot] = min(missing[slot], free[slot])
                 raised[name] = (missing, ZERO)
-            draws = (body["seen"] or {"draws": {}}).get("draws", {}).get(name, 0)
+            draws = (body["seen"] or {"draws": {}})["draws"].get(name, 0)
             account["draws"] = max(account["draws"], min(draws, room(account)))
         if any(raised.get(self.scope, (ZERO,))[0]):
             self.charged["forgotten"] += 1

@@ -49,7 +49,7 @@ def differs(told: Certificate, payload: Mapping[str, Any], entries: Sequence[Ent
         "whose the budget is, and its terms": _is_of_scope(told.scope, bodies[0]),
         "the records that came into the scope": _uploaded(told.dataset.id, entries) == told.dataset,
         "times in which payments may be missing": _reconciled(entries[:last]) == told_before,
-        f"the records that {job} reads": mine[0].get("dataset") in {None, told.dataset.id},
+        f"the records that {job} reads": mine[0]["dataset"] == told.dataset.id,
         f"the entries about {job}": _spans(told, mine),
         f"what {job} drew and cost": _sums(mine, payload) == _sums_told(payload),
     }
@@ -57,11 +57,11 @@ def differs(told: Certificate, payload: Mapping[str, Any], entries: Sequence[Ent
 
 
 def _is_of_scope(scope: Scope, opened: Mapping[str, Any]) -> bool:
-    """Say whether a scope's first entry says the same of it; one of version 1 does not say the unit."""
+    """Say whether a scope's first entry says the same of it."""
     terms = opened["terms"]
     figures = [(scope.epsilon, terms["epsilon"]), (scope.delta, terms["delta"])]
     told = scope.adjacency, scope.units, scope.unit, scope.orders, scope.weights, scope.caps_nano
-    kept = opened["adjacency"], opened["units"], opened.get("unit", scope.unit)
+    kept = opened["adjacency"], opened["units"], opened["unit"]
     return all(Decimal(one) == Decimal(other) for one, other in figures) and told == (
         *kept,
         *(terms[name] for name in ("orders", "weights", "caps_nano")),

@@ -328,7 +328,5 @@ class Verification(View):
     """Number of the first line that does not recompute; None: all do."""
     reason: str | None = None
     """What is wrong with it; None: nothing."""
-    unchecked: tuple[str, ...] = ()
-    """What its entries do not tell, so that it could not be checked."""
     unwitnessed: tuple[Gap, ...] = ()
     """Where entries may be missing."""

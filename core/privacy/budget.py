@@ -16,7 +16,7 @@ interaction and twin j say the same, hence for every event E and neighbouring in
 
 The caps are floor(1e9 B_j) - 1 nano-nats. The weights add up to .999 and not to 1: the rest of delta, and the weight
 of dropped orders, pay for draws that are only close to the laws that are priced. How many of them that is room for, and
-who counts them, is in `core.privacy.draws`. Budgets from before it have weights that add up to 1, and hardly any room.
+who counts them, is in `core.privacy.draws`.
 
 What is given back lowers totals and changes nothing in this. Taking the best order at full delta afterwards has no
 such proof. Orders, weights and delta of a budget never change.
@@ -46,9 +46,6 @@ MANY: Final = 10**9
 
 WEIGHTS: Final = (Decimal("0.699"), Decimal("0.1"), Decimal("0.1"), Decimal("0.1"))
 """Parts of delta, the leading order's first."""
-
-FIRST_WEIGHTS: Final = (Decimal("0.7"), Decimal("0.1"), Decimal("0.1"), Decimal("0.1"))
-"""Of budgets made before draws were counted."""
 
 _PERCENT: Final = Decimal("0.0001")
 
@@ -92,7 +89,7 @@ def default_delta(units: int) -> Decimal:
     return Decimal(1).scaleb(-max(digits + 2, 5))
 
 
-def plan_orders(epsilon: Decimal, delta: Decimal, weights: Sequence[Decimal] = WEIGHTS) -> Terms:
+def plan_orders(epsilon: Decimal, delta: Decimal) -> Terms:
     """Fix the orders, weights and caps of a budget.
 
     The leading order a is the integer at which one full-batch Gaussian job can be largest, with all of delta; the
@@ -106,7 +103,7 @@ def plan_orders(epsilon: Decimal, delta: Decimal, weights: Sequence[Decimal] = W
     leading = _leading_order(float(epsilon), float(delta))
     wanted = (leading, round(Fraction(3 * leading, 4)), round(Fraction(3 * leading, 5)), 2 * leading)
     pooled: dict[int, Decimal] = {}
-    for order, weight in zip(wanted, weights, strict=True):
+    for order, weight in zip(wanted, WEIGHTS, strict=True):
         kept = max(order, 2)
         pooled[kept] = pooled.get(kept, Decimal(0)) + weight
     caps = {order: _cap_nano(epsilon, weight * delta, order) for order, weight in pooled.items()}
@@ -126,7 +123,7 @@ def plan_orders(epsilon: Decimal, delta: Decimal, weights: Sequence[Decimal] = W
     )
 
 
-def terms_from_rho(rho: Decimal, delta: Decimal, weights: Sequence[Decimal] = WEIGHTS) -> Terms:
+def terms_from_rho(rho: Decimal, delta: Decimal) -> Terms:
     """Fix the terms of a budget declared as rho: its epsilon is what rho-zCDP gives at delta, rounded down.
 
     Raises:
@@ -140,7 +137,7 @@ def terms_from_rho(rho: Decimal, delta: Decimal, weights: Sequence[Decimal] = WE
     if not epsilon > 0:
         raise Invalid("This rho is too small to keep.", FieldError("/budget/rho", "give a larger rho"))
     try:
-        return plan_orders(epsilon, delta, weights)
+        return plan_orders(epsilon, delta)
     except Invalid as refusal:
         details = tuple(FieldError("/budget/rho", f"it gives epsilon {epsilon}: {e.detail}") for e in refusal.fields)
         raise Invalid(refusal.detail, *details) from refusal

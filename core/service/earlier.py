@@ -27,7 +27,7 @@ class Earlier:
     """What the ledgers of an owner's scopes say of earlier uploads.
 
     Attributes:
-        due: the digest of what is kept, by dataset; without those from before entries said it.
+        due: the digest of what is kept, by dataset; without those of which nothing is kept.
         left: datasets whose records may be in another scope now: the witness knows that they were erased, and nothing
             was ever charged to their scope.
     """

@@ -155,7 +155,6 @@ def verify(context: Context, caller: Caller, scope_id: str) -> VerificationView:
         head=found and found.head,
         first_bad=found and found.first_bad_seq,
         reason=found and found.reason,
-        unchecked=list(found.unchecked) if found else [],
         unwitnessed=gaps_now,
         running=goes_on,
         verified_at=outcome and rfc3339(outcome.at),

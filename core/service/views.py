@@ -298,8 +298,6 @@ class VerificationView(View):
     """Number of the first line that does not recompute; null: all do."""
     reason: Operational[str | None]
     """What is wrong with it; null: nothing."""
-    unchecked: Operational[list[str]]
-    """What its entries do not tell, so that it could not be checked."""
     unwitnessed: list[GapView]
     """Where entries may be missing: what is left of the chain recomputes, and cannot say what was in it."""
 

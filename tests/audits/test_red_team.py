@@ -26,7 +26,7 @@ from core.catalogue.columns import Column, DateColumn, IntegerColumn, NumberColu
 from core.catalogue.jobs import JobSpec
 from core.errors import NotFound
 from core.mechanisms.gaussian import DISTANCE_CAP
-from core.privacy.budget import FIRST_WEIGHTS, NANO, Terms, plan_orders
+from core.privacy.budget import NANO, Terms, plan_orders
 from core.privacy.conversions import renyi_budget
 from core.privacy.draws import most_draws
 from core.service import jobs as job_cases
@@ -82,9 +82,10 @@ class TestDelta:
     def test_caps_leave_room_for_the_sampler(self, epsilon: str, delta: str, draws: int) -> None:
         assert promised(plan_orders(Decimal(epsilon), Decimal(delta)), draws) <= 0
 
-    def test_caps_rounded_up_leave_none(self) -> None:
-        terms = plan_orders(Decimal(1), Decimal("1e-10"), FIRST_WEIGHTS)
-        assert promised(terms.model_copy(update={"caps_nano": tuple(c + 2 for c in terms.caps_nano)}), 0) > 0
+    def test_caps_that_are_a_thousandth_of_a_nat_too_large_leave_none(self) -> None:
+        terms = plan_orders(Decimal(1), Decimal("1e-10"))
+        assert promised(terms, 0) <= 0
+        assert promised(terms.model_copy(update={"caps_nano": tuple(c + 10**6 for c in terms.caps_nano)}), 0) > 0
 
     def test_far_larger_epsilons_are_not_covered(self) -> None:
         terms = plan_orders(Decimal(50), Decimal("1e-6"))

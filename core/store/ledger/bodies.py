@@ -1,7 +1,6 @@
 """The text of an entry: what every body says, how it is written, and how it is read back.
 
-A body is canonical JSON with a version, `v`. Version 2 is written today; version 1, of databases made before, is read
-as version 2 where it says as much (`core.store.ledger.first_form`).
+A body is canonical JSON with the version of its form, `v`. There is one version so far.
 """
 
 import json
@@ -13,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 if TYPE_CHECKING:
     from core.store.ledger.tally import Tally
 
-VERSION: Final = 2
+VERSION: Final = 1
 SLOTS: Final = 4
 _MOST: Final = 2**63 - 1
 
@@ -56,7 +55,7 @@ class Body(BaseModel):
 
     KIND: ClassVar[str]
 
-    v: Literal[1, 2]
+    v: Literal[1]
     scope: str
     seq: Annotated[int, Field(ge=1)]
     kind: str
@@ -71,11 +70,11 @@ class Body(BaseModel):
         """Return a body of this kind from its text.
 
         Raises:
-            ValueError: it has not the form of this kind.
+            ValueError: it does not have the form of this kind, or its text is not the canonical one of its value.
         """
         found = cls.model_validate_json(text, strict=True)
-        if found.v == VERSION and canonical(found.model_dump(mode="json", exclude_unset=True)) != text:
-            raise ValueError("a number in it is written as of another type")
+        if canonical(found.model_dump(mode="json", exclude_unset=True)) != text:
+            raise ValueError("its text is not canonical JSON, or a number in it is written as of another type")
         return found
 
     def follow(self, tally: "Tally") -> None:

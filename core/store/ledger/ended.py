@@ -52,7 +52,7 @@ def _compare_row(job: Job, first: kinds.Reserve, bodies: list[Body]) -> None:
     payers = {job.scope_id, job.grant_id or job.scope_id}
     remind(payers == first.accounts.keys(), f"{job.id} pays from other accounts than its entries say")
     remind(job.owner_id == first.actor, f"{job.id} is another's than its entries say")
-    remind(first.dataset in {None, job.dataset_id}, f"{job.id} reads other records than its entries say")
+    remind(first.dataset == job.dataset_id, f"{job.id} reads other records than its entries say")
     remind(job.finished_at is not None, f"{job.id} has ended, and its row does not say so")
     told = first.model_dump(mode="json")["schedule"]
     events = [event for times, event in told for _ in range(times)]
@@ -62,9 +62,8 @@ def _compare_row(job: Job, first: kinds.Reserve, bodies: list[Body]) -> None:
     charges = [body for body in bodies if isinstance(body, kinds.Charge)]
     paid = len(events) if charges else max((body.chunk + 1 for body in spends if body.chunk is not None), default=0)
     remind(job.chunks_spent == paid, f"{job.id} remembers other chunks as paid than its entries")
-    if first.v != 1:
-        for account in payers:
-            _compare_amounts(job, account, first, spends, charged=bool(charges))
+    for account in payers:
+        _compare_amounts(job, account, first, spends, charged=bool(charges))
 
 
 def _compare_amounts(job: Job, account: str, first: kinds.Reserve, spends: list[kinds.Spend], *, charged: bool) -> None:

@@ -33,8 +33,8 @@ class Reserve(Body):
     schedule: Runs
     retry_allowance: Annotated[int, Field(ge=0)]
     draws: Draws
-    dataset: str | None
-    """Whose records it reads; version 1 does not say."""
+    dataset: str
+    """Whose records it reads."""
     actor: str
 
     def follow(self, tally: Tally) -> None:
@@ -43,8 +43,7 @@ class Reserve(Body):
         assert self.job is not None, "demanded above"
         demand(not tally.is_known(self.job), f"{self.job} was reserved for before")
         demand(not tally.is_frozen and tally.pending is None, "the scope was frozen")
-        told = self.v == 1 if self.dataset is None else tally.has(self.dataset)
-        demand(told, "the records that it reads never came into the scope")
+        demand(tally.has(self.dataset), "the records that it reads never came into the scope")
         demand(self.scope in self.accounts, "the scope's account pays nothing")
         for account_id in self.accounts.keys() - {self.scope}:
             owner = tally.accounts[account_id].principal if account_id in tally.accounts else None
@@ -53,18 +52,17 @@ class Reserve(Body):
         own = {
             one for one, account in tally.accounts.items() if account.principal == self.actor and not account.is_closed
         }
-        demand(self.v == 1 or own <= self.accounts.keys(), f"the grant of {self.actor} pays nothing")
+        demand(own <= self.accounts.keys(), f"the grant of {self.actor} pays nothing")
         priced = _priced(self.schedule, self.retry_allowance)
         held: Amounts = {}
         for account_id in self.accounts:
             totals, beside = priced.amounts(tally.accounts[account_id].terms)
             held[account_id] = plus(totals[-1], beside)
-        exact = self.v != 1
-        tally.move(self, dict.fromkeys(self.accounts, ZERO), held, exact=exact)
+        tally.move(self, dict.fromkeys(self.accounts, ZERO), held)
         tally.count(self.accounts, self.draws)
-        self.begin(tally, priced, exact=exact)
+        self.begin(tally, priced)
 
-    def begin(self, tally: Tally, priced: Schedule, *, exact: bool) -> None:
+    def begin(self, tally: Tally, priced: Schedule) -> None:
         """Count the job as live, with what was reserved for it."""
         nothing = {account_id: list(ZERO) for account_id in self.accounts}
         assert self.job is not None, "a reservation is a job's"
@@ -72,10 +70,8 @@ class Reserve(Body):
             actor=self.actor,
             dataset=self.dataset,
             schedule=priced,
-            exact=exact,
             held={account_id: list(moved.reserved) for account_id, moved in self.accounts.items()},
-            charged=dict(nothing),
-            first=dict(nothing),
+            charged=nothing,
             left={one: list(priced.amounts(tally.accounts[one].terms)[1]) for one in self.accounts},
             terms={one: tally.accounts[one].terms for one in self.accounts},
             draws=self.draws,
@@ -96,15 +92,13 @@ class Spend(Body):
         chunk = self._due_chunk(job)
         demand(self.event == ((1, job.schedule.events[chunk]),), "its event is not the one of its chunk")
         demand(self.again == (chunk < job.paid), "whether it pays again is told wrongly")
-        due = {account_id: self._price(job, tally.accounts[account_id].terms, account_id) for account_id in job.held}
-        tally.move(self, due, {one: minus(amount) for one, amount in due.items()}, exact=job.exact)
+        due = {account_id: self._price(job, tally.accounts[account_id].terms) for account_id in job.held}
+        tally.move(self, due, {one: minus(amount) for one, amount in due.items()})
         _charge(job, self)
-        for account_id, moved in self.accounts.items():
-            if self.again:
+        if self.again:
+            for account_id, moved in self.accounts.items():
                 demand(covers(job.left[account_id], moved.spent), "the allowance does not pay for it")
                 job.left[account_id] = plus(job.left[account_id], minus(moved.spent))
-            else:
-                job.first[account_id] = plus(job.first[account_id], moved.spent)
         assert self.attempt is not None, "looked at with the chunk"
         job.attempt, job.due, job.paid = self.attempt, chunk + 1, max(job.paid, chunk + 1)
         _draw(tally, job, self.event)
@@ -124,16 +118,13 @@ class Spend(Body):
         demand(chunk <= job.paid, f"chunk {chunk} is paid where chunk {job.paid} is due")
         return chunk
 
-    def _price(self, job: JobTally, terms: Terms, account_id: str) -> list[int]:
+    def _price(self, job: JobTally, terms: Terms) -> list[int]:
         assert self.chunk is not None, "looked at before"
         if self.again:
             return slots(cost_nano(job.schedule.events[self.chunk], terms.orders))
         totals = job.schedule.amounts(terms)[0]
         before = totals[self.chunk - 1] if self.chunk else ZERO
-        if job.exact:
-            return plus(totals[self.chunk], minus(before))
-        # What version 1 has reserved at an older, higher price is paid by its differences: as many in all, or more.
-        return [max(0, one) for one in plus(totals[self.chunk], minus(job.first[account_id]))]
+        return plus(totals[self.chunk], minus(before))
 
 
 class Charge(Body):
@@ -152,7 +143,7 @@ class Charge(Body):
         rest = rest_of(job, self.scope, tally.accounts[self.scope].terms)
         demand(all(one[1] != two[1] for one, two in pairwise(self.event)), "two runs are of the same event")
         told = [event for count, event in self.event for _ in range(min(count, len(rest) + 1))]
-        demand(told == rest or not job.exact, "its events are not those left of the schedule and the allowance")
+        demand(told == rest, "its events are not those left of the schedule and the allowance")
         tally.move(self, dict(job.held), {one: minus(amount) for one, amount in job.held.items()})
         _charge(job, self)
         job.paid = len(job.schedule.events)

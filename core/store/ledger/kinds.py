@@ -5,9 +5,9 @@ A new kind is one class, in `core.store.ledger.job_entries` or `core.store.ledge
 is written, read and verified. What one sees of a chain from outside stands in `docs/ledger-format.md`.
 """
 
+import json
 from typing import Final
 
-from core.store.ledger import first_form
 from core.store.ledger.bodies import Body
 from core.store.ledger.job_entries import Charge, Compensate, Reserve, Settle, Spend
 from core.store.ledger.scope_entries import Accept, Freeze, Grant, Open, Reconcile, Unfreeze, Unwitnessed, Upload
@@ -59,8 +59,7 @@ def read(text: str) -> Body:
     Raises:
         ValueError, KeyError, TypeError: it is no body.
     """
-    modern, kind = first_form.modernised(text)
-    return KINDS[kind].read(modern)
+    return KINDS[json.loads(text)["kind"]].read(text)
 
 
 def follow(tally: Tally, body: Body) -> None:

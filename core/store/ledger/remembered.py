@@ -35,7 +35,7 @@ def compare_scope(scope: Scope, tally: Tally) -> None:
     """Compare what decides the noise and the rates of all jobs to come, who answers, and whether it admits jobs."""
     told, kept = (tally.owner, tally.adjacency, tally.units), (scope.owner_id, scope.adjacency, scope.units)
     demand(told == kept, "its owner, adjacency or number of units is not that of its first entry")
-    demand(tally.unit is None or tally.unit == scope.unit, "its unit is not that of its first entry")
+    demand(tally.unit == scope.unit, "its unit is not that of its first entry")
     demand((scope.frozen_reason is not None) == tally.is_frozen, "it is frozen by no entry, or thawed by none")
     gaps_kept = [(gap.entry, gap.since, gap.until, gap.accepted) for gap in gaps.gaps_of(scope)]
     demand(gaps_kept == tally.unwitnessed, "its gaps are not those of its entries")
@@ -44,8 +44,7 @@ def compare_scope(scope: Scope, tally: Tally) -> None:
 def compare_datasets(session: Session, scope_id: str, tally: Tally) -> None:
     """Compare whose records came into the scope, and which, with the entries that say so.
 
-    Where every entry was followed, also what is kept of them to compare later uploads with. Of datasets from before
-    there were such entries nothing can be compared.
+    Where every entry was followed, also what is kept of them to compare later uploads with.
     """
     of_it = select(Dataset.id, Dataset.fingerprint, Dataset.rows, Dataset.owner_id).where(Dataset.scope_id == scope_id)
     kept = {row.id: (row.fingerprint, row.rows, row.owner_id) for row in session.execute(of_it)}
@@ -103,18 +102,17 @@ def compare_jobs(scope_id: str, due: Mapping[str, JobTally], rows: Mapping[str, 
         payers = {scope_id, row.grant_id or scope_id} if row.scope_id == scope_id else None
         remind(payers == job.held.keys(), f"{job_id} pays from other accounts than its entries say")
         remind(row.owner_id == job.actor, f"{job_id} is another's than its entries say")
-        remind(job.dataset in {None, row.dataset_id}, f"{job_id} reads other records than its entries say")
+        remind(job.dataset == row.dataset_id, f"{job_id} reads other records than its entries say")
         remind(job.is_over == (row.finished_at is not None), f"{job_id} has ended without an entry that ends it")
         remind(row.schedule == job.schedule.chunks, f"the schedule that {job_id} remembers is not that of its entries")
         remind(row.draws == job.draws, f"the draws that {job_id} remembers are not those of its entries")
         remind(row.chunks_spent == job.paid, f"{job_id} remembers other chunks as paid than its entries")
-        if job.exact:
-            remind(row.chunks == job.totals, f"the prices that {job_id} remembers are not those of its schedule")
-            remembered = _used(row.allowance), _used(row.allowance_spent)
-            remind(
-                remembered == (_used(job.allowance), _used(job.taken)),
-                f"the allowance that {job_id} remembers is not that of its entries",
-            )
+        remind(row.chunks == job.totals, f"the prices that {job_id} remembers are not those of its schedule")
+        remembered = _used(row.allowance), _used(row.allowance_spent)
+        remind(
+            remembered == (_used(job.allowance), _used(job.taken)),
+            f"the allowance that {job_id} remembers is not that of its entries",
+        )
 
 
 def _used(amounts: Mapping[str, list[int]]) -> dict[str, list[int]]:

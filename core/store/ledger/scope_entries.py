@@ -53,7 +53,7 @@ class TermsBody(BaseModel):
             caps_nano=self.caps_nano,
         )
 
-    def due(self, units: int, version: int) -> Terms:
+    def due(self, units: int) -> Terms:
         """Return the terms that follow from what was declared and n."""
         known = {"epsilon", "rho", "delta", *ACCEPTANCES}
         demand(self.declared.keys() <= known, "its budget is declared by unknown words")
@@ -62,7 +62,7 @@ class TermsBody(BaseModel):
         told = {name: self.declared.get(name) for name in ("epsilon", "rho", "delta")}
         words = [value if isinstance(value, str) else None for value in told.values()]
         demand(words == list(told.values()), "figures of its budget are no strings")
-        return terms_of_budget(*words, units, version)
+        return terms_of_budget(*words, units)
 
 
 class Still(Body):
@@ -93,7 +93,7 @@ class Open(Still):
         demand(self.account == self.scope, "the scope's account has another name")
         told = self.terms.terms
         demand(
-            told == self.terms.due(self.units, self.v),
+            told == self.terms.due(self.units),
             "its caps, orders and weights are not those of the declared budget",
         )
         tally.owner, tally.units = self.actor, self.units
@@ -115,7 +115,7 @@ class Upload(Still):
     actor: str
     identity: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")] | None = None
     """SHA-256 over sealed, padded texts under fresh random nonces: that they are there, and nothing of what they say.
-    Entries of before, and those of datasets of which nothing is kept, are without it."""
+    Entries of datasets of which nothing is kept are without it."""
 
     def follow(self, tally: Tally) -> None:
         """Demand that they came into it once, and note them."""
@@ -175,7 +175,7 @@ class Grant(Still):
             part = Fraction(parse_figure(share))
             demand(part <= 1, "its share is more than the budget")
             return part_of(scope, part)
-        return self.terms.due(tally.units, self.v)
+        return self.terms.due(tally.units)
 
 
 def _shape(terms: Terms) -> tuple[object, ...]:
@@ -220,14 +220,14 @@ class Witnessed(BaseModel):
     seq: Annotated[int, Field(ge=0)]
     head: str
     taken: dict[str, tuple[int, int, int, int]]
-    draws: dict[str, Annotated[int, Field(ge=0, le=2**63 - 1)]] = {}
-    """Units of draws of each account then; a witness of before they were counted tells none."""
+    draws: dict[str, Annotated[int, Field(ge=0, le=2**63 - 1)]]
+    """Units of draws of each account then."""
 
 
 class Reconcile(Body):
     """What a ledger that was put back is charged more, so that it holds what its witness had seen.
 
-    `seen` is None where the witness did not know the scope, and in version 1.
+    `seen` is None where the witness did not know the scope.
     """
 
     KIND: ClassVar[str] = "reconcile"
@@ -241,12 +241,7 @@ class Reconcile(Body):
         demand((self.job, self.attempt, self.chunk) == (None, None, None), "it names a job")
         demand(not tally.live, "there are live jobs")
         before = {one: list(account.spent) for one, account in tally.accounts.items()}
-        if self.v == 1:
-            demand(self.accounts.keys() <= tally.accounts.keys(), "it moves amounts of unknown accounts")
-            raised = {one: list(moved.spent) for one, moved in self.accounts.items()}
-            demand(all(min(amount) >= 0 for amount in raised.values()), "it gives something back")
-        else:
-            raised = {} if self.seen is None else raised_to(self.seen.taken, tally.accounts)
+        raised = {} if self.seen is None else raised_to(self.seen.taken, tally.accounts)
         tally.move(self, raised, dict.fromkeys(raised, _ZERO))
         told = {} if self.seen is None else self.seen.draws
         for account_id, draws in draws_raised_to(told, tally.accounts).items():

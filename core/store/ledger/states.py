@@ -23,13 +23,11 @@ BLOCK: Final = 128
 """Of every so many entries the hash is kept, so that any entry can be hashed again between two that are known."""
 _PLAIN: Final = (
     "seq",
-    "version",
     "at",
     "owner",
     "units",
     "adjacency",
     "unit",
-    "was_open_before_uploads",
     "is_frozen",
     "pending",
     "unwitnessed",
@@ -39,10 +37,8 @@ _PLAIN: Final = (
 _OF_JOBS: Final = (
     "actor",
     "dataset",
-    "exact",
     "held",
     "charged",
-    "first",
     "left",
     "paid",
     "attempt",
@@ -82,7 +78,6 @@ class State:
             "live": {job: _job_text(one) for job, one in tally.live.items()},
             "compensations": list(tally.compensations),
             "totals": [tally.totals.gaussian, tally.totals.other, tally.totals.unpriced],
-            "remarks": sorted(tally.remarks),
         }
         return canonical(told)
 
@@ -99,7 +94,6 @@ def read_state(text: str) -> State:
     tally.live = {job: _read_job(one) for job, one in told["live"].items()}
     tally.compensations = deque(told["compensations"], maxlen=tally.compensations.maxlen)
     tally.before = Totals(*told["totals"])
-    tally.remarks = set(told["remarks"])
     return State(tally, told["head"], [f"sha256:{head}" for head in told["heads"]])
 
 

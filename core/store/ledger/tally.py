@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from core.privacy.amounts import parse_figure
-from core.privacy.budget import FIRST_WEIGHTS, WEIGHTS, Terms, covers, default_delta, plan_orders, terms_from_rho
+from core.privacy.budget import Terms, default_delta, plan_orders, terms_from_rho
 from core.privacy.draws import most_draws
 from core.privacy.events import Event
 from core.privacy.totals import Totals
@@ -87,12 +87,10 @@ class JobTally:
 
     Attributes:
         actor: who asked for it.
-        dataset: whose records it reads; None where version 1 does not say.
+        dataset: whose records it reads.
         schedule: what it draws, chunk by chunk, and what that costs.
-        exact: whether amounts must be the prices to the last nano-nat; else they must cover them (version 1).
         held: what is reserved for it still, by account.
         charged: what it has spent, by account.
-        first: the part of that which paid for chunks the first time.
         left: what is left of its allowance, by account.
         paid: chunks that were paid for at least once.
         attempt: the last attempt that has paid, 0 before.
@@ -105,12 +103,10 @@ class JobTally:
     """
 
     actor: str
-    dataset: str | None
+    dataset: str
     schedule: Schedule
-    exact: bool
     held: Amounts
     charged: Amounts
-    first: Amounts
     left: Amounts
     paid: int = 0
     attempt: int = 0
@@ -147,15 +143,13 @@ class Tally:
 
     Attributes:
         seq: the number of the last entry.
-        version: of its form; none before it had a newer one.
         at: its time.
         owner: who answers for the scope.
         units: n, the number of units.
         adjacency: of the scope.
-        unit: of the scope, JSON-ready; None where version 1 does not say.
+        unit: of the scope, JSON-ready.
         accounts: by identifier; the scope's own has the scope's.
         uploads: datasets whose records came into the scope, by identifier.
-        was_open_before_uploads: whether records may have come into it without an entry.
         live: jobs that are reserved for and not over.
         over: jobs that are over, until whoever follows the chain takes them out; then they are looked up.
         is_frozen: whether the scope is frozen by an entry.
@@ -167,7 +161,6 @@ class Tally:
         reconciled: the numbers of the entries whose kinds are `RECONCILED`.
         charged: the events that were charged and stay so, counted: those of entries after `before`.
         before: what the events of the entries before add up to, where only that is known; None: there are none.
-        remarks: what could not be checked.
     """
 
     def __init__(
@@ -180,7 +173,6 @@ class Tally:
         self._find = find
         self._was_seen = was_seen or (lambda job: find(job) is not None)
         self.seq = 0
-        self.version = 0
         self.at = 0.0
         self.owner = ""
         self.units = 0
@@ -188,7 +180,6 @@ class Tally:
         self.unit: object = None
         self.accounts: dict[str, AccountTally] = {}
         self.uploads: dict[str, Uploaded] = {}
-        self.was_open_before_uploads = False
         self.live: dict[str, JobTally] = {}
         self.over: dict[str, JobTally] = {}
         self.is_frozen = False
@@ -199,7 +190,6 @@ class Tally:
         self.reconciled: list[int] = []
         self.charged: Counter[Event] = Counter()
         self.before: Totals | None = None
-        self.remarks: set[str] = set()
 
     def look_up(self, find: Callable[[str], JobTally | None], was_seen: Callable[[str], bool]) -> None:
         """Have jobs that were over before looked up in this way, as the arguments of the same names."""
@@ -212,7 +202,7 @@ class Tally:
 
     def has(self, dataset: str) -> bool:
         """Say whether a dataset's records may be in the scope: they came into it, or no entry says what did."""
-        return dataset in self.uploads or not self.uploads or self.was_open_before_uploads
+        return dataset in self.uploads or not self.uploads
 
     def enter(self, body: Body) -> None:
         """Check what every entry obeys, whatever its kind; its own rule comes after this.
@@ -222,20 +212,12 @@ class Tally:
         """
         demand(body.scope == self.scope, f"it is of {body.scope}")
         demand((body.seq == 1) == (body.kind == "open"), "the first entry opens the scope, and no other does")
-        demand(body.v >= self.version, f"it is of version {body.v}, and one of version {self.version} is before it")
-        if body.v == 1:
-            self.remarks.add(
-                "entries of version 1: that their prices are covered was checked, not that they are exact; nor was the "
-                "order of their times, or what a witness had seen"
-            )
-        else:
-            demand(body.at == int(body.at), "its time is not in whole seconds")
-            demand(body.at >= self.at, "its time lies before that of the entry before")
+        demand(body.at == int(body.at), "its time is not in whole seconds")
+        demand(body.at >= self.at, "its time lies before that of the entry before")
 
     def leave(self, body: Body) -> None:
         """Count an entry as the last one."""
-        self.seq, self.version, self.at = body.seq, body.v, max(body.at, self.at)
-        self.was_open_before_uploads |= body.v == 1
+        self.seq, self.at = body.seq, body.at
         if body.kind in RECONCILED:
             self.reconciled.append(body.seq)
 
@@ -272,15 +254,13 @@ class Tally:
         self.over[job_id] = self.live.pop(job_id)
         self.over[job_id].is_over = True
 
-    def move(self, body: Body, spent: Amounts, reserved: Amounts, *, exact: bool = True) -> None:
+    def move(self, body: Body, spent: Amounts, reserved: Amounts) -> None:
         """Compare what an entry moves with what it should, and move it.
 
         Args:
             body: the entry.
             spent: what it should add to what is spent, by account; slots that terms do not use are 0.
             reserved: the same of what is reserved.
-            exact: whether the two must be equal. If not, an entry may move more than it should, to the safe side:
-                spend more out of what was reserved, or reserve more.
 
         Raises:
             BrokenChain: it moves something else, or more than there is, or passes every cap.
@@ -288,13 +268,8 @@ class Tally:
         demand(body.accounts.keys() == spent.keys(), "it moves amounts of other accounts than those that pay")
         for account_id, moved in body.accounts.items():
             due = spent[account_id], reserved[account_id]
-            follows = (list(moved.spent), list(moved.reserved)) == due
-            if not exact and not follows:
-                used = len(self.accounts[account_id].terms.orders)
-                idle = any((*moved.spent[used:], *moved.reserved[used:]))
-                follows = not idle and _covers_due(moved, *due, reserves=body.kind == "reserve")
             demand(
-                follows,
+                (list(moved.spent), list(moved.reserved)) == due,
                 f"it moves {list(moved.spent)} spent and {list(moved.reserved)} reserved of {account_id}, where "
                 f"{due[0]} and {due[1]} follow from its events and the terms",
             )
@@ -323,13 +298,6 @@ class Tally:
         demand(account.is_within, f"spent and reserved of {account_id} pass the cap at every order")
 
 
-def _covers_due(moved: Movement, spent: list[int], reserved: list[int], *, reserves: bool) -> bool:
-    """Say whether a movement of version 1 is at least what is due: it reserves, or spends out of what was reserved."""
-    if reserves:
-        return not any(moved.spent) and covers(moved.reserved, reserved)
-    return covers(moved.spent, spent) and list(moved.reserved) == minus(moved.spent)
-
-
 def plus(one: Sequence[int], other: Sequence[int]) -> list[int]:
     """Return the slot-wise sum."""
     return [first + second for first, second in zip(one, other, strict=True)]
@@ -341,18 +309,15 @@ def minus(one: Sequence[int]) -> list[int]:
 
 
 @lru_cache(maxsize=256)
-def terms_of_budget(epsilon: str | None, rho: str | None, delta: str | None, units: int, version: int) -> Terms:
+def terms_of_budget(epsilon: str | None, rho: str | None, delta: str | None, units: int) -> Terms:
     """Return the terms of a budget as it was declared, which only the owner's words and n decide.
-
-    Those of version 1 have other weights.
 
     Raises:
         BrokenChain: these are no words of a budget.
     """
     demand((epsilon is None) != (rho is None), "its budget is declared neither as epsilon alone nor as rho alone")
-    weights = FIRST_WEIGHTS if version == 1 else WEIGHTS
     known = default_delta(units) if delta is None else parse_figure(delta)
     if rho is not None:
-        return terms_from_rho(parse_figure(rho), known, weights)
+        return terms_from_rho(parse_figure(rho), known)
     assert epsilon is not None, "one of the two is declared"
-    return plan_orders(parse_figure(epsilon), known, weights)
+    return plan_orders(parse_figure(epsilon), known)

@@ -60,8 +60,6 @@ class Verification:
     first_bad_seq: int | None = None
     """The first entry that does not follow from those before it; None where all do, or only a balance is wrong."""
     reason: str | None = None
-    unchecked: tuple[str, ...] = ()
-    """What the entries do not say, so that it could not be checked."""
 
 
 class _CorrectedError(Exception):
@@ -161,7 +159,7 @@ class Verifier:
             raise
         except Exception as error:  # noqa: BLE001 - as above
             return Verification(False, *told, None, _reason_of(error))
-        return Verification(True, *told, unchecked=tuple(sorted(found.remarks)))
+        return Verification(True, *told)
 
     def _first_bad(self, scope: Scope) -> int:
         """Return the entry that could not be followed; the last one where the head is not its own."""

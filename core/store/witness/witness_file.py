@@ -31,8 +31,8 @@ class Seen:
     head: str
     taken: dict[str, list[int]]
     """Spent + reserved of each account at that entry, by slot."""
-    draws: dict[str, int] = field(default_factory=dict)
-    """Units of draws of each account then; none where a witness of before they were counted tells none."""
+    draws: dict[str, int]
+    """Units of draws of each account then."""
     tag: str | None = field(default=None, compare=False)
     """Names this very writing of it, where the place has such names."""
 
@@ -56,7 +56,7 @@ class Name:
 
 def seen_in(told: Mapping[str, Any]) -> Seen:
     """Return what a line tells of a scope."""
-    return Seen(told["seq"], told["head"], told["taken"], told.get("draws", {}))
+    return Seen(told["seq"], told["head"], told["taken"], told["draws"])
 
 
 def name_in(told: Mapping[str, Any]) -> Name | None:
@@ -88,7 +88,7 @@ class Place(Protocol):
         """Return the identity of the server that was witnessed, None where it has none."""
 
     def name(self) -> Name | None:
-        """Return which witness it is; None where it does not say: it is empty, or was made before it had a name."""
+        """Return which witness it is; None where it is empty."""
 
     def call(self, name: Name) -> None:
         """Give a name to a witness that has none."""
