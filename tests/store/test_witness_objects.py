@@ -129,7 +129,9 @@ def test_tombstones_outlive_a_reconciliation(database: Database, place: Place, w
 def test_a_scope_that_a_restore_took_away_is_forgotten_by_the_reconciliation(
     database: Database, place: Place, witness: Witness
 ) -> None:
-    bucket_of(witness).write(f"scopes/{new_id('sc')}", b'{"head": "sha256:x", "scope": "sc_x", "seq": 3, "taken": {}}')
+    bucket_of(witness).write(
+        f"scopes/{new_id('sc')}", b'{"head": "sha256:x", "scope": "sc_x", "seq": 3, "taken": {}, "draws": {}}'
+    )
     assert any("has lost entries" in problem for problem in guard(database, witness))
     reconcile(database, witness)
     assert set(other(witness).read()) == {place.scope_id}
