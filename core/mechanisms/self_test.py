@@ -28,6 +28,8 @@ from core.native.library import address, library
 from core.native.signatures import (
     DRAW,
     MARGINS,
+    OUTER,
+    ROUND,
     SINGLE_MARGINS,
     SINGLE_SUM,
     SQUARES,
@@ -173,8 +175,10 @@ def _lists_agree(found: CDLL, words: NDArray[np.uint64]) -> bool:
 def _rows_agree(found: CDLL, words: NDArray[np.uint64]) -> bool:
     """Compare sums over rows of small integers, which are exact in every order and in single precision too."""
     margins, total, single_margins, single_total = (one.of(found) for one in (MARGINS, SUM, SINGLE_MARGINS, SINGLE_SUM))
-    squares = SQUARES.of(found)
+    squares, outer, rounded = (one.of(found) for one in (SQUARES, OUTER, ROUND))
     assert squares, "a library has all kernels"
+    assert outer, "a library has all kernels"
+    assert rounded, "a library has all kernels"
     assert margins, "a library has all kernels"
     assert total, "a library has all kernels"
     assert single_margins, "a library has all kernels"
@@ -190,7 +194,14 @@ def _rows_agree(found: CDLL, words: NDArray[np.uint64]) -> bool:
     whole = (address(x), ROWS, WIDTH)
     margins(*whole, address(theta), into)
     right = np.array_equal(margin, x @ theta)
-    total(*whole, address(numbers), into, address(ones), address(limit), None, 1.0, address(sums))
+    added = np.zeros(WIDTH)
+    total(*whole, address(numbers), into, address(ones), address(limit), None, address(added), None, 0)
+    unrounded = rounded(address(added), WIDTH, 1.0, address(sums))
+    right &= not unrounded and not added.any()
+    stride = -(-WIDTH // 8) * 8
+    room, square = np.zeros((64, stride)), np.zeros((stride, stride))
+    outer(*whole, stride, address(score), address(room), address(square), 0)
+    right &= np.array_equal(np.triu(square[:WIDTH, :WIDTH]), np.triu(x.T @ (x * score[:, None])))
     rows = (address(table), table.shape[1], WIDTH, first)
     counted = np.arange(ROWS) % 3 > 0
     for some in (counted, ones > 0):

@@ -1,8 +1,9 @@
-/* Gradients of linear predictors: margins of rows, and sums of rows times numbers, each number its record's own.
+/* Sums over records of linear predictors: margins of rows, and sums of rows, or of their outer products, times numbers,
+ * each number its record's own.
  *
- * Twins: `LinearProblem._short_gradient` (core/problems/linear.py) and `SingleRecords` (core/problems/single.py), whose
- * products BLAS adds up in some order. Here they are added up lane by lane in an order that public shapes decide, the
- * same on every processor, and err by no more than what is charged for any order. No branch asks for a number, and no
+ * Twins: `BlockProblem` (core/problems/blocks.py) and `SingleRecords` (core/problems/single.py), whose products BLAS
+ * adds up in some order. Here they are added up lane by lane in an order that public shapes decide, the same on every
+ * processor, and err by no more than what is charged for any order. No branch asks for a number, and no
  * loop's length does. No function here reads or writes outside of the lengths it is given.
  *
  * This file includes itself, once for each set of instructions; what is above #else is then of that set.
@@ -28,6 +29,40 @@ TARGET static double NAME(dot)(const double *x, const double *theta, int64_t wid
     for (; j < width; j++)
         total += x[j] * theta[j];
     return total;
+}
+
+/* The products of four rows with a vector, each made as `dot` makes it: in turn, they do not wait for one another. */
+TARGET static void NAME(dot_four)(const double *p, const double *theta, int64_t width, double *margin)
+{
+    const double *q = p + width, *r = q + width, *s = r + width;
+    doubles p_one = {0}, q_one = {0}, r_one = {0}, s_one = {0}, p_two = {0}, q_two = {0}, r_two = {0}, s_two = {0};
+    int64_t j = 0;
+    for (; j + 8 <= width; j += 8) {
+        doubles one = *(const doubles *)(theta + j), two = *(const doubles *)(theta + j + 4);
+        p_one += *(const doubles *)(p + j) * one, p_two += *(const doubles *)(p + j + 4) * two;
+        q_one += *(const doubles *)(q + j) * one, q_two += *(const doubles *)(q + j + 4) * two;
+        r_one += *(const doubles *)(r + j) * one, r_two += *(const doubles *)(r + j + 4) * two;
+        s_one += *(const doubles *)(s + j) * one, s_two += *(const doubles *)(s + j + 4) * two;
+    }
+    if (j + 4 <= width) {
+        doubles one = *(const doubles *)(theta + j);
+        p_one += *(const doubles *)(p + j) * one;
+        q_one += *(const doubles *)(q + j) * one;
+        r_one += *(const doubles *)(r + j) * one;
+        s_one += *(const doubles *)(s + j) * one;
+        j += 4;
+    }
+    p_one += p_two, q_one += q_two, r_one += r_two, s_one += s_two;
+    margin[0] = (p_one[0] + p_one[1]) + (p_one[2] + p_one[3]);
+    margin[1] = (q_one[0] + q_one[1]) + (q_one[2] + q_one[3]);
+    margin[2] = (r_one[0] + r_one[1]) + (r_one[2] + r_one[3]);
+    margin[3] = (s_one[0] + s_one[1]) + (s_one[2] + s_one[3]);
+    for (; j < width; j++) {
+        margin[0] += p[j] * theta[j];
+        margin[1] += q[j] * theta[j];
+        margin[2] += r[j] * theta[j];
+        margin[3] += s[j] * theta[j];
+    }
 }
 
 /* The same in single precision, of a vector whose numbers are zeros where no bit is kept. */
@@ -82,12 +117,16 @@ TARGET static void NAME(add_four_single)(const float *const *of, const uint32_t 
 /* See `farthing_margins`. */
 TARGET static void NAME(margins)(const double *x, int64_t rows, int64_t width, const double *theta, double *margin)
 {
-    for (int64_t i = 0; i < rows; i++, x += width) {
-        const char *behind = (const char *)(x + (rows - i > FETCHED ? FETCHED : rows - i - 1) * width);
-        for (int64_t line = 0; line < width * 8; line += LINE)
-            __builtin_prefetch(behind + line);
-        margin[i] = NAME(dot)(x, theta, width);
+    const char *last = (const char *)(x + rows * width - 1);
+    int64_t i = 0;
+    for (; i + 4 <= rows; i += 4, x += 4 * width) {
+        const char *behind = (const char *)x + AHEAD;
+        for (int64_t line = 0; line < 4 * width * 8; line += LINE)
+            __builtin_prefetch(last - behind > line ? behind + line : last);
+        NAME(dot_four)(x, theta, width, margin + i);
     }
+    for (; i < rows; i++, x += width)
+        margin[i] = NAME(dot)(x, theta, width);
 }
 
 /* Make the numbers of some records; see `farthing_sum`. */
@@ -105,14 +144,74 @@ TARGET static void NAME(numbers)(const double *margin, const double *weights, co
 }
 
 /* Add up rows times their numbers; see `farthing_sum`. */
-TARGET static void NAME(add_rows)(const double *x, int64_t rows, int64_t width, const double *numbers, double *total)
+TARGET static void NAME(add_rows)(const double *x, int64_t rows, int64_t width, const double *numbers, double *total,
+                                  int64_t following)
 {
+    /* While these rows are in the cache, memory brings those behind them. */
+    const char *behind = (const char *)(x + rows * width), *last = behind + following * width * 8 - 1;
     int64_t i = 0;
-    for (; i + 4 <= rows; i += 4, x += 4 * width)
+    for (; i + 4 <= rows; i += 4, x += 4 * width) {
+        for (int64_t line = 0; following && line < 4 * width * 8; line += LINE)
+            __builtin_prefetch(last - behind > line ? behind + line : last, 0, 2);
+        behind += 4 * width * 8;
         NAME(add_four)(x, x + width, x + 2 * width, x + 3 * width, numbers + i, width, total);
+    }
     for (; i < rows; i++, x += width)
         for (int64_t j = 0; j < width; j++)
             total[j] += numbers[i] * x[j];
+}
+
+/* Add some rows' products of columns `row` to `row + TILE` and `column` to `column + 8 * vectors`; see `outer`. */
+TARGET static inline __attribute__((always_inline)) void NAME(tile)(const double *x, const double *times, int64_t rows,
+                                                                   int64_t stride, int vectors, double *total)
+{
+    wide sums[TILE][2];
+    for (int j = 0; j < TILE; j++)
+        for (int k = 0; k < vectors; k++)
+            sums[j][k] = *(const wide *)(total + j * stride + k * LANES);
+    for (int64_t i = 0; i < rows; i++, x += stride, times += stride) {
+        wide first = *(const wide *)x, second = vectors > 1 ? *(const wide *)(x + LANES) : first;
+#pragma GCC unroll 8
+        for (int j = 0; j < TILE; j++) {
+            sums[j][0] += times[j] * first;
+            if (vectors > 1)
+                sums[j][1] += times[j] * second;
+        }
+    }
+    for (int j = 0; j < TILE; j++)
+        for (int k = 0; k < vectors; k++)
+            *(wide *)(total + j * stride + k * LANES) = sums[j][k];
+}
+
+/* See `farthing_outer`. */
+TARGET static void NAME(outer)(const double *x, int64_t rows, int64_t width, int64_t stride, const double *numbers,
+                               double *room, double *total, int64_t following)
+{
+    const char *behind = (const char *)(x + rows * width), *last = behind + following * width * 8 - 1;
+    double *copied = room, *times = room + SOME * stride;
+    int64_t tiles = 0, each;
+    for (int64_t j = 0; j < stride; j += TILE)
+        tiles += (stride - (j - j % 8) + 2 * LANES - 1) / (2 * LANES);
+    each = (SOME * width * 8 + tiles - 1) / tiles;
+    for (int64_t start = 0; start < rows; start += SOME) {
+        int64_t some = rows - start < SOME ? rows - start : SOME;
+        for (int64_t i = 0; i < some; i++, x += width)
+            for (int64_t j = 0; j < width; j++) {
+                copied[i * stride + j] = x[j];
+                times[i * stride + j] = numbers[start + i] * x[j];
+            }
+        for (int64_t j = 0; j < stride; j += TILE)
+            for (int64_t k = j - j % 8; k < stride; k += 2 * LANES) {
+                double *at = total + j * stride + k;
+                /* While these are in the cache, memory brings what is behind them, a few lines for each of the tiles. */
+                for (int64_t line = 0; following && line < each; line += LINE, behind += LINE)
+                    __builtin_prefetch(last > behind ? behind : last, 0, 2);
+                if (k + 2 * LANES <= stride)
+                    NAME(tile)(copied + k, times + j, some, stride, 2, at);
+                else
+                    NAME(tile)(copied + k, times + j, some, stride, 1, at);
+            }
+    }
 }
 
 /* See `farthing_single_margins`. */
@@ -161,7 +260,9 @@ TARGET static void NAME(single_part)(const double *table, int64_t stride, int64_
 #include <string.h>
 
 #define LINE 64     /* bytes that memory brings at a time */
-#define FETCHED 12  /* records ahead that memory is asked for */
+#define FETCHED 12  /* records of a list ahead that memory is asked for */
+#define AHEAD 16384 /* bytes ahead that memory is asked for where rows follow one another: some microseconds' worth */
+#define SOME 32     /* rows that are copied to where a product stays in the first cache: 32 KB of them, twice, at d = 64 */
 #define PART 32     /* core.problems.single.PART_ROWS */
 
 /* core.problems.limits: no record's number is smaller, for a product that is denormal takes long. */
@@ -169,6 +270,7 @@ TARGET static void NAME(single_part)(const double *table, int64_t stride, int64_
 #define LEAST_SINGLE 0x1p-50
 
 typedef double doubles __attribute__((vector_size(32), aligned(8), may_alias));
+typedef double eights __attribute__((vector_size(64), aligned(8), may_alias));
 typedef float singles __attribute__((vector_size(32), aligned(4), may_alias));
 typedef uint32_t words __attribute__((vector_size(32), aligned(4), may_alias));
 
@@ -238,8 +340,12 @@ static inline int64_t nearest(double value)
     return (int64_t)(value < 0 ? -size : size);
 }
 
+/* As many sums at a time as registers hold: each is of one entry, so how many decides no sum's order. */
 #define TARGET
 #define NAME(of) of##_any
+#define wide doubles
+#define LANES 4
+#define TILE 4
 #include "rows.c"
 #undef TARGET
 #undef NAME
@@ -248,7 +354,19 @@ static inline int64_t nearest(double value)
 #define TARGET __attribute__((target("avx2")))
 #define NAME(of) of##_avx2
 #include "rows.c"
-#define CHOOSE(of) (__builtin_cpu_supports("avx2") ? of##_avx2 : of##_any)
+#undef TARGET
+#undef NAME
+#undef wide
+#undef LANES
+#undef TILE
+#define TARGET __attribute__((target("avx512f")))
+#define NAME(of) of##_avx512
+#define wide eights
+#define LANES 8
+#define TILE 8
+#include "rows.c"
+#define CHOOSE(of) \
+    (__builtin_cpu_supports("avx512f") ? of##_avx512 : __builtin_cpu_supports("avx2") ? of##_avx2 : of##_any)
 #else
 #define CHOOSE(of) of##_any
 #endif
@@ -267,38 +385,75 @@ int64_t farthing_margins(const double *x, int64_t rows, int64_t width, const dou
     return 0;
 }
 
-/* The sum of rows times their numbers, in steps, as integers.
+/* Add rows times their numbers to a sum, and make the margins of the rows that follow.
  *
  * A record's number is its score times its weight, zero by selection where that or its margin is not finite, where it is
  * below LEAST_NUMBER or the record left out, clipped to its highest.
  *
- * score:    rows; written over.
- * margin:   rows.
- * weights:  rows.
- * highest:  rows, or NULL: nothing is clipped.
- * included: rows, 0 or 1, or NULL: all.
- * step:     a power of two.
- * total:    width; written.
+ * x:         (rows + following) * width.
+ * score:     rows; written over.
+ * margin:    rows, and then written over by those that follow; or NULL: the scores are the numbers, and what stands below
+ *            is not read but for the sums.
+ * weights:   rows.
+ * highest:   rows, or NULL: nothing is clipped.
+ * included:  rows, 0 or 1, or NULL: all.
+ * sums:      width; added to.
+ * theta:     width; not read where nothing follows.
+ * following: how many rows follow.
  *
- * Returns 0; 1, and zeros, where a coordinate is not below 2^62 steps.
+ * Returns 0.
  */
-int64_t farthing_sum(const double *x, int64_t rows, int64_t width, double *score, const double *margin,
-                     const double *weights, const double *highest, const uint8_t *included, double step, int64_t *total)
+int64_t farthing_sum(const double *x, int64_t rows, int64_t width, double *score, double *margin,
+                     const double *weights, const double *highest, const uint8_t *included, double *sums,
+                     const double *theta, int64_t following)
 {
-    double *sums = (double *)total; /* of the same size; compiled without assumptions about types */
-    memset(total, 0, (size_t)width * sizeof *total);
-    CHOOSE(numbers)(margin, weights, highest, included, rows, score);
-    CHOOSE(add_rows)(x, rows, width, score, sums);
+    if (margin)
+        CHOOSE(numbers)(margin, weights, highest, included, rows, score);
+    CHOOSE(add_rows)(x, rows, width, score, sums, following);
+    if (following)
+        CHOOSE(margins)(x + rows * width, following, width, theta, margin);
+    return 0;
+}
+
+/* Add rows' outer products with themselves, times their numbers, to a sum: what is on and above the diagonal.
+ *
+ * An entry's products (numbers[i] * x[i][j]) * x[i][k] are added up one row after the other.
+ *
+ * x:       rows * width.
+ * stride:  width, rounded up to a multiple of 8.
+ * numbers: rows.
+ * room:    64 * stride, zeros before the first call, as what stands behind a row's width stays; written over.
+ * sums:    stride * stride; added to. Below the diagonal some entries are, and others not.
+ * following: how many rows stand behind these and are read next: memory brings them meanwhile.
+ *
+ * Returns 0.
+ */
+int64_t farthing_outer(const double *x, int64_t rows, int64_t width, int64_t stride, const double *numbers,
+                       double *room, double *sums, int64_t following)
+{
+    CHOOSE(outer)(x, rows, width, stride, numbers, room, sums, following);
+    return 0;
+}
+
+/* Add a part's sums, in steps, as integers to a total, and put zeros in their place.
+ *
+ * sums:  count; zeros afterwards.
+ * step:  a power of two.
+ * total: count; added to, wrapping around.
+ *
+ * Returns 0; 1, and nothing is added, where a sum is not below 2^62 steps.
+ */
+int64_t farthing_round(double *sums, int64_t count, double step, int64_t *total)
+{
     int64_t broken = 0;
-    for (int64_t j = 0; j < width; j++) {
+    for (int64_t j = 0; j < count; j++) {
         sums[j] /= step;
         broken |= !(sums[j] < 0x1p62 && sums[j] > -0x1p62);
     }
-    if (broken)
-        memset(total, 0, (size_t)width * sizeof *total);
-    else
-        for (int64_t j = 0; j < width; j++)
-            total[j] = nearest(sums[j]);
+    if (!broken)
+        for (int64_t j = 0; j < count; j++)
+            total[j] = (int64_t)((uint64_t)total[j] + (uint64_t)nearest(sums[j]));
+    memset(sums, 0, (size_t)count * sizeof *sums);
     return broken;
 }
 

@@ -17,7 +17,9 @@ SQUARES: Final = Signature("farthing_squares", ADDRESS, INTEGER, INTEGER, ADDRES
 """Of `parts.c`."""
 
 MARGINS: Final = Signature("farthing_margins", ADDRESS, INTEGER, INTEGER, ADDRESS, ADDRESS)
-SUM: Final = Signature("farthing_sum", ADDRESS, INTEGER, INTEGER, *5 * [ADDRESS], FLOAT, ADDRESS)
+SUM: Final = Signature("farthing_sum", ADDRESS, INTEGER, INTEGER, *7 * [ADDRESS], INTEGER)
+OUTER: Final = Signature("farthing_outer", ADDRESS, *3 * [INTEGER], *3 * [ADDRESS], INTEGER)
+ROUND: Final = Signature("farthing_round", ADDRESS, INTEGER, FLOAT, ADDRESS)
 _TABLE: Final = (ADDRESS, INTEGER, INTEGER, INTEGER)
 SINGLE_MARGINS: Final = Signature(
     "farthing_single_margins", *_TABLE, INTEGER, ADDRESS, ADDRESS, INTEGER, *4 * [ADDRESS]

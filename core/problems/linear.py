@@ -28,14 +28,15 @@ every margin, so nothing above changes. A product with v has none. Sampling weig
 A margin or score that is not finite gives a zero factor by selection, at that point, and so does a slope that is not.
 So does a weighted score or curvature below LEAST_NUMBER: how long its products take would tell of the record.
 
-A gradient over one block on a CPU takes less time than the calls that walk over many blocks. `_short_gradient` makes it
-by the same operations, in the same order, so by the same floats and to the same integers. Where kernels were built and
-one block holds all records, those of other processes included, `core.problems.rows` makes it, whole or of a list: in
-an order of its own, and otherwise by the very operations above. Which of them it is depends on public numbers and on
-what is installed, so for neighbours it is the same one. Gradients of steps on samples are in single precision where the
-facts say so: `core.problems.single`.
+Which code sums depends on public numbers and on what is installed, so for neighbours it is the same. Where kernels were
+built and records are one set on a CPU, `core.problems.passes` makes every sum in double precision, of all records or of
+a list, in an order of its own, which numbers of rows and of features decide: so one process and several make the same
+integers. Else the walk over blocks does. There a gradient over one block on a CPU takes less time than the calls that
+walk: `_short_gradient` makes it by the same operations, in the same order, so by the same floats and to the same
+integers. Gradients of steps on samples are in single precision where the facts say so: `core.problems.single`.
 """
 
+from functools import cached_property
 from math import inf
 from typing import NamedTuple, assert_never
 
@@ -64,6 +65,7 @@ from core.problems.blocks import SMALLEST_BOUND, margins, product, slopes
 from core.problems.limits import LARGEST_SUM, LEAST_NUMBER
 from core.problems.looked_at import LookedAtProblem
 from core.problems.losses import ordinary, per_record
+from core.problems.passes import FactorSums, GradientSums, add_parts
 from core.problems.single import BLOCK_ROWS, PART_ROWS, SingleRecords, numbers_of
 from core.problems.terms import Factors, Layout, Point, Records, Sums, mirror, overwrite
 
@@ -107,8 +109,9 @@ class LinearProblem(LookedAtProblem):
         self._records = self._records._replace(weights=kept)
         if isinstance(weights, Schweppe):
             self._records = _inside(self._records, weights)
-        # Compiled sums and those in single precision know of no offset; the walk over blocks does.
-        self._is_short = self.lanes is None and features.device.type == "cpu" and offset is None
+        self._is_plain = self.lanes is None and features.device.type == "cpu"
+        # Short sums and those in single precision know of no offset; all others do.
+        self._is_short = self._is_plain and offset is None
         self._beside: _Beside | None = None
         self._asked: tuple[Question, Facts] | None = None
         self._single: SingleRecords | None = None
@@ -136,10 +139,21 @@ class LinearProblem(LookedAtProblem):
         if facts.part_rows is not None and not isinstance(question, Looked):
             return self._single_gradient(question, facts, theta, step, rows, included)
         read = self.units if rows is None else rows.shape[0]
-        if self._is_short and isinstance(question, Gradient | GradientNorm) and read <= self._rows_per_block:
-            ensure(other is None, "gradients are asked at one point")
+        kernels = compiled.KERNELS if self._is_plain else None
+        if isinstance(question, Gradient | GradientNorm):
+            if kernels is not None or (self._is_short and read <= self._rows_per_block):
+                ensure(other is None, "gradients are asked at one point")
+                ensure(theta.shape == (self.dimension,), "parameters have shape (p,)")
+                ensure(included is None or included.shape == (read,), "a mask is over what is read")
+                beside = self._beside_for(question, facts, theta)
+                if beside.compiled is not None:
+                    return self._compiled_gradient(beside.compiled, theta, step, rows, included)
+                return self._short_gradient(beside, theta, step, rows, included)
+        elif kernels is not None and isinstance(question, Summed):
+            ensure(theta.shape == (self.dimension,), "parameters have shape (p,)")
             ensure(included is None or included.shape == (read,), "a mask is over what is read")
-            return self._short_gradient(question, facts, theta, step, rows, included)
+            at = self._point(question, facts, theta, other)
+            return self._compiled_sum(kernels, question, facts, at, step, rows, included)
         return super().integer_sum(question, facts, theta, step, other=other, rows=rows, included=included)
 
     def block_rows(self, question: Question, facts: Facts) -> int:
@@ -164,23 +178,45 @@ class LinearProblem(LookedAtProblem):
             self._single = SingleRecords(self._records)
         return self._single.gradient(self.loss.score, theta, question.bound(facts), step, rows, included)
 
-    def _short_gradient(
+    def _compiled_gradient(
+        self, block: compiled.Block, theta: Tensor, step: float, rows: Tensor | None, included: Tensor | None
+    ) -> Tensor:
+        """Return the sum over all blocks by kernels. One block is one call of each: its floats are those of several."""
+        read = block.units if rows is None else rows.shape[0]
+        size = read if 0 < read <= self._rows_per_block else block.rows
+        score = self.loss.score
+        return add_parts(read, block.width, lambda: GradientSums(block, score, theta, step, rows, included, size))
+
+    def _compiled_sum(
         self,
-        question: Gradient | GradientNorm,
+        kernels: compiled.Kernels,
+        question: Summed,
         facts: Facts,
-        theta: Tensor,
+        at: Point,
         step: float,
         rows: Tensor | None,
         included: Tensor | None,
     ) -> Tensor:
-        """Return the sum over one block, its operations being those of the walk over many, or of compiled code."""
-        ensure(theta.shape == (self.dimension,), "parameters have shape (p,)")
-        beside = self._beside_for(question, facts, theta)
-        # By the number of all processes' records, so that one process and several make the same integers.
-        if beside.compiled is not None and facts.units <= self._rows_per_block:
-            if rows is None:
-                return beside.compiled.gradient(self.loss.score, theta, step, included)
-            return beside.compiled.of(rows, included).gradient(self.loss.score, theta, step, None)
+        """Return the sum over all blocks, of numbers that torch makes, by kernels."""
+        # Half of what a cache holds: the next block comes meanwhile. Whole fours, of which blocks' sums are made.
+        records, layout, size = self._records, self._layout(question), max(4, self._rows_per_block // 2)
+        if rows is None and included is not None:
+            records = records._replace(weights=torch.where(included, records.weights, 0.0))
+
+        def factors(block: Records) -> Factors:
+            return self._factors(question, facts, block, at)
+
+        total = add_parts(
+            self.units if rows is None else rows.shape[0],
+            self._width,
+            lambda: FactorSums(kernels, layout, records, factors, step, rows, included, size),
+        )
+        return self._arrange(question, Sums(total, layout, self._width))
+
+    def _short_gradient(
+        self, beside: "_Beside", theta: Tensor, step: float, rows: Tensor | None, included: Tensor | None
+    ) -> Tensor:
+        """Return the sum over one block, its operations being those of the walk over many."""
         block = beside.all if rows is None else beside.listed(rows.numpy(), included)
         # No warning tells of a record, and what is not finite is selected away.
         with torch.inference_mode(), np.errstate(all="ignore"):
@@ -240,7 +276,7 @@ class LinearProblem(LookedAtProblem):
                 return Factors(linear=self._gradients(bound, records, _margin(records, at.theta)).unsqueeze(-2))
             case GradientDifference():
                 each = records.each(lambda one: one.unsqueeze(-2))._replace(features=records.features)
-                margin = _shifted(each, margins(records.features, at.both()))
+                margin = _shifted(each, _along_both(records, at))
                 found = self._gradients(question.gradient_clip(facts), each, margin)
                 return Factors(linear=_clipped(found[..., 1:, :] - found[..., :1, :], bound, each))
             case Secant():
@@ -270,8 +306,10 @@ class LinearProblem(LookedAtProblem):
 
     def _bends(self, records: Records, margin: Tensor) -> Tensor:
         """Return weighted second derivatives at a margin, shaped like it."""
-        bends = self.loss.curvature(margin, records.target) * records.weights
-        return ordinary(torch.where(margin.isfinite() & bends.isfinite(), bends, 0.0))
+        # A margin that is not finite makes no number of its curvature, and what is no finite number is selected away.
+        bends = (self.loss.curvature(margin, records.target) * records.weights).add_(margin, alpha=0.0)
+        size = bends.abs()
+        return torch.where((size >= LEAST_NUMBER) & (size < inf), bends, 0.0)
 
     def _scores(self, records: Records, margin: Tensor) -> Tensor:
         """Return weighted scores at a margin, shaped like it."""
@@ -303,8 +341,18 @@ def _shifted(records: Records, margin: Tensor) -> Tensor:
 def _along(records: Records, theta: Tensor) -> Tensor:
     """Return x.theta for every record, lanes first."""
     if theta.ndim == 1:
+        if compiled.KERNELS is not None and theta.is_cpu:
+            return compiled.margins(compiled.KERNELS, records.features, theta)
         return product(records.features, theta)
     return margins(records.features, theta.unsqueeze(-2)).squeeze(-2)
+
+
+def _along_both(records: Records, at: Point) -> Tensor:
+    """Return x.theta at both points of a pair, shape (2, m), lanes first."""
+    if at.theta.ndim > 1 or at.other is None:
+        return margins(records.features, at.both())
+    # The block is in the cache: the second product takes little.
+    return torch.stack([_along(records, at.theta), _along(records, at.other)])
 
 
 def _clipped(factors: Tensor, bound: float, records: Records) -> Tensor:
@@ -337,14 +385,22 @@ class _Beside:
 
     def __init__(self, records: Records, bound: float, *, clips: bool) -> None:
         self.bound, self.clips = bound, clips
-        limits = _limits(records, bound)
-        # Zero for null records, all of which is zeros then, as what stands in place of records that are left out.
-        lowest, limit = (torch.where(records.norms > 0, one, 0.0) for one in (-limits, limits))
-        self.all = _Block(*(one.numpy() for one in (records.features, records.target, records.weights, lowest, limit)))
+        self._records = records
         self._rows: Array | None = None
         self._copied = self._beside = torch.empty((0, 0), dtype=torch.float64)
         kernels = compiled.KERNELS
-        self.compiled = None if kernels is None else compiled.Block(kernels, records, limit if clips else None)
+        self.compiled = None if kernels is None else compiled.Block(kernels, records, self._limit() if clips else None)
+
+    @cached_property
+    def all(self) -> _Block:
+        """All of them."""
+        records, limit = self._records, self._limit()
+        several = records.features, records.target, records.weights, -limit, limit
+        return _Block(*(one.numpy() for one in several))
+
+    def _limit(self) -> Tensor:
+        """Return the largest numbers; zero for null records, all of which is zeros then, as what is left out is."""
+        return torch.where(self._records.norms > 0, _limits(self._records, self.bound), 0.0)
 
     def listed(self, rows: NDArray[np.int64], included: Tensor | None) -> _Block:
         """Return the records of a list, until the next one is asked for; zeros in place of those that are left out."""

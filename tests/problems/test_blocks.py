@@ -12,7 +12,7 @@ from core.catalogue.questions import Curvature, Gradient, Question, Secant
 from core.mechanisms import lattice
 from core.oracle.noise import grid_for
 from core.privacy.facts import Facts
-from core.problems import blocks
+from core.problems import blocks, passes, rows
 from core.problems.blocks import BlockProblem
 from core.problems.terms import Factors, Layout, Point, Sums
 from tests.support.situations import ASKED, SITUATIONS, Situation, ask, named
@@ -73,10 +73,14 @@ def test_error_stays_within_what_the_lattice_charges(
 
 
 @each
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "torch"])
 def test_the_integers_err_by_what_the_lattice_charges(
-    situation: Situation, question: Question, monkeypatch: pytest.MonkeyPatch
+    situation: Situation, question: Question, compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if not compiled:
+        monkeypatch.setattr(rows, "KERNELS", None)
     monkeypatch.setattr(blocks, "PART_UNITS", 64)
+    monkeypatch.setattr(passes, "PART_UNITS", 64)
     monkeypatch.setattr(lattice, "PART_UNITS", 64)
     monkeypatch.setattr(lattice, "parts_in", lambda units: -(-units // 64))
     records, public, at = situation.problem(situation.rows(300, 2)), situation.facts(300), points(situation, question)
@@ -115,7 +119,9 @@ def test_a_part_past_its_public_bound_is_a_broken_promise(
         return found._replace(linear=found.linear * inf)
 
     monkeypatch.setattr(records, "_factors", spoilt)
-    monkeypatch.setattr(records, "_is_short", False, raising=False)  # a linear gradient's own way has its own test
+    # A linear gradient's own ways have tests of their own.
+    monkeypatch.setattr(rows, "KERNELS", None)
+    monkeypatch.setattr(records, "_is_short", False, raising=False)
     with pytest.raises(AssertionError, match="public bound"):
         records.integer_sum(question, public, situation.point(), grid_for(question, public, 50).part_step)
 

@@ -16,7 +16,8 @@ from core.oracle.noise import grid_for
 from core.privacy.facts import Facts
 from core.problems import rows
 from core.problems.linear import LinearProblem
-from core.problems.rows import Block, kernels_of
+from core.problems.passes import GradientSums
+from core.problems.rows import Block, Outer, kernels_of
 from core.problems.single import LARGEST, PART_ROWS, SingleRecords
 from core.problems.terms import Records
 from tests.problems.test_single import hostile
@@ -89,23 +90,48 @@ def doubles_agree(found: ctypes.CDLL, units: int, width: int) -> bool:
     kernels = kernels_of(found)
     assert kernels is not None
     x, theta, score, weights, left = strange(units, width, 1e304)
+    size = max(4, units // 3 // 4 * 4)
     norms = torch.from_numpy(np.linalg.norm(x, axis=1))
     highest = (norms.reciprocal() * 0.7).contiguous()
-    records = Records(torch.from_numpy(x), torch.zeros(units).double(), torch.from_numpy(weights), norms)
+    records = Records(torch.from_numpy(x), torch.arange(units).double(), torch.from_numpy(weights), norms)
     seen: list[Array] = []
 
     def given(margin: Tensor, target: Tensor) -> Tensor:
+        first = int(target[0])
         seen.append(margin.numpy().copy())
-        assert target is records.target
-        return torch.from_numpy(score.copy())
+        return torch.from_numpy(score[first : first + len(margin)].copy())
 
     block, step = Block(kernels, records, highest), 2.0**-30
+    parts = GradientSums(block, given, torch.from_numpy(theta), step, None, torch.from_numpy(left), size)
     with np.errstate(all="ignore"):
         margin = in_order(x, theta, 4)
         numbers = numbered(np.where(left, score, 0.0), margin, weights, highest.numpy())
         steps = summed_in_order(x, numbers) / step
-    total = block.gradient(given, torch.from_numpy(theta), step, torch.from_numpy(left))
-    return np.array_equal(seen[0], margin, equal_nan=True) and np.array_equal(total.numpy(), np.rint(steps))
+    for _ in range(2):  # as if there were two parts of the same records
+        parts.add(0, units)
+    twice = np.concatenate([margin, margin])
+    right = np.array_equal(np.concatenate(seen), twice, equal_nan=True)
+    return right and np.array_equal(parts.total.numpy(), 2 * np.rint(steps))
+
+
+def products_agree(found: ctypes.CDLL, units: int, width: int) -> bool:
+    """Say whether outer products are added up one row after the other, bit for bit, in two calls as in one."""
+    kernels = kernels_of(found)
+    assert kernels is not None
+    x, _, numbers, _, _ = strange(units, width, 1.0)
+    numbers = np.where(np.isfinite(numbers), numbers, 0.0)
+    expected, made = np.zeros((width, width)), Outer(kernels, width)
+    for row, number in zip(x, numbers, strict=True):
+        expected += (number * row)[:, None] * row
+    cut = units // 2
+    for some in (slice(0, cut), slice(cut, units)):
+        made.add(torch.from_numpy(x[some]), torch.from_numpy(numbers[some]))
+    return np.array_equal(np.triu(made.sums[:width, :width].numpy()), np.triu(expected))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_outer_products_are_added_one_row_after_the_other(width: int) -> None:
+    assert all(products_agree(compiled_kernels(), units, width) for units in (1, 2, 31, 32, 33, 150))
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -158,6 +184,14 @@ FLAWS = {
     "zero by multiplication": ("bits &= -(uint64_t)(counts & is_finite(value));", "bits *= counts;"),
     "a margin that overflows": ("weights[i], is_finite(margin[i]), LEAST_NUMBER)", "weights[i], 1, LEAST_NUMBER)"),
     "truncated": ("(int64_t)(value < 0 ? -size : size)", "(int64_t)value"),
+    "a part that goes on": ("    memset(sums, 0, (size_t)count * sizeof *sums);\n", ""),
+    "the same rows once more": ("CHOOSE(margins)(x + rows * width, following,", "CHOOSE(margins)(x, following,"),
+    "a row of four": ("margin[2] = (r_one[0] + r_one[1])", "margin[2] = (q_one[0] + r_one[1])"),
+}  # fmt: skip
+OUTER_FLAWS = {
+    "squares without numbers": ("= numbers[start + i] * x[j];", "= x[j];"),
+    "a row twice": ("times + j, some, stride, 2, at);", "times + j, SOME, stride, 2, at);"),
+    "a column beside": ("second = vectors > 1 ? *(const wide *)(x + LANES) : first", "second = first"),
 }  # fmt: skip
 SINGLE_FLAWS = {
     "parts of 31 records": ("#define PART 32", "#define PART 31"),
@@ -169,16 +203,19 @@ SINGLE_FLAWS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("flaw", [*FLAWS, *SINGLE_FLAWS])
+@pytest.mark.parametrize("flaw", [*FLAWS, *OUTER_FLAWS, *SINGLE_FLAWS])
 def test_a_planted_flaw_is_seen(flaw: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the comparison with the text; all floats are compared, so nothing is left to chance."""
     source = copied(tmp_path) / "rows.c"
-    genuine, planted = {**FLAWS, **SINGLE_FLAWS}[flaw]
+    genuine, planted = {**FLAWS, **OUTER_FLAWS, **SINGLE_FLAWS}[flaw]
     assert source.read_text().count(genuine) == 1
     source.write_text(source.read_text().replace(genuine, planted))
     found = built(tmp_path, "-O0")
     try:
-        agree = doubles_agree(found, 150, 23) if flaw in FLAWS else singles_agree(found, 170, 23, monkeypatch)
+        if flaw in SINGLE_FLAWS:
+            agree = singles_agree(found, 170, 23, monkeypatch)
+        else:
+            agree = (doubles_agree if flaw in FLAWS else products_agree)(found, 150, 23)
     except AssertionError as told:
         agree = "public bound" not in str(told)
     assert not agree
