@@ -1,7 +1,7 @@
 /* Sums over records of linear predictors: margins of rows, and sums of rows, or of their outer products, times numbers,
  * each number its record's own.
  *
- * Twins: `BlockProblem` (core/problems/blocks.py) and `SingleRecords` (core/problems/single.py), whose products BLAS
+ * Twins: `BlockProblem` (core/problems/blocks.py), and `SingleRecords` (core/problems/single.py), whose products BLAS
  * adds up in some order. Here they are added up lane by lane in an order that public shapes decide, the same on every
  * processor, and err by no more than what is charged for any order. No branch asks for a number, and no
  * loop's length does. No function here reads or writes outside of the lengths it is given.

@@ -21,9 +21,10 @@ Same integers. A part's rows, its blocks, and where they lie in memory modulo 64
 object holds, and so is its float sum on equal processors with equal numbers of threads. A problem that holds only some
 parts of the records contributes the very integers that these parts contribute to the whole.
 
-Compiled sums (`core.problems.rows`) are ordinary summation too: a margin's products, and the terms of a coordinate, are
-leaves of one tree each, whose shape the numbers of rows and of features decide, without fused multiply-adds. So gamma
-bounds them as it does the others, and they are the same floats on every processor.
+Compiled sums (`core.problems.passes`) are ordinary summation too: a margin's products, and a part's terms of a
+coordinate or of an entry, are leaves of one tree each, whose shape the numbers of rows and of features decide, without
+fused multiply-adds. So gamma bounds them as it does the others, and they are the same floats on every processor and in
+whichever thread, for any number of threads: each part is one thread's.
 
 Null records, rows with an entry that is not finite or a norm beyond 2^400, and targets the loss is not defined for
 count as zero: their features, target, weight and norm are overwritten with zeros once. Row i's term depends on record

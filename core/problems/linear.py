@@ -32,13 +32,12 @@ Which code sums depends on public numbers and on what is installed, so for neigh
 built and records are one set on a CPU, `core.problems.passes` makes every sum in double precision, of all records or of
 a list, in an order of its own, which numbers of rows and of features decide: so one process and several make the same
 integers. Else the walk over blocks does. There a gradient over one block on a CPU takes less time than the calls that
-walk: `_short_gradient` makes it by the same operations, in the same order, so by the same floats and to the same
+walk: `core.problems.short` makes it by the same operations, in the same order, so by the same floats and to the same
 integers. Gradients of steps on samples are in single precision where the facts say so: `core.problems.single`.
 """
 
-from functools import cached_property
 from math import inf
-from typing import NamedTuple, assert_never
+from typing import assert_never
 
 import numpy as np
 import torch
@@ -62,12 +61,13 @@ from core.errors import ensure
 from core.privacy.facts import Facts
 from core.problems import rows as compiled
 from core.problems.blocks import SMALLEST_BOUND, margins, product, slopes
-from core.problems.limits import LARGEST_SUM, LEAST_NUMBER
+from core.problems.limits import LEAST_NUMBER
 from core.problems.looked_at import LookedAtProblem
 from core.problems.losses import ordinary, per_record
 from core.problems.passes import FactorSums, GradientSums, add_parts
-from core.problems.single import BLOCK_ROWS, PART_ROWS, SingleRecords, numbers_of
-from core.problems.terms import Factors, Layout, Point, Records, Sums, mirror, overwrite
+from core.problems.short import Beside, limits
+from core.problems.single import BLOCK_ROWS, PART_ROWS, SingleRecords
+from core.problems.terms import Factors, Layout, Point, Records, Sums, mirror
 
 Array = NDArray[np.float64]
 
@@ -112,7 +112,7 @@ class LinearProblem(LookedAtProblem):
         self._is_plain = self.lanes is None and features.device.type == "cpu"
         # Short sums and those in single precision know of no offset; all others do.
         self._is_short = self._is_plain and offset is None
-        self._beside: _Beside | None = None
+        self._beside: Beside | None = None
         self._asked: tuple[Question, Facts] | None = None
         self._single: SingleRecords | None = None
 
@@ -148,7 +148,7 @@ class LinearProblem(LookedAtProblem):
                 beside = self._beside_for(question, facts, theta)
                 if beside.compiled is not None:
                     return self._compiled_gradient(beside.compiled, theta, step, rows, included)
-                return self._short_gradient(beside, theta, step, rows, included)
+                return beside.gradient(self.loss.score, theta, step, rows, included)
         elif kernels is not None and isinstance(question, Summed):
             ensure(theta.shape == (self.dimension,), "parameters have shape (p,)")
             ensure(included is None or included.shape == (read,), "a mask is over what is read")
@@ -185,7 +185,12 @@ class LinearProblem(LookedAtProblem):
         read = block.units if rows is None else rows.shape[0]
         size = read if 0 < read <= self._rows_per_block else block.rows
         score = self.loss.score
-        return add_parts(read, block.width, lambda: GradientSums(block, score, theta, step, rows, included, size))
+        return add_parts(
+            read,
+            block.width,
+            lambda: GradientSums(block, score, theta, step, rows, included, size),
+            copied=rows is not None,
+        )
 
     def _compiled_sum(
         self,
@@ -210,28 +215,11 @@ class LinearProblem(LookedAtProblem):
             self.units if rows is None else rows.shape[0],
             self._width,
             lambda: FactorSums(kernels, layout, records, factors, step, rows, included, size),
+            copied=rows is not None,
         )
         return self._arrange(question, Sums(total, layout, self._width))
 
-    def _short_gradient(
-        self, beside: "_Beside", theta: Tensor, step: float, rows: Tensor | None, included: Tensor | None
-    ) -> Tensor:
-        """Return the sum over one block, its operations being those of the walk over many."""
-        block = beside.all if rows is None else beside.listed(rows.numpy(), included)
-        # No warning tells of a record, and what is not finite is selected away.
-        with torch.inference_mode(), np.errstate(all="ignore"):
-            margin = np.dot(block.features, theta.numpy())
-            left = None if included is None or rows is not None else included.numpy()
-            numbers = numbers_of(self.loss.score, margin, block.target, block.weights, left, LEAST_NUMBER)
-        if beside.clips:
-            np.minimum(numbers, block.highest, out=numbers)
-            np.maximum(numbers, block.lowest, out=numbers)
-        steps = np.dot(numbers, block.features)
-        steps /= step
-        ensure(np.abs(steps).max() < LARGEST_SUM, "every part is finite and within its public bound")
-        return torch.from_numpy(np.rint(steps, out=steps).astype(np.int64))
-
-    def _beside_for(self, question: Gradient | GradientNorm, facts: Facts, theta: Tensor) -> "_Beside":
+    def _beside_for(self, question: Gradient | GradientNorm, facts: Facts, theta: Tensor) -> Beside:
         """Return the records with the limits of a question's clip; what is public of it is checked once."""
         last = self._asked
         if self._beside is not None and last is not None and last[0] is question and last[1] is facts:
@@ -243,7 +231,7 @@ class LinearProblem(LookedAtProblem):
         bound = gradient.bound(facts)
         if self._beside is None or self._beside.bound != bound:
             # The bound is public; where the clip is none below it, the weights have clipped already.
-            self._beside = _Beside(self._records, bound, clips=bound < self._gradient_bound)
+            self._beside = Beside(self._records, bound, clips=bound < self._gradient_bound)
         self._asked = (question, facts)
         return self._beside
 
@@ -357,65 +345,8 @@ def _along_both(records: Records, at: Point) -> Tensor:
 
 def _clipped(factors: Tensor, bound: float, records: Records) -> Tensor:
     """Return numbers, shape (..., m), whose products with x have at most a norm."""
-    limit = _limits(records, bound)
+    limit = limits(records, bound)
     return torch.clamp(factors, -limit, limit)
-
-
-def _limits(records: Records, bound: float) -> Tensor:
-    """Return the largest numbers whose products with x have at most a norm; infinite for null records."""
-    return records.norms.reciprocal().mul_(bound)
-
-
-class _Block(NamedTuple):
-    """Some records as arrays of shape (m, ...), with the limits that a clip sets to their numbers."""
-
-    features: Array
-    target: Array
-    weights: Array
-    lowest: Array
-    highest: Array
-
-
-class _Beside:
-    """Records as arrays, and what a clip makes of their norms; kept for the clip of the last question.
-
-    Lists are copied to where the last one was. What stands beside the features is then in rows, for a record's numbers
-    to lie in one place and not in four.
-    """
-
-    def __init__(self, records: Records, bound: float, *, clips: bool) -> None:
-        self.bound, self.clips = bound, clips
-        self._records = records
-        self._rows: Array | None = None
-        self._copied = self._beside = torch.empty((0, 0), dtype=torch.float64)
-        kernels = compiled.KERNELS
-        self.compiled = None if kernels is None else compiled.Block(kernels, records, self._limit() if clips else None)
-
-    @cached_property
-    def all(self) -> _Block:
-        """All of them."""
-        records, limit = self._records, self._limit()
-        several = records.features, records.target, records.weights, -limit, limit
-        return _Block(*(one.numpy() for one in several))
-
-    def _limit(self) -> Tensor:
-        """Return the largest numbers; zero for null records, all of which is zeros then, as what is left out is."""
-        return torch.where(self._records.norms > 0, _limits(self._records, self.bound), 0.0)
-
-    def listed(self, rows: NDArray[np.int64], included: Tensor | None) -> _Block:
-        """Return the records of a list, until the next one is asked for; zeros in place of those that are left out."""
-        if self._rows is None:
-            self._rows = np.stack(self.all[1:], 1)
-        if len(self._copied) != len(rows):  # torch puts both at multiples of 64 bytes
-            self._copied = torch.empty(len(rows), self.all.features.shape[1], dtype=torch.float64)
-            self._beside = torch.empty(len(rows), self._rows.shape[1], dtype=torch.float64)
-        ensure(0 <= rows.min() <= rows.max() < len(self._rows), "a list names records")
-        self.all.features.take(rows, axis=0, out=self._copied.numpy(), mode="clip")
-        self._rows.take(rows, axis=0, out=self._beside.numpy(), mode="clip")
-        if included is not None:
-            overwrite(self._copied, included)
-            overwrite(self._beside, included)
-        return _Block(self._copied.numpy(), *self._beside.numpy().T)
 
 
 def _inside(records: Records, weights: Schweppe) -> Records:

@@ -38,15 +38,16 @@ class PartSums(Protocol):
         """Add the part from one row to another."""
 
 
-def add_parts(units: int, width: int, make: Callable[[], PartSums]) -> Tensor:
+def add_parts(units: int, width: int, make: Callable[[], PartSums], *, copied: bool) -> Tensor:
     """Return the sum of all parts, int64.
 
     Args:
         units: how many rows are read.
         width: d.
         make: what a thread adds up in; called once in each.
+        copied: whether rows are those of a list. Torch copies them in threads of its own, so there are no others.
     """
-    threads = min(torch.get_num_threads(), parts_in(units), units * width // THREAD_NUMBERS)
+    threads = 1 if copied else min(torch.get_num_threads(), parts_in(units), units * width // THREAD_NUMBERS)
     parts = iter(range(0, units, PART_UNITS))  # which Python lets one thread at a time take the next of
     if threads <= 1:
         return _work(parts, units, make)
