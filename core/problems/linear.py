@@ -182,13 +182,15 @@ class LinearProblem(LookedAtProblem):
         self, block: compiled.Block, theta: Tensor, step: float, rows: Tensor | None, included: Tensor | None
     ) -> Tensor:
         """Return the sum over all blocks by kernels. One block is one call of each: its floats are those of several."""
-        read = block.units if rows is None else rows.shape[0]
-        size = read if 0 < read <= self._rows_per_block else block.rows
-        score = self.loss.score
+        score, read = self.loss.score, block.units if rows is None else rows.shape[0]
+        if 0 < read <= self._rows_per_block:
+            if rows is None:
+                return block.gradient(score, theta, step, included)
+            return block.of(rows, included).gradient(score, theta, step, None)
         return add_parts(
             read,
             block.width,
-            lambda: GradientSums(block, score, theta, step, rows, included, size),
+            lambda: GradientSums(block, score, theta, step, rows, included, block.rows),
             copied=rows is not None,
         )
 

@@ -96,6 +96,9 @@ class Block:
         self._features = _matrix(records.features)
         self._weights = place(records.weights, torch.float64, self.units)
         self._limits = None if highest is None else place(highest, torch.float64, self.units)
+        self._margin: Tensor | None = None
+        self._sums = torch.zeros(self.width, dtype=torch.float64)
+        self._room = 0, 0
         self._kept: dict[tuple[int, int], tuple[Tensor, Tensor | None]] = {}
         self.rows = max(_FOUR, 1 << max(0, (BLOCK_NUMBERS // self.width).bit_length() - 1))
 
@@ -154,6 +157,29 @@ class Block:
                 place_of_theta,
                 min(size, stop - last),
             )
+
+    def gradient(self, score: Score, theta: Tensor, step: float, included: Tensor | None) -> Tensor:
+        """Return the sum over all these records as one block, int64, shape (p,), in steps: few calls, for short sums.
+
+        Its floats are those of several blocks. Arguments are as above, and `step` a power of two.
+        """
+        units, width, kernels = self.units, self.width, self.kernels
+        if self._margin is None:
+            self._margin = torch.empty(units, dtype=torch.float64)
+            self._room = self._margin.data_ptr(), self._sums.data_ptr()
+        at, sums = self._room
+        theta = theta.contiguous()
+        kernels.margins(self._features, units, width, place(theta, torch.float64, width), at)
+        if self._records.offset is not None:
+            self._margin += self._records.offset
+        scores = score(self._margin, self._records.target)
+        scored = place(scores, torch.float64, units)
+        left = None if included is None else place(included, torch.bool, units)
+        kernels.sum(self._features, units, width, scored, at, self._weights, self._limits, left, sums, None, 0)
+        total = torch.zeros(width, dtype=torch.int64)
+        broken = kernels.round(sums, width, step, total.data_ptr())
+        ensure(not broken, "every part is finite and within its public bound")
+        return total
 
     def _some(self, first: int, last: int) -> tuple[Tensor, Tensor | None]:
         """Return targets and offsets of some records: views, which are kept, since torch takes long to make one."""
