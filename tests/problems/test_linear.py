@@ -12,8 +12,8 @@ from core.catalogue.losses import Clip, Loss, Mallows, SmoothedHuber, Squared, W
 from core.catalogue.questions import Curvature, Gradient, Question, Secant
 from core.oracle.noise import grid_for
 from core.privacy.facts import Facts
-from core.problems import linear
 from core.problems import rows as compiled
+from core.problems import short
 from core.problems.blocks import BlockProblem
 from core.problems.linear import LinearProblem
 from tests.support.problems import LOGISTIC, LOSSES, WEIGHTS, facts, problem, rows
@@ -155,6 +155,6 @@ class TestShortGradients:
 
     def test_past_their_public_bound_are_a_broken_promise(self, monkeypatch: pytest.MonkeyPatch) -> None:
         records, public = problem(200, 3), facts(200, 3)
-        monkeypatch.setattr(linear, "numbers_of", lambda _score, margin, *_: margin + inf)
+        monkeypatch.setattr(short, "numbers_of", lambda _score, margin, *_: margin + inf)
         with np.errstate(all="ignore"), pytest.raises(AssertionError, match="public bound"):
             records.integer_sum(Gradient(sigma=1.0), public, THETA, 2.0**-40)
