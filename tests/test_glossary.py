@@ -41,8 +41,10 @@ RETIRED = (
     "exact_grid",
     "first_release_plans",
     "interaction_names",
+    "leash",
     "mirror_upper",
     "truncate_rows",
+    "workers.leash",
 )
 """Identifiers that are gone from code, logs, docs and tests; each rename adds what it replaced.
 

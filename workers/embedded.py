@@ -45,7 +45,7 @@ class Service:
     """A child that is started again, after a growing pause, whenever it dies.
 
     Args:
-        module: run as `python -m workers.leash PARENT MODULE`.
+        module: run as `python -m workers.exec_with_parent PARENT MODULE`.
         environment: of the child.
     """
 
@@ -64,7 +64,7 @@ class Service:
 
     def start(self) -> None:
         """Start the child."""
-        command = [sys.executable, "-m", "workers.leash", str(os.getpid()), self._module]
+        command = [sys.executable, "-m", "workers.exec_with_parent", str(os.getpid()), self._module]
         # A session of its own: Ctrl-C at the terminal is this parent's to pass on, once, in order.
         self._child = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             command, env=dict(self._environment), start_new_session=True

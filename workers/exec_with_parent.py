@@ -1,6 +1,7 @@
-"""Become another program of ours that dies with its parent: `python -m workers.leash PARENT MODULE [ARGUMENT...]`.
+"""Become another program of ours that dies with its parent.
 
-The wish is kept across exec, so the program itself needs to know nothing of it.
+Run as `python -m workers.exec_with_parent PARENT MODULE [ARGUMENT...]`. The kernel keeps the parent-death signal across
+exec, so the program itself does nothing for it.
 """
 
 import os
