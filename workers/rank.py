@@ -1,8 +1,9 @@
 """A follower: one more process of a job, `python -m workers.rank PARENT [PIPE]`, ordered and held by standard input.
 
-Its parent is the trainer, which leads, or, on other machines, `workers.gang`. It dies with its parent and with its
-leader, whichever notices first: the kernel, the pipe, or the talk. It draws no noise, knows no ledger and writes
-nothing; its exit status says how it ended, and PIPE takes as much of why as a trainer may tell (`workers.incident`).
+Its parent is the trainer, which leads, or, on other machines, `workers.torchrun_entry`. It dies with its parent and
+with its leader, whichever notices first: the kernel, the pipe, or the talk. It draws no noise, knows no ledger and
+writes nothing; its exit status says how it ended, and PIPE takes as much of why as a trainer may tell
+(`workers.incident`).
 """
 
 import os

@@ -1,4 +1,6 @@
-"""A supervisor over several machines, or GPUs: `torchrun --nnodes N --nproc-per-node M ... -m workers.gang` on each.
+"""A supervisor over several machines, or GPUs.
+
+Run `torchrun --nnodes N --nproc-per-node M ... -m workers.torchrun_entry` on each machine.
 
 `torchrun` starts one of these for each place of the group and tells each its own. The first is a supervisor like any
 other, with one job at a time, whose trainers lead; each of the others waits for their calls and starts a fresh follower
@@ -35,7 +37,7 @@ def main() -> None:
     if gpu is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu
     if rank == 0:
-        supervise(settings.model_copy(update={"workers": 1, "gang": address}))
+        supervise(settings.model_copy(update={"workers": 1, "torchrun_store": address}))
     else:
         follow_calls(rank, address, settings, gpu)
 
@@ -64,7 +66,7 @@ def follow_calls(rank: int, address: str, settings: ServiceSettings, gpu: str | 
     """
     from core.problems.process_group import Calls  # noqa: PLC0415 - the first place loads no torch
 
-    log, stop = configure("gang"), threading.Event()
+    log, stop = configure("torchrun"), threading.Event()
     for signalled in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signalled, lambda *_: stop.set())
     calls, key = Calls(address), load_master_keys(settings).current.of_groups()

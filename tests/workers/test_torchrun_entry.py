@@ -39,10 +39,10 @@ def two_agents(service: Embedded) -> Iterator[list[psutil.Process]]:
     }
     options = ["--nnodes", "2", "--nproc-per-node", "1", "--master-addr", "127.0.0.1", "--master-port", str(port)]
     command = [sys.executable, "-m", "torch.distributed.run", *options]
-    with (service.home / "gang.txt").open("w") as said:
+    with (service.home / "torchrun.txt").open("w") as said:
         agents = [
             subprocess.Popen(
-                [*command, "--node-rank", str(node), "-m", "workers.gang"],
+                [*command, "--node-rank", str(node), "-m", "workers.torchrun_entry"],
                 cwd=ROOT,
                 env=environment,
                 stdout=said,
