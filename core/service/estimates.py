@@ -29,9 +29,9 @@ from core.privacy.renyi import cost_nano
 from core.service import about, weights
 from core.service.budgets import NO_COST, allowance_figures, cost_figures, estimated_cost, has_room, still_fit
 from core.service.context import Caller, Context
-from core.service.endings import if_lost
+from core.service.failure_messages import if_lost
 from core.service.job_views import EstimateView, JobCost
-from core.service.sight import find_dataset
+from core.service.visibility import find_dataset
 from core.store import queries
 from core.store.ledger.accounts import Balance, balance_of
 from core.store.ledger.allowance import promised

@@ -25,7 +25,7 @@ from core.service.estimates import (
     plan_of,
 )
 from core.service.job_views import ClientEstimate, EstimateView
-from core.service.sight import find_dataset, no_dataset
+from core.service.visibility import find_dataset, no_dataset
 from core.store import queries
 from core.store.ledger.accounts import Balance, balance, balance_of
 from core.store.tables import Dataset, Scope

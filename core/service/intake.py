@@ -18,12 +18,12 @@ from sqlalchemy.orm import Session
 
 from core.catalogue.jobs import JobSpec
 from core.errors import Conflict, FieldError, Forbidden, Invalid, LedgerBusy, Refusal
-from core.service import federations, showing, witnessing, workers
+from core.service import federations, presenters, witnessing, workers
 from core.service.context import Caller, Context
 from core.service.estimates import PLANS, Plan, quote
 from core.service.federations import FederatedPlan
 from core.service.scopes import viewer
-from core.service.sight import no_dataset
+from core.service.visibility import no_dataset
 from core.store import clock, idempotency, queries
 from core.store.access import audit, rights
 from core.store.idempotency import Claim, Name
@@ -233,14 +233,14 @@ def _draft(submission: Submission, at: float) -> _Draft:
     job.site = SEVERAL if len(sites) > 1 else job.site
     if isinstance(plan, Plan):
         ledger.price(job, plan.schedule, {plan.scope_id: plan.account.terms})
-        return _Draft(submission, job, (job,), showing.queued_view(job, plan.cost).model_dump(mode="json"))
+        return _Draft(submission, job, (job,), presenters.queued_view(job, plan.cost).model_dump(mode="json"))
     rows.federate(job)
     clients = [_row(submission, part, at, part.stored_spec) for part in plan.parts]
     for place, (client, part) in enumerate(zip(clients, plan.parts, strict=True)):
         rows.federate(client, job, place)
         ledger.price(client, part.schedule, {part.scope_id: part.account.terms})
     paired = [(client, part.cost) for client, part in zip(clients, plan.parts, strict=True)]
-    body = showing.queued_federation(job, paired).model_dump(mode="json")
+    body = presenters.queued_federation(job, paired).model_dump(mode="json")
     return _Draft(submission, job, tuple(clients), body)
 
 

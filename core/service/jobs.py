@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from core.catalogue.jobs import JobSpec
 from core.errors import Forbidden, NotFound
-from core.service import budgets, promises, showing, witnessing
+from core.service import budgets, presenters, promises, witnessing
 from core.service.context import Caller, Context
 from core.service.job_views import ArtifactView, AttemptView, EventView, JobView
 from core.service.scopes import viewer
@@ -82,7 +82,7 @@ def get_all(context: Context, wanted: Sequence[tuple[Caller, str]]) -> list[JobV
     """Return, for each caller, a job as it is to be seen now, or that it does not exist: all of one snapshot."""
     with context.database.read() as session:
         found = queries.seen_jobs(session, [(viewer(caller), job_id) for caller, job_id in wanted])
-        shown = showing.views(session, context, [(who, job) for (who, _), job in found.items()])
+        shown = presenters.views(session, context, [(who, job) for (who, _), job in found.items()])
         views = dict(zip(found, shown, strict=True))
     return [views.get((viewer(caller), job_id)) or _missing() for caller, job_id in wanted]
 
@@ -95,7 +95,7 @@ def page(context: Context, caller: Caller, wanted: JobFilter, after: str | None,
     """Return up to `limit` jobs that exist for the caller, newest first."""
     with context.database.read() as session:
         found = queries.jobs(session, viewer(caller), wanted, after, limit)
-        return showing.views(session, context, [(viewer(caller), job) for job in found])
+        return presenters.views(session, context, [(viewer(caller), job) for job in found])
 
 
 def cancel(context: Context, caller: Caller, job_id: str) -> JobView:
@@ -112,7 +112,7 @@ def cancel(context: Context, caller: Caller, job_id: str) -> JobView:
         owners = {job.owner_id} | (set() if job.is_federated else {session.get_one(Scope, job.scope_id).owner_id})
         if caller.id not in owners and caller.role != "admin":
             raise Forbidden("Only who submitted this job, its data's owner or an admin may cancel it.")
-        return showing.views(session, context, [(viewer(caller), rows.cancel(session, job_id))])[0]
+        return presenters.views(session, context, [(viewer(caller), rows.cancel(session, job_id))])[0]
 
     view = context.database.run(work)
     witnessing.keep(context, view.federation.job if view.federation else job_id)
@@ -130,7 +130,7 @@ def events(context: Context, caller: Caller, job_id: str, after: int, limit: int
         until = queries.grid_time(session, context.settings.visible_grid_seconds)
         before = queries.first_hidden(session, [job.id], until).get(job.id)
         model = queries.models_of(session, [job.id]).get(job.id)
-        shown = showing.visible(session, viewer(caller), job, model) is not None
+        shown = presenters.visible(session, viewer(caller), job, model) is not None
         grid = context.settings.visible_grid_seconds
         return [
             _event(line, model_shown=shown, grid_seconds=grid)

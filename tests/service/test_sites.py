@@ -25,8 +25,8 @@ from core.store.claims import lock_job
 from core.store.database import Database
 from core.store.decoding.validation import open_report
 from core.store.identities import OwnerKeys
-from core.store.jobs.arrows import LOST, end_failed
 from core.store.jobs.presence import Seat, Worker
+from core.store.jobs.transitions import LOST, end_failed
 from core.store.records.encryption import Tampered
 from core.store.records.master_key import MasterKeys, load_master_keys
 from core.store.records.records import Kept, kept_of, open_records

@@ -67,7 +67,7 @@ def sweep_in_contact(database: Database, max_attempts: int = 3) -> Swept:
         return sweep(session, LEASE, max_attempts, 1e9)
 
 
-ARROWS: dict[str, Callable[[Session, Claim], object]] = {
+TRANSITIONS: dict[str, Callable[[Session, Claim], object]] = {
     "beat": lambda session, claim: jobs.beat(session, claim, LEASE),
     "mark_opened": jobs.mark_opened,
     "progress": lambda session, claim: jobs.progress(session, claim, 1),
@@ -92,22 +92,22 @@ REACHES = {
 }
 
 
-@pytest.mark.parametrize("arrow", ARROWS)
+@pytest.mark.parametrize("transition", TRANSITIONS)
 @pytest.mark.parametrize("state", JOB_STATES)
-def test_arrows_and_missing_arrows(database: Database, place: Place, state: str, arrow: str) -> None:
+def test_arrows_and_missing_arrows(database: Database, place: Place, state: str, transition: str) -> None:
     claim = bring(database, place, state)
     before = read_job(database, claim.job_id)
     assert before.state == state
-    reached = REACHES.get((state, arrow))
+    reached = REACHES.get((state, transition))
     if reached is not None:
-        database.run(ARROWS[arrow], claim)
+        database.run(TRANSITIONS[transition], claim)
         assert read_job(database, claim.job_id).state == reached
         return
-    if arrow == "beat":
+    if transition == "beat":
         assert not database.run(jobs.beat, claim, LEASE).alive
     else:
         with pytest.raises(StaleAttempt):
-            database.run(ARROWS[arrow], claim)
+            database.run(TRANSITIONS[transition], claim)
     after = read_job(database, claim.job_id)
     assert (after.state, after.fence, after.event_seq) == (before.state, before.fence, before.event_seq)
 
@@ -178,21 +178,21 @@ def test_beats_extend_and_tell_of_a_cancel(database: Database, place: Place) -> 
     assert database.run(jobs.beat, claim, LEASE) == jobs.Beat(alive=True, cancel=True)
 
 
-@pytest.mark.parametrize("arrow", ARROWS)
-def test_an_attempt_past_its_lease_writes_nothing(database: Database, place: Place, arrow: str) -> None:
-    claim = bring(database, place, "cancelling" if arrow == "acknowledge_cancel" else "running")
+@pytest.mark.parametrize("transition", TRANSITIONS)
+def test_an_attempt_past_its_lease_writes_nothing(database: Database, place: Place, transition: str) -> None:
+    claim = bring(database, place, "cancelling" if transition == "acknowledge_cancel" else "running")
     lose_lease(database, claim.job_id)
-    if arrow == "beat":
+    if transition == "beat":
         lost = read_job(database, claim.job_id).lease_until
         assert not database.run(jobs.beat, claim, LEASE).alive
         assert read_job(database, claim.job_id).lease_until == lost
     else:
         with pytest.raises(StaleAttempt):
-            database.run(ARROWS[arrow], claim)
+            database.run(TRANSITIONS[transition], claim)
 
 
-@pytest.mark.parametrize("arrow", [arrow for arrow in ARROWS if arrow != "beat"])
-def test_a_stalled_attempt_wakes_after_another_took_over(database: Database, place: Place, arrow: str) -> None:
+@pytest.mark.parametrize("transition", [transition for transition in TRANSITIONS if transition != "beat"])
+def test_a_stalled_attempt_wakes_after_another_took_over(database: Database, place: Place, transition: str) -> None:
     stale = bring(database, place, "running")
     lose_lease(database, stale.job_id)
     sweep_in_contact(database)
@@ -200,7 +200,7 @@ def test_a_stalled_attempt_wakes_after_another_took_over(database: Database, pla
     assert fresh is not None
     assert (fresh.job_id, fresh.attempt) == (stale.job_id, 2)
     with pytest.raises(StaleAttempt):
-        database.run(ARROWS[arrow], stale)
+        database.run(TRANSITIONS[transition], stale)
     database.run(jobs.finish, fresh, RELEASE, "not-needed")
 
 

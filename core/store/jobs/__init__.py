@@ -1,1 +1,1 @@
-"""Jobs as rows: their arrows, who is next, who serves them, and the clients and sites of federated ones."""
+"""Jobs as rows: their transitions, who is next, who serves them, and the clients and sites of federated ones."""

@@ -21,7 +21,7 @@ from core.errors import StaleAttempt, ensure
 from core.store.access import rights
 from core.store.claims import Claim, hold, next_fence
 from core.store.ids import new_id
-from core.store.jobs.arrows import LOST, add_event, end, end_cancelled, end_failed, leave_attempt, requeue, settle
+from core.store.jobs.transitions import LOST, add_event, end, end_cancelled, end_failed, leave_attempt, requeue, settle
 from core.store.ledger import chain, ledger
 from core.store.tables import (
     CLIENT_LOST,

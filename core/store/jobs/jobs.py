@@ -1,11 +1,11 @@
-"""A job's life, an arrow per function: each takes the row lock, checks where the job is, and fails loudly elsewhere.
+"""A job's life, a transition per function: each takes the row lock and checks where the job is, or fails loudly.
 
     queued -> running -> succeeded | failed
     queued -> cancelled | expired
     running -> queued (drained, or its lease was lost, and its allowance pays for what was lost with it) | cancelling
     cancelling -> cancelled
 
-`queued` means reserved. Every way out of an attempt moves the fence in the same transaction, every arrow appends a
+`queued` means reserved. Every way out of an attempt moves the fence in the same transaction, every transition appends a
 line to the job's history under its lock, and the states on the right are final. A federated job takes its clients
 with it, and a client is locked after the job that it is a client of (`core.store.jobs.federations`).
 """
@@ -24,8 +24,8 @@ from core.store.access import rights
 from core.store.claims import Claim, epoch, hold, lock_job, next_fence, refuse_if_frozen
 from core.store.ids import new_id
 from core.store.jobs import federations, withdrawals
-from core.store.jobs.arrows import DRAINED, LOST, add_event, end, end_cancelled, end_failed, leave_attempt, requeue
 from core.store.jobs.queue import DEVICES, next_job
+from core.store.jobs.transitions import DRAINED, LOST, add_event, end, end_cancelled, end_failed, leave_attempt, requeue
 from core.store.ledger import ledger
 from core.store.tables import Attempt, Job, JobEvent, Label, Model
 

@@ -7,8 +7,8 @@ from core.store import clock
 from core.store.access import rights
 from core.store.claims import refuse_if_frozen
 from core.store.jobs import federations
-from core.store.jobs.arrows import end_failed
 from core.store.jobs.queue import lock_owner
+from core.store.jobs.transitions import end_failed
 from core.store.tables import WITHDRAWN, Dataset, Job, Principal
 
 

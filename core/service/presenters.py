@@ -15,7 +15,7 @@ from core.privacy.amounts import write_figure
 from core.privacy.events import EVENT, Event, compose
 from core.service.budgets import NO_COST, allowance_figures, cost_figures, empty_budget
 from core.service.context import Context
-from core.service.endings import failed_for
+from core.service.failure_messages import failed_for
 from core.service.job_views import (
     ClientView,
     CostFigures,

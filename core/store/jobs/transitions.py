@@ -1,6 +1,6 @@
-"""What each arrow of a job's life does to its row, and to the ledger; the caller holds the row's lock.
+"""Transitions of a job's state: what each does to its row and to the ledger; the caller holds the row's lock.
 
-A federated job itself has nothing reserved: its clients have, and each of them takes these same arrows.
+A federated job itself has nothing reserved: its clients have, and each of them goes through these same transitions.
 """
 
 from typing import Final, Literal

@@ -11,8 +11,8 @@ from core.catalogue.planning import plan_job
 from core.privacy.facts import Adjacency
 from core.service import estimates, jobs
 from core.service.context import Caller, Context
-from core.service.endings import failed_for, if_lost
 from core.service.estimates import EstimateSpec
+from core.service.failure_messages import failed_for, if_lost
 from core.service.job_views import JobView
 from core.store import clock
 from core.store.claims import put_secret

@@ -9,7 +9,7 @@ from core.catalogue.clipped.certified import CertifiedClippedSgd
 from core.catalogue.jobs import RETRY_ALLOWANCE
 from core.catalogue.planning import PlannedJob
 from core.catalogue.sampling import StreamSampling
-from core.store.jobs.arrows import LOST
+from core.store.jobs.transitions import LOST
 from core.store.ledger import ledger
 from core.store.tables import Job
 
