@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from core import errors
-from core.catalogue.faults import field_errors, said
+from core.catalogue.validation_errors import field_errors, said
 from core.errors import FieldError, Refusal
 
 STATUS: dict[type[Refusal], int] = {

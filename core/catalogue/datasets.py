@@ -6,7 +6,7 @@ from pydantic import Field, StringConstraints, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from core.catalogue.columns import Columns, Unit
-from core.catalogue.faults import field_errors
+from core.catalogue.validation_errors import field_errors
 from core.errors import FieldError, Invalid
 from core.patterns import identifier
 from core.privacy.amounts import BudgetRequest

@@ -20,8 +20,8 @@ from core.errors import Conflict
 from core.inference.network import read_released
 from core.privacy.amounts import write_figure
 from core.privacy.facts import Adjacency
+from core.service import guarantees
 from core.service import jobs as cases
-from core.service import promises
 from core.service.context import Caller, Context
 from core.service.scopes import find as find_scope
 from core.service.signing import Ledgers, entries_at, signed
@@ -176,7 +176,7 @@ def _of_scope(session: Session, job: Job, ledger: Trusted) -> dict[str, Any]:
 
 def _promise(session: Session, job: Job) -> dict[str, Any]:
     """Return epsilon and delta of all that was charged, under both adjacencies, and rho and mu where they are valid."""
-    report = promises.promise_of(session, job)
+    report = guarantees.guarantee_of(session, job)
     figures = {report.adjacency: report.promise, **report.implies}
     both = {relation.value: _figures(figures.get(relation)) for relation in Adjacency}
     return {"adjacency": report.adjacency.value, "label": report.label, "by": report.method, **both}

@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 from pydantic import Field, TypeAdapter
 from sqlalchemy.orm import Session
 
-from core.catalogue.blame import figures_at_fault
 from core.catalogue.columns import Column
+from core.catalogue.diagnose import figures_at_fault
 from core.catalogue.excess import ExcessForecast, ReachedExcess, foresee_excess, reach_excess, within_reach
 from core.catalogue.federating import refuse_absent
 from core.catalogue.forecast import Asker, Forecast, Goal, Reached, forecast, reach

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from core.catalogue.jobs import JobSpec
 from core.errors import Forbidden, NotFound
-from core.service import budgets, presenters, promises, witnessing
+from core.service import budgets, guarantees, presenters, witnessing
 from core.service.context import Caller, Context
 from core.service.job_views import ArtifactView, AttemptView, EventView, JobView
 from core.service.scopes import viewer
@@ -255,7 +255,7 @@ def _report(context: Context, caller: Caller, view: JobView) -> dict[str, Any]:
             "scope": scope.id,
             "units": scope.units,
             "unit": scope.unit,
-            "privacy": promises.promise_of(session, job).model_dump(mode="json"),
+            "privacy": guarantees.guarantee_of(session, job).model_dump(mode="json"),
             # Where the ledger stands is for those who may look at it now, and access may have been taken away.
             "ledger": {"entries": scope.seq, "head": scope.head} if seen else None,
             "unwitnessed": [gap.model_dump(mode="json") for gap in budgets.gap_views(scope)],

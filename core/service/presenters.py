@@ -16,6 +16,7 @@ from core.privacy.events import EVENT, Event, compose
 from core.service.budgets import NO_COST, allowance_figures, cost_figures, empty_budget
 from core.service.context import Context
 from core.service.failure_messages import failed_for
+from core.service.guarantees import sees_client
 from core.service.job_views import (
     ClientView,
     CostFigures,
@@ -26,7 +27,6 @@ from core.service.job_views import (
     ProgressView,
     ResultView,
 )
-from core.service.promises import sees_client
 from core.service.views import rfc3339
 from core.store import queries
 from core.store.jobs import federations, seats, workers

@@ -29,8 +29,8 @@ from core.inference.network import AnyReleased, ReleasedNetwork, with_coefficien
 from core.inference.regions import Joint
 from core.service.context import Caller, Context
 from core.service.description_views import DescriptionView
+from core.service.guarantees import clients_guarantees
 from core.service.models import coefficients_of, released_by
-from core.service.promises import clients_promises
 from core.store.tables import Job
 
 Levels = Sequence[float]
@@ -42,7 +42,7 @@ def summary(context: Context, caller: Caller, model_id: str, levels: Levels) -> 
     told = {"model": model_id, "job": job.id, **_told(released, levels)}
     if not job.is_federated:
         return told
-    clients = clients_promises(context, caller, job)
+    clients = clients_guarantees(context, caller, job)
     privacy = told["privacy"] | {"label": "weakest"}
     return told | {"privacy": privacy, "clients": clients, "methods": told["methods"] + wording.apart(len(clients))}
 

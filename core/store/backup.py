@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from sqlalchemy import select
 from sqlalchemy.engine import make_url
 
-from core.catalogue.faults import said
+from core.catalogue.validation_errors import said
 from core.errors import Conflict, NotFound, NotReady
 from core.patterns import Pattern
 from core.settings import ServiceSettings

@@ -291,7 +291,7 @@ def _own_problem(
 def weakest(rounds: Rounds, own: AnyReleased) -> AnyReleased:
     """Return the release as all clients hand it in: the first one's, with what each of them promises at least.
 
-    What each promises to its own scope's people is told from its own ledger, see `core.service.promises`.
+    What each promises to its own scope's people is told from its own ledger, see `core.service.guarantees`.
 
     Raises:
         Forsaken: somebody has gone, or sends what is no release.

@@ -6,7 +6,6 @@ from typing import Any, get_args
 import pytest
 from pydantic import ValidationError
 
-from core.catalogue.faults import field_errors
 from core.catalogue.jobs import JobSpec
 from core.catalogue.loss_cards import LOSSES, WEIGHTS
 from core.catalogue.losses import (
@@ -29,6 +28,7 @@ from core.catalogue.losses import (
 )
 from core.catalogue.models import LinearModel, LogisticModel
 from core.catalogue.nonconvex_losses import Brier, Cauchy, GemanMcClure, RobustPhase, SineLink, SmoothPhase
+from core.catalogue.validation_errors import field_errors
 
 FILLED: list[Loss] = [
     Logistic(),

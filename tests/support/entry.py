@@ -12,8 +12,8 @@ from core.service.jobs import ROUTE
 def take(context: Context, submissions: Sequence[Submission]) -> list[Answer | Exception]:
     """Store submissions, then have the witness know of them: an answer or a refusal to each, in order."""
     answers = intake.store(context, submissions)
-    vouched = iter(intake.vouch(context, [answer for answer in answers if isinstance(answer, Answer)]))
-    return [next(vouched) if isinstance(answer, Answer) else answer for answer in answers]
+    confirmed = iter(intake.confirm(context, [answer for answer in answers if isinstance(answer, Answer)]))
+    return [next(confirmed) if isinstance(answer, Answer) else answer for answer in answers]
 
 
 def submit(context: Context, caller: Caller, spec: JobSpec, key: str) -> Answer:

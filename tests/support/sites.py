@@ -34,7 +34,7 @@ from core.store.access.roles import make_role
 from core.store.database import Database
 from core.store.records.master_key import make_master_key
 from tests.support import entry
-from tests.support.cluster import Postgres, Undertaker, is_ready, until
+from tests.support.cluster import Postgres, Reaper, is_ready, until
 from tests.support.embedded import COLUMNS, KEY, LINEAR, PATIENCE_SECONDS, ROOT, TERMINAL, Embedded, Running
 from tests.support.federated import STEPS, Federation, shard
 from workers.embedded import free_port, prepare
@@ -71,7 +71,7 @@ class Ground:
     """Sites, and the words that tests speak to them."""
 
     home: Path
-    undertaker: Undertaker
+    reaper: Reaper
     contexts: dict[str, Context]
     admin: Caller
     service: Context
@@ -161,7 +161,7 @@ class Ground:
         told = self.told(site) | {"GLOO_SOCKET_IFNAME": "lo", "PATIENCE": "10"}
         told |= {"OBSERVED": str(self.home / "observed.jsonl"), **environment}
         command = [sys.executable, "-m", "tests.support.observed_supervisor"]
-        started = self.undertaker.start(f"supervisor-{site or 'service'}", command, told)
+        started = self.reaper.start(f"supervisor-{site or 'service'}", command, told)
         self.processes[site] = psutil.Process(started.pid)
 
     def client(self, url: str, secret: str = KEY) -> httpx.Client:
@@ -175,7 +175,7 @@ class Ground:
         port = free_port("127.0.0.1")
         command = [sys.executable, "-m", "api", "--host", "127.0.0.1", "--port", str(port)]
         name = f"api-{site or 'service'}"
-        process = self.undertaker.start(name, command, self.told(site))
+        process = self.reaper.start(name, command, self.told(site))
         url = f"http://127.0.0.1:{port}"
         until(lambda: is_ready(url), name, process=process, log=(self.home / f"{name}.log").read_text)
         self.processes[name] = psutil.Process(process.pid)
@@ -191,11 +191,11 @@ def sites(home: Path, names: Sequence[str], **settings: Any) -> Iterator[Ground]
     """Make sites with their own keys and storages; every process is gone afterwards."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with ExitStack() as stack:
-        undertaker = Undertaker(home)
-        stack.callback(undertaker.bury)
-        postgres = Postgres(home, undertaker)
+        reaper = Reaper(home)
+        stack.callback(reaper.reap)
+        postgres = Postgres(home, reaper)
         stack.callback(shutil.rmtree, postgres.folder, ignore_errors=True)
-        stack.callback(undertaker.bury)  # before its files go
+        stack.callback(reaper.reap)  # before its files go
         own = site_settings(home, "", postgres.url, **settings)
         prepare(own.model_copy(update={"admin_key": KEY}))
         service = Context(own, Database(own.url))
@@ -208,4 +208,4 @@ def sites(home: Path, names: Sequence[str], **settings: Any) -> Iterator[Ground]
             stack.callback(context.database.dispose)
         admin = entry.holder(service, KEY)
         assert admin is not None
-        yield Ground(home, undertaker, contexts, admin, service, opened=stack)
+        yield Ground(home, reaper, contexts, admin, service, opened=stack)

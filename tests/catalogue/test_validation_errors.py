@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from core.catalogue.faults import field_errors
 from core.catalogue.jobs import JobSpec
+from core.catalogue.validation_errors import field_errors
 
 JOB: dict[str, Any] = {
     "dataset": "ds_1",

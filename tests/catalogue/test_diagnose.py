@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from core.catalogue.blame import figures_at_fault
+from core.catalogue.diagnose import figures_at_fault
 from core.catalogue.jobs import JobSpec
 from core.catalogue.planning import plan_job
 from core.errors import Refusal

@@ -24,7 +24,7 @@ from core.store.queries import Viewer
 from core.store.tables import Account, Job, Scope
 
 
-def promise_of(session: Session, job: Job) -> Report:
+def guarantee_of(session: Session, job: Job) -> Report:
     """Return the figures of all that was charged for a job, or a client, under its scope's own terms.
 
     Less than all was decided by answers: no guarantee for this job alone. What is left of a stream's chunks may cost
@@ -49,7 +49,7 @@ def sees_client(session: Session, who: Viewer, client: Job) -> bool:
     return who.sees_everything or who.id in owners
 
 
-def clients_promises(context: Context, caller: Caller, job: Job) -> list[dict[str, Any]]:
+def clients_guarantees(context: Context, caller: Caller, job: Job) -> list[dict[str, Any]]:
     """Return what each client of a federated job has promised by now, by place; nothing of those not to be seen."""
     with context.database.read() as session:
         clients: Sequence[Job] = queries.clients_of(session, [job.id])[job.id]
@@ -61,5 +61,5 @@ def _shown(session: Session, who: Viewer, client: Job) -> dict[str, Any]:
     if not sees_client(session, who, client):
         return told | dict.fromkeys(("dataset", "scope", "job", "privacy"))
     asked = client.chunks_spent > 0
-    privacy = privacy_block(promise_of(session, client)) if asked else None
+    privacy = privacy_block(guarantee_of(session, client)) if asked else None
     return told | {"dataset": client.dataset_id, "scope": client.scope_id, "job": client.id, "privacy": privacy}

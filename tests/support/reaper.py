@@ -1,6 +1,6 @@
-"""Ends processes when their keeper ends, however it ends: it reads process ids, one a line, until its input is closed.
+"""Ends processes when their parent ends, however it ends: it reads process ids, one a line, until its input is closed.
 
-Run as `python -m tests.support.undertaker`; then it kills all that it was told of, and all that they have started.
+Run as `python -m tests.support.reaper`; then it kills the processes that it was given, and all that they have started.
 """
 
 import sys

@@ -27,17 +27,17 @@ _SAID: Final[Mapping[str, str]] = {
     **dict.fromkeys(("bool_type", "bool_parsing"), _TRUTH),
 }
 _FORMED: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
-    "literal_error": lambda told: f"must be {told['expected']}",
-    "enum": lambda told: f"must be {told['expected']}",
-    "union_tag_invalid": lambda told: f"must be one of {told['expected_tags']}",
-    "greater_than": lambda told: f"must be above {told['gt']}",
-    "greater_than_equal": lambda told: f"must be at least {told['ge']}",
-    "less_than": lambda told: f"must be below {told['lt']}",
-    "less_than_equal": lambda told: f"must be at most {told['le']}",
-    "too_long": lambda told: f"must have at most {told['max_length']} items",
-    "too_short": lambda told: f"must have at least {_items(told['min_length'])}",
-    "string_too_long": lambda told: f"must have at most {told['max_length']} characters",
-    "string_too_short": lambda told: f"must have at least {told['min_length']} characters",
+    "literal_error": lambda context: f"must be {context['expected']}",
+    "enum": lambda context: f"must be {context['expected']}",
+    "union_tag_invalid": lambda context: f"must be one of {context['expected_tags']}",
+    "greater_than": lambda context: f"must be above {context['gt']}",
+    "greater_than_equal": lambda context: f"must be at least {context['ge']}",
+    "less_than": lambda context: f"must be below {context['lt']}",
+    "less_than_equal": lambda context: f"must be at most {context['le']}",
+    "too_long": lambda context: f"must have at most {context['max_length']} items",
+    "too_short": lambda context: f"must have at least {_items(context['min_length'])}",
+    "string_too_long": lambda context: f"must have at most {context['max_length']} characters",
+    "string_too_short": lambda context: f"must have at least {context['min_length']} characters",
     "string_pattern_mismatch": lambda _: "has another form than /openapi.json shows here",
 }
 
