@@ -5,7 +5,7 @@ takes as many. So whoever serves hands over all that wait. Locks are taken once 
 alone, in the order in which they came, against what those before it have left: answers, refusals and the ledger are
 what they would be had the jobs come one at a time.
 
-`store` decides and stores; `confirm` has the witness know of what was stored, before any answer leaves. They are two
+`store` decides and stores; `confirm` enters what was stored in the witness, before any answer leaves. They are two
 steps so that the next jobs can be stored meanwhile; `api.routes.jobs` calls one after the other.
 """
 
@@ -65,7 +65,7 @@ class Answer:
     body: dict[str, Any]
     replayed: bool
     made: "Made | None" = None
-    """What nobody may rely on before it was confirmed for; None where there is nothing new."""
+    """What nobody may rely on before it was confirmed; None where there is nothing new."""
 
 
 @dataclass(frozen=True)

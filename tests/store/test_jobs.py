@@ -1,4 +1,4 @@
-"""Every arrow of a job, and every missing one."""
+"""Every transition of a job, and every missing one."""
 
 import time
 from collections.abc import Callable
@@ -94,7 +94,7 @@ REACHES = {
 
 @pytest.mark.parametrize("transition", TRANSITIONS)
 @pytest.mark.parametrize("state", JOB_STATES)
-def test_arrows_and_missing_arrows(database: Database, place: Place, state: str, transition: str) -> None:
+def test_transitions_and_missing_transitions(database: Database, place: Place, state: str, transition: str) -> None:
     claim = bring(database, place, state)
     before = read_job(database, claim.job_id)
     assert before.state == state

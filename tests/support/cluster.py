@@ -9,7 +9,7 @@
         assert running.wait(job)["state"] == "succeeded"
 
 Every server has a port of its own and keeps it over restarts. Everything is gone after the block, and also when the
-test process itself is killed: a reaper hears of that by the end of a pipe.
+test process itself is killed: a reaper ends everything when its input pipe closes.
 """
 
 import base64
