@@ -38,8 +38,8 @@ from core.store.records.master_key import prepare_master_key
 from core.store.tables import Dataset
 from core.store.witness import trusting
 from core.store.witness.trusting import mark_keys
+from core.training.ledger_writer import FencedLedgerWriter
 from core.training.order import read_order
-from core.training.till import LedgerTill
 from core.version import software
 from tests.support import entry
 from tests.support.store import create_postgresql, make_place, submit
@@ -103,7 +103,7 @@ def start(settings: ServiceSettings, claim: Claim, marked: bool) -> float:  # no
             pass
         watch = time.perf_counter if marked else time.process_time
         begun = watch()
-        LedgerTill(database, claim, settings, keyring).ask(read_order)
+        FencedLedgerWriter(database, claim, settings, keyring).ask(read_order)
         return watch() - begun
     finally:
         database.dispose()

@@ -56,7 +56,7 @@ SILENT_SIGMA = 1e-6
 """Nearly no noise: none at all is not to be had. A millionth of a clip over the batch is far below what is compared."""
 
 
-class Till:
+class DiscardingWriter:
     """Takes payments and keeps nothing: what PostgreSQL takes for a hundred payments a job is `benchmarks.ledger`'s."""
 
     def spend(self, chunk: int, state: bytes | None, step: int) -> None:
@@ -110,9 +110,9 @@ def problem_of(task: Task, features: torch.Tensor, target: torch.Tensor, start: 
 
 
 def meter_for(event: Event) -> LedgerMeter:
-    """Return the ledger's meter with more chunks than the time is enough for, paid to a till that keeps nothing."""
+    """Return the meter with more chunks than the time is enough for, on a ledger writer that keeps nothing."""
     schedule = [Repeated(event=event, times=STEPS_A_CHUNK)] * CHUNKS
-    return LedgerMeter(Till(), [Payer(ORDERS, tuple(prefix_costs(schedule, ORDERS)))], schedule)
+    return LedgerMeter(DiscardingWriter(), [Payer(ORDERS, tuple(prefix_costs(schedule, ORDERS)))], schedule)
 
 
 def oracle_of(

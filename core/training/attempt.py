@@ -26,11 +26,11 @@ from core.store.records.weights import read_weights
 from core.store.witness.trusting import mark_keys
 from core.training.device import make_sure_of_device, prepare_processor
 from core.training.fitting import train
+from core.training.ledger_writer import FencedLedgerWriter
 from core.training.network import NO_WEIGHTS, PublicWeights
 from core.training.oracles import make_meter, open_oracle
 from core.training.order import Drained, Failed, NoGpu, Order, Phase, read_order
-from core.training.ranks import Gather, TellingTill, dismiss, open_problem
-from core.training.till import LedgerTill
+from core.training.ranks import AnnouncingLedgerWriter, Gather, dismiss, open_problem
 from core.version import software
 
 RELEASE = "release"
@@ -58,33 +58,33 @@ def run(database: Database, settings: ServiceSettings, claim: Claim, stop: Calla
     """
     torch.set_num_threads(settings.trainer_threads)
     torch.set_num_interop_threads(1)
-    till = LedgerTill(database, claim, settings, mark_keys(settings))
+    writer = FencedLedgerWriter(database, claim, settings, mark_keys(settings))
     with in_phase(Phase.OPENING):
-        order = till.ask(read_order)
+        order = writer.ask(read_order)
         released = unpack_release(order.kept)
     if released is None:
-        released = _train(order, till, settings, stop, gather)
+        released = _train(order, writer, settings, stop, gather)
     with in_phase(Phase.PUBLISHING):
-        till.commit(jobs.finish, claim, released.model_dump(mode="json"), order.approval)
+        writer.commit(jobs.finish, claim, released.model_dump(mode="json"), order.approval)
 
 
 def _train(
-    order: Order, till: LedgerTill, settings: ServiceSettings, stop: Callable[[], bool], gather: Gather
+    order: Order, writer: FencedLedgerWriter, settings: ServiceSettings, stop: Callable[[], bool], gather: Gather
 ) -> AnyReleased:
     """Make a release from the records, and keep it before anything is done with it."""
     with in_phase(Phase.OPENING):
         planned, weights = planned_here(order, settings)
         group = gather(planned.spec.resources.processes)
-        till.commit(jobs.mark_opened, order.claim, software())
+        writer.commit(jobs.mark_opened, order.claim, software())
         problem = open_problem(planned, order, settings, group, weights)
     with in_phase(Phase.TRAINING):
-        meter = make_meter(planned, order, till if group is None else TellingTill(till, group), stop)
+        meter = make_meter(planned, order, writer if group is None else AnnouncingLedgerWriter(writer, group), stop)
         sharded = isinstance(problem, ShardedProblem) and not problem.by_rows
         oracle = open_oracle(planned, order, problem, meter, shared=sharded)
         released = train(planned, order, meter, oracle, weights)
         dismiss(group)
     with in_phase(Phase.PUBLISHING):
-        till.keep(pack_release(released), released.steps)
+        writer.keep(pack_release(released), released.steps)
     return released
 
 

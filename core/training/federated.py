@@ -30,12 +30,12 @@ from core.store.ledger.marks import MarkKey
 from core.store.records.records import open_records, read_records
 from core.training.attempt import in_phase, pack_release, planned_here, unpack_release
 from core.training.fitting import make_problem, train
+from core.training.ledger_writer import FencedLedgerWriter
 from core.training.network import PublicWeights
 from core.training.notes import unpack
 from core.training.oracles import make_meter, open_oracle
 from core.training.order import Drained, Order, Phase, read_order
 from core.training.seat import Seat
-from core.training.till import LedgerTill
 from core.version import software
 
 MEETING_SECONDS = 120.0
@@ -65,29 +65,29 @@ def run(database: Database, settings: ServiceSettings, claim: Claim, seat: Seat,
     """
     torch.set_num_threads(settings.trainer_threads)
     torch.set_num_interop_threads(1)
-    till = LedgerTill(database, claim, settings, [MarkKey(bytes.fromhex(key)) for key in seat.mark_keys])
+    writer = FencedLedgerWriter(database, claim, settings, [MarkKey(bytes.fromhex(key)) for key in seat.mark_keys])
     with in_phase(Phase.OPENING):
-        peers = take(seat, till)
+        peers = take(seat, writer)
     try:
         with in_phase(Phase.OPENING):
-            order = till.ask(read_order)
+            order = writer.ask(read_order)
             rounds = Rounds(peers)
             kept, teller = furthest(rounds, order.kept, most_known(order))
             released = unpack_release(kept)
         if released is None:
-            released = _train(order, kept, teller, till, settings, seat, rounds, stop)
+            released = _train(order, kept, teller, writer, settings, seat, rounds, stop)
     except Misled as misled:
-        till.commit(federations.end_misled, claim, misled.number)
+        writer.commit(federations.end_misled, claim, misled.number)
         raise
     except (Diverged, Drained):  # all of them alike: the others shall hear all that was said before
         leave(peers)
         raise
     with in_phase(Phase.PUBLISHING):
-        till.commit(federations.finish, claim, released.model_dump(mode="json"))
+        writer.commit(federations.finish, claim, released.model_dump(mode="json"))
     leave(peers)
 
 
-def take(seat: Seat, till: LedgerTill) -> PeerGroup:
+def take(seat: Seat, writer: FencedLedgerWriter) -> PeerGroup:
     """Meet the other clients of an attempt.
 
     Raises:
@@ -102,7 +102,7 @@ def take(seat: Seat, till: LedgerTill) -> PeerGroup:
         group = meet(
             seat.number,
             seat.size,
-            seat.meeting or _far_meeting(seat, till),
+            seat.meeting or _far_meeting(seat, writer),
             key=bytes.fromhex(seat.key),
             patience_seconds=max(seat.patience_seconds, MEETING_SECONDS),
             device=torch.device("cpu"),
@@ -112,7 +112,7 @@ def take(seat: Seat, till: LedgerTill) -> PeerGroup:
     return DistributedPeerGroup(group, seat.patience_seconds)
 
 
-def _far_meeting(seat: Seat, till: LedgerTill) -> str:
+def _far_meeting(seat: Seat, writer: FencedLedgerWriter) -> str:
     """Return where clients of several machines meet: at the first one's, who notes it in the database for the others.
 
     Raises:
@@ -122,11 +122,11 @@ def _far_meeting(seat: Seat, till: LedgerTill) -> str:
     assert seat.host is not None, "who takes a seat among other sites' can be reached"
     if seat.number == 0:
         address = f"{seat.host}:{receive_at(seat.port)}"
-        till.commit(seats.announce, till.claim, address)
+        writer.commit(seats.announce, writer.claim, address)
         return f"{_TCP}{address}/0"
     deadline = time.monotonic() + MEETING_SECONDS
     while time.monotonic() < deadline:
-        noted = till.read(seats.address, till.claim)
+        noted = writer.read(seats.address, writer.claim)
         if noted is not None:
             return f"{_TCP}{noted}/0"
         time.sleep(_LOOK_SECONDS)
@@ -221,7 +221,7 @@ def _train(
     order: Order,
     kept: bytes | None,
     teller: int,
-    till: LedgerTill,
+    writer: FencedLedgerWriter,
     settings: ServiceSettings,
     seat: Seat,
     rounds: Rounds,
@@ -234,20 +234,20 @@ def _train(
     """
     with in_phase(Phase.OPENING):
         planned, weights = planned_here(order, settings)
-        till.commit(jobs.mark_opened, order.claim, software())
+        writer.commit(jobs.mark_opened, order.claim, software())
         problem = _own_problem(planned, order, settings, seat, weights)
     with in_phase(Phase.TRAINING):
         going_on = replace(order, kept=kept)
         meters: list[ClientMeter] = []
         with blaming(None if kept is None or teller == seat.number else teller, meters):
-            meter = make_meter(planned, going_on, till, lambda: False)
+            meter = make_meter(planned, going_on, writer, lambda: False)
             meters.append(paying := ClientMeter(meter, rounds, stop, meter))
             alone = open_oracle(planned, going_on, problem, meter, shared=False, through=paying)
             oracle = Federation(alone, paying, seat.federation)
             own = train(planned, going_on, meter, oracle, weights)
         released = of_all(weakest(rounds, own), seat, oracle.facts.units)
     with in_phase(Phase.PUBLISHING):
-        till.keep(pack_release(released), released.steps)
+        writer.keep(pack_release(released), released.steps)
     return released
 
 

@@ -44,7 +44,7 @@ MOST_COVERED: Final = 2**20
 _NOTHING: Final[Mapping[Event, int]] = {}
 
 
-class Till(Protocol):
+class LedgerWriter(Protocol):
     """Where a meter pays: the ledger, through the attempt's fence."""
 
     def spend(self, chunk: int, state: bytes | None, step: int) -> None:
@@ -58,7 +58,7 @@ class LedgerMeter:
     """Covers totals by the smallest prefix of the job's frozen chunks that is worth as much at every order.
 
     Args:
-        till: where chunks are paid.
+        writer: where chunks are paid.
         payers: the accounts, with cumulative prices of the chunks.
         schedule: the event of each chunk.
         kept: what an earlier attempt left, `Notes` packed.
@@ -71,7 +71,7 @@ class LedgerMeter:
 
     def __init__(
         self,
-        till: Till,
+        writer: LedgerWriter,
         payers: Sequence[Payer],
         schedule: Sequence[Event],
         *,
@@ -81,7 +81,7 @@ class LedgerMeter:
         stop: Callable[[], bool] = lambda: False,
         draws: DrawCount | None = None,
     ) -> None:
-        self._till = till
+        self._writer = writer
         self._payers = payers
         self._schedule = schedule
         self._before: Event = compose(Counter(schedule[:kept_chunks]))
@@ -197,7 +197,7 @@ class LedgerMeter:
         self._drain_if_asked(told)
         while not enough(self._paid):
             ensure(self._paid < len(self._schedule), "what is drawn never passes what was priced")
-            self._till.spend(self._paid, told if self._paid else None, self._step)
+            self._writer.spend(self._paid, told if self._paid else None, self._step)
             self._charged[self._schedule[self._paid]] += 1
             self._paid += 1
             for act in self._once_paid:
@@ -214,7 +214,7 @@ class LedgerMeter:
 
     def _drain(self, told: bytes) -> NoReturn:
         if self._paid:
-            self._till.keep(told, self._step)
+            self._writer.keep(told, self._step)
         raise Drained
 
     def may_stop(self, total: Event) -> bool:

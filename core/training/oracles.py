@@ -17,24 +17,24 @@ from core.oracle.samples import PoissonOracle, StreamOracle
 from core.privacy.events import Event
 from core.problems import Problem
 from core.training.draws import count_of
-from core.training.meter import LedgerMeter, Till
+from core.training.meter import LedgerMeter, LedgerWriter
 from core.training.order import Order, Payer
 from core.training.streaming import StreamMeter
 
 _NOTHING: Final[Mapping[Event, int]] = {}
 
 
-def make_meter(planned: PlannedJob, order: Order, till: Till, stop: Callable[[], bool]) -> LedgerMeter:
+def make_meter(planned: PlannedJob, order: Order, writer: LedgerWriter, stop: Callable[[], bool]) -> LedgerMeter:
     """Return the meter of an attempt.
 
     Args:
         planned: the job, nothing open.
         order: what was kept and paid before.
-        till: where chunks are paid.
+        writer: where chunks are paid.
         stop: says whether the attempt was asked to stop.
     """
     begun = begins_after(planned, order)
-    return meter_on(planned, till, order.payers, begun, kept=order.kept, charged=order.charged, stop=stop)
+    return meter_on(planned, writer, order.payers, begun, kept=order.kept, charged=order.charged, stop=stop)
 
 
 def begins_after(planned: PlannedJob, order: Order) -> int:
@@ -50,7 +50,7 @@ def begins_after(planned: PlannedJob, order: Order) -> int:
 
 def meter_on(
     planned: PlannedJob,
-    till: Till,
+    writer: LedgerWriter,
     payers: Sequence[Payer],
     begun: int,
     *,
@@ -63,10 +63,10 @@ def meter_on(
     draws = count_of(planned)
     if not isinstance(sampling, StreamSampling):
         return LedgerMeter(
-            till, payers, schedule, kept=kept, kept_chunks=begun, charged=charged, stop=stop, draws=draws
+            writer, payers, schedule, kept=kept, kept_chunks=begun, charged=charged, stop=stop, draws=draws
         )
     return StreamMeter(
-        till,
+        writer,
         payers,
         schedule,
         sampling=sampling,

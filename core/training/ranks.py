@@ -28,7 +28,7 @@ from core.store.records.records import Kept, open_records, read_records
 from core.store.records.weights import KeptWeights, read_weights
 from core.training.device import prepare_processor
 from core.training.fitting import make_problem
-from core.training.meter import Till
+from core.training.meter import LedgerWriter
 from core.training.network import NO_WEIGHTS, PublicWeights
 from core.training.oracles import begins_after, meter_on, stream_of
 from core.training.order import Order, Payer
@@ -118,16 +118,16 @@ def _own_rows(
         return make_problem(planned, read_records(file, planned.design, rows), weights)
 
 
-class TellingTill:
-    """A till that tells followers of each payment, once it is committed and before anything is read on it.
+class AnnouncingLedgerWriter:
+    """A ledger writer that tells followers of each payment, once it is committed and before anything is read on it.
 
     Args:
-        till: where chunks are paid.
+        writer: where chunks are paid.
         group: who is told.
     """
 
-    def __init__(self, till: Till, group: ProcessGroup) -> None:
-        self._till = till
+    def __init__(self, writer: LedgerWriter, group: ProcessGroup) -> None:
+        self._writer = writer
         self._group = group
 
     def spend(self, chunk: int, state: bytes | None, step: int) -> None:
@@ -136,12 +136,12 @@ class TellingTill:
         Raises:
             StaleAttempt: the job is no longer ours; nobody was told.
         """
-        self._till.spend(chunk, state, step)
+        self._writer.spend(chunk, state, step)
         self._group.tell(Paid(chunks=chunk + 1).model_dump_json())
 
     def keep(self, state: bytes, step: int) -> None:
         """Commit what was told so far, without paying."""
-        self._till.keep(state, step)
+        self._writer.keep(state, step)
 
 
 def dismiss(group: ProcessGroup | None) -> None:
@@ -151,7 +151,7 @@ def dismiss(group: ProcessGroup | None) -> None:
 
 
 class Receipts:
-    """What a follower was told of payments; its meter's till, which can only be asked for what was paid.
+    """What a follower was told of payments; its meter's ledger writer, which can only be asked for what was paid.
 
     Attributes:
         chunks: how many are paid, by all attempts.

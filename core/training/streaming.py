@@ -20,7 +20,7 @@ from core.catalogue.sampling import StreamSampling
 from core.errors import ensure
 from core.privacy.events import NOTHING, Event, compose
 from core.training.draws import DrawCount
-from core.training.meter import LedgerMeter, Till
+from core.training.meter import LedgerMeter, LedgerWriter
 from core.training.order import Payer
 
 
@@ -28,7 +28,7 @@ class StreamMeter(LedgerMeter):
     """Covers questions about batches by the chunks that they touch; see `LedgerMeter` for what it shares.
 
     Args:
-        till: where chunks are paid.
+        writer: where chunks are paid.
         payers: the accounts, with cumulative prices of the chunks.
         schedule: for each pass the event of all of it, then nothing for each further chunk.
         sampling: how many units a chunk stands for, and how many passes there are.
@@ -46,7 +46,7 @@ class StreamMeter(LedgerMeter):
 
     def __init__(
         self,
-        till: Till,
+        writer: LedgerWriter,
         payers: Sequence[Payer],
         schedule: Sequence[Event],
         *,
@@ -59,7 +59,7 @@ class StreamMeter(LedgerMeter):
         draws: DrawCount | None = None,
     ) -> None:
         super().__init__(
-            till, payers, schedule, kept=kept, kept_chunks=paid_chunks, charged=charged, stop=stop, draws=draws
+            writer, payers, schedule, kept=kept, kept_chunks=paid_chunks, charged=charged, stop=stop, draws=draws
         )
         self._chunks, beyond = divmod(len(schedule), sampling.passes)
         ensure(beyond == 0, "passes have as many chunks each")

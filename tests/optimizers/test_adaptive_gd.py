@@ -278,7 +278,7 @@ class Killed(Exception):
 
 @dataclass
 class Ledger:
-    """A till that charges what is paid, writes down what is drawn, and lets workers die where it is told to."""
+    """A ledger writer that charges what is paid, writes down what is drawn, and lets workers die at given points."""
 
     dies_at: list[int] = field(default_factory=list)
     charged: Counter[Event] = field(default_factory=Counter)

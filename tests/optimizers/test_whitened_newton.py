@@ -122,7 +122,7 @@ def test_neighbours_differ_in_integer_sums_alone(name: str, adjacency: Adjacency
 
 
 class Kept:
-    """A till that holds what is kept with each payment."""
+    """A ledger writer that holds what is kept with each payment."""
 
     def __init__(self) -> None:
         self.state: bytes | None = None
@@ -148,11 +148,11 @@ def test_it_goes_on_from_wherever_it_was_lost(name: str, lost: int) -> None:
     if lost >= len(schedule):
         pytest.skip("it asks fewer questions")
     totals = tuple(tuple(total) for total in prefix_costs(schedule, ORDERS))
-    till = Kept()
+    writer = Kept()
     problem = scene.problem()
 
     def attempt(die_after: int | None) -> Noting:
-        meter = LedgerMeter(till, [Payer(ORDERS, totals)], schedule, kept=till.state, kept_chunks=till.chunks)
+        meter = LedgerMeter(writer, [Payer(ORDERS, totals)], schedule, kept=writer.state, kept_chunks=writer.chunks)
         return Noting(FullOracle(problem, scene.plan.facts, meter, SystemGenerator()), die_after)
 
     first, settings = attempt(lost + 1), scene.settings
@@ -162,7 +162,7 @@ def test_it_goes_on_from_wherever_it_was_lost(name: str, lost: int) -> None:
     ended = iterate(settings, second)[0]  # type: ignore[arg-type] # as above
     told_again = [torch.equal(one.value, two.value) for one, two in zip(first.answers, second.answers, strict=False)]
     assert told_again == [True] * lost + [False]
-    assert till.paid == len(schedule) + 1
+    assert writer.paid == len(schedule) + 1
     script = iter(second.answers)
     oracle = Noting(scene.oracle())
     oracle.ask = lambda *_: next(script)  # type: ignore[method-assign] # told what the attempts were told in the end

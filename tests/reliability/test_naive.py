@@ -32,7 +32,7 @@ from core.store.tables import Attempt, Job
 from core.store.witness.comparing import guard
 from core.store.witness.witness import Witness
 from core.training.desk import Desk
-from core.training.till import LedgerTill
+from core.training.ledger_writer import FencedLedgerWriter
 from tests.store.test_jobs import lose_lease, sweep_in_contact
 from tests.store.test_witness import roll_back
 from tests.support import naive_worker
@@ -225,7 +225,7 @@ class TestALostBell:
         assert not self.claimed(database, place, tmp_path, 1e6, 2)
 
 
-class Hasty(LedgerTill):
+class Hasty(FencedLedgerWriter):
     """The planted bug: what fails once has failed."""
 
     def _insist(self, act: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -235,11 +235,11 @@ class Hasty(LedgerTill):
 class TestADatabaseThatRestarts:
     """PostgreSQL goes away while a chunk is paid, and is back a moment later."""
 
-    def pays(self, database: Database, place: Place, home: Path, kind: type[LedgerTill]) -> bool:
+    def pays(self, database: Database, place: Place, home: Path, kind: type[FencedLedgerWriter]) -> bool:
         settings = ServiceSettings(home=home, lease_seconds=LEASE)
         assert guard(database, Witness(settings.witness_path)) == []
         queue_one(database, place)
-        till = kind(database, claim_one(database), settings)
+        writer = kind(database, claim_one(database), settings)
         tried = []
 
         def go_away(*_: object) -> None:
@@ -249,7 +249,7 @@ class TestADatabaseThatRestarts:
 
         event.listen(database._writer, "before_cursor_execute", go_away)
         try:
-            till.spend(0, None, 0)
+            writer.spend(0, None, 0)
         except (OperationalError, LedgerBusy):
             return False
         finally:
@@ -257,7 +257,7 @@ class TestADatabaseThatRestarts:
         return True
 
     def test_costs_no_attempt(self, database: Database, place: Place, tmp_path: Path) -> None:
-        assert self.pays(database, place, tmp_path, LedgerTill)
+        assert self.pays(database, place, tmp_path, FencedLedgerWriter)
 
     def test_costs_the_attempt_where_a_payment_is_tried_once(
         self, database: Database, place: Place, tmp_path: Path

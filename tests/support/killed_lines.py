@@ -28,7 +28,7 @@ from core.store.ledger import ledger
 from core.store.tables import Account, Job
 from core.store.witness.comparing import compare, guard
 from core.store.witness.witness import Witness
-from core.training.till import LedgerTill
+from core.training.ledger_writer import FencedLedgerWriter
 from tests.support.chaos import is_wrong
 from tests.support.store import make_place, submit
 
@@ -53,12 +53,12 @@ class Work:
         if claim is not None:
             self.witness.keep(database, claim.job_id)
             database.run(jobs.mark_opened, claim)
-            till = LedgerTill(database, claim, self.settings)
-            kept = till.read(ledger.last_kept, claim.job_id)
+            writer = FencedLedgerWriter(database, claim, self.settings)
+            kept = writer.read(ledger.last_kept, claim.job_id)
             for chunk in range(0 if kept is None else kept.chunk, CHUNKS):
                 if self.naive:
                     read(readings, chunk)
-                till.spend(chunk, b"state", chunk)
+                writer.spend(chunk, b"state", chunk)
                 if not self.naive:
                     read(readings, chunk)
             database.run(jobs.finish, claim, {}, "not-needed")

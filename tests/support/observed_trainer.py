@@ -27,9 +27,9 @@ from core.problems.linear import LinearProblem
 from core.problems.peer_group import DistributedPeerGroup
 from core.store.ledger import ledger
 from core.training import attempt, federated
+from core.training.ledger_writer import FencedLedgerWriter
 from core.training.meter import LedgerMeter
 from core.training.notes import Notes
-from core.training.till import LedgerTill
 from tests.support.listened import listen
 from tests.support.naive_fences import forget_fences
 from workers import trainer
@@ -56,7 +56,7 @@ def observe() -> None:
     if "UNFENCED" in os.environ:
         forget_fences()
     if "HASTY" in os.environ:
-        LedgerTill._insist = act_once  # type: ignore[method-assign, assignment] # the bug
+        FencedLedgerWriter._insist = act_once  # type: ignore[method-assign, assignment] # the bug
     if {"TWICE", "STALE"} & set(os.environ):
         say_again(first="STALE" in os.environ)
     if "WRITES" in os.environ:
@@ -128,7 +128,7 @@ def halt_where_told() -> None:
     if not place.exists():
         return
     moment, wanted = place.read_text().split()
-    plain_spend, plain_note = LedgerTill.spend, LedgerMeter.note
+    plain_spend, plain_note = FencedLedgerWriter.spend, LedgerMeter.note
     paid: list[int] = []
 
     def halt(now: str) -> None:
@@ -136,7 +136,7 @@ def halt_where_told() -> None:
             place.with_name("halted").touch()
             time.sleep(3600)
 
-    def spend(self: LedgerTill, chunk: int, *arguments: Any) -> None:
+    def spend(self: FencedLedgerWriter, chunk: int, *arguments: Any) -> None:
         plain_spend(self, chunk, *arguments)
         paid.append(chunk)
         halt("paid")
@@ -145,7 +145,7 @@ def halt_where_told() -> None:
         plain_note(self, *arguments)
         halt("told")
 
-    LedgerTill.spend = spend  # type: ignore[method-assign, assignment] # watched, or a bug
+    FencedLedgerWriter.spend = spend  # type: ignore[method-assign, assignment] # watched, or a bug
     LedgerMeter.note = note  # type: ignore[method-assign, assignment] # watched
 
 
@@ -173,22 +173,22 @@ def say_again(*, first: bool) -> None:
     DistributedPeerGroup.send = send  # type: ignore[method-assign]
 
 
-def act_once(_: LedgerTill, act: Any, *arguments: Any, **options: Any) -> Any:
-    """Do what the till does, and do not try again: what fails once has failed."""
+def act_once(_: FencedLedgerWriter, act: Any, *arguments: Any, **options: Any) -> Any:
+    """Do what the ledger writer does, and do not try again: what fails once has failed."""
     return act(*arguments, **options)
 
 
 def pay_late() -> None:
     """Plant a bug: a chunk is paid when the next one is."""
-    plain_spend = LedgerTill.spend
+    plain_spend = FencedLedgerWriter.spend
     owed: list[tuple[Any, ...]] = []
 
-    def spend(self: LedgerTill, *arguments: Any) -> None:
+    def spend(self: FencedLedgerWriter, *arguments: Any) -> None:
         if owed:
             plain_spend(self, *owed.pop())
         owed.append(arguments)
 
-    LedgerTill.spend = spend  # type: ignore[method-assign, assignment] # watched, or a bug
+    FencedLedgerWriter.spend = spend  # type: ignore[method-assign, assignment] # watched, or a bug
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ METHODS: dict[str, tuple[dict[str, Any], dict[str, Any], int | None]] = {
 
 
 class Keeping(Counted):
-    """A till that keeps the last state."""
+    """A ledger writer that keeps the last state."""
 
     kept: bytes | None = None
 
@@ -48,26 +48,26 @@ class Keeping(Counted):
 
 def run(planned: PlannedJob) -> tuple[int, Keeping]:
     """Run a method on records and return how many units it drew."""
-    till = Keeping()
+    writer = Keeping()
     order = order_of(planned)
-    meter = make_meter(planned, order, till, lambda: False)
+    meter = make_meter(planned, order, writer, lambda: False)
     oracle = open_oracle(planned, order, problem(UNITS, P, LOGISTIC), meter, shared=False)
     with suppress(Diverged):  # by these records; what was drawn was drawn
         fit_and_infer(planned.spec.optimizer, planned.spec.inference, oracle, torch.zeros(P, dtype=torch.float64))
-    return meter._draws.drawn, till
+    return meter._draws.drawn, writer
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_draws_within_what_its_job_reserves(name: str) -> None:
     optimizer, changes, exact = METHODS[name]
     planned = plan(optimizer, Adjacency.ZERO_OUT, **changes)
-    drawn, till = run(planned)
+    drawn, writer = run(planned)
     reserved = planned.draws
     assert 0 < drawn <= reserved.run
     assert exact is None or drawn == exact
     assert reserved.most == reserved.run * (1 if name == "stream" else MOST_RUNS)
-    if len(till.chunks) > 1:
-        assert 0 < unpack(till.kept).drawn < drawn, "a later attempt goes on counting from what was told"
+    if len(writer.chunks) > 1:
+        assert 0 < unpack(writer.kept).drawn < drawn, "a later attempt goes on counting from what was told"
 
 
 def test_an_attempt_draws_no_more_than_was_reserved_whatever_was_paid() -> None:

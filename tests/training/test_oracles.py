@@ -42,7 +42,7 @@ STREAM: dict[str, Any] = {"kind": "certified_clipped_sgd", "batch": 10}
 
 
 class Counted:
-    """A till that counts."""
+    """A ledger writer that counts."""
 
     def __init__(self) -> None:
         self.chunks: list[int] = []
@@ -87,10 +87,10 @@ def order_of(planned: PlannedJob, paid_chunks: int = 0) -> Order:
 
 
 def opened(planned: PlannedJob, *, paid_chunks: int = 0, shared: bool = False) -> tuple[Any, LedgerMeter, Any, Journal]:
-    journal, till = Journal(units=UNITS, dimension=planned.facts.dimension), Counted()
+    journal, writer = Journal(units=UNITS, dimension=planned.facts.dimension), Counted()
     order = order_of(planned, paid_chunks)
-    meter = make_meter(planned, order, till, lambda: False)
-    return open_oracle(planned, order, journal, meter, shared=shared), meter, till, journal
+    meter = make_meter(planned, order, writer, lambda: False)
+    return open_oracle(planned, order, journal, meter, shared=shared), meter, writer, journal
 
 
 def ask(oracle: Any, planned: PlannedJob) -> None:
@@ -99,20 +99,20 @@ def ask(oracle: Any, planned: PlannedJob) -> None:
 
 def test_a_full_batch_method_reads_all_at_each_step() -> None:
     planned = plan(FULL)
-    oracle, meter, till, journal = opened(planned)
+    oracle, meter, writer, journal = opened(planned)
     assert (type(oracle), type(meter)) == (FullOracle, LedgerMeter)
     ask(oracle, planned)
-    assert (journal.selections, till.chunks) == ([(None, None)], [0])
+    assert (journal.selections, writer.chunks) == ([(None, None)], [0])
 
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_sampled_method_reads_lists_or_masks_where_processes_share_the_records(*, shared: bool) -> None:
     planned = plan(POISSON)
-    oracle, meter, till, journal = opened(planned, shared=shared)
+    oracle, meter, writer, journal = opened(planned, shared=shared)
     assert (type(oracle), type(meter)) == (PoissonOracle, LedgerMeter)
     for _ in range(6):
         ask(oracle, planned)
-    assert till.chunks == list(range(6))
+    assert writer.chunks == list(range(6))
     (rows, included), parts = journal.selections[0], rate_parts(1 / 16)
     assert included.shape == (UNITS if shared else padded_length(parts, UNITS),)
     assert (rows is None) is shared
@@ -126,10 +126,10 @@ def test_a_stream_is_read_in_its_jobs_order_after_what_was_paid(adjacency: Adjac
     assert planned.schedule[0] == Gaussian(sigma=2.0)
     assert is_stream(Schedule(planned.schedule, draws=0).chunks)
     sampling = planned.spec.optimizer.sampling(planned.facts)
-    oracle, meter, till, journal = opened(planned, paid_chunks=4)
+    oracle, meter, writer, journal = opened(planned, paid_chunks=4)
     assert (type(oracle), type(meter)) == (StreamOracle, StreamMeter)
     ask(oracle, planned)
-    assert till.chunks == [4]
+    assert writer.chunks == [4]
     first = 4 * sampling.chunk
     assert journal.selections[0][0].tolist() == public_order("job_7", UNITS)[first : first + 10].tolist()
 
@@ -162,7 +162,7 @@ def test_a_stream_of_one_chunk_is_paid_and_read_again() -> None:
     assert len(planned.schedule) == 1
     assert not is_stream(Schedule(planned.schedule, draws=0).chunks)
     assert (planned.spec.retry_allowance, plan(ONE_STEP, retry_allowance=0).spec.retry_allowance) == (1, 0)
-    oracle, meter, till, journal = opened(planned, paid_chunks=1)
+    oracle, meter, writer, journal = opened(planned, paid_chunks=1)
     ask(oracle, planned)
-    assert (type(meter), till.chunks) == (StreamMeter, [0])
+    assert (type(meter), writer.chunks) == (StreamMeter, [0])
     assert journal.selections[0][0].tolist() == public_order("job_7", UNITS).tolist()

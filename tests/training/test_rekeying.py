@@ -54,7 +54,7 @@ class _Twins:
     @property
     def paid(self) -> int:
         """How many chunks each has paid."""
-        counts = {len(till.chunks) for _, _, till, _ in self.opened}
+        counts = {len(writer.chunks) for _, _, writer, _ in self.opened}
         assert len(counts) == 1
         return counts.pop()
 

@@ -1,6 +1,6 @@
 """Streams through losses: no record is read twice, nothing is read unpaid, and all attempts pay for one answer.
 
-The ledger, the till, the meter, the oracle and the method are the real ones; an attempt is lost by an exception at a
+The ledger, the ledger writer, the meter, the oracle and the method are the real ones; an attempt is lost by an exception at a
 place that a test chooses, as a killed worker leaves it: payments stand, and what was told since is gone.
 """
 
@@ -40,10 +40,10 @@ from core.store.ledger import ledger
 from core.store.tables import Entry, Job
 from core.store.witness.comparing import guard
 from core.store.witness.witness import Witness
-from core.training.meter import Till
+from core.training.ledger_writer import FencedLedgerWriter
+from core.training.meter import LedgerWriter
 from core.training.order import Drained, Payer
 from core.training.streaming import StreamMeter
-from core.training.till import LedgerTill
 from tests.support.problems import facts, problem
 from tests.support.store import TERMS, Place, make_place, submit
 
@@ -61,7 +61,7 @@ class Lost(Exception):
 
 
 class Paper:
-    """A till that writes down payments, and the state that went with the last one."""
+    """A ledger writer that writes down payments, and the state that went with the last one."""
 
     def __init__(self) -> None:
         self.spent: list[int] = []
@@ -81,9 +81,9 @@ def payers(schedule: Sequence[Event] = SCHEDULE) -> list[Payer]:
     return [Payer(ORDERS, tuple(tuple(total) for total in prefix_costs(schedule, ORDERS)))]
 
 
-def meter_on(till: Till, paid: int = 0, **options: Any) -> StreamMeter:
+def meter_on(writer: LedgerWriter, paid: int = 0, **options: Any) -> StreamMeter:
     given: dict[str, Any] = {"kept": None, "charged": Counter(), "sampling": SAMPLING, "units": UNITS} | options
-    return StreamMeter(till, payers(), SCHEDULE, paid_chunks=paid, **given)
+    return StreamMeter(writer, payers(), SCHEDULE, paid_chunks=paid, **given)
 
 
 class Recorder:
@@ -119,12 +119,12 @@ class Recorder:
 
 class TestMeter:
     def test_the_first_chunk_pays_and_later_ones_are_told_before_their_batches(self) -> None:
-        till = Paper()
-        meter = meter_on(till)
+        writer = Paper()
+        meter = meter_on(writer)
         account = Account(meter)
         for batch in range(50):
             account.cover(0, QUESTION.event(), BATCH)
-            assert till.spent == list(range(batch // CHUNK + 1))
+            assert writer.spent == list(range(batch // CHUNK + 1))
         assert not meter.affords(QUESTION.event()), "no chunk is left"
         assert cost_nano(meter.charged, ORDERS) == cost_nano(QUESTION.event(), ORDERS)
 
@@ -141,28 +141,28 @@ class TestMeter:
             meter.cover(QUESTION.event(), BATCH)
 
     def test_stopping_is_between_chunks_and_keeps_all_that_was_told(self) -> None:
-        till, asked = Paper(), [False]
-        meter = meter_on(till, stop=lambda: asked[0])
+        writer, asked = Paper(), [False]
+        meter = meter_on(writer, stop=lambda: asked[0])
         for position in range(1, CHUNK + 1):
             meter.cover(QUESTION.event(), position * BATCH)
             meter.keep({"step": torch.tensor(position)}, position)
             asked[0] = True
         with pytest.raises(Drained):
             meter.cover(QUESTION.event(), (CHUNK + 1) * BATCH)
-        assert till.spent == [0]
-        again = meter_on(till, paid=1, kept=till.state)
+        assert writer.spent == [0]
+        again = meter_on(writer, paid=1, kept=writer.state)
         kept = again.resume()
         assert kept is not None
         assert (int(kept["step"]), again.skipped) == (CHUNK, CHUNK * BATCH), "nothing was lost"
 
     def test_answers_told_again_move_no_batch(self) -> None:
-        till = Paper()
-        first = meter_on(till)
+        writer = Paper()
+        first = meter_on(writer)
         zero = torch.zeros(3, dtype=torch.float64)
         for position in range(1, CHUNK + 2):
             first.cover(QUESTION.event(), position * BATCH)
             first.note(QUESTION, zero, Answer(zero + position, 0.5))
-        second = meter_on(till, paid=2, kept=till.state)
+        second = meter_on(writer, paid=2, kept=writer.state)
         recorder = Recorder()
         oracle = stream(recorder, second)
         told = [float(oracle.ask(QUESTION, zero).value[0]) for _ in range(CHUNK)]
@@ -170,7 +170,7 @@ class TestMeter:
         assert recorder.read == []
         oracle.ask(QUESTION, zero)
         assert recorder.read == [PLACES[2 * CHUNK * BATCH :][:BATCH]]
-        assert till.spent == [0, 1, 2]
+        assert writer.spent == [0, 1, 2]
 
 
 def stream(recorder: Recorder, meter: StreamMeter, name: str = "job_1") -> StreamOracle:
@@ -181,44 +181,44 @@ def stream(recorder: Recorder, meter: StreamMeter, name: str = "job_1") -> Strea
 
 def read_through(losses: list[tuple[str, int]], first_chunk: Callable[[Paper], int]) -> tuple[Paper, Recorder]:
     """Read a stream through losses; `first_chunk` says where an attempt goes on."""
-    till, recorder = Paper(), Recorder()
+    writer, recorder = Paper(), Recorder()
     zero = torch.zeros(3, dtype=torch.float64)
     for loss in [*losses, None]:
         begun = len(recorder.read)
         recorder.lose_at = None if loss is None else (loss[0], begun + loss[1])
-        oracle = stream(recorder, meter_on(till, paid=first_chunk(till), kept=till.state))
+        oracle = stream(recorder, meter_on(writer, paid=first_chunk(writer), kept=writer.state))
         try:
             while oracle.affords(QUESTION):
                 oracle.ask(QUESTION, zero)
         except Lost:
             pass
-    return till, recorder
+    return writer, recorder
 
 
-def check_once(till: Paper, recorder: Recorder) -> None:
+def check_once(writer: Paper, recorder: Recorder) -> None:
     """Fail unless each record was read once at most, after its chunk was paid, which it was once."""
     read = [place for batch in recorder.read for place in batch]
     assert len(read) == len(set(read)), "no record is read twice"
     for batch in recorder.read:
         number = PLACES.index(batch[0]) // BATCH
         assert batch == PLACES[number * BATCH :][:BATCH]
-        assert number // CHUNK in till.spent
-    assert till.spent == list(range(10)), "each chunk once, in order"
+        assert number // CHUNK in writer.spent
+    assert writer.spent == list(range(10)), "each chunk once, in order"
 
 
 @settings(max_examples=15, deadline=None)
 @given(losses=st.lists(st.tuples(st.sampled_from(["before", "after"]), st.integers(0, 30)), max_size=5))
 def test_whatever_is_lost_no_record_is_read_twice_or_unpaid(losses: list[tuple[str, int]]) -> None:
-    till, recorder = read_through(losses, lambda till: len(till.spent))
-    check_once(till, recorder)
+    writer, recorder = read_through(losses, lambda writer: len(writer.spent))
+    check_once(writer, recorder)
     assert len(recorder.read) >= 50 - CHUNK * len(losses)
 
 
 def test_going_on_where_the_state_was_kept_reads_a_lost_chunk_again() -> None:
     """Planted bug: a resume like that of methods that pay again for what they lost."""
-    till, recorder = read_through([("after", 7)], lambda till: max(0, len(till.spent) - 1))
+    writer, recorder = read_through([("after", 7)], lambda writer: max(0, len(writer.spent) - 1))
     with pytest.raises(AssertionError, match="read twice"):
-        check_once(till, recorder)
+        check_once(writer, recorder)
 
 
 @pytest.fixture
@@ -260,7 +260,7 @@ def attempt(
         paid, charged = job.chunks_spent, ledger.executed_by(session, job)
         amounts = [tuple(tuple(one[: len(TERMS.orders)]) for one in totals) for totals in job.chunks.values()]
     meter = StreamMeter(
-        LedgerTill(database, claim, ServiceSettings(home=folder)),
+        FencedLedgerWriter(database, claim, ServiceSettings(home=folder)),
         [Payer(TERMS.orders, totals) for totals in amounts],
         tuple(asked.schedule(facts(UNITS, 3))),
         sampling=asked.sampling(facts(UNITS, 3)),

@@ -29,9 +29,9 @@ from core.store.ledger import ledger
 from core.store.tables import Job
 from core.store.witness.comparing import guard
 from core.store.witness.witness import Witness
+from core.training.ledger_writer import FencedLedgerWriter
 from core.training.order import Payer
 from core.training.streaming import StreamMeter
-from core.training.till import LedgerTill
 from tests.support.problems import facts
 from tests.support.second_order import given
 from tests.support.store import TERMS, make_place, submit
@@ -55,18 +55,18 @@ def settings(epochs: int) -> GaussPsgd:
     )
 
 
-def attempt(till: Paper, recorder: Recorder, asked: GaussPsgd) -> Release[Estimate]:
+def attempt(writer: Paper, recorder: Recorder, asked: GaussPsgd) -> Release[Estimate]:
     """Run the method on what is left; raises Lost."""
     public = facts(UNITS, 3)
     schedule = list(asked.schedule(public))
-    paid = len(till.spent)
+    paid = len(writer.spent)
     meter = StreamMeter(
-        till,
+        writer,
         payers(schedule),
         schedule,
         sampling=asked.sampling(public),
         units=UNITS,
-        kept=till.state,
+        kept=writer.state,
         paid_chunks=paid,
         charged=Counter(schedule[:paid]),
     )
@@ -77,10 +77,10 @@ def attempt(till: Paper, recorder: Recorder, asked: GaussPsgd) -> Release[Estima
     return released
 
 
-def check(till: Paper, recorder: Recorder, asked: GaussPsgd) -> None:
+def check(writer: Paper, recorder: Recorder, asked: GaussPsgd) -> None:
     """Fail unless each record was read once a pass at most, after its chunks were paid, which they were once."""
     orders = [public_order(f"job/{number}", UNITS) for number in range(asked.epochs)]
-    counts, paid = np.zeros((asked.epochs, UNITS), dtype=int), len(till.spent)
+    counts, paid = np.zeros((asked.epochs, UNITS), dtype=int), len(writer.spent)
     chunk = asked.sampling(facts(UNITS, 3)).chunk
     a_pass = -(-UNITS // chunk)
     for batch in recorder.read:
@@ -94,7 +94,7 @@ def check(till: Paper, recorder: Recorder, asked: GaussPsgd) -> None:
         counts[found[0], batch] += 1
         assert found[0] * a_pass + (places[found[0]] + len(batch) - 1) // chunk < paid, "paid before it is read"
     assert counts.max() <= 1, "no record is read twice in a pass"
-    assert till.spent == list(range(paid)), "each chunk once, in order"
+    assert writer.spent == list(range(paid)), "each chunk once, in order"
 
 
 @of(max_examples=6, deadline=None)
@@ -105,16 +105,16 @@ def check(till: Paper, recorder: Recorder, asked: GaussPsgd) -> None:
 def test_whatever_is_lost_no_record_is_read_twice_in_a_pass_or_unpaid(
     losses: list[tuple[str, int]], epochs: int
 ) -> None:
-    till, recorder, asked, released = Paper(), Recorder(UNITS), settings(epochs), None
+    writer, recorder, asked, released = Paper(), Recorder(UNITS), settings(epochs), None
     for loss in [*losses, None]:
         recorder.lose_at = None if loss is None else (loss[0], len(recorder.read) + loss[1])
         try:
-            released = attempt(till, recorder, asked)
+            released = attempt(writer, recorder, asked)
             break
         except Lost:
             continue
     assert released is not None
-    check(till, recorder, asked)
+    check(writer, recorder, asked)
     assert released.value.certificate is not None
     ended = released.value.certificate.second_order
     assert ended is not None
@@ -123,16 +123,16 @@ def test_whatever_is_lost_no_record_is_read_twice_in_a_pass_or_unpaid(
 
 def test_an_attempt_that_goes_on_a_chunk_too_early_is_seen() -> None:
     """Planted: what was paid last counts as not read."""
-    till, recorder, asked = Paper(), Recorder(UNITS), settings(1)
+    writer, recorder, asked = Paper(), Recorder(UNITS), settings(1)
     recorder.lose_at = ("after", 5)
     with pytest.raises(Lost):
-        attempt(till, recorder, asked)
-    spent, recorder.lose_at = till.spent, None
-    till.spent = spent[: len(spent) // 2]
-    attempt(till, recorder, asked)
-    till.spent = list(range(len(spent)))
+        attempt(writer, recorder, asked)
+    spent, recorder.lose_at = writer.spent, None
+    writer.spent = spent[: len(spent) // 2]
+    attempt(writer, recorder, asked)
+    writer.spent = list(range(len(spent)))
     with pytest.raises(AssertionError, match=r"read twice|paid before"):
-        check(till, recorder, asked)
+        check(writer, recorder, asked)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_the_ledger_charges_one_answer_whatever_is_lost(database: Database, tmp_
             job, kept = session.get_one(Job, name), ledger.last_kept(session, name)
             amounts = [tuple(tuple(one[: len(TERMS.orders)]) for one in totals) for totals in job.chunks.values()]
             meter = StreamMeter(
-                LedgerTill(database, claim, ServiceSettings(home=tmp_path)),
+                FencedLedgerWriter(database, claim, ServiceSettings(home=tmp_path)),
                 [Payer(TERMS.orders, totals) for totals in amounts],
                 schedule,
                 sampling=asked.sampling(public),

@@ -36,7 +36,7 @@ def told(state: bytes | None) -> tuple[int | None, list[float]] | None:
 
 
 class Paper:
-    """A till that writes down what it is told, and what was kept last."""
+    """A ledger writer that writes down what it is told, and what was kept last."""
 
     def __init__(self) -> None:
         self.spent: list[tuple[int, Any, int]] = []
@@ -54,9 +54,9 @@ class Paper:
         self.state = state
 
 
-def make(schedule: Sequence[Event], till: Paper, **options: Any) -> LedgerMeter:
+def make(schedule: Sequence[Event], writer: Paper, **options: Any) -> LedgerMeter:
     totals = tuple(tuple(total) for total in prefix_costs(schedule, ORDERS))
-    return LedgerMeter(till, [Payer(ORDERS, totals)], schedule, **options)
+    return LedgerMeter(writer, [Payer(ORDERS, totals)], schedule, **options)
 
 
 def state(step: int) -> dict[str, torch.Tensor]:
@@ -73,29 +73,29 @@ def tell(meter: LedgerMeter, value: float, sigma: float = 3.0) -> None:
 
 
 def test_each_question_is_paid_before_it_and_once() -> None:
-    till = Paper()
-    meter = make([A, B, A], till)
+    writer = Paper()
+    meter = make([A, B, A], writer)
     meter.cover(total(A), 1)
-    assert till.spent == [(0, None, 0)]
+    assert writer.spent == [(0, None, 0)]
     meter.cover(total(A, B), 2)
     meter.cover(total(A, B, A), 3)
-    assert [chunk for chunk, _, _ in till.spent] == [0, 1, 2]
+    assert [chunk for chunk, _, _ in writer.spent] == [0, 1, 2]
     assert meter.charged == total(A, B, A)
 
 
 def test_a_chunk_of_several_questions_is_paid_whole_at_the_first() -> None:
-    till = Paper()
-    meter = make([total(A, A, A), total(A, A)], till)
+    writer = Paper()
+    meter = make([total(A, A, A), total(A, A)], writer)
     for position in range(1, 6):
         meter.cover(total(*[A] * position), position)
-        assert len(till.spent) == (1 if position <= 3 else 2)
+        assert len(writer.spent) == (1 if position <= 3 else 2)
 
 
 def test_a_question_worth_several_chunks_pays_them_all() -> None:
-    till = Paper()
-    meter = make([B, B, B, B], till)
+    writer = Paper()
+    meter = make([B, B, B, B], writer)
     meter.cover(total(A), 1)  # (5/3)^2 = 2.8 chunks
-    assert len(till.spent) == 3
+    assert len(writer.spent) == 3
 
 
 def test_drawing_more_than_was_reserved_is_a_bug() -> None:
@@ -111,15 +111,15 @@ def test_every_order_of_every_payer_counts() -> None:
     schedule: list[Event] = [A, A]
     totals = [tuple(one) for one in prefix_costs(schedule, ORDERS)]
     poor = [totals[0], (*totals[1][:2], totals[0][2])]  # the grant's second chunk adds nothing at one order
-    till = Paper()
-    meter = LedgerMeter(till, [Payer(ORDERS, tuple(totals)), Payer(ORDERS, tuple(poor))], schedule)
+    writer = Paper()
+    meter = LedgerMeter(writer, [Payer(ORDERS, tuple(totals)), Payer(ORDERS, tuple(poor))], schedule)
     meter.cover(total(A), 1)
     assert not meter.affords(total(A, A))
 
 
 def test_each_payment_carries_all_that_was_told_before_it() -> None:
-    till = Paper()
-    meter = make([A, B, A, B], till)
+    writer = Paper()
+    meter = make([A, B, A, B], writer)
     meter.cover(total(A), 1)
     tell(meter, 1.0)
     meter.cover(total(A, B), 2)
@@ -128,16 +128,16 @@ def test_each_payment_carries_all_that_was_told_before_it() -> None:
     meter.cover(total(A, B, A), 3)
     tell(meter, 3.0)
     meter.cover(total(A, B, A, B), 4)
-    assert till.spent == [(0, None, 0), (1, (None, [1.0]), 0), (2, (1, []), 1), (3, (1, [3.0]), 1)]
+    assert writer.spent == [(0, None, 0), (1, (None, [1.0]), 0), (2, (1, []), 1), (3, (1, [3.0]), 1)]
 
 
 def test_a_chunk_of_several_questions_is_lost_whole_or_not_at_all() -> None:
-    till = Paper()
-    meter = make([total(A, A), total(A, A)], till)
+    writer = Paper()
+    meter = make([total(A, A), total(A, A)], writer)
     for position in range(1, 4):
         meter.cover(total(*[A] * position), position)
         tell(meter, float(position))
-    assert till.spent == [(0, None, 0), (1, (None, [1.0, 2.0]), 0)]
+    assert writer.spent == [(0, None, 0), (1, (None, [1.0, 2.0]), 0)]
 
 
 def test_a_later_attempt_recalls_what_was_told_and_pays_for_what_was_lost() -> None:
@@ -168,23 +168,23 @@ def test_a_later_attempt_recalls_what_was_told_and_pays_for_what_was_lost() -> N
 
 
 def test_a_method_that_asks_something_else_on_resuming_is_stopped() -> None:
-    till = Paper()
-    before = make([A, A, A], till)
+    writer = Paper()
+    before = make([A, A, A], writer)
     before.cover(total(A), 1)
     tell(before, 1.0)
     before.cover(total(A, A), 2)
     for question, theta in ((Gradient(sigma=5.0), ZERO), (Gradient(sigma=3.0), ZERO + 1)):
         with pytest.raises(AssertionError, match="asks again"):
-            make([A, A, A], Paper(), kept=till.state, kept_chunks=1).recall(question, theta)
+            make([A, A, A], Paper(), kept=writer.state, kept_chunks=1).recall(question, theta)
     for hasty in (lambda meter: meter.cover(total(A), 1), lambda meter: meter.keep(state(1), 1)):
         with pytest.raises(AssertionError, match="comes before"):
-            hasty(make([A, A, A], Paper(), kept=till.state, kept_chunks=1))
+            hasty(make([A, A, A], Paper(), kept=writer.state, kept_chunks=1))
 
 
 def test_stopping_loses_nothing_paid() -> None:
     asked = [False]
-    till = Paper()
-    meter = make([total(A, A), B, A], till, stop=lambda: asked[0])
+    writer = Paper()
+    meter = make([total(A, A), B, A], writer, stop=lambda: asked[0])
     meter.cover(total(A), 1)
     tell(meter, 1.0)
     asked[0] = True
@@ -192,22 +192,22 @@ def test_stopping_loses_nothing_paid() -> None:
     tell(meter, 2.0)
     with pytest.raises(Drained):
         meter.cover(total(A, A, B), 3)
-    assert till.drained == [((None, [1.0, 2.0]), 0)]
-    assert [chunk for chunk, _, _ in till.spent] == [0]
+    assert writer.drained == [((None, [1.0, 2.0]), 0)]
+    assert [chunk for chunk, _, _ in writer.spent] == [0]
 
 
 def test_stopping_before_anything_was_paid_is_free() -> None:
-    till = Paper()
-    meter = make([A], till, stop=lambda: True)
+    writer = Paper()
+    meter = make([A], writer, stop=lambda: True)
     with pytest.raises(Drained):
         meter.cover(total(A), 1)
-    assert (till.spent, till.drained) == ([], [])
+    assert (writer.spent, writer.drained) == ([], [])
     assert meter.affords(NOTHING)
 
 
 def test_what_is_kept_is_a_copy() -> None:
-    till = Paper()
-    meter = make([A, A, A], till)
+    writer = Paper()
+    meter = make([A, A, A], writer)
     meter.cover(total(A), 1)
     kept = state(1)
     meter.keep(kept, 1)
@@ -216,13 +216,13 @@ def test_what_is_kept_is_a_copy() -> None:
     meter.note(Gradient(sigma=3.0), ZERO, answer)
     answer.value.add_(5)
     meter.cover(total(A, A), 2)
-    assert till.spent[-1] == (1, (1, [1.0]), 1)
+    assert writer.spent[-1] == (1, (1, [1.0]), 1)
 
 
 @pytest.mark.parametrize("in_place", [True, False])
 def test_what_is_long_is_copied_when_it_is_changed(*, in_place: bool) -> None:
     """A network's state, points and answers: one memory until a method works in place, in whichever of them."""
-    meter = make([A, A, A], till := Paper())
+    meter = make([A, A, A], writer := Paper())
     meter.cover(total(A), 1)
     theta, foreign = torch.zeros(5000, dtype=torch.float64), torch.from_numpy(np.ones(5000))
     answer = Answer(torch.ones(5000, dtype=torch.float64), 0.5)
@@ -234,7 +234,7 @@ def test_what_is_long_is_copied_when_it_is_changed(*, in_place: bool) -> None:
         for changed in (theta, foreign, answer.value):
             changed[7:].add_(5)
     meter.cover(total(A, A), 2)
-    notes = unpack(till.state)
+    notes = unpack(writer.state)
     assert notes.state is not None
     (noted,) = notes.answers
     for stored, number in (
@@ -249,12 +249,12 @@ def test_what_is_long_is_copied_when_it_is_changed(*, in_place: bool) -> None:
 
 def test_notes_survive_being_stored() -> None:
     assert unpack(None) == Notes()
-    meter = make([A, A], till := Paper())
+    meter = make([A, A], writer := Paper())
     meter.cover(total(A), 1)
     meter.keep({"step": torch.tensor(3), "hessian": torch.eye(2).mT, "left": torch.tensor(True)}, 3)
     meter.note(Gradient(sigma=3.0), ZERO, Answer(torch.arange(4.0).reshape(2, 2).mT, 0.25))
     meter.cover(total(A, A), 2)
-    notes = unpack(till.state)
+    notes = unpack(writer.state)
     assert notes.state is not None
     assert {name: value.tolist() for name, value in notes.state.items()} == {
         "step": 3,
@@ -267,14 +267,14 @@ def test_notes_survive_being_stored() -> None:
 
 def test_an_answer_about_two_points_is_recalled_for_both() -> None:
     slope, other = Secant(sigma=3.0), ZERO + 2
-    meter = make([A, A], till := Paper())
+    meter = make([A, A], writer := Paper())
     meter.cover(total(A), 1)
     meter.note(slope, ZERO, Answer(torch.ones(1, dtype=torch.float64), 0.5), other)
     other += 5  # a method that works in place
     meter.cover(total(A, A), 2)
 
     def again() -> LedgerMeter:
-        return make([A, A], Paper(), kept=till.state, kept_chunks=1)
+        return make([A, A], Paper(), kept=writer.state, kept_chunks=1)
 
     known = again().recall(slope, ZERO, ZERO + 2)
     assert known is not None
@@ -291,7 +291,7 @@ class Killed(Exception):
 
 
 class Ledger(Paper):
-    """A till that charges whatever is paid, and dies when it is told to."""
+    """A ledger writer that charges whatever is paid, and dies when it is told to."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -326,9 +326,9 @@ def attempt(
 def account_of(
     ledger: Ledger, schedule: Sequence[Event], pays: Callable[[int], None], kind: type[LedgerMeter]
 ) -> Account:
-    """Return what an attempt draws from, whose till may die before and after each payment."""
+    """Return what an attempt draws from, whose ledger writer may die before and after each payment."""
 
-    class Till:
+    class DiscardingWriter:
         def spend(self, chunk: int, state: bytes | None, step: int) -> None:
             ledger.moment()
             pays(chunk)
@@ -339,7 +339,9 @@ def account_of(
             raise AssertionError(f"nobody drains, at step {step} or with {len(state)} bytes")
 
     totals = tuple(tuple(total) for total in prefix_costs(schedule, ORDERS))
-    return Account(kind(Till(), [Payer(ORDERS, totals)], schedule, kept=ledger.state, kept_chunks=ledger.chunks))
+    return Account(
+        kind(DiscardingWriter(), [Payer(ORDERS, totals)], schedule, kept=ledger.state, kept_chunks=ledger.chunks)
+    )
 
 
 def ask(account: Account, ledger: Ledger, question: Gradient) -> Answer:
@@ -532,8 +534,8 @@ def test_what_was_told_once_is_afforded_again(kind: type[LedgerMeter], ends_with
 
 def test_stopping_is_never_between_the_payments_for_one_answer() -> None:
     looked: list[int] = []
-    till = Paper()
-    meter = make([B, B, B, B], till, stop=lambda: bool(looked.append(len(till.spent))))
+    writer = Paper()
+    meter = make([B, B, B, B], writer, stop=lambda: bool(looked.append(len(writer.spent))))
     meter.cover(total(A), 1)  # three chunks
     meter.cover(total(A, B), 2)
     assert looked == [0, 3]
@@ -543,27 +545,27 @@ def test_stopping_is_never_between_the_payments_for_one_answer() -> None:
 def test_equal_draws_pay_when_their_price_says_so_whether_or_not_it_is_looked_up(event: Event) -> None:
     schedule = [Repeated(event=event, times=times) for times in (1, 7, 2, 40)]
     totals = prefix_costs(schedule, ORDERS)
-    till = Paper()
-    meter = make(schedule, till)
+    writer = Paper()
+    meter = make(schedule, writer)
     for times in range(1, 51):
         meter.cover(compose({event: times}), times)
         price = cost_nano(compose({event: times}), ORDERS)
         least = next(at for at, most in enumerate(totals, 1) if all(map(le, price, most)))
-        assert len(till.spent) == least
+        assert len(writer.spent) == least
     with pytest.raises(AssertionError, match="never passes"):
         meter.cover(compose({event: 51}), 51)
 
 
 @pytest.mark.parametrize("event", [A, Sampled(numerator=2**57, sigma=1.0)])
 def test_an_account_pays_for_equal_draws_at_the_same_places_though_it_prices_few_totals(event: Event) -> None:
-    till, priced = Paper(), []
-    meter = make([Repeated(event=event, times=times) for times in (1, 7, 2, 40)], till)
+    writer, priced = Paper(), []
+    meter = make([Repeated(event=event, times=times) for times in (1, 7, 2, 40)], writer)
     genuine = meter.cover
     with patch.object(meter, "cover", lambda total, position: (priced.append(position), genuine(total, position))):
         account = Account(meter)
         for times, chunks in zip(range(1, 51), [1, *[2] * 7, *[3] * 2, *[4] * 40], strict=True):
             account.cover(EVERYTHING, event)
-            assert len(till.spent) == chunks
+            assert len(writer.spent) == chunks
             assert account.total() == compose({event: times})
         assert priced == [1, 2, 9, 11]
         with pytest.raises(AssertionError, match="never passes"):
@@ -572,10 +574,10 @@ def test_an_account_pays_for_equal_draws_at_the_same_places_though_it_prices_few
 
 
 def test_an_account_prices_each_draw_that_is_not_like_the_last_one() -> None:
-    till = Paper()
-    meter = make([total(A, A, A, A), B, total(A, A, A, A)], till)
+    writer = Paper()
+    meter = make([total(A, A, A, A), B, total(A, A, A, A)], writer)
     account = Account(meter)
     for event, chunks in ((A, 1), (A, 1), (B, 1), (A, 1), (A, 2), (A, 3)):
         account.cover(EVERYTHING, event)
-        assert len(till.spent) == chunks
+        assert len(writer.spent) == chunks
     assert account.total() == total(A, A, B, A, A, A)

@@ -99,7 +99,7 @@ class Watched(PoissonOracle):  # type: ignore[misc] # final, for nobody but a te
 seen: list[tuple[int, int]] = []
 
 
-class Till:
+class DiscardingWriter:
     """Keeps the last state as bytes."""
 
     kept: bytes | None = None
@@ -138,7 +138,7 @@ def train(meter: type[LedgerMeter]) -> list[tuple[int, int]]:
     )
     schedule = list(asked.schedule(public))
     payers = [Payer(ORDERS, tuple(tuple(total) for total in prefix_costs(schedule, ORDERS)))]
-    oracle = Watched(records, public, meter(Till(), payers, schedule), SystemGenerator(), parts)
+    oracle = Watched(records, public, meter(DiscardingWriter(), payers, schedule), SystemGenerator(), parts)
     fit(asked, oracle)
     return list(seen)
 

@@ -16,7 +16,7 @@ from core.store.jobs import jobs
 from core.store.tables import Job, Scope
 from core.store.witness.comparing import guard
 from core.store.witness.witness import Witness
-from core.training.till import LedgerTill
+from core.training.ledger_writer import FencedLedgerWriter
 from tests.support.store import make_place, submit
 
 CLAIM = Claim("job_none", 1, "epoch", 1)
@@ -26,8 +26,8 @@ def away() -> OperationalError:
     return OperationalError("COMMIT", {}, Exception("the server closed the connection"))
 
 
-def till(database: Database, lease_seconds: float = 3.0) -> LedgerTill:
-    return LedgerTill(database, CLAIM, ServiceSettings(lease_seconds=lease_seconds))
+def writer(database: Database, lease_seconds: float = 3.0) -> FencedLedgerWriter:
+    return FencedLedgerWriter(database, CLAIM, ServiceSettings(lease_seconds=lease_seconds))
 
 
 @pytest.mark.parametrize("trouble", [LedgerBusy("busy"), away()], ids=["busy", "away"])
@@ -40,7 +40,7 @@ def test_a_write_is_repeated_until_it_is_committed(database: Database, trouble: 
             raise trouble
         return "done"
 
-    assert till(database).commit(work) == "done"
+    assert writer(database).commit(work) == "done"
     assert len(tried) == 3
 
 
@@ -51,7 +51,7 @@ def test_it_gives_up_after_a_lease(database: Database) -> None:
 
     began = time.monotonic()
     with pytest.raises(OperationalError if database.is_sqlite else DatabaseAway):
-        till(database, 0.3).commit(work)
+        writer(database, 0.3).commit(work)
     assert 0.3 <= time.monotonic() - began < 3
 
 
@@ -63,7 +63,7 @@ def test_a_refusal_is_final(database: Database) -> None:
         raise StaleAttempt("gone")
 
     with pytest.raises(StaleAttempt):
-        till(database).commit(work)
+        writer(database).commit(work)
     assert len(tried) == 1
 
 
@@ -86,7 +86,7 @@ def test_a_payment_is_witnessed_though_the_database_goes_away_between_the_two(
             raise away()
 
     event.listen(database._reader, "before_cursor_execute", fail)
-    LedgerTill(database, taken, settings).spend(0, None, 0)
+    FencedLedgerWriter(database, taken, settings).spend(0, None, 0)
     event.remove(database._reader, "before_cursor_execute", fail)
     assert len(tried) > 3
     with database.read() as session:
@@ -103,7 +103,7 @@ def test_a_snapshot_is_asked_for_again(database: Database) -> None:
             raise away()
         return answer
 
-    assert till(database).read(work, "done") == "done"
+    assert writer(database).read(work, "done") == "done"
 
 
 def test_each_payment_is_witnessed_before_its_chunk_is_read(database: Database, tmp_path: Path) -> None:
@@ -117,5 +117,5 @@ def test_each_payment_is_witnessed_before_its_chunk_is_read(database: Database, 
     assert taken is not None
     witness.keep(database)
     before = witness.read()[place.scope_id].seq
-    LedgerTill(database, taken, settings).spend(0, None, 0)
+    FencedLedgerWriter(database, taken, settings).spend(0, None, 0)
     assert witness.read()[place.scope_id].seq == before + 1

@@ -1,4 +1,4 @@
-"""Payments of one attempt, committed whatever happens to the connection meanwhile."""
+"""Writes of one attempt to the ledger, committed whatever happens to the connection meanwhile."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class LedgerTill:
+class FencedLedgerWriter:
     """Pays, keeps and publishes through the attempt's fence.
 
     Every write is one short transaction that may be repeated: after any doubt the same write is sent again on a new
