@@ -25,7 +25,7 @@ from core.store.jobs import jobs as rows
 from core.store.jobs.queue import DEVICES
 from core.store.ledger import ledger
 from core.store.records.master_key import prepare_master_key
-from core.training.desk import Desk
+from core.training.job_repository import JobRepository
 from tests.support import entry
 from tests.support.api import csv, job, metadata
 from tests.support.store import create_postgresql
@@ -159,12 +159,12 @@ class TestRestoringPostgresql:
         dump = tmp_path / "yesterday.dump"
         tool("pg_dump", "--format=custom", f"--file={dump}", libpq(cluster.url))
         cluster.submit()
-        for ask in (lambda desk: desk.claim(DEVICES), lambda desk: desk.watch()):
+        for ask in (lambda repository: repository.claim(DEVICES), lambda repository: repository.watch()):
             cluster.restore(dump)
-            desk = Desk(cluster.context.database, cluster.settings, "w")
-            assert "has lost entries" in frozen_by(desk, ask)
+            repository = JobRepository(cluster.context.database, cluster.settings, "w")
+            assert "has lost entries" in frozen_by(repository, ask)
             with pytest.raises(LedgerFrozen):
-                desk.claim(DEVICES)
+                repository.claim(DEVICES)
             with pytest.raises(LedgerFrozen):
                 cluster.submit()
 
@@ -188,10 +188,10 @@ class TestRestoringPostgresql:
         assert jobs.get(cluster.context, cluster.caller, job_id).state == "queued"
 
 
-def frozen_by(desk: Desk, ask: Callable[[Desk], list[str]]) -> str:
+def frozen_by(repository: JobRepository, ask: Callable[[JobRepository], list[str]]) -> str:
     """Return what a look at a ledger that is behind finds: its answer, or its refusal."""
     try:
-        return ask(desk)[0]
+        return ask(repository)[0]
     except LedgerFrozen as frozen:
         return frozen.detail
 

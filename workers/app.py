@@ -19,7 +19,7 @@ from core.errors import Refusal
 from core.logs import configure
 from core.service.broker import RING, make_app
 from core.settings import ServiceSettings
-from core.training.desk import Unreachable
+from core.training.job_repository import Unreachable
 from workers.process import clock_seconds
 from workers.slots import read_queues
 from workers.supervisor import TRAINER, Host

@@ -7,8 +7,8 @@ from pathlib import Path
 from core.catalogue.jobs import Resources
 from core.store.claims import Claim
 from workers.incident import Incident
-from workers.nursery import Process
 from workers.slots import Slot
+from workers.trainer_pool import Process
 
 
 @dataclass
@@ -36,8 +36,8 @@ class Child:
 class Run:
     """Children of one claim and what is known of them; times by `clock_seconds`.
 
-    Fields are written by one thread each and read by both: the keeper writes `beaten_at`, `cancel`, `part` and `lost`
-    (which the supervisor may also set), the supervisor the others. Each is one reference, replaced whole.
+    Fields are written by one thread each and read by both: the lease loop writes `beaten_at`, `cancel`, `part` and
+    `lost` (which the supervisor may also set), the supervisor the others. Each is one reference, replaced whole.
     """
 
     claim: Claim

@@ -3,7 +3,7 @@
 `python -m workers.supervisor`, with every setting in FARTHING_... Two threads share the work. The main one starts
 children and kills them and never waits for the database, because the parent-death signal follows the thread that
 created a child, and because a child must be stopped in time even while the database does not answer. The other one
-does all that is written: it claims, beats and fails (`workers.keeper`).
+does all that is written: it claims, beats and fails (`workers.lease_loop`).
 
 A supervisor kills its child three quarters of a lease after it sent its last good beat, by a clock that also counts
 suspension; so a child is gone before anybody else can claim its job, and even if it were not, its fence is refused.
@@ -27,16 +27,16 @@ from core.logs import configure
 from core.mechanisms.self_test import self_test
 from core.service.bell import make_bell
 from core.settings import ServiceSettings
-from core.training.desk import open_desk
+from core.training.job_repository import open_job_repository
 from workers.incident import hear
-from workers.keeper import Claimed, Keeper
-from workers.nursery import Nursery
+from workers.lease_loop import Claimed, LeaseLoop
 from workers.outcome import Outcome
 from workers.process import clock_seconds, kill_group, reap_group
 from workers.run import Child, Run
 from workers.seats import seated
 from workers.slots import make_slots
 from workers.sweep import Sweeper, Verifier
+from workers.trainer_pool import TrainerPool
 from workers.wire import Order
 
 TRAINER: Final = "workers.trainer"
@@ -54,7 +54,7 @@ class Supervisor:
 
     Args:
         settings: how long, where.
-        keeper: claims, beats, and writes how attempts end.
+        lease_loop: claims, beats, and writes how attempts end.
         drain_grace_seconds: how long children may go on after a request to drain.
         trainer: the module that a child runs.
     """
@@ -62,16 +62,16 @@ class Supervisor:
     def __init__(
         self,
         settings: ServiceSettings,
-        keeper: Keeper,
+        lease_loop: LeaseLoop,
         drain_grace_seconds: float = DRAIN_GRACE_SECONDS,
         trainer: str = TRAINER,
     ) -> None:
         self._settings = settings
         self._grace_seconds = drain_grace_seconds
-        self._keeper = keeper
+        self._lease_loop = lease_loop
         self._runs: list[Run] = []
         self._drain_until: float | None = None
-        self._nursery = Nursery(trainer, settings.trainer_threads)
+        self._trainer_pool = TrainerPool(trainer, settings.trainer_threads)
         self._orphaned: set[int] = set()
 
     def drain(self, number: int = 0, frame: FrameType | None = None) -> None:
@@ -87,27 +87,27 @@ class Supervisor:
 
     def run(self) -> None:
         """Work until drained."""
-        self._keeper.start()
+        self._lease_loop.start()
         try:
-            while not (self._keeper.idle() and not self._runs):
-                assert self._keeper.alive(), "without a keeper nobody beats"
+            while not (self._lease_loop.idle() and not self._runs):
+                assert self._lease_loop.alive(), "without a lease loop nobody beats"
                 self._turn()
         finally:
             for run in self._runs:
                 _signal(run, signal.SIGKILL)
                 _forget(run)
-            self._nursery.close()
-            self._keeper.stop()
+            self._trainer_pool.close()
+            self._lease_loop.stop()
 
     def _turn(self) -> None:
         """Start what was claimed, look at every child once, and wait a moment."""
         if self._drain_until is not None:
-            self._keeper.close()
+            self._lease_loop.close()
         else:
-            self._nursery.keep()
-        self._keeper.claim_when(able=self._nursery.able())
+            self._trainer_pool.keep()
+        self._lease_loop.claim_when(able=self._trainer_pool.able())
         with suppress(queue.Empty):
-            self._start(self._keeper.claimed.get(timeout=_WATCH_SECONDS))
+            self._start(self._lease_loop.claimed.get(timeout=_WATCH_SECONDS))
         for run in list(self._runs):
             self._watch(run)
         self._orphaned = {group for group in self._orphaned if reap_group(group)}
@@ -138,11 +138,11 @@ class Supervisor:
             seated=taken.meeting_key is not None,
         )
         self._runs.append(run)
-        self._keeper.watch(run)
+        self._lease_loop.watch(run)
 
     def _order(self, order: Order) -> Child:
         """Tell a fresh process its order."""
-        fresh = self._nursery.fresh()
+        fresh = self._trainer_pool.fresh()
         with suppress(BrokenPipeError):  # it has died already; the next look finds out
             os.write(fresh.orders, order.model_dump_json().encode() + b"\n")
         return Child(order.claim, fresh.process, orders=fresh.orders, pipe=fresh.pipe)
@@ -154,7 +154,7 @@ class Supervisor:
         if not run.living:
             self._runs.remove(run)
             _forget(run)
-            self._keeper.ended(run)
+            self._lease_loop.ended(run)
         elif run.lost or now > run.beaten_at + LEASE_PART * self._settings.lease_seconds:
             run.lost = True
             _signal(run, signal.SIGKILL)
@@ -207,7 +207,7 @@ def _signal(run: Run, how: signal.Signals) -> None:
 
 
 class Host:
-    """All that a supervising process has: a supervisor, its keeper, a sweeper, a verifier, and the GPUs that it holds.
+    """All that a supervising process has: a supervisor, its lease loop, sweeper and verifier, and its GPUs.
 
     Args:
         settings: of the service.
@@ -227,14 +227,14 @@ class Host:
         self._locks = ExitStack()
         self._log = log
         self._bell = make_bell(settings)
-        self._desk = open_desk(settings, f"{platform.node()}:{os.getpid()}")
+        self._repository = open_job_repository(settings, f"{platform.node()}:{os.getpid()}")
         self._slots = make_slots(settings, self._locks, log)
-        self._keeper = Keeper(settings, self._desk, self._slots, self._bell, log)
-        self._sweeper = Sweeper(settings, self._desk, self._slots, self._bell, log)
-        self._verifier = Verifier(settings, self._desk, log)
-        self._supervisor = Supervisor(settings, self._keeper, trainer=trainer)
+        self._lease_loop = LeaseLoop(settings, self._repository, self._slots, self._bell, log)
+        self._sweeper = Sweeper(settings, self._repository, self._slots, self._bell, log)
+        self._verifier = Verifier(settings, self._repository, log)
+        self._supervisor = Supervisor(settings, self._lease_loop, trainer=trainer)
         self.drain = self._supervisor.drain
-        self.ring = self._keeper.ring
+        self.ring = self._lease_loop.ring
         log.info("kernels", state=kernels)
 
     def run(self) -> None:
@@ -242,7 +242,7 @@ class Host:
         with self._locks:
             self._sweeper.start()
             self._verifier.start()
-            self._log.info("supervising", name=self._desk.name, slots=len(self._slots))
+            self._log.info("supervising", name=self._repository.name, slots=len(self._slots))
             self._supervisor.run()
             self._verifier.stop()
             self._sweeper.stop()

@@ -14,7 +14,7 @@ import structlog
 from core.errors import LedgerFrozen
 from core.service.bell import Bell
 from core.settings import ServiceSettings
-from core.training.desk import Desk, Unreachable
+from core.training.job_repository import JobRepository, Unreachable
 from workers.process import clock_seconds
 from workers.slots import Slot
 
@@ -30,7 +30,7 @@ class Sweeper:
 
     Args:
         settings: lease, attempts, deadline, and how often.
-        desk: the database's face.
+        repository: the jobs, in the database.
         slots: what to tell of this supervisor.
         bell: rung again for jobs that still wait.
         log: for the operator; ids only.
@@ -39,13 +39,13 @@ class Sweeper:
     def __init__(
         self,
         settings: ServiceSettings,
-        desk: Desk,
+        repository: JobRepository,
         slots: Sequence[Slot],
         bell: Bell,
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self._settings = settings
-        self._desk = desk
+        self._repository = repository
         self._slots = slots
         self._bell = bell
         self._log = log
@@ -63,7 +63,7 @@ class Sweeper:
         self._stop.set()
         self._thread.join()
         try:
-            self._desk.leave()
+            self._repository.leave()
         except Unreachable as error:
             self._log.warning("not-left", error=str(error))
 
@@ -79,7 +79,7 @@ class Sweeper:
                 self._ring()
                 if clock_seconds() >= watch_at:
                     watch_at = clock_seconds() + settings.sweep_seconds
-                    for problem in self._desk.watch():
+                    for problem in self._repository.watch():
                         self._log.error("ledger-behind-its-witness", problem=problem, remedy="farthing reconcile")
             except (LedgerFrozen, Unreachable) as error:
                 self._log.warning("not-swept", error=type(error).__name__)
@@ -91,19 +91,19 @@ class Sweeper:
     def _register(self) -> None:
         """Say that this supervisor lives."""
         gpus = sum(slot.gpu is not None for slot in self._slots)
-        self._desk.register(self._settings.queues, len(self._slots), gpus)
+        self._repository.register(self._settings.queues, len(self._slots), gpus)
 
     def _ring(self) -> None:
         """Ring again for those that still wait; whose first ring was lost, or who were put back."""
         if self._settings.broker_url is not None:
-            for job_id, device in self._desk.waiting(MOST_RUNG):
+            for job_id, device in self._repository.waiting(MOST_RUNG):
                 self._bell.ring(job_id, device)
 
     def _sweep(self) -> None:
-        swept = self._desk.sweep()
+        swept = self._repository.sweep()
         for model in swept.retired:
             self._log.info("swept", model=model, what="retired")
-        for what, job, request_id in self._desk.told_of(swept):
+        for what, job, request_id in self._repository.log_lines(swept):
             self._log.info("swept", job=job, request_id=request_id, what=what)
 
 
@@ -112,13 +112,15 @@ class Verifier:
 
     Args:
         settings: how often.
-        desk: the database's face.
+        repository: the jobs, in the database.
         log: for the operator; ids only.
     """
 
-    def __init__(self, settings: ServiceSettings, desk: Desk, log: structlog.typing.FilteringBoundLogger) -> None:
+    def __init__(
+        self, settings: ServiceSettings, repository: JobRepository, log: structlog.typing.FilteringBoundLogger
+    ) -> None:
         self._pause = settings.sweep_seconds
-        self._desk = desk
+        self._repository = repository
         self._log = log
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="verifier", daemon=True)
@@ -135,7 +137,7 @@ class Verifier:
     def _work(self) -> None:
         while True:
             try:
-                for scope, reason in self._desk.verify(self._stop.is_set).items():
+                for scope, reason in self._repository.verify(self._stop.is_set).items():
                     self._log.error("frozen", scope=scope, reason=reason)
             except Unreachable as error:
                 self._log.warning("not-verified", error=str(error))

@@ -1,7 +1,7 @@
 """The child: one fresh process a job, `python -m workers.trainer PARENT PIPE`, ordered and held by its standard input.
 
-It loads the libraries, or is forked from one that has (`workers.template`), then waits for one line of standard input,
-the order, and carries out that one only. The order holds the claim and where things are, for secrets go by file
+It loads the libraries, or is forked from one that has (`workers.forkserver`), then waits for one line of standard
+input, the order, and carries out that one only. The order holds the claim and where things are, for secrets go by file
 descriptor and never by argument or environment. The pipe then stays open as long as the supervisor lives; its end ends
 the trainer, and so does the death of the supervisor's thread whose child it is. Standard output and error go nowhere:
 what a failure prints may depend on records. What its supervisor's log may tell of it goes through a pipe of its own
@@ -21,11 +21,11 @@ from core.errors import Diverged, Forsaken, LedgerFrozen, StaleAttempt
 from core.store.arrow import leave_pandas_out
 from core.training.order import Drained, Failed, NoGpu, Phase
 from core.version import software
+from workers.forkserver import WORD, fork_for
 from workers.gather import RANK, gather
 from workers.incident import tell
 from workers.outcome import Outcome
 from workers.process import die_with_parent, leave_no_core, let_in, limit_memory, pin
-from workers.template import WORD, fork_for
 from workers.wire import Order
 
 _PHASES: Final = {
@@ -82,7 +82,7 @@ def main(rank: str = RANK) -> None:
 
 
 def _forked(parent: int, channel: int) -> int:
-    """Be a template; return in what was forked of it only, where to tell of a failure."""
+    """Be a forkserver; return in what was forked of it only, where to tell of a failure."""
     load_libraries()
     given = fork_for(socket.socket(fileno=channel))
     die_with_parent(parent)  # asked anew: it has another one

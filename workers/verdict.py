@@ -5,7 +5,7 @@ from enum import Enum
 from typing import Final
 
 from core.store.claims import Claim
-from core.training.desk import Desk
+from core.training.job_repository import JobRepository
 from workers.outcome import Outcome
 from workers.run import Child, Run
 
@@ -108,22 +108,22 @@ def _whole(found: set[Verdict], *, cancel: bool, over_limit: bool) -> Verdict:
     return Verdict.STOPPED if found & stopped else Verdict.LOST
 
 
-def write(desk: Desk, claim: Claim, decided: Verdict) -> None:
+def write(repository: JobRepository, claim: Claim, decided: Verdict) -> None:
     """Write how an attempt ends.
 
     Raises:
-        StaleAttempt, LedgerFrozen, Unreachable: as the desk says.
+        StaleAttempt, LedgerFrozen, Unreachable: as the repository says.
     """
     match decided:
         case Verdict.DONE | Verdict.LOST | Verdict.FORSAKEN:
             return
         case Verdict.CANCELLED:
-            desk.acknowledge_cancel(claim)
+            repository.acknowledge_cancel(claim)
         case Verdict.STOPPED:
-            desk.put_back(claim)
+            repository.put_back(claim)
         case Verdict.DIVERGED:
-            desk.diverged(claim)
+            repository.diverged(claim)
         case Verdict.GPU_UNAVAILABLE:
-            desk.refuse(claim, decided.value)
+            repository.refuse(claim, decided.value)
         case Verdict.LIMIT_EXCEEDED | Verdict.TRAINER_FAILED:
-            desk.fail(claim, decided.value)
+            repository.fail(claim, decided.value)

@@ -26,7 +26,7 @@ from core.store.database import Database
 from core.store.jobs import jobs
 from core.store.ledger import ledger
 from core.store.tables import Job
-from core.training.desk import Desk
+from core.training.job_repository import JobRepository
 from tests.support import entry
 from tests.support.api import COLUMNS, Service, csv, job, joined, metadata, running, submit, upload
 from tests.support.store import give, open_place
@@ -271,7 +271,7 @@ class TestTakenAway:
         disable_alone(service, leaver)
         assert reserved(owner, taken["id"]) > 0
         with store(service) as database:
-            swept = Desk(database, service.settings, "w").sweep()
+            swept = JobRepository(database, service.settings, "w").sweep()
         assert (reserved(owner, taken["id"]), reserved(admin, left["id"])) == (0, 0)
         assert {*waiting, of_leaver} <= set(swept.withdrawn)
         assert stays not in swept.withdrawn
@@ -313,7 +313,7 @@ class TestTakenAway:
         take_alone(service, datasets[0], who)
         with store(service) as database:
             if by == "sweep":
-                Desk(database, service.settings, "w").sweep()
+                JobRepository(database, service.settings, "w").sweep()
                 assert reserved(owners[0], datasets[0]["id"]) == 0
             drain(database)
         view = ann.get(f"/v1/jobs/{made.json()['id']}").json()

@@ -31,13 +31,13 @@ from core.store.ledger import ledger
 from core.store.tables import Attempt, Job
 from core.store.witness.comparing import guard
 from core.store.witness.witness import Witness
-from core.training.desk import Desk
+from core.training.job_repository import JobRepository
 from core.training.ledger_writer import FencedLedgerWriter
 from tests.store.test_jobs import lose_lease, sweep_in_contact
 from tests.store.test_witness import roll_back
 from tests.support import naive_worker
 from tests.support.store import STEP, TERMS, Place, make_place, submit
-from workers.keeper import Keeper
+from workers.lease_loop import LeaseLoop
 from workers.slots import Slot
 
 LEASE = 60.0
@@ -186,7 +186,7 @@ class TestClocksAnHourApart:
         assert not self.keeps_its_job(database, place)
 
 
-class Looking(Desk):
+class Looking(JobRepository):
     """Tells when it has been asked for a job."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -206,17 +206,17 @@ class TestALostBell:
         """Say whether a supervisor that nobody rings finds the job in time."""
         settings = ServiceSettings(home=home, poll_seconds=poll_seconds, database_url=str(database.url))
         assert guard(database, Witness(settings.witness_path)) == []
-        desk, log = Looking(database, settings, "w"), structlog.get_logger("test")
-        keeper = Keeper(settings, desk, [Slot(0)], make_bell(settings), log)
-        keeper.start()
-        keeper.claim_when(able=True)
-        assert desk.looked.wait(60), "its first look, which finds nothing"
+        repository, log = Looking(database, settings, "w"), structlog.get_logger("test")
+        lease_loop = LeaseLoop(settings, repository, [Slot(0)], make_bell(settings), log)
+        lease_loop.start()
+        lease_loop.claim_when(able=True)
+        assert repository.looked.wait(60), "its first look, which finds nothing"
         queue_one(database, place)
         deadline = time.monotonic() + wait_seconds
-        while keeper.claimed.empty() and time.monotonic() < deadline:
+        while lease_loop.claimed.empty() and time.monotonic() < deadline:
             time.sleep(0.02)
-        keeper.stop()
-        return not keeper.claimed.empty()
+        lease_loop.stop()
+        return not lease_loop.claimed.empty()
 
     def test_delays_its_job(self, database: Database, place: Place, tmp_path: Path) -> None:
         assert self.claimed(database, place, tmp_path, 0.2, 60)

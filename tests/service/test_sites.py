@@ -31,7 +31,7 @@ from core.store.records.encryption import Tampered
 from core.store.records.master_key import MasterKeys, load_master_keys
 from core.store.records.records import Kept, kept_of, open_records
 from core.store.tables import SEVERAL, Dataset, Job
-from core.training.desk import Desk
+from core.training.job_repository import JobRepository
 from core.training.taken import Taken
 from tests.support import entry
 from tests.support.api import csv, job, metadata
@@ -82,10 +82,10 @@ class Sites:
         body = job("ds_none", mu="0.1", optimizer={"kind": "noisy_gd", "steps": 4}, inference={"intervals": False})
         return self.submit({**body, "dataset": None, "federation": {"datasets": [self.datasets[one] for one in named]}})
 
-    def desk(self, site: str, **changes: Any) -> Desk:
-        """Return the desk of a worker of a site, which says that it lives."""
+    def repository(self, site: str, **changes: Any) -> JobRepository:
+        """Return the job repository of a worker of a site, which says that it lives."""
         settings = self[site].settings.model_copy(update=changes)
-        made = Desk(self[site].database, settings, f"worker of {site or 'the service'}")
+        made = JobRepository(self[site].database, settings, f"worker of {site or 'the service'}")
         made.check_master_keys()
         made.register("cpu", 1, 0)
         return made
@@ -147,17 +147,17 @@ def test_each_site_is_ready_with_its_own_key_alone(sites: Sites) -> None:
     for name, context in sites.contexts.items():
         health.start(context)
         assert health.check(context)["storage"] == "ok"
-        sites.desk(name)
+        sites.repository(name)
         assert datasets.get(context, sites.admin, sites.datasets["north"]).site == "north"
 
 
 def test_an_ordinary_job_waits_for_its_own_site_s_worker_and_says_so(sites: Sites) -> None:
     waiting = sites.submit(job(sites.datasets["north"]))
-    desks = {name: sites.desk(name) for name in ("", "south")}
-    assert [desk.claim(TAKES) for desk in desks.values()] == [None, None]
+    repositories = {name: sites.repository(name) for name in ("", "south")}
+    assert [repository.claim(TAKES) for repository in repositories.values()] == [None, None]
     seen = jobs.get(sites[""], sites.admin, waiting)
     assert (seen.site, seen.waits_for) == ("north", "a worker that serves north")
-    north = sites.desk("north")
+    north = sites.repository("north")
     assert jobs.get(sites[""], sites.admin, waiting).waits_for is None
     taken = north.claim(TAKES)
     assert taken is not None
@@ -170,8 +170,8 @@ def test_a_federation_of_one_site_is_claimed_by_its_worker_as_ever(sites: Sites)
     body = job("ds_none", mu="0.1", optimizer={"kind": "noisy_gd", "steps": 4}, inference={"intervals": False})
     named = {"datasets": [sites.datasets["north"], second]}
     waiting = sites.submit({**body, "dataset": None, "federation": named})
-    assert sites.desk("south").claim(TAKES) is None
-    taken = sites.desk("north").claim(TAKES)
+    assert sites.repository("south").claim(TAKES) is None
+    taken = sites.repository("north").claim(TAKES)
     assert taken is not None
     assert (taken.claim.job_id, len(taken.clients), taken.meeting_key) == (waiting, 2, None)
 
@@ -180,20 +180,20 @@ def test_each_site_of_a_federation_gets_its_own_clients_key_and_no_other(sites: 
     waiting = sites.federate("north", "south")
     with sites[""].database.read() as session:
         assert session.get_one(Job, waiting).site == SEVERAL
-    north = sites.desk("north")
+    north = sites.repository("north")
     assert north.offer(TAKES, ()) is None, "nobody serves the south yet"
     seen = jobs.get(sites[""], sites.admin, waiting)
     assert (seen.site, seen.waits_for) == (None, "a worker that serves south")
     assert seen.federation is not None
     assert [client.site for client in seen.federation.clients or ()] == ["north", "south"]
-    south = sites.desk("south")
-    desks = {"north": north, "south": south}
-    offers = {name: desk.offer(TAKES, ()) for name, desk in desks.items()}
+    south = sites.repository("south")
+    repositories = {"north": north, "south": south}
+    offers = {name: repository.offer(TAKES, ()) for name, repository in repositories.items()}
     orders = {}
     for name, offer in offers.items():
         assert offer is not None
         assert offer.job_id == waiting
-        taken = desks[name].seated(offer)
+        taken = repositories[name].seated(offer)
         assert taken is not None
         (orders[name],) = _orders(sites, name, taken)
     assert [orders[name].seat.number for name in ("north", "south")] == [0, 1]  # type: ignore[union-attr] # a client's
@@ -217,9 +217,9 @@ def _orders(sites: Sites, site: str, taken: Taken) -> list[Order]:
 
 def test_whom_nobody_can_reach_offers_nothing(sites: Sites) -> None:
     waiting = sites.federate("north", "south")
-    unreachable = sites.desk("south", meeting_host=None)
+    unreachable = sites.repository("south", meeting_host=None)
     assert unreachable.offer(TAKES, ()) is None
-    assert sites.desk("north").offer(TAKES, ()) is None
+    assert sites.repository("north").offer(TAKES, ()) is None
     assert jobs.get(sites[""], sites.admin, waiting).waits_for == "a worker that serves south"
 
 

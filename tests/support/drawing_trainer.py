@@ -10,8 +10,8 @@ from typing import Final
 
 from core.mechanisms.generator import SystemGenerator
 from core.mechanisms.self_test import noise_line
+from workers.forkserver import WORD, fork_for
 from workers.process import die_with_parent
-from workers.template import WORD, fork_for
 
 LINES: Final = 3
 THREAD: Final = "DRAWING_THREAD"

@@ -10,15 +10,15 @@ from typing import Any
 
 import tests.support.observed_worker  # noqa: F401 - wraps what it observes
 from workers.app import RESIDENT, main
-from workers.keeper import Keeper
+from workers.lease_loop import LeaseLoop
 from workers.sweep import Sweeper
 
 LOOK_SECONDS = 0.1
 heard = threading.Event()
-plain_claim_all, plain_ring = Keeper._claim_all, RESIDENT.ring
+plain_claim_all, plain_ring = LeaseLoop._claim_all, RESIDENT.ring
 
 
-def claim_all(self: Keeper) -> None:
+def claim_all(self: LeaseLoop) -> None:
     """Claim once for each message."""
     if heard.is_set():
         plain_claim_all(self)
@@ -28,15 +28,15 @@ def claim_all(self: Keeper) -> None:
 def ring() -> None:
     """Have the job of a message claimed, and wait until it has ended."""
     assert RESIDENT._host is not None
-    keeper: Any = RESIDENT._host._keeper
+    lease_loop: Any = RESIDENT._host._lease_loop
     heard.set()
     plain_ring()
-    while heard.is_set() or len(keeper._free) < len(keeper._slots):
+    while heard.is_set() or len(lease_loop._free) < len(lease_loop._slots):
         time.sleep(LOOK_SECONDS)
 
 
 if __name__ == "__main__":
-    Keeper._claim_all = claim_all  # type: ignore[method-assign] # the bug
+    LeaseLoop._claim_all = claim_all  # type: ignore[method-assign] # the bug
     Sweeper._ring = lambda _: None  # type: ignore[method-assign, assignment] # as above
     RESIDENT.ring = ring  # type: ignore[method-assign] # as above
     main(trainer="tests.support.observed_trainer")

@@ -23,7 +23,7 @@ from core.store.database import Database
 from core.store.ledger import allowance, ledger, verification
 from core.store.ledger.accounts import balance_of
 from core.store.tables import Account, Attempt, Entry, Job, Scope
-from core.training.desk import Desk
+from core.training.job_repository import JobRepository
 from tests.support.embedded import LINEAR, LOGISTIC, START_SECONDS, TERMINAL, Embedded, embedded, readings
 
 TARGETS = ("trainer", "supervisor", "api")
@@ -222,7 +222,7 @@ def test_a_supervisor_that_sleeps_past_its_lease_writes_nothing_more(service: Em
     sleeper.send_signal(signal.SIGSTOP)
     database = service.database()
     try:
-        sweep_until_ended(Desk(database, service.settings, "another"), service, job)
+        sweep_until_ended(JobRepository(database, service.settings, "another"), service, job)
         (before,) = heads(database, job)
     finally:
         sleeper.send_signal(signal.SIGCONT)
@@ -233,12 +233,12 @@ def test_a_supervisor_that_sleeps_past_its_lease_writes_nothing_more(service: Em
     assert service.wait(service.submit(dataset, model=LOGISTIC))["state"] == "succeeded"  # it works on, awake
 
 
-def sweep_until_ended(desk: Desk, service: Embedded, job: str) -> None:
+def sweep_until_ended(repository: JobRepository, service: Embedded, job: str) -> None:
     """Do what another machine's sweeper would, while the only supervisor sleeps."""
     deadline = time.monotonic() + START_SECONDS
     while service.get(f"/v1/jobs/{job}")["state"] not in (*TERMINAL, "queued"):
         assert time.monotonic() < deadline
-        desk.sweep()
+        repository.sweep()
         time.sleep(0.3)
 
 

@@ -22,7 +22,7 @@ from core.store.ledger import verification
 from core.store.tables import Job, Scope
 from core.store.witness.comparing import guard
 from core.store.witness.witness import Witness
-from core.training.desk import Desk
+from core.training.job_repository import JobRepository
 from tests.store.test_forgeries import drop_triggers, rehash
 from tests.support.store import make_place, submit
 from workers.sweep import Sweeper, Verifier
@@ -59,10 +59,10 @@ def lose_a_lease(database: Database, job_id: str) -> None:
 
 def run(settings: ServiceSettings, check: Callable[[], None]) -> None:
     own = Database(settings.url)
-    desk = Desk(own, settings, "w1")
+    repository = JobRepository(own, settings, "w1")
     log = structlog.get_logger()
-    sweeper = Sweeper(settings, desk, [], make_bell(settings), log)
-    verifier = Verifier(settings, desk, log)
+    sweeper = Sweeper(settings, repository, [], make_bell(settings), log)
+    verifier = Verifier(settings, repository, log)
     sweeper.start()
     verifier.start()
     try:

@@ -15,7 +15,7 @@ from core.errors import LedgerFrozen, StaleAttempt
 from core.service.bell import Bell
 from core.settings import ServiceSettings
 from core.store.claims import Claim
-from core.training.desk import Desk, Unreachable
+from core.training.job_repository import JobRepository, Unreachable
 from core.training.taken import Offer, Taken
 from workers.gpus import NoAnswer, free_bytes
 from workers.outcome import Outcome, describe
@@ -61,12 +61,12 @@ class _Held:
     """When it was last asked whether the job has begun, and it had not."""
 
 
-class Keeper:
+class LeaseLoop:
     """A thread that talks to the database for a supervisor.
 
     Args:
         settings: lease, beat and poll.
-        desk: the database's face.
+        repository: the jobs, in the database.
         slots: where jobs may run.
         bell: rung when a job goes back into the queue.
         log: for the operator; ids and codes only.
@@ -78,14 +78,14 @@ class Keeper:
     def __init__(
         self,
         settings: ServiceSettings,
-        desk: Desk,
+        repository: JobRepository,
         slots: Sequence[Slot],
         bell: Bell,
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self.claimed: queue.Queue[Claimed] = queue.Queue()
         self._settings = settings
-        self._desk = desk
+        self._repository = repository
         self._bell = bell
         self._log = log
         self._beat_seconds = min(settings.beat_seconds, settings.lease_seconds / BEATS_PER_LEASE)
@@ -104,7 +104,7 @@ class Keeper:
         self._frozen_told_at = -_FROZEN_SECONDS
         self._claim_at = 0.0
         self._wake = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="keeper", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="lease-loop", daemon=True)
 
     def start(self) -> None:
         """Begin to claim."""
@@ -205,7 +205,7 @@ class Keeper:
         if self._offer_seat(slot):
             return True
         sent_at = clock_seconds()
-        taken = self._ask(partial(self._desk.claim, slot.takes))
+        taken = self._ask(partial(self._repository.claim, slot.takes))
         if taken is None:
             with self._lock:
                 self._free.append(slot)
@@ -223,7 +223,7 @@ class Keeper:
         sent_at = clock_seconds()
         self._shunned = {job: until for job, until in self._shunned.items() if until > sent_at}
         skip = [*self._shunned, *(held.offer.job_id for held in self._held.values())]
-        offer = self._ask(partial(self._desk.offer, slot.takes, skip))
+        offer = self._ask(partial(self._repository.offer, slot.takes, skip))
         if offer is None:
             return False
         self._log.info("offered", job=offer.job_id)
@@ -255,11 +255,11 @@ class Keeper:
 
     def _seated(self, offer: Offer) -> tuple[Taken | None]:
         """Return what an offer has become, in a tuple that tells it from no answer at all."""
-        return (self._desk.seated(offer),)
+        return (self._repository.seated(offer),)
 
     def _take_back(self, slot: Slot, offer: Offer) -> None:
         """Leave a job to others for a while of no fixed length, so that two sites do not wait in turns for ever."""
-        if self._ask(partial(self._desk.withdraw, offer)):
+        if self._ask(partial(self._repository.withdraw, offer)):
             self._log.info("took-back", job=offer.job_id)
             self._shun(offer.job_id, self._settings.seat_seconds)
             self._free_seat(slot)
@@ -282,13 +282,13 @@ class Keeper:
             if clock_seconds() >= max(run.asked_at, run.beaten_at) + self._beat_seconds:
                 self._beat(run)
             elif not run.cancel:
-                run.cancel = self._ask(partial(self._desk.is_cancelling, run.claim)) or False
+                run.cancel = self._ask(partial(self._repository.is_cancelling, run.claim)) or False
             if run.federated and not run.part:
-                run.part = self._ask(partial(self._desk.is_parting, run.claim)) or False
+                run.part = self._ask(partial(self._repository.is_parting, run.claim)) or False
 
     def _beat(self, run: Run) -> None:
         run.asked_at = sent_at = clock_seconds()
-        answer = self._ask(partial(self._desk.beat, run.claim, seated=run.seated))
+        answer = self._ask(partial(self._repository.beat, run.claim, seated=run.seated))
         if answer is None:
             return
         if answer.alive:
@@ -344,7 +344,7 @@ class Keeper:
         self._shun(run.claim.job_id, _AGAIN_SECONDS)
         while not run.lost:
             try:
-                told = self._desk.leave_seat(run.claim, said(run))
+                told = self._repository.leave_seat(run.claim, said(run))
             except StaleAttempt:  # published, or taken away
                 return
             except Unreachable:
@@ -366,7 +366,7 @@ class Keeper:
         deadline = run.beaten_at + self._settings.lease_seconds
         while True:
             try:
-                write(self._desk, claim, decided)
+                write(self._repository, claim, decided)
             except StaleAttempt:
                 if decided is Verdict.CANCELLED:
                     return

@@ -1,4 +1,4 @@
-"""What a supervisor asks of the database: claims, beats, and the ends of attempts. Each is one short transaction."""
+"""The jobs, for one supervisor: claims, beats, and the ends of attempts. Each is one short transaction."""
 
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -42,8 +42,8 @@ class Unreachable(Exception):
     """The database does not answer, or not in time; asking again later is right."""
 
 
-class Desk:
-    """One supervisor's face of the database.
+class JobRepository:
+    """The jobs of the database, for one supervisor.
 
     Args:
         database: the jobs.
@@ -282,7 +282,7 @@ class Desk:
         swept.retired = self._run(retention.retire_models, limits.model_retention_seconds)
         return swept
 
-    def told_of(self, swept: Swept) -> list[tuple[str, str, str | None]]:
+    def log_lines(self, swept: Swept) -> list[tuple[str, str, str | None]]:
         """Return what a sweep did, for the log: the word for it, the job, and the request that made the job.
 
         Raises:
@@ -356,17 +356,17 @@ class Desk:
             return self._database.run(work, *args, **kwargs)
 
 
-def open_desk(settings: ServiceSettings, worker: str) -> Desk:
-    """Connect to the database and return its face for a supervisor that can open what it will be asked to read.
+def open_job_repository(settings: ServiceSettings, worker: str) -> JobRepository:
+    """Connect to the database and return its jobs for a supervisor that can open what it will be asked to read.
 
     Raises:
         NotReady: the database could lose a commit, or the master key that records are under is not here.
         Unreachable: the database does not answer.
     """
     with _reaching():
-        desk = Desk(Database(settings.url), settings, worker)
-    desk.check_master_keys()
-    return desk
+        repository = JobRepository(Database(settings.url), settings, worker)
+    repository.check_master_keys()
+    return repository
 
 
 @contextmanager

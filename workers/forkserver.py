@@ -8,7 +8,7 @@ What is forked becomes the supervisor's own child: the process between the two e
 over whom it leaves (`workers.process.take_orphans`). So statuses, signals and the parent-death signal are those of a
 process that the supervisor started itself.
 
-Over the socket the template says READY, once. A request is one byte and two descriptors: where the order comes from,
+Over the socket the forkserver says READY, once. A request is one byte and two descriptors: where the order comes from,
 and where failures are told. The answer is a process id, or NOBODY.
 """
 
@@ -22,7 +22,7 @@ READY: Final = b"ready"
 NOBODY: Final = b"nobody"
 FORK: Final = b"f"
 WORD: Final = "fork"
-"""The argument that makes a trainer a template."""
+"""The argument that makes a trainer a forkserver."""
 MOST_BYTES: Final = 32
 """Of an answer."""
 
@@ -42,7 +42,7 @@ def fork_for(control: socket.socket) -> Given:
     """Fork a process for each request; return in those only, once they are children of the supervisor.
 
     Args:
-        control: the socket; its end is the template's.
+        control: the socket; its end is the forkserver's.
 
     Raises:
         AssertionError: a library has started a thread.

@@ -1,4 +1,4 @@
-"""Fresh processes of a supervisor: forked, its own children, and with nothing of the template's but what it loaded."""
+"""Fresh processes of a supervisor: forked, its own children, and with only what the forkserver loaded."""
 
 import ctypes
 import os
@@ -13,10 +13,10 @@ import psutil
 import pytest
 
 from tests.support import drawing_trainer
-from workers import nursery
-from workers.nursery import Adopted, Fresh, Nursery
+from workers import trainer_pool
 from workers.outcome import Outcome
 from workers.process import reap_group, take_orphans
+from workers.trainer_pool import Adopted, Fresh, TrainerPool
 
 ROOT = Path(__file__).parents[2]
 DRAWING = drawing_trainer.__name__
@@ -33,25 +33,25 @@ def ordinary() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def trainers() -> Iterator[Nursery]:
-    """A nursery of the real trainers, ready."""
-    made = Nursery("workers.trainer", 1)
+def trainers() -> Iterator[TrainerPool]:
+    """A trainer pool of the real trainers, ready."""
+    made = TrainerPool("workers.trainer", 1)
     until(made)
     yield made
     made.close()
 
 
 @pytest.fixture
-def drawers() -> Iterator[Nursery]:
-    """A nursery of processes that tell what they draw."""
-    made = Nursery(DRAWING, 1)
+def drawers() -> Iterator[TrainerPool]:
+    """A trainer pool of processes that tell what they draw."""
+    made = TrainerPool(DRAWING, 1)
     until(made)
     yield made
     made.close()
 
 
-def until(made: Nursery) -> None:
-    """Keep a nursery until it is able."""
+def until(made: TrainerPool) -> None:
+    """Keep a trainer pool until it is able."""
     wait(lambda: made.keep() or made.able())
 
 
@@ -91,19 +91,21 @@ def opened(pid: int) -> dict[int, str]:
     return {int(path.name): str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir()}
 
 
-def template_of(made: Nursery) -> psutil.Process:
-    """Return the process that a nursery forks."""
-    assert made._template is not None
-    return psutil.Process(made._template.process.pid)
+def forkserver_of(made: TrainerPool) -> psutil.Process:
+    """Return the process that a trainer pool forks."""
+    assert made._forkserver is not None
+    return psutil.Process(made._forkserver.process.pid)
 
 
-def test_a_forked_trainer_is_a_child_in_a_session_of_its_own_and_has_nothing_of_the_template(trainers: Nursery) -> None:
+def test_a_forked_trainer_is_our_child_in_its_own_session_and_has_nothing_of_the_forkserver(
+    trainers: TrainerPool,
+) -> None:
     fresh = trainers.fresh()
     assert isinstance(fresh.process, Adopted)
     pid, forked = fresh.process.pid, psutil.Process(fresh.process.pid)
     assert forked.ppid() == os.getpid()
     assert os.getsid(pid) == os.getpgid(pid) == pid
-    assert forked.num_threads() == template_of(trainers).num_threads() == 1
+    assert forked.num_threads() == forkserver_of(trainers).num_threads() == 1
     descriptors = Path(f"/proc/{pid}/fd")
     wait(lambda: len([*descriptors.iterdir()]) == 4)  # it puts the pipe of its order into its place first
     held = opened(pid)
@@ -113,23 +115,23 @@ def test_a_forked_trainer_is_a_child_in_a_session_of_its_own_and_has_nothing_of_
     assert end(fresh) == Outcome.ORPHANED
 
 
-def test_a_template_keeps_nothing_of_what_it_forked(trainers: Nursery) -> None:
-    template = template_of(trainers)
-    before = opened(template.pid)
+def test_a_forkserver_keeps_nothing_of_what_it_forked(trainers: TrainerPool) -> None:
+    forkserver = forkserver_of(trainers)
+    before = opened(forkserver.pid)
     several = [trainers.fresh() for _ in range(3)]
-    assert opened(template.pid) == before
-    assert template.children(recursive=True) == []
+    assert opened(forkserver.pid) == before
+    assert forkserver.children(recursive=True) == []
     assert len({fresh.process.pid for fresh in several}) == 3
     assert [end(fresh) for fresh in several] == [Outcome.ORPHANED] * 3
 
 
-def test_a_request_to_stop_that_comes_at_once_is_heard_and_no_death(trainers: Nursery) -> None:
+def test_a_request_to_stop_that_comes_at_once_is_heard_and_no_death(trainers: TrainerPool) -> None:
     fresh = trainers.fresh()
     os.killpg(fresh.process.pid, signal.SIGTERM)
     assert end(fresh) == Outcome.ORPHANED
 
 
-def test_how_a_forked_process_was_killed_is_known(trainers: Nursery) -> None:
+def test_how_a_forked_process_was_killed_is_known(trainers: TrainerPool) -> None:
     fresh = trainers.fresh()
     assert fresh.process.poll() is None
     os.killpg(fresh.process.pid, signal.SIGKILL)
@@ -137,40 +139,40 @@ def test_how_a_forked_process_was_killed_is_known(trainers: Nursery) -> None:
     assert fresh.process.poll() == -signal.SIGKILL, "asked again"
 
 
-def test_forked_processes_draw_other_noise_and_other_numbers(drawers: Nursery) -> None:
-    """By a generator that the template made and used, too; equal lines have probability below 2^-180."""
+def test_forked_processes_draw_other_noise_and_other_numbers(drawers: TrainerPool) -> None:
+    """By a generator that the forkserver made and used, too; equal lines have probability below 2^-180."""
     told = [heard(drawers.fresh()) for _ in range(3)]
     lines = [line for one in told for line in one.splitlines()]
     assert len(lines) == len(set(lines)) == 3 * drawing_trainer.LINES
 
 
-def test_a_template_that_is_killed_is_replaced_and_nobody_waits_for_it(drawers: Nursery) -> None:
-    template = template_of(drawers)
-    template.kill()
-    wait(lambda: template.status() == psutil.STATUS_ZOMBIE)
+def test_a_forkserver_that_is_killed_is_replaced_and_nobody_waits_for_it(drawers: TrainerPool) -> None:
+    forkserver = forkserver_of(drawers)
+    forkserver.kill()
+    wait(lambda: forkserver.status() == psutil.STATUS_ZOMBIE)
     alone = drawers.fresh()
     assert isinstance(alone.process, subprocess.Popen), "started by itself"
     assert len(heard(alone).splitlines()) == drawing_trainer.LINES
     assert not drawers.able(), "so long, nothing is claimed"
     until(drawers)
-    assert template_of(drawers).pid != template.pid
+    assert forkserver_of(drawers).pid != forkserver.pid
     assert isinstance(drawers.fresh().process, Adopted)
 
 
-def test_a_template_that_does_not_answer_is_given_up_and_what_it_forks_late_finds_no_order(
-    drawers: Nursery, monkeypatch: pytest.MonkeyPatch
+def test_a_forkserver_that_does_not_answer_is_given_up_and_what_it_forks_late_finds_no_order(
+    drawers: TrainerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nursery, "ANSWER_SECONDS", 0.2)
-    template = template_of(drawers)
-    template.suspend()
+    monkeypatch.setattr(trainer_pool, "ANSWER_SECONDS", 0.2)
+    forkserver = forkserver_of(drawers)
+    forkserver.suspend()
     fresh = drawers.fresh()
     assert isinstance(fresh.process, subprocess.Popen)
-    assert not template.is_running()
+    assert not forkserver.is_running()
     assert len(heard(fresh).splitlines()) == drawing_trainer.LINES
 
 
-def test_where_a_template_cannot_load_a_process_is_started_that_says_why() -> None:
-    made = Nursery("tests.support.no_such_module", 1)
+def test_where_a_forkserver_cannot_load_a_process_is_started_that_says_why() -> None:
+    made = TrainerPool("tests.support.no_such_module", 1)
     assert not made.able()
     until(made)
     fresh = made.fresh()
@@ -180,7 +182,7 @@ def test_where_a_template_cannot_load_a_process_is_started_that_says_why() -> No
 
 
 def test_with_several_threads_one_process_is_started_ahead() -> None:
-    made = Nursery(DRAWING, 2)
+    made = TrainerPool(DRAWING, 2)
     assert made.able(), "whoever waits gains nothing"
     started = time.monotonic()
     made.keep()
@@ -191,7 +193,7 @@ def test_with_several_threads_one_process_is_started_ahead() -> None:
     assert made.fresh() is ahead
     assert len(heard(ahead).splitlines()) == drawing_trainer.LINES
     wait(lambda: made.keep() or made._ahead is not None)
-    assert time.monotonic() - started >= nursery._AGAIN_SECONDS
+    assert time.monotonic() - started >= trainer_pool._AGAIN_SECONDS
     again = made._ahead
     assert again is not None
     made.close()
@@ -199,7 +201,7 @@ def test_with_several_threads_one_process_is_started_ahead() -> None:
 
 
 def test_a_process_ahead_that_has_died_gets_no_job() -> None:
-    made = Nursery(DRAWING, 2)
+    made = TrainerPool(DRAWING, 2)
     made.keep()
     dead = made._ahead
     assert dead is not None
@@ -210,10 +212,10 @@ def test_a_process_ahead_that_has_died_gets_no_job() -> None:
     assert len(heard(fresh).splitlines()) == drawing_trainer.LINES
 
 
-def test_a_template_with_a_thread_does_not_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forkserver_with_a_thread_does_not_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends, and jobs get processes that are started for them."""
     monkeypatch.setenv(drawing_trainer.THREAD, "1")
-    made = Nursery(DRAWING, 1)
+    made = TrainerPool(DRAWING, 1)
     until(made)
     fresh = made.fresh()
     assert isinstance(fresh.process, subprocess.Popen)
@@ -223,18 +225,18 @@ def test_a_template_with_a_thread_does_not_fork(monkeypatch: pytest.MonkeyPatch)
 
 HOLDER = """
 import sys, time
-from workers.nursery import Nursery
-made = Nursery('workers.trainer', 1)
+from workers.trainer_pool import TrainerPool
+made = TrainerPool('workers.trainer', 1)
 while not made.able():
     made.keep()
     time.sleep(0.01)
 fresh = made.fresh()
-print(made._template.process.pid, fresh.process.pid, flush=True)
+print(made._forkserver.process.pid, fresh.process.pid, flush=True)
 time.sleep(600)
 """
 
 
-def test_a_supervisor_s_death_takes_its_template_and_what_was_forked_along() -> None:
+def test_a_supervisor_s_death_takes_its_forkserver_and_what_was_forked_along() -> None:
     """Those that are stopped too, which read no pipe's end: the kernel sees to it."""
     with subprocess.Popen([sys.executable, "-c", HOLDER], cwd=ROOT, stdout=subprocess.PIPE, text=True) as holder:
         try:

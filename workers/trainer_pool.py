@@ -1,11 +1,11 @@
-"""Where a supervisor's fresh processes come from: forked from a template, or started ahead, or started.
+"""Where a supervisor's fresh processes come from: forked from a forkserver, or started ahead, or started.
 
-A template takes seconds to load and little to fork (`workers.template`). It cannot be had where the kernel does
+A forkserver takes seconds to load and little to fork (`workers.forkserver`). It cannot be had where the kernel does
 not make orphans the supervisor's children, nor where libraries are to have several threads: they start some as they are
 loaded. There one process is started ahead of the next job, for the same seconds at each job.
 
-A template that dies while it loads is of an installation that is not whole. Then a job's process is started for it, and
-says itself what is wrong.
+A forkserver that dies while it loads is of an installation that is not whole. Then a job's process is started for it,
+and says itself what is wrong.
 """
 
 import os
@@ -17,13 +17,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from workers.forkserver import FORK, MOST_BYTES, NOBODY, READY, WORD
 from workers.process import child_environment, clock_seconds, held_back, kill_group, take_orphans
-from workers.template import FORK, MOST_BYTES, NOBODY, READY, WORD
 
 ANSWER_SECONDS: Final = 5.0
-"""How long a template may take to fork."""
+"""How long a forkserver may take to fork."""
 _AGAIN_SECONDS: Final = 1.0
-"""Between two templates, so that one that cannot live is not started again and again."""
+"""Between two forkservers, so that one that cannot live is not started again and again."""
 
 
 class Process(Protocol):
@@ -69,7 +69,7 @@ class Fresh:
 
 
 @dataclass
-class _Template:
+class _Forkserver:
     """The process that is forked."""
 
     process: Process
@@ -77,8 +77,8 @@ class _Template:
     ready: bool = False
 
 
-class Nursery:
-    """Keeps a template and makes fresh processes. One thread, which lives as long as they may.
+class TrainerPool:
+    """Keeps a forkserver and makes fresh processes. One thread, which lives as long as they may.
 
     Args:
         module: what a process runs.
@@ -89,33 +89,33 @@ class Nursery:
         self._module = module
         self._threads = threads
         self._forks = threads == 1 and take_orphans()
-        self._template: _Template | None = None
+        self._forkserver: _Forkserver | None = None
         self._ahead: Fresh | None = None
         self._started_at = -_AGAIN_SECONDS
         self._hopeless = False
 
     def able(self) -> bool:
         """Tell whether a process can be had now, or waiting would be in vain."""
-        return not self._forks or self._hopeless or (self._template is not None and self._template.ready)
+        return not self._forks or self._hopeless or (self._forkserver is not None and self._forkserver.ready)
 
     def keep(self) -> None:
-        """Look once at what is kept, a template or a process ahead, and start one where there is none."""
+        """Look once at what is kept, a forkserver or a process ahead, and start one where there is none."""
         again = clock_seconds() > self._started_at + _AGAIN_SECONDS
         if not self._forks:
             if again and (self._ahead is None or self._ahead.process.poll() is not None):
                 self._drop_ahead()
                 self._started_at = clock_seconds()
                 self._ahead = self._start()
-        elif self._template is None:
+        elif self._forkserver is None:
             if again:
-                self._template = self._load()
-        elif self._template.process.poll() is not None:
-            self._hopeless = not self._template.ready
-            self._drop_template()
-        elif not self._template.ready:
+                self._forkserver = self._load()
+        elif self._forkserver.process.poll() is not None:
+            self._hopeless = not self._forkserver.ready
+            self._drop_forkserver()
+        elif not self._forkserver.ready:
             with suppress(BlockingIOError, ConnectionError):
-                self._template.ready = self._template.control.recv(MOST_BYTES) == READY
-            self._hopeless = self._hopeless and not self._template.ready
+                self._forkserver.ready = self._forkserver.control.recv(MOST_BYTES) == READY
+            self._hopeless = self._hopeless and not self._forkserver.ready
 
     def fresh(self) -> Fresh:
         """Return a process of its own session, which waits for one order."""
@@ -126,7 +126,7 @@ class Nursery:
 
     def close(self) -> None:
         """End what is kept; it knows nothing."""
-        self._drop_template()
+        self._drop_forkserver()
         self._drop_ahead()
 
     def _drop_ahead(self) -> None:
@@ -137,37 +137,37 @@ class Nursery:
             os.close(fresh.orders)
             os.close(fresh.pipe)
 
-    def _drop_template(self) -> None:
-        """End the template."""
-        if self._template is not None:
-            template, self._template = self._template, None
-            _end(template.process)
-            template.control.close()
+    def _drop_forkserver(self) -> None:
+        """End the forkserver."""
+        if self._forkserver is not None:
+            forkserver, self._forkserver = self._forkserver, None
+            _end(forkserver.process)
+            forkserver.control.close()
 
-    def _load(self) -> _Template:
-        """Start a template, which is ready some seconds later."""
+    def _load(self) -> _Forkserver:
+        """Start a forkserver, which is ready some seconds later."""
         self._started_at = clock_seconds()
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with its:
             process = self._run(subprocess.DEVNULL, its.fileno(), WORD)
         ours.setblocking(False)
-        return _Template(process, ours)
+        return _Forkserver(process, ours)
 
     def _fork(self) -> Fresh | None:
-        """Have the template fork; None where it cannot."""
-        template = self._template
-        if template is None or not template.ready:
+        """Have the forkserver fork; None where it cannot."""
+        forkserver = self._forkserver
+        if forkserver is None or not forkserver.ready:
             return None
         orders, takes_orders = os.pipe()
         hears, pipe = os.pipe()
         pid = 0
         try:
-            template.control.settimeout(ANSWER_SECONDS)
-            socket.send_fds(template.control, [FORK], [orders, pipe])
-            told = template.control.recv(MOST_BYTES)
+            forkserver.control.settimeout(ANSWER_SECONDS)
+            socket.send_fds(forkserver.control, [FORK], [orders, pipe])
+            told = forkserver.control.recv(MOST_BYTES)
             pid = 0 if told == NOBODY else int(told)
         except (OSError, ValueError):  # it has ended, or does not answer: whatever it forks yet finds no order
-            self._drop_template()
+            self._drop_forkserver()
         finally:
             os.close(orders)
             os.close(pipe)
