@@ -281,7 +281,7 @@ def ensure(holds: bool, what: str) -> None:  # noqa: FBT001 - it reads as an ass
         raise PrivacyInvariantError(what)
 
 
-class Forsaken(Exception):
+class PeerLost(Exception):
     """Another client of a federated job has gone, did not come in time, or says what it should not.
 
     No refusal, for nobody asked: the attempt cannot go on. It says nothing about one's own records, and nothing that
@@ -289,7 +289,7 @@ class Forsaken(Exception):
     """
 
 
-class Misled(Forsaken):
+class Misled(PeerLost):
     """Another client has told what cannot be true, by what this one knows for itself; no record was asked since.
 
     Args:

@@ -23,7 +23,7 @@ class Outcome(IntEnum):
     OUT_OF_MEMORY = 14
     NO_GPU = 15
     """The GPU it was pinned to cannot be used; no record was opened."""
-    FORSAKEN = 16
+    PEER_LOST = 16
     """Another client of the federated job has gone, or did not come in time."""
     FAILED_OPENING = 20
     FAILED_TRAINING = 21

@@ -24,7 +24,7 @@ class Child:
     """How it ended; None while it runs."""
     ordered: bool = False
     """Killed because it did not stop in time after being asked to."""
-    forsaken: bool = False
+    peer_lost: bool = False
     """Killed because another client had gone, and it did not find that out in time."""
     pipe: int | None = None
     """Where it tells of a failure, until it has ended."""

@@ -190,7 +190,7 @@ class Supervisor:
             _signal(run, signal.SIGTERM)
         elif now > min(run.stop_by, deadline):
             for child in run.living:
-                child.ordered, child.forsaken = run.broken_at is None, run.broken_at is not None
+                child.ordered, child.peer_lost = run.broken_at is None, run.broken_at is not None
             _signal(run, signal.SIGKILL)
 
 

@@ -17,7 +17,7 @@ import threading
 from functools import partial
 from typing import Final
 
-from core.errors import Diverged, Forsaken, LedgerFrozen, StaleAttempt
+from core.errors import Diverged, LedgerFrozen, PeerLost, StaleAttempt
 from core.store.arrow import leave_pandas_out
 from core.training.order import Drained, Failed, NoGpu, Phase
 from core.version import software
@@ -34,7 +34,7 @@ _PHASES: Final = {
     Phase.PUBLISHING: Outcome.FAILED_PUBLISHING,
 }
 
-_ORDINARY: Final = frozenset({Outcome.DRAINED, Outcome.STALE, Outcome.FROZEN, Outcome.DIVERGED, Outcome.FORSAKEN})
+_ORDINARY: Final = frozenset({Outcome.DRAINED, Outcome.STALE, Outcome.FROZEN, Outcome.DIVERGED, Outcome.PEER_LOST})
 """Nothing is wrong with a trainer that ends so."""
 
 _ENDINGS: Final = {
@@ -42,7 +42,7 @@ _ENDINGS: Final = {
     StaleAttempt: Outcome.STALE,
     LedgerFrozen: Outcome.FROZEN,
     Diverged: Outcome.DIVERGED,
-    Forsaken: Outcome.FORSAKEN,
+    PeerLost: Outcome.PEER_LOST,
     MemoryError: Outcome.OUT_OF_MEMORY,
     NoGpu: Outcome.NO_GPU,
 }

@@ -24,14 +24,14 @@ class Verdict(Enum):
     TRAINER_FAILED = "trainer-failed"
     GPU_UNAVAILABLE = "gpu-unavailable"
     """Before any record was opened."""
-    FORSAKEN = "forsaken"
+    PEER_LOST = "peer-lost"
     """A client of a federated job that could not go on without another; what becomes of it hangs on that one."""
 
 
 _FAILURES: Final[dict[int, Verdict]] = {
     Outcome.DIVERGED: Verdict.DIVERGED,
     Outcome.NO_GPU: Verdict.GPU_UNAVAILABLE,
-    Outcome.FORSAKEN: Verdict.FORSAKEN,
+    Outcome.PEER_LOST: Verdict.PEER_LOST,
 }
 _LOSSES: Final = (Verdict.TRAINER_FAILED, Verdict.LIMIT_EXCEEDED)
 """Of a client by itself."""
@@ -54,7 +54,7 @@ def verdict(run: Run, child: Child) -> Verdict:
     elsewhere = status == Outcome.NO_GPU and run.resources.served_by != "cuda"  # nothing was read
     if child.ordered or status == Outcome.DRAINED or elsewhere:
         return Verdict.STOPPED
-    return Verdict.FORSAKEN if child.forsaken else _FAILURES.get(status, Verdict.TRAINER_FAILED)
+    return Verdict.PEER_LOST if child.peer_lost else _FAILURES.get(status, Verdict.TRAINER_FAILED)
 
 
 def endings(run: Run) -> list[tuple[Claim, Verdict]]:
@@ -115,7 +115,7 @@ def write(repository: JobRepository, claim: Claim, decided: Verdict) -> None:
         StaleAttempt, LedgerFrozen, Unreachable: as the repository says.
     """
     match decided:
-        case Verdict.DONE | Verdict.LOST | Verdict.FORSAKEN:
+        case Verdict.DONE | Verdict.LOST | Verdict.PEER_LOST:
             return
         case Verdict.CANCELLED:
             repository.acknowledge_cancel(claim)

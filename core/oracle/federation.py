@@ -31,7 +31,7 @@ from torch import Tensor
 
 from core.catalogue.hessian_questions import Hessian, HessianProduct
 from core.catalogue.questions import Curvature, Gradient, GradientDifference, Looked, Question
-from core.errors import Forsaken, ensure
+from core.errors import PeerLost, ensure
 from core.oracle import Answer, Meter, Oracle, PublicRandomness, Release, Status, means, points
 from core.oracle.common_randomness import CommonRandomness, Count
 from core.privacy.events import Event
@@ -90,7 +90,7 @@ class Rounds:
             content: what this client says.
 
         Raises:
-            Forsaken: somebody has gone, or is not in the same round about the same subject.
+            PeerLost: somebody has gone, or is not in the same round about the same subject.
         """
         self._number += 1
         self.peers.send(_HEADER.pack(self._number, kind.number, subject) + content)
@@ -109,7 +109,7 @@ class Rounds:
             if (number, about, digest) != (self._number, kind.number, subject):
                 break
             return message[_HEADER.size :]
-        raise Forsaken
+        raise PeerLost
 
     def all_say(self, kind: Kind, subject: bytes, *, true: bool) -> bool:
         """Say whether everybody says yes."""
@@ -140,7 +140,7 @@ class ClientMeter:
 
     Attributes:
         subject: a digest of the question that is being asked.
-        forsaken: whether it is known before the question that it cannot be answered together.
+        peer_lost: whether it is known before the question that it cannot be answered together.
         asked: whether the client's own oracle was asked anything; before that nothing hangs on a record.
     """
 
@@ -154,7 +154,7 @@ class ClientMeter:
         self.own: Final = meter
         self.rounds: Final = rounds
         self.subject = bytes(32)
-        self.forsaken = False
+        self.peer_lost = False
         self.asked = False
         self._wanted = wanted
         self._pausing = pausing
@@ -166,7 +166,7 @@ class ClientMeter:
         the others, whoever finds out here that they are gone.
 
         Raises:
-            Forsaken: somebody has gone, or does not afford it, or asks something else; nothing was paid here.
+            PeerLost: somebody has gone, or does not afford it, or asks something else; nothing was paid here.
             Drained: what was told is kept; nothing was paid here.
         """
         self.asked = True
@@ -174,7 +174,7 @@ class ClientMeter:
         may_stop = pausing is not None and pausing.may_stop(total)
         try:
             stop = self._agree(affords=self.own.affords(total), may_stop=may_stop)
-        except Forsaken:
+        except PeerLost:
             stop = may_stop
             if not stop:
                 raise
@@ -184,15 +184,15 @@ class ClientMeter:
 
     def _agree(self, *, affords: bool, may_stop: bool) -> bool:
         """Say whether all of them stop before this question; they go on only where all afford it."""
-        if self.forsaken:
-            raise Forsaken
+        if self.peer_lost:
+            raise PeerLost
         own = bytes((affords, self._wanted(), may_stop))
         told = self.rounds.exchange(READY, self.subject, own)
         if any(len(one) != len(own) for one in told):
-            raise Forsaken
+            raise PeerLost
         afford, wanted, may = zip(*told, strict=True)
         if not all(afford):
-            raise Forsaken
+            raise PeerLost
         return any(wanted) and all(may)
 
     def prepaid(self) -> int:
@@ -233,7 +233,7 @@ class Federation:
         name: the federation's; common randomness is made of it, so nothing secret may hang on them.
 
     Raises:
-        Forsaken: somebody has gone, or has records that are not described alike.
+        PeerLost: somebody has gone, or has records that are not described alike.
     """
 
     def __init__(self, own: Oracle, meter: ClientMeter, name: str) -> None:
@@ -253,7 +253,7 @@ class Federation:
         Its scale is that of the mean, from every client's own.
 
         Raises:
-            Forsaken: somebody has gone, or asks something else. Where that is found out before paying, nobody pays.
+            PeerLost: somebody has gone, or asks something else. Where that is found out before paying, nobody pays.
             StaleAttempt: this client's job is no longer ours; it was not answered from its records.
         """
         sums = Gradient | GradientDifference | Curvature | Hessian | HessianProduct | Looked
@@ -263,8 +263,8 @@ class Federation:
         if known is None:
             try:
                 theta, other = self._agreed(common, theta, other)
-            except Forsaken:
-                self._meter.forsaken = True  # which keeps what was told, where it may stop before it would pay
+            except PeerLost:
+                self._meter.peer_lost = True  # which keeps what was told, where it may stop before it would pay
             subject = self._subject(common, theta, other)
             self._meter.subject = subject
             own = self._own.ask(question, theta, other)
@@ -300,7 +300,7 @@ class Federation:
         """Close this client's oracle and return the value with what was drawn there: that of all, but for rounding.
 
         Raises:
-            Forsaken: somebody would release another value, or has gone.
+            PeerLost: somebody would release another value, or has gone.
         """
         released = self._own.release(value, status)
         text, numbers = points.parts_of(value)
@@ -319,7 +319,7 @@ class Federation:
         """Return the numbers of the first client, which tells them to the others.
 
         Raises:
-            Forsaken: they are farther from one's own than rounding, or somebody has gone.
+            PeerLost: they are farther from one's own than rounding, or somebody has gone.
         """
         leads = self._rounds.peers.place == 0
         told = self._rounds.exchange(kind, subject, points.told_by(own) if leads else b"")
@@ -348,13 +348,13 @@ def _common_facts(own: Facts, rounds: Rounds) -> tuple[Facts, list[float]]:
     Beside them each client's share of the units, by place.
 
     Raises:
-        Forsaken: somebody has gone, says of its records what others do not, or counts none.
+        PeerLost: somebody has gone, says of its records what others do not, or counts none.
     """
     alike = own.model_copy(update={"units": 1})
     told = rounds.exchange(FACTS, _digest(alike.model_dump_json().encode()), own.units.to_bytes(_UNITS_BYTES, "big"))
     counts = [int.from_bytes(units, "big") for units in told]
     if any(len(units) != _UNITS_BYTES for units in told) or not 0 < min(counts) <= max(counts) <= _MOST_UNITS:
-        raise Forsaken
+        raise PeerLost
     return own.model_copy(update={"units": sum(counts)}), [count / sum(counts) for count in counts]
 
 

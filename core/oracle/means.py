@@ -10,7 +10,7 @@ from typing import Final
 
 import torch
 
-from core.errors import Forsaken
+from core.errors import PeerLost
 from core.oracle import Answer
 
 _SCALE: Final = Struct(">d")
@@ -26,15 +26,15 @@ def heard(content: bytes, shape: torch.Size) -> Answer:
     """Return another client's answer, of the shape of one's own.
 
     Raises:
-        Forsaken: it is none.
+        PeerLost: it is none.
     """
     values = content[_SCALE.size :]
     if len(values) != shape.numel() * _NUMBER_BYTES:
-        raise Forsaken
+        raise PeerLost
     value = torch.frombuffer(bytearray(values), dtype=torch.float64).reshape(shape)
     (scale,) = _SCALE.unpack_from(content)
     if not (bool(value.isfinite().all()) and 0 <= scale < float("inf")):
-        raise Forsaken
+        raise PeerLost
     return Answer(value=value, scale=scale)
 
 

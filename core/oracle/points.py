@@ -17,7 +17,7 @@ import torch
 from pydantic import BaseModel
 from torch import Tensor
 
-from core.errors import Forsaken
+from core.errors import PeerLost
 
 CLOSE: Final = 1e-6
 """Far above what rounding adds up to in a job, far below a step."""
@@ -32,10 +32,10 @@ def adopted(own: Sequence[Tensor], told: bytes) -> tuple[Tensor, ...]:
     """Return the first client's points, for a client with points of its own, of the same shapes and types.
 
     Raises:
-        Forsaken: they are no such points, or others than one's own.
+        PeerLost: they are no such points, or others than one's own.
     """
     if len(told) != sum(point.numel() * point.element_size() for point in own):
-        raise Forsaken
+        raise PeerLost
     found, place = [], 0
     for point in own:
         size = point.numel() * point.element_size()
@@ -43,7 +43,7 @@ def adopted(own: Sequence[Tensor], told: bytes) -> tuple[Tensor, ...]:
         found.append(taken.reshape(point.shape))
         place += size
     if not all(map(_same, own, found)):
-        raise Forsaken
+        raise PeerLost
     return tuple(found)
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 import torch
 import torch.distributed as dist
 
-from core.errors import Forsaken, ensure
+from core.errors import PeerLost, ensure
 from core.problems.process_group import TAG_BYTES, ProcessGroup
 
 _LONGEST_MESSAGE: Final = 2**30
@@ -39,14 +39,14 @@ class PeerGroup(Protocol):
         """Send a message to every other client.
 
         Raises:
-            Forsaken: somebody has gone.
+            PeerLost: somebody has gone.
         """
 
     def receive(self, place: int) -> bytes:
         """Return the next message of another client.
 
         Raises:
-            Forsaken: it has gone, or sends nothing in time.
+            PeerLost: it has gone, or sends nothing in time.
         """
 
 
@@ -85,7 +85,7 @@ class DistributedPeerGroup:
         """Send a message to every other client; returns before all have it, unless many are under way.
 
         Raises:
-            Forsaken: somebody has gone.
+            PeerLost: somebody has gone.
         """
         ensure(len(message) <= _LONGEST_MESSAGE, "a message is short")
         self._sent += 1
@@ -97,36 +97,36 @@ class DistributedPeerGroup:
             while len(self._under_way) > _UNSENT:
                 self._await_oldest()
         except RuntimeError as error:
-            raise Forsaken from error
+            raise PeerLost from error
 
     def receive(self, place: int) -> bytes:
         """Return the next message of another client.
 
         Raises:
-            Forsaken: it has gone, sends nothing in time, or somebody else speaks for it.
+            PeerLost: it has gone, sends nothing in time, or somebody else speaks for it.
         """
         ensure(place != self.place, "nobody sends to himself")
         size = int.from_bytes(self._take(place, _LENGTH_BYTES), "big")
         if size > _LONGEST_MESSAGE:
-            raise Forsaken
+            raise PeerLost
         taken = self._take(place, size + TAG_BYTES)
         message, shown = taken[:size], taken[size:]
         self._heard[place] += 1
         if not hmac.compare_digest(shown, self._group.tag(*_signed(place, self._heard[place], message))):
-            raise Forsaken
+            raise PeerLost
         return message
 
     def leave(self) -> None:
         """Leave, once all that was sent has gone.
 
         Raises:
-            Forsaken: somebody has left before.
+            PeerLost: somebody has left before.
         """
         try:
             while self._under_way:
                 self._await_oldest()
         except RuntimeError as error:
-            raise Forsaken from error
+            raise PeerLost from error
         self._group.part()
 
     def _await_oldest(self) -> None:
@@ -141,7 +141,7 @@ class DistributedPeerGroup:
             assert work is not None, "this process is in the group"
             work.wait(self._patience)
         except RuntimeError as error:
-            raise Forsaken from error
+            raise PeerLost from error
         return taken.numpy().tobytes()
 
 

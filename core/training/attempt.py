@@ -15,7 +15,7 @@ from safetensors.torch import load, save
 from core.catalogue.columns import Column
 from core.catalogue.jobs import JobSpec
 from core.catalogue.planning import PlannedJob, plan_job
-from core.errors import Diverged, Forsaken, LedgerFrozen, StaleAttempt, ensure
+from core.errors import Diverged, LedgerFrozen, PeerLost, StaleAttempt, ensure
 from core.inference.network import RELEASED, AnyReleased
 from core.problems.sharded import ShardedProblem
 from core.settings import ServiceSettings
@@ -133,7 +133,7 @@ def in_phase(phase: Phase) -> Iterator[None]:
     """Turn whatever an exception says into its phase; endings with a meaning of their own go through."""
     try:
         yield
-    except (Drained, StaleAttempt, LedgerFrozen, Diverged, Forsaken, MemoryError, NoGpu):
+    except (Drained, StaleAttempt, LedgerFrozen, Diverged, PeerLost, MemoryError, NoGpu):
         raise
     except Exception:  # noqa: BLE001 - one fixed code for whatever it was
         raise Failed(phase) from None

@@ -13,7 +13,7 @@ from dataclasses import replace
 import torch
 
 from core.catalogue.planning import PlannedJob
-from core.errors import Diverged, Forsaken, Misled
+from core.errors import Diverged, Misled, PeerLost
 from core.inference.network import RELEASED, AnyReleased
 from core.inference.released import Released
 from core.oracle import Answer
@@ -59,7 +59,7 @@ def run(database: Database, settings: ServiceSettings, claim: Claim, seat: Seat,
         stop: says whether to stop where nobody loses anything.
 
     Raises:
-        Forsaken: another client has gone, or says what it should not.
+        PeerLost: another client has gone, or says what it should not.
         Misled: another client told what cannot be true; the job has ended.
         Drained, StaleAttempt, LedgerFrozen, Diverged, Failed, MemoryError, NoGpu: as `core.training.attempt.run`.
     """
@@ -91,7 +91,7 @@ def take(seat: Seat, writer: FencedLedgerWriter) -> PeerGroup:
     """Meet the other clients of an attempt.
 
     Raises:
-        Forsaken: somebody did not come in time, or has another key.
+        PeerLost: somebody did not come in time, or has another key.
         Drained: the same, on several machines: networks between sites may be away, and that is no attempt to count.
         StaleAttempt: the attempt is over.
     """
@@ -108,7 +108,7 @@ def take(seat: Seat, writer: FencedLedgerWriter) -> PeerGroup:
             device=torch.device("cpu"),
         )
     except (AssertionError, RuntimeError) as error:
-        raise (Forsaken if seat.meeting else Drained) from error
+        raise (PeerLost if seat.meeting else Drained) from error
     return DistributedPeerGroup(group, seat.patience_seconds)
 
 
@@ -138,7 +138,7 @@ def leave(peers: PeerGroup) -> None:
     if isinstance(peers, DistributedPeerGroup):
         try:
             peers.leave()
-        except Forsaken:
+        except PeerLost:
             return
 
 
@@ -166,7 +166,7 @@ def furthest(rounds: Rounds, kept: bytes | None, most: int = _WHOLE) -> tuple[by
         most: means that anybody can know, see `most_known`.
 
     Raises:
-        Forsaken: somebody has gone.
+        PeerLost: somebody has gone.
         Misled: somebody claims to know what nobody can, sends what is no transcript, or one that contradicts this
             client's.
     """
@@ -294,12 +294,12 @@ def weakest(rounds: Rounds, own: AnyReleased) -> AnyReleased:
     What each promises to its own scope's people is told from its own ledger, see `core.service.guarantees`.
 
     Raises:
-        Forsaken: somebody has gone, or sends what is no release.
+        PeerLost: somebody has gone, or sends what is no release.
     """
     told = rounds.exchange(KEPT, bytes(31) + b"\2", own.model_dump_json().encode())
     try:
         releases = [RELEASED.validate_json(one) for one in told]
         privacy = weakest_of([one.privacy for one in releases])
     except (ValueError, ArithmeticError) as error:
-        raise Forsaken from error
+        raise PeerLost from error
     return releases[0].model_copy(update={"privacy": privacy})

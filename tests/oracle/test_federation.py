@@ -15,7 +15,7 @@ from torch import Tensor
 from core.catalogue.losses import Clip, Squared
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.questions import Gradient, GradientDifference, GradientNorm
-from core.errors import Forsaken
+from core.errors import PeerLost
 from core.mechanisms.generator import SimulationGenerator, SystemGenerator
 from core.optimizers import fit
 from core.oracle import Answer, Meter, Oracle, Release, Status
@@ -170,13 +170,13 @@ class TestMean:
             records = problem(UNITS, DIMENSION)
             return federated(peers, lambda meter: FullOracle(records, public, meter, SystemGenerator()))
 
-        assert all(isinstance(ending, Forsaken) for ending in Clients(Mail(2), work).endings)
+        assert all(isinstance(ending, PeerLost) for ending in Clients(Mail(2), work).endings)
 
     @pytest.mark.parametrize("units", [b"", bytes(8), b"\xff" * 8, (1).to_bytes(9, "big")], ids=repr)
     def test_units_that_are_no_count_are_refused(self, units: bytes) -> None:
         mail = Mail(2, lambda message: [message[:HEADER_BYTES] + units if message[8] == FACTS.number else message])
         ended = Clients(mail, lambda peers: federated(peers, lambda meter: full_oracle(peers.place, meter)))
-        assert all(isinstance(ending, Forsaken) for ending in ended.endings)
+        assert all(isinstance(ending, PeerLost) for ending in ended.endings)
 
     def test_of_a_block_too(self) -> None:
         """Everybody's block of a name, and its units."""
@@ -332,7 +332,7 @@ class TestOthersRecords:
             stepped = -(own.ask(GRADIENT, ZERO).value if peers.place == 1 else mean)
             return oracle.ask(GRADIENT, stepped).value
 
-        assert all(isinstance(ending, Forsaken) for ending in Clients(Mail(3), work).endings)
+        assert all(isinstance(ending, PeerLost) for ending in Clients(Mail(3), work).endings)
 
     def test_a_branch_of_ones_own_ends_it_too(self) -> None:
         """Planted bug: one client asks another question at the same point."""
@@ -342,7 +342,7 @@ class TestOthersRecords:
             oracle = federated(peers, lambda meter: full_oracle(peers.place, meter))
             return oracle.ask(GRADIENT, ZERO) if peers.place else oracle.ask(pair, ZERO, ZERO + 1)
 
-        assert all(isinstance(ending, Forsaken) for ending in Clients(Mail(2), work).endings)
+        assert all(isinstance(ending, PeerLost) for ending in Clients(Mail(2), work).endings)
 
 
 class TestLockstep:
@@ -357,7 +357,7 @@ class TestLockstep:
             oracle.ask(GRADIENT, ZERO)
 
         endings = Clients(Mail(3), work).endings
-        assert all(isinstance(ending, Forsaken) for ending in endings)
+        assert all(isinstance(ending, PeerLost) for ending in endings)
         assert [len(meter.totals) for meter in meters] == [1, 1, 1]
 
     def test_messages_that_come_twice_are_dropped(self) -> None:
@@ -387,7 +387,7 @@ class TestLockstep:
         mail = Mail(2, lambda message: [change(message) if message[8] == kind.number else message])
         endings = Clients(mail, work).endings
         told = endings[1:] if kind is POINT else endings  # the first one tells its point, and takes nobody else's
-        assert all(isinstance(ending, Forsaken) for ending in told)
+        assert all(isinstance(ending, PeerLost) for ending in told)
 
     @pytest.mark.parametrize(("boundaries", "stops"), [((2, 2, 2), 2), ((2, 4, 2), 4), ((1, 3, 2), None)])
     def test_all_stop_where_it_costs_nobody_anything(self, boundaries: tuple[int, ...], stops: int | None) -> None:
@@ -431,7 +431,7 @@ class TestLockstep:
             oracle = federated(peers, lambda meter: full_oracle(peers.place, meter))
             return oracle.release(ZERO + (peers.place == 1), Status.FINISHED)
 
-        assert all(isinstance(ending, Forsaken) for ending in Clients(Mail(2), work).endings)
+        assert all(isinstance(ending, PeerLost) for ending in Clients(Mail(2), work).endings)
 
     def test_each_oracle_tells_what_it_drew_itself(self) -> None:
         def work(peers: ThreadPeerGroup) -> Release[object]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from core.catalogue.questions import Question
-from core.errors import Diverged, Forsaken
+from core.errors import Diverged, PeerLost
 from core.inference.estimate import Estimate
 from core.mechanisms.generator import SystemGenerator
 from core.optimizers import ada_spider, gauss_psgd
@@ -88,7 +88,7 @@ def after_a_loss(answers: int, left: int, module: Any = gauss_psgd, **options: A
         return attempt(module, peers, meters[peers.place], ends=ends, **options)
 
     endings = Clients(Mail(3), first).endings
-    assert [type(ending) for ending in endings] == [Forsaken, Forsaken, Lost]
+    assert [type(ending) for ending in endings] == [PeerLost, PeerLost, Lost]
     kept = meters[0].resume()
     assert kept is not None
     if left < 3:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.questions import Gradient
-from core.errors import Forsaken
+from core.errors import PeerLost
 from core.optimizers import fit
 from core.oracle import Release, Status
 from core.oracle.federation import ClientMeter, Federation, Rounds
@@ -81,7 +81,7 @@ def test_all_answer_at_the_first_one_s_point_and_end_together() -> None:
 def test_without_agreement_such_machines_cannot_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Federation, "_agreed", lambda *asked: asked[2:])
     ended, _ = run(ROUNDING)
-    assert all(isinstance(ending, Forsaken) for ending in ended.endings)
+    assert all(isinstance(ending, PeerLost) for ending in ended.endings)
 
 
 def test_what_is_more_than_rounding_ends_the_attempt_before_anybody_pays() -> None:
@@ -96,7 +96,7 @@ def test_what_is_more_than_rounding_ends_the_attempt_before_anybody_pays() -> No
         )
         return oracle.ask(GRADIENT, torch.full((DIMENSION,), 1e-3 * (peers.place == 1), dtype=torch.float64))
 
-    assert all(isinstance(ending, Forsaken) for ending in Clients(Mail(3), work).endings)
+    assert all(isinstance(ending, PeerLost) for ending in Clients(Mail(3), work).endings)
     assert [meter.totals for meter in meters] == [[], [], []]
 
 
@@ -120,9 +120,9 @@ def test_points_arrive_as_they_were(rows: list[list[float]]) -> None:
 def test_what_is_no_point_ends_the_attempt(change: object) -> None:
     own = [torch.ones(2, dtype=torch.float64)]
     assert callable(change)
-    with pytest.raises(Forsaken):
+    with pytest.raises(PeerLost):
         adopted(own, change(told_by(own)))
-    with pytest.raises(Forsaken):
+    with pytest.raises(PeerLost):
         adopted(own, told_by([own[0] + 3 * CLOSE]))
 
 

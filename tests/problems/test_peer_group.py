@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from core.errors import Forsaken
+from core.errors import PeerLost
 from core.problems import peer_group
 from core.problems.peer_group import DistributedPeerGroup
 from core.problems.process_group import TAG_BYTES, ProcessGroup
@@ -97,7 +97,7 @@ def test_what_was_changed_on_its_way_ends_the_attempt(
     for message in SAID[:2]:
         speaker.send(message)
     wire.change(how)
-    with pytest.raises(Forsaken):
+    with pytest.raises(PeerLost):
         hearer.receive(0)
 
 
@@ -106,7 +106,7 @@ def test_nothing_is_heard_twice(wire: Wire) -> None:
     speaker.send(b"one")
     wire.change(lambda bodies: bodies * 2)
     assert hearer.receive(0) == b"one"
-    with pytest.raises(Forsaken):
+    with pytest.raises(PeerLost):
         hearer.receive(0)
 
 
@@ -115,5 +115,5 @@ def test_nobody_speaks_for_another(wire: Wire, speaker: DistributedPeerGroup) ->
     """Without the key nobody does; and what a client has said is not told back to it as another's."""
     speaker.send(b"one")
     assert len(wire.pieces) == 2
-    with pytest.raises(Forsaken):
+    with pytest.raises(PeerLost):
         client(1).receive(0)

@@ -292,9 +292,9 @@ def test_the_last_to_leave_is_told_what_all_have_said(stage: Stage) -> None:
     assert stage.a.leave(claim, "trainer-failed") is None
     assert not stage.a.beat(claim).alive, "who has left beats no more"
     assert stage.b.beat(claim).alive
-    told = stage.b.leave(claim, "forsaken")
+    told = stage.b.leave(claim, "peer-lost")
     assert told is not None
-    assert sorted(told) == ["forsaken", "trainer-failed"]
+    assert sorted(told) == ["peer-lost", "trainer-failed"]
 
 
 def test_where_clients_meet_is_noted_by_one_and_read_by_all(stage: Stage) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from core.errors import Forsaken
+from core.errors import PeerLost
 
 T = TypeVar("T")
 PATIENCE_SECONDS = 10.0
@@ -60,9 +60,9 @@ class ThreadPeerGroup:
         try:
             message = self._mail.boxes[place, self.place].get(timeout=PATIENCE_SECONDS)
         except queue.Empty:
-            raise Forsaken from None
+            raise PeerLost from None
         if message is GONE:
-            raise Forsaken
+            raise PeerLost
         return message
 
     def leave(self) -> None:

@@ -12,7 +12,7 @@ from core.catalogue.certificate import Certificate
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.planning import chunks
 from core.catalogue.questions import Question
-from core.errors import Forsaken, Misled
+from core.errors import Misled, PeerLost
 from core.inference.estimate import Estimate
 from core.inference.network import AnyReleased
 from core.inference.released import Released
@@ -305,7 +305,7 @@ def test_a_release_is_the_first_one_s_with_the_weakest_promise_of_all() -> None:
 
 @pytest.mark.parametrize("epsilon", ["nan", "much"])
 def test_a_promise_that_is_no_number_ends_the_attempt(epsilon: str) -> None:
-    assert all(isinstance(ending, Forsaken) for ending in promising("2", epsilon).endings)
+    assert all(isinstance(ending, PeerLost) for ending in promising("2", epsilon).endings)
 
 
 @pytest.mark.parametrize(("size", "is_claimed"), [(3, True), (2, False)])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import Diverged, Forsaken
+from core.errors import Diverged, PeerLost
 from core.training.attempt import in_phase
 from core.training.order import Drained, Failed, Phase
 from tests.support.embedded import START_SECONDS, embedded
@@ -31,7 +31,7 @@ def cannot_meet() -> None:
     try:
         reset()
     except ConnectionResetError as error:
-        raise Forsaken from error
+        raise PeerLost from error
 
 
 def heard_of(ending: BaseException) -> tuple[Outcome, str, Incident | None]:
@@ -51,12 +51,12 @@ def heard_of(ending: BaseException) -> tuple[Outcome, str, Incident | None]:
     ("act", "outcome", "error"),
     [
         (fails_in_a_phase, Outcome.FAILED_TRAINING, "ValueError"),
-        (cannot_meet, Outcome.FORSAKEN, "ConnectionResetError"),
+        (cannot_meet, Outcome.PEER_LOST, "ConnectionResetError"),
     ],
 )
 def test_the_class_and_the_places_of_what_was_wrong_are_told(act: object, outcome: Outcome, error: str) -> None:
     assert callable(act)
-    with pytest.raises((Failed, Forsaken)) as caught:
+    with pytest.raises((Failed, PeerLost)) as caught:
         act()
     ended, written, heard = heard_of(caught.value)
     assert ended is outcome
@@ -113,7 +113,7 @@ def test_of_several_processes_the_first_to_fail_is_heard() -> None:
         (Outcome.DRAINED, 1, False),
         (-9, 1, False),
         (Outcome.DRAINED, 0, True),
-        (Outcome.FORSAKEN, 0, True),
+        (Outcome.PEER_LOST, 0, True),
     ],
 )
 def test_a_follower_that_fails_because_its_leader_is_gone_explains_nothing(

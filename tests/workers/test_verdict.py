@@ -22,14 +22,14 @@ def a_run(statuses: Sequence[int], known: Mapping[str, object], meeting: Path | 
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     claims = [CLAIM] if meeting is None else [Claim(f"job_{place}", 1, "epoch", 1) for place in range(len(statuses))]
-    ordered, forsaken = (bool(known.get(name)) for name in ("ordered", "forsaken"))
+    ordered, peer_lost = (bool(known.get(name)) for name in ("ordered", "peer_lost"))
     children = [
-        Child(claim, process, orders=-1, status=status, ordered=ordered, forsaken=forsaken)
+        Child(claim, process, orders=-1, status=status, ordered=ordered, peer_lost=peer_lost)
         for claim, status in zip(claims, statuses, strict=True)
     ]
     run = Run(CLAIM, Resources(), Slot(0), children, started_at=0.0, limit_seconds=1.0, beaten_at=0.0, meeting=meeting)
     for name, value in known.items():
-        if name not in {"ordered", "forsaken"}:
+        if name not in {"ordered", "peer_lost"}:
             setattr(run, name, value)
     return run
 
@@ -58,7 +58,7 @@ def a_run(statuses: Sequence[int], known: Mapping[str, object], meeting: Path | 
         (Outcome.FAILED_PUBLISHING, {}, Verdict.TRAINER_FAILED),
         (Outcome.ORPHANED, {}, Verdict.TRAINER_FAILED),
         (1, {}, Verdict.TRAINER_FAILED),
-        (Outcome.FORSAKEN, {}, Verdict.FORSAKEN),
+        (Outcome.PEER_LOST, {}, Verdict.PEER_LOST),
     ],
 )
 def test_every_end_has_one_meaning(status: int, known: dict[str, object], decided: Verdict) -> None:
@@ -67,7 +67,7 @@ def test_every_end_has_one_meaning(status: int, known: dict[str, object], decide
     assert endings(run) == [(CLAIM, decided)]
 
 
-DONE, KILLED, GONE, STOPPED = Outcome.PUBLISHED, -9, Outcome.FORSAKEN, Outcome.DRAINED
+DONE, KILLED, GONE, STOPPED = Outcome.PUBLISHED, -9, Outcome.PEER_LOST, Outcome.DRAINED
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ DONE, KILLED, GONE, STOPPED = Outcome.PUBLISHED, -9, Outcome.FORSAKEN, Outcome.D
         ((KILLED, KILLED, KILLED), {"lost": True}, {}, Verdict.LOST),
         ((Outcome.FROZEN, KILLED, GONE), {}, {}, Verdict.LOST),
         ((KILLED, KILLED, KILLED), {"ordered": True}, {}, Verdict.STOPPED),
-        ((KILLED, GONE, GONE), {"forsaken": True}, {}, Verdict.LOST),  # it was starved, and nobody knows of what
+        ((KILLED, GONE, GONE), {"peer_lost": True}, {}, Verdict.LOST),  # it was starved, and nobody knows of what
     ],
 )
 def test_every_end_of_clients_has_one_meaning(

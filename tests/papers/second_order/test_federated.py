@@ -15,7 +15,7 @@ from torch import Tensor
 
 from core.catalogue.sampling import StreamSampling
 from core.catalogue.second_order.gauss import GaussPsgd
-from core.errors import Forsaken
+from core.errors import PeerLost
 from core.mechanisms.generator import SimulationGenerator
 from core.optimizers import gauss_psgd
 from core.optimizers.ada_spider import AdaSpider, nothing_known
@@ -134,7 +134,7 @@ class TestOneAlone:
         before, _ = self.run()
         assert before.sent_by(2) != mail.sent_by(2), "other records say other things"
         planted = Repeated()
-        with pytest.raises(Forsaken):  # planted: it holds the other's records, and its next point is another one
+        with pytest.raises(PeerLost):  # planted: it holds the other's records, and its next point is another one
             gauss_psgd.iterate(
                 given(**ROUNDS), federation(planted, lambda _, meter: stream(0, meter, counted_records(9)))
             )
