@@ -14,8 +14,10 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from api import errors, provenance, upkeep
+from api.audit_log import AuditLog
+from api.authenticator import Authenticator
+from api.batcher import Batcher
 from api.deps import REQUIRED
-from api.door import Door
 from api.gate import Gate
 from api.metrics import Metrics
 from api.middleware import Envelope
@@ -37,8 +39,6 @@ from api.routes import (
     workers,
 )
 from api.schemas import Problem
-from api.together import Together
-from api.trail import Trail
 from api.watch import Watcher
 from core.catalogue.datasets import Metadata
 from core.errors import DatabaseAway, LedgerBusy, UnsupportedCoding
@@ -98,21 +98,21 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     )
     app.state.context = context
     app.state.metrics = Metrics()
-    door = Door(context, Rate(settings.requests_per_minute, settings.broker_url))
-    app.state.gate = Gate(context, door)
+    authenticator = Authenticator(context, Rate(settings.requests_per_minute, settings.broker_url))
+    app.state.gate = Gate(context, authenticator)
     app.state.watcher = Watcher(context)
-    app.state.trail = Trail(context)
-    app.state.intake = Together(partial(intake.store, context), "intake", door.knocks)
-    app.state.witness = Together(partial(intake.confirm, context), "witness")
+    app.state.audit_log = AuditLog(context)
+    app.state.intake = Batcher(partial(intake.store, context), "intake", authenticator.batcher)
+    app.state.witness = Batcher(partial(intake.confirm, context), "witness")
     app.state.openapi = None
-    app.state.ready = Together(lambda asked: [health.Ready(**readiness.check(context))] * len(asked), "ready")
-    app.state.existing = Together(partial(job_cases.exist_all, context), "existing")
-    app.state.jobs = Together(partial(job_cases.get_all, context), "jobs", door.knocks)
+    app.state.ready = Batcher(lambda asked: [health.Ready(**readiness.check(context))] * len(asked), "ready")
+    app.state.existing = Batcher(partial(job_cases.exist_all, context), "existing")
+    app.state.jobs = Batcher(partial(job_cases.get_all, context), "jobs", authenticator.batcher)
     data, work = (datasets, access_routes, scopes, pretrained), (jobs, estimates, *_optional(), models, certificates)
     for module in (*work, *data, health, catalogue, keys, principals, audit_routes, workers):
         app.include_router(module.router)
     errors.install(app)
-    app.add_middleware(Envelope, metrics=app.state.metrics, trail=app.state.trail)
+    app.add_middleware(Envelope, metrics=app.state.metrics, audit_log=app.state.audit_log)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign] # FastAPI's documented way to extend the schema
     return app
 

@@ -16,11 +16,11 @@ from anyio import to_thread
 from starlette.requests import Request
 from starlette.types import Message, Receive
 
+from api.authenticator import Authenticator, Credentials
+from api.batcher import Batcher
 from api.cost import SMALL_BODY_BYTES, Cost, Work, require
-from api.door import Door, Knock
 from api.shares import LONGEST_REST_SECONDS, Presence, Shares
 from api.slots import Hold, Slots
-from api.together import Together
 from core.errors import (
     BodyTooSlow,
     FieldError,
@@ -50,16 +50,16 @@ _FREE_REFUSALS_SECONDS: Final = 0.4
 class Gate:
     """The gate of one application."""
 
-    def __init__(self, context: Context, door: Door) -> None:
+    def __init__(self, context: Context, authenticator: Authenticator) -> None:
         settings = context.settings
         self._here = Presence()
         alone = self._here.is_alone
         light = Shares(alone, settings.light_share, _FREE_SECONDS)
         heavy = Shares(alone, settings.heavy_share, _FREE_SECONDS, _HEAVY_DEBT_SECONDS)
         self._refused = Shares(alone, _REFUSAL_SHARE, _FREE_REFUSALS_SECONDS)
-        self._holders: Together[str | None, bool] = Together(self._hold, "holders")
+        self._holders: Batcher[str | None, bool] = Batcher(self._hold, "holders")
         self._context = context
-        self._door = door
+        self._authenticator = authenticator
         wait_seconds = settings.place_seconds
         self._slots = {
             Work.LIGHT: Slots(
@@ -166,7 +166,7 @@ class Gate:
         """
         if not cost.counted:
             return None
-        found, hit = await self._door.knock(Knock(_secret(request), _address(request)))
+        found, hit = await self._authenticator.authenticate(Credentials(_secret(request), _address(request)))
         request.state.rate_headers = hit.headers
         if not hit.allowed:
             raise RateLimited("Too many requests; wait a little.", retry_after_seconds=hit.wait_seconds)

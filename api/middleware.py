@@ -14,9 +14,9 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.audit_log import AuditLog, is_upload, public_outcome
 from api.errors import problem
 from api.metrics import Metrics
-from api.trail import Trail, is_upload, told_of
 from core.errors import Invalid, NotFound
 from core.logs import describe
 from core.store.ids import new_id
@@ -79,11 +79,11 @@ def _unreadable(scope: Scope) -> tuple[int, str] | None:
 class Envelope:
     """Pure ASGI, so that uploads and event streams pass through without being collected."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, trail: Trail) -> None:
-        """Wrap `app`; `trail` is told in a thread before the first byte of an answer."""
+    def __init__(self, app: ASGIApp, metrics: Metrics, audit_log: AuditLog) -> None:
+        """Wrap `app`; `audit_log` is written in a thread before the first byte of an answer."""
         self._app = app
         self._metrics = metrics
-        self._trail = trail
+        self._audit_log = audit_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -138,10 +138,10 @@ class Envelope:
             headers["Connection"] = "close"
         for name, value in getattr(request.state, "rate_headers", {}).items():
             headers[name] = value
-        line = None if getattr(request.state, "told", False) else self._trail.line(request, status)
+        line = None if getattr(request.state, "audited", False) else self._audit_log.line(request, status)
         if line is not None:
-            await to_thread.run_sync(self._trail.record, line)
-        status, code = told_of(method, route, status, getattr(request.state, "code", None))
+            await to_thread.run_sync(self._audit_log.record, line)
+        status, code = public_outcome(method, route, status, getattr(request.state, "code", None))
         self._metrics.seen(method, route, status, None if is_upload(method, route) else seconds, code)
         fields: dict[str, Any] = {"method": method, "route": route, "status": status, "seconds": round(seconds, 4)}
         caller = getattr(request.state, "caller", None)

@@ -154,7 +154,7 @@ class ServiceSettings(BaseSettings):
     min_free_disk_bytes: int = Field(default=512 * 2**20, ge=0, description="with less, uploads are refused")
 
     audit_retention_seconds: float = Field(
-        default=366 * 86400.0, gt=0, description="older lines of the audit trail go where `archive-audit` is run"
+        default=366 * 86400.0, gt=0, description="older lines of the audit log go where `archive-audit` is run"
     )
 
     max_queued_per_principal: int = Field(default=1000, ge=1, description="jobs that have not ended")

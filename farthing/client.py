@@ -366,7 +366,7 @@ class Client(LedgerCalls, SignedResources, PeopleResources):
         """Keep a release from being seen; what it cost stays spent."""
         self.model(model).reject()
 
-    # The audit trail -----------------------------------------------------------------------------------------------
+    # The audit log -----------------------------------------------------------------------------------------------
 
     def audit(self) -> Iterator[AuditLine]:
         """Yield who asked for what, newest first: all of it for admins and auditors, one's own otherwise."""
@@ -377,7 +377,7 @@ class Client(LedgerCalls, SignedResources, PeopleResources):
         return map(Worker.model_validate, self._wire.pages("/v1/workers"))
 
     def audit_export(self, kind: str = "jsonl") -> Iterator[str]:
-        """Yield the lines of the whole trail, oldest first, as `jsonl` or `csv`; for admins and auditors."""
+        """Yield the lines of the whole audit log, oldest first, as `jsonl` or `csv`; for admins and auditors."""
         with self._wire.http.stream("GET", "/v1/audit/export", params={"format": kind}) as answer:
             if not answer.is_success:
                 answer.read()

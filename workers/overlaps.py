@@ -2,7 +2,7 @@
 
 An owner who could ask would have an oracle: upload a guess, and see whether it is in somebody's records. So nothing is
 kept from which owners could be compared. This reads the stored records of one site, under its master key, summarizes
-them under a key that is drawn for this once, and forgets both. The audit trail says that it was done, and no more.
+them under a key that is drawn for this once, and forgets both. The audit log says that it was done, and no more.
 """
 
 from collections.abc import Iterator, Sequence

@@ -174,7 +174,7 @@ def reconcile(settings: ServiceSettings, *, without_witness: bool = False) -> No
 
 
 def overlaps(settings: ServiceSettings, above: float) -> None:
-    """Print which datasets of different owners share rows, of this site. For the operator alone; the trail says so.
+    """Print which datasets of different owners share rows, of this site. For the operator alone; the audit log says so.
 
     Raises:
         NotFound: there is no database in this home.
@@ -232,7 +232,7 @@ def _open(settings: ServiceSettings) -> Database:
 
 
 def archive_audit(settings: ServiceSettings, folder: Path, *, check: bool) -> None:
-    """Move lines of the audit trail that are older than its retention to a file, or check those files.
+    """Move lines of the audit log that are older than its retention to a file, or check those files.
 
     Raises:
         Conflict: lines came in between, or, with `check`, something is wrong.
@@ -243,16 +243,16 @@ def archive_audit(settings: ServiceSettings, folder: Path, *, check: bool) -> No
             with database.read() as session:
                 found, wrong = archives.known(session), archives.problems(session, folder)
             if wrong:
-                raise Conflict(f"{len(wrong)} of the audit trail's archives: {'; '.join(wrong)}.")
-            say(f"{len(found)} archives of the audit trail, all whole.")
+                raise Conflict(f"{len(wrong)} of the audit log's archives: {'; '.join(wrong)}.")
+            say(f"{len(found)} archives of the audit log, all whole.")
             return
         made = archives.archive(database, folder, settings.audit_retention_seconds)
     finally:
         database.dispose()
     if made is None:
-        say(f"No line of the audit trail is older than {settings.audit_retention_seconds / 86400:g} days.")
+        say(f"No line of the audit log is older than {settings.audit_retention_seconds / 86400:g} days.")
     else:
-        say(f"{folder / made.file}: {made.lines:,} lines, {made.digest}. Keep it: the trail has them no more.")
+        say(f"{folder / made.file}: {made.lines:,} lines, {made.digest}. Keep it: the audit log has them no more.")
 
 
 TOOLS: Final[dict[str, Callable[[ServiceSettings, argparse.Namespace], None]]] = {

@@ -1,4 +1,4 @@
-"""The audit trail: who asked for what, and how it was answered."""
+"""The audit log: who asked for what, and how it was answered."""
 
 import csv
 import io
@@ -48,7 +48,7 @@ def export_audit(
     request: Request,
     kind: Annotated[Literal["jsonl", "csv"], Query(alias="format")] = "jsonl",
 ) -> StreamingResponse:
-    """Download the whole trail, oldest first; admins and auditors only."""
+    """Download the whole audit log, oldest first; admins and auditors only."""
     caller.require("admin", "auditor")
     batches = while_valid(db, caller, service.export(db))
     lines = _csv(batches) if kind == "csv" else _jsonl(batches)

@@ -7,12 +7,12 @@ from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel
 
+from api.batcher import Batcher
 from api.body import StrictRoute
 from api.cost import META, PUBLIC, WATCHERS, Cost, Work, costs
 from api.deps import Caller, Db
 from api.errors import problems
 from api.metrics import Metrics
-from api.together import Together
 from core.errors import Forbidden, NotReady, Unauthenticated
 from core.service import health as service
 
@@ -60,7 +60,7 @@ async def is_ready(request: Request) -> Ready:
 
     A broker that is away makes the answer `degraded`, with status 200: jobs start later, and nothing fails.
     """
-    asked: Together[None, Ready] = request.app.state.ready  # however many ask, it is looked into once at a time
+    asked: Batcher[None, Ready] = request.app.state.ready  # however many ask, it is looked into once at a time
     return await asked.ask(None)
 
 

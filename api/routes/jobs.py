@@ -14,12 +14,12 @@ from fastapi import APIRouter, Body, Header, Path, Query, Request, Response, sta
 from fastapi.openapi.models import Example
 from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 
+from api.batcher import Batcher
 from api.body import StrictRoute
 from api.cost import ANYBODY, CHANGE, FEW_VALUES, HEAVY_READ, READ, SUBMITTERS, Cost, costs
 from api.deps import After, Caller, Db, IdempotencyKey, Limit, capped, page
 from api.errors import problems
 from api.schemas import Page
-from api.together import Together
 from api.watch import Watcher
 from core.catalogue.jobs import JobSpec
 from core.errors import (
@@ -111,12 +111,12 @@ async def _accept(request: Request, caller: Principal, spec: JobSpec, key: str, 
         async with state.gate.planning(request):
             asked = await to_thread.run_sync(intake.planned, state.context, caller, spec, key, route)
     if isinstance(asked, Submission):
-        submission = replace(asked, line=state.trail.line(request, intake.ACCEPTED))
+        submission = replace(asked, line=state.audit_log.line(request, intake.ACCEPTED))
         stored: Answer = await state.intake.ask(submission)
         answer: Answer = await state.witness.ask(stored) if stored.made else stored
     else:
         answer = asked
-    request.state.told = answer.made is not None
+    request.state.audited = answer.made is not None
     headers = {"Location": f"/v1/jobs/{answer.body['id']}", "Retry-After": "1"}
     if answer.replayed:
         headers["Idempotency-Replayed"] = "true"
@@ -173,7 +173,7 @@ async def get_job(
 ) -> Response:
     """Show a job; with `Prefer: wait=30`, wait for its end."""
     state = request.app.state
-    asks: Together[tuple[Principal, str], JobView] = state.jobs
+    asks: Batcher[tuple[Principal, str], JobView] = state.jobs
     async with state.gate.short(request):
         view = await asks.ask((caller, job_id))
     headers: dict[str, str] = {}

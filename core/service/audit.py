@@ -1,4 +1,4 @@
-"""The audit trail: written for every request that changes something or shows what came from records."""
+"""The audit log: written for every request that changes something or shows what came from records."""
 
 from collections.abc import Iterator
 

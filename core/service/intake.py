@@ -50,7 +50,7 @@ class Submission:
     digest: str
     """Of the request's canonical text."""
     line: audit.Line | None = None
-    """What the trail says of it if it is accepted, stored with the job; None where somebody else will tell it."""
+    """What the audit log says of it if it is accepted, stored with the job; None where somebody else will tell it."""
 
     @property
     def spec(self) -> JobSpec:
@@ -197,7 +197,7 @@ class _Draft:
 
     @property
     def line(self) -> audit.Line | None:
-        """The request's line in the audit trail; who submitted did not know the job's name yet, and is told it here."""
+        """The request's line in the audit log; who submitted did not know the job's name yet, and is told it here."""
         line = self.submission.line
         return None if line is None else replace(line, target=f"jobs/{self.job.id}")
 

@@ -330,7 +330,7 @@ def last_lines(session: Session, job_ids: Iterable[str]) -> dict[str, tuple[str,
 
 
 def audit(session: Session, principal_id: str | None, after: str | None, limit: int) -> Sequence[Audit]:
-    """Return up to `limit` lines of the audit trail, newest first: of one principal, or of all."""
+    """Return up to `limit` lines of the audit log, newest first: of one principal, or of all."""
     statement = select(Audit)
     if principal_id is not None:
         statement = statement.where(Audit.principal_id == principal_id)

@@ -1,4 +1,4 @@
-"""Every table of 0.1.0, the first release, and the triggers that keep the ledger and the audit trail append-only.
+"""Every table of 0.1.0, the first release, and the triggers that keep the ledger and the audit log append-only.
 
 Revision 0001. It is released, so it is never edited: a change of the tables is a revision of its own (CONTRIBUTING.md,
 "A change of the tables").
@@ -15,7 +15,7 @@ depends_on = None
 
 JSON = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
 ARCHIVED = "EXISTS (SELECT 1 FROM audit_archives a WHERE OLD.id BETWEEN a.first_id AND a.last_id)"
-"""Of a line of the audit trail: an archive holds it, so that it may be deleted here."""
+"""Of a line of the audit log: an archive holds it, so that it may be deleted here."""
 
 
 def upgrade() -> None:
@@ -27,7 +27,7 @@ def upgrade() -> None:
 
 
 def _guard_on_sqlite() -> None:
-    """Make UPDATE and DELETE of the ledger, the trail and its archives fail; archived lines of the trail may go."""
+    """Make UPDATE and DELETE of the ledger, the audit log and its archives fail; archived lines of the audit log may go."""
     for table in ("entries", "audit", "audit_archives"):
         for verb in ("UPDATE", "DELETE"):
             condition = f" WHEN NOT {ARCHIVED}" if (table, verb) == ("audit", "DELETE") else ""

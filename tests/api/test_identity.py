@@ -312,7 +312,7 @@ def test_another_owner_with_the_same_file_is_told_nothing(service: Service, firs
 
 
 def test_nobody_but_the_owner_sees_what_is_in_common_or_was_stated(service: Service) -> None:
-    """And nobody can tell from the chain, the trail or a view that there was anything to state."""
+    """And nobody can tell from the chain, the audit log or a view that there was anything to state."""
     owner, who = service.someone("owner")
     analyst, _ = service.someone("analyst")
     records = people(10)
@@ -336,9 +336,9 @@ def test_nobody_but_the_owner_sees_what_is_in_common_or_was_stated(service: Serv
 
     assert shape(copied) == shape(other)
     assert auditor.get(f"/v1/datasets/{copied['id']}").json().keys() == plain.keys()
-    trail = auditor.get("/v1/audit/export?format=jsonl").text
-    assert who["principal"] in trail
-    assert "clinics" not in trail
+    audit_log = auditor.get("/v1/audit/export?format=jsonl").text
+    assert who["principal"] in audit_log
+    assert "clinics" not in audit_log
 
 
 def test_of_several_scopes_each_is_joined_or_answered_for(service: Service) -> None:

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from sqlalchemy import select
 
-from api.routes import audit as trail
+from api.routes import audit as audit_routes
 from core.catalogue.jobs import JobSpec
 from core.errors import LedgerBusy, NotFound, StaleAttempt, Unauthenticated
 from core.service import access, intake
@@ -621,10 +621,10 @@ class TestStreams:
         with store(service) as database:
             context = Context(ServiceSettings(home=service.home), database)
             caller = Caller(who["principal"], "someone", "auditor", who["id"])
-            lines = trail.while_valid(context, caller, repeat(None))  # as many as there may be
+            lines = audit_routes.while_valid(context, caller, repeat(None))  # as many as there may be
             assert next(lines) is None
             end(service, who, "revoke")
-            time.sleep(trail.LOOK_SECONDS + 0.1)
+            time.sleep(audit_routes.LOOK_SECONDS + 0.1)
             with pytest.raises(Unauthenticated):
                 next(lines)
 

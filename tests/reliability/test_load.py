@@ -33,7 +33,7 @@ MOST_SECONDS = 3.0
 """For one honest answer, on a machine that does other work too."""
 LISTED = 5
 TRAIL = 60_000
-"""Lines of the audit trail."""
+"""Lines of the audit log."""
 
 
 DEEP = 60
@@ -233,7 +233,7 @@ def decoders(place: Place) -> AbstractContextManager[None]:
 
 
 def exports(place: Place) -> AbstractContextManager[None]:
-    """Download the whole trail, two at a time, again and again."""
+    """Download the whole audit log, two at a time, again and again."""
     return repeated(ask(replace(place, key=place.auditor), "/v1/audit/export"), threads=2)
 
 

@@ -16,7 +16,7 @@ from sqlalchemy import event, func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from api.together import Together
+from api.batcher import Batcher
 from core.catalogue.jobs import JobSpec
 from core.errors import IdempotencyKeyReused, NotFound, RateLimited, Refusal
 from core.privacy.budget import Terms
@@ -86,10 +86,10 @@ class TestOrder:
     def test_each_is_decided_as_if_it_had_come_alone(self, context: Context, someone: Someone) -> None:
         owner, stranger = someone("owner"), someone("analyst")
         one, two = twins(context, owner)
-        together = entry.take(context, of_all_kinds(context, owner, stranger, one))
+        batcher = entry.take(context, of_all_kinds(context, owner, stranger, one))
         alone = one_by_one(context, of_all_kinds(context, owner, stranger, two))
-        assert told(together) == told(alone)
-        assert {"accepted", "not-found", "privacy-budget-exhausted", "privacy-budget-reserved"} <= set(told(together))
+        assert told(batcher) == told(alone)
+        assert {"accepted", "not-found", "privacy-budget-exhausted", "privacy-budget-reserved"} <= set(told(batcher))
 
     def test_the_ledger_has_them_in_the_order_of_the_answers(self, context: Context, someone: Someone) -> None:
         owner = someone("owner")
@@ -284,8 +284,8 @@ class TestFailure:
         assert jobs.page(context, owner, JobFilter(), None, 50) == [], "and nothing is stored where it raises"
 
         async def ask() -> list[Answer | BaseException]:
-            together: Together[Submission, Answer] = Together(partial(entry.take, context), "intake")
-            return await asyncio.gather(*map(together.ask, wanted), return_exceptions=True)
+            batcher: Batcher[Submission, Answer] = Batcher(partial(entry.take, context), "intake")
+            return await asyncio.gather(*map(batcher.ask, wanted), return_exceptions=True)
 
         one, refused, three = asyncio.run(ask())
         assert isinstance(one, Answer)

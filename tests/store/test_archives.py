@@ -1,4 +1,4 @@
-"""Old lines of the audit trail go to a file that is accounted for, and no other line goes at all."""
+"""Old lines of the audit log go to a file that is accounted for, and no other line goes at all."""
 
 import json
 import time

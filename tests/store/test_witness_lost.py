@@ -258,7 +258,7 @@ def test_a_copy_from_before_a_reconciliation_is_reconciled_again(
 
 
 class TestUnwitnessed:
-    """At 9f63d67 the trail said "brought up to the witness" where there was none."""
+    """At 9f63d67 the audit log said "brought up to the witness" where there was none."""
 
     @pytest.fixture
     def alone(self, database: Database, place: Place, tmp_path: Path) -> Iterator[Place]:

@@ -1,6 +1,6 @@
 """Streams through losses: no record is read twice, nothing is read unpaid, and all attempts pay for one answer.
 
-The ledger, the ledger writer, the meter, the oracle and the method are the real ones; an attempt is lost by an exception at a
+The ledger, its writer, the meter, the oracle and the method are the real ones; an attempt is lost by an exception at a
 place that a test chooses, as a killed worker leaves it: payments stand, and what was told since is gone.
 """
 

@@ -1,4 +1,4 @@
-"""What different owners share: an operator's command finds it, and the trail says that somebody looked."""
+"""What different owners share: an operator's command finds it, and the audit log says that somebody looked."""
 
 import json
 import re

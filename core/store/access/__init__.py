@@ -1,1 +1,1 @@
-"""Who may ask, what each site's login may do, and the trail of who asked."""
+"""Who may ask, what each site's login may do, and the audit log of who asked."""

@@ -1,7 +1,7 @@
-"""Old lines of the audit trail, moved to a file: each archive names its lines and its file's hash, chained to the last.
+"""Old lines of the audit log, moved to a file: each archive names its lines and its file's hash, chained to the last.
 
-The table of archives is only ever added to, and a trigger lets those lines of the trail go alone that an archive names.
-So what is missing from the trail is accounted for, and a file that was changed is found by its hash.
+The table of archives is only ever added to, and a trigger lets those lines of the audit log go alone that an archive
+names. So what is missing from the audit log is accounted for, and a file that was changed is found by its hash.
 """
 
 import json
@@ -26,7 +26,7 @@ ACTION: Final = "archive audit"
 
 
 class AuditArchive(Base):
-    """Lines of the trail that are in a file now; append-only (a trigger)."""
+    """Lines of the audit log that are in a file now; append-only (a trigger)."""
 
     __tablename__ = "audit_archives"
 
@@ -42,12 +42,12 @@ class AuditArchive(Base):
 
 
 def archive(database: Database, folder: Path, older_than_seconds: float) -> AuditArchive | None:
-    """Move lines of the trail that are older into a new file; return what is noted of it, None where none is older.
+    """Move lines of the audit log that are older into a new file; return what is noted of it, None where none is older.
 
-    The file is whole and on the disk before a line goes; where anything fails, the trail is as it was.
+    The file is whole and on the disk before a line goes; where anything fails, the audit log is as it was.
 
     Args:
-        database: whose trail.
+        database: whose audit log.
         folder: where the file goes; made where it is not there.
         older_than_seconds: by the database's clock.
 
@@ -137,7 +137,8 @@ def known(session: Session) -> list[AuditArchive]:
 def problems(session: Session, folder: Path) -> list[str]:
     """Return what is wrong with the archives, or with their files in a folder; nothing where all is well.
 
-    A file that is elsewhere is named, for whoever keeps it to look. Each archive left a line in the trail, which names
+    A file that is elsewhere is named, for whoever keeps it to look. Each archive left a line in the audit log, which
+    names
     it: the last one cannot go from the table without its line, and that line goes into no other archive's file unseen.
     """
     found, before, last_id = list[str](), FIRST_HASH, ""
@@ -157,18 +158,18 @@ def problems(session: Session, folder: Path) -> list[str]:
 
 
 def _unaccounted(session: Session, folder: Path, archives: Sequence[AuditArchive]) -> list[str]:
-    """Return what the trail and the folder tell of archives that the table does not, and lines that are back."""
+    """Return what the audit log and the folder tell of archives that the table does not, and lines that are back."""
     files = {one.file for one in archives}
     told = session.execute(select(Audit.target).where(Audit.action == ACTION, Audit.principal_id.is_(None))).scalars()
     found = [
-        f"{name} was archived by a line of the trail, and no archive says so" for name in told if name not in files
+        f"{name} was archived by a line of the audit log, and no archive says so" for name in told if name not in files
     ]
     there = sorted(path.name for path in folder.glob("audit-*.jsonl"))
     found += [f"{name} is of no archive" for name in there if name not in files]
     if archives:
         back = select(func.count()).select_from(Audit).where(Audit.id <= archives[-1].last_id)
         if many := session.execute(back).scalar_one():
-            found.append(f"{many} lines of the trail are from before the end of the last archive")
+            found.append(f"{many} lines of the audit log are from before the end of the last archive")
     return found
 
 

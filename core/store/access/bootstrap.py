@@ -32,7 +32,7 @@ def first_admin(session: Session, secret: str | None) -> str | None:
 def further_admin(session: Session) -> tuple[str, str]:
     """Make another admin and a key, for whoever holds the database; return the principal's id and the secret.
 
-    The trail says so, under no principal: nobody was asked. Keys that are lost stay valid until they are revoked.
+    The audit log says so, under no principal: nobody was asked. Keys that are lost stay valid until they are revoked.
     """
     admin = principals.create(session, FIRST_NAME, "admin")
     key, secret = principals.create_key(session, admin.id, FIRST_NAME)

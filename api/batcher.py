@@ -29,7 +29,7 @@ LONGEST_SECONDS: Final = 0.05
 """And no longer than this, however long the last one took: it may have waited for a lock."""
 
 
-class Together(Generic[Question, Answer]):
+class Batcher(Generic[Question, Answer]):
     """Answers questions in rounds, one round at a time, in the order in which they came.
 
     Args:
@@ -45,7 +45,7 @@ class Together(Generic[Question, Answer]):
         self,
         answer_all: Callable[[Sequence[Question]], Sequence[Answer | Exception]],
         name: str,
-        behind: "Together[Any, Any] | None" = None,
+        behind: "Batcher[Any, Any] | None" = None,
     ) -> None:
         self._answer_all = answer_all
         self._waiting: deque[tuple[Question, asyncio.Future[Answer]]] = deque()

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from api import together
-from api.together import MOST, Together
+from api import batcher
+from api.batcher import MOST, Batcher
 from core.errors import LedgerBusy
 
 
@@ -31,7 +31,7 @@ class Scribe:
         return [KeyError("zero") if number == 0 else 2 * number for number in numbers]
 
 
-class Careless(Together[int, int]):
+class Careless(Batcher[int, int]):
     """The planted bug: what fells a round is told to all of it."""
 
     def _answers(self, questions: Sequence[int]) -> Sequence[int | Exception]:
@@ -41,8 +41,8 @@ class Careless(Together[int, int]):
             return [error] * len(questions)
 
 
-async def ask_all(together: Together[int, int], numbers: Sequence[int]) -> list[int | BaseException]:
-    return list(await asyncio.gather(*map(together.ask, numbers), return_exceptions=True))
+async def ask_all(batcher: Batcher[int, int], numbers: Sequence[int]) -> list[int | BaseException]:
+    return list(await asyncio.gather(*map(batcher.ask, numbers), return_exceptions=True))
 
 
 def kinds(answers: Sequence[int | BaseException]) -> list[int | str]:
@@ -51,7 +51,7 @@ def kinds(answers: Sequence[int | BaseException]) -> list[int | str]:
 
 def test_all_that_wait_are_one_round_in_their_order() -> None:
     scribe = Scribe()
-    assert asyncio.run(ask_all(Together(scribe, "scribe"), range(1, 9))) == list(range(2, 18, 2))
+    assert asyncio.run(ask_all(Batcher(scribe, "scribe"), range(1, 9))) == list(range(2, 18, 2))
     assert scribe.rounds == [list(range(1, 9))]
 
 
@@ -59,11 +59,11 @@ def test_the_first_goes_at_once_and_the_next_round_has_those_who_came_meanwhile(
     scribe = Scribe()
 
     async def come_one_after_the_other() -> list[int | BaseException]:
-        together: Together[int, int] = Together(scribe, "scribe")
+        batcher: Batcher[int, int] = Batcher(scribe, "scribe")
         scribe.go_on.clear()
-        first = asyncio.create_task(together.ask(1))
+        first = asyncio.create_task(batcher.ask(1))
         assert await asyncio.to_thread(scribe.begun.wait, 10)
-        others = asyncio.create_task(ask_all(together, [2, 3]))
+        others = asyncio.create_task(ask_all(batcher, [2, 3]))
         await asyncio.sleep(0.01)
         scribe.go_on.set()
         return [await first, *await others]
@@ -72,7 +72,7 @@ def test_the_first_goes_at_once_and_the_next_round_has_those_who_came_meanwhile(
     assert scribe.rounds == [[1], [2, 3]]
 
 
-class Hasty(Together[int, int]):
+class Hasty(Batcher[int, int]):
     """The planted bug, as it was: the first goes at once, though others are about to ask."""
 
     async def _let_others_come(self) -> None:
@@ -82,7 +82,7 @@ class Hasty(Together[int, int]):
 LAST_SECONDS = 0.4
 
 
-async def come_through_a_door(kind: type[Together[int, int]], held_seconds: float) -> tuple[list[list[int]], float]:
+async def come_through_a_door(kind: type[Batcher[int, int]], held_seconds: float) -> tuple[list[list[int]], float]:
     """Ask once alone; then again while two others stand at a door, for so long, and ask after that.
 
     Returns:
@@ -98,7 +98,7 @@ async def come_through_a_door(kind: type[Together[int, int]], held_seconds: floa
         assert held.wait(10)
         return list(numbers)
 
-    door: Together[int, int] = Together(open_late, "door")
+    door: Batcher[int, int] = Batcher(open_late, "door")
     room = kind(slow, "room", door)
     await room.ask(1)
     late = [asyncio.create_task(door.ask(number)) for number in (3, 4)]
@@ -118,12 +118,12 @@ async def come_through_a_door(kind: type[Together[int, int]], held_seconds: floa
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have half of the last round be the shorter of the two bounds, so that a busy machine changes nothing here."""
-    monkeypatch.setattr(together, "LONGEST_SECONDS", 10 * LAST_SECONDS)
+    monkeypatch.setattr(batcher, "LONGEST_SECONDS", 10 * LAST_SECONDS)
 
 
 @pytest.mark.usefixtures("patient")
 def test_who_is_about_to_ask_is_in_the_same_round() -> None:
-    assert asyncio.run(come_through_a_door(Together, 0.05))[0] == [[1], [2, 3, 4]]
+    assert asyncio.run(come_through_a_door(Batcher, 0.05))[0] == [[1], [2, 3, 4]]
 
 
 def test_a_round_that_waits_for_nobody_would_be_seen() -> None:
@@ -132,15 +132,15 @@ def test_a_round_that_waits_for_nobody_would_be_seen() -> None:
 
 @pytest.mark.usefixtures("patient")
 def test_a_round_waits_half_as_long_as_the_last_one_took_at_most() -> None:
-    rounds, seconds = asyncio.run(come_through_a_door(Together, 3 * LAST_SECONDS))
+    rounds, seconds = asyncio.run(come_through_a_door(Batcher, 3 * LAST_SECONDS))
     assert rounds == [[1], [2], [3, 4]]
     assert LAST_SECONDS / 2 <= seconds < 2 * LAST_SECONDS
 
 
 def test_a_round_waits_for_a_moment_after_one_that_waited_for_a_lock() -> None:
-    rounds, seconds = asyncio.run(come_through_a_door(Together, 3 * LAST_SECONDS))
+    rounds, seconds = asyncio.run(come_through_a_door(Batcher, 3 * LAST_SECONDS))
     assert rounds == [[1], [2], [3, 4]]
-    assert together.LONGEST_SECONDS <= seconds < LAST_SECONDS / 2
+    assert batcher.LONGEST_SECONDS <= seconds < LAST_SECONDS / 2
 
 
 def test_where_nobody_else_comes_a_question_goes_at_once_after_a_long_round() -> None:
@@ -151,11 +151,11 @@ def test_where_nobody_else_comes_a_question_goes_at_once_after_a_long_round() ->
             held.wait(LAST_SECONDS)
             return list(numbers)
 
-        together: Together[int, int] = Together(slow, "alone")
-        await together.ask(1)
+        batcher: Batcher[int, int] = Batcher(slow, "alone")
+        await batcher.ask(1)
         held.set()
         started = time.monotonic()
-        await together.ask(2)
+        await batcher.ask(2)
         return time.monotonic() - started
 
     assert min(asyncio.run(ask_alone()) for _ in range(3)) < LAST_SECONDS / 8
@@ -163,19 +163,19 @@ def test_where_nobody_else_comes_a_question_goes_at_once_after_a_long_round() ->
 
 def test_a_round_has_a_bound() -> None:
     scribe = Scribe()
-    asyncio.run(ask_all(Together(scribe, "scribe"), range(1, MOST + 3)))
+    asyncio.run(ask_all(Batcher(scribe, "scribe"), range(1, MOST + 3)))
     assert [len(numbers) for numbers in scribe.rounds] == [MOST, 2]
 
 
 @pytest.mark.parametrize("bad", [-1, 0])
 def test_one_that_cannot_be_answered_harms_no_other(bad: int) -> None:
-    answers = asyncio.run(ask_all(Together(Scribe(), "scribe"), [1, bad, 3]))
+    answers = asyncio.run(ask_all(Batcher(Scribe(), "scribe"), [1, bad, 3]))
     assert kinds(answers) == [2, "ValueError" if bad else "KeyError", 6]
 
 
 def test_where_all_must_wait_all_are_told_at_once() -> None:
     scribe = Scribe()
-    assert kinds(asyncio.run(ask_all(Together(scribe, "scribe"), [1, -2, 3]))) == ["LedgerBusy"] * 3
+    assert kinds(asyncio.run(ask_all(Batcher(scribe, "scribe"), [1, -2, 3]))) == ["LedgerBusy"] * 3
     assert len(scribe.rounds) == 1
 
 
@@ -187,17 +187,17 @@ def test_whoever_leaves_takes_nobody_along() -> None:
     scribe = Scribe()
 
     async def one_leaves() -> list[int | BaseException]:
-        together: Together[int, int] = Together(scribe, "scribe")
+        batcher: Batcher[int, int] = Batcher(scribe, "scribe")
         scribe.go_on.clear()
-        leaving, staying = (asyncio.create_task(together.ask(number)) for number in (1, 2))
+        leaving, staying = (asyncio.create_task(batcher.ask(number)) for number in (1, 2))
         assert await asyncio.to_thread(scribe.begun.wait, 10)
         leaving.cancel()
         scribe.go_on.set()
-        return [await staying, await together.ask(3)]
+        return [await staying, await batcher.ask(3)]
 
     assert asyncio.run(one_leaves()) == [4, 6]
 
 
 def test_it_serves_one_loop_after_another() -> None:
-    together: Together[int, int] = Together(Scribe(), "scribe")
-    assert [asyncio.run(together.ask(number)) for number in (1, 2)] == [2, 4]
+    batcher: Batcher[int, int] = Batcher(Scribe(), "scribe")
+    assert [asyncio.run(batcher.ask(number)) for number in (1, 2)] == [2, 4]

@@ -1,4 +1,4 @@
-"""Which requests leave a line in the audit trail, written before the first byte of their answer."""
+"""Which requests leave a line in the audit log, written before the first byte of their answer."""
 
 import structlog
 from starlette.requests import Request
@@ -15,10 +15,11 @@ _JOB_READS = ("/report", "/artifacts", "/artifacts/{name}")
 _UPLOADS = {("POST", "/v1/datasets"), ("PUT", "/v1/datasets/{dataset_id}/content")}
 _OF_THE_FILE = {409, 413, 422}
 _UPLOAD_REFUSED = (422, "upload-refused")
-"""How the trail, the figures and the log tell of an upload that was refused for what is in it: why is its owner's."""
+"""How the audit log, the figures and the log tell of an upload that was refused for what is in it: why is its
+owner's."""
 
 
-def told_of(method: str, route: str, status: int, code: str | None) -> tuple[int, str | None]:
+def public_outcome(method: str, route: str, status: int, code: str | None) -> tuple[int, str | None]:
     """Return status and code of an answer as anybody but its asker is told of them."""
     if (method, route) in _UPLOADS and status in _OF_THE_FILE:
         return _UPLOAD_REFUSED
@@ -39,20 +40,20 @@ def _is_audited(method: str, route: str) -> bool:
     return route.startswith(_READS) or (route.startswith("/v1/jobs/") and route.endswith(_JOB_READS))
 
 
-class Trail:
-    """Writes the trail of one application."""
+class AuditLog:
+    """Writes the audit log of one application."""
 
     def __init__(self, context: Context) -> None:
         """Write into this service's database."""
         self._context = context
 
     def line(self, request: Request, status: int) -> Line | None:
-        """Return what the trail is to say of a request; unknown callers leave a line in the log only."""
+        """Return what the audit log is to say of a request; unknown callers leave a line in the log only."""
         caller = getattr(request.state, "caller", None)
         route = getattr(request.scope.get("route"), "path", "unknown")
         if caller is None or not _is_audited(request.method, route):
             return None
-        status, code = told_of(request.method, route, status, getattr(request.state, "code", None))
+        status, code = public_outcome(request.method, route, status, getattr(request.state, "code", None))
         return Line(
             principal_id=caller.id,
             action=f"{request.method} {route}",
