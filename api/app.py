@@ -45,8 +45,8 @@ from core.errors import DatabaseAway, LedgerBusy, UnsupportedCoding
 from core.service import health as readiness
 from core.service import intake, witnessing
 from core.service import jobs as job_cases
-from core.service.bell import make_bell
 from core.service.context import Context
+from core.service.notifier import make_notifier
 from core.settings import ServiceSettings
 from core.store.database import Database
 from core.store.records.master_key import load_master_keys
@@ -83,7 +83,7 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     if settings.cluster:
         load_master_keys(settings)
     settings.records_path.mkdir(parents=True, exist_ok=True)
-    context = Context(settings, Database(settings.url), make_bell(settings))
+    context = Context(settings, Database(settings.url), make_notifier(settings))
     app = FastAPI(
         title="Farthing",
         version=code_version(),

@@ -1,4 +1,4 @@
-"""What a cluster survives while clients submit, and what it cost: kills, flushes, a restart, bells and requests twice.
+"""What a cluster survives while clients submit, and what it cost: kills, flushes, a restart, repeated requests.
 
 `python -m benchmarks.reliability [--jobs 100] [--kill-seconds 20]`. PostgreSQL, Redis, API and Celery workers, all real
 and on this machine; see `docs/reliability.md`. Ends with status 1 where a promise was broken.
@@ -30,7 +30,7 @@ def table(found: Found) -> list[tuple[str, str]]:
         ("chunks paid a second time", str(found.repeats_paid)),
         ("times that Redis forgot everything", str(found.flushes)),
         ("restarts of PostgreSQL", str(found.restarts)),
-        ("bells delivered beyond the first of a job", str(found.duplicate_bells)),
+        ("notifications delivered beyond the first of a job", str(found.duplicate_notifications)),
         ("requests delivered twice", str(found.duplicate_requests)),
         ("submissions refused for the budget", str(found.refused)),
         ("times that all balances were looked at meanwhile", str(found.looks)),

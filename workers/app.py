@@ -2,7 +2,7 @@
 
 A message only wakes the supervisor, which asks the database what to do: a message that comes twice, late or never
 changes nothing but the time. The supervisor has one thread for as long as the process lives, because a child's
-parent-death signal follows the thread that started it; Celery's own threads only ever ring. Celery hears the signals:
+parent-death signal follows the thread that started it; Celery's own threads only wake it. Celery hears the signals:
 SIGTERM and SIGINT drain, so that children stop where nothing is lost, and then end the process with status 0.
 """
 
@@ -17,7 +17,7 @@ from celery import Celery, signals
 
 from core.errors import Refusal
 from core.logs import configure
-from core.service.broker import RING, make_app
+from core.service.broker import NOTIFY, make_app
 from core.settings import ServiceSettings
 from core.training.job_repository import Unreachable
 from workers.process import clock_seconds
@@ -60,10 +60,10 @@ class Resident:
         self._thread = threading.Thread(target=self._run, name="supervisor")
         self._thread.start()
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Wake the supervisor."""
         if self._host is not None:
-            self._host.ring()
+            self._host.wake()
 
     def drain(self) -> None:
         """Have the supervisor start nothing more; asked again, hurry."""
@@ -111,11 +111,11 @@ app: Celery = make_app(SETTINGS.broker_url or "redis://127.0.0.1:6379/0")
 app.conf.task_queues = {name: app.conf.task_queues[name] for name in read_queues(SETTINGS.queues)}
 
 
-@app.task(name=RING)  # type: ignore[untyped-decorator] # Celery ships no types
-def ring(job_id: str) -> None:
+@app.task(name=NOTIFY)  # type: ignore[untyped-decorator] # Celery ships no types
+def wake(job_id: str) -> None:
     """Wake the supervisor: a job waits, perhaps this one."""
     del job_id
-    RESIDENT.ring()
+    RESIDENT.wake()
 
 
 @signals.setup_logging.connect  # type: ignore[untyped-decorator] # as above

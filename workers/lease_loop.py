@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 import structlog
 
 from core.errors import LedgerFrozen, StaleAttempt
-from core.service.bell import Bell
+from core.service.notifier import Notifier
 from core.settings import ServiceSettings
 from core.store.claims import Claim
 from core.training.job_repository import JobRepository, Unreachable
@@ -68,7 +68,7 @@ class LeaseLoop:
         settings: lease, beat and poll.
         repository: the jobs, in the database.
         slots: where jobs may run.
-        bell: rung when a job goes back into the queue.
+        notifier: called when a job goes back into the queue.
         log: for the operator; ids and codes only.
 
     Attributes:
@@ -80,13 +80,13 @@ class LeaseLoop:
         settings: ServiceSettings,
         repository: JobRepository,
         slots: Sequence[Slot],
-        bell: Bell,
+        notifier: Notifier,
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self.claimed: queue.Queue[Claimed] = queue.Queue()
         self._settings = settings
         self._repository = repository
-        self._bell = bell
+        self._notifier = notifier
         self._log = log
         self._beat_seconds = min(settings.beat_seconds, settings.lease_seconds / BEATS_PER_LEASE)
         self._look_seconds = min(settings.poll_seconds, LOOK_SECONDS)
@@ -114,7 +114,7 @@ class LeaseLoop:
         """Claim only while the supervisor is able to start a job at once: what is claimed counts as running."""
         if able and not self._able:
             self._log.info("claiming")
-            self.ring()
+            self.wake()
         self._able = able
 
     def close(self) -> None:
@@ -138,7 +138,7 @@ class LeaseLoop:
         """Tell whether the thread still works; a supervisor without it must end."""
         return self._thread.is_alive()
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Look for jobs now: somebody says that one waits."""
         self._claim_at = 0.0
         self._wake.set()
@@ -166,7 +166,7 @@ class LeaseLoop:
             self._wake.clear()
 
     def _claim_all(self) -> None:
-        """Claim a job for every free slot, and note when to look again if no bell rings until then."""
+        """Claim a job for every free slot, and note when to look again without a notification."""
         self._claim_at = clock_seconds() + self._settings.poll_seconds
         nothing: set[tuple[str, ...]] = set()
         with self._lock:
@@ -336,7 +336,7 @@ class LeaseLoop:
         self._log.info("ended", **claim.told, status=",".join(statuses), verdict=decided.value)
         self._write_end(run, claim, decided)
         if decided is Verdict.STOPPED:
-            self._bell.ring(claim.job_id, run.resources.served_by)
+            self._notifier.notify(claim.job_id, run.resources.served_by)
 
     def _leave_seat(self, run: Run) -> None:
         """Say how this site's clients ended; whoever is the last one to say so ends the attempt for all."""

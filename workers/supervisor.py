@@ -25,7 +25,7 @@ import structlog
 from core.errors import Refusal
 from core.logs import configure
 from core.mechanisms.self_test import self_test
-from core.service.bell import make_bell
+from core.service.notifier import make_notifier
 from core.settings import ServiceSettings
 from core.training.job_repository import open_job_repository
 from workers.incident import hear
@@ -226,15 +226,15 @@ class Host:
         kernels = self_test()
         self._locks = ExitStack()
         self._log = log
-        self._bell = make_bell(settings)
+        self._notifier = make_notifier(settings)
         self._repository = open_job_repository(settings, f"{platform.node()}:{os.getpid()}")
         self._slots = make_slots(settings, self._locks, log)
-        self._lease_loop = LeaseLoop(settings, self._repository, self._slots, self._bell, log)
-        self._sweeper = Sweeper(settings, self._repository, self._slots, self._bell, log)
+        self._lease_loop = LeaseLoop(settings, self._repository, self._slots, self._notifier, log)
+        self._sweeper = Sweeper(settings, self._repository, self._slots, self._notifier, log)
         self._verifier = Verifier(settings, self._repository, log)
         self._supervisor = Supervisor(settings, self._lease_loop, trainer=trainer)
         self.drain = self._supervisor.drain
-        self.ring = self._lease_loop.ring
+        self.wake = self._lease_loop.wake
         log.info("kernels", state=kernels)
 
     def run(self) -> None:

@@ -1,4 +1,4 @@
-"""From time to time: free what is lost, expire what waited too long, ring for what waits; and verify every ledger.
+"""From time to time: free what is lost, expire what waited too long, notify for what waits; and verify every ledger.
 
 A supervisor runs a sweeper and a verifier of its own; any number of them may, the database decides who does what. They
 are two threads, so that no ledger, however long or broken, delays what the sweeper does.
@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from core.errors import LedgerFrozen
-from core.service.bell import Bell
+from core.service.notifier import Notifier
 from core.settings import ServiceSettings
 from core.training.job_repository import JobRepository, Unreachable
 from workers.process import clock_seconds
@@ -21,8 +21,8 @@ from workers.slots import Slot
 SWEEPS_PER_LEASE: Final = 3
 _PATIENCE_SECONDS: Final = 5.0
 """For so long a supervisor that ends waits for the scope that is being verified."""
-MOST_RUNG: Final = 20
-"""Jobs rung for at each sweep; a supervisor that wakes takes all it can."""
+MOST_NOTIFIED: Final = 20
+"""Jobs notified for at each sweep; a supervisor that wakes takes all it can."""
 
 
 class Sweeper:
@@ -32,7 +32,7 @@ class Sweeper:
         settings: lease, attempts, deadline, and how often.
         repository: the jobs, in the database.
         slots: what to tell of this supervisor.
-        bell: rung again for jobs that still wait.
+        notifier: called again for jobs that still wait.
         log: for the operator; ids only.
     """
 
@@ -41,13 +41,13 @@ class Sweeper:
         settings: ServiceSettings,
         repository: JobRepository,
         slots: Sequence[Slot],
-        bell: Bell,
+        notifier: Notifier,
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self._settings = settings
         self._repository = repository
         self._slots = slots
-        self._bell = bell
+        self._notifier = notifier
         self._log = log
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="sweeper", daemon=True)
@@ -76,7 +76,7 @@ class Sweeper:
             try:
                 self._register()
                 self._sweep()
-                self._ring()
+                self._notify()
                 if clock_seconds() >= watch_at:
                     watch_at = clock_seconds() + settings.sweep_seconds
                     for problem in self._repository.watch():
@@ -93,11 +93,11 @@ class Sweeper:
         gpus = sum(slot.gpu is not None for slot in self._slots)
         self._repository.register(self._settings.queues, len(self._slots), gpus)
 
-    def _ring(self) -> None:
-        """Ring again for those that still wait; whose first ring was lost, or who were put back."""
+    def _notify(self) -> None:
+        """Notify again for jobs that still wait: their first notification was lost, or they were put back."""
         if self._settings.broker_url is not None:
-            for job_id, device in self._repository.waiting(MOST_RUNG):
-                self._bell.ring(job_id, device)
+            for job_id, device in self._repository.waiting(MOST_NOTIFIED):
+                self._notifier.notify(job_id, device)
 
     def _sweep(self) -> None:
         swept = self._repository.sweep()

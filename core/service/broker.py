@@ -1,4 +1,4 @@
-"""The bell over Celery and Redis: the message is a job's id, and all it does is to wake a supervisor.
+"""The notifier over Celery and Redis: the message is a job's id, and all it does is to wake a supervisor.
 
 Celery's ways of repeating and keeping work are off, because the database does both: a message is acknowledged before
 its task runs, nothing waits in a worker's memory behind another, and no result is stored.
@@ -19,7 +19,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
-RING: Final = "farthing.ring"
+NOTIFY: Final = "farthing.notify"
 """The one task, by name: the API never imports the workers."""
 QUEUES: Final = {"cpu": ("cpu",), "cuda": ("gpu",), "auto": ("cpu", "gpu")}
 """The queues whose supervisors serve a device."""
@@ -27,9 +27,9 @@ SOCKET_SECONDS: Final = 0.4
 """How long one try to publish may take."""
 MOST_PENDING: Final = 1000
 MOST_QUEUED: Final = 1000
-"""Rings kept in a queue that nobody hears: one each would do, since a supervisor that wakes takes all it can."""
+"""Messages kept in a queue that nobody reads: one each would do, since a supervisor that wakes takes all it can."""
 
-log = structlog.get_logger("farthing.bell")
+log = structlog.get_logger("farthing.notifier")
 
 
 def make_app(broker_url: str, *, socket_timeout: float | None = None) -> Celery:
@@ -89,8 +89,8 @@ def answers(broker_url: str) -> bool:
         client.close()
 
 
-class BrokerBell:
-    """Rings by sending messages from a thread of its own, so that a broker that is away delays nobody.
+class BrokerNotifier:
+    """Notifies by messages from a thread of its own, so that a broker that is away delays nobody.
 
     Args:
         app: whose broker to use.
@@ -103,29 +103,29 @@ class BrokerBell:
         self._thread: threading.Thread | None = None
         self._away = False
 
-    def ring(self, job_id: str, device: str) -> None:
+    def notify(self, job_id: str, device: str) -> None:
         """Have a job's id sent soon to the queues that serve its device; dropped where too much waits already."""
         self._start()
         for name in QUEUES[device]:
             try:
                 self._pending.put_nowait((job_id, name))
             except queue.Full:
-                return  # the broker is away, which was logged; the sweeper rings again
+                return  # the broker is away, which was logged; the sweeper notifies again
 
     def _start(self) -> None:
-        """Start the thread at the first ring: not before a server has forked, if it does."""
+        """Start the thread at the first notification: not before a server has forked, if it does."""
         with self._starting:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="bell", daemon=True)
+                self._thread = threading.Thread(target=self._work, name="notifier", daemon=True)
                 self._thread.start()
 
     def _work(self) -> None:
         while True:
-            rings = [self._pending.get(), *self._waiting()]
+            notices = [self._pending.get(), *self._waiting()]
             try:
-                self._send(rings)
+                self._send(notices)
             except Exception as error:  # noqa: BLE001 - whatever the broker's client raises: best effort
-                self._give_up(error, rings[0][0])
+                self._give_up(error, notices[0][0])
             else:
                 self._away = False
 
@@ -135,12 +135,12 @@ class BrokerBell:
             while True:
                 yield self._pending.get_nowait()
 
-    def _send(self, rings: Sequence[tuple[str, str]]) -> None:
-        """Send all rings by one command to the broker, and none to a queue where nobody hears so many."""
+    def _send(self, notices: Sequence[tuple[str, str]]) -> None:
+        """Send all messages by one command to the broker, and none to a queue that nobody reads."""
         by_queue: dict[str, list[str]] = {}
         with self._app.pool.acquire(block=True) as connection:
             channel = connection.default_channel
-            for job_id, name in rings:
+            for job_id, name in notices:
                 by_queue.setdefault(name, []).append(_message(self._app, channel, job_id, name))
             with channel.client.pipeline(transaction=False) as commands:
                 for name, messages in by_queue.items():
@@ -149,9 +149,9 @@ class BrokerBell:
                 commands.execute()
 
     def _give_up(self, error: Exception, job_id: str) -> None:
-        """Drop these rings and those that wait behind them: all would need as long as these to fail."""
+        """Drop these messages and those that wait behind them: all would need as long as these to fail."""
         if not self._away:
-            log.warning("bell-not-heard", error=type(error).__name__, job=job_id)
+            log.warning("not-notified", error=type(error).__name__, job=job_id)
         self._away = True
         for _ in self._waiting():
             pass
@@ -162,7 +162,7 @@ def _message(app: Celery, channel: Any, job_id: str, queue_name: str) -> str:  #
 
     `Celery.send_task` would make a client and ask for the exchange's queues for each: ten times the work.
     """
-    task = app.amqp.as_task_v2(str(uuid4()), RING, args=[job_id], ignore_result=True)
+    task = app.amqp.as_task_v2(str(uuid4()), NOTIFY, args=[job_id], ignore_result=True)
     body = json.dumps(task.body)
     message = channel.prepare_message(body, None, "application/json", "utf-8", task.headers, task.properties)
     channel._inplace_augment_message(message, "", queue_name)  # noqa: SLF001 - it numbers the delivery; nothing public does

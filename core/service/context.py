@@ -1,11 +1,11 @@
-"""What every use case is given: the settings, the database and the bell. Use cases own their transactions."""
+"""What every use case is given: the settings, the database and the notifier. Use cases own their transactions."""
 
 from dataclasses import dataclass, field
 from typing import Literal
 
 from core.errors import Forbidden
-from core.service.bell import Bell, SilentBell
 from core.service.labels import Labels
+from core.service.notifier import Notifier, SilentNotifier
 from core.service.passes import Passes
 from core.settings import ServiceSettings
 from core.store.database import Database
@@ -15,11 +15,11 @@ Role = Literal["owner", "analyst", "auditor", "admin"]
 
 @dataclass(frozen=True)
 class Context:
-    """One service: its settings, its database, the bell that is rung when a job waits, and work beside requests."""
+    """One service: its settings, its database, the notifier for jobs that wait, and work beside requests."""
 
     settings: ServiceSettings
     database: Database
-    bell: Bell = field(default_factory=SilentBell)
+    notifier: Notifier = field(default_factory=SilentNotifier)
     labels: Labels = field(default_factory=Labels)
     passes: Passes = field(default_factory=Passes)
 

@@ -163,7 +163,7 @@ def _decide(context: Context, submissions: Sequence[Submission]) -> list[Answer 
 
 
 def confirm(context: Context, answers: Sequence[Answer]) -> list[Answer | Exception]:
-    """Have the witness know of all jobs just stored, then ring for them; where it cannot, refuse their answers."""
+    """Have the witness know of all jobs just stored, then notify for them; where it cannot, refuse their answers."""
     made = [answer.made for answer in answers if answer.made is not None]
     if not made:
         return list(answers)
@@ -176,7 +176,7 @@ def confirm(context: Context, answers: Sequence[Answer]) -> list[Answer | Except
         return [answer if answer.made is None else refusal for answer in answers]
     for answer in answers:
         if answer.made is not None:
-            context.bell.ring(answer.body["id"], answer.made.device)
+            context.notifier.notify(answer.body["id"], answer.made.device)
     return list(answers)
 
 

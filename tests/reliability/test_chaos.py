@@ -24,7 +24,7 @@ def test_a_few_jobs_survive_a_flush_a_restart_and_a_kill(tmp_path: Path) -> None
     assert (found.kills, found.flushes, found.restarts) == (1, 1, 1)
     assert found.states["succeeded"] >= 7, found
     assert found.looks > 0
-    assert found.duplicate_bells > 0
+    assert found.duplicate_notifications > 0
 
 
 @pytest.mark.slow

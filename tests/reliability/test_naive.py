@@ -21,7 +21,7 @@ from core.catalogue.jobs import Resources
 from core.errors import LedgerBusy, LedgerFrozen, Refusal, StaleAttempt
 from core.privacy.budget import Terms
 from core.privacy.renyi import cost_nano
-from core.service.bell import make_bell
+from core.service.notifier import make_notifier
 from core.settings import ServiceSettings
 from core.store import clock
 from core.store.claims import Claim, lock_job
@@ -41,7 +41,7 @@ from workers.lease_loop import LeaseLoop
 from workers.slots import Slot
 
 LEASE = 60.0
-BELLS = 10
+NOTIFICATIONS = 10
 HOUR = 3600.0
 
 
@@ -61,13 +61,13 @@ def claim_one(database: Database, worker: str = "w") -> Claim:
     return claim
 
 
-class TestTenBells:
-    """Ten supervisors are rung for one job at the same moment."""
+class TestTenNotifications:
+    """Ten supervisors are notified of one job at the same moment."""
 
     def runs(self, database: Database, take: Callable[[Database, threading.Barrier], object]) -> int:
         """Return how many attempts were made."""
-        start = threading.Barrier(BELLS)
-        threads = [threading.Thread(target=take, args=(database, start)) for _ in range(BELLS)]
+        start = threading.Barrier(NOTIFICATIONS)
+        threads = [threading.Thread(target=take, args=(database, start)) for _ in range(NOTIFICATIONS)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -92,7 +92,7 @@ class TestTenBells:
             database.run(naive_worker.take, seen, "w", LEASE)
 
         queue_one(database, place)
-        assert self.runs(database, look_then_take) == BELLS
+        assert self.runs(database, look_then_take) == NOTIFICATIONS
 
 
 class TestAStaleSupervisor:
@@ -199,15 +199,15 @@ class Looking(JobRepository):
         return found
 
 
-class TestALostBell:
-    """Redis has forgotten the bell of a job."""
+class TestALostNotification:
+    """Redis has forgotten the notification of a job."""
 
     def claimed(self, database: Database, place: Place, home: Path, poll_seconds: float, wait_seconds: float) -> bool:
-        """Say whether a supervisor that nobody rings finds the job in time."""
+        """Say whether a supervisor that nobody notifies finds the job in time."""
         settings = ServiceSettings(home=home, poll_seconds=poll_seconds, database_url=str(database.url))
         assert guard(database, Witness(settings.witness_path)) == []
         repository, log = Looking(database, settings, "w"), structlog.get_logger("test")
-        lease_loop = LeaseLoop(settings, repository, [Slot(0)], make_bell(settings), log)
+        lease_loop = LeaseLoop(settings, repository, [Slot(0)], make_notifier(settings), log)
         lease_loop.start()
         lease_loop.claim_when(able=True)
         assert repository.looked.wait(60), "its first look, which finds nothing"

@@ -1,4 +1,4 @@
-"""The bell over a real Redis-protocol server: what is sent, and that nobody ever waits for it."""
+"""The notifier over a real Redis-protocol server: what is sent, and that nobody ever waits for it."""
 
 import json
 import signal
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from core.service.bell import SilentBell, make_bell
-from core.service.broker import MOST_PENDING, MOST_QUEUED, RING, BrokerBell, make_app
+from core.service.broker import MOST_PENDING, MOST_QUEUED, NOTIFY, BrokerNotifier, make_app
+from core.service.notifier import SilentNotifier, make_notifier
 from core.settings import ServiceSettings
 from tests.support.cluster import Reaper, Redis
 
@@ -25,9 +25,9 @@ def redis(tmp_path: Path) -> Iterator[Redis]:
 
 
 @pytest.fixture
-def bell(redis: Redis) -> BrokerBell:
-    made = make_bell(ServiceSettings(broker_url=redis.url))
-    assert isinstance(made, BrokerBell)
+def notifier(redis: Redis) -> BrokerNotifier:
+    made = make_notifier(ServiceSettings(broker_url=redis.url))
+    assert isinstance(made, BrokerNotifier)
     return made
 
 
@@ -41,66 +41,66 @@ def waiting(redis: Redis, queue: str, at_least: int, seconds: float = 20.0) -> i
 
 
 def test_without_a_broker_nothing_rings() -> None:
-    assert isinstance(make_bell(ServiceSettings(broker_url=None)), SilentBell)
+    assert isinstance(make_notifier(ServiceSettings(broker_url=None)), SilentNotifier)
 
 
 @pytest.mark.parametrize(("device", "queues"), [("cpu", ["cpu"]), ("cuda", ["gpu"]), ("auto", ["cpu", "gpu"])])
 def test_a_ring_reaches_the_queues_of_its_device(
-    redis: Redis, bell: BrokerBell, device: str, queues: list[str]
+    redis: Redis, notifier: BrokerNotifier, device: str, queues: list[str]
 ) -> None:
-    bell.ring("job_1", device)
+    notifier.notify("job_1", device)
     assert [waiting(redis, name, at_least=name in queues) for name in ("cpu", "gpu")] == [
         int("cpu" in queues),
         int("gpu" in queues),
     ]
 
 
-def test_the_message_is_a_jobs_id_and_nothing_else(redis: Redis, bell: BrokerBell) -> None:
-    bell.ring("job_1", "cpu")
+def test_the_message_is_a_jobs_id_and_nothing_else(redis: Redis, notifier: BrokerNotifier) -> None:
+    notifier.notify("job_1", "cpu")
     waiting(redis, "cpu", at_least=1)
     with redis.client() as client:
         message = json.loads(client.lrange("cpu", 0, 0)[0])
     assert message["content-type"] == "application/json"
     assert json.loads(b64decode(message["body"]))[:2] == [["job_1"], {}]
-    assert message["headers"]["task"] == RING
+    assert message["headers"]["task"] == NOTIFY
 
 
-def test_rings_that_nobody_hears_do_not_pile_up(redis: Redis, bell: BrokerBell) -> None:
+def test_messages_that_nobody_reads_do_not_pile_up(redis: Redis, notifier: BrokerNotifier) -> None:
     for first in range(0, MOST_QUEUED + 300, 100):
         for number in range(first, first + 100):
-            bell.ring(f"job_{number}", "cpu")
+            notifier.notify(f"job_{number}", "cpu")
         assert waiting(redis, "cpu", at_least=min(first + 100, MOST_QUEUED)) >= min(first + 100, MOST_QUEUED)
     assert waiting(redis, "cpu", at_least=0) <= MOST_QUEUED + 100
 
 
-def test_a_broker_that_is_away_or_hangs_delays_nobody_and_is_used_again(redis: Redis, bell: BrokerBell) -> None:
-    bell.ring("job_1", "cpu")
+def test_a_broker_that_is_away_or_hangs_delays_nobody_and_is_used_again(redis: Redis, notifier: BrokerNotifier) -> None:
+    notifier.notify("job_1", "cpu")
     waiting(redis, "cpu", at_least=1)
     redis.process.send_signal(signal.SIGSTOP)
     began = time.monotonic()
     for number in range(2 * MOST_PENDING):
-        bell.ring(f"job_{number}", "auto")
+        notifier.notify(f"job_{number}", "auto")
     assert time.monotonic() - began < SOON_SECONDS * 10
     redis.process.send_signal(signal.SIGCONT)
     redis.stop()
     began = time.monotonic()
-    bell.ring("job_2", "cpu")
+    notifier.notify("job_2", "cpu")
     assert time.monotonic() - began < SOON_SECONDS
     redis.start()
     with redis.client() as client:
         client.flushall()
     deadline = time.monotonic() + 20
     while not waiting(redis, "cpu", at_least=1, seconds=1):
-        assert time.monotonic() < deadline, "the bell stayed silent"
-        bell.ring("job_3", "cpu")
+        assert time.monotonic() < deadline, "the notifier stayed silent"
+        notifier.notify("job_3", "cpu")
 
 
-def test_a_flush_loses_what_waited_and_no_later_ring(redis: Redis, bell: BrokerBell) -> None:
-    bell.ring("job_1", "cpu")
+def test_a_flush_loses_what_waited_and_no_later_notification(redis: Redis, notifier: BrokerNotifier) -> None:
+    notifier.notify("job_1", "cpu")
     waiting(redis, "cpu", at_least=1)
     with redis.client() as client:
         client.flushall()
-    bell.ring("job_2", "cpu")
+    notifier.notify("job_2", "cpu")
     assert waiting(redis, "cpu", at_least=1) == 1
 
 

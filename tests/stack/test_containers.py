@@ -133,7 +133,7 @@ def test_the_files_of_sites_are_valid_in_both_syntaxes(major: str) -> None:
     site = configured(composes[major], told, "docker-compose.site.yml")
     assert "postgresql+psycopg://farthing_site_north@10.8.0.1/farthing" in site.stdout
     assert site.stdout.count("\n    network_mode: host\n") == 2
-    assert "broker" not in site.stdout.lower(), "a site hears no bell, and needs no password of it"
+    assert "broker" not in site.stdout.lower(), "a site hears no notification, and needs no password of it"
     shared = configured(composes[major], told, "docker-compose.yml", "docker-compose.shared.yml")
     assert shared.stdout.count("10.8.0.1") == 1
     assert "name: farthing-witness" in shared.stdout

@@ -30,7 +30,7 @@ from core.errors import LedgerBusy
 from core.privacy.budget import admits
 from core.privacy.events import compose
 from core.privacy.renyi import cost_nano
-from core.service.broker import RING, make_app
+from core.service.broker import NOTIFY, make_app
 from core.store.ledger import allowance, ledger
 from core.store.ledger.accounts import balance_of
 from core.store.tables import Account, Attempt, Entry, Job, JobEvent, Model, Scope
@@ -61,7 +61,7 @@ class Plan:
         kills: a worker is killed once so large a part of the jobs has ended.
         flushes: Redis forgets all once so large a part of the jobs has ended.
         restarts: PostgreSQL restarts once so large a part of the jobs has ended.
-        extra_bells: rings for each job, beside the service's own.
+        extra_notifications: notifications for each job, beside the service's own.
         limit_seconds: after which jobs that have not ended count as never ending.
         observed: options of the observed trainers.
     """
@@ -73,7 +73,7 @@ class Plan:
     kills: Sequence[float] = ()
     flushes: Sequence[float] = (0.15, 0.6)
     restarts: Sequence[float] = (0.35,)
-    extra_bells: int = 2
+    extra_notifications: int = 2
     limit_seconds: float = 3600.0
     observed: dict[str, str] = field(default_factory=lambda: {"SLOW": "0.02"})
 
@@ -91,7 +91,7 @@ class Found:
     repeats_paid: int = 0
     flushes: int = 0
     restarts: int = 0
-    duplicate_bells: int = 0
+    duplicate_notifications: int = 0
     duplicate_requests: int = 0
     refused: int = 0
     looks: int = 0
@@ -140,14 +140,14 @@ class Clients:
         self._counts = threading.Lock()
 
     def submit_one(self, number: int) -> str:
-        """Have one job accepted, ask again with its key, and ring for it too often; return its id."""
+        """Have one job accepted, ask again with its key, and notify for it too often; return its id."""
         job = self._ask(self._narrow, GREEDY) if number % 10 == 0 else None
         if job is None:
             job = self._ask(self._roomy[number % len(self._roomy)], BODIES[number % len(BODIES)])
         assert job is not None, "there is room"
         app = make_app(self._running.redis.url, socket_timeout=5.0)
-        for _ in range(self._plan.extra_bells):
-            app.send_task(RING, args=[job], queue="cpu", ignore_result=True)
+        for _ in range(self._plan.extra_notifications):
+            app.send_task(NOTIFY, args=[job], queue="cpu", ignore_result=True)
         app.close()
         return job
 
@@ -273,7 +273,7 @@ def audit(running: Cluster, found: Found) -> None:
         scopes = session.execute(select(Scope.id)).scalars()
         found.unbalanced = sum(not is_balanced(session, scope_id, jobs) for scope_id in scopes)
     database.dispose()
-    found.duplicate_bells = sum(count - 1 for count in heard(running.home).values())
+    found.duplicate_notifications = sum(count - 1 for count in heard(running.home).values())
 
 
 def paid(job: Job) -> list[int]:
@@ -321,7 +321,7 @@ def read_by(home: Path) -> dict[str, list[int]]:
 
 
 def heard(home: Path) -> Counter[str]:
-    """Return how often the workers were rung for each job."""
+    """Return how often the workers were notified of each job."""
     return Counter(line["job"] for line in _lines(home / "heard.jsonl"))
 
 

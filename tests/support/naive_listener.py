@@ -1,7 +1,7 @@
 """`workers.app` with a planted bug: the broker is the truth, as in a plain task queue.
 
 A job is looked for when its message comes, once for each, and the next message is taken when that job has ended; nobody
-polls, and no sweeper rings again.
+polls, and no sweeper notifies again.
 """
 
 import threading
@@ -15,7 +15,7 @@ from workers.sweep import Sweeper
 
 LOOK_SECONDS = 0.1
 heard = threading.Event()
-plain_claim_all, plain_ring = LeaseLoop._claim_all, RESIDENT.ring
+plain_claim_all, plain_wake = LeaseLoop._claim_all, RESIDENT.wake
 
 
 def claim_all(self: LeaseLoop) -> None:
@@ -25,18 +25,18 @@ def claim_all(self: LeaseLoop) -> None:
         heard.clear()
 
 
-def ring() -> None:
+def wake() -> None:
     """Have the job of a message claimed, and wait until it has ended."""
     assert RESIDENT._host is not None
     lease_loop: Any = RESIDENT._host._lease_loop
     heard.set()
-    plain_ring()
+    plain_wake()
     while heard.is_set() or len(lease_loop._free) < len(lease_loop._slots):
         time.sleep(LOOK_SECONDS)
 
 
 if __name__ == "__main__":
     LeaseLoop._claim_all = claim_all  # type: ignore[method-assign] # the bug
-    Sweeper._ring = lambda _: None  # type: ignore[method-assign, assignment] # as above
-    RESIDENT.ring = ring  # type: ignore[method-assign] # as above
+    Sweeper._notify = lambda _: None  # type: ignore[method-assign, assignment] # as above
+    RESIDENT.wake = wake  # type: ignore[method-assign] # as above
     main(trainer="tests.support.observed_trainer")

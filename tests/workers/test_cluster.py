@@ -1,4 +1,4 @@
-"""Celery, Redis and PostgreSQL as real processes: bells are heard, doubled, lost; servers and workers come and go."""
+"""Celery, Redis and PostgreSQL as real processes: messages arrive, twice, or never; servers and workers come and go."""
 
 import signal
 import time
@@ -11,7 +11,7 @@ import psutil
 import pytest
 from sqlalchemy import select
 
-from core.service.broker import RING, make_app
+from core.service.broker import NOTIFY, make_app
 from core.store.tables import Entry
 from tests.support.cluster import Cluster, cluster
 from tests.support.embedded import LINEAR, LOGISTIC
@@ -25,12 +25,12 @@ JOBS: tuple[dict[str, Any], ...] = (
 )
 SHORT = JOBS[0]
 RING_SECONDS = 1.0
-"""After which a ring that was sent, from a thread, is in Redis."""
+"""After which a notification that was sent, from a thread, is in Redis."""
 
 
 @pytest.fixture(scope="module")
 def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster whose workers hardly ever look by themselves: what starts soon was rung for."""
+    """A cluster whose workers hardly ever look by themselves: what starts soon was notified."""
     patience = {"poll_seconds": 300.0, "sweep_seconds": 300.0, "lease_seconds": 300.0, "beat_seconds": 1.0}
     with cluster(tmp_path_factory.mktemp("quiet"), workers=2, observed=SLOW, **patience) as running:
         yield running
@@ -62,14 +62,14 @@ def holder(running: Cluster, job: str) -> int:
     return max(number for number, heard in enumerate(said) if heard)
 
 
-def ring(running: Cluster, job: str, times: int) -> None:
+def notify(running: Cluster, job: str, times: int) -> None:
     app = make_app(running.redis.url, socket_timeout=5.0)
     for _ in range(times):
-        app.send_task(RING, args=[job], queue="cpu", ignore_result=True)
+        app.send_task(NOTIFY, args=[job], queue="cpu", ignore_result=True)
     app.close()
 
 
-class TestTheBell:
+class TestTheNotifier:
     def test_a_job_starts_because_it_was_rung_for(self, quiet: Cluster) -> None:
         dataset = quiet.upload()
         began = time.monotonic()
@@ -81,10 +81,10 @@ class TestTheBell:
     @pytest.mark.slow
     def test_ten_bells_one_run(self, quiet: Cluster) -> None:
         job = quiet.submit(quiet.upload(), **SHORT)
-        ring(quiet, job, 10)
+        notify(quiet, job, 10)
         assert quiet.wait(job)["state"] == "succeeded"
-        ring(quiet, job, 10)
-        ring(quiet, f"job_{uuid4().hex[:26]}", 3)  # and bells for a job that is none
+        notify(quiet, job, 10)
+        notify(quiet, f"job_{uuid4().hex[:26]}", 3)  # and notifications of a job that is none
         time.sleep(1)
         assert len(events(quiet, job, "running")) == len(attempts(quiet, job)) == 1
         check(quiet, [job])
@@ -123,7 +123,7 @@ def test_a_claim_without_a_lock_runs_twice(tmp_path: Path) -> None:
         naive.start_worker()
         naive.ready()
         job = naive.submit(naive.upload())
-        ring(naive, job, 10)
+        notify(naive, job, 10)
         naive.wait_until(job, lambda view: view["attempt"] == 2)
         assert len(events(naive, job, "running")) == 2
 

@@ -11,7 +11,7 @@ import structlog
 from sqlalchemy import text, update
 from sqlalchemy.orm import Session
 
-from core.service.bell import make_bell
+from core.service.notifier import make_notifier
 from core.settings import ServiceSettings
 from core.store import clock
 from core.store.claims import put_secret
@@ -61,7 +61,7 @@ def run(settings: ServiceSettings, check: Callable[[], None]) -> None:
     own = Database(settings.url)
     repository = JobRepository(own, settings, "w1")
     log = structlog.get_logger()
-    sweeper = Sweeper(settings, repository, [], make_bell(settings), log)
+    sweeper = Sweeper(settings, repository, [], make_notifier(settings), log)
     verifier = Verifier(settings, repository, log)
     sweeper.start()
     verifier.start()
