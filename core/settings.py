@@ -115,9 +115,11 @@ class ServiceSettings(BaseSettings):
     )
     max_clients: int = Field(default=16, ge=2, le=32, description="most that one federated job may have")
     max_gpu_processes: int = Field(
-        default=1, ge=1, le=64, description="the same on GPUs, one for each; several need workers.gang"
+        default=1, ge=1, le=64, description="the same on GPUs, one for each; several need workers.torchrun_entry"
     )
-    gang: str | None = Field(default=None, description="host:port of a group's store; workers.gang sets it")
+    torchrun_store: str | None = Field(
+        default=None, description="host:port of a group's store; workers.torchrun_entry sets it"
+    )
 
     max_upload_bytes: int = Field(default=2 * 2**30, gt=0)
     max_rows: int = Field(default=20_000_000, gt=0)

@@ -56,11 +56,11 @@ def gather(
     from core.training.order import NoGpu  # noqa: PLC0415 - as above
 
     device, patience = own_device(), patience_seconds(settings)
-    if settings.gang is not None:
-        place, key = call(settings.gang, size), load_master_keys(settings).current.of_groups()
+    if settings.torchrun_store is not None:
+        place, key = call(settings.torchrun_store, size), load_master_keys(settings).current.of_groups()
         return meet(0, size, place, key=key, patience_seconds=patience, device=device)
     if device.type != "cpu":
-        raise NoGpu("a supervisor's job has one GPU; see workers.gang for more")
+        raise NoGpu("a supervisor's job has one GPU; see workers.torchrun_entry for more")
     folder = Path(tempfile.mkdtemp(prefix="farthing-"))  # for this user only
     place, key = f"file://{folder / 'meeting'}", secrets.token_bytes(32)
     try:
