@@ -53,12 +53,12 @@ class FoundClasses:
     ranges: Ranges
     encoding: Array
     metric: Array
-    """Covariance of the re-encoded columns as told, shape (p, p), 0 for the intercept."""
+    """Covariance of the re-encoded columns, noised, shape (p, p), 0 for the intercept."""
     columns: Columns
     rates: Array
-    """Of all classes, as told, shape (K,)."""
+    """Of all classes, noised, shape (K,)."""
     events: Array
-    """How many records each class has, as told, shape (K,)."""
+    """How many records each class has, noised, shape (K,)."""
     weight_bound: float
 
 
@@ -137,7 +137,7 @@ def _missing(one: FoundClasses, place: int, lower: Array, upper: Array) -> tuple
     for along, middle, chance, rarer in zip(both, middles, chances, (there - here, here - there), strict=True):
         counts = [_class_counts(one, along, middle, *point) for point in points]
         sharp = [deviation**-2 for _, deviation in counts]
-        count = sum(told * weight for (told, _), weight in zip(counts, sharp, strict=True)) / sum(sharp)
+        count = sum(noised * weight for (noised, _), weight in zip(counts, sharp, strict=True)) / sum(sharp)
         against = np.maximum(rarer, -effects if along is both[0] else effects)
         none = count * np.sqrt(sum(sharp)) < np.where(against > FIVEFOLD, ALIKE_IF_FAR, ALIKE)
         found.append(none & (chance < MOST_CHANCE))

@@ -98,16 +98,16 @@ class Side:
     @cached_property
     def posterior(self) -> tuple[Array, Array, Array]:
         """The weight of each law, and the mean and the mean square of A by law."""
-        told, ends = self.shares[: self.begin + 1], self.edges[: self.begin + 2]
+        noised, ends = self.shares[: self.begin + 1], self.edges[: self.begin + 2]
         beyond = self._beyond(ends)
         expected = np.diff(beyond, axis=1)
         expected[:, 0] += beyond[:, 0]  # the first interval is open
-        variance = self.deviation**2 + np.maximum(told, 1 / self.units) / self.units
+        variance = self.deviation**2 + np.maximum(noised, 1 / self.units) / self.units
         for _ in range(2):  # the sampling error is that of what is expected
             precision = (expected**2 / variance).sum(1)
-            middle, spread = (expected * told / variance).sum(1) / precision, precision**-0.5
+            middle, spread = (expected * noised / variance).sum(1) / precision, precision**-0.5
             ratio = middle / spread
-            fit = -((told - middle[:, None] * expected) ** 2 / variance).sum(1) / 2
+            fit = -((noised - middle[:, None] * expected) ** 2 / variance).sum(1) / 2
             evidence = fit + np.log(spread) + log_ndtr(ratio) - np.log(self._laws[1] + LIGHT) / 2
             weights = np.exp(evidence - evidence.max())
             weights /= weights.sum()
@@ -209,8 +209,8 @@ def tails_of(above: Sizes, below: Sizes, units: int, scale: float, intercept: fl
     """
     edges = above.edges.copy()
     edges[0] = edges[1] ** 2 / edges[2]
-    told = float(above.shares.sum() + below.shares.sum())
-    counted = min(1.0, max(told + 2 * above.deviation * sqrt(2 * len(above.shares)), 0.1))  # records may be absent
+    share = float(above.shares.sum() + below.shares.sum())
+    counted = min(1.0, max(share + 2 * above.deviation * sqrt(2 * len(above.shares)), 0.1))  # records may be absent
     noise = above.deviation / counted
     sides = [Side(one.shares / counted, edges, noise, units, scale) for one in (above, below)]
     return Tails(sides[0], sides[1], scale, intercept)
