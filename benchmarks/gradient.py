@@ -23,7 +23,8 @@ from core.problems.linear import LinearProblem
 UNITS, DIMENSION, WEIGHTS = 581_012, 54, Mallows(bound=8.0)
 TARGET_RATIO = 1.1
 PEER_ROWS = 1024
-"""Of the blocks of X that the peer of second moments multiplies: of 256 to 8192 the fastest on one thread; on two, 4096 took a tenth to a fifth less."""
+"""Of the blocks of X that the peer of second moments multiplies: of 256 to 8192 the fastest on one thread; on two, 4096
+took a tenth to a fifth less."""
 
 
 def facts_for(loss: Loss, units: int, dimension: int) -> Facts:
