@@ -14,7 +14,7 @@ from public_planner.second_order import CertifyPlanRequest, EscapePlan, GaussPla
 
 
 def _kind(given: object) -> str:
-    """Return a request's kind: clipped_sgd where none is named, for the first release planned no other.
+    """Return a request's kind: clipped_sgd, the default, where none is named.
 
     An unknown one is that branch's to refuse, at its field.
     """

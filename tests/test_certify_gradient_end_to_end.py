@@ -129,7 +129,7 @@ def multinomial_norm(release: dict[str, Any]) -> float:
     """Return the norm of the mean gradient of the held-out records at a released point."""
     held = drawn(2)
     x = np.column_stack((np.ones(UNITS), held["a"], held["b"]))
-    weights = np.minimum(1.0, release["weight_bound"] ** 2 / (x**2).sum(1))
+    weights = np.minimum(1.0, release["weights"]["bound"] ** 2 / (x**2).sum(1))
     margins = np.column_stack((np.zeros(UNITS), x @ np.array(release["theta"]).reshape(2, 3).T))
     likely = np.exp(margins) / np.exp(margins).sum(1, keepdims=True)
     residual = likely - np.eye(3)[held["c"]]

@@ -3,11 +3,11 @@
 Of a point that was released before and is only looked at, the claim rests on records that the point has not seen.
 """
 
-from typing import ClassVar, Final, Literal, Self
+from typing import Final, Literal, Self
 
 from pydantic import Field
 
-from core.privacy.facts import Frozen, Grown
+from core.privacy.facts import Frozen
 
 Records = Literal["same_dataset", "same_people", "different_people"]
 """Whose records two jobs read: a scope is the people behind its datasets."""
@@ -67,10 +67,8 @@ class Selection(Frozen):
     failure: float = Field(description="omega, of the whole selection")
 
 
-class Certificate(Grown):
+class Certificate(Frozen):
     """A claim, with how sure it is and what it rests on; part of a model's release."""
-
-    NEWER: ClassVar = frozenset({"second_order", "models", "selection", "untrained", "norm"})
 
     ended_by: str = Field(description="why the method ended: rounds, budget, small_gradient, step_cap, ...")
     quantity: str = Field(description="what is bounded: excess_risk or gradient_norm, in encoded units")

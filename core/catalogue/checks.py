@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from core.privacy.facts import Frozen, Grown, Sampling
+from core.privacy.facts import Frozen, Sampling
 
 JobCheck = Literal["not converged", "too many coefficients", "separated", "too few events"]
 """Said of a whole job: none of its coefficients has an interval then."""
@@ -22,10 +22,8 @@ class ColumnLook(Frozen):
     )
 
 
-class Learned(Grown):
+class Learned(Frozen):
     """The encoding and the figures that the job learned by noised answers; with them its weights are public."""
-
-    NEWER = frozenset({"offset", "sampling", "beyond"})
 
     columns: tuple[ColumnLook, ...] = Field(description="by coefficient; the intercept has centre 0 and scale 1")
     encoding: tuple[tuple[float, ...], ...] = Field(description="E, shape (p, p), applied to encoded rows")

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from math import prod, sqrt
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
 
@@ -59,7 +59,7 @@ from core.catalogue.network.model import NetworkModel
 from core.catalogue.selection import target_of, used_by
 from core.catalogue.tiny import drop_tiny, without_tiny
 from core.errors import FieldError, Invalid
-from core.privacy.facts import Grown
+from core.privacy.facts import Frozen
 
 if TYPE_CHECKING:
     import numpy as np
@@ -73,13 +73,11 @@ _NUMBER_BYTES = {"float64": 8, "float32": 4, "int32": 4}
 _ABSENT = "is missing: give every column the model uses"
 
 
-class Design(Grown):
+class Design(Frozen):
     """A model's encoding: from declared rows to features and target, and from encoded coefficients to declared ones.
 
     Either of ordinary columns, or of one array, which then has no features of its own names.
     """
-
-    NEWER: ClassVar = frozenset({"array", "single", "keeps_missing", "aside", "offset", "sampling"})
 
     features: tuple[Feature, ...]
     target: TargetCoding

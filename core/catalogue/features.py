@@ -5,7 +5,7 @@ See `core.catalogue.design` for the rules; here each column, or each interaction
 
 from collections.abc import Iterable, Sequence
 from math import prod, sqrt
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
@@ -15,7 +15,7 @@ from core.catalogue.model_terms import Factor, product_bounds, product_name, pro
 from core.catalogue.models import PhaseRetrievalModel, PoissonModel, TrainedModel
 from core.catalogue.network.model import NetworkModel
 from core.catalogue.selection import some_of
-from core.privacy.facts import Frozen, Grown
+from core.privacy.facts import Frozen
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,10 +26,8 @@ if TYPE_CHECKING:
 _Positive = Annotated[float, Field(gt=0)]
 
 
-class Feature(Grown):
+class Feature(Frozen):
     """One number of an encoded row; which column it comes from, and how."""
-
-    NEWER: ClassVar = frozenset({"factors"})
 
     name: str = Field(description="`intercept`, the column's name, or `column[level]`; factors joined by `:`")
     column: str | None = Field(description="null for the intercept; of an interaction its columns, joined by `:`")

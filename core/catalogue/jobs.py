@@ -5,9 +5,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import (
     ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
     StringConstraints,
-    model_serializer,
     model_validator,
 )
 
@@ -30,7 +28,6 @@ ModelId = Annotated[str, identifier("mdl")]
 MOST_MODELS: Final = 1000
 Share = Annotated[float, Field(gt=0, lt=1)]
 RETRY_ALLOWANCE: Final = 1
-_READ_BY_EVERY_RELEASE: Final = frozenset({"device", "processes", "max_runtime_seconds", "memory_bytes"})
 
 
 MOST_PROCESSES: Final = 64
@@ -121,17 +118,6 @@ class Resources(Frozen):
             raise ValueError(f"device {self.device} and gpus {self.gpus} contradict each other")
         return self
 
-    @model_serializer(mode="wrap")
-    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what is newer than the first release and not asked for.
-
-        Its trainers, which may still run beside this code, then read our jobs, and a request repeated across an
-        upgrade is the same request.
-        """
-        told: dict[str, Any] = serialize(self)
-        fields = type(self).model_fields
-        return {name: at for name, at in told.items() if name in _READ_BY_EVERY_RELEASE or at != fields[name].default}
-
 
 def _method_may_be_left_out(schema: dict[str, Any]) -> None:
     """Say so in a JSON Schema: for which models is not a thing that `required` can tell."""
@@ -185,13 +171,3 @@ class JobSpec(Frozen):
         if self.dataset is not None and self.federation is not None:
             raise ValueError("a job has a dataset or a federation, not both")
         return self
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out a usual allowance, and assumptions, clients and models where there are none: all came later.
-
-        As in `Resources`; a filled job has no assumptions, for its plan has taken what it needs of them.
-        """
-        told: dict[str, Any] = serialize(self)
-        unsaid = {"retry_allowance": RETRY_ALLOWANCE, "assume": None, "federation": None, "models": ()}
-        return {name: at for name, at in told.items() if name not in unsaid or getattr(self, name) != unsaid[name]}

@@ -5,13 +5,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from core.privacy.facts import Grown
+from core.privacy.facts import Frozen
 
 PositiveNumber = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Scale = PositiveNumber | None
 
 
-class AbstractLoss(Grown, ABC):
+class AbstractLoss(Frozen, ABC):
     """What a loss promises of every record; figures are for scales in the units of the margin."""
 
     @property

@@ -10,24 +10,22 @@ the self-concordant losses are those of Ostrovskii and Bach (2021).
 """
 
 from math import erf, exp, hypot, log, log1p, pi, sqrt
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from core.catalogue.loss_bases import AbstractLoss, AbstractRobust, PositiveNumber
 from core.catalogue.nonconvex_losses import Brier, Cauchy, GemanMcClure, RobustPhase, SineLink, SmoothPhase
-from core.privacy.facts import Frozen, Grown
+from core.privacy.facts import Frozen
 
 
-class Mallows(Grown):
+class Mallows(Frozen):
     """w(x) = min(1, (t/|x|)^power) with t = `bound`, on the scaled features, intercept included; None: planned.
 
     |w x| <= t for every power and every x, so no row needs to be bounded. w |x|^2 <= t^2 from the second power on and
     w |x|^3 <= t^3 for the third; without such a bound the matrix question it is for is refused. The paper's W1, W2, W3.
     """
-
-    NEWER: ClassVar = frozenset({"power"})
 
     kind: Literal["mallows"] = "mallows"
     bound: PositiveNumber | None = None
@@ -167,8 +165,6 @@ class Huber(AbstractRobust):
     Joint: the loss is scale * rho(r) + kappa * scale/2 as a function of both, kappa = E psi_c(Z)^2 for normal Z, which
     makes the scale that of the errors where they are normal.
     """
-
-    NEWER: ClassVar = frozenset({"joint", "scale_floor"})
 
     kind: Literal["huber"] = "huber"
     joint: bool = Field(

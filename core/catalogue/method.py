@@ -9,7 +9,7 @@ from pydantic import Field
 from core.catalogue.sampling import FullSampling, Sampling, StreamSampling
 from core.privacy.calibration import Fits
 from core.privacy.events import Event
-from core.privacy.facts import Facts, Frozen, Grown
+from core.privacy.facts import Facts, Frozen
 
 
 class Bound(Frozen):
@@ -52,7 +52,7 @@ class Card(Frozen):
     )
 
 
-class AbstractSettings(Grown, ABC):
+class AbstractSettings(Frozen, ABC):
     """One method's public settings: frozen, on the wire and in the database as they are."""
 
     offers_intervals: ClassVar[bool] = True

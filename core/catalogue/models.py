@@ -1,7 +1,7 @@
 """Model kinds: what is fitted to which columns."""
 
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -10,11 +10,11 @@ from core.catalogue.description_model import DescriptionModel
 from core.catalogue.losses import Binary, Clip, Huber, Logistic, Mallows, Phase, Poisson, Robust, Weights
 from core.catalogue.network.model import NetworkModel as NetworkModel  # noqa: PLC0414 - where every kind is looked for
 from core.catalogue.nonconvex_losses import SmoothPhase
-from core.privacy.facts import Grown
+from core.privacy.facts import Frozen
 
 
 def _with_kind(kind: str, given: Any) -> Any:  # noqa: ANN401 - whatever was sent
-    """Name the usual kind where none was, as the first release, which had no other, let people do."""
+    """Name the default kind where the request names none, so that `"weights": {"bound": 4}` is enough."""
     return {"kind": kind, **given} if isinstance(given, dict) and "kind" not in given else given
 
 
@@ -36,12 +36,9 @@ Interactions = Annotated[
         "each value but the first",
     ),
 ]
-_GENERALISED = frozenset({"ridge", "interactions", "offset", "sampling_weights"})
 
 
-class _Linear(Grown):
-    NEWER: ClassVar = frozenset({"ridge", "interactions"})
-
+class _Linear(Frozen):
     target: Name
     features: tuple[Name, ...] | None = Field(default=None, min_length=1, description="default: all other columns")
     intercept: bool = True
@@ -52,8 +49,6 @@ class _Linear(Grown):
 
 
 class _Generalised(_Linear):
-    NEWER: ClassVar = _GENERALISED
-
     offset: Name | None = Field(
         default=None,
         description="a number or integer column that enters the linear predictor with coefficient one; no feature "
@@ -68,8 +63,6 @@ class _Generalised(_Linear):
 
 class LogisticModel(_Generalised):
     """Logistic regression of a binary column, by likelihood or by squared errors of probabilities."""
-
-    NEWER: ClassVar = _GENERALISED | {"loss"}
 
     kind: Literal["logistic"] = "logistic"
     loss: BinaryLoss = Logistic()
@@ -86,8 +79,6 @@ class LinearModel(_Generalised):
 
 class PoissonModel(_Generalised):
     """Poisson regression, log link, of a number or integer column whose declared lower bound is 0 or more."""
-
-    NEWER: ClassVar = _GENERALISED | {"exposure"}
 
     kind: Literal["poisson"] = "poisson"
     exposure: Name | None = Field(

@@ -5,7 +5,7 @@ answers; only the line search, a Lipschitz estimate and gradient steps in front 
 """
 
 from math import sqrt
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -63,10 +63,6 @@ WarmStart = Annotated[RidgeStart | GradientStart, Field(discriminator="kind")]
 
 class NewtonOptions(AbstractSettings):
     """What NoisyNewton may do beside steps of fixed damping."""
-
-    NEWER: ClassVar = frozenset(
-        {"step_rule", "damped_steps", "warm_start", "lipschitz_share", "line_search", "scale_step"}
-    )
 
     step_rule: Literal["fixed", "adaptive", "switching"] = Field(
         default="fixed",

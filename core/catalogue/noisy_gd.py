@@ -36,7 +36,6 @@ class NoisyGradientDescent(AbstractSettings):
     it the same whatever the target's units (the Hessian is as 1/scale), and the scale is kept above its public floor.
     """
 
-    NEWER: ClassVar = frozenset({"scaling"})
     federates: ClassVar = True
 
     kind: Literal["noisy_gd"] = "noisy_gd"

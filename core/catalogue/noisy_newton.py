@@ -8,9 +8,9 @@ Hessian costs p^2, and noise of the matrix only slows them down.
 from collections.abc import Sequence
 from itertools import zip_longest
 from math import sqrt
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from core.catalogue.method import Assumption, Bound, Card
 from core.catalogue.newton_options import NewtonOptions
@@ -42,12 +42,6 @@ DAMPED_STEPS = 17
 NOISY_HESSIAN = 0.01
 """Above this ratio of the spectral noise of a Hessian to its public bound, memoryless steps are damped."""
 FLOOR_MULTIPLE = 0.75
-_PLANNED_BY_THE_FIRST = frozenset(
-    {"steps", "damping", "mu", "curvature_share", "last_gradient_share", "eigenvalue_floor", "radius"}
-)
-_NEWER = frozenset({"memory", "growth", "hessians", "averaged"})
-
-
 MEMORYLESS_CURVATURE_SHARE = 0.35
 SMALLEST_WEIGHT = 1e-30
 """Of a step relative to the last; smaller shares are refused by the lattice in any case."""
@@ -111,16 +105,6 @@ class NoisyNewton(NewtonOptions):
         default="budgeted",
         description="private: stop once a noised gradient is no longer than half the noise of one coordinate",
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_plan_of_the_first_release(cls, given: Any) -> Any:  # noqa: ANN401 - whatever was sent
-        """Fill a stored plan that has all the first release knew, and nothing newer, as that release ran it."""
-        if not isinstance(given, dict) or given.keys() & _NEWER:
-            return given
-        if any(given.get(name) is None for name in _PLANNED_BY_THE_FIRST):
-            return given
-        return {**given, "memory": 0.0, "growth": 1.0, "hessians": given["steps"], "averaged": 1}
 
     def plan(self, facts: Facts, mu: float) -> Self:
         """Fill what is open, from public facts alone (`docs/weights.md` says how the constants were found)."""

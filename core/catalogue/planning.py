@@ -253,9 +253,7 @@ def describe(
     facts = make_facts(model, design, units, adjacency, spec.optimizer.start or "zeros")
     if isinstance(spec.optimizer, WhitenedNewton):
         facts = with_ranges(facts, design)
-    if (
-        isinstance(spec.optimizer, SelectModel) and spec.optimizer.mode != "gradient"
-    ):  # others' jobs are as trainers of earlier releases know them
+    if isinstance(spec.optimizer, SelectModel) and spec.optimizer.mode != "gradient":
         facts = facts.model_copy(update={"hessian_rank": 1})  # a number times x x^T; other losses are refused
     return design, model, facts
 

@@ -44,8 +44,6 @@ class WhitenedNewton(AbstractSettings):
     residual scale and a Poisson cap are learned on the way. Intervals come with it, for no further answers.
     """
 
-    NEWER: ClassVar = frozenset({"weighted", "shifted"})
-
     has_covariance: ClassVar = True
     federates: ClassVar = True
     about: ClassVar = (0, 1)

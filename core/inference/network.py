@@ -7,7 +7,7 @@ trained, for jobs about this very point. Nothing else of the training is in a ro
 
 import base64
 from functools import cached_property
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from core.errors import FieldError, Invalid
 from core.inference.description import ReleasedDescription
 from core.inference.network_graph import Single, make_graph, split
 from core.inference.released import Released
-from core.privacy.facts import Frozen, Grown
+from core.privacy.facts import Frozen
 from core.privacy.reports import Report
 
 LITTLE: Final = np.dtype("<f4")
@@ -38,10 +38,8 @@ class Training(Frozen):
     settings: dict[str, Any] = Field(description="of the method, as they ran")
 
 
-class ReleasedNetwork(Grown):
+class ReleasedNetwork(Frozen):
     """All that leaves a network's job: one row of models, as JSON."""
-
-    NEWER: ClassVar = frozenset({"adapters"})
 
     kind: Literal["network"] = "network"
     target: str

@@ -98,12 +98,12 @@ def _mean(released: Released, margin: Array) -> tuple[str, Array, Array]:
         chance = expit(margin)
         return "probability", chance, chance * (1 - chance)
     if released.kind == "poisson":
-        loss = released.fitted_loss
+        loss = released.loss
         assert isinstance(loss, Poisson), "Poisson models have that loss"
         assert loss.cap is not None, "the planner fills it"
         mean = np.exp(np.minimum(margin, log(loss.cap)))
         return "mean", mean, mean
-    coding, loss = released.design.target, released.fitted_loss
+    coding, loss = released.design.target, released.loss
     if released.kind == "phase_retrieval":
         return "value", coding.scale * margin**2, 2 * coding.scale * margin
     if isinstance(loss, SineLink):

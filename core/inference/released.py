@@ -5,7 +5,7 @@ class, then an unknown residual scale. Shown are declared units: declared = A en
 one block of A for each class.
 """
 
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,9 @@ from core.catalogue.certificate import Certificate
 from core.catalogue.checks import Checks
 from core.catalogue.columns import Coded
 from core.catalogue.design import Design
-from core.catalogue.losses import Huber, Logistic, Loss, Mallows, Multinomial, Weights
-from core.catalogue.models import LinearModel, MultinomialModel, RegressionModel
-from core.privacy.facts import Frozen, Grown
+from core.catalogue.losses import Huber, Loss, Multinomial, Weights
+from core.catalogue.models import MultinomialModel, RegressionModel
+from core.privacy.facts import Frozen
 from core.privacy.reports import Report
 
 Vector = tuple[float, ...]
@@ -44,14 +44,8 @@ class Flags(Frozen):
     scale_floored: bool = False
 
 
-class Released(Grown):
-    """All that leaves a job: one row of models, as JSON.
-
-    A row with nothing newer than the first release in it is written as that release wrote it: `weight_bound` and, for
-    a Huber loss with a known scale, `huber`. `loss` and `weights` say the rest.
-    """
-
-    NEWER: ClassVar = frozenset({"loss", "weights", "ridge", "certificate", "iterates", "checks"})
+class Released(Frozen):
+    """All that leaves a job: one row of models, as JSON."""
 
     kind: Kind
     target: str
@@ -69,13 +63,10 @@ class Released(Grown):
     """Of theta, encoded units; None where the job asked for no intervals."""
     flags: Flags
     privacy: Report
-    weight_bound: float
-    huber: tuple[float, float] | None = None
-    """c and the known scale in the target's units; None for other losses."""
-    loss: Loss | None = None
-    """As the model was filled, scales in the target's units; None: logistic, or as `huber` says."""
-    weights: Weights | None = None
-    """None: Mallows weights of the second power."""
+    loss: Loss
+    """As the model was filled, scales in the target's units."""
+    weights: Weights
+    """As the model was filled."""
     ridge: float = 0.0
     certificate: Certificate | None = None
     """What the method claims of this very point; None: it claims nothing."""
@@ -85,21 +76,9 @@ class Released(Grown):
     """Evenly spaced ones on the way, as theta, the last of all with them; None: the job kept none."""
 
     @property
-    def fitted_loss(self) -> Loss:
-        """The loss, whichever release wrote the row."""
-        if self.loss is not None:
-            return self.loss
-        return Logistic() if self.huber is None else Huber(c=self.huber[0], scale=self.huber[1])
-
-    @property
     def convex(self) -> bool:
         """Whether that loss is convex."""
-        return self.fitted_loss.weak_convexity == 0
-
-    @property
-    def weighting(self) -> Weights:
-        """The weights, whichever release wrote the row."""
-        return Mallows(bound=self.weight_bound) if self.weights is None else self.weights
+        return self.loss.weak_convexity == 0
 
     @property
     def scaled(self) -> bool:
@@ -136,15 +115,13 @@ class Released(Grown):
     @property
     def equation(self) -> tuple[object, ...]:
         """What says which equation was solved: two rows of the same records that agree here estimate one value."""
-        return (self.kind, self.design, self.fitted_loss, self.weighting, self.ridge)
+        return (self.kind, self.design, self.loss, self.weights, self.ridge)
 
 
 def fitted_loss_of(model: RegressionModel, design: Design) -> Loss:
     """Return the loss that a release of this filled model is told to have; scales are in the target's units."""
     if isinstance(model, MultinomialModel):
         return Multinomial(classes=design.classes)
-    if isinstance(model, LinearModel) and isinstance(model.loss, Huber) and not model.loss.joint:
-        return Huber(c=model.loss.c, scale=model.loss.scale)  # all that the first release wrote of one
     return model.loss
 
 

@@ -72,7 +72,7 @@ def _of_counts(loss: Poisson, checks: Checks | None) -> str:
 
 def loss_words(released: Released) -> str:
     """Return the loss as a phrase."""
-    loss = released.fitted_loss
+    loss = released.loss
     if released.checks is not None and isinstance(loss, Huber):
         return f"Huber loss (c = {loss.c:g}, residual scale learned, {loss.scale:.4g})"
     if isinstance(loss, AbstractRobust):
@@ -90,7 +90,7 @@ def loss_words(released: Released) -> str:
 
 def weight_words(released: Released) -> str:
     """Return the weights as a phrase."""
-    weights = released.weighting
+    weights = released.weights
     if released.checks is not None:
         return f"weights min(1, t^2/|E x|^2) on re-encoded rows E x (t = {released.checks.learned.weight_bound:.3g})"
     if released.optimizer == "sufficient_statistics":
@@ -139,7 +139,7 @@ def notes(released: Released) -> list[str]:
     learned = None if released.checks is None else released.checks.learned.sampling
     said += term_notes(released.design, released.units, learned)
     said += _meaning(released)
-    if isinstance(released.weighting, Clip) and released.optimizer != "sufficient_statistics":
+    if isinstance(released.weights, Clip) and released.optimizer != "sufficient_statistics":
         said.append(
             "Clipped gradients solve another equation than the model's: estimates may be biased however many records "
             "there are."
@@ -151,7 +151,7 @@ def _meaning(released: Released) -> list[str]:
     """Return what coefficients mean where that is not the usual."""
     if released.kind == "phase_retrieval":
         return ["The signs of all coefficients together are not known: the opposite of each predicts the same."]
-    if isinstance(released.fitted_loss, SineLink):
+    if isinstance(released.loss, SineLink):
         return ["Coefficients are those of the linear predictor, in the target's units; predicted is the link's value."]
     return []
 
@@ -267,9 +267,9 @@ def _count(number: int, noun: str) -> str:
 def _why_none(released: Released) -> str:
     if released.checks is not None and released.checks.job:
         return f"All intervals are withheld: {', '.join(released.checks.job)}."
-    if not isinstance(released.weighting, Clip) and not released.convex:
+    if not isinstance(released.weights, Clip) and not released.convex:
         return "There are no intervals: no covariance is known for a loss that is not convex."
-    if isinstance(released.weighting, Clip):
+    if isinstance(released.weights, Clip):
         return "There are no intervals: no covariance is known for clipped gradients or sufficient statistics."
     return "There are no intervals: the job asked for none."
 

@@ -34,9 +34,7 @@ def iterate(settings: NoisyGradientDescent, oracle: Oracle) -> tuple[Estimate, S
     assert settings.steps is not None, "plan first"
     assert settings.radius is not None, "plan first"
     (gradient,) = settings.questions()
-    start = _start(settings, oracle)
-    kept = begun(settings.start, oracle, start)
-    state = {**start, "taken": kept["step"], **kept}  # a state of the first release has no count or start of its own
+    state = begun(settings.start, oracle, _start(settings, oracle))
     status = Status.FINISHED
     for step in range(int(state["step"]) + 1, settings.steps + 1):
         theta = state["theta"]

@@ -80,9 +80,7 @@ def iterate(settings: NoisyNewton, oracle: Oracle) -> tuple[Estimate, Status]:
 
 def _resumed(settings: NoisyNewton, oracle: Oracle) -> State:
     """Return the state to go on from; before the first step, with a bound on how fast Hessians change if asked."""
-    start = _start(settings, oracle)
-    kept = oracle.resume(start)
-    state = {**start, "taken": kept["step"], **kept}  # a state of the first release has no count of its own
+    state = oracle.resume(_start(settings, oracle))
     assert settings.mu is not None, "plan first"
     if int(state["step"]) == 0:
         for question in settings.lipschitz_questions(settings.mu):

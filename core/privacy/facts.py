@@ -1,9 +1,9 @@
 """Public facts about a set of private records: all that a price, a plan or a sensitivity may depend on."""
 
 from enum import StrEnum
-from typing import Any, ClassVar, Final, Literal
+from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, ConfigDict, Field
 
 PART_UNITS: Final = 2**13
 """Sums are made of parts: floats add up at most this many consecutive units, and from there on integers do.
@@ -22,24 +22,6 @@ class Frozen(BaseModel):
     """A public value: immutable, compared by content, closed to unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Grown(Frozen):
-    """A public value with fields that earlier releases did not know: left out where nobody asked for them.
-
-    Trainers of an earlier release, which may still run beside this code, then read our jobs, and a request repeated
-    across an upgrade is the same request.
-    """
-
-    NEWER: ClassVar[frozenset[str]] = frozenset()
-    """Names of the fields added since the first release."""
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        told: dict[str, Any] = serialize(self)
-        fields = type(self).model_fields
-        usual = {name for name in self.NEWER if getattr(self, name) == fields[name].default}
-        return {name: at for name, at in told.items() if name not in usual}
 
 
 class Adjacency(StrEnum):
@@ -62,10 +44,8 @@ class UnknownScale(Frozen):
     )
 
 
-class Ranges(Grown):
+class Ranges(Frozen):
     """Where each encoded feature and the target may lie, as declared; for methods that learn how to encode them."""
-
-    NEWER = frozenset({"offset"})
 
     kinds: tuple[Literal["constant", "number", "two"], ...] = Field(
         description="of each feature: the intercept, a number within its range, or one of two values"
@@ -95,7 +75,7 @@ class Sampling(Frozen):
         return self.effect * self.mean**2
 
 
-class Facts(Grown):
+class Facts(Frozen):
     """What is public about the records behind an oracle.
 
     The bounds are promises about each unit's contribution, kept by the oracle (it clips to them):
@@ -125,8 +105,6 @@ class Facts(Grown):
     ``part_rows`` says how sums are made where a unit's gradient is a network's: floats of single precision add up at
     most so many rows, and from there on integers do; None: float64 parts of PART_UNITS units.
     """
-
-    NEWER = frozenset({"part_rows", "hessian_rank", "ranges", "sampling"})
 
     units: int = Field(gt=0, description="n, the number of units, null records included")
     dimension: int = Field(gt=0, description="p, the number of parameters, an unknown scale included")

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from core.catalogue.questions import Looked, Question, Tabled, summed
 from core.errors import ensure
-from core.privacy.facts import PART_UNITS, Facts, Grown, parts_in
+from core.privacy.facts import PART_UNITS, Facts, Frozen, parts_in
 from core.problems import Problem
 from core.problems.blocks import BlockProblem
 from core.problems.linear import LinearProblem
@@ -27,13 +27,11 @@ from core.problems.neural.problem import NetworkProblem
 from core.problems.process_group import ProcessGroup
 
 
-class Sum(Grown):
+class Sum(Frozen):
     """What the leader tells before everybody sums; theta follows, and the other point, rows and mask if there are any.
 
     The mask is over the list of rows where there is one, and over all records where there is none.
     """
-
-    NEWER = frozenset({"points", "listed", "single"})
 
     kind: Literal["sum"] = "sum"
     question: Question

@@ -14,7 +14,7 @@ from core.catalogue.columns import Coded, bounds_of
 from core.catalogue.describe import Describe
 from core.catalogue.description_model import DescriptionModel
 from core.catalogue.design import Design
-from core.catalogue.losses import Huber, Logistic, Loss, Mallows, Poisson, Weights
+from core.catalogue.losses import Huber, Loss, Poisson
 from core.catalogue.modelling import encoded_loss
 from core.catalogue.models import NetworkModel, RegressionModel
 from core.catalogue.planning import PlannedJob
@@ -194,10 +194,8 @@ def describe(planned: PlannedJob, order: Order, fitted: Release[Fitted], charged
         covariance=covariance,
         flags=_flags(estimate, sandwich, scale_floored=_at_floor(planned, theta[-1])),
         privacy=report(_promised(order, charged), order.terms, order.adjacency, declared=True),
-        weight_bound=model.weights.bound,
-        huber=(loss.c, loss.scale) if isinstance(loss, Huber) and not loss.joint and loss.scale is not None else None,
-        loss=_newer_loss(loss),
-        weights=_newer_weights(model.weights),
+        loss=loss,
+        weights=model.weights,
         ridge=model.ridge,
         certificate=_claim(planned, order, estimate),
         checks=_shown(checks, planned, order.units, theta),
@@ -277,17 +275,6 @@ def _at_floor(planned: PlannedJob, last: float) -> bool:
     """Say whether the last parameter is an unknown scale at its floor."""
     loss = encoded_loss(_regression(planned), planned.design)
     return isinstance(loss, Huber) and loss.scale_floor is not None and last <= loss.scale_floor * (1 + ROUNDING)
-
-
-def _newer_loss(loss: Loss) -> Loss | None:
-    """Return a loss that the first release did not know; it wrote two figures of those Huber losses that it did."""
-    known = isinstance(loss, Logistic) or (isinstance(loss, Huber) and not loss.joint)
-    return None if known else loss
-
-
-def _newer_weights(weights: Weights) -> Weights | None:
-    """Return weights that the first release did not know."""
-    return None if isinstance(weights, Mallows) and weights.power == Mallows().power else weights
 
 
 def _regression(planned: PlannedJob) -> RegressionModel:

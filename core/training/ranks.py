@@ -19,7 +19,7 @@ from core.errors import PrivacyInvariantError, ensure
 from core.oracle.account import EVERYTHING, Account
 from core.oracle.samples import batch_of, sampled
 from core.privacy.events import Event
-from core.privacy.facts import Frozen, Grown
+from core.privacy.facts import Frozen
 from core.problems import Problem
 from core.problems.process_group import ProcessGroup
 from core.problems.sharded import ShardedProblem, Sum, member_of, shard_of
@@ -38,10 +38,8 @@ Gather = Callable[[int], ProcessGroup | None]
 """Returns a group of so many processes, which wait to be told; None for one."""
 
 
-class Opened(Grown):
+class Opened(Frozen):
     """The attempt is on record as having opened the records: everybody may open their own rows."""
-
-    NEWER = frozenset({"job"})
 
     kind: Literal["opened"] = "opened"
     planned: PlannedJob

@@ -9,6 +9,7 @@ import pytest
 from safetensors.numpy import load
 
 from core.catalogue.jobs import JobSpec
+from core.catalogue.losses import Logistic, Mallows
 from core.catalogue.planning import plan_job
 from core.inference.released import Flags, Released
 from core.privacy.events import EVENT
@@ -49,7 +50,8 @@ def finish(service: Service, job_id: str, approval: str = "not-needed") -> str:
             eigenvalues_floored=0, curvature_floored=0, score_floored=0, optimizer_floored=0, slow_directions=0
         ),
         privacy=report(price, terms, Adjacency.ZERO_OUT, declared=True),
-        weight_bound=2.0,
+        loss=Logistic(),
+        weights=Mallows(bound=2.0),
     )
     while True:
         claim = database.run(rows.claim, "test", 600.0)

@@ -241,10 +241,6 @@ class TestNetworks:
         design = make_design(WITH_ARRAYS, network(*features))
         assert Design.model_validate_json(design.model_dump_json()) == design
 
-    def test_designs_of_regressions_are_written_as_before(self) -> None:
-        told = make_design(COLUMNS, LogisticModel(target="y")).model_dump(mode="json")
-        assert set(told) == {"features", "target", "columns", "target_column"}
-
     @pytest.mark.parametrize(
         ("model", "pointer"),
         [

@@ -244,16 +244,6 @@ def test_unknown_fields_of_other_models_are_named() -> None:
         LogisticModel.model_validate({"target": "ill", "interactions": [["age"]]})
 
 
-def test_plans_without_them_are_written_as_before() -> None:
-    planned = plan(1000, 1.0, model={"kind": "logistic", "target": "ill", "features": MAINS})
-    told = planned.model_dump(mode="json")
-    assert not {"offset", "sampling_weights", "interactions"} & set(told["spec"]["model"])
-    assert not any(told["spec"]["optimizer"].get(name) for name in ("weighted", "shifted"))
-    assert set(told["design"]) == {"features", "target", "columns", "target_column"}
-    assert all("factors" not in feature for feature in told["design"]["features"])
-    assert "sampling" not in told["facts"]
-
-
 def test_sites_must_declare_weights_offset_and_factors_alike() -> None:
     model = PoissonModel(
         target="visits",

@@ -20,7 +20,7 @@ OTHER = released(optimizer="noisy_gd", theta=(0.35, -1.0, 0.4, 0.3), covariance=
         (OTHER, "same_dataset", "same_equation"),
         (OTHER.model_copy(update={"ridge": 0.1}), "same_dataset", "same_people"),
         (OTHER.model_copy(update={"weights": Mallows(bound=2.0, power=3)}), "same_dataset", "same_people"),
-        (OTHER.model_copy(update={"weight_bound": 3.0}), "same_dataset", "same_people"),
+        (OTHER.model_copy(update={"weights": Mallows(bound=3.0)}), "same_dataset", "same_people"),
         (OTHER, "same_people", "same_people"),
         (OTHER, "different_people", "different_people"),
         (OTHER.model_copy(update={"covariance": None}), "same_dataset", "no_covariance"),

@@ -43,7 +43,7 @@ SINE = of(
 )
 BRIER = of(LogisticModel(target="y", features=("age",)), Brier(), (0.3, 0.2))
 GEMAN = of(LinearModel(target="spent", features=FEATURES), GemanMcClure(scale=20), (0.3, 0.2, -0.1))
-EVERY = pytest.mark.parametrize("model", [PHASE, SINE, BRIER, GEMAN], ids=lambda model: model.fitted_loss.kind)
+EVERY = pytest.mark.parametrize("model", [PHASE, SINE, BRIER, GEMAN], ids=lambda model: model.loss.kind)
 
 
 @EVERY

@@ -1,6 +1,5 @@
 """Tables, tests, contrasts, predictions and text from one released value, for every kind of model."""
 
-import json
 from collections import Counter
 from decimal import Decimal
 from math import exp
@@ -15,7 +14,7 @@ from statsmodels.stats.weightstats import ztost
 
 from core.catalogue.certificate import Certificate
 from core.catalogue.features import Feature
-from core.catalogue.losses import Clip, Huber, LogCosh, Mallows, Poisson, Schweppe, Squared
+from core.catalogue.losses import Clip, LogCosh, Mallows, Poisson, Schweppe, Squared
 from core.errors import Invalid
 from core.inference.hypotheses import contrast, wald_test
 from core.inference.predictions import predict
@@ -35,21 +34,6 @@ ROW: dict[str, Any] = {"age": 40, "job": "c", "y": "yes"}
 @pytest.mark.parametrize("kind", KINDS)
 def test_survives_storage(kind: str) -> None:
     assert Released.model_validate_json(of_kind(kind).model_dump_json()) == of_kind(kind)
-
-
-def test_a_row_with_nothing_new_is_written_as_the_first_release_wrote_it_and_read_back() -> None:
-    known = {
-        "kind", "target", "optimizer", "units", "steps", "status", "level", "correction", "design", "theta",
-        "covariance", "flags", "privacy", "weight_bound", "huber",
-    }  # fmt: skip
-    for kind in ("logistic", "linear"):
-        stored = json.loads(of_kind(kind).model_dump_json())
-        assert set(stored) == known
-    assert stored["design"]["target"]["kind"] == "number"
-    old = Released.model_validate(stored)
-    assert old.fitted_loss == Huber(c=1.345, scale=20.0)
-    assert old.weighting == Mallows(bound=2.0)
-    assert {"loss", "weights", "ridge"} <= set(of_kind("joint", weights=Schweppe(bound=1.0), ridge=0.1).model_dump())
 
 
 def test_the_table_is_in_declared_units_and_its_arithmetic_holds() -> None:
@@ -342,7 +326,7 @@ def test_the_methods_paragraph_says_what_was_fitted(kind: str) -> None:
     }
     assert words[kind] in methods_paragraph(of_kind(kind))
     assert "No intervals" in methods_paragraph(of_kind(kind, covariance=None))
-    assert loss_words(of_kind("linear", loss=Squared(), huber=None)) == "squared loss"
+    assert loss_words(of_kind("linear", loss=Squared())) == "squared loss"
 
 
 @pytest.mark.parametrize(
@@ -352,7 +336,7 @@ def test_the_methods_paragraph_says_what_was_fitted(kind: str) -> None:
         ({"weights": Mallows(bound=1.5, power=3)}, "Mallows weights (bound 1.5, power 3)"),
         ({"weights": Clip(bound=0.5)}, "gradient clipped at 0.5"),
         ({"optimizer": "sufficient_statistics", "weights": Clip(bound=1.0)}, "within their declared bounds"),
-        ({"loss": LogCosh(scale=3.0), "huber": None}, "log-cosh loss (c = 1.345, residual scale known, 3)"),
+        ({"loss": LogCosh(scale=3.0)}, "log-cosh loss (c = 1.345, residual scale known, 3)"),
         ({"ridge": 0.25}, "a ridge penalty of 0.25"),
     ],
     ids=["schweppe", "mallows", "clip", "sufficient", "log-cosh", "ridge"],

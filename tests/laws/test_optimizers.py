@@ -16,7 +16,7 @@ from core.catalogue.clipped.rules import Adam, MovingMean, NoMean, Sgd, TailMean
 from core.catalogue.jobs import Inference
 from core.catalogue.method import AbstractSettings
 from core.catalogue.methods import METHODS, SETTINGS, AnySettings
-from core.catalogue.newton_options import GradientStart, LineSearch, RidgeStart
+from core.catalogue.newton_options import GradientStart, LineSearch, NewtonOptions, RidgeStart
 from core.catalogue.noisy_gd import NoisyGradientDescent
 from core.catalogue.noisy_newton import NoisyNewton
 from core.catalogue.questions import Curvature, Gradient, Question
@@ -258,7 +258,7 @@ def answers(settings: Iterating, steps: int) -> int:
 
 
 def named(settings: Iterating) -> str:
-    options = (one for one in NoisyNewton.NEWER if getattr(settings, one, "fixed") not in (None, "fixed"))
+    options = (one for one in NewtonOptions.model_fields if getattr(settings, one, "fixed") not in (None, "fixed"))
     rule = [settings.rule.kind] if isinstance(settings, ClippedSgd) else []
     return "-".join([settings.kind, getattr(settings, "stop", "budgeted"), *rule, *sorted(options)])
 
@@ -345,7 +345,9 @@ class TestEveryOptimizer:
             bare = type(settings)().plan(known, 0.7)
             assert bare.plan(known, 5.0) == bare
             left = {name for name, value in bare.model_dump().items() if value is None}
-            assert left <= DECLARED, "what nobody declared stays open, all else is planned"
+            assert left <= DECLARED | NewtonOptions.model_fields.keys(), (
+                "what nobody declared stays open, all else is planned"
+            )
 
     def test_is_refused_under_every_other_adjacency(self, settings: Iterating) -> None:
         for adjacency in set(Adjacency) - set(settings.card().adjacency):

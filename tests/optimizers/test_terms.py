@@ -16,7 +16,7 @@ import statsmodels.formula.api as smf
 from numpy.typing import NDArray
 
 from core.catalogue.design import Design
-from core.catalogue.losses import Logistic
+from core.catalogue.losses import Logistic, Mallows
 from core.inference import predictions
 from core.inference.released import Released
 from core.privacy.events import Gaussian
@@ -175,8 +175,7 @@ def released(kind: str, table: Table, **given: bool) -> Released:
         theta=tuple(estimate.theta.tolist()),
         covariance=tuple(tuple(row) for row in estimate.sandwich.covariance.tolist()),
         flags=UNTOUCHED,
-        huber=None,
-        weights=None,
+        weights=Mallows(bound=2.0),
         loss=Logistic() if kind == "logistic" else learned_loss(model.loss, estimate.checks.learned, planned.design),
         checks=estimate.checks,
         level=0.95,

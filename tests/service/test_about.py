@@ -91,7 +91,6 @@ def describe(planned: PlannedJob, **changed: Any) -> Released:
         "theta": THETA,
         "covariance": None,
         "flags": UNTOUCHED,
-        "weight_bound": model.weights.bound,
         "loss": fitted_loss_of(model, planned.design),
         "weights": model.weights,
         "ridge": model.ridge,

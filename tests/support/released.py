@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from core.catalogue.columns import BinaryColumn, CategoryColumn, IntegerColumn, NumberColumn
 from core.catalogue.design import make_design
-from core.catalogue.losses import Huber, Multinomial, Poisson
+from core.catalogue.losses import Huber, Logistic, Mallows, Multinomial, Poisson
 from core.catalogue.models import LinearModel, LogisticModel, MultinomialModel, PoissonModel, RegressionModel
 from core.inference.released import Flags, Released
 from core.privacy.budget import plan_orders
@@ -47,7 +47,7 @@ def rows_of(matrix: NDArray[np.float64]) -> tuple[tuple[float, ...], ...]:
 
 
 def released(*, with_covariance: bool = True, **changed: Any) -> Released:
-    """Return a logistic model of the first release's kind, with fields changed."""
+    """Return a logistic model, with fields changed."""
     fields: dict[str, Any] = {
         "kind": "logistic",
         "target": "y",
@@ -64,7 +64,8 @@ def released(*, with_covariance: bool = True, **changed: Any) -> Released:
         "privacy": report(
             compose(Counter({Gaussian(sigma=4.0): 4})), plan_orders(Decimal(3), Decimal("1e-6")), Adjacency.ZERO_OUT
         ),
-        "weight_bound": 2.0,
+        "loss": Logistic(),
+        "weights": Mallows(bound=2.0),
     }
     return Released(**fields | changed)
 
@@ -76,7 +77,7 @@ def of_kind(kind: str, **changed: Any) -> Released:
     kinds: dict[str, tuple[RegressionModel, dict[str, Any]]] = {
         "linear": (
             LinearModel(target="spent", features=FEATURES),
-            {"huber": (1.345, 20.0), "theta": (0.1, -0.4, 0.2)},
+            {"loss": Huber(c=1.345, scale=20.0), "theta": (0.1, -0.4, 0.2)},
         ),
         "joint": (
             LinearModel(target="spent", features=FEATURES),

@@ -1,4 +1,4 @@
-"""The row that a job leaves: what was fitted, as the model was filled, and what of it the first release wrote."""
+"""The row that a job leaves: what was fitted, as the model was filled."""
 
 from collections import Counter
 from decimal import Decimal
@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from core.catalogue.columns import Column
 from core.catalogue.jobs import JobSpec
-from core.catalogue.losses import Clip, Huber, LogCosh, Mallows, Multinomial, Poisson, Schweppe
+from core.catalogue.losses import Clip, Huber, LogCosh, Logistic, Mallows, Multinomial, Poisson, Schweppe
 from core.catalogue.planning import plan_job
 from core.inference.estimate import Estimate, Sandwich
 from core.inference.released import Released, declared, residual_scale
@@ -76,7 +76,7 @@ def row(
         claim=Claim("job_1", 1, "epoch", 1),
         spec={},
         columns=[],
-        records=Kept("ds_1", "nowhere", "sha256:0", None),
+        records=Kept("ds_1", "nowhere", "sha256:0", "v1.a.b"),
         units=2000,
         adjacency=Adjacency.ZERO_OUT,
         approval="not-needed",
@@ -93,24 +93,21 @@ def row(
 
 
 @pytest.mark.parametrize(
-    ("model", "loss", "huber"),
+    ("model", "loss"),
     [
-        ({"kind": "logistic", "target": "y", "features": ["age"]}, None, False),
-        (LINEAR, None, True),
-        (LINEAR | {"loss": {"kind": "log_cosh"}}, LogCosh, False),
-        (LINEAR | {"kind": "poisson"}, Poisson, False),
+        ({"kind": "logistic", "target": "y", "features": ["age"]}, Logistic),
+        (LINEAR, Huber),
+        (LINEAR | {"loss": {"kind": "log_cosh"}}, LogCosh),
+        (LINEAR | {"kind": "poisson"}, Poisson),
     ],
     ids=["logistic", "huber", "log-cosh", "poisson"],
 )
-def test_a_loss_that_the_first_release_knew_is_written_as_it_wrote_it(
-    model: dict[str, Any], loss: type | None, huber: bool
-) -> None:
+def test_the_row_has_the_loss_and_the_weights_of_the_filled_model(model: dict[str, Any], loss: type) -> None:
     found = row(model, [0.1, 0.2])
-    assert (found.loss is None) == (loss is None)
-    assert loss is None or isinstance(found.loss, loss)
-    assert (found.huber is not None) == huber
-    assert (found.weights, found.ridge) == (None, 0.0)
-    assert found.weighting == Mallows(bound=found.weight_bound)
+    assert isinstance(found.loss, loss)
+    assert isinstance(found.weights, Mallows)
+    assert found.weights.bound is not None
+    assert found.ridge == 0.0
     assert (found.steps, found.status) == (7, "finished")
     assert (found.flags.curvature_floored, found.flags.score_floored, found.flags.eigenvalues_floored) == (2, 1, 3)
     assert Released.model_validate(found.model_dump(mode="json")) == found
@@ -122,7 +119,6 @@ def test_an_unknown_scale_is_the_last_parameter_and_its_floor_is_told() -> None:
     free, floored = (row(model, [0.1, 0.2, last]) for last in (0.2, SCALE_FLOOR))
     assert isinstance(free.loss, Huber)
     assert free.loss.scale == 3.0, "in the target's own units"
-    assert free.huber is None
     assert (free.flags.scale_floored, floored.flags.scale_floored) == (False, True)
     found = residual_scale(free)
     assert found is not None

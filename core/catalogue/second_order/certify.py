@@ -44,7 +44,6 @@ OF_A_GRADIENT: Final = frozenset({"kind", "claims", "mu", "clip", "spread", "fai
 class Certify(AbstractEscape):
     """What held-out records say of a released model's point: by rounds of escape, or of its gradient alone."""
 
-    NEWER: ClassVar = frozenset({"claims", "units"})
     about: ClassVar = (1, 1)
     needs_apart: ClassVar = True
     rooms: ClassVar = (1.5, 1.0)
