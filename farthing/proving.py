@@ -144,7 +144,7 @@ def _event(event: Event) -> str:
 
 def _software(told: Software | None) -> str:
     if told is None:
-        return "not known: written down by no release before this one"
+        return "not known: it was not written down"
     libraries = ", ".join(f"{name} {version}" for name, version in told.libraries.items())
     return f"farthing {told.farthing.version} ({told.farthing.source}), Python {told.python}, {libraries}"
 

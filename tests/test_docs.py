@@ -9,7 +9,7 @@ from typer.main import get_command
 
 from api.errors import STATUS
 from core.errors import Diverged, StaleAttempt
-from core.store.tables import CLIENT_LOST, FAILURE_CODES
+from core.store.tables import FAILURE_CODES
 from farthing.cli import app
 
 ROOT = Path(__file__).parent.parent
@@ -144,4 +144,4 @@ def test_every_code_has_its_line_with_its_status() -> None:
         if refusal not in TOLD_OTHERWISE
     }
     assert {*rows} == known | FROM_NO_REFUSAL
-    assert {*re.findall(r"^\| `([a-z-]+)` \|", failed, re.MULTILINE)} == {*FAILURE_CODES, CLIENT_LOST}
+    assert {*re.findall(r"^\| `([a-z-]+)` \|", failed, re.MULTILINE)} == {*FAILURE_CODES}

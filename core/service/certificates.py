@@ -99,7 +99,7 @@ def payload(session: Session, issuer: str, job: Job, grid_seconds: float, ledger
         "job": {
             "id": job.id,
             "state": job.state,
-            "error": job.failure,
+            "error": job.error_code,
             "created_at": rfc3339(job.created_at),
             "started_at": rfc3339(job.started_at),
             "finished_at": rfc3339(None if job.finished_at is None else queries.on_grid(job.finished_at, grid_seconds)),
@@ -187,7 +187,7 @@ def _figures(promise: Any) -> dict[str, Any] | None:  # noqa: ANN401 - of report
 
 
 def _software(session: Session, job: Job) -> list[dict[str, Any]]:
-    """Return what computed each attempt that opened the records; null of those from before it was written down."""
+    """Return what computed each attempt that opened the records; null where it was not written down."""
     opened = [attempt for attempt in queries.attempts(session, job.id) if attempt.opened_at is not None]
     return [{"attempt": attempt.number, "with": attempt.software} for attempt in opened]
 

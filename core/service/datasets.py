@@ -21,7 +21,7 @@ from core.service.views import BudgetView, DatasetView, rfc3339
 from core.store import datasets as rows
 from core.store import queries
 from core.store.decoding.mock import MAX_MOCK_CELLS, mock_rows
-from core.store.decoding.validation import SEALED, open_report
+from core.store.decoding.validation import open_report
 from core.store.jobs import jobs as job_rows
 from core.store.records import weights
 from core.store.records.master_key import load_master_keys
@@ -119,13 +119,11 @@ def validation(context: Context, caller: Caller, dataset_id: str) -> dict[str, A
         found = find(session, caller, dataset_id)
         if found.owner_id != caller.id:
             raise Forbidden("Only the owner of this dataset sees how its cells were read.")
-        if found.validation is None or (found.wrapped_key is None and SEALED in found.validation):
+        if found.validation is None or found.wrapped_key is None:
             raise Conflict(f"This dataset is {found.state}: there is no report.")
         refuse_elsewhere(context, found, "ask for their report")
-    stored: dict[str, Any] = found.validation
-    if found.wrapped_key is not None and SEALED in stored:  # those of the first release are as they were
-        stored = open_report(stored, load_master_keys(context.settings).unwrap(found.id, found.wrapped_key), found.id)
-    return {"dataset": found.id, **stored}
+    key = load_master_keys(context.settings).unwrap(found.id, found.wrapped_key)
+    return {"dataset": found.id, **open_report(found.validation, key, found.id)}
 
 
 def mock(context: Context, caller: Caller, dataset_id: str, count: int) -> list[dict[str, Any]]:

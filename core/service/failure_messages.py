@@ -45,8 +45,8 @@ def if_lost(planned: PlannedJob) -> str:
 
 def failed_for(job: Job) -> str | None:
     """Return why a failed job failed and what to do about it; None where it has not failed."""
-    if job.failure != LOST:
-        return None if job.failure is None else _FAILED_FOR[job.failure]
+    if job.error_code != LOST:
+        return None if job.error_code is None else _FAILED_FOR[job.error_code]
     times = int(job.spec.get("retry_allowance", RETRY_ALLOWANCE))
     if ledger.is_stream(job.schedule):
         return "its workers were lost as often as any job's may be: ask the operator why before it is submitted again"

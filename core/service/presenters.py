@@ -214,7 +214,7 @@ def _view(
         created_at=rfc3339(job.created_at),
         started_at=rfc3339(job.started_at),
         finished_at=rfc3339(finished_at) if ended else None,
-        error=FailureView(code=job.failure) if ended and job.failure else None,
+        error=FailureView(code=job.error_code) if ended and job.error_code else None,
         failed_for=failed_for(job) if ended else None,
         result=ResultView(model=model.id) if ended and model is not None else None,
         approval=made.approval if ended and made is not None else None,
@@ -250,7 +250,7 @@ def _undrawn(job: Job) -> Event | None:
 
 
 def _allowance(job: Job, account: Balance) -> CostFigures:
-    """Return what a job reserved to pay lost chunks again; one from before there were allowances did not."""
+    """Return what a job reserved to pay lost chunks again."""
     if not any(map(any, job.allowance.values())):
         return NO_COST
     return _allowance_of(chain.canonical(job.schedule), job.spec.get("retry_allowance", RETRY_ALLOWANCE), account)

@@ -12,7 +12,6 @@ from core.service.context import Caller, Context
 from core.service.key_views import UsageView
 from core.store import quotas as rows
 from core.store.ids import new_id
-from core.store.records.storage import open_storage
 
 _STEP_BYTES: Final = 16 * 2**20
 """An upload is counted anew after each; so much more than the quota can be on the disk for a moment."""
@@ -122,12 +121,6 @@ def _admit(context: Context, wanted_bytes: int) -> None:
 
 
 def keep_house(context: Context) -> None:
-    """Forget uploads whose process has died, and note the sizes of files from before sizes were noted."""
+    """Forget uploads whose process has died."""
     settings = context.settings
     context.database.run(rows.remove_silent, settings.upload_seconds + settings.decode_seconds)
-    with context.database.read() as session:
-        unsized = rows.unsized(session, settings.site)
-    if unsized:
-        stored = {one.name: one.bytes for one in open_storage(settings).list()}
-        found = [(dataset_id, stored[location]) for dataset_id, location in unsized if location in stored]
-        context.database.run(rows.put_sizes, found)

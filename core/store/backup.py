@@ -137,7 +137,7 @@ def _copy(database: Database, storage: Storage, folder: Path) -> Manifest:
             raise _Gone(records.dataset_id)
     files = [_told(folder, folder / DATABASE)]  # opening it may have changed its header, so not before
     files += [_told(folder, folder / RECORDS / records.location) for records in kept]
-    fingerprints = {fingerprint_of(records.wrapped_key) for records in kept if records.wrapped_key is not None}
+    fingerprints = {fingerprint_of(records.wrapped_key) for records in kept}
     manifest = Manifest(made_at=made_at, revision=revision, master_keys=tuple(sorted(fingerprints)), files=tuple(files))
     replace(folder / MANIFEST, json.dumps(manifest.model_dump(mode="json"), indent=1).encode())
     sync_folder(folder / RECORDS)

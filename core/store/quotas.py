@@ -1,9 +1,8 @@
 """How much disk each principal's files take at one site: records, weights, declarations and uploads on their way.
 
-A dataset's size is counted where its file is stored. Files from before sizes were noted get theirs from the storage.
+A dataset's size is counted where its file is stored.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,17 +91,3 @@ def end(session: Session, upload_id: str) -> None:
 def remove_silent(session: Session, seconds: float) -> None:
     """Forget uploads that have not grown for so long: the process that received them has died."""
     session.execute(delete(Upload).where(Upload.seen_at < clock.read(session) - seconds))
-
-
-def unsized(session: Session, site: str) -> list[tuple[str, str]]:
-    """Return identifier and file of each dataset of a site whose size nobody has noted."""
-    statement = select(Dataset.id, Dataset.location).where(
-        Dataset.site == site, Dataset.location.is_not(None), Dataset.bytes.is_(None)
-    )
-    return [(row[0], row[1]) for row in session.execute(statement) if row[1] is not None]
-
-
-def put_sizes(session: Session, sizes: Iterable[tuple[str, int]]) -> None:
-    """Note the sizes of datasets' files."""
-    for dataset_id, size in sizes:
-        session.execute(update(Dataset).where(Dataset.id == dataset_id).values(bytes=size))

@@ -28,9 +28,17 @@ JOB_STATES = ("queued", "running", "cancelling", "succeeded", "failed", "cancell
 TERMINAL_STATES = ("succeeded", "failed", "cancelled", "expired")
 WITHDRAWN = "access-withdrawn"
 """Of a job whose owner may no longer use its dataset: it ended in the queue, charged what it had spent."""
-FAILURE_CODES = ("trainer-failed", "worker-lost", "limit-exceeded", "diverged", "gpu-unavailable", WITHDRAWN)
 CLIENT_LOST = "client-lost"
-"""Of a federated job with fewer clients left than its quorum, and of those clients; stored as failed with no code."""
+"""Of a federated job with fewer clients left than its quorum, and of those clients."""
+FAILURE_CODES = (
+    "trainer-failed",
+    "worker-lost",
+    "limit-exceeded",
+    "diverged",
+    "gpu-unavailable",
+    WITHDRAWN,
+    CLIENT_LOST,
+)
 SEVERAL = "*"
 """In place of a site: the clients of this federated job have several."""
 VERDICTS = ("pending", "approved", "rejected")
@@ -60,8 +68,8 @@ class ApiKey(Base):
     id: Mapped[str] = mapped_column(Id, primary_key=True)
     principal_id: Mapped[str] = mapped_column(ForeignKey("principals.id"), index=True)
     name: Mapped[str] = mapped_column(String(200))
-    salt: Mapped[str | None] = mapped_column(String(32))  # None: made before hashes had salts; opens nothing
-    digest: Mapped[str | None] = mapped_column(String(64))  # BLAKE2b of the whole text under the salt
+    salt: Mapped[str] = mapped_column(String(32))
+    digest: Mapped[str] = mapped_column(String(64))  # BLAKE2b of the whole text under the salt
     supplied: Mapped[bool] = mapped_column(server_default="0")  # by an operator: no id in its text
     created_at: Mapped[float] = mapped_column(Float)
     expires_at: Mapped[float | None] = mapped_column(Float)
@@ -289,13 +297,6 @@ class Job(Base):
     def is_federated(self) -> bool:
         """Whether it is a federated job, whose clients hold the records and pay."""
         return self.federation_id is not None and self.place is None
-
-    @property
-    def failure(self) -> str | None:
-        """The public code of what a failed job failed of."""
-        # The first release's CHECK does not know the word, and between two releases tables only grow.
-        missed = self.state == "failed" and self.federation_id is not None
-        return self.error_code or (CLIENT_LOST if missed else None)
 
 
 class Label(Base):

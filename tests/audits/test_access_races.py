@@ -117,7 +117,7 @@ def test_nothing_begins_once_its_principal_is_disabled(scene: Scene) -> None:
     at_once([*[lambda: claim_all(scene)] * 4, disable])
     with scene.database.read() as session:
         disabled_at = session.get_one(Principal, scene.ann).disabled_at
-        states = {job.id: (job.state, job.failure) for job in session.execute(select(Job)).scalars()}
+        states = {job.id: (job.state, job.error_code) for job in session.execute(select(Job)).scalars()}
     assert disabled_at is not None
     begun = scene.begun()
     assert all(at <= disabled_at for at in begun.values())
@@ -144,7 +144,7 @@ def test_nothing_begins_once_access_was_taken_and_given_again(scene: Scene) -> N
     assert len(begun) == taken_at[0], "none began after access had gone"
     with scene.database.read() as session:
         for job in session.execute(select(Job).where(Job.id.in_(made))).scalars():
-            assert job.state == "running" if job.id in begun else job.failure == "access-withdrawn"
+            assert job.state == "running" if job.id in begun else job.error_code == "access-withdrawn"
     assert scene.verified()
 
 

@@ -49,7 +49,7 @@ class Waiting:
     def states(self) -> list[tuple[str, str | None]]:
         with self.database.read() as session:
             rows = [session.get_one(Job, self.id), *federations.clients_of(session, self.id)]
-            return [(row.state, row.failure) for row in rows]
+            return [(row.state, row.error_code) for row in rows]
 
     def balances(self) -> list[tuple[bool, bool]]:
         """Return of each client's scope whether it has spent anything, and whether anything is reserved."""

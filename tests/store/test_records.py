@@ -1,6 +1,7 @@
 """Records out of storage: order, null records, targets, and a file that is not the stored one."""
 
 import io
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,8 +20,9 @@ from core.catalogue.network.model import NetworkModel
 from core.settings import ServiceSettings
 from core.store.decoding.decode import Limits, decode
 from core.store.decoding.mock import mock_rows
-from core.store.records.encryption import SealedFile
+from core.store.records.encryption import SealedFile, Tampered
 from core.store.records.files import digest_of
+from core.store.records.master_key import load_master_keys, make_master_key
 from core.store.records.records import Encoded, Kept, open_records, read_records
 from tests.support.arrays import npz
 from tests.support.mocks import mock_csv
@@ -154,22 +156,24 @@ def test_images_take_four_bytes_a_number_and_one_batch(tmp_path: Path) -> None:
     assert grown <= encoded_bytes + 80 * 2**20
 
 
-def test_records_from_before_there_was_encryption_are_read_and_compared_with_their_digest(tmp_path: Path) -> None:
+def test_stored_records_are_read_with_the_wrapped_key_and_refused_once_a_byte_has_changed(tmp_path: Path) -> None:
     settings = ServiceSettings(home=tmp_path)
     settings.records_path.mkdir()
-    path, design = settings.records_path / "rec_1.arrow", make_design(COLUMNS, LogisticModel(target="y"))
+    make_master_key(settings.master_key_path)
+    design = make_design(COLUMNS, LogisticModel(target="y"))
     file = stored(tmp_path, mock_csv(COLUMNS, 10))
-    with file.open() as source:
-        path.write_bytes(source.read())
+    path = settings.records_path / "rec_1"
+    shutil.copy(file.path, path)
+    wrapped = load_master_keys(settings).current.wrap("ds_1", file.key)
     with path.open("rb") as source:
-        kept = Kept("ds_1", path.name, digest_of(source), None)
+        kept = Kept("ds_1", path.name, digest_of(source), wrapped)
     with open_records(settings, kept) as source:
         assert (read_records(source, design).features == read(file, design).features).all()
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    with pytest.raises(AssertionError):
-        open_records(settings, kept)
+    with pytest.raises(Tampered), open_records(settings, kept) as source:
+        read_records(source, design)
 
 
 class Counted(io.BytesIO):

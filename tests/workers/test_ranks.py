@@ -38,7 +38,9 @@ from core.privacy.renyi import prefix_costs
 from core.problems.process_group import ProcessGroup, meet
 from core.problems.sharded import ShardedProblem, Sum, shard_of
 from core.settings import ServiceSettings
+from core.store.records.encryption import SealedFile
 from core.store.records.files import digest_of
+from core.store.records.master_key import load_master_keys
 from core.store.records.records import Kept
 from core.store.records.storage import open_storage
 from core.store.records.weights import KeptWeights, read_weights
@@ -120,13 +122,14 @@ def store(settings: ServiceSettings) -> Kept:
     draws = np.random.default_rng(3)
     schema = pa.schema([("x", pa.float64()), ("y", pa.int8())])
     settings.records_path.mkdir(parents=True)
-    path = settings.records_path / "rec_1"
-    with pa.ipc.new_file(str(path), schema) as writer:
+    file = SealedFile(path=settings.records_path / "rec_1", context="ds_1")
+    with file.writing() as sink, pa.ipc.new_file(pa.PythonFile(sink, "w"), schema) as writer:
         for length in (7000, UNITS - 7000):
             cells = [draws.normal(size=length).clip(-3, 3), draws.integers(0, 2, length).astype(np.int8)]
             writer.write_batch(pa.record_batch(cells, schema=schema))
-    with path.open("rb") as file:
-        return Kept("ds_1", "rec_1", digest_of(file), wrapped_key=None)
+    wrapped = load_master_keys(settings).current.wrap("ds_1", file.key)
+    with file.path.open("rb") as source:
+        return Kept("ds_1", "rec_1", digest_of(source), wrapped)
 
 
 def plan(**changes: dict[str, Any]) -> PlannedJob:

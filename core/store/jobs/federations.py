@@ -25,7 +25,6 @@ from core.store.jobs.transitions import LOST, add_event, end, end_cancelled, end
 from core.store.ledger import chain, ledger
 from core.store.tables import (
     CLIENT_LOST,
-    FAILURE_CODES,
     TERMINAL_STATES,
     WITHDRAWN,
     Approval,
@@ -254,7 +253,7 @@ def finish(session: Session, claim: Claim, release: Mapping[str, Any]) -> Model 
         session.flush()
         return None
     ensure(_decide(session, parent, clients, at), "a job whose release was handed in ends")
-    leave_attempt(session, parent, at, parent.failure or parent.state)
+    leave_attempt(session, parent, at, parent.error_code or parent.state)
     session.flush()
     return session.execute(select(Model).where(Model.job_id == parent.id)).scalar_one_or_none()
 
@@ -283,8 +282,10 @@ def end_misled(session: Session, claim: Claim, number: int) -> None:
     for one in _by_scope(_live(clients)):
         settle(session, one, CLIENT_LOST)
         leave_attempt(session, one, at, CLIENT_LOST)
+        one.error_code = CLIENT_LOST
         end(session, one, "failed", at, code=CLIENT_LOST)
     leave_attempt(session, parent, at, CLIENT_LOST)
+    parent.error_code = CLIENT_LOST
     end(session, parent, "failed", at, code=CLIENT_LOST, misled=client.place, by=told)
     session.flush()
 
@@ -351,7 +352,7 @@ def _decide(session: Session, job: Job, clients: Sequence[Job], at: float, code:
     if len(left) + len(done) < quorum_of(job):
         for one in (*left, job):
             settle(session, one, code)
-            one.error_code = code if code in FAILURE_CODES else None
+            one.error_code = code
             end(session, one, "failed", at, code=code)
         session.flush()
         return True

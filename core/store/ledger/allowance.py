@@ -71,5 +71,5 @@ def repeats_left(job: Job, account: Account) -> int:
 
 
 def _of(amounts: Mapping[str, Any], account_id: str) -> list[int]:
-    """Return an account's slots; jobs from before there were allowances have none."""
+    """Return an account's slots, zeros where the job has promised or taken nothing there."""
     return list(amounts.get(account_id, [0] * SLOTS))

@@ -13,7 +13,7 @@ from core.catalogue.tiny import drop_tiny
 from core.errors import ensure
 from core.settings import ServiceSettings
 from core.store.records.encryption import Decrypting
-from core.store.records.files import closed_on_failure, digest_of
+from core.store.records.files import closed_on_failure
 from core.store.records.master_key import load_master_keys
 from core.store.records.storage import open_storage
 from core.store.tables import Dataset
@@ -34,8 +34,8 @@ class Kept:
     location: str
     digest: str
     """sha256:... of the stored file."""
-    wrapped_key: str | None
-    """None: they were stored before there was encryption."""
+    wrapped_key: str
+    """The key that they are encrypted under, itself encrypted under the site's master key."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,14 @@ def kept_of(dataset: Dataset) -> Kept:
     """Return where a dataset's records are; it must be one that has some."""
     assert dataset.location is not None, "a dataset that is ready has records"
     assert dataset.location_digest is not None, "a dataset that is ready has a digest"
+    assert dataset.wrapped_key is not None, "a dataset that is ready has a key"
     return Kept(dataset.id, dataset.location, dataset.location_digest, dataset.wrapped_key)
 
 
 def open_records(settings: ServiceSettings, kept: Kept, key: bytes | None = None) -> BinaryIO:
     """Open a dataset's canonical file for reading at any place; every byte that is read is one that was stored.
 
-    Frames of an encrypted file are checked as they are read. One from before there was encryption is compared with
-    its digest first.
+    Its frames are decrypted and checked as they are read.
 
     Args:
         settings: where the storage is, and the master key.
@@ -76,18 +76,11 @@ def open_records(settings: ServiceSettings, kept: Kept, key: bytes | None = None
         NotReady: the storage does not answer, or there is no master key, or another one than they were stored under.
         FileNotFoundError: the file is gone.
         Tampered: file or key are not those that were stored.
-        PrivacyInvariantError: an unencrypted file is not the one that was stored.
     """
-    if kept.wrapped_key is not None:
-        key = key or load_master_keys(settings).unwrap(kept.dataset_id, kept.wrapped_key)
-        file = open_storage(settings).open(kept.location)
-        with closed_on_failure(file):
-            return Decrypting(file, key, kept.dataset_id)  # type: ignore[return-value] # reads like one
+    key = key or load_master_keys(settings).unwrap(kept.dataset_id, kept.wrapped_key)
     file = open_storage(settings).open(kept.location)
     with closed_on_failure(file):
-        ensure(digest_of(file) == kept.digest, "the stored records are not those that were decoded")
-        file.seek(0)
-        return file
+        return Decrypting(file, key, kept.dataset_id)  # type: ignore[return-value] # reads like one
 
 
 def read_records(source: BinaryIO, design: Design, rows: range | None = None) -> Encoded:

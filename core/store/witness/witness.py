@@ -93,7 +93,7 @@ class Witness:
         return found
 
     def call(self, name: str) -> None:
-        """Give a name to a witness that was made before it had one."""
+        """Give a name to a witness that has none yet."""
         with self._place.turn():
             if self._place.name() is None:
                 self._place.call(Name(name))
